@@ -22,6 +22,7 @@ from data_plane.inspection.bundle import Bundle
 from data_plane.proof.challenger.challenger import ProofChallenger
 from data_plane.proof.challenger.reference import References
 from data_plane.proof.verifier.recompute import LocalVerifier
+from data_plane.simulation.agents import FakeAgents
 from data_plane.simulation.collector import FakeCollector
 from data_plane.simulation.hub import FakeHub
 from data_plane.simulation.kubernetes import FakeClusters
@@ -102,7 +103,7 @@ async def world_of(db: Database, cloud: FakeProvider) -> CompleteWorld:
     async with db.transaction() as connection:
         installation = await accounts.installation(connection)
         await accounts.register(connection, FAKE, "fake", now=utc_now())
-    hub = FakeHub()
+    hub, agents = FakeHub(), FakeAgents()
     access = simulated.access(db, hub)
     return CompleteWorld(
         db=db,
@@ -117,6 +118,8 @@ async def world_of(db: Database, cloud: FakeProvider) -> CompleteWorld:
         collector=FakeCollector(access.machines),
         servers=FakeServers(),
         kubernetes=FakeClusters(utc_now),
+        agents=agents,
+        members=agents.members,
         agent=Bundle(b"", "0" * 64),
         new_host_key=lambda: HostKey("private", "public"),
         challenger=ProofChallenger(LocalVerifier(), References()),

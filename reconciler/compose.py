@@ -21,21 +21,27 @@ from control_plane.world import uuid7
 from data_plane.access.port import Access, Target
 from data_plane.access.ssh import SshAccess, new_host_key
 from data_plane.cluster import k3s_files
-from data_plane.cluster.clusters import LightkubeClusters
+from data_plane.cluster.agents import Agents
+from data_plane.cluster.clusters import Clusters, LightkubeClusters
 from data_plane.cluster.k3s_files import K3sFiles, K3sFilesError
+from data_plane.cluster.servers import Servers
+from data_plane.cluster.ssh_agents import SshAgents
 from data_plane.cluster.ssh_servers import SshServers
 from data_plane.heartbeats.port import Collector
 from data_plane.heartbeats.ssh_collector import SshCollector
 from data_plane.inspection.bundle import Bundle, build_agent, build_collector
 from data_plane.mesh.hub import HUB_PRINCIPAL, SshHub
+from data_plane.mesh.members import Members, SshMembers
 from data_plane.mesh.port import Hub
 from data_plane.proof.verifier.jobs import Verifier
 from data_plane.proof.verifier.recompute import LocalVerifier
 from data_plane.proof.verifier.service.client import RemoteVerifier, connect
 from data_plane.proof.verifier.service.settings import ClientSettings
 from data_plane.proof.verifier.service.tls import CertificatesError
+from data_plane.simulation.agents import FakeAgents
 from data_plane.simulation.collector import FakeCollector
 from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.kubelets import FakeKubelets
 from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
 from providers.base import Provider
@@ -137,7 +143,7 @@ async def compose(
     await live.refresh()
     authorities = _ssh_authorities(reached.keys, db, clock)
     access, hub, collector = _access_and_hub(reached.reach, db, authorities, clock.now, replica)
-    servers = FakeServers() if reached.reach.hub is None else SshServers(access, reached.k3s)
+    servers, kubernetes, agents, members = _clusters(reached, db, access, clock.now)
     return CompleteWorld(
         db=db,
         now=clock.now,
@@ -155,7 +161,9 @@ async def compose(
         hub=hub,
         collector=collector,
         servers=servers,
-        kubernetes=FakeClusters(clock.now) if reached.reach.hub is None else LightkubeClusters(),
+        kubernetes=kubernetes,
+        agents=agents,
+        members=members,
         agent=reached.agent,
         new_host_key=new_host_key,
         challenger=LearningChallenger(db, reached.verifier, clock.now),
@@ -168,6 +176,18 @@ async def compose(
         audit_keys=_audit_keys(reached.keys, db, clock),
         audit_kept=timedelta(days=reached.reach.audit.kept_days),
     )
+
+
+def _clusters(
+    reached: Reached, db: Database, access: Access, now: Callable[[], datetime]
+) -> tuple[Servers, Clusters, Agents, Members]:
+    """The servers of clusters, their API servers, the agents on machines, and their tunnels."""
+    if reached.reach.hub is not None:
+        k3s = reached.k3s
+        return SshServers(access, k3s), LightkubeClusters(), SshAgents(access, k3s), SshMembers(access)
+    agents = FakeAgents()
+    kubelets = FakeKubelets(agents, simulated.capacity(db))
+    return FakeServers(), FakeClusters(now, kubelets.report), agents, agents.members
 
 
 def _ssh_authorities(keys: KeyManager | None, db: Database, clock: DatabaseClock) -> SshAuthorities:

@@ -3,6 +3,7 @@
 Nothing here uses a network. Readings and the prover's answers are marked `emulated` and prove nothing.
 """
 
+from collections.abc import Awaitable, Callable, Mapping
 from uuid import NAMESPACE_OID, uuid5
 
 from control_plane.db import machines
@@ -38,6 +39,17 @@ def access(db: Database, hub: FakeHub) -> FakeAccess:
         return prover(shapes[target.host_key], target.address)
 
     return FakeAccess(hardware=look, hub=hub, before=look_up, proving=line)
+
+
+def capacity(db: Database) -> Callable[[Target], Awaitable[Mapping[str, str]]]:
+    """What an honest machine tells its cluster: what its provider offers."""
+
+    async def look_up(target: Target) -> Mapping[str, str]:
+        async with db.reading() as connection:
+            vcpus, memory_gib = await machines.offered_as(connection, target.host_key)
+        return {"cpu": str(vcpus), "memory": f"{memory_gib}Gi", "pods": "110"}
+
+    return look_up
 
 
 def report(shape: Shape, serial: str) -> Inventory:

@@ -10,10 +10,12 @@ from sqlalchemy import text
 from control_plane.db import work
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, write
+from control_plane.db.tables.marks import among
 from control_plane.domain.claim import Claim
 from control_plane.domain.deadline import OverdueClaim
 from control_plane.domain.ids import AccountName, ClaimId, LaunchKey, LeaseId, MachineId
 from control_plane.domain.machine import MachineState
+from control_plane.domain.node import IN_CLUSTER
 from control_plane.domain.progress import Step
 
 _SELECT = f"SELECT {', '.join(f'c.{field.name}' for field in fields(Claim))} FROM claims c"
@@ -83,8 +85,10 @@ _END = text("UPDATE claims SET ended_at = :now WHERE id = ANY(:ids) AND ended_at
 _END_AND_RELEASE = text(f"""
 UPDATE claims SET ended_at = :now, released_at = :now, {work.GIVE_BACK} WHERE id = ANY(:ids) AND ended_at IS NULL
 """)
+# A node leaves its cluster before its machine ends, but not for ever.
 _TAKE_ENDED = text(f"""
-{_SELECT} WHERE c.ended_at IS NOT NULL AND c.released_at IS NULL
+{_SELECT} WHERE c.ended_at IS NOT NULL AND c.released_at IS NULL AND (c.ended_at <= :kept_since OR NOT EXISTS (
+  SELECT FROM nodes n WHERE n.claim_id = c.id AND {among("n.state", IN_CLUSTER)}))
 ORDER BY c.ended_at, c.id LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
 _RELEASED = text(f"UPDATE claims SET released_at = :now, {work.GIVE_BACK} WHERE id = ANY(:ids)")
@@ -96,12 +100,12 @@ async def end(connection: Connection, claim_ids: Sequence[ClaimId], *, now: date
         await write(connection, _END_AND_RELEASE if released else _END, ids=list(claim_ids), now=now)
 
 
-async def take_ended(connection: Connection, *, limit: int) -> list[Claim]:
+async def take_ended(connection: Connection, *, kept_since: datetime, limit: int) -> list[Claim]:
     """Claims that have ended and are not released yet, locked for this transaction, oldest end first.
 
-    Claims locked by others are skipped.
+    Claims locked by others are skipped, and those that ended after `kept_since` whose node is still in its cluster.
     """
-    return await read(connection, _TAKE_ENDED, Claim, limit=limit)
+    return await read(connection, _TAKE_ENDED, Claim, kept_since=kept_since, limit=limit)
 
 
 async def released(connection: Connection, claim_ids: Sequence[ClaimId], *, now: datetime) -> None:
@@ -109,14 +113,18 @@ async def released(connection: Connection, claim_ids: Sequence[ClaimId], *, now:
     await write(connection, _RELEASED, ids=list(claim_ids), now=now)
 
 
-# Admitting customers. Claims on slots are admitted differently from claims on whole machines: see `admit_customers`.
+# Admitting customers. Claims on slots, and those of nodes, are admitted differently: see `admit_customers` and
+# `join_nodes`.
 _WAITS = "admitted_at IS NULL AND ended_at IS NULL"
+_IS_LOGGED_IN_TO = (
+    "NOT EXISTS (SELECT FROM leases l WHERE l.id = claims.lease_id AND l.node_pool_id IS NOT NULL)"
+)
 # A suspect machine admits nobody until another challenge clears it.
 _ADMITS = f"m.state = '{MachineState.VERIFIED}' AND m.suspect_since IS NULL"
 _STILL_ADMITS = f"EXISTS (SELECT FROM machines m WHERE m.id = claims.machine_id AND {_ADMITS})"
 _TAKE_ADMITTING = work.take(
     "claims",
-    f"""{_WAITS} AND (slot IS NOT NULL) = :slots AND due_at <= :now AND deadline_at IS NOT NULL
+    f"""{_WAITS} AND (slot IS NOT NULL) = :slots AND {_IS_LOGGED_IN_TO} AND due_at <= :now AND deadline_at IS NOT NULL
     AND {work.UNTRIED}
     AND NOT EXISTS (SELECT FROM leases l WHERE l.id = claims.lease_id AND l.node_pool_id IS NOT NULL)
     AND EXISTS (SELECT FROM machines m WHERE m.id = claims.machine_id AND m.account = :account AND {_ADMITS})""",
@@ -139,12 +147,16 @@ _ADMITTED = text(f"""
 UPDATE claims SET admitted_at = :now, step = '{Step.CERTIFICATES_ACCEPTED}', step_at = :now, tries = 0, {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD} AND admitted_at IS NULL AND ended_at IS NULL AND {_STILL_ADMITS}
 """)
-# Nobody is admitted to a suspect machine, so the deadline waits until it is cleared, or was suspect for too long.
+_NODE_OPENED = text(f"""
+UPDATE claims SET admitted_at = :now, tries = 0, {work.GIVE_BACK} WHERE id = :id AND {_WAITS} AND {_STILL_ADMITS}
+""")
+# Nobody is admitted to a suspect machine, so the deadline waits until it is cleared, or was suspect for too long. Nodes
+# have a deadline of their own (`domain/node.py`).
 _OVERDUE = text("""
 SELECT c.id, c.lease_id, c.machine_id, c.slot, c.claimed_at, c.deadline_at, c.tried_at AS attended_until,
        m.suspect_since, m.last_challenged_at
-FROM claims c JOIN machines m ON m.id = c.machine_id
-WHERE c.admitted_at IS NULL AND c.ended_at IS NULL AND c.deadline_at <= :now
+FROM claims c JOIN machines m ON m.id = c.machine_id JOIN leases l ON l.id = c.lease_id
+WHERE c.admitted_at IS NULL AND c.ended_at IS NULL AND c.deadline_at <= :now AND l.node_pool_id IS NULL
   AND (c.work_until IS NULL OR c.work_until <= :now) AND (m.suspect_since > :suspect_before) IS NOT TRUE
 ORDER BY c.deadline_at, c.id LIMIT :limit
 """)
@@ -251,6 +263,11 @@ async def machine_cleared(connection: Connection, machine_id: MachineId, *, dead
 async def admitted(connection: Connection, claim_id: ClaimId, *, token: UUID, now: datetime) -> bool:
     """Record that the customer is admitted. False when `record_step` would return False."""
     return bool(await write(connection, _ADMITTED, id=claim_id, token=token, now=now))
+
+
+async def node_opened(connection: Connection, claim_id: ClaimId, *, now: datetime) -> bool:
+    """Record that a node takes its customer's pods. False when the claim has ended, or its machine admits nobody."""
+    return bool(await write(connection, _NODE_OPENED, id=claim_id, now=now))
 
 
 async def overdue(

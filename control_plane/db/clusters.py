@@ -12,6 +12,7 @@ from control_plane.db.rows import read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.cluster import LIVE, Cluster, ClusterEvent, ClusterState
 from control_plane.domain.ids import ClusterId, OrganizationId, SecretId
+from control_plane.domain.node import IN_CLUSTER
 from control_plane.domain.node_pool import LIVE as LIVE_POOLS
 from control_plane.domain.transitions import Moved
 
@@ -63,11 +64,12 @@ UPDATE clusters SET state = :after, generation = generation + 1, due_at = :now, 
   gone_at = CASE WHEN :after = '{ClusterState.GONE}' THEN CAST(:now AS timestamptz) END
 WHERE id = :id AND state = :before AND generation = :seen
 """)
-# A cluster that is being deleted waits until nothing is left of its node pools.
+# A cluster that is being deleted waits until nothing is left of its node pools and their nodes.
 _TAKE = work.take(
     "clusters",
     f"""state = :state AND due_at <= :now AND (state <> '{ClusterState.DELETING}' OR NOT EXISTS (
-      SELECT FROM node_pools p WHERE p.cluster_id = clusters.id AND {among("p.state", LIVE_POOLS)}))""",
+      SELECT FROM node_pools p WHERE p.cluster_id = clusters.id AND {among("p.state", LIVE_POOLS)}
+      UNION ALL SELECT FROM nodes n WHERE n.cluster_id = clusters.id AND {among("n.state", IN_CLUSTER)}))""",
     order="due_at, id",
 )
 _TAKEN = text(f"SELECT {_COLUMNS} FROM clusters WHERE id = ANY(:ids) ORDER BY created_at, id")
@@ -150,7 +152,7 @@ async def move(
 async def take(
     connection: Connection, state: ClusterState, *, token: UUID, now: datetime, until: datetime, limit: int
 ) -> list[Cluster]:
-    """Hold clusters that are due in this state."""
+    """Hold clusters that are due in this state. One that is being deleted is not due before its nodes are gone."""
     ids = await read(connection, _TAKE, UUID, state=state, token=token, now=now, until=until, limit=limit)
     return await read(connection, _TAKEN, Cluster, ids=ids)
 

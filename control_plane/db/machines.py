@@ -20,6 +20,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, MachineId, ProviderRef
 from control_plane.domain.journal import Note
 from control_plane.domain.machine import MAY_EXIST, Machine, MachineMove, MachineOrder, MachineState, Purpose
+from control_plane.domain.node import IN_CLUSTER, LEAVE_MAX
 from control_plane.domain.progress import Step
 
 SIGHTED_AT = f"""
@@ -142,6 +143,18 @@ class _Gpus:
     gpu_count: int
 
 
+_OFFERED_AS = text("""
+SELECT o.vcpus, o.memory_gib FROM machines m JOIN offers o ON o.key = m.offer_key AND o.account = m.account
+WHERE m.host_key = :host_key
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    vcpus: int
+    memory_gib: int
+
+
 async def get(connection: Connection, machine_id: MachineId) -> Machine | None:
     return await read_one(connection, _GET, Machine, id=machine_id)
 
@@ -168,6 +181,17 @@ async def ordered_as(connection: Connection, host_key: str) -> tuple[GpuModel, i
     return found.gpu_model, found.gpu_count
 
 
+async def offered_as(connection: Connection, host_key: str) -> tuple[int, int]:
+    """The vCPUs and GiB of memory of the machine that was ordered with this host key, as its provider offers its type.
+
+    Raises LookupError when there is no such machine, or its type is not offered any more.
+    """
+    found = await read_one(connection, _OFFERED_AS, _Size, host_key=host_key)
+    if found is None:
+        raise LookupError("no machine was ordered with this host key, or its type is not offered")
+    return found.vcpus, found.memory_gib
+
+
 # Taking work and giving it back
 # The intent of a lease that has ended is no longer requested from the provider: release_machines closes it.
 _INTENDED = text(f"""
@@ -180,6 +204,9 @@ _TAKE = work.take(
     f"""account = :account AND state = :state AND due_at <= :now
     AND (NOT CAST(:with_reference AS boolean) OR provider_ref IS NOT NULL)
     AND (erasing_until IS NULL OR erasing_until <= :now)
+    AND (state <> '{MachineState.TERMINATING}' OR NOT EXISTS (
+      SELECT FROM nodes n JOIN claims c ON c.id = n.claim_id
+      WHERE n.machine_id = machines.id AND {among("n.state", IN_CLUSTER)} AND c.ended_at > :kept_since))
     AND (state <> '{MachineState.BOOTSTRAPPING}' OR {work.UNTRIED})""",
     order="due_at, id",
 )
@@ -224,7 +251,7 @@ async def take(
 
     A machine that waits for the proof that its memory is overwritten is due only after that wait, and one that was
     tried after its time for setup was over is no longer due. `with_reference` leaves out machines whose reference is
-    unknown.
+    unknown. A machine that is to be terminated is not due while its node leaves its cluster, but for LEAVE_MAX only.
     """
     taken = await read(
         connection,
@@ -235,6 +262,7 @@ async def take(
         token=token,
         until=until,
         now=now,
+        kept_since=now - LEAVE_MAX,
         with_reference=with_reference,
         limit=limit,
     )

@@ -109,8 +109,9 @@ def use_ended_at(
     at `release_bound`.
 
     Without a `failure`, the customer used the machine until now. A lost machine is billed through its last
-    sighting, and a disproven one until it became suspect. The latter holds however the claim ends: a machine whose
-    failure another challenge confirmed may be kept running for a while (law 5), and that time is not billed. A
+    sighting, one that was a node no longer than the node was ready, and a disproven one until it became suspect. The
+    latter holds however the claim ends: a machine whose failure another challenge confirmed may be kept running for a
+    while (law 5), and that time is not billed. A
     single failure does not shorten a bill. Nothing is billed after `release_at`, when the lease was to be released.
     """
     if failure is None:
@@ -119,6 +120,8 @@ def use_ended_at(
         until = failure.failed_since or ready_at
     else:
         until = machine.sighted_at or ready_at
+        if failure.failed_since is not None:
+            until = min(until, failure.failed_since)
     if machine.suspect_since is not None and machine.record.confirmed:
         until = min(until, machine.suspect_since)
     if release_at is not None:

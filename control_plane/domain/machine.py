@@ -270,4 +270,5 @@ class MachineFailure:
     gone_evidence: str | None = None
     """Only for events that close the row."""
     failed_since: datetime | None = None
-    """When a machine that failed its GPU proof became suspect. The time after that is not billed."""
+    """When a machine that failed its GPU proof became suspect, or one that was a node became unready. The time after
+    that is not billed."""

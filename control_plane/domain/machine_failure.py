@@ -14,6 +14,8 @@ from control_plane.domain.machine import (
 )
 from control_plane.domain.transitions import Moved
 
+_OF_NODES = frozenset({FailReason.NODE_LOST, FailReason.NODE_HOSTILE})
+
 
 def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFailure) -> MachineMove | None:
     """The move of a machine that fails; None when the failure no longer applies."""
@@ -37,12 +39,13 @@ def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFa
 
 
 def _may_fail(machine: Machine, open_claims: Collection[Claim], reason: FailReason) -> bool:
-    """A verified machine never fails once a customer was admitted to it (law 5).
+    """A verified machine never fails once a customer was admitted to it (law 5), unless it was a node that stayed
+    unready for too long or lied (`node_health.py`, `node_capacity.py`).
 
     Before, it fails because its customers cannot be admitted, or, with or without a claim on it, because its provider
     lists it as failed or stopped: nobody uses it then.
     """
-    if machine.state is not MachineState.VERIFIED:
+    if machine.state is not MachineState.VERIFIED or reason in _OF_NODES:
         return True
     if any(claim.admitted_at is not None for claim in open_claims):
         return False

@@ -15,9 +15,10 @@ hostile: its tunnels are cut before it could notice anything else.
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
+from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import (
     ClaimId,
     ClusterId,
@@ -96,11 +97,13 @@ class LeaveStep(StrEnum):
 
 class LeaveReason(StrEnum):
     LEASE_ENDED = "lease_ended"
-    POOL_SHRUNK = "pool_shrunk"
-    CLUSTER_DELETED = "cluster_deleted"
+    """Somebody ended its lease: its pool shrank or was deleted, or its cluster is being deleted."""
     FAILED = "failed"
+    """It did not join."""
     LOST = "lost"
+    """Nobody reaches it, or its machine is gone."""
     HOSTILE = "hostile"
+    """It claims what it does not have."""
 
 
 _S = NodeState
@@ -122,7 +125,23 @@ IN_CLUSTER = frozenset({_S.JOINING, _S.READY, _S.LEAVING})
 """States in which the cluster may hold something of the node."""
 TERMINAL = frozenset({_S.GONE})
 
-_J = JoinStep
+JOIN_MAX = timedelta(minutes=20)
+"""How long a machine may take to become healthy in its cluster. Waiting for the rest of its pool does not count."""
+STEP_TRIES_MAX = 5
+"""How often a step of joining may fail on a machine that answers."""
+JOINS_IN_FLIGHT_MAX = 8
+"""How many agents of a cluster join at once: K3s answers 10 writing requests of agents at a time, and lets the others
+retry."""
+DRAIN_MAX = timedelta(minutes=5)
+"""How long pods have to go by themselves."""
+CLUSTER_SIDE_MAX = timedelta(minutes=15)
+"""How long after it began to leave a step of leaving is retried that fails. Then it is given up and noted, because the
+machine costs money all that time, whether or not a cluster answers."""
+CUT_OFF_MAX = timedelta(minutes=5)
+"""How long members have at least to forget a node's key, however long the steps before it took."""
+LEAVE_MAX = timedelta(minutes=30)
+"""How long a machine is kept for its node to leave. It is the last resort, for when nobody works on the node."""
+
 _L = LeaveStep
 _ORDERLY = (_L.CORDONED, _L.DRAINED, _L.DELETED, _L.CUT_OFF, _L.CLEANED)
 _AT_ONCE = (_L.CUT_OFF, _L.DELETED, _L.CLEANED)
@@ -149,6 +168,23 @@ def leaving(reason: LeaveReason) -> tuple[LeaveStep, ...]:
 def next_leave_step(reason: LeaveReason, taken: Collection[LeaveStep]) -> LeaveStep | None:
     """The first step of leaving without evidence; None when all have it."""
     return next((each for each in leaving(reason) if each not in taken), None)
+
+
+def may_open(*, pool_was_ready: bool, wanted: int, healthy: int) -> bool:
+    """Whether the healthy nodes of a pool may be opened: all or none, until the pool was ready once."""
+    return pool_was_ready or healthy >= wanted
+
+
+_LIED = frozenset({FailReason.NODE_HOSTILE, FailReason.PROOF_FAILED, FailReason.PROOF_EMULATED})
+
+
+def reason_to_leave(fail_reason: FailReason | None, *, machine_is_gone: bool) -> LeaveReason:
+    """Why a node leaves whose claim has ended. `fail_reason` is that of its machine."""
+    if fail_reason in _LIED:
+        return LeaveReason.HOSTILE
+    if fail_reason is not None or machine_is_gone:
+        return LeaveReason.LOST
+    return LeaveReason.LEASE_ENDED
 
 
 @dataclass(frozen=True, slots=True)

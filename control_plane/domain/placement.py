@@ -43,6 +43,8 @@ _PASSING = frozenset(
         FailReason.PROVIDER_REPORTED_FAILURE,
         FailReason.UNREACHABLE,
         FailReason.VANISHED,
+        FailReason.NODE_FAILED,
+        FailReason.NODE_LOST,
     }
 )
 """Temporary failures, which say little about the next try. The others rule the offer out for this lease."""

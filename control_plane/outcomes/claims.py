@@ -17,7 +17,7 @@ from control_plane.domain.claim import Claim, why_not
 from control_plane.domain.deadline import ADMIT_MAX, NOT_TAKEN_AFTER, OverdueClaim
 from control_plane.domain.funding import first_look
 from control_plane.domain.ids import ClaimId, MachineId
-from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, step
+from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, LeaseState, step
 from control_plane.domain.machine import Machine, MachineFailure, MachineOrder
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes import leases as lease_outcomes
@@ -147,12 +147,33 @@ async def admit(connection: Connection, claim: Claim, *, token: UUID, actor: Act
         return False
     if not await claims.admitted(connection, claim.id, token=token, now=now):
         return False
+    await _begin(connection, lease, ready, actor=actor, now=now)
+    return True
+
+
+async def open_node(
+    connection: Connection, lease: Lease, claim_id: ClaimId, *, actor: Actor, now: datetime
+) -> bool:
+    """Record that a lease's node takes pods: from this moment the lease is ready, and billed.
+
+    The lease is locked, and its node is held by the caller. False when the claim or the lease has ended, or when its
+    machine is not what was sold any more.
+    """
+    ready = step(lease.state, LeaseEvent.VERIFIED)
+    if not isinstance(ready, Moved) or not await claims.node_opened(connection, claim_id, now=now):
+        return False
+    await _begin(connection, lease, ready, actor=actor, now=now)
+    return True
+
+
+async def _begin(
+    connection: Connection, lease: Lease, ready: Moved[LeaseState, LeaseEvent], *, actor: Actor, now: datetime
+) -> None:
     await attempts.close(connection, [lease.id], AttemptOutcome.ADMITTED, now=now)
     until = release_at(lease.auto_release, now, lease.nano_per_gpu_hour, lease.gpu_count)
     move = LeaseMove(lease.id, lease.generation, ready, release_at=until)
     await leases.move(connection, [move], actor=actor, now=now)
     await holds.ready(connection, lease.id, due_at=first_look(now))
-    return True
 
 
 async def give_up(

@@ -27,6 +27,7 @@ from control_plane.domain.machine import (
     release,
     step,
 )
+from control_plane.domain.node import LEAVE_MAX
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import challenged
 from control_plane.domain.transitions import Moved
@@ -176,9 +177,9 @@ async def store_report(
 async def release_ended(connection: Connection, *, actor: Actor, now: datetime, limit: int) -> int:
     """Release the machines of up to `limit` claims that have ended; returns how many claims those were.
 
-    Claims locked by others are skipped.
+    Claims locked by others are skipped, and those whose node is still leaving its cluster.
     """
-    ended = await claims.take_ended(connection, limit=limit)
+    ended = await claims.take_ended(connection, kept_since=now - LEAVE_MAX, limit=limit)
     held = await machines.lock(connection, [claim.machine_id for claim in ended])
     moves = [
         release(

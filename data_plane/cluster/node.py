@@ -1,5 +1,8 @@
 """What we do to a cluster's nodes. Each function can be repeated, and is right when the node is already gone."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
 from data_plane.cluster.objects import node as on_node
 from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import Conflict, KubernetesPort, NotFound
@@ -9,16 +12,59 @@ ATTEMPTS_MAX = 5
 """How often a change is made anew because somebody else changed the node in between, as Kubernetes does often."""
 
 
-async def admit(port: KubernetesPort, name: str, *, tenant: Tenant, lease: str, pool: str) -> None:
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What we put on a node."""
+
+    tenant: Tenant
+    lease: str
+    pool: str
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Those that its customer chose for the pool. They are none of ours."""
+    taints: tuple[Object, ...] = ()
+    """Those that its customer chose for the pool."""
+
+
+def _labels(node: Object, marks: Marks) -> Object:
+    own = on_node.labels(marks.tenant, marks.lease, marks.pool)
+    return {**on_node.labels_of_nobody(node), **marks.labels, **own}
+
+
+async def label(port: KubernetesPort, name: str, marks: Marks) -> None:
+    """Say whose node it is. It keeps its taints, so no pod lands there yet. Raises NotFound."""
+    await _change(port, name, lambda node: {"metadata": {"labels": _labels(node, marks)}})
+
+
+async def admit(port: KubernetesPort, name: str, marks: Marks) -> None:
     """Give a node that was checked to a tenant, in one write: from then on its pods land there, and no others.
 
     Raises NotFound when there is no such node: it never creates one.
     """
 
     def change(node: Object) -> Object:
-        labels = {**on_node.labels_of_nobody(node), **on_node.labels(tenant, lease, pool)}
-        return {"metadata": {"labels": labels}, "spec": {"taints": on_node.taints_with(node, tenant)}}
+        keys = {(taint["key"], taint["effect"]) for taint in marks.taints}
+        taints = on_node.taints_with(node, marks.tenant)
+        others = [taint for taint in taints if (taint["key"], taint["effect"]) not in keys]
+        return {
+            "metadata": {"labels": _labels(node, marks)},
+            "spec": {"taints": [*others, *marks.taints]},
+        }
 
+    await _change(port, name, change)
+
+
+def differs(node: Object, marks: Marks) -> list[str]:
+    """What on an open node is not as `admit` left it, in words; nothing when all is."""
+    labels = node["metadata"].get("labels", {})
+    wanted = {**marks.labels, **on_node.labels(marks.tenant, marks.lease, marks.pool)}
+    found = [f"label {name}" for name, value in sorted(wanted.items()) if labels.get(name) != value]
+    taints = node.get("spec", {}).get("taints") or []
+    present = [{key: taint.get(key, "") for key in ("key", "value", "effect")} for taint in taints]
+    missing = [taint for taint in (on_node.tenant_taint(marks.tenant), *marks.taints) if taint not in present]
+    return found + [f"taint {taint['key']}" for taint in missing]
+
+
+async def _change(port: KubernetesPort, name: str, change: Callable[[Object], Object]) -> None:
     for _ in range(ATTEMPTS_MAX):
         node = await port.get(NODE, name)
         wanted = change(node)

@@ -7,7 +7,7 @@ scheduled, and a namespace is gone with everything in it as soon as it is delete
 import asyncio
 import copy
 import itertools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -75,6 +75,11 @@ class FakeKubernetes:
     def named(self, resource: Resource) -> set[str]:
         """The names of all objects of a kind."""
         return {name for plural, _, name in self.objects if plural == resource.plural}
+
+    def put(self, thing: Object) -> None:
+        """Store what somebody else than us writes, such as a kubelet."""
+        metadata = thing["metadata"]
+        self._store((resource_of(thing).plural, metadata.get("namespace"), metadata["name"]), thing)
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         self._call()
@@ -227,6 +232,8 @@ class FakeClusters:
     """A simulated API server for each endpoint, made when it is first connected to."""
 
     now: Callable[[], datetime]
+    report: Callable[[FakeKubernetes], Awaitable[None]] | None = None
+    """What kubelets tell an API server before it is asked (`kubelets.py`)."""
     servers: dict[str, FakeKubernetes] = field(default_factory=dict[str, FakeKubernetes])
 
     def at(self, endpoint: str) -> FakeKubernetes:
@@ -236,7 +243,10 @@ class FakeClusters:
 
     @asynccontextmanager
     async def connect(self, cluster: Cluster) -> AsyncIterator[KubernetesPort]:
-        yield self.at(cluster.endpoint)
+        server = self.at(cluster.endpoint)
+        if self.report is not None:
+            await self.report(server)
+        yield server
 
 
 def _has_labels(thing: Object, labels: Mapping[str, str] | None) -> bool:

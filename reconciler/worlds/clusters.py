@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from data_plane.access.port import Access
+from data_plane.cluster.agents import Agents
 from data_plane.cluster.clusters import Clusters
 from data_plane.cluster.servers import Servers
+from data_plane.mesh.members import Members
 from reconciler.ssh_authorities import SshAuthorities
 from reconciler.worlds.secrets import SecretWorld
 
@@ -16,3 +18,7 @@ class ClusterWorld(SecretWorld):
     servers: Servers
     kubernetes: Clusters
     """The API servers of clusters."""
+    agents: Agents
+    """K3s agents on rented machines."""
+    members: Members
+    """The tunnels of servers and nodes."""

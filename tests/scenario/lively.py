@@ -61,13 +61,18 @@ LATE = frozenset(
         "erase_machines",
         "expire_machines",
         "fund_leases",
+        "join_nodes",
+        "leave_nodes",
         "rate_usage",
         "refresh_offers",
         "release_leases",
         "sync_hub",
+        "watch_nodes",
     }
 )
 """Loops that stand still during the last minutes, so that they have something to do."""
+NODE = "node"
+"""How the names of node pools and of their leases begin."""
 TWO_MACHINES_MAX = timedelta(seconds=260)
 """How long a lease may pay for two: a lost answer is looked for, or what a dead worker holds becomes free."""
 
@@ -89,6 +94,10 @@ async def build(db: Database, clock: Clock) -> Stage:
     command = await store_authorities(stage)
     rich = await stage.organization()
     broke = await stage.organization(usd=4)
+    await clusters.created(stage, "eu-1")
+    await stage.run("build_clusters")
+    await node_pools.pool(stage, rich, name=f"{NODE}-open", nodes=1)
+    shrinking = await node_pools.pool(stage, rich, name=f"{NODE}-leaving", nodes=1)
     steady = await stage.lease(rich, name="steady")
     released = await stage.lease(rich, name="released")
     leaving = await stage.lease(rich, name="leaving")
@@ -116,6 +125,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.release(closing)
     await stage.play(65, step=5, without=LATE)
     await stage.lease(rich, name="admitting")
+    await node_pools.pool(stage, rich, name=f"{NODE}-joining", nodes=1)
     await stage.play(40, step=4, without=LATE)
     await stage.run("bootstrap_machines")
     await stage.lease(rich, name="bootstrapping")
@@ -134,6 +144,8 @@ async def build(db: Database, clock: Clock) -> Stage:
         await stage.run("launch_machines")
     await stage.lease(rich, name="intended")
     await stage.run("place_leases")
+    await node_pools.delete(stage, shrinking)
+    await stage.run("scale_pools")
     await stage.lease(rich, name="placing")
     await stage.release(leaving)
     async with db.transaction(rich) as connection:
@@ -297,6 +309,10 @@ _ROWS = {
     "agents": """SELECT l.name, a.agent_sha256, a.installed_at, a.due_at, a.tries, a.sequence, a.ended_at
                  FROM agents a JOIN leases l ON l.id = a.lease_id ORDER BY 1, 4""",
     "node_pools": "SELECT name, state, generation, due_at, waiting_code, why FROM node_pools ORDER BY created_at, id",
+    "nodes": """SELECT n.state, n.generation, n.due_at, n.work_until, n.tries, n.leave_reason, n.deadline_at, n.unready_since,
+                       n.applied_version, n.holders, (SELECT count(*) FROM node_steps s WHERE s.node_id = n.id)
+                FROM nodes n ORDER BY n.created_at, n.id""",
+    "overlays": "SELECT due_at, work_until, applied_version, read_at FROM overlays ORDER BY cluster_id",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),
@@ -360,6 +376,8 @@ _SETTLED = {
     "kubeconfigs": "SELECT name, sealed IS NULL, revoked_why, removed_at IS NULL FROM kubeconfigs",
     "cluster_tenants": "SELECT project_id, ready_at IS NULL, unneeded_since IS NULL FROM cluster_tenants",
     "node_pools": "SELECT name, state, why FROM node_pools",
+    "nodes": """SELECT p.name, n.state, count(*) FROM nodes n JOIN node_pools p ON p.id = n.node_pool_id
+                WHERE n.state <> 'gone' GROUP BY 1, 2""",
     "ssh_authorities": "SELECT state, secret_id IS NULL FROM ssh_authorities",
     "ssh_trust": "SELECT count(*) FROM machines WHERE ssh_trust = 'another'",
     "server_hosts": "SELECT name FROM server_hosts WHERE ssh_trust IS NULL",
@@ -387,13 +405,18 @@ async def settled(stage: Stage) -> Settled:
     return frozenset(found)
 
 
+def _of_machines(states: dict[str, str]) -> dict[str, str]:
+    """The states of leases that are no nodes."""
+    return {name: state for name, state in states.items() if not name.startswith((NODE, "train"))}
+
+
 async def ends_well(stage: Stage) -> None:
     """A new reconciler takes over: everything reaches its goal, and in the end nothing is left."""
     patience = Patience(stage)
     for step in (1, 4, 15, 40, *[61] * 11):
         await stage.round()
         await patience.look()
-        states = await stage.states()
+        states = _of_machines(await stage.states())
         if all(states[name] == "ready" for name in READY) and all(states[name] == "ended" for name in ENDED):
             break
         stage.clock.advance(step)

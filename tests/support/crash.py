@@ -32,13 +32,16 @@ from data_plane.access.line import Line
 from data_plane.access.port import Access, Session, Target
 from data_plane.access.step import Answer as StepAnswer
 from data_plane.access.step import Step
+from data_plane.cluster.agents import AgentOrder, Agents, Cleaned, Prepared, Started
 from data_plane.cluster.clusters import Clusters
 from data_plane.cluster.port import Cluster, IssuedToken, KubernetesPort
 from data_plane.cluster.resource import Object, Objects, Resource
 from data_plane.cluster.servers import ServerIdentity, ServerOrder, Servers
 from data_plane.heartbeats.collector.exchange import Known, Reports
 from data_plane.heartbeats.port import Collector
-from data_plane.mesh.port import Hub, HubIdentity, Network, Peer, ReadAuthorities
+from data_plane.mesh.members import Members
+from data_plane.mesh.port import Hub, HubIdentity, Network, OverlayPeer, OverlayPlace, Peer, ReadAuthorities
+from data_plane.mesh.tunnels import Interface
 from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
 from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
 from reconciler.worlds.complete import CompleteWorld
@@ -75,6 +78,8 @@ class Crash:
             collector=_Collector(self, world.collector),
             servers=_Servers(self, world.servers),
             kubernetes=cast("Clusters", _Clusters(self, world.kubernetes)),
+            agents=_Agents(self, world.agents),
+            members=_Members(self, world.members),
             connect=lambda name, given: cast("Provider", _Provider(self, world.connect(name, given))),
             keys=None if world.keys is None else cast("KeyManager", _KeyManager(self, world.keys)),
         )
@@ -249,6 +254,51 @@ class _Servers:
 
     async def dismantle(self, host: Target) -> None:
         await self.crash.call("dismantle server", lambda: self.inner.dismantle(host))
+
+
+@dataclass
+class _Agents:
+    crash: Crash
+    inner: Agents
+
+    async def prepare(self, machine: Target) -> Prepared:
+        return await self.crash.call("prepare", lambda: self.inner.prepare(machine))
+
+    async def start(self, order: AgentOrder) -> Started:
+        return await self.crash.call("start", lambda: self.inner.start(order))
+
+    async def drop_token(self, machine: Target) -> None:
+        await self.crash.call("drop token", lambda: self.inner.drop_token(machine))
+
+    async def stop(self, machine: Target) -> None:
+        await self.crash.call("stop", lambda: self.inner.stop(machine))
+
+    async def clean(self, machine: Target) -> Cleaned:
+        return await self.crash.call("clean", lambda: self.inner.clean(machine))
+
+
+@dataclass
+class _Members:
+    crash: Crash
+    inner: Members
+
+    async def make_key(self, member: Target) -> str:
+        return await self.crash.call("make key", lambda: self.inner.make_key(member))
+
+    async def apply(self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer]) -> Interface:
+        return await self.crash.call("apply peers", lambda: self.inner.apply(member, place, peers))
+
+    async def read(self, member: Target) -> Interface:
+        return await self.crash.call("read peers", lambda: self.inner.read(member))
+
+    async def probe(self, member: Target, address: str) -> int | None:
+        return await self.crash.call("probe", lambda: self.inner.probe(member, address))
+
+    async def make_next_key(self, member: Target) -> str:
+        return await self.crash.call("make next key", lambda: self.inner.make_next_key(member))
+
+    async def switch_key(self, member: Target, key: str) -> None:
+        await self.crash.call("switch key", lambda: self.inner.switch_key(member, key))
 
 
 @dataclass

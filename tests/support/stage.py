@@ -56,8 +56,10 @@ from data_plane.access.port import HostKey, Target
 from data_plane.documents.inventory import Inventory
 from data_plane.inspection.bundle import Bundle
 from data_plane.simulation.access import FakeAccess
+from data_plane.simulation.agents import FakeAgents
 from data_plane.simulation.collector import FakeCollector
 from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.kubelets import FakeKubelets
 from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
 from providers.base import Capabilities, LaunchOrder, Provider
@@ -219,16 +221,20 @@ class Stage:
 
     def copy(self, db: Database, api_db: Database | None = None) -> "Stage":
         """The same moment on a copy of the database. What happens on one stage does not affect the other."""
-        clock, clouds, machines, hub, collector, servers, kubernetes, challenger = copy.deepcopy(
-            (
-                self.clock,
-                self.clouds,
-                self.access.machines,
-                self.hub,
-                self.world.collector,
-                self.world.servers,
-                self.world.kubernetes,
-                self.challenger,
+        clock, clouds, machines, hub, collector, servers, kubernetes, agents, members, challenger = (
+            copy.deepcopy(
+                (
+                    self.clock,
+                    self.clouds,
+                    self.access.machines,
+                    self.hub,
+                    self.world.collector,
+                    self.world.servers,
+                    self.world.kubernetes,
+                    self.world.agents,
+                    self.world.members,
+                    self.challenger,
+                )
             )
         )
         access = FakeAccess(
@@ -244,6 +250,8 @@ class Stage:
             collector=collector,
             servers=servers,
             kubernetes=kubernetes,
+            agents=agents,
+            members=members,
             challenger=challenger,
             hub_sync=HubSync(),
             hub_trust=HubTrust(),
@@ -501,6 +509,7 @@ async def set_stage(
     hub = FakeHub()
     access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub, proving=DeadLine)
     challenger = ScriptedChallenger(sleep=clock.advance)
+    agents = FakeAgents()
     async with db.transaction() as connection:
         installation = await accounts.installation(connection)
         await audit_retention.set_bucket(connection, "audit")
@@ -518,7 +527,9 @@ async def set_stage(
         hub=hub,
         collector=FakeCollector(access.machines),
         servers=FakeServers(),
-        kubernetes=FakeClusters(clock.now),
+        kubernetes=FakeClusters(clock.now, FakeKubelets(agents).report),
+        agents=agents,
+        members=agents.members,
         agent=Bundle(b"agent", "0" * 64),
         new_host_key=_Numbers().host_key,
         challenger=challenger,

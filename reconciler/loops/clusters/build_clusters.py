@@ -12,7 +12,7 @@ from control_plane.db import clusters, server_hosts
 from control_plane.db import secrets as secret_rows
 from control_plane.db.clusters import Built
 from control_plane.domain.cluster import Cluster, ClusterEvent, ClusterState, step
-from control_plane.domain.overlay import PODS, SERVICES, address_of, range_of
+from control_plane.domain.overlay import PODS, SERVER_NUMBER, SERVICES, address_of, range_of
 from control_plane.domain.transitions import Moved
 from control_plane.vault.errors import KeyManagerError
 from data_plane.access.port import AccessError
@@ -24,8 +24,6 @@ from reconciler.server_hosts import each_due, fail, target
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "build_clusters"
-SERVER_NUMBER = 1
-"""The number of the server among the members of the overlay."""
 HELD_FOR = timedelta(minutes=10)
 """Longer than an installation takes. A cluster waits this long when its worker dies."""
 

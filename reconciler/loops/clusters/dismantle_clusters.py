@@ -1,9 +1,12 @@
-"""Removes the servers of deleted clusters, after which their hosts are free, and destroys their credentials."""
+"""Removes the servers of deleted clusters that have no node any more, and destroys their credentials.
+
+Their hosts are free after that.
+"""
 
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import clusters, server_hosts
+from control_plane.db import clusters, overlays, server_hosts
 from control_plane.db import secrets as secret_rows
 from control_plane.domain.cluster import Cluster, ClusterEvent, ClusterState, step
 from control_plane.domain.transitions import Moved
@@ -40,6 +43,7 @@ async def _dismantle(world: ClusterWorld, cluster: Cluster, token: UUID, report:
             if secret_id is not None:
                 await secret_rows.delete(connection, secret_id)
         await server_hosts.free(connection, cluster.id)
+        await overlays.delete(connection, cluster.id)
         report.count(int(await clusters.move(connection, cluster, moved, now=world.now())))
 
 

@@ -265,7 +265,7 @@ async def test_ended_claims_are_dealt_with_in_batches_and_by_one_worker_each(lea
         await leased.release(claim.lease_id, claim.organization_id)
     assert await _release(leased, limit=2) == 2
     async with leased.db.transaction() as connection:
-        mine = await claims.take_ended(connection, limit=1)
+        mine = await claims.take_ended(connection, kept_since=START, limit=1)
         assert len(mine) == 1
         assert await _release(leased) == 2, "the one in other hands is skipped"
     assert await _release(leased) == 1

@@ -2,6 +2,7 @@
 
 from itertools import product
 
+from control_plane.domain.failure import FailReason
 from control_plane.domain.node import (
     IN_CLUSTER,
     NEXT,
@@ -12,8 +13,10 @@ from control_plane.domain.node import (
     NodeEvent,
     NodeState,
     leaving,
+    may_open,
     next_join_step,
     next_leave_step,
+    reason_to_leave,
     step,
 )
 from tests.support.state_tables import check_all_is_used, check_ends, check_moves, check_stepping
@@ -62,8 +65,25 @@ def test_a_node_that_nobody_trusts_or_reaches_is_cut_off_before_anything_else() 
 
 def test_pods_have_time_to_go_before_an_orderly_node_is_deleted() -> None:
     for reason, later in product(
-        (LeaveReason.LEASE_ENDED, LeaveReason.POOL_SHRUNK, LeaveReason.CLUSTER_DELETED),
-        (LeaveStep.DELETED, LeaveStep.CUT_OFF),
+        (LeaveReason.LEASE_ENDED, LeaveReason.FAILED), (LeaveStep.DELETED, LeaveStep.CUT_OFF)
     ):
         steps = leaving(reason)
         assert steps.index(LeaveStep.DRAINED) < steps.index(later)
+
+
+def test_a_pool_is_opened_all_or_none_until_it_was_ready_once() -> None:
+    assert not may_open(pool_was_ready=False, wanted=3, healthy=2)
+    assert may_open(pool_was_ready=False, wanted=3, healthy=3)
+    assert may_open(pool_was_ready=True, wanted=3, healthy=1)
+
+
+def test_what_became_of_the_machine_says_why_its_node_leaves() -> None:
+    for fail_reason, gone, expected in (
+        (None, False, LeaveReason.LEASE_ENDED),
+        (None, True, LeaveReason.LOST),
+        (FailReason.VANISHED, True, LeaveReason.LOST),
+        (FailReason.NODE_LOST, False, LeaveReason.LOST),
+        (FailReason.NODE_HOSTILE, False, LeaveReason.HOSTILE),
+        (FailReason.PROOF_FAILED, False, LeaveReason.HOSTILE),
+    ):
+        assert reason_to_leave(fail_reason, machine_is_gone=gone) is expected, fail_reason

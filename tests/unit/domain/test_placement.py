@@ -62,6 +62,7 @@ RULED_OUT = {
     FailReason.PROOF_FAILED,
     FailReason.PROOF_EMULATED,
     FailReason.LEASE_ENDED,
+    FailReason.NODE_HOSTILE,
 }
 """Failures after which this lease never tries the offer again."""
 

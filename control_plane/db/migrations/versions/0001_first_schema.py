@@ -1855,7 +1855,7 @@ def _create_tables() -> None:
         sa.Column("suspect_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("erasing_until", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
             name=op.f("ck_machines_fail_reason_known"),
         ),
         sa.CheckConstraint(
@@ -2204,7 +2204,7 @@ def _create_tables() -> None:
         sa.Column("fail_reason", sa.Text(), nullable=True),
         sa.Column("fail_why", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
             name=op.f("ck_attempts_fail_reason_known"),
         ),
         sa.CheckConstraint(
@@ -3227,7 +3227,7 @@ def _create_tables() -> None:
             "(state = 'gone') = (gone_at IS NOT NULL)", name=op.f("ck_nodes_gone_has_its_time")
         ),
         sa.CheckConstraint(
-            "leave_reason IN ('cluster_deleted', 'failed', 'hostile', 'lease_ended', 'lost', 'pool_shrunk')",
+            "leave_reason IN ('failed', 'hostile', 'lease_ended', 'lost')",
             name=op.f("ck_nodes_leave_reason_known"),
         ),
         sa.CheckConstraint(

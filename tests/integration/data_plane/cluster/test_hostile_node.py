@@ -129,7 +129,7 @@ ATTEMPTS: dict[str, Attempt] = {
 async def attacker(kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant) -> AsyncIterator[Attacker]:
     names = {"here": await new_node(kubernetes), "elsewhere": await new_node(kubernetes)}
     for name in names.values():
-        await node.admit(admin, name, tenant=tenant, lease="le_1", pool="gpu")
+        await node.admit(admin, name, node.Marks(tenant, "le_1", "gpu"))
     for name in ("used", "unused"):
         await admin.apply({**head(SECRET, name, tenant.namespace), "stringData": {"a": "b"}})
     async with raw(kubernetes, kubernetes.admin) as boss:

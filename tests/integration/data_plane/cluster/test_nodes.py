@@ -25,7 +25,7 @@ pytestmark = KUBERNETES
 
 async def _admitted(plane: ControlPlane, admin: LightkubePort, tenant: Tenant) -> str:
     name = await new_node(plane, taints=[joining_taint()])
-    await node.admit(admin, name, tenant=tenant, lease="le_1", pool="gpu")
+    await node.admit(admin, name, node.Marks(tenant, "le_1", "gpu"))
     return name
 
 
@@ -73,7 +73,7 @@ async def test_an_admitted_node_is_its_tenants_and_a_second_admission_moves_it_a
     name = await _admitted(kubernetes, admin, tenant)
     other = new_tenant()
     for owner, lease in ((tenant, "le_1"), (other, "le_2"), (other, "le_2")):
-        await node.admit(admin, name, tenant=owner, lease=lease, pool="gpu")
+        await node.admit(admin, name, node.Marks(owner, lease, "gpu"))
         seen = await admin.get(NODE, name)
         ours = [taint for taint in seen["spec"]["taints"] if taint["key"].startswith("splitplane.io/")]
         assert ours == [{"key": PROJECT, "value": owner.project, "effect": "NoSchedule"}]
@@ -86,7 +86,7 @@ async def test_nothing_that_is_done_to_a_node_that_is_gone_creates_one(
 ) -> None:
     name = new_name("gone-")
     with pytest.raises(NotFound):
-        await node.admit(admin, name, tenant=tenant, lease="le_1", pool="gpu")
+        await node.admit(admin, name, node.Marks(tenant, "le_1", "gpu"))
     assert not await node.cordon(admin, name)
     assert (await drain(admin, name, grace_s=1, time_is_up=True)).is_empty
     await node.forget(admin, name)

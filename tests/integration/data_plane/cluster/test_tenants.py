@@ -80,8 +80,8 @@ async def test_pods_of_a_tenant_land_on_its_own_nodes_whatever_they_ask_for(
     other = new_tenant()
     mine, theirs = await new_node(kubernetes), await new_node(kubernetes)
     idle = await new_node(kubernetes)  # In the cluster, and nobody's.
-    await nodes.admit(admin, mine, tenant=tenant, lease="le_1", pool="gpu")
-    await nodes.admit(admin, theirs, tenant=other, lease="le_2", pool="gpu")
+    await nodes.admit(admin, mine, nodes.Marks(tenant, "le_1", "gpu"))
+    await nodes.admit(admin, theirs, nodes.Marks(other, "le_2", "gpu"))
     everything = [{"operator": "Exists"}]
     async with _customer(kubernetes, admin, tenant) as customer:
         wishes: dict[str, dict[str, object]] = {
@@ -107,7 +107,7 @@ async def test_pods_of_others_stay_off_a_tenants_node(
     kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
 ) -> None:
     mine = await new_node(kubernetes)
-    await nodes.admit(admin, mine, tenant=tenant, lease="le_1", pool="gpu")
+    await nodes.admit(admin, mine, nodes.Marks(tenant, "le_1", "gpu"))
     selector = {NODE_PROJECT: tenant.project}
     name = new_name("system-")
     await admin.apply(pod("kube-system", name, nodeSelector=selector))

@@ -1,0 +1,408 @@
+"""Queries on nodes: machines on their way into a cluster, in it, and out of it. A state changes only through `move`."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db import work
+from control_plane.db.connection import Connection
+from control_plane.db.rows import document, read, read_one, write
+from control_plane.db.tables.marks import among
+from control_plane.domain.cluster import ClusterState
+from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import (
+    ClaimId,
+    ClusterId,
+    LaunchKey,
+    LeaseId,
+    MachineId,
+    NodeId,
+    NodePoolId,
+    OrganizationId,
+    ProjectId,
+)
+from control_plane.domain.machine import MachineState
+from control_plane.domain.node import IN_CLUSTER, JoinStep, LeaveReason, LeaveStep, Node, NodeEvent, NodeState
+from control_plane.domain.overlay import MEMBERS_MAX, SERVER_NUMBER
+from control_plane.domain.transitions import Moved
+
+_COLUMNS = ", ".join(f"n.{field.name}" for field in fields(Node))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A verified machine that was bought as a node, and is none yet."""
+
+    organization_id: OrganizationId
+    project_id: ProjectId
+    cluster_id: ClusterId
+    node_pool_id: NodePoolId
+    lease_id: LeaseId
+    claim_id: ClaimId
+    machine_id: MachineId
+
+
+_LOCK_NUMBERS = text("SELECT pg_advisory_xact_lock(hashtext('splitplane nodes'))")
+_CANDIDATES = text(f"""
+SELECT c.organization_id, c.project_id, p.cluster_id, p.id AS node_pool_id, c.lease_id, c.id AS claim_id, c.machine_id
+FROM claims c JOIN leases l ON l.id = c.lease_id JOIN node_pools p ON p.id = l.node_pool_id
+  JOIN clusters k ON k.id = p.cluster_id JOIN machines m ON m.id = c.machine_id
+WHERE c.ended_at IS NULL AND c.admitted_at IS NULL AND m.state = '{MachineState.VERIFIED}' AND m.suspect_since IS NULL
+  AND k.state = '{ClusterState.READY}' AND NOT EXISTS (SELECT FROM nodes n WHERE n.claim_id = c.id)
+ORDER BY c.claimed_at, c.id LIMIT :limit
+""")
+# The lowest number that no node in the cluster has. Without one nothing is stored.
+_INSERT = text(f"""
+INSERT INTO nodes (id, organization_id, project_id, cluster_id, node_pool_id, lease_id, claim_id, machine_id, name,
+                   state, number, due_at, created_at, deadline_at)
+SELECT :id, :organization_id, :project_id, :cluster_id, :node_pool_id, :lease_id, :claim_id, :machine_id, :name,
+       '{NodeState.JOINING}', min(free), :now, :now, :deadline_at
+FROM generate_series({SERVER_NUMBER + 1}, {MEMBERS_MAX}) AS free
+WHERE NOT EXISTS (
+  SELECT FROM nodes WHERE cluster_id = :cluster_id AND number = free AND {among("state", IN_CLUSTER)})
+HAVING min(free) IS NOT NULL
+""")
+_GET = text(f"SELECT {_COLUMNS} FROM nodes n WHERE n.id = :id")
+_LOCK = text(f"SELECT {_COLUMNS} FROM nodes n WHERE n.id = :id FOR UPDATE")
+_MOVE = text(f"""
+UPDATE nodes SET state = :after, generation = generation + 1, due_at = :now, tries = 0, failing_why = NULL,
+  {work.GIVE_BACK}, leave_reason = coalesce(:reason, leave_reason), leave_why = coalesce(:why, leave_why),
+  ready_at = CASE WHEN :after = '{NodeState.READY}' THEN CAST(:now AS timestamptz) ELSE ready_at END,
+  leaving_at = CASE WHEN :after = '{NodeState.LEAVING}' THEN CAST(:now AS timestamptz) ELSE leaving_at END,
+  gone_at = CASE WHEN :after = '{NodeState.GONE}' THEN CAST(:now AS timestamptz) END
+WHERE id = :id AND state = :before AND generation = :seen
+""")
+
+
+async def lock_numbers(connection: Connection) -> None:
+    """Let no other transaction give out numbers or keys of overlays."""
+    await read(connection, _LOCK_NUMBERS, object)
+
+
+async def candidates(connection: Connection, *, limit: int) -> list[Candidate]:
+    """Verified machines of node pools in clusters that can take them, those that were claimed first first."""
+    return await read(connection, _CANDIDATES, Candidate, limit=limit)
+
+
+async def insert(
+    connection: Connection,
+    node_id: NodeId,
+    candidate: Candidate,
+    *,
+    name: str,
+    now: datetime,
+    deadline_at: datetime,
+) -> bool:
+    """Store a node with the lowest free number. False when the overlay is full. The caller holds `lock_numbers`."""
+    values = {field.name: getattr(candidate, field.name) for field in fields(Candidate)}
+    return bool(
+        await write(connection, _INSERT, id=node_id, name=name, now=now, deadline_at=deadline_at, **values)
+    )
+
+
+async def get(connection: Connection, node_id: NodeId) -> Node | None:
+    return await read_one(connection, _GET, Node, id=node_id)
+
+
+async def lock(connection: Connection, node_id: NodeId) -> Node | None:
+    """Lock a node. Lease, claim and machine are locked before it."""
+    return await read_one(connection, _LOCK, Node, id=node_id)
+
+
+async def move(
+    connection: Connection,
+    node: Node,
+    moved: Moved[NodeState, NodeEvent],
+    *,
+    now: datetime,
+    reason: LeaveReason | None = None,
+    why: str | None = None,
+) -> bool:
+    """Move a node, and make it due. False when somebody has moved it since it was read."""
+    values = {"id": node.id, "before": moved.before, "after": moved.after, "seen": node.generation}
+    return bool(await write(connection, _MOVE, **values, now=now, reason=reason, why=why))
+
+
+# Steps, with their evidence
+
+_STEPS = text("SELECT step FROM node_steps WHERE node_id = :id")
+_ADD_STEP = text(f"""
+INSERT INTO node_steps (node_id, step, organization_id, at, evidence)
+SELECT id, :step, organization_id, :now, CAST(:evidence AS jsonb) FROM nodes WHERE id = :id AND {work.HELD}
+ON CONFLICT DO NOTHING
+""")
+_PROGRESS = text(
+    f"UPDATE nodes SET tries = 0, failing_why = NULL, work_until = :until WHERE id = :id AND {work.HELD}"
+)
+
+
+async def steps(connection: Connection, node_id: NodeId) -> frozenset[str]:
+    """The steps of joining and of leaving that have evidence."""
+    return frozenset(await read(connection, _STEPS, str, id=node_id))
+
+
+async def take_step(
+    connection: Connection,
+    node_id: NodeId,
+    taken: JoinStep | LeaveStep,
+    evidence: object,
+    *,
+    token: UUID,
+    now: datetime,
+    until: datetime,
+) -> bool:
+    """Store the evidence of a step, and hold the node until `until`. False when another worker holds the node."""
+    if not await write(connection, _PROGRESS, id=node_id, token=token, until=until):
+        return False
+    await write(
+        connection, _ADD_STEP, id=node_id, step=taken, now=now, evidence=document(evidence), token=token
+    )
+    return True
+
+
+# What workers hold
+
+_TAKE = work.take("nodes", "state = :state AND due_at <= :now", order="due_at, id")
+_TAKEN = text(f"SELECT {_COLUMNS} FROM nodes n WHERE n.id = ANY(:ids) ORDER BY n.created_at, n.id")
+_FAIL = text(f"""
+UPDATE nodes SET failing_why = :why, tries = tries + 1, tried_at = :now, due_at = :due_at, {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
+_WAIT = text(f"""
+UPDATE nodes SET failing_why = coalesce(:why, failing_why), due_at = :due_at,
+  deadline_at = greatest(deadline_at, :deadline_at), {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
+_FREE_ABANDONED = text(f"""
+UPDATE nodes SET deadline_at = greatest(deadline_at, :deadline_at), {work.GIVE_BACK}
+WHERE state = '{NodeState.JOINING}' AND work_until <= :now
+""")
+_HELD = work.still_held("nodes")
+
+
+async def take(
+    connection: Connection, state: NodeState, *, token: UUID, now: datetime, until: datetime, limit: int
+) -> list[Node]:
+    """Hold nodes that are due in this state."""
+    ids = await read(connection, _TAKE, UUID, state=state, token=token, now=now, until=until, limit=limit)
+    return await read(connection, _TAKEN, Node, ids=ids)
+
+
+async def free_abandoned(connection: Connection, *, now: datetime, deadline_at: datetime) -> None:
+    """Give back joining nodes whose worker died, with some more time: it was not the machine that was late."""
+    await write(connection, _FREE_ABANDONED, now=now, deadline_at=deadline_at)
+
+
+async def is_held(connection: Connection, node_id: NodeId, *, token: UUID) -> bool:
+    """Lock a node if this worker still holds it."""
+    return await read_one(connection, _HELD, NodeId, id=node_id, token=token) is not None
+
+
+async def fail(
+    connection: Connection, node_id: NodeId, why: str, *, token: UUID, now: datetime, due_at: datetime
+) -> None:
+    """Give a node back after a step that failed now."""
+    await write(connection, _FAIL, id=node_id, why=why, token=token, now=now, due_at=due_at)
+
+
+async def wait(
+    connection: Connection,
+    node_id: NodeId,
+    *,
+    token: UUID,
+    due_at: datetime,
+    why: str | None = None,
+    deadline_at: datetime | None = None,
+) -> None:
+    """Give a node back that has to wait, without a failed try. `deadline_at` can extend its deadline."""
+    await write(connection, _WAIT, id=node_id, token=token, due_at=due_at, why=why, deadline_at=deadline_at)
+
+
+# What a worker needs to know about a node besides its row
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The machine and the pool of a node."""
+
+    account: str
+    launch_key: LaunchKey
+    machine_state: MachineState
+    address: str | None
+    ssh_port: int
+    host_key: str | None
+    fail_reason: FailReason | None
+    missed_since: datetime | None
+    claim_ended: bool
+    gpu_count: int
+    vcpus: int | None
+    """As the provider offers its type now; None when it does not any more."""
+    memory_gib: int | None
+    pool: str
+    node_labels: dict[str, str]
+    node_taints: list[dict[str, str]]
+
+
+_PLACE = text("""
+SELECT m.account, m.launch_key, m.state AS machine_state, m.address, m.ssh_port, m.host_key, m.fail_reason,
+  m.missed_since, c.ended_at IS NOT NULL AS claim_ended, m.gpu_count, o.vcpus, o.memory_gib, p.name AS pool,
+  p.node_labels, p.node_taints
+FROM nodes n JOIN machines m ON m.id = n.machine_id JOIN claims c ON c.id = n.claim_id
+  JOIN node_pools p ON p.id = n.node_pool_id LEFT JOIN offers o ON o.key = m.offer_key AND o.account = m.account
+WHERE n.id = :id
+""")
+
+
+async def place(connection: Connection, node_id: NodeId) -> Place:
+    """Raises LookupError for an unknown node."""
+    found = await read_one(connection, _PLACE, Place, id=node_id)
+    if found is None:
+        raise LookupError(f"there is no node {node_id}")
+    return found
+
+
+# What it told, and what was found
+
+_KEY_TAKEN = text(f"""
+SELECT EXISTS (
+  SELECT FROM nodes WHERE cluster_id = :cluster_id AND id <> :id AND {among("state", IN_CLUSTER)}
+    AND (public_key = :public_key OR next_key = :public_key)
+  UNION ALL SELECT FROM overlays WHERE cluster_id = :cluster_id AND public_key = :public_key) AS taken
+""")
+_KEEP_KEY = text(
+    f"UPDATE nodes SET public_key = :public_key, endpoint = :endpoint WHERE id = :id AND {work.HELD}"
+)
+_KEEP_OBJECT = text(f"""
+UPDATE nodes SET uid = :uid, pod_block = :pod_block, reported = CAST(:reported AS jsonb)
+WHERE id = :id AND {work.HELD}
+""")
+_POD_BLOCK_TAKEN = text(f"""
+SELECT EXISTS (SELECT FROM nodes WHERE cluster_id = :cluster_id AND id <> :id AND pod_block = :pod_block
+               AND {among("state", IN_CLUSTER)}) AS taken
+""")
+_REPORT = text(f"""
+UPDATE nodes SET reported = CAST(:reported AS jsonb), unready_since = :unready_since, due_at = :due_at,
+  {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
+
+
+async def key_is_taken(connection: Connection, node: Node, public_key: str) -> bool:
+    """Whether another member of the overlay has this key. The caller holds `lock_numbers`."""
+    values = {"cluster_id": node.cluster_id, "id": node.id, "public_key": public_key}
+    return bool(await read_one(connection, _KEY_TAKEN, bool, **values))
+
+
+async def keep_key(
+    connection: Connection, node_id: NodeId, public_key: str, endpoint: str | None, *, token: UUID
+) -> None:
+    await write(connection, _KEEP_KEY, id=node_id, public_key=public_key, endpoint=endpoint, token=token)
+
+
+async def pod_block_is_taken(connection: Connection, node: Node, pod_block: int) -> bool:
+    """Whether another node has this range of pods, as its Node object is not deleted yet, or somebody changed it."""
+    values = {"cluster_id": node.cluster_id, "id": node.id, "pod_block": pod_block}
+    return bool(await read_one(connection, _POD_BLOCK_TAKEN, bool, **values))
+
+
+async def keep_object(
+    connection: Connection,
+    node_id: NodeId,
+    *,
+    uid: str,
+    pod_block: int | None,
+    reported: Mapping[str, object],
+    token: UUID,
+) -> None:
+    """Store what its Node object says."""
+    values = {"uid": uid, "pod_block": pod_block, "reported": document(reported), "token": token}
+    await write(connection, _KEEP_OBJECT, id=node_id, **values)
+
+
+async def report(
+    connection: Connection,
+    node: Node,
+    reported: Mapping[str, object],
+    *,
+    unready_since: datetime | None,
+    token: UUID,
+    due_at: datetime,
+) -> None:
+    """Store what a look at an open node found."""
+    await write(
+        connection,
+        _REPORT,
+        id=node.id,
+        token=token,
+        reported=document(reported),
+        unready_since=unready_since,
+        due_at=due_at,
+    )
+
+
+# Counting
+
+_IN_FLIGHT = text(f"""
+SELECT count(*) FROM nodes n WHERE n.cluster_id = :cluster_id AND n.state = '{NodeState.JOINING}' AND n.id <> :id
+  AND EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.TUNNELLED}')
+  AND NOT EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.REGISTERED}')
+  AND (n.created_at, n.id) < (:created_at, CAST(:id AS uuid))
+""")
+_WITH_STEP = text(f"""
+SELECT {_COLUMNS} FROM nodes n JOIN claims c ON c.id = n.claim_id
+WHERE n.node_pool_id = :node_pool_id AND n.state = '{NodeState.JOINING}' AND c.ended_at IS NULL
+  AND EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = :step)
+ORDER BY n.id
+""")
+_LEFT_IN = text(f"SELECT count(*) FROM nodes WHERE cluster_id = :cluster_id AND {among('state', IN_CLUSTER)}")
+
+
+async def joins_ahead(connection: Connection, node: Node) -> int:
+    """How many older nodes of its cluster are between their tunnels and their registration."""
+    values = {"cluster_id": node.cluster_id, "created_at": node.created_at, "id": node.id}
+    return await read_one(connection, _IN_FLIGHT, int, **values) or 0
+
+
+async def joining_with(connection: Connection, pool_id: NodePoolId, taken: JoinStep) -> list[Node]:
+    """The joining nodes of a pool that have evidence of a step, and whose claims are open."""
+    return await read(connection, _WITH_STEP, Node, node_pool_id=pool_id, step=taken)
+
+
+async def left_in(connection: Connection, cluster_id: ClusterId) -> int:
+    """How many nodes a cluster may still hold something of."""
+    return await read_one(connection, _LEFT_IN, int, cluster_id=cluster_id) or 0
+
+
+# Leaving
+
+_WITHOUT_CLAIM = text(f"""
+SELECT {_COLUMNS} FROM nodes n JOIN claims c ON c.id = n.claim_id
+WHERE n.state IN ('{NodeState.JOINING}', '{NodeState.READY}') AND c.ended_at IS NOT NULL
+ORDER BY c.ended_at, n.id LIMIT :limit
+""")
+_REMOVE = text(f"""
+UPDATE nodes SET removed_at = :now, holders = CAST(:holders AS jsonb)
+WHERE id = :id AND {work.HELD} AND removed_at IS NULL
+""")
+_HOLDERS = text("SELECT holders FROM nodes WHERE id = :id")
+
+
+async def without_claim(connection: Connection, *, limit: int) -> list[Node]:
+    """Nodes that have not begun to leave although their claims have ended, oldest end first."""
+    return await read(connection, _WITHOUT_CLAIM, Node, limit=limit)
+
+
+async def remove(
+    connection: Connection, node_id: NodeId, holders: Iterable[int], *, token: UUID, now: datetime
+) -> None:
+    """Take a node off the peer map. `holders` are the numbers of the members that listed its keys."""
+    await write(connection, _REMOVE, id=node_id, holders=document(sorted(holders)), token=token, now=now)
+
+
+async def holders(connection: Connection, node_id: NodeId) -> frozenset[int] | None:
+    """The members that were not yet seen without the node's keys; None before it was taken off the peer map."""
+    found = await read(connection, _HOLDERS, list[int] | None, id=node_id)  # type: ignore[arg-type] # A union is a form, no class.
+    return None if not found or found[0] is None else frozenset(found[0])

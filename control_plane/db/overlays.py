@@ -1,0 +1,200 @@
+"""Queries on the overlays of clusters: who is a member, and what each member was last set up as."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import document, read, read_one, write
+from control_plane.db.tables.marks import among
+from control_plane.db.work import FREE, GIVE_BACK
+from control_plane.domain.cluster import ClusterState
+from control_plane.domain.ids import ClusterId, LaunchKey, NodeId, OrganizationId
+from control_plane.domain.node import IN_CLUSTER
+
+_HAVE_OVERLAYS = (ClusterState.READY, ClusterState.DELETING)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """The overlay of a cluster, and what its server was set up as."""
+
+    cluster_id: ClusterId
+    block: int
+    public_key: str | None
+    """Of the server; None before it is known."""
+    applied_version: str | None
+    read_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRow:
+    """A node in the peer map."""
+
+    node_id: NodeId
+    organization_id: OrganizationId
+    number: int
+    public_key: str
+    next_key: str | None
+    endpoint: str | None
+    pod_block: int | None
+    applied_version: str | None
+    peers_read_at: datetime | None
+    launch_key: LaunchKey
+    address: str | None
+    ssh_port: int
+    host_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalRow:
+    """A node that was taken off the peer map, and that members may still list."""
+
+    node_id: NodeId
+    public_key: str | None
+    next_key: str | None
+    holders: list[int]
+    removed_at: datetime
+
+
+_ADD = text(f"""
+INSERT INTO overlays (cluster_id, due_at)
+SELECT id, :now FROM clusters k WHERE {among("k.state", (ClusterState.READY,))}
+  AND NOT EXISTS (SELECT FROM overlays o WHERE o.cluster_id = k.id)
+ON CONFLICT DO NOTHING
+""")
+_TAKE = text(f"""
+UPDATE overlays SET work_token = :token, work_until = :until WHERE cluster_id IN (
+  SELECT cluster_id FROM overlays WHERE due_at <= :now AND {FREE}
+    AND EXISTS (SELECT FROM clusters k WHERE k.id = overlays.cluster_id AND {among("k.state", _HAVE_OVERLAYS)})
+  ORDER BY due_at, cluster_id LIMIT :limit FOR UPDATE SKIP LOCKED)
+RETURNING cluster_id
+""")
+_TAKEN = text("""
+SELECT o.cluster_id, k.overlay AS block, o.public_key, o.applied_version, o.read_at
+FROM overlays o JOIN clusters k ON k.id = o.cluster_id WHERE o.cluster_id = ANY(:ids) ORDER BY o.cluster_id
+""")
+_HELD = "work_token = :token"
+_STILL = f"EXISTS (SELECT FROM overlays o WHERE o.cluster_id = :cluster_id AND o.{_HELD})"
+_MEMBERS = text(f"""
+SELECT n.id AS node_id, n.organization_id, n.number, n.public_key, n.next_key, n.endpoint, n.pod_block,
+  n.applied_version, n.peers_read_at, m.launch_key, m.address, m.ssh_port, m.host_key
+FROM nodes n JOIN machines m ON m.id = n.machine_id
+WHERE n.cluster_id = :cluster_id AND {among("n.state", IN_CLUSTER)} AND n.public_key IS NOT NULL
+  AND n.removed_at IS NULL
+ORDER BY n.number
+""")
+_REMOVALS = f"""
+SELECT id AS node_id, public_key, next_key, holders, removed_at FROM nodes
+WHERE cluster_id = :cluster_id AND {among("state", IN_CLUSTER)} AND removed_at IS NOT NULL
+  AND jsonb_array_length(holders) > 0
+ORDER BY id
+"""
+_READ_REMOVALS, _LOCK_REMOVALS = text(_REMOVALS), text(f"{_REMOVALS} FOR NO KEY UPDATE")
+_KEEP_KEY = text(f"UPDATE overlays SET public_key = :public_key WHERE cluster_id = :cluster_id AND {_HELD}")
+_SERVER_APPLIED = text(f"""
+UPDATE overlays SET applied_version = :version, read_at = :read_at WHERE cluster_id = :cluster_id AND {_HELD}
+""")
+_NODE_APPLIED = text(f"""
+UPDATE nodes SET applied_version = :version, peers_read_at = :read_at WHERE id = :node_id AND {_STILL}
+""")
+_KEEP_HOLDERS = text(f"""
+UPDATE nodes SET holders = CAST(:holders AS jsonb), due_at = least(due_at, :now) WHERE id = :node_id AND {_STILL}
+""")
+_GIVE_BACK = text(f"""
+UPDATE overlays SET due_at = :due_at, failing_why = :why, {GIVE_BACK} WHERE cluster_id = :cluster_id AND {_HELD}
+""")
+_SOON = text("UPDATE overlays SET due_at = least(due_at, :now) WHERE cluster_id = :cluster_id")
+_DELETE = text("DELETE FROM overlays WHERE cluster_id = :cluster_id")
+
+
+async def add_missing(connection: Connection, *, now: datetime) -> None:
+    """Let there be a row for each cluster that is ready."""
+    await write(connection, _ADD, now=now)
+
+
+async def take(
+    connection: Connection, *, token: UUID, now: datetime, until: datetime, limit: int
+) -> list[Overlay]:
+    """Hold overlays that are due."""
+    ids = await read(connection, _TAKE, UUID, token=token, now=now, until=until, limit=limit)
+    return await read(connection, _TAKEN, Overlay, ids=ids)
+
+
+async def get(connection: Connection, cluster_id: ClusterId) -> Overlay | None:
+    """The overlay of a cluster; None before there was anything in it."""
+    return await read_one(connection, _TAKEN, Overlay, ids=[cluster_id])
+
+
+async def members(connection: Connection, cluster_id: ClusterId) -> list[MemberRow]:
+    """The nodes in the peer map, in the order of their numbers."""
+    return await read(connection, _MEMBERS, MemberRow, cluster_id=cluster_id)
+
+
+async def removals(connection: Connection, cluster_id: ClusterId) -> list[RemovalRow]:
+    """Nodes that were taken off the peer map and that members may still list."""
+    return await read(connection, _READ_REMOVALS, RemovalRow, cluster_id=cluster_id)
+
+
+async def lock_removals(connection: Connection, cluster_id: ClusterId) -> list[RemovalRow]:
+    """The same, locked: members are read side by side, and each is struck off once."""
+    return await read(connection, _LOCK_REMOVALS, RemovalRow, cluster_id=cluster_id)
+
+
+async def keep_server_key(
+    connection: Connection, cluster_id: ClusterId, public_key: str, *, token: UUID
+) -> None:
+    await write(connection, _KEEP_KEY, cluster_id=cluster_id, public_key=public_key, token=token)
+
+
+async def server_applied(
+    connection: Connection, cluster_id: ClusterId, version: str, *, token: UUID, read_at: datetime
+) -> None:
+    values = {"cluster_id": cluster_id, "version": version, "token": token, "read_at": read_at}
+    await write(connection, _SERVER_APPLIED, **values)
+
+
+async def node_applied(
+    connection: Connection,
+    cluster_id: ClusterId,
+    node_id: NodeId,
+    version: str,
+    *,
+    token: UUID,
+    read_at: datetime,
+) -> None:
+    values = {"cluster_id": cluster_id, "node_id": node_id, "version": version, "token": token}
+    await write(connection, _NODE_APPLIED, **values, read_at=read_at)
+
+
+async def keep_holders(
+    connection: Connection,
+    cluster_id: ClusterId,
+    node_id: NodeId,
+    holders: Sequence[int],
+    *,
+    token: UUID,
+    now: datetime,
+) -> None:
+    """Who may still list the keys of a removed node. The node is looked at again at once."""
+    values = {"cluster_id": cluster_id, "node_id": node_id, "token": token, "now": now}
+    await write(connection, _KEEP_HOLDERS, **values, holders=document(list(holders)))
+
+
+async def give_back(
+    connection: Connection, cluster_id: ClusterId, *, token: UUID, due_at: datetime, why: str | None
+) -> None:
+    await write(connection, _GIVE_BACK, cluster_id=cluster_id, token=token, due_at=due_at, why=why)
+
+
+async def soon(connection: Connection, cluster_id: ClusterId, *, now: datetime) -> None:
+    """Have the peer map of a cluster applied at the next activation."""
+    await write(connection, _SOON, cluster_id=cluster_id, now=now)
+
+
+async def delete(connection: Connection, cluster_id: ClusterId) -> None:
+    """Nothing of the overlay is left."""
+    await write(connection, _DELETE, cluster_id=cluster_id)

@@ -1,0 +1,268 @@
+"""The steps that make a machine a node of a cluster (`domain/node.py`). Each can be repeated, and returns evidence."""
+
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from ipaddress import IPv4Network
+
+from control_plane.db import node_pools, nodes, overlays
+from control_plane.domain import node_health, node_pool
+from control_plane.domain.node import JOINS_IN_FLIGHT_MAX, JoinStep, may_open
+from control_plane.domain.node_capacity import GPU, Capacity, Finding, Verdict, judge_capacity
+from control_plane.domain.overlay import POD_PREFIX_LENGTH, PODS
+from data_plane.access.port import StepFailed
+from data_plane.cluster import bootstrap_token
+from data_plane.cluster import node as in_cluster
+from data_plane.cluster.agents import AgentOrder, NodePasswordRejected
+from data_plane.cluster.capacity import ClaimedCapacity, claimed_capacity
+from data_plane.cluster.objects.bootstrap_token import BootstrapToken
+from data_plane.cluster.objects.node import JOINING
+from data_plane.cluster.port import KubernetesPort, NotFound
+from data_plane.cluster.resource import NODE, Object
+from reconciler.nodes import Held
+from reconciler.overlay import PORT
+from reconciler.server_hosts import connected
+from reconciler.worlds.clusters import ClusterWorld
+
+TOKEN_LIFE = timedelta(minutes=10)
+API_PORT = 6443
+_SSH_PORT = 22
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+
+Evidence = Mapping[str, object]
+
+
+class NotYet(Exception):  # noqa: N818 - reads as a sentence
+    """The step has to wait for something. That is no failed try."""
+
+
+class Hostile(Exception):  # noqa: N818 - says what the machine is
+    """The machine claims what it does not have."""
+
+
+async def _prepare(world: ClusterWorld, held: Held) -> Evidence:
+    found = await world.agents.prepare(held.machine)
+    return {
+        "files": dict(found.files),
+        "kernel": found.kernel,
+        "settings": dict(found.settings),
+        "modules": list(found.modules),
+    }
+
+
+async def _tunnel(world: ClusterWorld, held: Held) -> Evidence:
+    if held.node.public_key is None:
+        await _keep_key(world, held, await world.members.make_key(held.machine))
+        raise NotYet("it waits for its tunnels")
+    largest = await world.members.probe(held.machine, held.server_address)
+    if largest is None:
+        raise NotYet("the cluster's server does not answer through the tunnel yet")
+    return {"public_key": held.node.public_key, "server": held.server_address, "largest_packet": largest}
+
+
+async def _keep_key(world: ClusterWorld, held: Held, public_key: str) -> None:
+    """Store its key, which puts it on the peer map. Whoever has the key of another member wants its packets."""
+    async with world.db.transaction() as connection:
+        await nodes.lock_numbers(connection)
+        taken = await nodes.key_is_taken(connection, held.node, public_key)
+        if not taken:
+            await nodes.keep_key(connection, held.node.id, public_key, _endpoint(held), token=held.token)
+            await overlays.soon(connection, held.cluster.id, now=world.now())
+    if taken:
+        raise Hostile("it claims the key of another member of its cluster")
+
+
+def _endpoint(held: Held) -> str | None:
+    """Where it can be reached from outside. A machine whose sshd has another port is behind NAT."""
+    machine = held.machine
+    host = f"[{machine.address}]" if ":" in machine.address else machine.address
+    return f"{host}:{PORT}" if machine.port == _SSH_PORT else None
+
+
+async def _start(world: ClusterWorld, held: Held) -> Evidence:
+    async with world.db.reading() as connection:
+        ahead = await nodes.joins_ahead(connection, held.node)
+    if ahead >= JOINS_IN_FLIGHT_MAX:
+        raise NotYet(f"{ahead} other nodes of its cluster are joining")
+    made = BootstrapToken(held.token_id, "".join(secrets.choice(_LETTERS) for _ in range(16)))
+    async with connected(world, held.cluster) as port:
+        await bootstrap_token.admit_machine(port, made, held.node.name, now=world.now(), life=TOKEN_LIFE)
+        order = AgentOrder(
+            machine=held.machine,
+            node=held.node.name,
+            address=held.address,
+            server=f"https://{held.server_address}:{API_PORT}",
+            token=made.text(held.cluster.ca_pem or ""),
+        )
+        try:
+            started = await world.agents.start(order)
+        except NodePasswordRejected:
+            await _forget_old_password(port, held)
+            raise
+    return {"version": started.version, "token_id": made.id}
+
+
+async def _forget_old_password(port: KubernetesPort, held: Held) -> None:
+    """An earlier try of ours may have stored another password. Where there is a Node, somebody else has the name."""
+    try:
+        await port.get(NODE, held.node.name)
+    except NotFound:
+        await in_cluster.forget_password(port, held.node.name)
+        return
+    raise Hostile("another machine has joined under its name")
+
+
+async def _register(world: ClusterWorld, held: Held) -> Evidence:
+    async with connected(world, held.cluster) as port:
+        found = await _node_of(port, held)
+        taints = [taint["key"] for taint in found.get("spec", {}).get("taints") or []]
+        if JOINING not in taints:
+            raise Hostile("it registered without the taint that keeps pods away")
+        await bootstrap_token.withdraw(port, held.token_id)
+    await world.agents.drop_token(held.machine)
+    pods = found["spec"].get("podCIDR")
+    block = _pod_block(pods)
+    uid = found["metadata"]["uid"]
+    async with world.db.transaction() as connection:
+        await nodes.lock_numbers(connection)
+        if block is not None and await nodes.pod_block_is_taken(connection, held.node, block):
+            raise NotYet("the range of its pods is still that of a node that leaves")
+        await nodes.keep_object(
+            connection, held.node.id, uid=uid, pod_block=block, reported=reported(found), token=held.token
+        )
+        await overlays.soon(connection, held.cluster.id, now=world.now())
+    return {"uid": uid, "pods": pods, "version": _info(found).get("kubeletVersion")}
+
+
+def _pod_block(pods: str | None) -> int | None:
+    """The number of a range of pods. Raises NotYet for none: the cluster assigns it after the registration."""
+    if pods is None:
+        raise NotYet("the cluster has assigned no addresses to its pods yet")
+    network = IPv4Network(pods)
+    if network.prefixlen != POD_PREFIX_LENGTH or not network.subnet_of(PODS):
+        raise StepFailed(JoinStep.REGISTERED, None, f"the cluster assigned {pods}, which is not in its plan")
+    return (int(network.network_address) - int(PODS.network_address)) >> (32 - POD_PREFIX_LENGTH)
+
+
+async def _node_of(port: KubernetesPort, held: Held) -> Object:
+    """Its Node. Raises NotYet when there is none, and Hostile when it is another one than the one that registered."""
+    try:
+        found = await port.get(NODE, held.node.name)
+    except NotFound:
+        raise NotYet("it has not registered yet") from None
+    if held.node.uid not in (None, found["metadata"]["uid"]):
+        raise Hostile("its Node was replaced by another one of the same name")
+    return found
+
+
+async def _label(world: ClusterWorld, held: Held) -> Evidence:
+    marks = held.marks
+    async with connected(world, held.cluster) as port:
+        await in_cluster.label(port, held.node.name, marks)
+    return {
+        "organization": marks.tenant.organization,
+        "project": marks.tenant.project,
+        "lease": marks.lease,
+        "pool": marks.pool,
+        "labels": dict(marks.labels),
+    }
+
+
+async def _measure(world: ClusterWorld, held: Held) -> Evidence:
+    async with connected(world, held.cluster) as port:
+        found = await _node_of(port, held)
+    try:
+        claimed = claimed_capacity(found)
+    except ValueError as error:
+        raise Hostile(f"its capacity cannot be read: {error}") from None
+    verdict = judge(held, claimed)
+    if verdict.finding is Finding.EXCESS:
+        raise Hostile("; ".join(verdict.reasons))
+    if verdict.finding is Finding.SHORT:
+        raise StepFailed(JoinStep.MEASURED, None, "; ".join(verdict.reasons))
+    return {
+        "cpu_millis": claimed.cpu_millis,
+        "memory_bytes": claimed.memory_bytes,
+        "devices": claimed.devices,
+        "sold": {
+            "vcpus": held.place.vcpus,
+            "memory_gib": held.place.memory_gib,
+            "gpus": held.place.gpu_count,
+        },
+    }
+
+
+def reported(found: Object) -> dict[str, object]:
+    """What a Node says of itself, as we keep it: bounded, and believed in nothing."""
+    status = found.get("status", {})
+    return {
+        "conditions": conditions(found),
+        "capacity": {
+            str(name): str(amount)[:40] for name, amount in list((status.get("capacity") or {}).items())[:32]
+        },
+        "version": str(_info(found).get("kubeletVersion", ""))[:40],
+    }
+
+
+def conditions(found: Object) -> dict[str, str]:
+    """The conditions of a Node, each with `True`, `False` or `Unknown`."""
+    listed = (found.get("status", {}).get("conditions") or [])[:32]
+    return {str(each.get("type"))[:64]: str(each.get("status"))[:16] for each in listed}
+
+
+def _info(found: Object) -> Object:
+    info = found.get("status", {}).get("nodeInfo")
+    return info if isinstance(info, dict) else {}
+
+
+def judge(held: Held, claimed: ClaimedCapacity) -> Verdict:
+    """What a node claims, against what its provider offers.
+
+    Its GPUs were proven before it became a node. A cluster without a device plugin reports none of them, so that counts
+    as no claim. The same holds for a type that its provider does not offer any more.
+    """
+    place = held.place
+    devices = {GPU: place.gpu_count} if GPU in claimed.devices else {}
+    cpu = claimed.cpu_millis if place.vcpus is None else place.vcpus * 1000
+    memory = claimed.memory_bytes if place.memory_gib is None else place.memory_gib * 1024**3
+    found = Capacity(claimed.cpu_millis, claimed.memory_bytes, claimed.devices)
+    return judge_capacity(Capacity(cpu, memory, devices), found)
+
+
+async def _see_healthy(world: ClusterWorld, held: Held) -> Evidence:
+    async with connected(world, held.cluster) as port:
+        found = await _node_of(port, held)
+    told = reported(found)
+    problem = node_health.problem(conditions(found))
+    if problem is not None:
+        raise NotYet(problem)
+    return told
+
+
+async def _open(world: ClusterWorld, held: Held) -> Evidence:
+    """Take off the taint, if the pool lets it and the node is still healthy."""
+    async with world.db.reading() as connection:
+        pool = await node_pools.get(connection, held.node.node_pool_id)
+        healthy = await nodes.joining_with(connection, held.node.node_pool_id, JoinStep.HEALTHY)
+    if pool is None or pool.state not in node_pool.WANTED:
+        raise NotYet("its pool is being deleted")
+    if not may_open(pool_was_ready=pool.ready_at is not None, wanted=pool.nodes, healthy=len(healthy)):
+        raise NotYet(f"{len(healthy)} of the {pool.nodes} nodes of its pool are healthy")
+    async with connected(world, held.cluster) as port:
+        problem = node_health.problem(conditions(await _node_of(port, held)))
+        if problem is not None:
+            raise NotYet(problem)
+        await in_cluster.admit(port, held.node.name, held.marks)
+    return {"healthy_in_pool": len(healthy), "wanted": pool.nodes}
+
+
+STEPS: Mapping[JoinStep, Callable[[ClusterWorld, Held], Awaitable[Evidence]]] = {
+    JoinStep.PREPARED: _prepare,
+    JoinStep.TUNNELLED: _tunnel,
+    JoinStep.STARTED: _start,
+    JoinStep.REGISTERED: _register,
+    JoinStep.LABELLED: _label,
+    JoinStep.MEASURED: _measure,
+    JoinStep.HEALTHY: _see_healthy,
+    JoinStep.OPENED: _open,
+}

@@ -1,0 +1,401 @@
+"""Rented machines become nodes of a cluster, and leave it without a trace."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.domain.ids import OrganizationId
+from control_plane.domain.lease import LeaseState
+from control_plane.domain.node_pool import NodePool, NodePoolState
+from data_plane.access.port import StepFailed
+from data_plane.cluster.objects.node import JOINING
+from data_plane.cluster.resource import NODE, SECRET, Object
+from data_plane.simulation.agents import FakeAgents
+from data_plane.simulation.kubelets import FakeKubelets
+from data_plane.simulation.kubernetes import FakeClusters, FakeKubernetes
+from reconciler import registry
+from reconciler.nodes import HELD_FOR
+from reconciler.worlds.complete import CompleteWorld
+from tests.support import clusters, node_pools
+from tests.support.crash import Crash
+from tests.support.rows import rows
+from tests.support.ssh_rotation import store_authorities
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+
+PLAYED = frozenset(
+    {
+        *("place_leases", "launch_machines", "observe_machines", "bootstrap_machines", "refresh_offers"),
+        *("join_nodes", "watch_nodes", "leave_nodes", "sync_overlay", "scale_pools", "dismantle_clusters"),
+        *("release_machines", "terminate_machines", "close_leases", "expire_machines"),
+    }
+)
+OTHERS = frozenset(registry.discovered()) - PLAYED
+"""Loops that do nothing about nodes, and cost time."""
+
+
+class Cluster:
+    """A stage with a cluster, and what is in the cluster."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+
+    async def build(self) -> OrganizationId:
+        await store_authorities(self.stage)
+        organization_id = await self.stage.organization()
+        await clusters.created(self.stage, "eu-1")
+        await self.stage.run("build_clusters")
+        return organization_id
+
+    @property
+    def server(self) -> FakeKubernetes:
+        assert isinstance(self.stage.world.kubernetes, FakeClusters)
+        return self.stage.world.kubernetes.at("https://eu-1.internal:6443")
+
+    @property
+    def agents(self) -> FakeAgents:
+        assert isinstance(self.stage.world.agents, FakeAgents)
+        return self.stage.world.agents
+
+    @property
+    def kubelets(self) -> FakeKubelets:
+        assert isinstance(self.stage.world.kubernetes, FakeClusters)
+        report = self.stage.world.kubernetes.report
+        return report.__self__  # type: ignore[union-attr,no-any-return] # The method of a FakeKubelets.
+
+    @property
+    def nodes(self) -> list[Object]:
+        return [thing for place, thing in self.server.objects.items() if place[0] == NODE.plural]
+
+    @property
+    def open_nodes(self) -> list[Object]:
+        return [
+            node for node in self.nodes if JOINING not in {taint["key"] for taint in node["spec"]["taints"]}
+        ]
+
+    async def row_counts(self) -> dict[str, int]:
+        async with self.stage.db.reading() as connection:
+            found = await rows(connection, text("SELECT state, count(*) AS n FROM nodes GROUP BY state"))
+        return {row.state: row.n for row in found}
+
+    async def steps(self) -> list[str]:
+        statement = text("SELECT step FROM node_steps ORDER BY at, xmin::text::bigint")
+        async with self.stage.db.reading() as connection:
+            return [row.step for row in await rows(connection, statement)]
+
+    async def play(self, seconds: float, *, step: float = 5) -> None:
+        await self.stage.play(seconds, step=step, without=OTHERS)
+
+    async def first_address(self) -> str:
+        """The address of the first machine that is bought, before it is anything."""
+        await self.play_until(self.stage.cloud.alive)
+        return str(self.stage.cloud.alive()[0].address)
+
+    async def play_until(self, done: Callable[[], object], *, seconds_max: int = 1_800) -> None:
+        for _ in range(seconds_max // 5):
+            if done():
+                return
+            await self.play(5)
+        statement = text("SELECT state, failing_why FROM nodes")
+        async with self.stage.db.reading() as connection:
+            why = [tuple(row) for row in await rows(connection, statement)]
+        raise AssertionError(f"not within {seconds_max} s: {why} {await self.steps()}")
+
+    async def nothing_is_left(self, *, cleaned: bool = True) -> None:
+        """`cleaned`: also on the machines, unless they were terminated before that."""
+        assert not self.nodes
+        assert not [name for name in self.server.named(SECRET) if name.startswith("bootstrap-token-")]
+        assert not self.stage.cloud.alive()
+        assert not (cleaned and self.agents.running)
+        assert not self.agents.members.members["eu-1.internal"].peers
+        assert set(await self.row_counts()) <= {"gone"}
+
+
+@pytest.fixture
+def cluster(stage: Stage) -> Cluster:
+    return Cluster(stage)
+
+
+async def _state(cluster: Cluster, pool: NodePool) -> NodePoolState:
+    return (await node_pools.stored(cluster.stage, pool.id)).state
+
+
+async def _lease_states(cluster: Cluster, pool: NodePool) -> list[LeaseState]:
+    return [lease.state for lease in await node_pools.members(cluster.stage, pool)]
+
+
+async def test_machines_become_nodes_are_billed_from_then_on_and_leave_nothing(cluster: Cluster) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=2)
+    await cluster.play_until(lambda: len(cluster.open_nodes) == 2)
+    await cluster.play(10)
+    assert await _state(cluster, pool) is NodePoolState.READY
+    leases = await node_pools.members(cluster.stage, pool)
+    assert {lease.state for lease in leases} == {LeaseState.READY}
+    assert len({lease.ready_at for lease in leases}) == 1, "all began together"
+    assert await cluster.row_counts() == {"ready": 2}
+    assert not [name for name in cluster.server.named(SECRET) if name.startswith("bootstrap-token-")]
+    assert not cluster.agents.tokens
+    await cluster.stage.check()
+
+    await node_pools.delete(cluster.stage, pool)
+    await cluster.play_until(lambda: not cluster.stage.cloud.alive())
+    await cluster.play(30)
+    await cluster.nothing_is_left()
+    assert await _state(cluster, pool) is NodePoolState.GONE
+    await cluster.stage.check()
+
+
+async def _opened(cluster: Cluster, nodes: int = 2) -> NodePool:
+    """A pool that is ready."""
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=nodes)
+    await cluster.play_until(lambda: len(cluster.open_nodes) == nodes)
+    await cluster.play(10)
+    assert await _state(cluster, pool) is NodePoolState.READY
+    return pool
+
+
+async def test_no_node_is_opened_and_nothing_is_billed_before_all_nodes_of_the_pool_are_healthy(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=2)
+    sick = await cluster.first_address()
+    cluster.kubelets.pressure[sick] = "DiskPressure"
+    await cluster.play(120, step=5)
+    assert not cluster.open_nodes
+    assert await _lease_states(cluster, pool) == [LeaseState.STARTING] * 2
+    assert (await cluster.steps()).count("healthy") == 1
+    del cluster.kubelets.pressure[sick]
+    await cluster.play_until(lambda: len(cluster.open_nodes) == 2)
+    await cluster.play(10)
+    assert await _lease_states(cluster, pool) == [LeaseState.READY] * 2
+
+
+async def test_a_pool_that_is_not_ready_in_time_costs_its_customer_nothing_and_leaves_nothing(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=2, wait_timeout_seconds=600)
+    cluster.kubelets.pressure[await cluster.first_address()] = "DiskPressure"
+    await cluster.play(900, step=15)
+    await cluster.nothing_is_left()
+    assert not any(lease.ready_at for lease in await node_pools.members(cluster.stage, pool))
+    await cluster.stage.check()
+
+
+async def test_a_machine_that_claims_more_than_was_bought_leaves_as_hostile_and_another_one_is_tried(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    liar = await cluster.first_address()
+    cluster.kubelets.claims[liar] = {"cpu": "1000"}
+    await cluster.play_until(lambda: cluster.open_nodes)
+    await cluster.play(60)
+    assert liar not in cluster.agents.running
+    assert await _lease_states(cluster, pool) == [LeaseState.READY]
+    (lease,) = await node_pools.members(cluster.stage, pool)
+    first, second = await cluster.stage.attempts(lease)
+    assert first.fail_reason == "node_hostile"
+    assert "1000000m of CPU" in str(first.fail_why)
+    steps = [step for step in await cluster.steps() if step in {"cut_off", "deleted", "cleaned"}]
+    assert steps == ["cut_off", "deleted", "cleaned"], "its tunnels go before anything else"
+    assert second.fail_reason is None
+    assert len(cluster.stage.cloud.alive()) == 1
+
+
+async def test_a_machine_that_registers_without_the_taint_or_with_anothers_key_is_hostile(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    liar = await cluster.first_address()
+    cluster.kubelets.untainted.add(liar)
+    await cluster.play_until(lambda: cluster.open_nodes and liar not in cluster.agents.running)
+    await cluster.play(30)
+    (lease,) = await node_pools.members(cluster.stage, pool)
+    assert [attempt.fail_reason for attempt in await cluster.stage.attempts(lease)] == ["node_hostile", None]
+
+
+async def test_a_machine_on_which_a_step_keeps_failing_is_given_up_and_another_one_is_tried(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    faults = cluster.agents.members.faults
+    faults.fail["prepare"] = [StepFailed("prepare", 1, "no space left on device")] * 5
+    await cluster.play_until(lambda: cluster.open_nodes)
+    await cluster.play(60)
+    (lease,) = await node_pools.members(cluster.stage, pool)
+    first, second = await cluster.stage.attempts(lease)
+    assert first.fail_reason == "node_failed"
+    assert "no space left" in str(first.fail_why)
+    assert second.outcome == "admitted"
+    assert len(cluster.stage.cloud.alive()) == 1
+
+
+async def test_a_reconciler_that_is_killed_at_any_point_of_joining_and_leaving_is_taken_over(
+    cluster: Cluster,
+) -> None:
+    """Each activation is killed at the next call, before it or after it, until the node is open, and until it is gone."""
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1, wait_timeout_seconds=86_400)
+    calls = await _killed_until(cluster, lambda: len(cluster.open_nodes) == 1)
+    assert {"prepare", "make key", "probe", "start", "drop token", "patch Node"} <= calls
+    await cluster.play(60)
+    assert await _lease_states(cluster, pool) == [LeaseState.READY]
+    await node_pools.delete(cluster.stage, pool)
+    calls = await _killed_until(cluster, lambda: not cluster.nodes)
+    assert {"patch Node", "list Pod", "delete Node", "delete Secret"} <= calls
+    await cluster.play(15 * 60, step=60)
+    await cluster.nothing_is_left(cleaned=False)
+    assert len(await node_pools.members(cluster.stage, pool)) == 1, "no machine was blamed for it"
+    await cluster.stage.check()
+
+
+async def _killed_until(cluster: Cluster, done: Callable[[], object]) -> set[str]:
+    """Kill the loops of nodes at every call until it is done; returns what they had called."""
+    calls: set[str] = set()
+    ours = ("join_nodes", "sync_overlay", "leave_nodes")
+    when: Literal["before", "after"] = "before"
+    at = 1
+    for _ in range(80):
+        if done():
+            return calls
+        for name in ours:
+            crash = Crash(at=at, when=when)
+
+            async def activation(world: CompleteWorld, name: str = name) -> None:
+                await cluster.stage.run(name, world=world)
+
+            await crash.kills(activation, cluster.stage.replica("doomed"))
+            calls.update(crash.calls)
+        when, at = ("after", at) if when == "before" else ("before", at % 12 + 1)
+        cluster.stage.clock.advance(HELD_FOR.total_seconds() + 1)
+        await cluster.stage.round(without=OTHERS | set(ours))
+    raise AssertionError(f"it did not come to an end: {await cluster.steps()}")
+
+
+async def test_lost_answers_are_asked_for_again(cluster: Cluster) -> None:
+    organization_id = await cluster.build()
+    await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    faults = cluster.agents.members.faults
+    faults.lose.update({"make_key": 2, "prepare": 1, "start": 1, "drop_token": 1, "apply": 2, "probe": 1})
+    await cluster.play_until(lambda: cluster.open_nodes)
+    assert len(cluster.nodes) == 1
+
+
+async def test_a_machine_that_its_provider_lost_is_replaced_and_billed_no_longer_than_its_node_was_ready(
+    cluster: Cluster,
+) -> None:
+    pool = await _opened(cluster)
+    stage = cluster.stage
+    lost, kept = await node_pools.members(stage, pool)
+    (machine,) = await stage.machines(lost)
+    cluster.agents.members.faults.gone.add(str(machine.address))
+    await cluster.play(5 * 60, step=15)
+    assert (await stage.lease_row(lost)).state is LeaseState.READY, "losing contact ends nothing"
+    gone_at = stage.clock.now()
+    assert machine.provider_ref is not None
+    stage.cloud.disappear(machine.provider_ref)
+    await cluster.play_until(lambda: len(cluster.open_nodes) == 2 and len(stage.cloud.alive()) == 2)
+    await cluster.play(60)
+    row = await stage.lease_row(lost)
+    assert row.state in {LeaseState.ENDING, LeaseState.ENDED}
+    assert row.billed_until is not None
+    assert row.billed_until <= gone_at
+    assert (await stage.lease_row(kept)).state is LeaseState.READY
+    await stage.check()
+
+
+async def test_a_node_that_stays_unready_is_given_up_after_an_hour_unless_all_are(cluster: Cluster) -> None:
+    pool = await _opened(cluster, nodes=3)
+    stage = cluster.stage
+    addresses = sorted(cluster.agents.running)
+    gone = cluster.agents.members.faults.gone
+    gone.update(addresses)
+    await cluster.play(2 * 3_600, step=120)
+    assert {lease.state for lease in await node_pools.members(stage, pool)} == {LeaseState.READY}
+    gone.difference_update(addresses[1:])
+    await cluster.play(30 * 60, step=60)
+    states = [lease.state for lease in await node_pools.members(stage, pool)]
+    assert states.count(LeaseState.READY) == 3, states
+    assert len(states) == 4, "one was replaced"
+    assert len(cluster.open_nodes) == 3
+
+
+async def test_what_somebody_changes_about_a_node_is_put_right(cluster: Cluster) -> None:
+    await _opened(cluster, nodes=1)
+    (node,) = cluster.nodes
+    before = node["metadata"]["labels"]
+    cluster.server.put(
+        {**node, "metadata": {**node["metadata"], "labels": {}}, "spec": {**node["spec"], "taints": []}}
+    )
+    await cluster.play(60, step=5)
+    (node,) = cluster.nodes
+    ours = {name: value for name, value in before.items() if name.startswith("node-restriction")}
+    assert ours
+    assert ours.items() <= node["metadata"]["labels"].items()
+    assert [taint["key"] for taint in node["spec"]["taints"]] == ["splitplane.io/project"]
+
+
+async def test_a_node_that_grows_after_it_was_opened_is_hostile(cluster: Cluster) -> None:
+    pool = await _opened(cluster, nodes=2)
+    liar = min(cluster.agents.running)
+    cluster.kubelets.claims[liar] = {"nvidia.com/gpu": "64"}
+    await cluster.play_until(lambda: liar not in cluster.agents.running)
+    ended = [
+        lease
+        for lease in await node_pools.members(cluster.stage, pool)
+        if lease.ended_at or lease.billed_until
+    ]
+    assert [lease.end_reason for lease in ended] == ["proof_failed"]
+
+
+async def test_a_cluster_that_does_not_answer_keeps_no_machine_for_ever(cluster: Cluster) -> None:
+    pool = await _opened(cluster)
+    cluster.server.away = True
+    await cluster.play(120, step=15)
+    assert len(cluster.stage.cloud.alive()) == 2, "an API server that is away says nothing about its nodes"
+    await node_pools.delete(cluster.stage, pool)
+    await cluster.play(10 * 60, step=15)
+    assert len(cluster.stage.cloud.alive()) == 2, "its pods may still be saved"
+    await cluster.play(20 * 60, step=15)
+    assert not cluster.stage.cloud.alive()
+    statement = text("SELECT step FROM node_steps WHERE evidence ? 'given_up' ORDER BY node_id, step")
+    async with cluster.stage.db.reading() as connection:
+        given_up = [row.step for row in await rows(connection, statement)]
+    assert given_up == ["cordoned", "deleted", "drained"] * 2
+    await cluster.stage.check()
+
+
+async def test_a_cluster_is_dismantled_when_its_last_node_is_gone(cluster: Cluster) -> None:
+    await _opened(cluster)
+    await clusters.deleted(cluster.stage, "eu-1")
+    await cluster.play(10 * 60, step=10)
+    await cluster.nothing_is_left()
+    async with cluster.stage.db.reading() as connection:
+        (row,) = await rows(
+            connection, text("SELECT state, (SELECT count(*) FROM overlays) AS left FROM clusters")
+        )
+    assert (row.state, row.left) == ("gone", 0)
+
+
+async def test_a_pool_that_shrinks_drains_the_node_that_goes(cluster: Cluster) -> None:
+    pool = await _opened(cluster)
+    await node_pools.scale(cluster.stage, await node_pools.stored(cluster.stage, pool.id), 1)
+    await cluster.play_until(lambda: len(cluster.nodes) == 1 and len(cluster.stage.cloud.alive()) == 1)
+    steps = [
+        step
+        for step in await cluster.steps()
+        if step in {"cordoned", "drained", "deleted", "cut_off", "cleaned"}
+    ]
+    assert steps[:2] == ["cordoned", "drained"]
+    (left,) = cluster.agents.running
+    peers = {peer.public_key for peer in cluster.agents.members.members[left].peers}
+    assert len(peers) == 1, "only the server is left"

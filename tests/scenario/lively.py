@@ -17,6 +17,7 @@ from control_plane.domain.ids import AccountRequestId, OrganizationId
 from control_plane.domain.lease import Lease
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.world import uuid7
+from data_plane.cluster.resource import NODE as NODES
 from data_plane.cluster.resource import POD
 from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
@@ -395,7 +396,9 @@ async def settled(stage: Stage) -> Settled:
     found |= {("on the hub", number, len(peers)) for number, peers in stage.hub.networks.items()}
     assert isinstance(stage.world.servers, FakeServers)
     found |= {("runs a server", address) for address in stage.world.servers.running}
-    found |= {("in a cluster", *place) for place in _kept(stage)}
+    # A node is called by its id, which is random.
+    found |= {("in a cluster", *place) for place in _kept(stage) if place[1] != NODES.plural}
+    found |= {("nodes in clusters", sum(place[1] == NODES.plural for place in _kept(stage)))}
     trusted = set(await stage.world.ssh_authorities.trusted())
     found |= {("the hub trusts them", set(stage.hub.authorities) == trusted)}
     async with stage.db.reading() as connection:

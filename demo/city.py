@@ -329,6 +329,18 @@ class City:
         answer.raise_for_status()
         return answer.json()
 
+    def ask(self, path: str) -> Any:
+        """What the API answers to the customer."""
+        headers = {"Authorization": f"Bearer {self.api_key}"}
+        answer = httpx.get(self.api_url + path, headers=headers, timeout=30)
+        answer.raise_for_status()
+        return answer.json()
+
+    def sell_locally(self, left: int | None) -> None:
+        """Leave so many machines with one H100 in the local cloud's stock; None: any number."""
+        line = {"native_type": "gpu-h100x1", "native_region": "local-1", "left": left}
+        httpx.post(f"{self.local_url}/__control", json={"stock": [line]}, timeout=30).raise_for_status()
+
     def inventories(self) -> dict[str, list[dict[str, Any]]]:
         """Every machine that each provider lists for us and that is not terminated, hosts of ours left out."""
         return {"local": self.local_inventory(), "lambda_cloud": self._lambda_inventory()}

@@ -15,9 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from demo.city import City
+from demo.cluster_story import NODES, ClusterStory
 from demo.prices import PROVEN_SKU, SKU
 from demo.processes import DemoError, wait_for
 
@@ -53,6 +52,12 @@ class Summary:
     killed_and_recovered: bool = False
     emulation_refused: bool = False
     """Whether a SKU that demands proof refused an emulated machine."""
+    cluster_nodes_ready: int | None = None
+    """None: without real Kubernetes there is no cluster."""
+    pod_across_tunnel: bool | None = None
+    """Whether a pod at one provider reached a pod at another."""
+    cluster_left: int | None = None
+    """Nodes that were left in the cluster at the end."""
     machines_real: bool = False
     seconds: float = 0.0
 
@@ -72,6 +77,8 @@ class Story:
             self._reach()
         self._crash()
         self._demand_proof()
+        if self.city.cluster:
+            self._join()
         self._release()
         self._settle()
 
@@ -104,14 +111,8 @@ class Story:
         )
         return printed
 
-    def _api(self, path: str) -> Any:
-        headers = {"Authorization": f"Bearer {self.city.api_key}"}
-        answer = httpx.get(self.city.api_url + path, headers=headers, timeout=30)
-        answer.raise_for_status()
-        return answer.json()
-
     def _lease(self, name: str) -> dict[str, Any]:
-        found = [lease for lease in self._api("/v1/leases?limit=100")["items"] if lease["name"] == name]
+        found = [lease for lease in self.city.ask("/v1/leases?limit=100")["items"] if lease["name"] == name]
         expect(len(found) == 1, f"there is not exactly one lease called {name}")
         lease: dict[str, Any] = found[0]
         return lease
@@ -128,7 +129,7 @@ class Story:
         self._customer("quote", SKU, "--region", "eu", "--max-price", "25")
 
     def _offered(self) -> bool:
-        offers = self._api("/v1/offers")["items"]
+        offers = self.city.ask("/v1/offers")["items"]
         return {"local", "lambda_cloud"} <= {offer["provider"] for offer in offers if offer["available"]}
 
     def _lease_three(self) -> None:
@@ -227,7 +228,7 @@ class Story:
         proof = self._proofs("strict")[-1]
         expect(proof["outcome"] == "emulated", f"the proof came to {proof['outcome']}: {proof['why']}")
         self._customer("proof", "show", proof["id"])
-        refused = self._api(f"/v1/leases/{self._lease('strict')['id']}/explanation")["attempts"][0]
+        refused = self.city.ask(f"/v1/leases/{self._lease('strict')['id']}/explanation")["attempts"][0]
         expect(refused["fail_reason"] == "proof_emulated", f"the attempt ended as {refused['fail_reason']}")
         expect(self._lease("strict")["ready_at"] is None, "an emulation was leased as proven")
         self._customer("lease", "release", "strict", "--yes")
@@ -235,15 +236,26 @@ class Story:
 
     def _proofs(self, name: str) -> list[dict[str, Any]]:
         """Newest first."""
-        proofs: list[dict[str, Any]] = self._api(f"/v1/leases/{self._lease(name)['id']}/proofs")["items"]
+        proofs: list[dict[str, Any]] = self.city.ask(f"/v1/leases/{self._lease(name)['id']}/proofs")["items"]
         return proofs
 
     def _machines(self, name: str) -> list[str]:
         """Provider ids of the machines that carry a launch key of this lease."""
-        explained = self._api(f"/v1/leases/{self._lease(name)['id']}/explanation")
+        explained = self.city.ask(f"/v1/leases/{self._lease(name)['id']}/explanation")
         ids = {attempt["machine_id"].partition("_")[2] for attempt in explained["attempts"]}
         listed = self.city.local_inventory()
         return [machine["id"] for machine in listed if machine["name"].rpartition("-")[2] in ids]
+
+    def _join(self) -> None:
+        story = ClusterStory(self.city, self._customer)
+        self._title("Two nodes of a cluster, at two providers")
+        self.summary.cluster_nodes_ready = story.join()
+        expect(self.summary.cluster_nodes_ready == NODES, f"not {NODES} nodes are ready")
+        self.summary.pod_across_tunnel = story.reach()
+        expect(self.summary.pod_across_tunnel, "the pods do not reach each other")
+        self._customer("bill")
+        self.summary.cluster_left = story.leave()
+        expect(self.summary.cluster_left == 0, "nodes are left in the cluster")
 
     def _release(self) -> None:
         self._title("Releasing everything")
@@ -256,15 +268,15 @@ class Story:
         expect(self.summary.machines_left == 0, f"machines are left: {left}")
 
     def _ended(self) -> bool:
-        leases = self._api("/v1/leases?limit=100")["items"]
+        leases = self.city.ask("/v1/leases?limit=100")["items"]
         return all(lease["state"] == "ended" for lease in leases)
 
     def _settle(self) -> None:
         self._title("The bill")
-        wait_for("the last charges", 30, lambda: self._api("/v1/bill")["unrated"]["nano"] == 0)
+        wait_for("the last charges", 30, lambda: self.city.ask("/v1/bill")["unrated"]["nano"] == 0)
         self._customer("bill")
-        totals = self._api("/v1/reconciliation")
-        metered = sum(_billed_seconds(lease) for lease in self._api("/v1/leases?limit=100")["items"])
+        totals = self.city.ask("/v1/reconciliation")
+        metered = sum(_billed_seconds(lease) for lease in self.city.ask("/v1/leases?limit=100")["items"])
         self.summary.metered_gpu_seconds = totals["gpu_seconds"]
         self.summary.rated_nano = totals["rated"]["nano"]
         self.summary.posted_nano = totals["posted"]["nano"]

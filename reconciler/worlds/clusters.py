@@ -22,3 +22,5 @@ class ClusterWorld(SecretWorld):
     """K3s agents on rented machines."""
     members: Members
     """The tunnels of servers and nodes."""
+    accept_emulated: bool = False
+    """Whether a node may have less than was sold, as machines with emulated GPUs do. Never in production."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -340,6 +341,23 @@ class City:
         """Leave so many machines with one H100 in the local cloud's stock; None: any number."""
         line = {"native_type": "gpu-h100x1", "native_region": "local-1", "left": left}
         httpx.post(f"{self.local_url}/__control", json={"stock": [line]}, timeout=30).raise_for_status()
+
+    def on_server_host(self, *command: str) -> str:
+        """What a command prints that root runs on the host of the cluster's server. Raises DemoError."""
+        boots = subprocess.run(
+            ["pgrep", "--full", f"--uuid={uuid5(NAMESPACE_URL, SERVER_HOST)}"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        (init,) = subprocess.run(
+            ["pgrep", "--parent", ",".join(boots)], capture_output=True, text=True, check=True
+        ).stdout.split()
+        entered = ["nsenter", "--target", init, "--mount", "--net", "--pid", "--uts", "--ipc"]
+        done = subprocess.run([*entered, *command], capture_output=True, text=True, check=False, timeout=60)
+        if done.returncode:
+            raise DemoError(f"{' '.join(command)} failed on {SERVER_HOST}: {done.stderr.strip()}")
+        return done.stdout
 
     def inventories(self) -> dict[str, list[dict[str, Any]]]:
         """Every machine that each provider lists for us and that is not terminated, hosts of ours left out."""

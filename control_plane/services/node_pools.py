@@ -186,7 +186,7 @@ async def _resized(
             if count
             else None
         )
-    why = f"the node pool {pool.name} was scaled to {pool.nodes} nodes"
+    why = f"the node pool {pool.name} was scaled to {pool.nodes} node{'' if pool.nodes == 1 else 's'}"
     ending = to_release(pool.nodes, members)
     await outcomes.release(connection, ending, why=why, actor=actor, now=world.now())
     return None

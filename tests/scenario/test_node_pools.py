@@ -174,7 +174,7 @@ async def test_growing_is_admitted_as_a_whole_and_shrinking_stops_the_bill_at_on
     assert left.id in old, "what has run longest stays"
     ended = [lease for lease in await pools.members(stage, pool) if lease.id in old - {left.id}]
     assert [lease.billed_until for lease in ended] == [stage.clock.now()]
-    assert ended[0].end_why == "the node pool train was scaled to 1 nodes"
+    assert ended[0].end_why == "the node pool train was scaled to 1 node"
     await stage.run("scale_pools")
     assert len(await _live(stage, pool)) == 1
 

@@ -1,5 +1,6 @@
 """Rented machines become nodes of a cluster, and leave it without a trace."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Literal
 
@@ -15,6 +16,7 @@ from data_plane.cluster.resource import NODE, SECRET, Object
 from data_plane.simulation.agents import FakeAgents
 from data_plane.simulation.kubelets import FakeKubelets
 from data_plane.simulation.kubernetes import FakeClusters, FakeKubernetes
+from data_plane.simulation.members import FakeMember
 from reconciler import registry
 from reconciler.nodes import HELD_FOR
 from reconciler.worlds.complete import CompleteWorld
@@ -209,17 +211,43 @@ async def test_a_machine_that_claims_more_than_was_bought_leaves_as_hostile_and_
     assert len(cluster.stage.cloud.alive()) == 1
 
 
-async def test_a_machine_that_registers_without_the_taint_or_with_anothers_key_is_hostile(
-    cluster: Cluster,
+@pytest.mark.parametrize("lie", ["without the taint", "with another's key"])
+async def test_a_machine_that_comes_without_the_taint_or_with_anothers_key_is_hostile(
+    cluster: Cluster, lie: str
 ) -> None:
     organization_id = await cluster.build()
     pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
     liar = await cluster.first_address()
-    cluster.kubelets.untainted.add(liar)
+    if lie == "without the taint":
+        cluster.kubelets.untainted.add(liar)
+    else:
+        await cluster.stage.run("sync_overlay")
+        members = cluster.agents.members.members
+        members[liar] = FakeMember(key=members["eu-1.internal"].key)
     await cluster.play_until(lambda: cluster.open_nodes and liar not in cluster.agents.running)
     await cluster.play(30)
     (lease,) = await node_pools.members(cluster.stage, pool)
     assert [attempt.fail_reason for attempt in await cluster.stage.attempts(lease)] == ["node_hostile", None]
+
+
+@pytest.mark.parametrize("accepted", [False, True])
+async def test_a_machine_with_less_than_was_bought_is_a_node_only_where_emulated_machines_are_accepted(
+    cluster: Cluster, accepted: bool
+) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    small = await cluster.first_address()
+    cluster.kubelets.claims[small] = {"cpu": "2"}
+    # It was verified while they were accepted: its GPUs are emulated.
+    await cluster.play_until(lambda: small in cluster.agents.members.members)
+    cluster.stage.world = dataclasses.replace(cluster.stage.world, accept_emulated=accepted)
+    await cluster.play_until(lambda: small in cluster.agents.running)
+    await cluster.play(120)
+    (lease,) = await node_pools.members(cluster.stage, pool)
+    attempt = (await cluster.stage.attempts(lease))[0]
+    assert (lease.state is LeaseState.READY, attempt.fail_reason) == (
+        (True, None) if accepted else (False, "node_failed")
+    )
 
 
 async def test_a_machine_on_which_a_step_keeps_failing_is_given_up_and_another_one_is_tried(

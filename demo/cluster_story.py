@@ -33,6 +33,9 @@ class ClusterStory:
         self._city.sell_locally(1)
         self._customer("node-pool", "create", POOL, "--cluster", CLUSTER, "--nodes", str(NODES), "--sku", SKU)
         self._customer("node", "list")
+        providers = self._providers()
+        if len(providers) != NODES:
+            raise DemoError(f"the nodes are not at {NODES} providers: {providers}")
         self._customer("kubeconfig", "create", "--cluster", CLUSTER, "--output", str(self._kubeconfig))
         self._show("get", "nodes", *self._names(), "--output=wide")
         return sum(_is_ready(node) for node in self._nodes())
@@ -67,6 +70,13 @@ class ClusterStory:
     @property
     def _kubeconfig(self) -> Path:
         return self._city.directory / "customer" / "kubeconfig"
+
+    def _providers(self) -> set[str]:
+        """Whose machines the pool's nodes are."""
+        leases: list[dict[str, Any]] = self._city.ask("/v1/leases?limit=100")["items"]
+        found = {lease["machine"]["provider"] for lease in leases if lease["node_pool"] == POOL}
+        self._city.say(f"  their machines are at {' and '.join(sorted(found))}")
+        return found
 
     def _live(self) -> list[dict[str, Any]]:
         nodes: list[dict[str, Any]] = self._city.ask("/v1/nodes")["items"]

@@ -19,6 +19,7 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import nodes
 from control_plane.services.nodes import NodeFilter
+from control_plane.wire.common import NODE_POOL_ID_PATTERN
 from control_plane.wire.nodes import NodePage, NodeView
 
 NodeStates = Annotated[
@@ -28,7 +29,10 @@ NodeStates = Annotated[
 OfNodePool = Annotated[
     str | None,
     QueryParameter(
-        name="node_pool", pattern="^np_[0-9a-f]{32}$", description="Only nodes of the node pool with this id."
+        name="node_pool",
+        pattern=NODE_POOL_ID_PATTERN,
+        max_length=35,
+        description="Only nodes of the node pool with this id.",
     ),
 ]
 

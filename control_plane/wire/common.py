@@ -80,6 +80,16 @@ AddressText = Annotated[
         extra={"must": "an IPv4 address, an IPv6 address, or a host name"},
     ),
 ]
+NODE_POOL_ID_PATTERN = r"^np_[0-9a-f]{32}$(?!\n)"
+NodePoolIdQuery = Annotated[
+    str,
+    Meta(
+        pattern=NODE_POOL_ID_PATTERN,
+        description="The id of a node pool.",
+        examples=["np_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra={"must": "the id of a node pool: np_ and 32 lower-case hexadecimal digits"},
+    ),
+]
 LEASE_ID_PATTERN = r"^le_[0-9a-f]{32}$(?!\n)"
 LeaseIdQuery = Annotated[
     str,

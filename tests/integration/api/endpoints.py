@@ -12,8 +12,8 @@ from control_plane.domain.permission import OWNER, Permission
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl you@host"
 
 ENVELOPE = {
-    "gpus": 8,
-    "gpus_of_model": {"h100-sxm-80gb": 8},
+    "gpus": 64,
+    "gpus_of_model": {"h100-sxm-80gb": 64},
     "spend_usd_per_hour_max": "100",
     "spend_usd_per_month_max": "10000",
     "skus": ["h100x1"],

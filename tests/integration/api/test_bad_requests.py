@@ -195,7 +195,7 @@ QUERIES = {
     "name": ["", "%00", "a" * 101],
     "limit": ["null", "0", "-1", "201", "1.5", "", "abc", "1" * 400, "%00", "\uff11", "1&limit=2", "0x10"],
     "cursor": ["", "abc", "%00", "%F0%9F", "x" * 300, "AAAA", "bGVhc2VzOjE6MQ", "a b", "=", "bGVhc2Vz==="],
-    "state": ["", "null", "READY", "gone", "ready,ended", "%00"],
+    "state": ["", "null", "READY", "nowhere", "ready,ended", "%00"],
     "label": ["", "team", "=vision", "a=%00", "a=1&label=a=2"],
     "waiting": ["", "null", "NULL", "yes", "2", "%00"],
     "project": ["", "%20", ".", "a/b", "a%0A", "%00", "%E2%80%AE", "a" * 64],
@@ -216,6 +216,8 @@ QUERIES = {
     "chain": ["", "org_1", "prj_0190c2f00190c2f00190c2f00190c2f0", "%00", "a" * 41],
     "after": ["-1", "x", "1.5", "%00"],
     "lease": ["x", "le_1", "a" * 36, "%00"],
+    "cluster": ["", "%20", ".", "a/b", "%00", "a" * 64],
+    "node_pool": ["", "%20", ".", "a/b", "%00", "a" * 64],
     "gpu_model": ["", "null", "h100", "%00", "H100-SXM-80GB"],
 }
 

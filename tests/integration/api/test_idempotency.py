@@ -78,7 +78,7 @@ async def _of_a_quota_request(endpoint: Endpoint, shared: Shared) -> str:
 
     Nobody decides on what they asked for themselves, so another service account asks.
     """
-    operator, wanted = shared.operator.http, {"limits": {"gpus": 8}, "reason": "more"}
+    operator, wanted = shared.operator.http, {"limits": {"gpus": 64}, "reason": "more"}
     if endpoint.id_prefix == "org":
         asked = await shared.acme.http.post("/v1/quota-requests", json=wanted)
         path = endpoint.path.replace("{quota_request_id}", asked.json()["id"])

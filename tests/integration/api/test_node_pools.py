@@ -178,7 +178,7 @@ async def test_a_node_is_shown_with_its_steps_and_what_its_cluster_told(
     cluster = await ready_cluster(api, operator, "eu-1")
     pool = await made_pool(acme.http, "eu-1", nodes=1)
     lease = (await acme.http.get("/v1/leases")).json()["items"][0]
-    node = await _node(api, acme, cluster, pool, lease)
+    node = await node_of(api, acme, cluster, pool, lease)
     (listed,) = (await acme.http.get("/v1/nodes")).json()["items"]
     assert (listed["id"], listed["name"], listed["node_pool"], listed["lease"]) == (
         f"nd_{node.hex}",
@@ -203,14 +203,17 @@ async def test_a_node_is_shown_with_its_steps_and_what_its_cluster_told(
     assert (await other.http.get("/v1/nodes")).json()["items"] == []
 
 
-async def _node(api: Api, tenant: Tenant, cluster: str, pool: dict[str, Any], lease: dict[str, Any]) -> UUID:
+async def node_of(
+    api: Api, tenant: Tenant, cluster: str, pool: dict[str, Any], lease: dict[str, Any]
+) -> UUID:
     """A node that has taken two steps, as the reconciler would store it."""
     now = api.clock.now()
     of_lease: dict[str, Any] = {
         "project_id": UUID(hex=lease["project_id"].removeprefix("prj_")),
         "lease_id": UUID(hex=lease["id"].removeprefix("le_")),
     }
-    machine = a_row("machines", tenant.id, account="fake", gpu_count=1)
+    own = api.world.new_id()
+    machine = a_row("machines", tenant.id, id=own, launch_key=f"sp-{own}", account="fake", gpu_count=1)
     claim = a_row("claims", tenant.id, machine_id=machine["id"], **of_lease)
     node_id = a_row("nodes", tenant.id)["id"]
     node = a_row(

@@ -6,8 +6,9 @@ from control_plane.domain.audit import Origin
 from control_plane.domain.ids import Prefix, UserId, off_wire, on_wire
 from control_plane.services import sessions
 from tests.integration.api.conftest import Api, ProofOf, Tenant
-from tests.integration.api.endpoints import ENDPOINTS, SSH_KEY
+from tests.integration.api.endpoints import ENDPOINTS, PUBLIC_KEY, SSH_KEY
 from tests.integration.api.problems import hold
+from tests.integration.api.test_node_pools import made_pool, node_of, ready_cluster
 from tests.support.cases import case
 
 pytestmark = pytest.mark.database
@@ -33,6 +34,15 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
     quota = {"limits": {"gpus": 128}, "reason": "a larger model"}
     theirs["qr"] = (await other.http.post("/v1/quota-requests", json=quota)).json()["id"]
     theirs["ses"] = await _session_of(api, other, theirs["user"])
+    cluster = await ready_cluster(api, operator, "eu-1")
+    pool = await made_pool(other.http, "eu-1")
+    theirs["np"] = pool["id"]
+    (of_pool, *_) = [
+        lease for lease in (await other.http.get("/v1/leases")).json()["items"] if lease["node_pool"]
+    ]
+    theirs["nd"] = f"nd_{(await node_of(api, other, cluster, pool, of_pool)).hex}"
+    asked = {"name": "laptop", "public_key": PUBLIC_KEY}
+    theirs["kc"] = (await other.http.post("/v1/clusters/eu-1/kubeconfigs", json=asked)).json()["id"]
     for endpoint in ENDPOINTS:
         if not endpoint.id_prefix or not endpoint.for_customers:
             continue

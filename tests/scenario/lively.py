@@ -82,6 +82,7 @@ _CHALLENGE_AT = text("""
 UPDATE machines SET proof_due_at = :due_at WHERE id IN (SELECT machine_id FROM claims WHERE lease_id = ANY(:ids))
 """)
 _FORGET_TRUST = text("UPDATE machines SET ssh_trust = 'another' WHERE id = :id")
+_OUTDATE_AGENT = text("UPDATE agents SET agent_sha256 = repeat('1', 64) WHERE machine_id = :id")
 _LEAKED_LONG_AGO = text(
     "UPDATE ssh_authorities SET retired_at = retired_at - interval '2 days' WHERE state = 'distrusted'"
 )
@@ -233,6 +234,7 @@ async def _rotated(stage: Stage, behind: Lease) -> None:
     stage.access.machine(str(machine.address)).authorities = ("the one that leaked",)
     async with stage.db.transaction() as connection:
         await connection.execute(_FORGET_TRUST, {"id": machine.id})
+        await connection.execute(_OUTDATE_AGENT, {"id": machine.id})
         await connection.execute(_LEAKED_LONG_AGO)
 
 

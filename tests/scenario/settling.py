@@ -8,7 +8,7 @@ from tests.scenario.conftest import Moment
 from tests.scenario.lively import Patience, Settled, settled
 from tests.support.stage import Stage
 
-STEPS = (1, 4, 30, 95, 130, 2, 2, 40, 2, 2, 2, 100, 100, 100, 100)
+STEPS = (1, 4, 30, 95, 130, 2, 2, 40, 2, 2, 2, 100, 100, 100, 100, 5, 5, 5)
 """Seconds between the rounds after a disturbance. Within them whatever a dead worker held becomes free, a launch whose answer
 was lost is given up, and its lease finds another machine."""
 _UNDISTURBED: dict[str, Settled] = {}

@@ -41,7 +41,7 @@ async def activate(world: MeshWorld) -> Report:
         return report
     report.more = reports.more
     async with world.db.statement() as connection:
-        report.acted_on = await agents.store(connection, _reported(reports, world.now()))
+        await agents.store(connection, _reported(reports, world.now()))
     return report
 
 

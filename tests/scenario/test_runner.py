@@ -61,6 +61,10 @@ def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> Non
         "dismantle_clusters",
         "keep_kubeconfigs",  # Waits for API servers of clusters, as does the next one.
         "keep_tenants",
+        "join_nodes",  # Waits for machines and API servers, as do the next three.
+        "leave_nodes",
+        "sync_overlay",
+        "watch_nodes",
         "challenge_machines",
         "erase_machines",
         "export_audit",  # Waits for the bucket.

@@ -26,6 +26,9 @@ FailReasonWord = Annotated[
             "were not cleared while a customer waited."
         ),
         proof_emulated="An emulation answered instead of its GPUs.",
+        node_failed="It did not become a healthy node of its cluster in time.",
+        node_lost="It was a node of a cluster, and stayed unready for too long.",
+        node_hostile="As a node of a cluster it claimed what it does not have.",
         vanished="The provider no longer lists the machine.",
         not_attended="An outage of ours kept us from doing our part for hours.",
         lease_ended="The lease ended before the provider took the order.",

@@ -21,6 +21,7 @@ LIVES = {
     "the last report of a replica of a loop": prune_records.REPORTS_KEPT,
     "orphans that are gone": prune_records.ORPHANS_KEPT,
     "SSH certificates": prune_records.CERTIFICATES_KEPT,
+    "kubeconfigs": prune_records.KUBECONFIGS_KEPT,
     "lines of the audit log": AUDIT_KEPT,
     "data keys that no secret uses": rotate_keys.UNUSED_KEPT,
 }

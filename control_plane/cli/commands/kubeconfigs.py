@@ -83,7 +83,7 @@ def add(to: Commands) -> None:
         "revoke",
         revoke,
         "Revoke kubeconfigs. They have no rights within seconds.",
-        more="What runs in pods goes on, and so do open exec sessions: delete their pods to end them.",
+        more=("What runs in pods goes on, and so do open exec sessions: delete their pods to\nend them."),
         examples="splitplane kubeconfig revoke kc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
     )
     parser.add_argument("kubeconfigs", metavar="KUBECONFIG", nargs="+", help="the id of a kubeconfig: kc_...")

@@ -344,15 +344,8 @@ class City:
 
     def on_server_host(self, *command: str) -> str:
         """What a command prints that root runs on the host of the cluster's server. Raises DemoError."""
-        boots = subprocess.run(
-            ["pgrep", "--full", f"--uuid={uuid5(NAMESPACE_URL, SERVER_HOST)}"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split()
-        (init,) = subprocess.run(
-            ["pgrep", "--parent", ",".join(boots)], capture_output=True, text=True, check=True
-        ).stdout.split()
+        machine = set(_processes("--full", f"uuid={uuid5(NAMESPACE_URL, SERVER_HOST)}"))
+        (init,) = set(_processes("--parent", ",".join(machine))) - machine
         entered = ["nsenter", "--target", init, "--mount", "--net", "--pid", "--uts", "--ipc"]
         done = subprocess.run([*entered, *command], capture_output=True, text=True, check=False, timeout=60)
         if done.returncode:
@@ -411,6 +404,11 @@ class City:
         if self.real_machines:
             host_resources.sweep(nspawn.STATE)
             image.remove_unfinished(emulator_settings.images(base_environment()))
+
+
+def _processes(*which: str) -> list[str]:
+    """The ids of processes, as pgrep finds them."""
+    return subprocess.run(["pgrep", *which], capture_output=True, text=True, check=True).stdout.split()
 
 
 def _answers(address: str, port: int) -> bool:

@@ -61,7 +61,7 @@ class ClusterStory:
         names = self._names()
         self._customer("node-pool", "delete", POOL, "--yes")
         wait_for("the end of the pool's nodes", 120, lambda: not self._live())
-        known = self._city.on_server_host("k3s", "kubectl", "get", "nodes", "--output=name")
+        known = self._city.on_server_host("/usr/local/bin/k3s", "kubectl", "get", "nodes", "--output=name")
         found = [name for name in names if f"node/{name}" in known.split()]
         self._city.say(f"  {len(found)} of {len(names)} nodes are left in the cluster")
         self._city.sell_locally(None)

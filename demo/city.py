@@ -344,7 +344,11 @@ class City:
 
     def on_server_host(self, *command: str) -> str:
         """What a command prints that root runs on the host of the cluster's server. Raises DemoError."""
-        machine = set(_processes("--full", f"uuid={uuid5(NAMESPACE_URL, SERVER_HOST)}"))
+        machines = self.local("GET", "/v1/machines")["machines"]
+        (provided,) = [machine["id"] for machine in machines if machine["name"] == SERVER_HOST]
+        # The emulator boots it under this name, of which systemd-nspawn gets the UUID.
+        booted = uuid5(NAMESPACE_URL, f"{SERVER_HOST}-{provided}")
+        machine = set(_processes("--full", f"uuid={booted}"))
         (init,) = set(_processes("--parent", ",".join(machine))) - machine
         entered = ["nsenter", "--target", init, "--mount", "--net", "--pid", "--uts", "--ipc"]
         done = subprocess.run([*entered, *command], capture_output=True, text=True, check=False, timeout=60)

@@ -34,7 +34,7 @@ def request(
     Raises CliError when it is refused, or not issued in time.
     """
     # Other commands start sooner without it.
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415 - see above
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415 - other commands start sooner without it
 
     private = X25519PrivateKey.generate()
     issued = ask(base64.b64encode(private.public_key().public_bytes_raw()).decode())

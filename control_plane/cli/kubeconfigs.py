@@ -33,7 +33,6 @@ def request(
 
     Raises CliError when it is refused, or not issued in time.
     """
-    # Other commands start sooner without it.
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey  # noqa: PLC0415 - other commands start sooner without it
 
     private = X25519PrivateKey.generate()
@@ -67,9 +66,9 @@ def _issued(terminal: Terminal, client: Client, issued: Issued) -> Issued:
 
 def _opened(shown: KubeconfigView, private: Any) -> dict[str, Any]:
     """What is sealed, with names that say which cluster and which project it is for."""
-    import msgspec  # noqa: PLC0415 - loaded with the next line
-    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - as above
-    from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite  # noqa: PLC0415 - as above
+    import msgspec  # noqa: PLC0415 - only what was issued is opened
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - only a kubeconfig that was issued needs it
+    from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite  # noqa: PLC0415 - only a kubeconfig that was issued needs it
 
     suite = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
     try:
@@ -171,7 +170,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _replace(path: Path, content: Mapping[str, Any]) -> None:
     """Another process that reads finds the old file, or this one as a whole."""
-    import yaml  # noqa: PLC0415 - as above
+    import yaml  # noqa: PLC0415 - only a kubeconfig that was issued needs it
 
     draft = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
     draft.touch(mode=0o600, exist_ok=False)

@@ -28,6 +28,9 @@ class Overlay:
     """Of the server; None before it is known."""
     applied_version: str | None
     read_at: datetime | None
+    tries: int
+    """How often setting up the server has failed since then."""
+    tried_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,8 @@ class MemberRow:
     pod_block: int | None
     applied_version: str | None
     peers_read_at: datetime | None
+    peers_tries: int
+    peers_tried_at: datetime | None
     launch_key: LaunchKey
     address: str | None
     ssh_port: int
@@ -74,14 +79,14 @@ UPDATE overlays SET work_token = :token, work_until = :until WHERE cluster_id IN
 RETURNING cluster_id
 """)
 _TAKEN = text("""
-SELECT o.cluster_id, k.overlay AS block, o.public_key, o.applied_version, o.read_at
+SELECT o.cluster_id, k.overlay AS block, o.public_key, o.applied_version, o.read_at, o.tries, o.tried_at
 FROM overlays o JOIN clusters k ON k.id = o.cluster_id WHERE o.cluster_id = ANY(:ids) ORDER BY o.cluster_id
 """)
 _HELD = "work_token = :token"
 _STILL = f"EXISTS (SELECT FROM overlays o WHERE o.cluster_id = :cluster_id AND o.{_HELD})"
 _MEMBERS = text(f"""
 SELECT n.id AS node_id, n.organization_id, n.number, n.public_key, n.next_key, n.endpoint, n.pod_block,
-  n.applied_version, n.peers_read_at, m.launch_key, m.address, m.ssh_port, m.host_key
+  n.applied_version, n.peers_read_at, n.peers_tries, n.peers_tried_at, m.launch_key, m.address, m.ssh_port, m.host_key
 FROM nodes n JOIN machines m ON m.id = n.machine_id
 WHERE n.cluster_id = :cluster_id AND {among("n.state", IN_CLUSTER)} AND n.public_key IS NOT NULL
   AND n.removed_at IS NULL
@@ -96,10 +101,18 @@ ORDER BY id
 _READ_REMOVALS, _LOCK_REMOVALS = text(_REMOVALS), text(f"{_REMOVALS} FOR NO KEY UPDATE")
 _KEEP_KEY = text(f"UPDATE overlays SET public_key = :public_key WHERE cluster_id = :cluster_id AND {_HELD}")
 _SERVER_APPLIED = text(f"""
-UPDATE overlays SET applied_version = :version, read_at = :read_at WHERE cluster_id = :cluster_id AND {_HELD}
+UPDATE overlays SET applied_version = :version, read_at = :read_at, tries = 0
+WHERE cluster_id = :cluster_id AND {_HELD}
+""")
+_SERVER_FAILED = text(f"""
+UPDATE overlays SET tries = tries + 1, tried_at = :now WHERE cluster_id = :cluster_id AND {_HELD}
 """)
 _NODE_APPLIED = text(f"""
-UPDATE nodes SET applied_version = :version, peers_read_at = :read_at WHERE id = :node_id AND {_STILL}
+UPDATE nodes SET applied_version = :version, peers_read_at = :read_at, peers_tries = 0
+WHERE id = :node_id AND {_STILL}
+""")
+_NODE_FAILED = text(f"""
+UPDATE nodes SET peers_tries = peers_tries + 1, peers_tried_at = :now WHERE id = :node_id AND {_STILL}
 """)
 _KEEP_HOLDERS = text(f"""
 UPDATE nodes SET holders = CAST(:holders AS jsonb), due_at = least(due_at, :now) WHERE id = :node_id AND {_STILL}
@@ -168,6 +181,18 @@ async def node_applied(
 ) -> None:
     values = {"cluster_id": cluster_id, "node_id": node_id, "version": version, "token": token}
     await write(connection, _NODE_APPLIED, **values, read_at=read_at)
+
+
+async def server_failed(connection: Connection, cluster_id: ClusterId, *, token: UUID, now: datetime) -> None:
+    """Note that the server could not be set up now."""
+    await write(connection, _SERVER_FAILED, cluster_id=cluster_id, token=token, now=now)
+
+
+async def node_failed(
+    connection: Connection, cluster_id: ClusterId, node_id: NodeId, *, token: UUID, now: datetime
+) -> None:
+    """Note that a node could not be set up now."""
+    await write(connection, _NODE_FAILED, cluster_id=cluster_id, node_id=node_id, token=token, now=now)
 
 
 async def keep_holders(

@@ -18,6 +18,7 @@ from data_plane.simulation.kubelets import FakeKubelets
 from data_plane.simulation.kubernetes import FakeClusters, FakeKubernetes
 from data_plane.simulation.members import FakeMember
 from reconciler import registry
+from reconciler.loop import Report
 from reconciler.nodes import HELD_FOR
 from reconciler.worlds.complete import CompleteWorld
 from tests.support import clusters, node_pools
@@ -427,3 +428,30 @@ async def test_a_pool_that_shrinks_drains_the_node_that_goes(cluster: Cluster) -
     (left,) = cluster.agents.running
     peers = {peer.public_key for peer in cluster.agents.members.members[left].peers}
     assert len(peers) == 1, "only the server is left"
+
+
+async def _synced(cluster: Cluster) -> tuple[Report, str | None]:
+    """One round of sync_overlay: its report, and what the overlay shows afterwards."""
+    cluster.stage.clock.advance(3)
+    (report,) = await cluster.stage.run("sync_overlay")
+    async with cluster.stage.db.reading() as connection:
+        (row,) = await rows(connection, text("SELECT failing_why, work_token FROM overlays"))
+    assert row.work_token is None, "it was given back"
+    return report, row.failing_why
+
+
+async def test_a_member_that_does_not_answer_is_not_tried_in_every_round_and_what_fails_is_shown(
+    cluster: Cluster,
+) -> None:
+    await _opened(cluster, nodes=1)
+    (dead,) = cluster.agents.running
+    cluster.agents.members.faults.gone.add(dead)
+    async with cluster.stage.db.transaction() as connection:
+        await connection.execute(text("UPDATE nodes SET applied_version = NULL"))
+    assert "Unreachable" in str((await _synced(cluster))[1])
+    assert (await _synced(cluster))[1] is None, "it waits for its next try"
+    assert "Unreachable" in str((await _synced(cluster))[1])
+    async with cluster.stage.db.transaction() as connection:
+        await connection.execute(text("UPDATE server_hosts SET cluster_id = NULL"))
+    report, why = await _synced(cluster)
+    assert report.errors == [why]

@@ -115,7 +115,7 @@ server_hosts = table(
 overlays = table(
     "overlays",
     Column("cluster_id", Uuid, ForeignKey("clusters.id"), primary_key=True),
-    # The worker that holds the row applies the peer map of this cluster.
+    # The worker that holds the row applies the peer map of this cluster. The tries are those of its server.
     *work(),
     # The server's WireGuard key, and the version of the peer map that its interface was last set up as.
     Column("public_key", Text),
@@ -209,6 +209,9 @@ nodes = table(
     # The version of the peer map that its interface was last set up as, and when its interface was last read.
     Column("applied_version", Text),
     at("peers_read_at"),
+    # How often setting it up has failed since then, and when it failed the last time.
+    Column("peers_tries", Integer, nullable=False, server_default=text("0")),
+    at("peers_tried_at"),
     # Which members of the overlay have not yet been seen without its key; null before it has to go.
     Column("holders", JSONB),
     # The uid of its Node object.

@@ -1,7 +1,8 @@
 """Brings the peer map of each cluster to its members: the cluster's server, and its nodes.
 
 A member is set up when what it was last set up as differs from the map, and once in a while to find and repair what
-was changed there. What its interface lists afterwards is the evidence that a node which left is in it no more.
+was changed there; `domain/overlay_turn.py` says whose turn it is. What its interface lists afterwards is the evidence
+that a node which left is in it no more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +15,10 @@ from control_plane.db.connection import Connection
 from control_plane.db.overlays import MemberRow, RemovalRow
 from control_plane.domain import peer_map
 from control_plane.domain.ids import ClusterId
+from control_plane.domain.overlay_turn import Due, next_to_set_up
 from control_plane.domain.peer_map import Configuration, Version
 from control_plane.domain.peer_removal import Reading, Removal, still_holding
-from data_plane.access.port import AccessError, Target
+from data_plane.access.port import AccessError, NotCertified, Target
 from reconciler.loop import Loop, Report, each
 from reconciler.overlay import map_of, peers_of, place_of, server_member
 from reconciler.server_hosts import target
@@ -24,8 +26,6 @@ from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "sync_overlay"
 OVERLAYS_PER_ACTIVATION_MAX = 8
-MEMBERS_PER_ACTIVATION_MAX = 64
-"""Of one overlay. The server comes first, because every node needs it."""
 HELD_FOR = timedelta(minutes=5)
 """Longer than applying to all members takes, which is done side by side."""
 EVERY = timedelta(seconds=2)
@@ -64,12 +64,14 @@ async def _sync(world: ClusterWorld, row: overlays.Overlay, token: UUID, report:
     try:
         plan = await _plan(world, row, token)
         await each(
-            _stale(plan, row, world.now())[:MEMBERS_PER_ACTIVATION_MAX],
+            _stale(plan, row, world.now()),
             lambda configuration: _apply(world, plan, configuration, report, problems),
             report,
         )
-    except AccessError as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, operators read it, and the overlay is given back
         problems.append(f"server: {type(error).__name__}: {error}")
+        if isinstance(error, NotCertified) or not isinstance(error, AccessError):
+            report.errors.append(problems[-1])
     report.notes.extend(problems)
     async with world.db.statement() as connection:
         why = "; ".join(sorted(problems)) or None
@@ -96,22 +98,26 @@ async def _plan(world: ClusterWorld, row: overlays.Overlay, token: UUID) -> _Pla
 
 
 def _stale(plan: _Plan, row: overlays.Overlay, now: datetime) -> list[Configuration]:
-    """Who has to be set up now: what differs, what still holds a removed key, and what was not read for long."""
+    """Who is set up now, of those that differ, still hold a removed key, or were not read for long."""
     holders = {number for removal in plan.removals for number in removal.holders}
 
-    def is_stale(number: int) -> bool:
+    def due(number: int) -> Due | None:
         member = plan.rows.get(number)
-        applied, read_at = (
-            (row.applied_version, row.read_at)
+        applied, read_at, tries, tried_at = (
+            (row.applied_version, row.read_at, row.tries, row.tried_at)
             if member is None
-            else (member.applied_version, member.peers_read_at)
+            else (member.applied_version, member.peers_read_at, member.peers_tries, member.peers_tried_at)
         )
-        old = read_at is None or now - read_at >= READ_AGAIN_AFTER
-        return old or applied != plan.versions[number] or number in holders
+        differs = applied != plan.versions[number] or number in holders
+        is_old = read_at is None or now - read_at >= READ_AGAIN_AFTER
+        return Due(number, differs, tries, tried_at) if differs or is_old else None
 
-    found = [each for each in peer_map.configurations(plan.overlay) if is_stale(each.member.number)]
-    gone = holders - plan.versions.keys()
-    return found if found or not gone else [next(peer_map.configurations(plan.overlay))]
+    configurations = {each.member.number: each for each in peer_map.configurations(plan.overlay)}
+    stale = [found for number in configurations if (found := due(number)) is not None]
+    chosen = next_to_set_up(stale, now)
+    if not chosen and holders - plan.versions.keys():
+        return list(configurations.values())[:1]  # Whoever is read strikes off those that are gone.
+    return [configurations[number] for number in chosen]
 
 
 async def _apply(
@@ -123,14 +129,19 @@ async def _apply(
 ) -> None:
     number = configuration.member.number
     row = plan.rows.get(number)
+    asked_at = world.now()
     try:
         interface = await world.members.apply(
             plan.server if row is None else _machine(row),
             place_of(plan.overlay, configuration),
             peers_of(configuration),
         )
-    except AccessError as error:
+    except (AccessError, ValueError) as error:
         problems.append(f"member {number}: {type(error).__name__}: {error}")
+        if isinstance(error, NotCertified):  # It is our fault, and nobody was asked.
+            report.errors.append(problems[-1])
+        else:
+            await _failed(world, plan, row)
         return
     async with world.db.transaction() as connection:
         version = plan.versions[number]
@@ -142,8 +153,17 @@ async def _apply(
             await overlays.node_applied(
                 connection, plan.cluster_id, row.node_id, version, token=plan.token, read_at=plan.loaded_at
             )
-        await _settle_removals(connection, plan, number, interface.keys, world.now())
+        await _settle_removals(connection, plan, number, Reading(interface.keys, asked_at))
     report.count(1)
+
+
+async def _failed(world: ClusterWorld, plan: _Plan, row: MemberRow | None) -> None:
+    now = world.now()
+    async with world.db.transaction() as connection:
+        if row is None:
+            await overlays.server_failed(connection, plan.cluster_id, token=plan.token, now=now)
+        else:
+            await overlays.node_failed(connection, plan.cluster_id, row.node_id, token=plan.token, now=now)
 
 
 def _machine(row: MemberRow) -> Target:
@@ -152,9 +172,7 @@ def _machine(row: MemberRow) -> Target:
     return Target(row.address, row.ssh_port, row.host_key, row.launch_key)
 
 
-async def _settle_removals(
-    connection: Connection, plan: _Plan, number: int, keys: frozenset[str], now: datetime
-) -> None:
+async def _settle_removals(connection: Connection, plan: _Plan, number: int, reading: Reading) -> None:
     """Whoever was read without a removed key does not hold it any more; nor does who is no member any more."""
     for row in await overlays.lock_removals(connection, plan.cluster_id):
         if row.node_id not in {removal.node_id for removal in plan.removals}:
@@ -162,11 +180,11 @@ async def _settle_removals(
         removed = frozenset(key for key in (row.public_key, row.next_key) if key is not None)
         removal = Removal(removed, frozenset(row.holders), row.removed_at)
         gone = set(row.holders) - plan.versions.keys()
-        found = still_holding(removal, {number: Reading(keys, now)}, gone=gone)
+        found = still_holding(removal, {number: reading}, gone=gone)
         left = sorted(holding.holder for holding in found if isinstance(holding.holder, int))
         if left != sorted(row.holders):
             await overlays.keep_holders(
-                connection, plan.cluster_id, row.node_id, left, token=plan.token, now=now
+                connection, plan.cluster_id, row.node_id, left, token=plan.token, now=reading.read_at
             )
 
 

@@ -3205,6 +3205,8 @@ def _create_tables() -> None:
         sa.Column("pod_block", sa.Integer(), nullable=True),
         sa.Column("applied_version", sa.Text(), nullable=True),
         sa.Column("peers_read_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("peers_tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("peers_tried_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("holders", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
         sa.Column("uid", sa.Text(), nullable=True),
         sa.Column(

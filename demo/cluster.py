@@ -3,8 +3,10 @@
 import shutil
 from pathlib import Path
 
+from demo.processes import DemoError
 from tests.support.kubernetes import parts
 from tests.support.kubernetes.k3s_machines import operators_files
+from tests.support.kubernetes.k3s_release import K3sReleaseError
 from tests.support.kubernetes.requirements import COMMAND, reasons
 from tests.support.kubernetes.toolchain import expected_version
 
@@ -25,7 +27,10 @@ def programs() -> Path:
 
 
 def make_files(folder: Path) -> None:
-    """The files of a K3s release, as operators put them beside the reconciler."""
+    """The files of a K3s release, as operators put them beside the reconciler. Raises DemoError."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    operators_files(folder)
+    try:
+        operators_files(folder)
+    except K3sReleaseError as error:
+        raise DemoError(str(error)) from None

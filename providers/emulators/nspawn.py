@@ -15,7 +15,7 @@ import os
 import shutil
 import signal
 from dataclasses import dataclass, field
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
@@ -89,6 +89,8 @@ class NspawnHost:
     boot_seconds_max: float
     nodes: NodeSupport | None = None
     """What every machine gets so that it can become a node of Kubernetes."""
+    router: IPv4Address | None = None
+    """Through which machines reach everything outside of the subnet; without one, they reach nothing there."""
     _machines: dict[str, _Machine] = field(default_factory=dict[str, _Machine])
     _booted: int = 0
 
@@ -166,7 +168,7 @@ class NspawnHost:
     async def _live(self, machine: _Machine) -> None:
         """Boot a machine and watch it until its process ends."""
         try:
-            _write_seed(machine, self.subnet.prefixlen)
+            _write_seed(machine, self.subnet.prefixlen, self.router)
             machine.process = await self._spawn(machine)
         except OSError as error:
             machine.state, machine.why = HostedState.FAILED, f"could not start: {error}"
@@ -228,13 +230,16 @@ def _nspawn(machine: _Machine, root: Path, bridge: str) -> list[str]:
     ]
 
 
-def _write_seed(machine: _Machine, prefix: int) -> None:
+def _write_seed(machine: _Machine, prefix: int, router: IPv4Address | None) -> None:
     """Write what the machine gets from outside. Only root may read it: user data may hold a private host key."""
     machine.folder.mkdir(mode=0o700)
     seed = machine.folder / "seed"
     seed.mkdir(mode=0o700)
     name = machine.spec.name
-    network = {"version": 2, "ethernets": {"host0": {"addresses": [f"{machine.address}/{prefix}"]}}}
+    host0: dict[str, object] = {"addresses": [f"{machine.address}/{prefix}"]}
+    if router is not None:
+        host0["routes"] = [{"to": "0.0.0.0/0", "via": str(router)}]
+    network = {"version": 2, "ethernets": {"host0": host0}}
     (seed / "user-data").write_text(machine.spec.user_data)
     # JSON is valid YAML, and json.dumps quotes it.
     (seed / "meta-data").write_text(json.dumps({"instance-id": name, "local-hostname": name}))

@@ -33,13 +33,14 @@ class Clock:
 
 
 class WallClock(Clock):
-    """Real time, where a stage expects a clock: for what a virtual one cannot show."""
+    """Real time, where a stage expects a clock: for what a virtual one cannot show. `advance` sets it ahead."""
 
     def __init__(self) -> None:
         super().__init__(utc_now())
+        self._started = self._now
 
     def now(self) -> datetime:
-        return utc_now()
+        return utc_now() + (self._now - self._started)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -23,7 +23,8 @@ from providers.emulators.node_support import NodeSupport
 from providers.emulators.nspawn import NspawnHost
 from tests.support.certificates import our_access
 from tests.support.kubernetes import parts
-from tests.support.kubernetes.k3s_machines import CGROUP_V1, Server, artifacts, install, place
+from tests.support.kubernetes.k3s_machines import CGROUP_V1, Server, install, place
+from tests.support.kubernetes.k3s_release import release
 from tests.support.kubernetes.parts import SERVER_IMAGE
 from tests.support.kubernetes.tier import NODES
 from tests.support.kubernetes.toolchain import expected_version
@@ -69,7 +70,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
             await host.boot(MachineSpec(name, boot_order(key, [authority], name), ()))
         targets = await asyncio.gather(*(ready(host, access, name, key) for name, key in keys.items()))
         first, second = (Machine(target, authority) for target in targets)
-        k3s = artifacts(tmp_path_factory.mktemp("k3s"))
+        k3s = release(tmp_path_factory.mktemp("k3s"))
         await asyncio.gather(place(first, k3s), place(second, k3s))
         arguments = f"server --node-ip {first.target.address} --agent-token agents --kubelet-arg={CGROUP_V1}"
         said = await install(first, arguments)
@@ -167,7 +168,7 @@ async def test_a_machine_that_was_rebuilt_joins_once_its_password_is_forgotten(
     ):
         assert (await cluster.node.sh(f"ls -d {left} 2>/dev/null || true")).strip() == "", left
     assert (await cluster.node.sh("pgrep -f '[c]ontainerd|[k]ubelet' || true")).strip() == ""
-    await place(cluster.node, artifacts(tmp_path))
+    await place(cluster.node, release(tmp_path))
     joining = asyncio.create_task(cluster.join(await cluster.server.token("15m")))
 
     async def is_refused() -> bool:

@@ -6,37 +6,24 @@ import http.client
 import ssl
 import tempfile
 from base64 import b64decode
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from shutil import copyfile
 
 import pytest
-import pytest_asyncio
 import yaml
 
-from control_plane.domain.overlay import PODS, SERVICES, address_of, range_of
-from data_plane.access.authority import new_authority
-from data_plane.access.port import Access, StepFailed
-from data_plane.access.ssh import new_host_key
+from control_plane.db import clusters
+from control_plane.domain.overlay import PODS, SERVER_NUMBER, SERVICES, address_of, range_of
+from data_plane.access.port import StepFailed
 from data_plane.cluster import files, k3s_files
 from data_plane.cluster.k3s_files import K3sFile
 from data_plane.cluster.servers import ServerOrder
-from data_plane.cluster.ssh_servers import SshServers
 from data_plane.mesh.port import OverlayPlace
-from providers.emulators.host import MachineSpec
-from providers.emulators.image import ensure_image
-from providers.emulators.node_support import NodeSupport
-from providers.emulators.nspawn import NspawnHost
-from tests.support.certificates import our_access
-from tests.support.kubernetes import parts
-from tests.support.kubernetes.k3s_machines import operators_files
+from reconciler import cluster_secrets
+from tests.support.kubernetes.node_cloud import CLUSTER, NodeCloud
 from tests.support.kubernetes.tier import NODES
-from tests.support.kubernetes.toolchain import expected_version
-from tests.support.machines import IMAGES, Machine, boot_order, ready
 
 pytestmark = NODES
-NAME = "sp-server-host"
 LEFT = (
     "sudo sh -c 'ls -d /etc/rancher /usr/local/bin/k3s /etc/wireguard/spoverlay* /var/lib/splitplane/files;"
     " ls -A /var/lib/rancher; pgrep -a k3s; pgrep -a etcd' 2>/dev/null || true"
@@ -44,60 +31,47 @@ LEFT = (
 """What a server would leave: files, processes, the overlay's interface."""
 
 
-@dataclass
-class ServerHost:
-    machine: Machine
-    access: Access
-    folder: Path
-    """The operator's files."""
-
-    @property
-    def servers(self) -> SshServers:
-        return SshServers(self.access, k3s_files.read(self.folder))
-
-    @property
-    def order(self) -> ServerOrder:
-        target = self.machine.target
-        place = OverlayPlace(address_of(5, 1), str(range_of(5)), str(PODS))
-        return ServerOrder(target, target.address, place, str(SERVICES), "a-credential-of-servers")
+@pytest.fixture
+async def host(cloud: NodeCloud) -> NodeCloud:
+    """The cloud, whose cluster is built and whose loops stand still."""
+    cloud.start()
+    await cloud.until("the cluster is built", cloud.is_built)
+    await cloud.stop()
+    return cloud
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def host(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ServerHost]:
-    support = NodeSupport(parts.parts(expected_version()))
-    nspawn = await NspawnHost.open(await asyncio.to_thread(ensure_image, IMAGES, print), nodes=support)
-    try:
-        authority, key = new_authority(), new_host_key()
-        access = our_access(authority)
-        await nspawn.boot(MachineSpec(NAME, boot_order(key, [authority], NAME), ()))
-        target = await ready(nspawn, access, NAME, key)
-        folder = await asyncio.to_thread(operators_files, tmp_path_factory.mktemp("release"))
-        yield ServerHost(Machine(target, authority), access, folder)
-    finally:
-        await nspawn.close()
+async def _order(cloud: NodeCloud) -> ServerOrder:
+    """What the cluster's server was built as."""
+    cluster = await cloud.cluster()
+    async with cloud.world.db.reading() as connection:
+        stored = (await clusters.secrets_of(connection, cluster.id)).token_secret_id
+    assert stored is not None
+    credential = await cluster_secrets.opened(cloud.world, stored)
+    overlay = cluster.overlay
+    place = OverlayPlace(address_of(overlay, SERVER_NUMBER), str(range_of(overlay)), str(PODS))
+    target = cloud.server.target
+    return ServerOrder(target, target.address, place, str(SERVICES), credential)
 
 
-async def test_a_server_is_built_from_the_operators_files_answers_outside_and_leaves_nothing(
-    host: ServerHost, monkeypatch: pytest.MonkeyPatch
+async def test_a_server_that_is_built_answers_outside_and_is_left_as_it_is_when_it_is_built_again(
+    host: NodeCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "PART_BYTES", 3 * 1024 * 1024)
-    identity = await host.servers.install(host.order)
-    assert identity.version.startswith("v1.")
-    assert identity.endpoint == f"https://{host.machine.target.address}:6443"
-    assert "a-credential-of-servers" not in repr(identity) + repr(host.order)
-    assert yaml.safe_load(identity.admin_kubeconfig)["users"][0]["user"]["client-key-data"] not in repr(
-        identity
-    )
-    await asyncio.to_thread(_answers, identity.endpoint, identity.ca_pem, identity.admin_kubeconfig)
+    order, cluster = await _order(host), await host.cluster()
     started = "systemctl show k3s --property=ExecMainStartTimestampMonotonic"
-    before = await host.machine.sh(started)
-    assert await host.servers.install(host.order) == identity
-    assert await host.machine.sh(started) == before, "what is done is left as it is"
-    address = await host.machine.sh("ip -4 -o address show dev spoverlay")
-    assert address_of(5, 1) in address
-    await host.servers.dismantle(host.order.host)
-    assert (await host.machine.sh(LEFT)).strip() == ""
-    await host.servers.dismantle(host.order.host)
+    before = await host.server.sh(started)
+    identity = await host.world.servers.install(order)
+    assert await host.server.sh(started) == before, "what is done is left as it is"
+    assert (identity.endpoint, identity.ca_pem) == (cluster.endpoint, cluster.ca_pem)
+    assert identity.version == cluster.version
+    assert identity.version.startswith("v1.")
+    assert identity.endpoint == f"https://{host.server.target.address}:6443"
+    assert order.token not in repr(identity) + repr(order)
+    key = yaml.safe_load(identity.admin_kubeconfig)["users"][0]["user"]["client-key-data"]
+    assert key not in repr(identity)
+    await asyncio.to_thread(_answers, identity.endpoint, identity.ca_pem, identity.admin_kubeconfig)
+    address = await host.server.sh("ip -4 -o address show dev spoverlay")
+    assert order.place.address in address
 
 
 def _answers(endpoint: str, ca_pem: str, kubeconfig: str) -> None:
@@ -115,40 +89,54 @@ def _answers(endpoint: str, ca_pem: str, kubeconfig: str) -> None:
 
 
 async def test_a_file_that_arrives_in_part_is_continued_and_a_damaged_one_is_refused(
-    host: ServerHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host: NodeCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "PART_BYTES", 1_000)
     content = bytes(range(256)) * 10
     path = tmp_path / "a file"
     path.write_bytes(content)
     whole = K3sFile(path, hashlib.sha256(content).hexdigest(), len(content))
-    async with host.access.connect(host.machine.target) as session:
-        await host.machine.sh(f"sudo mkdir -p {files.FOLDER}")
+    async with host.world.access.connect(host.server.target) as session:
+        await host.server.sh(f"sudo mkdir -p {files.FOLDER}")
         half = f"sudo tee {files.FOLDER}/{whole.sha256}.part"
-        await host.machine.sh(f"printf '' | {half}")
+        await host.server.sh(f"printf '' | {half}")
         await files.send(session, whole)
         await files.send(session, whole)
-        kept = await host.machine.sh(f"sudo sha256sum {files.FOLDER}/{whole.sha256}")
+        kept = await host.server.sh(f"sudo sha256sum {files.FOLDER}/{whole.sha256}")
         assert kept.startswith(whole.sha256)
         other = K3sFile(path, "0" * 64, len(content))
         with pytest.raises(StepFailed, match="another digest"):
             await files.send(session, other)
-        assert "0000" not in await host.machine.sh(f"sudo ls {files.FOLDER}")
+        assert "0000" not in await host.server.sh(f"sudo ls {files.FOLDER}")
 
 
 def test_files_that_are_missing_unnamed_or_damaged_are_refused_with_what_to_do(
-    host: ServerHost, tmp_path: Path
+    host: NodeCloud, tmp_path: Path
 ) -> None:
     for name in ("k3s", "install.sh", "SHA256SUMS"):
-        copyfile(host.folder / name, tmp_path / name)
+        copyfile(host.release / name, tmp_path / name)
     assert k3s_files.read(tmp_path).images == ()
     (tmp_path / "k3s").write_bytes(b"another one")
     with pytest.raises(k3s_files.K3sFilesError, match="another digest"):
         k3s_files.read(tmp_path)
     (tmp_path / "k3s-airgap-images-arm64.tar").write_bytes(b"")
-    copyfile(host.folder / "k3s", tmp_path / "k3s")
+    copyfile(host.release / "k3s", tmp_path / "k3s")
     with pytest.raises(k3s_files.K3sFilesError, match=r"does not name k3s-airgap-images-arm64\.tar"):
         k3s_files.read(tmp_path)
     (tmp_path / "SHA256SUMS").unlink()
     with pytest.raises(k3s_files.K3sFilesError, match="make it with: sha256sum"):
         k3s_files.read(tmp_path)
+
+
+async def test_a_cluster_that_is_deleted_leaves_nothing_on_its_host(host: NodeCloud) -> None:
+    """The last of this folder, because the others need the cluster."""
+    host.start()
+    await host.post(f"/operator/clusters/{CLUSTER}/deletion", operator=True)
+
+    async def is_gone() -> bool:
+        return await host.find_cluster() is None
+
+    await host.until("the cluster is gone", is_gone)
+    await host.stop()
+    assert (await host.server.sh(LEFT)).strip() == ""
+    await host.world.servers.dismantle(host.server.target)

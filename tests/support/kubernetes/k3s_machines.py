@@ -1,11 +1,10 @@
 """K3s on local machines, installed as the product installs it: a binary, images and the install script, and no download.
 
-With `K3S_BINARY`, `K3S_IMAGES` and `K3S_INSTALL` in the environment it is the real one.
+With `K3S_BINARY`, `K3S_IMAGES` and `K3S_INSTALL` in the environment it is the real one (`k3s_release.py`).
 """
 
 import hashlib
 import json
-import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,34 +13,17 @@ from shutil import copyfile
 
 import asyncssh
 
-from tests.support.kubernetes import parts
-from tests.support.kubernetes.toolchain import expected_version
+from tests.support.kubernetes.k3s_release import Release, release, suffix
 from tests.support.machines import Machine
 
 CGROUP_V1 = "fail-cgroupv1=false"
 """What a kubelet needs on a host that has control groups of version 1, as local machines may."""
 
 
-@dataclass(frozen=True, slots=True)
-class Artifacts:
-    binary: Path
-    images: Path
-    script: Path
-
-
-def artifacts(folder: Path) -> Artifacts:
-    """The stand-in, made in `folder`, or the real K3s that the environment names."""
-    real = os.environ.get("K3S_BINARY")
-    if real:
-        return Artifacts(Path(real), Path(os.environ["K3S_IMAGES"]), Path(os.environ["K3S_INSTALL"]))
-    made = parts.image_archive(folder / "images.tar", expected_version())
-    return Artifacts(parts.k3s(folder / "k3s"), made, parts.install_script())
-
-
 def operators_files(folder: Path) -> Path:
-    """A folder with the files of a release, as an operator makes it (`docs/clusters.md`)."""
-    k3s = artifacts(folder)
-    named = {"k3s": k3s.binary, "install.sh": k3s.script, "k3s-airgap-images-amd64.tar": k3s.images}
+    """A folder with the files of a release, as an operator makes it (`docs/clusters.md`). Raises K3sReleaseError."""
+    k3s = release(folder)
+    named = {"k3s": k3s.binary, "install.sh": k3s.script} | image_names(k3s)
     for name, source in named.items():
         if source != folder / name:
             copyfile(source, folder / name)
@@ -50,15 +32,21 @@ def operators_files(folder: Path) -> Path:
     return folder
 
 
-async def place(machine: Machine, k3s: Artifacts) -> None:
-    """Put the artifacts where the install script and the agent look for them."""
+def image_names(k3s: Release) -> dict[str, Path]:
+    """The archives under names that the product takes and K3s reads."""
+    return {f"k3s-airgap-images-{number}{suffix(path)}": path for number, path in enumerate(k3s.images)}
+
+
+async def place(machine: Machine, k3s: Release) -> None:
+    """Put the files of a release where the install script and the agent look for them."""
+    images = image_names(k3s)
     async with machine.connected() as connection:
-        for source, name in ((k3s.binary, "k3s"), (k3s.images, k3s.images.name), (k3s.script, "install.sh")):
+        for name, source in ({"k3s": k3s.binary, "install.sh": k3s.script} | images).items():
             await asyncssh.scp(str(source), (connection, f"/tmp/{name}"))
     folder = "/var/lib/rancher/k3s/agent/images"
     await machine.sh(
         f"sudo install -m 755 /tmp/k3s /usr/local/bin/k3s && sudo mkdir -p {folder}"
-        f" && sudo cp /tmp/{k3s.images.name} {folder}/"
+        f" && cd /tmp && sudo cp {' '.join(images)} {folder}/"
     )
 
 

@@ -1,0 +1,164 @@
+"""A node pool from its request to nothing, through the product: every loop runs, and all parts are real.
+
+With K3S_BINARY the cluster is a real K3s (docs/kubernetes-tests.md).
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from control_plane.domain.node import JoinStep, LeaveReason, leaving
+from data_plane.cluster.resource import NODE, SECRET
+from tests.support.kubernetes.kubectl import Kubectl, answer, server_pod
+from tests.support.kubernetes.node_cloud import LAMBDA, LOCAL, NodeCloud
+from tests.support.kubernetes.tier import NODES
+
+pytestmark = NODES
+
+HOUR = 3_600
+ANSWERS_DURING_THE_OUTAGE = 5
+Node = dict[str, Any]
+"""As the API shows it."""
+
+
+@dataclass
+class Story:
+    cloud: NodeCloud
+    kubectl: Kubectl
+    pool: str
+    near: Node
+    """Its provider stays."""
+    far: Node
+    """Its provider is cut off."""
+    listed_when_deleted: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Who still listed the key of a node when its Node was deleted, by the node's name."""
+
+    async def watch_deletions(self) -> None:
+        """From now on, when a Node is deleted, look at who lists its key."""
+        members, far = self.cloud.world.members, self.far
+        key = (await members.read(await self.cloud.target(far))).public_key
+        others = {"server": self.cloud.server.target, "near": await self.cloud.target(self.near)}
+
+        async def look(name: str) -> None:
+            if name == far["name"]:
+                holding = [who for who, target in others.items() if key in (await members.read(target)).keys]
+                self.listed_when_deleted[name] = holding
+
+        self.cloud.clusters.deleting = look
+
+    async def serve(self, *nodes: Node) -> None:
+        """A pod on each node, named like it."""
+        for node in nodes:
+            pod = server_pod(node["name"], node["name"], f"I run on {node['name']}")
+            await asyncio.to_thread(self.kubectl, "apply", "--filename=-", stdin=json.dumps(pod))
+        names = [f"pod/{node['name']}" for node in nodes]
+        await asyncio.to_thread(self.kubectl, "wait", "--for=condition=Ready", *names, "--timeout=60s")
+
+    async def answers(self, through: str, node: Node) -> bool:
+        """Whether the pod on a node answers the pod that is forwarded to us."""
+        pod = await asyncio.to_thread(self.kubectl.json, "get", "pod", node["name"])
+        said = await asyncio.to_thread(answer, f"http://{pod['status']['podIP']}:8080/", through)
+        return said == f"I run on {node['name']}"
+
+    async def is_unready_since(self, node: Node) -> str | None:
+        since: str | None = (await self.cloud.get(f"/nodes/{node['id']}"))["unready_since"]
+        return since
+
+
+async def test_a_pool_of_two_providers_outlives_us_replaces_a_lost_node_and_leaves_without_a_trace(
+    cloud: NodeCloud,
+) -> None:
+    story = await _pool_of_two(cloud)
+    await story.serve(story.near, story.far)
+    await story.watch_deletions()
+    with story.kubectl.forwarded(story.near["name"]) as url:
+        assert await story.answers(url, story.far), "through the tunnel"
+        await _outage(story, url)
+        replacement = await _loss(story)
+        await story.serve(replacement)
+        assert await story.answers(url, replacement)
+    await _end(story, [story.near, story.far, replacement])
+
+
+async def _pool_of_two(cloud: NodeCloud) -> Story:
+    """Of which one machine can be had at the first provider."""
+    cloud.start()
+    await cloud.until("the cluster is built", cloud.is_built)
+    cloud.sells(LOCAL, 1)
+    cloud.sells(LAMBDA, 1)
+    pool = await cloud.create_pool("duo", 2)
+    await cloud.until("the pool is ready", partial(cloud.pool_is, pool, "ready", 2))
+    found = {await cloud.provider_of(node): node for node in await cloud.nodes("ready")}
+    assert found.keys() == {LOCAL, LAMBDA}
+    for node in found.values():
+        assert [step["step"] for step in node["steps"]] == list(JoinStep)
+        assert await cloud.says_ready(node["name"])
+        mtu = await (await cloud.machine(node)).sh("cat /sys/class/net/spoverlay/mtu")
+        assert mtu.strip() == "1420"
+    return Story(cloud, await cloud.kubectl(), pool, found[LOCAL], found[LAMBDA])
+
+
+async def _outage(story: Story, url: str) -> None:
+    """Nothing of the control plane runs for an hour, in which pods answer each other and one node is cut off."""
+    cloud = story.cloud
+    await cloud.stop()
+    for _ in range(ANSWERS_DURING_THE_OUTAGE):
+        assert await story.answers(url, story.far)
+        await asyncio.sleep(0.5)
+    cloud.apart.close_internet(LAMBDA)
+    await cloud.until("the cluster misses the node", partial(_is_missed, story))
+    assert await story.answers(url, story.near), "the other one goes on"
+    pods = await (await cloud.machine(story.far)).sh(f"pgrep -fc 'serve I run on {story.far['name']}'")
+    assert int(pods) >= 1, "its pods go on"
+    cloud.clock.advance(HOUR)
+    cloud.start()
+    await cloud.until("the node is found unready", lambda: _is_found_unready(story))
+    assert {node["id"] for node in await cloud.nodes("ready")} == {story.near["id"], story.far["id"]}
+
+
+async def _is_missed(story: Story) -> bool:
+    return not await story.cloud.says_ready(story.far["name"])
+
+
+async def _is_found_unready(story: Story) -> bool:
+    return await story.is_unready_since(story.far) is not None
+
+
+async def _loss(story: Story) -> Node:
+    """The node that is cut off is given up after an hour. Returns the one that replaces it."""
+    cloud = story.cloud
+    cloud.sells(LOCAL, 1)
+    cloud.clock.advance(HOUR)
+    await cloud.until("it leaves", partial(_is_in, story, "leaving", "gone"))
+    await cloud.until("it is gone", partial(_is_in, story, "gone"))
+    assert story.listed_when_deleted == {story.far["name"]: []}, "nobody listed its key any more"
+    await cloud.until("it is replaced", partial(cloud.pool_is, story.pool, "ready", 2))
+    replacement: Node
+    (replacement,) = [node for node in await cloud.nodes("ready") if node["id"] != story.near["id"]]
+    return replacement
+
+
+async def _is_in(story: Story, *states: str) -> bool:
+    return str((await story.cloud.get(f"/nodes/{story.far['id']}"))["state"]) in states
+
+
+async def _end(story: Story, nodes: Sequence[Node]) -> None:
+    cloud = story.cloud
+    await cloud.post(f"/node-pools/{story.pool}/deletion")
+    await cloud.until("nothing is left of the pool", partial(cloud.pool_is, story.pool, "gone"))
+    for node in nodes:
+        shown = await cloud.get(f"/nodes/{node['id']}")
+        reason = LeaveReason.LOST if node["id"] == story.far["id"] else LeaveReason.LEASE_ENDED
+        assert [step["step"] for step in shown["steps"]] == [*JoinStep, *leaving(reason)]
+    names = [node["name"] for node in nodes]
+    async with cloud.kubernetes() as port:
+        found = [thing["metadata"]["name"] for kind in (NODE, SECRET) for thing in await port.list(kind)]
+    assert not [name for name in found if name.startswith((*names, "bootstrap-token-"))]
+    assert (await cloud.world.members.read(cloud.server.target)).tunnels == ()
+    assert [host.machines() for name, host in cloud.apart.hosts.items() if name in (LOCAL, LAMBDA)] == [
+        {},
+        {},
+    ]

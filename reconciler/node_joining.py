@@ -6,6 +6,7 @@ from datetime import timedelta
 from ipaddress import IPv4Network
 
 from control_plane.db import node_pools, nodes, overlays
+from control_plane.db.nodes import OpenNode, Place
 from control_plane.domain import node_health, node_pool
 from control_plane.domain.node import JOINS_IN_FLIGHT_MAX, JoinStep, may_open
 from control_plane.domain.node_capacity import GPU, Capacity, Finding, Verdict, judge_capacity
@@ -175,7 +176,7 @@ async def _measure(world: ClusterWorld, held: Held) -> Evidence:
         claimed = claimed_capacity(found)
     except ValueError as error:
         raise Hostile(f"its capacity cannot be read: {error}") from None
-    verdict = judge(held, claimed)
+    verdict = judge(held.place, claimed)
     if verdict.finding is Finding.EXCESS:
         raise Hostile("; ".join(verdict.reasons))
     if verdict.finding is Finding.SHORT and not world.accept_emulated:
@@ -216,18 +217,15 @@ def _info(found: Object) -> Object:
     return info if isinstance(info, dict) else {}
 
 
-def judge(held: Held, claimed: ClaimedCapacity) -> Verdict:
-    """What a node claims, against what its provider offers.
+def judge(place: Place | OpenNode, claimed: ClaimedCapacity) -> Verdict:
+    """What a node claims, against what was bought.
 
     Its GPUs were proven before it became a node. A cluster without a device plugin reports none of them, so that counts
-    as no claim. The same holds for a type that its provider does not offer any more.
+    as no claim.
     """
-    place = held.place
     devices = {GPU: place.gpu_count} if GPU in claimed.devices else {}
-    cpu = claimed.cpu_millis if place.vcpus is None else place.vcpus * 1000
-    memory = claimed.memory_bytes if place.memory_gib is None else place.memory_gib * 1024**3
-    found = Capacity(claimed.cpu_millis, claimed.memory_bytes, claimed.devices)
-    return judge_capacity(Capacity(cpu, memory, devices), found)
+    sold = Capacity(place.vcpus * 1000, place.memory_gib * 1024**3, devices)
+    return judge_capacity(sold, Capacity(claimed.cpu_millis, claimed.memory_bytes, claimed.devices))
 
 
 async def _see_healthy(world: ClusterWorld, held: Held) -> Evidence:

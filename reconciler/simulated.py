@@ -42,11 +42,11 @@ def access(db: Database, hub: FakeHub) -> FakeAccess:
 
 
 def capacity(db: Database) -> Callable[[Target], Awaitable[Mapping[str, str]]]:
-    """What an honest machine tells its cluster: what its provider offers."""
+    """What an honest machine tells its cluster: what was bought."""
 
     async def look_up(target: Target) -> Mapping[str, str]:
         async with db.reading() as connection:
-            vcpus, memory_gib = await machines.offered_as(connection, target.host_key)
+            vcpus, memory_gib = await machines.bought_as(connection, target.host_key)
         return {"cpu": str(vcpus), "memory": f"{memory_gib}Gi", "pods": "110"}
 
     return look_up

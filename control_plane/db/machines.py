@@ -143,10 +143,7 @@ class _Gpus:
     gpu_count: int
 
 
-_OFFERED_AS = text("""
-SELECT o.vcpus, o.memory_gib FROM machines m JOIN offers o ON o.key = m.offer_key AND o.account = m.account
-WHERE m.host_key = :host_key
-""")
+_BOUGHT_AS = text("SELECT vcpus, memory_gib FROM machines WHERE host_key = :host_key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +178,11 @@ async def ordered_as(connection: Connection, host_key: str) -> tuple[GpuModel, i
     return found.gpu_model, found.gpu_count
 
 
-async def offered_as(connection: Connection, host_key: str) -> tuple[int, int]:
-    """The vCPUs and GiB of memory of the machine that was ordered with this host key, as its provider offers its type.
-
-    Raises LookupError when there is no such machine, or its type is not offered any more.
-    """
-    found = await read_one(connection, _OFFERED_AS, _Size, host_key=host_key)
+async def bought_as(connection: Connection, host_key: str) -> tuple[int, int]:
+    """The vCPUs and GiB of memory of the machine that was ordered with this host key. Raises LookupError for none."""
+    found = await read_one(connection, _BOUGHT_AS, _Size, host_key=host_key)
     if found is None:
-        raise LookupError("no machine was ordered with this host key, or its type is not offered")
+        raise LookupError("no machine was ordered with this host key")
     return found.vcpus, found.memory_gib
 
 

@@ -238,9 +238,9 @@ class Place:
     missed_since: datetime | None
     claim_ended: bool
     gpu_count: int
-    vcpus: int | None
-    """As the provider offers its type now; None when it does not any more."""
-    memory_gib: int | None
+    vcpus: int
+    """As they were bought."""
+    memory_gib: int
     pool: str
     node_labels: dict[str, str]
     node_taints: list[dict[str, str]]
@@ -248,10 +248,10 @@ class Place:
 
 _PLACE = text("""
 SELECT m.account, m.launch_key, m.state AS machine_state, m.address, m.ssh_port, m.host_key, m.fail_reason,
-  m.missed_since, c.ended_at IS NOT NULL AS claim_ended, m.gpu_count, o.vcpus, o.memory_gib, p.name AS pool,
+  m.missed_since, c.ended_at IS NOT NULL AS claim_ended, m.gpu_count, m.vcpus, m.memory_gib, p.name AS pool,
   p.node_labels, p.node_taints
 FROM nodes n JOIN machines m ON m.id = n.machine_id JOIN claims c ON c.id = n.claim_id
-  JOIN node_pools p ON p.id = n.node_pool_id LEFT JOIN offers o ON o.key = m.offer_key AND o.account = m.account
+  JOIN node_pools p ON p.id = n.node_pool_id
 WHERE n.id = :id
 """)
 
@@ -284,8 +284,8 @@ SELECT EXISTS (SELECT FROM nodes WHERE cluster_id = :cluster_id AND id <> :id AN
                AND {among("state", IN_CLUSTER)}) AS taken
 """)
 _REPORT = text(f"""
-UPDATE nodes SET reported = CAST(:reported AS jsonb), unready_since = :unready_since, due_at = :due_at,
-  {work.GIVE_BACK}
+UPDATE nodes SET reported = CAST(:reported AS jsonb), unready_since = :unready_since, silent_since = :silent_since,
+  due_at = :due_at, {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD}
 """)
 
@@ -328,6 +328,7 @@ async def report(
     reported: Mapping[str, object],
     *,
     unready_since: datetime | None,
+    silent_since: datetime | None,
     token: UUID,
     due_at: datetime,
 ) -> None:
@@ -339,8 +340,48 @@ async def report(
         token=token,
         reported=document(reported),
         unready_since=unready_since,
+        silent_since=silent_since,
         due_at=due_at,
     )
+
+
+# Watching
+
+
+@dataclass(frozen=True, slots=True)
+class OpenNode:
+    """An open node, with what a look at it is compared with."""
+
+    id: NodeId
+    name: str
+    uid: str | None
+    unready_since: datetime | None
+    silent_since: datetime | None
+    missed_since: datetime | None
+    gpu_count: int
+    vcpus: int
+    memory_gib: int
+
+
+_OPEN_IN = text(f"""
+SELECT n.id, n.name, n.uid, n.unready_since, n.silent_since, m.missed_since, m.gpu_count, m.vcpus, m.memory_gib
+FROM nodes n JOIN machines m ON m.id = n.machine_id JOIN claims c ON c.id = n.claim_id
+WHERE n.cluster_id = :cluster_id AND n.state = '{NodeState.READY}' AND c.ended_at IS NULL ORDER BY n.id
+""")
+_GONE_AMONG = text(f"""
+SELECT name FROM nodes WHERE cluster_id = :cluster_id AND name = ANY(:names) AND state = '{NodeState.GONE}'
+ORDER BY name
+""")
+
+
+async def open_in(connection: Connection, cluster_id: ClusterId) -> list[OpenNode]:
+    """All open nodes of a cluster whose claims are open, whoever holds them."""
+    return await read(connection, _OPEN_IN, OpenNode, cluster_id=cluster_id)
+
+
+async def gone_among(connection: Connection, cluster_id: ClusterId, names: Iterable[str]) -> list[str]:
+    """The names among these whose nodes left the cluster."""
+    return await read(connection, _GONE_AMONG, str, cluster_id=cluster_id, names=sorted(names))
 
 
 # Counting

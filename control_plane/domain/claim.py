@@ -109,7 +109,7 @@ def use_ended_at(
     at `release_bound`.
 
     Without a `failure`, the customer used the machine until now. A lost machine is billed through its last
-    sighting, one that was a node no longer than the node was ready, and a disproven one until it became suspect. The
+    sighting, one that was a node no longer than its kubelet reported, and a disproven one until it became suspect. The
     latter holds however the claim ends: a machine whose failure another challenge confirmed may be kept running for a
     while (law 5), and that time is not billed. A
     single failure does not shorten a bill. Nothing is billed after `release_at`, when the lease was to be released.

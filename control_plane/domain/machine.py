@@ -253,6 +253,9 @@ class MachineOrder:
     cost_nano_per_hour: Nano
     gpu_model: GpuModel
     gpu_count: int
+    vcpus: int
+    """As its offer said when it was bought; providers correct their offers later."""
+    memory_gib: int
     proof: Tier
     launch_key: LaunchKey
 
@@ -270,5 +273,5 @@ class MachineFailure:
     gone_evidence: str | None = None
     """Only for events that close the row."""
     failed_since: datetime | None = None
-    """When a machine that failed its GPU proof became suspect, or one that was a node became unready. The time after
-    that is not billed."""
+    """When a machine that failed its GPU proof became suspect, or the kubelet of one that was a node became silent.
+    The time after that is not billed."""

@@ -40,7 +40,7 @@ def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFa
 
 def _may_fail(machine: Machine, open_claims: Collection[Claim], reason: FailReason) -> bool:
     """A verified machine never fails once a customer was admitted to it (law 5), unless it was a node that stayed
-    unready for too long or lied (`node_health.py`, `node_capacity.py`).
+    unready for too long or lied (`node_watch.py`, `node_capacity.py`).
 
     Before, it fails because its customers cannot be admitted, or, with or without a claim on it, because its provider
     lists it as failed or stopped: nobody uses it then.

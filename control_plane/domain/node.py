@@ -41,7 +41,8 @@ class NodeState(StrEnum):
     LEAVING = "leaving"
     """It is being taken out of the cluster."""
     GONE = "gone"
-    """No tunnel, no Node object and no credential of it is left. Its machine may still be about to end."""
+    """No tunnel and no Node object of it is left. Its machine may still be about to end. Kubernetes cannot revoke the
+    certificate of a kubelet, so one that a hostile machine kept is accepted until it ends (docs/security.md)."""
 
 
 class NodeEvent(StrEnum):
@@ -87,10 +88,10 @@ class LeaveStep(StrEnum):
     """No new pod is scheduled on it."""
     DRAINED = "drained"
     """Its pods were evicted; those that did not go in time were killed, and are named in the evidence."""
-    DELETED = "deleted"
-    """Its Node object and its password secret are deleted, so that its name cannot be used again by its old keys."""
     CUT_OFF = "cut_off"
     """No other member of the overlay has its key."""
+    DELETED = "deleted"
+    """Its Node object, its password secret and its bootstrap token are deleted."""
     CLEANED = "cleaned"
     """Nothing of the cluster is left on the machine, or the machine is gone."""
 
@@ -143,7 +144,7 @@ LEAVE_MAX = timedelta(minutes=30)
 """How long a machine is kept for its node to leave. It is the last resort, for when nobody works on the node."""
 
 _L = LeaveStep
-_ORDERLY = (_L.CORDONED, _L.DRAINED, _L.DELETED, _L.CUT_OFF, _L.CLEANED)
+_ORDERLY = (_L.CORDONED, _L.DRAINED, _L.CUT_OFF, _L.DELETED, _L.CLEANED)
 _AT_ONCE = (_L.CUT_OFF, _L.DELETED, _L.CLEANED)
 
 
@@ -159,8 +160,8 @@ def next_join_step(taken: Collection[JoinStep]) -> JoinStep | None:
 def leaving(reason: LeaveReason) -> tuple[LeaveStep, ...]:
     """The steps of leaving, in their order.
 
-    A node that nobody can reach or trust is cut off first: draining would ask it to cooperate, and nothing of it is
-    trusted any more.
+    A node is cut off before its Node is deleted: an agent that runs on would register again through its tunnel. One
+    that nobody can reach or trust is cut off first: draining would ask it to cooperate.
     """
     return _AT_ONCE if reason in {LeaveReason.HOSTILE, LeaveReason.LOST} else _ORDERLY
 

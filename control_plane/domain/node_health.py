@@ -1,22 +1,19 @@
-"""What the conditions of a Node mean: whether it may be opened, and when one that was open is lost.
+"""What the conditions of a Node mean: whether it may be opened, and whether its kubelet reports to the API server.
 
-A node that is not ready may only be cut off from us, while the customer's pods run on (law 5). So it is given up only
-when its provider does not list the machine any more either, or after a long time.
+Pressure keeps a node from being opened, and says nothing about whether it is lost: the pods of its own customer can
+fill its disk. What the kubelet says (`False`) and its silence (`Unknown`, which a controller of the cluster writes) are
+kept apart, because only silence moves money (`node_watch.py`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-UNREADY_GRACE = timedelta(minutes=5)
-"""How long a node has to be unready before it is lost, where its provider does not list its machine."""
-UNREADY_MAX = timedelta(hours=1)
-"""How long a node may stay unready whose machine its provider lists."""
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
 
 def problem(conditions: Mapping[str, str]) -> str | None:
-    """Why a node with these conditions cannot take pods, as a sentence; None when it can."""
+    """Why a node with these conditions is not opened, as a sentence; None when it may be."""
     if conditions.get("Ready") != "True":
         return f"its kubelet is not ready ({conditions.get('Ready', 'it did not say')})"
     found = [name for name in _PRESSURES if conditions.get(name) == "True"]
@@ -24,19 +21,32 @@ def problem(conditions: Mapping[str, str]) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Unready:
+    """An open node that is not ready, at one look."""
+
+    since: datetime
+    """When the first look that found it so was taken. Every look since then did."""
+    silent_since: datetime | None
+    """The same for its kubelet's silence; None while it reports that it is not ready."""
     why: str
 
 
-def lost(unready_since: datetime, missed_since: datetime | None, now: datetime) -> Lost | None:
-    """Whether a node is lost that has been unready since then.
+def unready(
+    conditions: Mapping[str, str] | None,
+    *,
+    since: datetime | None,
+    silent_since: datetime | None,
+    now: datetime,
+) -> Unready | None:
+    """What a look at an open node found; None when it is ready. `conditions` is None when it has no Node.
 
-    `missed_since`: since when its provider's complete lists do not show its machine; None while they do.
+    `since` and `silent_since` are what the look before found.
     """
-    unready = now - unready_since
-    minutes = int(unready.total_seconds() // 60)
-    if missed_since is not None and unready >= UNREADY_GRACE:
-        return Lost(f"its node was not ready for {minutes} min, and its provider does not list it")
-    if unready >= UNREADY_MAX:
-        return Lost(f"its node was not ready for {minutes} min")
-    return None
+    if conditions is None:
+        return Unready(since or now, silent_since or now, "its Node was deleted")
+    ready = conditions.get("Ready")
+    if ready == "True":
+        return None
+    if ready == "False":
+        return Unready(since or now, None, "its kubelet reports that it is not ready")
+    return Unready(since or now, silent_since or now, "its kubelet is silent")

@@ -1,4 +1,5 @@
-"""A member leaves an overlay: its keys are taken away at every other end before anything else happens to it.
+"""A member leaves an overlay: its keys are taken away at every other end, for a node before its Node is deleted
+and its machine is cleaned.
 
 Only a reading of a holder counts as evidence: the keys that its WireGuard lists, read after the removal. A holder that
 cannot be reached keeps the removal open, and is shown with since when.

@@ -10,9 +10,12 @@ from sqlalchemy import text
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.node_pool import NodePool, NodePoolState
-from data_plane.access.port import StepFailed
+from control_plane.outcomes import machines as machine_outcomes
+from data_plane.access.port import StepFailed, Target
+from data_plane.cluster.agents import Cleaned
 from data_plane.cluster.objects.node import JOINING
-from data_plane.cluster.resource import NODE, SECRET, Object
+from data_plane.cluster.port import Conflict
+from data_plane.cluster.resource import NODE, SECRET, Object, Resource, head
 from data_plane.simulation.agents import FakeAgents
 from data_plane.simulation.kubelets import FakeKubelets
 from data_plane.simulation.kubernetes import FakeClusters, FakeKubernetes
@@ -386,6 +389,39 @@ async def test_a_node_that_grows_after_it_was_opened_is_hostile(cluster: Cluster
     assert [lease.end_reason for lease in ended] == ["proof_failed"]
 
 
+async def test_neither_todays_offers_nor_pressure_nor_one_node_that_cannot_be_put_right_end_another_node(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = await _opened(cluster, nodes=3)
+    stage = cluster.stage
+    stubborn, pressed, _ = sorted(cluster.nodes, key=lambda node: str(node["metadata"]["name"]))
+    patch = FakeKubernetes.patch
+
+    async def refused(
+        server: FakeKubernetes, resource: Resource, name: str, change: Object, namespace: str | None = None
+    ) -> Object:
+        if name == stubborn["metadata"]["name"]:
+            raise Conflict(f"{name} was changed meanwhile")
+        return await patch(server, resource, name, change, namespace)
+
+    monkeypatch.setattr(FakeKubernetes, "patch", refused)
+    cluster.server.put({**stubborn, "metadata": {**stubborn["metadata"], "labels": {}}})
+    addresses = {order.node: address for address, order in cluster.agents.running.items()}
+    cluster.kubelets.pressure[addresses[pressed["metadata"]["name"]]] = "DiskPressure"
+    async with stage.db.transaction() as connection:
+        await connection.execute(text("UPDATE offers SET vcpus = vcpus - 2, memory_gib = memory_gib / 2"))
+    reports: list[Report] = []
+    for _ in range(13):
+        stage.clock.advance(360)
+        reports.extend(await stage.run("watch_nodes"))
+    assert await _lease_states(cluster, pool) == [LeaseState.READY] * 3
+    assert all("Conflict" in "".join(report.errors) for report in reports)
+    async with stage.db.reading() as connection:
+        told = await rows(connection, text("SELECT unready_since, reported FROM nodes"))
+    assert [row.unready_since for row in told] == [None] * 3
+    assert sum("DiskPressure" in str(row.reported) for row in told) == 1, "it is shown"
+
+
 async def test_a_cluster_that_does_not_answer_keeps_no_machine_for_ever(cluster: Cluster) -> None:
     pool = await _opened(cluster)
     cluster.server.away = True
@@ -428,6 +464,72 @@ async def test_a_pool_that_shrinks_drains_the_node_that_goes(cluster: Cluster) -
     (left,) = cluster.agents.running
     peers = {peer.public_key for peer in cluster.agents.members.members[left].peers}
     assert len(peers) == 1, "only the server is left"
+    assert steps[2:] == ["cut_off", "deleted", "cleaned"], "it cannot register again through its tunnel"
+
+    statement = text("SELECT name FROM nodes WHERE state = 'gone'")
+    async with cluster.stage.db.reading() as connection:
+        (gone,) = await rows(connection, statement)
+    cluster.server.put(head(NODE, gone.name))
+    await cluster.play(35)
+    assert gone.name not in cluster.server.named(NODE), "it registered again with a certificate that it kept"
+
+
+async def test_a_machine_that_registers_again_or_keeps_its_claim_while_it_leaves_is_not_gone(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    faults = cluster.agents.members.faults
+    faults.fail["prepare"] = [StepFailed("prepare", 1, "no space left on device")] * 5
+    cleaned: list[str] = []
+    clean = FakeAgents.clean
+
+    async def registers_again(agents: FakeAgents, machine: Target) -> Cleaned:
+        cleaned.append(machine.address)
+        cluster.server.put(head(NODE, (await names())[0]))
+        return await clean(agents, machine)
+
+    async def names() -> list[str]:
+        async with cluster.stage.db.reading() as connection:
+            found = await rows(connection, text("SELECT name FROM nodes ORDER BY created_at"))
+            return [row.name for row in found]
+
+    monkeypatch.setattr(FakeAgents, "clean", registers_again)
+    fail = machine_outcomes.fail
+
+    async def never(*_: object, **__: object) -> bool:
+        return False
+
+    monkeypatch.setattr(machine_outcomes, "fail", never)
+    await cluster.play_until(lambda: cleaned)
+    await cluster.play(30)
+    assert await cluster.row_counts() == {"leaving": 1}, "its claim is open"
+    assert not cluster.nodes
+    monkeypatch.setattr(machine_outcomes, "fail", fail)
+    await cluster.play_until(lambda: cluster.open_nodes)
+    (lease,) = await node_pools.members(cluster.stage, pool)
+    assert [attempt.fail_reason for attempt in await cluster.stage.attempts(lease)] == ["node_failed", None]
+
+
+async def test_what_is_left_on_a_machine_is_named_as_given_up(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = await _opened(cluster, nodes=1)
+
+    async def unclean(_: FakeAgents, __: Target) -> Cleaned:
+        return Cleaned(left=("mount /var/lib/kubelet",), looked_for=("mounts",))
+
+    monkeypatch.setattr(FakeAgents, "clean", unclean)
+    await node_pools.delete(cluster.stage, pool)
+    events = []
+    for _ in range(40):
+        cluster.stage.clock.advance(30)
+        for name in ("leave_nodes", "sync_overlay"):
+            events += [event for report in await cluster.stage.run(name) for event in report.events]
+    (event,) = events
+    assert event.name == "node_step_given_up"
+    assert event.facts["step"] == "cleaned"
+    assert "mount /var/lib/kubelet" in event.facts["why"]
 
 
 async def _synced(cluster: Cluster) -> tuple[Report, str | None]:

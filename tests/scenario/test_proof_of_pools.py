@@ -58,6 +58,8 @@ async def pooled(stage: Stage) -> Machine:
         cost_nano_per_hour=chosen.cost_nano_per_hour,
         gpu_model=chosen.shape.gpu_model,
         gpu_count=chosen.shape.gpu_count,
+        vcpus=chosen.shape.vcpus,
+        memory_gib=chosen.shape.memory_gib,
         proof=Tier.PROVEN,
         launch_key=launch_key(stage.world.installation, machine_id),
     )

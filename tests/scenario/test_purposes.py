@@ -52,6 +52,8 @@ async def _order(stage: Stage, purpose: Purpose, *, gpu_count: int, proof: Tier)
         cost_nano_per_hour=offer.cost_nano_per_hour,
         gpu_model=offer.shape.gpu_model,
         gpu_count=gpu_count,
+        vcpus=offer.shape.vcpus,
+        memory_gib=offer.shape.memory_gib,
         proof=proof,
         launch_key=launch_key(stage.world.installation, machine_id),
     )

@@ -228,6 +228,8 @@ nodes = table(
     at("ready_at"),
     # Since when the cluster says that it is not ready; null while it is, and before it was opened.
     at("unready_since"),
+    # Since when its kubelet does not report to the cluster; null while it does.
+    at("silent_since"),
     at("leaving_at"),
     # Since when it is in nobody's peer map any more.
     at("removed_at"),

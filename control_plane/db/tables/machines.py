@@ -34,6 +34,8 @@ machines = table(
     Column("cost_nano_per_hour", BigInteger, nullable=False),
     Column("gpu_model", Text, nullable=False),
     Column("gpu_count", Integer, nullable=False),
+    Column("vcpus", Integer, nullable=False),
+    Column("memory_gib", Integer, nullable=False),
     Column("proof", Text, nullable=False),
     Column("launch_key", Text, nullable=False, unique=True),
     # Execution.

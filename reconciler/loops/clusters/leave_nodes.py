@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import machines, nodes, overlays, server_hosts
+from control_plane.db import claims, machines, nodes, overlays, server_hosts
 from control_plane.db.connection import Connection
 from control_plane.domain import peer_map
 from control_plane.domain.cluster import ClusterState
@@ -100,7 +100,7 @@ async def _leave(world: ClusterWorld, node: Node, token: UUID, report: Report) -
             taken = await nodes.steps(connection, node.id)
         due = next_leave_step(node.leave_reason, [each for each in LeaveStep if each in taken])
         if due is None:
-            report.count(int(await _finish(world, held)))
+            await _end(world, held, report)
             return
         try:
             evidence = await _STEPS[due](world, held)
@@ -149,7 +149,10 @@ async def _drain(world: ClusterWorld, held: Held) -> Evidence | None:
         look = await drain(port, held.node.name, grace_s=POD_GRACE_SECONDS, time_is_up=time_is_up)
     if not look.is_empty and not time_is_up:
         return None
-    return {"killed": list(look.killed), "refused": look.refused, "left": list(look.left)}
+    found = {"killed": list(look.killed), "refused": look.refused, "left": list(look.left)}
+    if not look.refused:
+        return found
+    return {**found, "given_up": f"pods that could not be killed: {', '.join(sorted(look.refused))}"}
 
 
 async def _delete(world: ClusterWorld, held: Held) -> Evidence | None:
@@ -201,9 +204,12 @@ async def _clean(world: ClusterWorld, held: Held) -> Evidence | None:
     if held.place.machine_state is MachineState.GONE:
         return {"machine": "gone"}
     found = await world.agents.clean(held.machine)
-    if not found.nothing_left and not _is_over(world, held.node):
+    evidence = {"left": list(found.left), "looked_for": list(found.looked_for)}
+    if found.nothing_left:
+        return evidence
+    if not _is_over(world, held.node):
         return None
-    return {"left": list(found.left), "looked_for": list(found.looked_for)}
+    return {**evidence, "given_up": f"what is left on the machine: {', '.join(found.left)}"}
 
 
 _STEPS: Mapping[LeaveStep, Callable[[ClusterWorld, Held], Awaitable[Evidence | None]]] = {
@@ -215,25 +221,56 @@ _STEPS: Mapping[LeaveStep, Callable[[ClusterWorld, Held], Awaitable[Evidence | N
 }
 
 
+async def _end(world: ClusterWorld, held: Held, report: Report) -> None:
+    """Every step has its evidence. While its kubelet could reach the API server, it may have registered again."""
+    try:
+        if _has_cluster(held):
+            async with connected(world, held.cluster) as port:
+                await in_cluster.forget(port, held.node.name)
+    except OURS as error:
+        if not _is_over(world, held.node):
+            await fail(world, held, error)
+            return
+        report.errors.append(f"{held.node.name}: it may have a Node again: {type(error).__name__}: {error}")
+    if await _finish(world, held):
+        report.count(1)
+    else:
+        report.errors.append(f"{held.node.name}: its machine cannot be given up although its claim is open")
+        await wait(world, held, LOOK_AGAIN)
+
+
 async def _finish(world: ClusterWorld, held: Held) -> bool:
-    """The node is gone. If its claim is still open, the machine has failed, and its lease tries another one."""
+    """The node is gone. If its claim is still open, the machine has failed, and its lease tries another one.
+
+    False when that cannot be stored now: a node that is gone never ends a claim.
+    """
     now, node = world.now(), held.node
     async with world.db.transaction() as connection:
-        hostile = node.leave_reason is LeaveReason.HOSTILE
-        failure = MachineFailure(
-            MachineEvent.FAILED,
-            FailReason.NODE_HOSTILE if hostile else FailReason.NODE_FAILED,
-            f"it did not become a node of the cluster: {node.leave_why}",
-        )
-        if not held.place.claim_ended:
-            await machine_outcomes.fail(
-                connection, node.machine_id, failure, actor=world.actor(NAME), now=now
-            )
+        if not await _ends_claim(connection, world, held):
+            return False
         current = await nodes.lock(connection, node.id)
         if current is None or not await nodes.is_held(connection, node.id, token=held.token):
             raise LookupError(f"another worker holds {node.name}")
         moved = step(current.state, NodeEvent.LEFT)
         return isinstance(moved, Moved) and await nodes.move(connection, current, moved, now=now)
+
+
+async def _ends_claim(connection: Connection, world: ClusterWorld, held: Held) -> bool:
+    """Give up the machine of a node whose claim is open. False when the claim is still open afterwards."""
+    node = held.node
+    if held.place.claim_ended:
+        return True
+    failure = MachineFailure(
+        MachineEvent.FAILED,
+        FailReason.NODE_HOSTILE if node.leave_reason is LeaveReason.HOSTILE else FailReason.NODE_FAILED,
+        f"it did not become a node of the cluster: {node.leave_why}",
+    )
+    if await machine_outcomes.fail(
+        connection, node.machine_id, failure, actor=world.actor(NAME), now=world.now()
+    ):
+        return True
+    left = await claims.open_of_machine(connection, node.machine_id)
+    return node.claim_id not in {claim.id for claim in left}
 
 
 LOOP = Loop(

@@ -1,26 +1,32 @@
-"""Looks at open nodes: puts right what was changed about them, and gives up those that are lost or lie.
+"""Looks at open nodes: gives up those that are lost or lie, and puts right what was changed about the others.
 
-A node that is not ready may only be cut off from us, so losing contact ends nothing by itself (`node_health.py`). An
-API server that does not answer says nothing about its nodes. When every node of a cluster is unready and their
-providers list them, the trouble is ours, and none of them is given up.
+A node is judged together with all open nodes of its cluster (`domain/node_watch.py`), so an activation looks at a
+cluster as a whole when one of its nodes is due. An API server that does not answer says nothing about its nodes. What
+cannot be put right at one node holds up no other one.
+
+A Node of a machine that has left the cluster is deleted: its kubelet may still hold a certificate with which it
+registers again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 from control_plane.db import nodes
-from control_plane.domain import node_health
-from control_plane.domain.failure import FailReason
-from control_plane.domain.ids import ClusterId
-from control_plane.domain.machine import MachineEvent, MachineFailure
+from control_plane.db.nodes import OpenNode
+from control_plane.domain import node_watch
+from control_plane.domain.ids import ClusterId, NodeId
+from control_plane.domain.machine import MachineFailure
 from control_plane.domain.node import Node, NodeState
 from control_plane.domain.node_capacity import Finding
+from control_plane.domain.node_health import Unready, unready
 from control_plane.outcomes import machines as machine_outcomes
 from data_plane.cluster import node as in_cluster
 from data_plane.cluster.capacity import claimed_capacity
-from data_plane.cluster.port import KubernetesPort
+from data_plane.cluster.node import Marks
+from data_plane.cluster.port import ClusterError, KubernetesPort, Unauthorized, Unreachable
 from data_plane.cluster.resource import NODE, Object
 from reconciler.loop import Loop, Report, each
 from reconciler.node_joining import conditions, judge, reported
@@ -30,40 +36,23 @@ from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "watch_nodes"
 NODES_PER_ACTIVATION_MAX = 200
-LOST_PER_ACTIVATION_MAX = 2
-"""Of one cluster, so that a mistake of ours does not end a fleet at once."""
+STRAYS_PER_ACTIVATION_MAX = 8
+"""Nodes of one cluster that are deleted because their machines have left it."""
 EVERY = timedelta(seconds=30)
+
+_Listed = Mapping[str, Object]
+"""The Nodes of a cluster by their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
     """What was found about an open node."""
 
-    held: Held
+    node: OpenNode
     found: Object | None
     """Its Node; None when there is none."""
-
-    @property
-    def problem(self) -> str | None:
-        if self.found is None:
-            return "its Node was deleted"
-        return node_health.problem(conditions(self.found))
-
-    @property
-    def lie(self) -> str | None:
-        """Why it is hostile, as a sentence; None when it is not."""
-        if self.found is None:
-            return None
-        if self.found["metadata"]["uid"] != self.held.node.uid:
-            return "its Node was replaced by another one of the same name"
-        try:
-            verdict = judge(self.held, claimed_capacity(self.found))
-        except ValueError as error:
-            return f"its capacity cannot be read: {error}"
-        return "; ".join(verdict.reasons) if verdict.finding is Finding.EXCESS else None
-
-    def unready_since(self, now: datetime) -> datetime | None:
-        return None if self.problem is None else self.held.node.unready_since or now
+    unready: Unready | None
+    lie: str | None
 
 
 async def activate(world: ClusterWorld) -> Report:
@@ -86,72 +75,132 @@ async def activate(world: ClusterWorld) -> Report:
 
 
 async def _watch(world: ClusterWorld, group: Sequence[Node], token: UUID, report: Report) -> None:
-    held = [await loaded(world, node, token) for node in group]
+    held = {node.id: await loaded(world, node, token) for node in group}
+    cluster = held[group[0].id].cluster
     try:
-        async with connected(world, held[0].cluster) as port:
-            listed: Mapping[str, Object] = {each["metadata"]["name"]: each for each in await port.list(NODE)}
-            looks = [_Look(each, listed.get(each.node.name)) for each in held]
-            for look in looks:
-                report.count(await _repair(port, look))
+        async with connected(world, cluster) as port:
+            listed: _Listed = {each["metadata"]["name"]: each for each in await port.list(NODE)}
+            async with world.db.reading() as connection:
+                open_nodes = await nodes.open_in(connection, cluster.id)
+                strays = await nodes.gone_among(connection, cluster.id, listed)
+            looks = {node.id: _look(node, listed.get(node.name), world.now()) for node in open_nodes}
+            given_up = await _give_up(world, held, looks, report)
+            kept = [each for each in looks.values() if each.node.id in held.keys() - given_up]
+            changes = _changes(port, held, kept, strays[:STRAYS_PER_ACTIVATION_MAX])
+            await _put_right(changes, report)
     except OURS as error:
-        report.errors.append(f"{held[0].cluster.name}: {type(error).__name__}: {error}")
-        for each_held in held:
+        report.errors.append(f"{cluster.name}: {type(error).__name__}: {error}")
+        for each_held in held.values():
             await wait(world, each_held, EVERY)
         return
-    await _give_up(world, looks, report)
-    for look in looks:
-        await _store(world, look)
+    for node_id, each_held in held.items():
+        await _store(world, each_held, looks.get(node_id))
 
 
-async def _repair(port: KubernetesPort, look: _Look) -> int:
+def _look(node: OpenNode, found: Object | None, now: datetime) -> _Look:
+    told = None if found is None else conditions(found)
+    state = unready(told, since=node.unready_since, silent_since=node.silent_since, now=now)
+    return _Look(node, found, state, None if found is None else _lie(node, found))
+
+
+def _lie(node: OpenNode, found: Object) -> str | None:
+    """Why it is hostile, as a sentence; None when it is not."""
+    if found["metadata"]["uid"] != node.uid:
+        return "its Node was replaced by another one of the same name"
+    try:
+        verdict = judge(node, claimed_capacity(found))
+    except ValueError as error:
+        return f"its capacity cannot be read: {error}"
+    return "; ".join(verdict.reasons) if verdict.finding is Finding.EXCESS else None
+
+
+async def _give_up(
+    world: ClusterWorld, held: Mapping[NodeId, Held], looks: Mapping[NodeId, _Look], report: Report
+) -> set[NodeId]:
+    """End the leases of nodes that are lost or hostile. leave_nodes takes them out, and their pools replace them.
+
+    Nodes that another worker holds are given up by that one. Returns those that were given up.
+    """
+    now = world.now()
+    seen = [
+        node_watch.OpenNode(node_id, look.node.name, look.lie, look.unready, look.node.missed_since)
+        for node_id, look in looks.items()
+    ]
+    decision = node_watch.decide(seen, now)
+    report.errors.extend(f"{_cluster_of(held)}: {why}" for why in decision.frozen)
+    ended = {
+        node_id
+        for node_id, failure in decision.given_up
+        if node_id in held and await _fail(world, held[node_id].node, failure, now)
+    }
+    report.count(len(ended))
+    return ended
+
+
+def _cluster_of(held: Mapping[NodeId, Held]) -> str:
+    return next(iter(held.values())).cluster.name
+
+
+async def _fail(world: ClusterWorld, node: Node, failure: MachineFailure, now: datetime) -> bool:
+    async with world.db.transaction() as connection:
+        return await machine_outcomes.fail(
+            connection, node.machine_id, failure, actor=world.actor(NAME), now=now
+        )
+
+
+_Change = Callable[[], Awaitable[int]]
+
+
+def _changes(
+    port: KubernetesPort, held: Mapping[NodeId, Held], looks: Sequence[_Look], strays: Sequence[str]
+) -> dict[str, _Change]:
+    """What may have to be put right in the cluster, by the name of the Node."""
+    changes: dict[str, _Change] = {
+        look.node.name: partial(_repair, port, look, held[look.node.id].marks) for look in looks
+    }
+    return {**changes, **{name: partial(_delete_stray, port, name) for name in strays}}
+
+
+async def _put_right(changes: Mapping[str, _Change], report: Report) -> None:
+    """Make the changes. What fails at one Node is reported, and holds up no other one."""
+    for name, change in changes.items():
+        try:
+            report.count(await change())
+        except ClusterError as error:
+            report.errors.append(f"{name}: {type(error).__name__}: {error}")
+            if isinstance(error, Unreachable | Unauthorized):
+                return  # The others would fail in the same way.
+
+
+async def _repair(port: KubernetesPort, look: _Look, marks: Marks) -> int:
     """Put labels and taints right that somebody changed. Returns how many nodes were changed."""
-    if look.found is None or look.lie is not None or not in_cluster.differs(look.found, look.held.marks):
+    if look.found is None or look.lie is not None or not in_cluster.differs(look.found, marks):
         return 0
-    await in_cluster.admit(port, look.held.node.name, look.held.marks)
+    await in_cluster.admit(port, look.node.name, marks)
     return 1
 
 
-async def _give_up(world: ClusterWorld, looks: Sequence[_Look], report: Report) -> None:
-    now = world.now()
-    for look in looks:
-        if look.lie is not None:
-            event, reason = MachineEvent.DISPROVEN, FailReason.NODE_HOSTILE
-            report.count(await _fail(world, look, MachineFailure(event, reason, look.lie, failed_since=now)))
-    unready = [look for look in looks if look.problem is not None]
-    if len(looks) > 1 and len(unready) == len(looks):
-        unready = [look for look in unready if look.held.place.missed_since is not None]
-        if not unready:
-            report.errors.append(f"{looks[0].held.cluster.name}: every node is unready, so none is given up")
-    for look in unready[:LOST_PER_ACTIVATION_MAX]:
-        since = look.unready_since(now)
-        lost = None if since is None else node_health.lost(since, look.held.place.missed_since, now)
-        if lost is not None:
-            failure = MachineFailure(
-                MachineEvent.FAILED, FailReason.NODE_LOST, f"{lost.why}: {look.problem}", failed_since=since
-            )
-            report.count(await _fail(world, look, failure))
+async def _delete_stray(port: KubernetesPort, name: str) -> int:
+    await in_cluster.forget(port, name)
+    return 1
 
 
-async def _fail(world: ClusterWorld, look: _Look, failure: MachineFailure) -> int:
-    """End the lease of a node. leave_nodes takes it out, and its pool replaces it."""
-    async with world.db.transaction() as connection:
-        failed = await machine_outcomes.fail(
-            connection, look.held.node.machine_id, failure, actor=world.actor(NAME), now=world.now()
-        )
-    return int(failed)
-
-
-async def _store(world: ClusterWorld, look: _Look) -> None:
-    now = world.now()
+async def _store(world: ClusterWorld, held: Held, look: _Look | None) -> None:
+    """Store what a look found. A node has none when its claim ended meanwhile."""
+    due_at = world.now() + EVERY
+    if look is None:
+        await wait(world, held, EVERY)
+        return
     told = {} if look.found is None else reported(look.found)
     async with world.db.transaction() as connection:
         await nodes.report(
             connection,
-            look.held.node,
+            held.node,
             told,
-            unready_since=look.unready_since(now),
-            token=look.held.token,
-            due_at=now + EVERY,
+            unready_since=None if look.unready is None else look.unready.since,
+            silent_since=None if look.unready is None else look.unready.silent_since,
+            token=held.token,
+            due_at=due_at,
         )
 
 

@@ -246,6 +246,8 @@ def _placed(world: AccountWorld, lease: Lease, offer: Offer) -> Placed:
         cost_nano_per_hour=offer.cost_nano_per_hour,
         gpu_model=lease.gpu_model,
         gpu_count=lease.gpu_count,
+        vcpus=offer.shape.vcpus,
+        memory_gib=offer.shape.memory_gib,
         proof=lease.proof,
         launch_key=launch_key(world.installation, machine_id),
     )

@@ -97,6 +97,8 @@ class Leased:
             cost_nano_per_hour=Nano(1),
             gpu_model=_SHAPE.gpu_model,
             gpu_count=8 if purpose is Purpose.NODE else 1,
+            vcpus=26,
+            memory_gib=200,
             proof=Tier.LISTED,
             launch_key=launch_key("0a1b2c3d", machine_id),
         )

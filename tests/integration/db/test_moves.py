@@ -382,6 +382,8 @@ def an_order(number: int, purpose: Purpose) -> MachineOrder:
         cost_nano_per_hour=Nano(2_000_000_000),
         gpu_model=GpuModel.H200_SXM_141GB,
         gpu_count=8,
+        vcpus=208,
+        memory_gib=1_800,
         proof=Tier.PROVEN,
         launch_key=a_key(number),
     )

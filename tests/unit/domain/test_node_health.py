@@ -1,8 +1,8 @@
-"""When a node may take pods, and when one that is not ready is given up."""
+"""When a node may take pods, and what one that is open says of itself."""
 
 from datetime import timedelta
 
-from control_plane.domain.node_health import UNREADY_GRACE, UNREADY_MAX, lost, problem
+from control_plane.domain.node_health import problem, unready
 from tests.support.clock import START
 
 SECOND = timedelta(seconds=1)
@@ -22,16 +22,24 @@ def test_a_node_takes_pods_only_while_its_kubelet_is_ready_and_reports_no_pressu
         assert word in found
 
 
-def test_losing_contact_alone_does_not_end_a_node() -> None:
-    assert lost(START, None, START + UNREADY_MAX - SECOND) is None
+def test_an_open_node_is_unready_by_its_kubelet_alone_and_never_by_the_pressure_of_its_pods() -> None:
+    pressed = {"Ready": "True", "DiskPressure": "True", "MemoryPressure": "True", "PIDPressure": "True"}
+    assert unready(pressed, since=START, silent_since=START, now=START) is None
 
 
-def test_a_node_that_its_provider_does_not_list_is_lost_after_the_grace() -> None:
-    assert lost(START, START, START + UNREADY_GRACE - SECOND) is None
-    assert lost(START, START, START + UNREADY_GRACE) is not None
-
-
-def test_a_node_that_stays_unready_is_lost_in_the_end() -> None:
-    found = lost(START, None, START + UNREADY_MAX)
-    assert found is not None
-    assert "60 min" in found.why
+def test_silence_is_counted_from_its_own_beginning_and_ends_when_the_kubelet_says_anything() -> None:
+    said = unready({"Ready": "False"}, since=None, silent_since=None, now=START)
+    assert said is not None
+    assert (said.since, said.silent_since) == (START, None)
+    for conditions in ({"Ready": "Unknown"}, {}, None):
+        silent = unready(conditions, since=said.since, silent_since=None, now=START + SECOND)
+        assert silent is not None, conditions
+        assert (silent.since, silent.silent_since) == (START, START + SECOND), conditions
+        later = unready(
+            conditions, since=silent.since, silent_since=silent.silent_since, now=START + 2 * SECOND
+        )
+        assert later is not None, conditions
+        assert (later.since, later.silent_since) == (START, START + SECOND), conditions
+    back = unready({"Ready": "False"}, since=START, silent_since=START, now=START + SECOND)
+    assert back is not None
+    assert back.silent_since is None

@@ -3,13 +3,16 @@
 import gc
 import os
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
+from sqlalchemy.engine import make_url
 
 from control_plane.db.engine import Database, Role
 from tests.support.clock import Clock
 from tests.support.database import ensure_template, fresh_database, login_url, start_server
+from tests.support.rewinding import Rewinding, Rewound, keep
 
 pytest_plugins = ["tests.support.groups", "tests.support.kubernetes.fixtures"]
 
@@ -40,29 +43,46 @@ async def template(server_url: str) -> str:
     return await ensure_template(server_url)
 
 
-@pytest.fixture
-async def database_url(server_url: str, template: str) -> AsyncIterator[str]:
-    """A migrated, empty database of this test's own."""
+@pytest.fixture(scope="session")
+async def rewinding(server_url: str, template: str) -> AsyncIterator[Rewinding]:
+    """Migrated, empty databases that are used again."""
     async with fresh_database(server_url, template) as url:
-        yield url
+        await keep(url)
+        databases = Rewinding(server_url, make_url(url).database or "")
+        yield databases
+        await databases.close()
 
 
 @pytest.fixture
-async def db(database_url: str) -> AsyncIterator[Database]:
+async def rewound(request: pytest.FixtureRequest, rewinding: Rewinding) -> AsyncIterator[Rewound]:
+    """A migrated, empty database for this test alone.
+
+    A test that takes its URL may do more than change rows, so that nobody gets the database after it.
+    """
+    lent = rewinding.copied() if "database_url" in request.fixturenames else rewinding.database()
+    async with lent as database:
+        yield database
+
+
+@pytest.fixture
+def database_url(rewound: Rewound) -> str:
+    return rewound.url
+
+
+@pytest.fixture
+def db(rewound: Rewound) -> Database:
     """The reconciler's view: every tenant."""
-    database = Database(
-        login_url(database_url, Role.RECONCILER), role=Role.RECONCILER, pool_size=5, readers=3
-    )
-    yield database
-    await database.close()
+    return rewound.database("reconciler", partial(_connected, Role.RECONCILER))
 
 
 @pytest.fixture
-async def api_db(database_url: str) -> AsyncIterator[Database]:
+def api_db(rewound: Rewound) -> Database:
     """The API's view: one tenant at a time, filtered by the database."""
-    database = Database(login_url(database_url, Role.API), role=Role.API, pool_size=5, readers=3)
-    yield database
-    await database.close()
+    return rewound.database("API", partial(_connected, Role.API))
+
+
+def _connected(role: Role, url: str) -> Database:
+    return Database(login_url(url, role), role=role, pool_size=5, readers=3)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool
 from control_plane.db.bell import Bell, Changed
 from control_plane.db.connect import ANSWER_SECONDS_MAX, connect, place
 from control_plane.db.connection import Connection, Rows
-from control_plane.db.fast import FastPool
+from control_plane.db.fast import STATEMENTS_KEPT_MAX, FastPool
 
 STATEMENT_TIMEOUT_MS = 15_000
 LOCK_TIMEOUT_MS = 5_000
@@ -88,6 +88,9 @@ class Database:
             # A restarted database closes our connections. A check at every checkout would cost every request a
             # round trip, so a dead connection fails one request or activation instead.
             pool_pre_ping=False,
+            # The connection that came back last has prepared most statements already.
+            pool_use_lifo=True,
+            connect_args={"prepared_statement_cache_size": STATEMENTS_KEPT_MAX},
         )
         self._record: Callable[[Connection], Awaitable[None]] | None = None
         self._begin: Callable[[Connection], Awaitable[None]] | None = None

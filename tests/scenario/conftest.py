@@ -10,9 +10,11 @@ from sqlalchemy.engine import make_url
 from control_plane.db.engine import Database, Role
 from control_plane.db.tables.every import FACTS
 from reconciler import registry
+from reconciler.worlds.complete import CompleteWorld
 from tests.scenario.lively import build
 from tests.support.clock import Clock
 from tests.support.database import fresh_database
+from tests.support.rewinding import Rewinding, Rewound, keep
 from tests.support.stage import Stage, set_stage
 from tests.support.writes import WatchedDatabase, Writes
 
@@ -28,35 +30,41 @@ class Moment:
     """A stage at one moment, which can be copied as often as needed."""
 
     stage: Stage
-    server_url: str
-    template: str
-    urls: dict[int, str] = field(default_factory=dict[int, str])
-
-    def url_of(self, stage: Stage) -> str:
-        """The URL of the database that a copy of this moment lives on."""
-        return self.urls[id(stage)]
+    databases: Rewinding
+    _of: dict[int, Rewound] = field(default_factory=dict[int, Rewound])
+    """The database that a copy lives on, by the id of its stage."""
 
     @asynccontextmanager
     async def again(self) -> AsyncIterator[Stage]:
-        async with fresh_database(self.server_url, self.template) as url:
-            db = Database(url, role=Role.RECONCILER, pool_size=5, readers=2)
-            try:
-                stage = self.stage.copy(db)
-                self.urls[id(stage)] = url
-                yield stage
-            finally:
-                self.urls.clear()
-                await db.close()
+        async with self.databases.database() as rewound:
+            stage = self.stage.copy(rewound.database("first", _connect))
+            self._of[id(stage)] = rewound
+            yield stage
+            del self._of[id(stage)]
+
+    def replicas(self, stage: Stage, count: int) -> list[CompleteWorld]:
+        """Reconciler processes beside a copy of this moment, with connections of their own."""
+        rewound = self._of[id(stage)]
+        return [
+            stage.replica(f"replica {n}", rewound.database(f"replica {n}", _connect)) for n in range(count)
+        ]
 
 
 @pytest.fixture(scope="session")
 async def lively(server_url: str, template: str) -> AsyncIterator[Moment]:
     """Every loop has something to do, and a lease is at every point of its life. Built once, copied for each use."""
     async with fresh_database(server_url, template) as url:
-        db = Database(url, role=Role.RECONCILER, pool_size=5, readers=2)
+        db = _connect(url)
         stage = await build(db, Clock())
         await db.close()
-        yield Moment(stage, server_url, make_url(url).database or "")
+        await keep(url)
+        databases = Rewinding(server_url, make_url(url).database or "")
+        yield Moment(stage, databases)
+        await databases.close()
+
+
+def _connect(url: str) -> Database:
+    return Database(url, role=Role.RECONCILER, pool_size=5, readers=2)
 
 
 @pytest.fixture(scope="session")

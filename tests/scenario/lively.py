@@ -329,7 +329,8 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
     seen: dict[str, object] = {}
     async with stage.db.reading() as connection:
         for name, statement in _ROWS.items():
-            seen[name] = [tuple(row) for row in await rows(connection, text(statement))]
+            # Rows that are equal in what a statement orders them by come in any order.
+            seen[name] = sorted((tuple(row) for row in await rows(connection, text(statement))), key=repr)
     seen["bought"] = {ref: machine.ended_at for ref, machine in stage.cloud.machines.items()}
     seen["hub"] = dict(stage.hub.networks), stage.hub.authorities
     assert isinstance(stage.world.servers, FakeServers)

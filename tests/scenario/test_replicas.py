@@ -79,7 +79,8 @@ async def test_a_loop_beside_itself_and_beside_every_loop_that_writes_the_same_t
     lively: Moment, written: dict[str, Writes], name: str
 ) -> None:
     for other in (second for first, second in pairs(written) if first == name):
-        async with lively.again() as stage, _replicas(stage, lively.url_of(stage), 2) as (one, two):
+        async with lively.again() as stage:
+            one, two = lively.replicas(stage, 2)
             await _at_once(stage, [(name, one), (other, two)])
             await stage.check()
             # And once more, on what the two left to each other.
@@ -97,7 +98,8 @@ async def test_a_loop_beside_itself_and_beside_every_loop_that_writes_the_same_t
 
 
 async def test_all_loops_of_three_replicas_at_once_bring_everything_to_its_end(lively: Moment) -> None:
-    async with lively.again() as stage, _replicas(stage, lively.url_of(stage), 3) as replicas:
+    async with lively.again() as stage:
+        replicas = lively.replicas(stage, 3)
         for seconds in (0, 2, 3, 30, 40, 70, 130):
             stage.clock.advance(seconds)
             await _at_once(stage, list(itertools.product(LOOPS, replicas)))

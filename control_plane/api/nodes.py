@@ -71,7 +71,8 @@ class NodeController(Controller):
         page, following = paging.cut(
             found, limit, lambda row: paging.after_moment("nodes", row.created_at, row.id)
         )
-        return NodePage(tuple(node_view(row) for row in page), following)
+        now = request.world.now()
+        return NodePage(tuple(node_view(row, now) for row in page), following)
 
     @get(
         "/{node:str}",
@@ -87,4 +88,4 @@ class NodeController(Controller):
         )
         if isinstance(found, Refused):
             raise refusal(found)
-        return node_view(found)
+        return node_view(found, request.world.now())

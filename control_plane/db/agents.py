@@ -9,14 +9,16 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, write
+from control_plane.db.tables.marks import among
 from control_plane.domain.agent import Agent
-from control_plane.domain.ids import AccountName, ClaimId, LaunchKey, MachineId
+from control_plane.domain.ids import AccountName, ClaimId, ClusterId, LaunchKey, MachineId
 from control_plane.domain.machine import MachineState
+from control_plane.domain.node import IN_CLUSTER, NodeState
 
 
 @dataclass(frozen=True, slots=True)
 class Installing:
-    """An agent that has to be installed, on a machine that joined its private network."""
+    """An agent that has to be installed, on a machine that joined its private network, or is a node of a cluster."""
 
     claim_id: ClaimId
     machine_id: MachineId
@@ -24,16 +26,20 @@ class Installing:
     machine_address: str | None
     ssh_port: int
     host_key: str | None
-    own_address: str
-    """The machine's address in the network."""
-    block: int
-    """The network's range."""
+    own_address: str | None
+    """The machine's address in its private network; None for a node, which is in an overlay instead."""
+    network: int | None
+    """That network's range; None for a node."""
+    number: int | None
+    """The node's number in its overlay; None for a machine that is no node."""
+    overlay: int | None
+    """That overlay's range."""
     tries: int
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential that the hub knows."""
+    """A credential that the collector of its agent knows."""
 
     digest: str
     ended: bool
@@ -41,6 +47,10 @@ class Credential:
     """Of the last heartbeat that is stored."""
     done_at: Mapping[str, datetime]
     """When the last result of each task came."""
+    cluster_id: ClusterId | None
+    """The cluster whose server its agent reports to; None for one that reports to the hub."""
+    overlay: int | None
+    """The range of that cluster's overlay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +77,31 @@ _REPORTED = Recordset(Reported, "reported")
 
 # The network's addresses are those that admit_customers gave the claim.
 _ENSURE = text(f"""
-INSERT INTO agents (claim_id, machine_id, lease_id, due_at)
-SELECT c.id, c.machine_id, c.lease_id, :now
-FROM claims c JOIN machines m ON m.id = c.machine_id JOIN peers p ON p.claim_id = c.id
+INSERT INTO agents (claim_id, organization_id, machine_id, lease_id, due_at)
+SELECT c.id, c.organization_id, c.machine_id, c.lease_id, :now
+FROM claims c JOIN machines m ON m.id = c.machine_id
 WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}'
   AND c.admitted_at IS NOT NULL AND c.ended_at IS NULL AND c.slot IS NULL
+  AND (EXISTS (SELECT FROM peers p WHERE p.claim_id = c.id)
+       OR EXISTS (SELECT FROM nodes n WHERE n.claim_id = c.id AND n.state = '{NodeState.READY}'))
   AND NOT EXISTS (SELECT FROM agents a WHERE a.claim_id = c.id)
 ORDER BY c.admitted_at, c.id LIMIT :limit
 ON CONFLICT (claim_id) DO NOTHING
 """)
 _TAKE = text(f"""
 WITH due AS (
-  SELECT a.claim_id FROM agents a JOIN claims c ON c.id = a.claim_id JOIN machines m ON m.id = a.machine_id
+  SELECT a.claim_id, m.launch_key, m.address AS machine_address, m.ssh_port, m.host_key, p.address AS own_address,
+    w.block AS network, n.number, k.overlay
+  FROM agents a JOIN claims c ON c.id = a.claim_id JOIN machines m ON m.id = a.machine_id
+    LEFT JOIN peers p ON p.claim_id = c.id LEFT JOIN networks w ON w.id = p.network_id
+    LEFT JOIN nodes n ON n.claim_id = c.id AND n.state = '{NodeState.READY}' LEFT JOIN clusters k ON k.id = n.cluster_id
   WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}' AND c.ended_at IS NULL
+    AND (p.claim_id IS NOT NULL OR n.id IS NOT NULL)
     AND a.due_at <= :now AND a.agent_sha256 IS DISTINCT FROM :sha256
   ORDER BY a.due_at, a.claim_id LIMIT :limit FOR UPDATE OF a SKIP LOCKED)
-UPDATE agents a SET due_at = :again
-FROM due, machines m, peers p, networks n
-WHERE a.claim_id = due.claim_id AND m.id = a.machine_id AND p.claim_id = a.claim_id AND n.id = p.network_id
-RETURNING a.claim_id, a.machine_id, m.launch_key, m.address AS machine_address, m.ssh_port, m.host_key,
-          p.address AS own_address, n.block, a.tries
+UPDATE agents a SET due_at = :again FROM due WHERE a.claim_id = due.claim_id
+RETURNING a.claim_id, a.machine_id, due.launch_key, due.machine_address, due.ssh_port, due.host_key, due.own_address,
+          due.network, due.number, due.overlay, a.tries
 """)
 _ISSUED = text("""
 UPDATE agents SET digest = :digest, agent_sha256 = NULL
@@ -102,11 +117,17 @@ UPDATE agents a SET ended_at = c.ended_at FROM claims c
 WHERE c.id = a.claim_id AND a.ended_at IS NULL AND c.ended_at IS NOT NULL
 """)
 _FORGET = text("DELETE FROM agents WHERE ended_at < :before")
-_KNOWN = text("""
-SELECT digest, ended_at IS NOT NULL AS ended, sequence,
-       (SELECT coalesce(jsonb_object_agg(task, result -> 'at'), '{}') FROM jsonb_each(results) AS r(task, result))
-         AS done_at
-FROM agents WHERE digest IS NOT NULL ORDER BY installed_at, claim_id LIMIT :limit
+# A node that has left its cluster has no tunnel to a collector any more.
+_KNOWN = text(f"""
+SELECT a.digest, a.ended_at IS NOT NULL AS ended, a.sequence,
+       (SELECT coalesce(jsonb_object_agg(task, result -> 'at'), '{{}}') FROM jsonb_each(a.results) AS r(task, result))
+         AS done_at,
+       k.id AS cluster_id, k.overlay
+FROM agents a JOIN leases l ON l.id = a.lease_id
+  LEFT JOIN nodes n ON n.claim_id = a.claim_id AND {among("n.state", IN_CLUSTER)}
+  LEFT JOIN clusters k ON k.id = n.cluster_id
+WHERE a.digest IS NOT NULL AND (l.node_pool_id IS NULL OR k.id IS NOT NULL)
+ORDER BY a.installed_at, a.claim_id LIMIT :limit
 """)
 _STORE = text(f"""
 UPDATE agents a SET sequence = reported.sequence, reported_at = greatest(a.reported_at, reported.at),
@@ -160,13 +181,18 @@ async def end(connection: Connection, *, forget_before: datetime) -> int:
 
 
 async def known(connection: Connection, *, limit: int) -> list[Credential]:
-    """The credentials that the hub has to know."""
+    """The credentials that the hub and the servers of clusters have to know."""
     return await read(connection, _KNOWN, Credential, limit=limit)
 
 
 async def store(connection: Connection, reported: Sequence[Reported]) -> int:
     """Store what agents reported, unless it is stored already. Returns of how many agents there was news."""
     return await write(connection, _STORE, reported=_REPORTED.document(reported)) if reported else 0
+
+
+EVIDENCE = """(SELECT jsonb_build_object('reported_at', a.reported_at, 'results', a.results, 'ended_at', a.ended_at)
+   FROM agents a WHERE a.claim_id = {claim_id})"""
+"""SQL: the `AgentEvidence` of a claim as a document; null before there is an agent."""
 
 
 async def page(

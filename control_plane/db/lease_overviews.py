@@ -7,12 +7,14 @@ from uuid import UUID
 
 from sqlalchemy import TextClause, text
 
+from control_plane.db.agents import EVIDENCE
 from control_plane.db.connection import Connection
 from control_plane.db.leases import COLUMNS
 from control_plane.db.machines import SIGHTED_AT
 from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import convert, document
 from control_plane.domain.access import Reach
+from control_plane.domain.agent import AgentEvidence
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.lease import (
     Lease,
@@ -30,7 +32,7 @@ SELECT {COLUMNS},
   m.id AS machine_id, m.provider, m.region, m.state AS machine_state, coalesce(c.step, m.step) AS step,
   {SIGHTED_AT} AS sighted_at, m.suspect_since, m.address, m.ssh_port, m.host_key, p.address AS mesh_address,
   m.passes, m.first_passed_at, m.last_passed_at, m.attested, m.failed, m.unanswered, m.last_challenged_at AS last_at,
-  v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at
+  v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at, {EVIDENCE.format(claim_id="c.id")} AS agent
 FROM leases l
 LEFT JOIN claims c ON c.lease_id = l.id AND c.attempt = l.attempts
 LEFT JOIN machines m ON m.id = c.machine_id
@@ -70,6 +72,8 @@ class Overview:
     """The summary of all GPU proofs of that machine."""
     proof: LatestProof | None = None
     """Its latest GPU proof; None before its first challenge."""
+    agent: AgentEvidence | None = None
+    """What its agent reported last; None before there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,7 @@ class _Claimed:
     proof_id: UUID | None
     proof_outcome: ProofOutcome | None
     proof_at: datetime | None
+    agent: AgentEvidence | None
 
 
 async def _overviews(connection: Connection, statement: TextClause, **values: object) -> list[Overview]:
@@ -110,7 +115,7 @@ def _overview(row: object) -> Overview:
         return Overview(lease)
     claimed = convert(row, _Claimed)
     record = convert(row, Record)
-    return Overview(lease, _evidence(claimed), record, _latest_proof(claimed))
+    return Overview(lease, _evidence(claimed), record, _latest_proof(claimed), claimed.agent)
 
 
 def _evidence(claimed: _Claimed) -> Evidence:

@@ -7,10 +7,12 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from control_plane.db.agents import EVIDENCE
 from control_plane.db.connection import Connection
 from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import read, read_one
 from control_plane.domain.access import Reach
+from control_plane.domain.agent import AgentEvidence
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import (
     ClusterId,
@@ -55,6 +57,8 @@ class NodeOverview:
     failing_why: str | None
     conditions: Mapping[str, str]
     """The conditions that its cluster last told, by type. They are the word of the node."""
+    agent: AgentEvidence | None
+    """What its agent reported last; None before there is one."""
     leave_reason: LeaveReason | None
     leave_why: str | None
     created_at: datetime
@@ -63,7 +67,7 @@ class NodeOverview:
     gone_at: datetime | None
 
 
-_OVERVIEW = """
+_OVERVIEW = f"""
 SELECT n.id, n.name, n.project_id, (SELECT name FROM projects WHERE id = n.project_id) AS project, n.cluster_id,
   (SELECT name FROM clusters WHERE id = n.cluster_id) AS cluster, n.node_pool_id, p.name AS node_pool, n.lease_id,
   l.name AS lease, n.machine_id, l.gpu_model, l.gpu_count, n.state, n.failing_why, n.leave_reason, n.leave_why,
@@ -72,8 +76,8 @@ SELECT n.id, n.name, n.project_id, (SELECT name FROM projects WHERE id = n.proje
             FROM node_steps s WHERE s.node_id = n.id), '[]') AS steps,
   coalesce((SELECT jsonb_object_agg(c.key, c.value)
             FROM jsonb_each_text(CASE jsonb_typeof(n.reported -> 'conditions')
-                                 WHEN 'object' THEN n.reported -> 'conditions' ELSE '{}' END) c
-            WHERE c.value IS NOT NULL), '{}') AS conditions
+                                 WHEN 'object' THEN n.reported -> 'conditions' ELSE '{{}}' END) c
+            WHERE c.value IS NOT NULL), '{{}}') AS conditions, {EVIDENCE.format(claim_id="n.claim_id")} AS agent
 FROM nodes n JOIN node_pools p ON p.id = n.node_pool_id JOIN leases l ON l.id = n.lease_id"""
 _SHOW = text(
     _OVERVIEW

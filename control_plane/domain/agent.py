@@ -1,7 +1,8 @@
 """The agents on machines: what their silence means, and what they are asked to do next.
 
-An agent reports through the tunnel of its lease. What it reports is evidence for operators, and decides nothing: a
-machine that is silent may be healthy, and one that reports may lie.
+An agent reports through the tunnel of its lease: to the hub, or from a node to the server of its cluster. What it
+reports is evidence to look at, and decides nothing: a machine that is silent may be healthy, and one that reports may
+lie.
 """
 
 from collections.abc import Mapping
@@ -46,6 +47,17 @@ _EVERY = {
 
 
 @dataclass(frozen=True, slots=True)
+class AgentEvidence:
+    """What the agent on the machine of a lease reported last, as its customer reads it."""
+
+    reported_at: datetime | None
+    """When its last heartbeat reached us."""
+    results: Mapping[str, Mapping[str, Any]]
+    """The last result of each task, with the time at which it came."""
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Agent:
     """An agent as it is stored now."""
 
@@ -58,7 +70,7 @@ class Agent:
     why: str | None
     """Why it could not be installed, or not be replaced by a newer one."""
     reported_at: datetime | None
-    """When its last heartbeat reached the hub."""
+    """When its last heartbeat reached the collector."""
     heartbeat: Mapping[str, Any] | None
     """Its last heartbeat: a claim of the machine's."""
     received: int
@@ -68,7 +80,7 @@ class Agent:
     ended_at: datetime | None
 
 
-def state(agent: Agent, now: datetime) -> AgentState:
+def state(agent: Agent | AgentEvidence, now: datetime) -> AgentState:
     if agent.ended_at is not None:
         return AgentState.ENDED
     if agent.reported_at is None:

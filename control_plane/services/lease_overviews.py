@@ -64,13 +64,15 @@ class Shown:
     status: Status
     tier: Tier
     """The tier of its machine, from its GPU proofs."""
+    at: datetime
+    """The time for which it is shown."""
 
 
 def shown(overview: Overview, now: datetime) -> Shown:
     """A lease with its projected status at `now`."""
     lease = overview.lease
     status = status_of(lease, overview.evidence, now)
-    return Shown(overview, status, tier(overview.record or Record(), now))
+    return Shown(overview, status, tier(overview.record or Record(), now), now)
 
 
 async def _overview(

@@ -34,6 +34,17 @@ class AgentResultView(View):
     """The SHA-256 of the document that it read, or of the agent itself. Another one than before tells of a change."""
 
 
+class LeaseAgentView(View):
+    """What the agent on the machine of a lease reported last. It is a claim of the machine's, and decides nothing."""
+
+    state: AgentStateWord
+    """Whether it reports. A machine whose agent is silent may be healthy."""
+    reported_at: Timestamp | None
+    """When its last heartbeat reached us; null before the first."""
+    results: tuple[AgentResultView, ...]
+    """The last result of each task."""
+
+
 class AgentView(View):
     """The agent on the machine of a lease. What it reports is a claim of the machine's, and decides nothing."""
 
@@ -50,7 +61,7 @@ class AgentView(View):
     why: str | None
     """Why it could not be installed or replaced at the last try; null when it could."""
     reported_at: Timestamp | None
-    """When its last heartbeat reached the hub."""
+    """When its last heartbeat reached its collector: the hub or, for a node, the server of its cluster."""
     age_seconds: int | None
     """Seconds since then; null before the first heartbeat."""
     received: int

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
+from control_plane.wire.agents import LeaseAgentView
 from control_plane.wire.catalogue import PRIORITY_MAX, QuoteRequest
 from control_plane.wire.common import (
     NAME_LENGTH_MAX,
@@ -301,6 +302,8 @@ class LeaseView(View, kw_only=True):
     """The machine of the latest attempt; null before the first."""
     proof: LeaseProofView = field(default_factory=_no_proof)
     """What the GPUs of the machine have proven."""
+    agent: LeaseAgentView | None = None
+    """What the agent on the machine reported last; null before there is one."""
     ssh_keys: tuple[AdmittedKeyView, ...] | None = None
     """The SSH keys that the lease is limited to; null when whoever may log in can use any key. A key that is deleted no
     longer opens it."""

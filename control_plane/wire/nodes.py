@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from control_plane.wire.agents import LeaseAgentView
 from control_plane.wire.common import NextCursor, Timestamp, View
 from control_plane.wire.vocabulary import (
     ClusterIdText,
@@ -73,6 +74,8 @@ class NodeView(View, kw_only=True):
     """Why the step in progress failed the last time; null when it did not."""
     conditions: dict[str, str]
     """Its conditions by type, as its cluster last told them: `True`, `False` or `Unknown`. They are the node's word."""
+    agent: LeaseAgentView | None = None
+    """What the agent on its machine reported last; null before there is one."""
     leave_why: str | None
     """Why it leaves; null while it does not."""
     created_at: Timestamp

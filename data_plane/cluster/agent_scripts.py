@@ -18,6 +18,7 @@ from data_plane.cluster.shell import (
     SETTINGS_BEFORE,
     SETTINGS_FILE,
 )
+from data_plane.inspection.agent_service import BELONGINGS
 from data_plane.mesh.node_scripts import INTERFACE
 from data_plane.mesh.node_scripts import TABLE as ROUTING_TABLE
 
@@ -307,7 +308,7 @@ left() {{
     printf '%s %s\\n' "$process" "$(tr '\\0' ' ' < "/proc/$process/cmdline" 2>/dev/null | cut -c 1-100)"
   done | left
   kind unit
-  systemctl list-units --all --no-legend --plain 'k3s*' 2>/dev/null | awk '{{ print $1 }}' | left
+  systemctl list-units --all --no-legend --plain 'k3s*' 'splitplane-agent*' 2>/dev/null | awk '{{ print $1 }}' | left
   kind mount
   mounts | left
   kind namespace
@@ -330,7 +331,7 @@ left() {{
   fi
   kind file
   for path in {" ".join(FILES)} {SETTINGS_FILE} {SETTINGS_BEFORE} /etc/wireguard/{INTERFACE}.* \\
-    /var/lib/rancher/* /run/netns/cni-*; do
+    /var/lib/rancher/* /run/netns/cni-* {" ".join(BELONGINGS)}; do
     [ ! -e "$path" ] || echo "$path"
   done | left
   dead_sockets | left

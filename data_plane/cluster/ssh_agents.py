@@ -17,6 +17,7 @@ from data_plane.cluster import agent_scripts, files
 from data_plane.cluster.agent_scripts import PASSWORD_REJECTED
 from data_plane.cluster.agents import AgentOrder, Cleaned, NodePasswordRejected, Prepared, Started
 from data_plane.cluster.k3s_files import VERSION, K3sFiles
+from data_plane.inspection.agent_service import remove_agent
 from data_plane.mesh.node import leave_overlay
 
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -73,6 +74,7 @@ class SshAgents:
     async def clean(self, machine: Target) -> Cleaned:
         async with self._access.connect(machine) as session:
             await must(session, agent_scripts.CLEAN)
+            await remove_agent(session)
             await leave_overlay(session)
             return _cleaned(agent_scripts.LOOK, await must(session, agent_scripts.LOOK))
 

@@ -18,6 +18,7 @@ from data_plane.cluster import files, server_scripts
 from data_plane.cluster.k3s_files import VERSION, K3sFiles
 from data_plane.cluster.server_scripts import API_PORT
 from data_plane.cluster.servers import ServerIdentity, ServerOrder
+from data_plane.heartbeats.ssh_collector import remove_collector
 from data_plane.mesh.node import apply_peers, leave_overlay, make_node_key
 from data_plane.mesh.node_scripts import INTERFACE
 
@@ -51,6 +52,7 @@ class SshServers:
     async def dismantle(self, host: Target) -> None:
         async with self._access.connect(host) as session:
             await must(session, server_scripts.DISMANTLE)
+            await remove_collector(session)
             await leave_overlay(session)
 
 

@@ -30,8 +30,9 @@ Task = Literal["topology", "verify", "report", "clean"]
 that it runs under. `report`: read the state of the GPUs. `clean`: delete what does not belong in the agent's folder.
 """
 TASKS: "tuple[Task, ...]" = get_args(Task)
-Verdict = Literal["accepted", "not_known", "ended", "too_fast", "malformed"]
-"""`not_known`: the hub does not know the credential, perhaps not yet. `ended`: the lease has ended, for good."""
+Verdict = Literal["accepted", "not_known", "ended", "too_fast", "malformed", "version_not_known"]
+"""`not_known`: the hub does not know the credential, perhaps not yet. `ended`: the lease has ended, for good.
+`version_not_known`: the hub is older than the agent, which keeps what it has until the hub is a newer one."""
 
 _Hex = Annotated[str, Text("[0-9a-f]{64}")]
 
@@ -90,13 +91,17 @@ class Answer:
     task: "Task | None" = None
 
 
+class VersionNotKnown(strict.Malformed):
+    """The line is of another version of the protocol, perhaps of a newer one."""
+
+
 def encode(message: "Delivery | Answer") -> bytes:
     kind = "delivery" if isinstance(message, Delivery) else "answer"
     return json.dumps({"protocol": VERSION, "kind": kind, **asdict(message)}, sort_keys=True).encode() + b"\n"
 
 
 def read_delivery(line: bytes) -> Delivery:
-    """What an agent of any version sent. Raises strict.Malformed, and nothing else, whatever the bytes are."""
+    """What an agent of any version sent. Raises VersionNotKnown and strict.Malformed, whatever the bytes are."""
     document, read = _opened(line, "delivery")
     delivery = read(document)
     sequences = [heartbeat.sequence for heartbeat in delivery.heartbeats]
@@ -120,7 +125,7 @@ def _opened(line: bytes, kind: str) -> "tuple[dict[str, Any], _Read]":
     document = strict.load(line, LINE_BYTES_MAX)
     version = document.pop("protocol", None)
     if type(version) is not int or version not in _READERS:
-        raise strict.Malformed("this version of the protocol is not known")
+        raise VersionNotKnown("this version of the protocol is not known")
     if document.pop("kind", None) != kind:
         raise strict.Malformed(f"this is no {kind}")
     return document, _READERS[version]

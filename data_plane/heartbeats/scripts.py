@@ -1,14 +1,20 @@
-"""What runs on the hub so that agents can report: the collector, and a way to it from the namespace of each network.
+"""What runs on the hub, and on the servers of clusters, so that agents can report: the collector, and a way to it.
 
     agent --tunnel--> socket in the network's namespace --systemd-socket-proxyd--> collector --SSH--> reconciler
+    agent on a node --tunnel--> socket at the server's address in the overlay ---> collector --SSH--> reconciler
 
-The collector is in no namespace of a network and has no network at all. The proxies are systemd's own, one for each
-network, so one network's connections do not use up those of another one.
+The collector is in no namespace of a network and has no network at all. On the hub, the proxies are systemd's own, one
+for each network, so one network's connections do not use up those of another one. An overlay has one socket for the
+nodes of all tenants, so systemd hands it to the collector itself, which sees who connects and bounds each node.
 """
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address
 
 from data_plane.access.step import Step
 from data_plane.documents.heartbeat import PORT
 from data_plane.heartbeats.collector.exchange import ANSWER_BYTES_MAX
+from data_plane.mesh.node_scripts import INTERFACE
 
 MISSING = 75
 FOLDER = "/run/splitplane-heartbeats"
@@ -33,10 +39,13 @@ SystemCallArchitectures=native
 SystemCallFilter=@system-service
 """
 
-COLLECTOR = f"""# Written by Splitplane; changes are lost.
+_SERVICE = "splitplane-heartbeats.service"
+_SERVER_SOCKET = "splitplane-heartbeats.socket"
+
+_COLLECTOR = f"""# Written by Splitplane; changes are lost.
 [Unit]
 Description=Splitplane collector of heartbeats
-
+{{bound}}
 [Service]
 ExecStart=/usr/bin/python3 -I {_LIBRARY}/collector.pyz collect {FOLDER}
 Restart=always
@@ -47,12 +56,9 @@ RestrictAddressFamilies=AF_UNIX
 MemoryMax=512M
 TasksMax=16
 CPUQuota=50%
-
-[Install]
-WantedBy=multi-user.target
 """
 
-SOCKET = f"""# Written by Splitplane; changes are lost.
+_NETWORK_SOCKET = f"""# Written by Splitplane; changes are lost.
 [Unit]
 Description=Splitplane heartbeats of network %i
 BindsTo=splitplane-mesh@%i.service
@@ -64,7 +70,7 @@ NetworkNamespacePath=/run/netns/splitplane-%i
 Backlog=64
 """
 
-PROXY = f"""# Written by Splitplane; changes are lost.
+_NETWORK_PROXY = f"""# Written by Splitplane; changes are lost.
 [Unit]
 Description=Splitplane heartbeats of network %i
 Requires=splitplane-heartbeats.service
@@ -79,6 +85,41 @@ MemoryMax=64M
 TasksMax=8
 """
 
+# A socket is bound to an interface, not to its name, so it ends with the interface, and the collector with the socket:
+# the next exchange starts both again. The default dependencies would want it before what the tunnel needs.
+_OVERLAY_SOCKET = f"""# Written by Splitplane; changes are lost.
+[Unit]
+Description=Splitplane heartbeats of nodes
+DefaultDependencies=no
+BindsTo=wg-quick@{INTERFACE}.service
+After=wg-quick@{INTERFACE}.service
+Conflicts=shutdown.target
+Before=shutdown.target
+
+[Socket]
+ListenStream={{address}}:{PORT}
+BindToDevice={INTERFACE}
+FreeBind=yes
+Backlog=128
+"""
+
+HUB_UNITS = (
+    *(_SERVICE, _COLLECTOR.format(bound="")),
+    *("splitplane-heartbeats@.socket", _NETWORK_SOCKET),
+    *("splitplane-heartbeats@.service", _NETWORK_PROXY),
+)
+"""The units of the hub: name and content of each."""
+
+
+def server_units(address: str) -> Sequence[str]:
+    """The units of a cluster's server with this address in its overlay: name and content of each."""
+    bound = f"BindsTo={_SERVER_SOCKET}\nAfter={_SERVER_SOCKET}\n"
+    return (
+        *(_SERVICE, _COLLECTOR.format(bound=bound)),
+        *(_SERVER_SOCKET, _OVERLAY_SOCKET.format(address=IPv4Address(address))),
+    )
+
+
 # Argument: the collector's digest. Input: the collector.
 PUSH_COLLECTOR = Step(
     "push collector",
@@ -91,14 +132,15 @@ cat > "$new"
 [ "$(sha256sum < "$new" | cut -c 1-64)" = "$1" ] || {{ echo 'what arrived has another digest' >&2; exit 65; }}
 chmod 644 "$new"
 mv -f "$new" {_LIBRARY}/collector.pyz
-[ ! -e /etc/systemd/system/splitplane-heartbeats.service ] || systemctl try-restart splitplane-heartbeats.service
+[ ! -e /etc/systemd/system/{_SERVICE} ] || systemctl try-restart {_SERVICE}
 """,
     seconds=20,
     user="root",
 )
 
-# Arguments: the collector's digest, and the three units. Input: a request; prints the answer. A socket that is there
-# already is left alone, so that a call without news costs one systemctl.
+# Arguments: the collector's digest, then name and content of each unit. Input: a request; prints the answer. A socket
+# that is there already is left alone, so that a call without news costs one systemctl. Templates are started for each
+# network; what is no template is started itself, and anew when one of them has changed.
 EXCHANGE = Step(
     "exchange heartbeats",
     f"""set -eu
@@ -106,7 +148,9 @@ umask 022
 exec 9> /run/lock/splitplane-heartbeats.lock
 flock -w 8 9 || {{ echo 'another exchange is running' >&2; exit 74; }}
 [ "$(sha256sum < {_LIBRARY}/collector.pyz 2>/dev/null | cut -c 1-64)" = "$1" ] || exit {MISSING}
+shift
 units=/etc/systemd/system
+started=
 changed=
 put() {{
   [ "$(cat "$units/$1" 2>/dev/null)" = "$(printf '%s' "$2")" ] && return
@@ -114,21 +158,21 @@ put() {{
   mv -f "$units/$1.new" "$units/$1"
   changed=yes
 }}
-put splitplane-heartbeats.service "$2"
-put splitplane-heartbeats@.socket "$3"
-put splitplane-heartbeats@.service "$4"
+while [ $# -ge 2 ]; do
+  put "$1" "$2"
+  case $1 in *@*) ;; *) started="$started $1" ;; esac
+  shift 2
+done
 if [ -n "$changed" ]; then
   systemctl daemon-reload
-  systemctl enable --quiet splitplane-heartbeats.service
-  systemctl restart splitplane-heartbeats.service
+  systemctl stop $started
 fi
-sockets=
 for space in /run/netns/splitplane-*; do
   number=${{space##*-}}
   case $number in *[!0-9]*|'') continue ;; esac
-  sockets="$sockets splitplane-heartbeats@$number.socket"
+  started="$started splitplane-heartbeats@$number.socket"
 done
-systemctl start --no-block splitplane-heartbeats.service $sockets
+systemctl start --no-block $started
 for _ in 1 2 3 4 5 6 7 8 9 10; do
   [ ! -S {FOLDER}/exchange ] || break
   sleep 0.2
@@ -138,4 +182,17 @@ exec python3 -I {_LIBRARY}/collector.pyz exchange {FOLDER}
     seconds=40,
     user="root",
     output_bytes_max=ANSWER_BYTES_MAX,
+)
+
+REMOVE_COLLECTOR = Step(
+    "remove collector",
+    f"""set -eu
+systemctl stop {_SERVER_SOCKET} {_SERVICE} 2>/dev/null || true
+rm -f /etc/systemd/system/{_SERVICE} /etc/systemd/system/{_SERVER_SOCKET} {_LIBRARY}/collector.pyz
+rmdir {_LIBRARY} 2>/dev/null || true
+systemctl daemon-reload
+systemctl reset-failed {_SERVICE} {_SERVER_SOCKET} 2>/dev/null || true
+""",
+    seconds=30,
+    user="root",
 )

@@ -1,4 +1,4 @@
-"""The collector on the hub, over pinned SSH."""
+"""The collector on the hub and on the servers of clusters, over pinned SSH."""
 
 from collections.abc import Sequence
 
@@ -8,24 +8,26 @@ from data_plane.documents import strict
 from data_plane.heartbeats import scripts
 from data_plane.heartbeats.collector import exchange
 from data_plane.heartbeats.collector.exchange import Known, Reports, Request
+from data_plane.heartbeats.port import ClusterServer
 from data_plane.inspection.bundle import Bundle
 
 
 class SshCollector:
-    """`port.Collector` on the hub. Installs the collector where it is missing, or another one than ours."""
+    """`port.Collector`. Installs the collector where it is missing, or another one than ours."""
 
     def __init__(self, access: Access, hub: Target, bundle: Bundle) -> None:
         self._access = access
         self._hub = hub
         self._bundle = bundle
 
-    async def exchange(self, known: Sequence[Known]) -> Reports:
+    async def exchange(self, known: Sequence[Known], server: ClusterServer | None = None) -> Reports:
         request = exchange.encode(Request(tuple(known)))
-        async with self._access.connect(self._hub) as session:
-            answer = await self._exchanged(session, request)
+        units = scripts.HUB_UNITS if server is None else scripts.server_units(server.address)
+        async with self._access.connect(self._hub if server is None else server.host) as session:
+            answer = await self._exchanged(session, units, request)
             if answer.exit_status == scripts.MISSING:
                 await must(session, scripts.PUSH_COLLECTOR, [self._bundle.sha256], stdin=self._bundle.content)
-                answer = await self._exchanged(session, request)
+                answer = await self._exchanged(session, units, request)
         if answer.exit_status != 0:
             raise StepFailed(scripts.EXCHANGE.name, answer.exit_status, answer.detail)
         try:
@@ -33,6 +35,10 @@ class SshCollector:
         except strict.Malformed as error:
             raise StepFailed(scripts.EXCHANGE.name, None, f"the collector's answer: {error}") from None
 
-    async def _exchanged(self, session: Session, request: bytes) -> Answer:
-        units = [scripts.COLLECTOR, scripts.SOCKET, scripts.PROXY]
+    async def _exchanged(self, session: Session, units: Sequence[str], request: bytes) -> Answer:
         return await session.run(scripts.EXCHANGE, [self._bundle.sha256, *units], stdin=request)
+
+
+async def remove_collector(session: Session) -> None:
+    """Take the collector off the host of a cluster's server. Does nothing where there is none. Raises AccessError."""
+    await must(session, scripts.REMOVE_COLLECTOR)

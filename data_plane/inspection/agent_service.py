@@ -17,13 +17,18 @@ from data_plane.inspection.bundle import Bundle
 
 _LIBRARY = "/usr/local/lib/splitplane"
 _UNIT = "/etc/systemd/system/splitplane-agent.service"
-_STATE = "/var/lib/private/splitplane-agent /var/lib/splitplane-agent"
+BELONGINGS = (
+    *(_UNIT, "/etc/systemd/system/multi-user.target.wants/splitplane-agent.service"),
+    *("/etc/splitplane/agent.json", f"{_LIBRARY}/agent.pyz", f"{_LIBRARY}/remove-agent"),
+    *("/var/lib/private/splitplane-agent", "/var/lib/splitplane-agent"),
+)
+"""All files and folders of the service."""
 
 # Without PrivateDevices and ProtectProc, which would hide the GPUs from the driver's library.
 UNIT = f"""# Written by Splitplane; changes are lost.
 [Unit]
 Description=Splitplane agent
-After=network-online.target wg-quick@splitplane.service
+After=network-online.target wg-quick@splitplane.service wg-quick@spoverlay.service
 StartLimitIntervalSec=0
 
 [Service]
@@ -74,12 +79,13 @@ WantedBy=multi-user.target
 REMOVE = f"""#!/bin/sh
 # Removes the agent and all that belongs to it. Written by Splitplane.
 systemctl disable --now splitplane-agent.service 2>/dev/null
-rm -rf {_UNIT} /etc/splitplane/agent.json {_LIBRARY}/agent.pyz {_STATE}
+rm -rf {" ".join(BELONGINGS)}
+rmdir /etc/splitplane {_LIBRARY} 2>/dev/null
 systemctl daemon-reload
 systemctl reset-failed splitplane-agent.service 2>/dev/null
-rm -f {_LIBRARY}/remove-agent
 exit 0
 """
+REMOVE_AGENT = Step("remove agent", REMOVE, seconds=30, user="root")
 
 # Arguments: the agent's digest, the unit, the script that removes it. Input: the configuration, with the credential. A
 # service that runs is restarted, because its credential is a new one.
@@ -122,3 +128,8 @@ async def install_agent(session: Session, agent: Bundle, config: Config) -> None
         answer = await session.run(INSTALL_AGENT, arguments, stdin=content)
     if answer.exit_status != 0:
         raise StepFailed(INSTALL_AGENT.name, answer.exit_status, answer.detail)
+
+
+async def remove_agent(session: Session) -> None:
+    """Take the service and all that belongs to it off a machine, if it is there. Raises AccessError."""
+    await must(session, REMOVE_AGENT)

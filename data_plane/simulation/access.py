@@ -234,9 +234,10 @@ class FakeSession:
         return _printed(b"")
 
     def _install_agent(self, config: bytes) -> Answer:
-        if self.machine.link is None:
-            return _failed(1, "this machine joined no network")
-        self.machine.agent = records.read(Config, strict.load(config, len(config)), "configuration")
+        agent = records.read(Config, strict.load(config, len(config)), "configuration")
+        if self.machine.link is not None and self.machine.link.address != agent.own:
+            return _failed(1, "this machine has another address in its network")
+        self.machine.agent = agent
         return _printed(b"")
 
     def _print_inventory(self, _: bytes) -> Answer:

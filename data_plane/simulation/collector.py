@@ -1,12 +1,18 @@
-"""A simulated collector: the real one's mailbox, to which the agents of simulated machines report at each exchange."""
+"""A simulated collector: the real one's mailbox, to which the agents of simulated machines report at each exchange.
+
+The hub has a mailbox, and so has the server of each cluster. An agent reports to the address that it was installed
+with.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from data_plane.access.port import AccessError
+from data_plane.documents.agent_config import Config
 from data_plane.documents.heartbeat import Delivery, Heartbeat, Result, encode
 from data_plane.heartbeats.collector.exchange import Known, Reports
 from data_plane.heartbeats.collector.mailbox import Mailbox
+from data_plane.heartbeats.port import ClusterServer
 from data_plane.simulation.access import FakeMachine
 
 SECONDS = 15
@@ -21,24 +27,34 @@ class FakeCollector:
     fail_next: list[AccessError] = field(default_factory=list[AccessError])
     silent: set[str] = field(default_factory=set[str])
     """Addresses of machines whose agents do not report."""
-    _mailbox: Mailbox = field(default_factory=Mailbox)
+    mailboxes: dict[str | None, Mailbox] = field(default_factory=dict[str | None, Mailbox])
+    """By the addresses of servers in their overlays; that of the hub, which has many addresses, by None."""
     _now: float = 0.0
 
-    async def exchange(self, known: Sequence[Known]) -> Reports:
+    async def exchange(self, known: Sequence[Known], server: ClusterServer | None = None) -> Reports:
         if self.fail_next:
             raise self.fail_next.pop(0)
         self._now += SECONDS
-        self._mailbox.exchange(known, self._now)
+        place = None if server is None else server.address
+        mailbox = self.mailboxes.setdefault(place, Mailbox())
+        mailbox.exchange(known, self._now)
         for address, machine in self.machines.items():
-            if machine.agent is not None and address not in self.silent:
-                self._report(machine)
-        return self._mailbox.exchange(known, self._now)
+            if (
+                machine.agent is not None
+                and address not in self.silent
+                and self._place(machine.agent) == place
+            ):
+                self._report(machine, mailbox)
+        return mailbox.exchange(known, self._now)
 
-    def _report(self, machine: FakeMachine) -> None:
+    def _place(self, agent: Config) -> str | None:
+        return agent.hub if agent.hub in self.mailboxes else None
+
+    def _report(self, machine: FakeMachine, mailbox: Mailbox) -> None:
         if machine.agent is None:
             return
         heartbeat = Heartbeat(machine.agent_sequence + 1, 0, int(self._now), "", 0, 0, machine.agent_result)
-        answer = self._mailbox.deliver(encode(Delivery(machine.agent.credential, (heartbeat,))), self._now)
+        answer = mailbox.deliver(encode(Delivery(machine.agent.credential, (heartbeat,))), self._now)
         if answer.verdict == "ended":
             machine.agent = None  # It removes itself.
         elif answer.verdict == "accepted":

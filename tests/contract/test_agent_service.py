@@ -1,11 +1,17 @@
-"""The agent as a service, on a real machine: systemd, the tunnel, the collector on the hub."""
+"""The agent as a service, on a real machine: systemd, the tunnels, the collectors on the hub and on a cluster's server.
+
+The machines may divide their control groups, as machines with a kernel of their own do, so that limits bind there.
+"""
 
 import asyncio
 import contextlib
 import hashlib
+import io
 import json
+import re
 import secrets
 import time
+import zipfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,8 +20,11 @@ import asyncssh
 import pytest
 import pytest_asyncio
 
+from control_plane.domain.overlay import PODS, SERVER_NUMBER, address_of, range_of
 from data_plane.access.authority import new_authority
+from data_plane.access.port import Target
 from data_plane.access.ssh import SshAccess, new_host_key
+from data_plane.cluster.ssh_agents import SshAgents
 from data_plane.documents.agent_config import Config
 from data_plane.documents.heartbeat import (
     LINE_BYTES_MAX,
@@ -27,15 +36,19 @@ from data_plane.documents.heartbeat import (
     encode,
     read_answer,
 )
+from data_plane.heartbeats.collector.__main__ import CONNECTIONS_OF_ONE_MAX
 from data_plane.heartbeats.collector.exchange import Known, Reports
-from data_plane.heartbeats.ssh_collector import SshCollector
-from data_plane.inspection.agent_service import install_agent
-from data_plane.inspection.bundle import build_agent, build_collector
+from data_plane.heartbeats.port import ClusterServer
+from data_plane.heartbeats.ssh_collector import SshCollector, remove_collector
+from data_plane.inspection.agent_service import BELONGINGS, install_agent
+from data_plane.inspection.bundle import Bundle, build_agent, build_collector
 from data_plane.mesh.hub import SshHub
 from data_plane.mesh.machine import join_mesh, mesh_public_key
-from data_plane.mesh.port import Network, Peer, link
+from data_plane.mesh.members import SshMembers
+from data_plane.mesh.port import Network, OverlayPeer, OverlayPlace, Peer, link
 from providers.emulators.host import EmulatedGpu, MachineSpec
 from providers.emulators.image import ensure_image
+from providers.emulators.node_support import NodeSupport
 from providers.emulators.nspawn import NspawnHost, missing_requirements
 from tests.support.certificates import our_access
 from tests.support.machines import IMAGES, Machine, boot_order, ready
@@ -47,16 +60,22 @@ pytestmark = [
     pytest.mark.skipif(bool(missing_requirements()), reason="; ".join(missing_requirements())),
 ]
 NETWORK = a_network(3)
+BLOCK = 7
+SERVER, OWN = address_of(BLOCK, SERVER_NUMBER), address_of(BLOCK, SERVER_NUMBER + 1)
+"""In the overlay of a cluster: its server, and the machine."""
+BEAT = Heartbeat(1, 0, 0, "", 0, 0)
 SECONDS_MAX = 30
-BELONGINGS = (
-    "/etc/systemd/system/splitplane-agent.service",
-    "/etc/systemd/system/multi-user.target.wants/splitplane-agent.service",
-    "/etc/splitplane/agent.json",
-    "/usr/local/lib/splitplane/agent.pyz",
-    "/usr/local/lib/splitplane/remove-agent",
-    "/var/lib/private/splitplane-agent",
-    "/var/lib/splitplane-agent",
-)
+SECONDS_STUFFED_MAX = 90
+STUFFED = """
+import sys, time
+if sys.argv[1:] != ["serve"]: sys.exit(0)
+stuffing = []
+while True:
+    stuffing.append(bytearray(b"x" * (8 << 20)))
+    end = time.process_time() + 0.02
+    while time.process_time() < end: pass
+"""
+"""Takes all of a core and more and more memory."""
 
 
 @dataclass
@@ -64,27 +83,37 @@ class Stage:
     access: SshAccess
     machine: Machine
     hub: Machine
+    server: Machine
+    """The server of a cluster, in whose overlay the machine is too."""
     collector: SshCollector
+    at: ClusterServer | None = None
+    """Where the agent reports; None for the hub."""
     known: dict[str, Known] = field(default_factory=dict[str, Known])
     sequences: list[int] = field(default_factory=list[int])
     """Of the heartbeats that were stored, as they came."""
     newest: Heartbeat | None = None
     results: list[Result] = field(default_factory=list[Result])
 
-    async def install(self) -> str:
-        """A service with a new credential, which is returned."""
+    async def install(self, *, at: ClusterServer | None = None, agent: Bundle | None = None) -> str:
+        """A service with a new credential, which is returned. It reports to the hub, unless another place is given."""
         credential = secrets.token_hex(32)
         digest = hashlib.sha256(credential.encode()).hexdigest()
         self.known, self.sequences = {digest: Known(digest, ended=False, stored_through=0)}, []
         self.results = []
-        config = Config(credential, NETWORK.hub_address, NETWORK.address_of(1), seconds=1)
+        self.at = at
+        own = NETWORK.address_of(1) if at is None else OWN
+        hub = NETWORK.hub_address if at is None else at.address
         async with self.access.connect(self.machine.target) as session:
-            await install_agent(session, build_agent(), config)
+            await install_agent(session, agent or build_agent(), Config(credential, hub, own, seconds=1))
         return credential
+
+    @property
+    def of_nodes(self) -> ClusterServer:
+        return ClusterServer(self.server.target, SERVER)
 
     async def exchange(self) -> Reports:
         """As the reconciler does: say who is known, and store what comes."""
-        reports = await self.collector.exchange(list(self.known.values()))
+        reports = await self.collector.exchange(list(self.known.values()), self.at)
         for each in reports.reported:
             before = self.known[each.digest]
             self.known[each.digest] = Known(each.digest, before.ended, each.heartbeat.sequence, before.task)
@@ -106,11 +135,11 @@ class Stage:
             await self.exchange()
             await asyncio.sleep(0.3)  # Real machines take real time.
 
-    async def say(self, line: bytes) -> bytes:
+    async def say(self, line: bytes, *, to: str = NETWORK.hub_address) -> bytes:
         """Send a line from the machine to the collector, as anybody there could."""
         program = (
             "import socket,sys\n"
-            f"line=socket.create_connection(('{NETWORK.hub_address}',{PORT}),10)\n"
+            f"line=socket.create_connection(('{to}',{PORT}),10)\n"
             "try:\n line.sendall(sys.stdin.buffer.read())\nexcept OSError: pass\n"
             "try: sys.stdout.buffer.write(line.makefile('rb').readline())\nexcept OSError: pass\n"
         )
@@ -122,19 +151,21 @@ class Stage:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def stage() -> AsyncIterator[Stage]:
-    host = await NspawnHost.open(await asyncio.to_thread(ensure_image, IMAGES, print))
+    image = await asyncio.to_thread(ensure_image, IMAGES, print)
+    host = await NspawnHost.open(image, nodes=NodeSupport())
     try:
         authority = new_authority()
         access = our_access(authority)
-        keys = {name: new_host_key() for name in ("hub", "alice")}
+        keys = {name: new_host_key() for name in ("hub", "alice", "server")}
         for name, key in keys.items():
-            gpus = () if name == "hub" else (EmulatedGpu("NVIDIA H100 80GB HBM3", 81559),) * 8
+            gpus = (EmulatedGpu("NVIDIA H100 80GB HBM3", 81559),) * 8 if name == "alice" else ()
             await host.boot(MachineSpec(name, boot_order(key, [authority], name), gpus))
         targets = await asyncio.gather(*(ready(host, access, name, keys[name]) for name in keys))
         machines = {name: Machine(target, authority) for name, target in zip(keys, targets, strict=True)}
         await _join(access, machines["alice"], SshHub(access, machines["hub"].target), NETWORK)
+        await _join_overlay(SshMembers(access), machines["server"].target, machines["alice"].target)
         collector = SshCollector(access, machines["hub"].target, build_collector())
-        yield Stage(access, machines["alice"], machines["hub"], collector)
+        yield Stage(access, machines["alice"], machines["hub"], machines["server"], collector)
     finally:
         await host.close()
 
@@ -143,6 +174,15 @@ async def _join(access: SshAccess, machine: Machine, hub: SshHub, network: Netwo
     async with access.connect(machine.target) as session:
         peer = Peer(network.address_of(1), await mesh_public_key(session))
         await join_mesh(session, link(network, await hub.sync(network, [peer]), peer.address))
+
+
+async def _join_overlay(members: SshMembers, server: Target, node: Target) -> None:
+    ends = {SERVER: server, OWN: node}
+    keys = {address: await members.make_key(end) for address, end in ends.items()}
+    for address, end in ends.items():
+        (other,) = ends.keys() - {address}
+        peer = OverlayPeer(keys[other], (f"{other}/32",), f"{ends[other].address}:51820")
+        await members.apply(end, OverlayPlace(address, str(range_of(BLOCK)), str(PODS)), [peer])
 
 
 async def test_an_installed_agent_reports_through_the_tunnel_within_its_limits(stage: Stage) -> None:
@@ -219,7 +259,7 @@ async def test_hostile_lines_are_refused_and_change_nothing(stage: Stage) -> Non
         b"\n": "malformed",
         b"GET / HTTP/1.1\r\n": "malformed",
         json.dumps(right | {"lease": "le_1"}).encode() + b"\n": "malformed",
-        json.dumps(right | {"protocol": 2}).encode() + b"\n": "malformed",
+        json.dumps(right | {"protocol": 2}).encode() + b"\n": "version_not_known",
         encode(Delivery("0" * 64, (replayed,))): "not_known",
         encode(Delivery(hashlib.sha256(credential.encode()).hexdigest(), (replayed,))): "not_known",
         encode(Delivery(credential, (replayed,))): "accepted",  # A replay is answered, and not stored again.
@@ -241,6 +281,109 @@ async def test_nobody_but_the_reconciler_says_who_is_known(stage: Stage) -> None
     assert mode.strip() == "600"
 
 
+async def test_the_agent_of_a_node_reports_to_the_server_of_its_cluster_through_the_overlay_alone(
+    stage: Stage,
+) -> None:
+    credential = await stage.install(at=stage.of_nodes)
+    await stage.until(lambda: len(stage.sequences) >= 2)
+    listening = [line.split()[3] for line in (await stage.server.sh("ss -Hltn")).splitlines()]
+    assert [each for each in listening if each.endswith(f":{PORT}")] == [f"{SERVER}%spoverlay:{PORT}"]
+    assert read_answer(await stage.say(encode(Delivery("0" * 64, (BEAT,))), to=SERVER)).verdict == "not_known"
+    # A neighbour of the server's that is no member, and sends packets for the overlay to it, reaches nobody.
+    where = stage.server.target.address
+    await stage.hub.sh(f"sudo ip route add {SERVER}/32 via {where}")
+    try:
+        for address in (SERVER, where):
+            reached = (
+                f"timeout 3 python3 -c \"import socket; socket.create_connection(('{address}', {PORT}))\""
+            )
+            assert (await stage.hub.sh(f"{reached} 2>/dev/null && echo yes || echo no")).strip() == "no"
+    finally:
+        await stage.hub.sh(f"sudo ip route del {SERVER}/32")
+    sandbox = await stage.server.sh("systemctl show splitplane-heartbeats -p PrivateNetwork -p DynamicUser")
+    assert set(sandbox.split()) == {"PrivateNetwork=yes", "DynamicUser=yes"}
+    assert credential not in await stage.server.sh("ps -ewwo args; sudo journalctl --no-pager")
+
+
+async def test_one_node_cannot_use_up_the_connections_of_the_others(stage: Stage) -> None:
+    await stage.install(at=stage.of_nodes)
+    await stage.until(lambda: len(stage.sequences) >= 1)
+    await stage.machine.sh("sudo systemctl stop splitplane-agent")
+    program = (
+        "import socket\n"
+        f"lines=[socket.create_connection(('{SERVER}',{PORT}),5) for _ in range(9)]\n"
+        "kept=0\n"
+        "for line in lines:\n"
+        " line.settimeout(1)\n"
+        " try: line.recv(1)\n"
+        " except TimeoutError: kept+=1\n"
+        " except OSError: pass\n"
+        "print(kept)\n"
+    )
+    assert int(await stage.machine.sh(f'python3 -c "{program}"')) == CONNECTIONS_OF_ONE_MAX
+
+
+async def test_reports_wait_while_the_server_has_no_tunnel_and_come_in_order_when_it_is_back(
+    stage: Stage,
+) -> None:
+    await stage.install(at=stage.of_nodes)
+    await stage.until(lambda: len(stage.sequences) >= 1)
+    # The agent loses its own end first, so that all that was accepted is stored when the collector restarts.
+    await stage.machine.sh("sudo ip link set spoverlay down")
+    await stage.exchange()
+    await stage.server.sh("sudo systemctl restart wg-quick@spoverlay")
+    await asyncio.sleep(3)  # The agent's own clock runs.
+    reached = stage.sequences[-1]
+    await stage.machine.sh("sudo ip link set spoverlay up && sudo sh /etc/wireguard/spoverlay.routes")
+    await stage.until(lambda: stage.sequences[-1] >= reached + 3)
+    assert stage.sequences == list(range(stage.sequences[0], stage.sequences[-1] + 1))
+
+
+async def test_a_stuffed_agent_is_slowed_and_killed_and_a_customers_process_is_not(stage: Stage) -> None:
+    await stage.machine.sh(
+        # A local machine may divide its groups only since it has booted, and systemd has to look again.
+        "sudo systemctl daemon-reexec && sudo systemd-run --quiet --collect --unit=customer"
+        " python3 -c 'import time; held = bytearray(300 << 20); time.sleep(600)'"
+    )
+    content = _zipapp(STUFFED)
+    await stage.install(agent=Bundle(content, hashlib.sha256(content).hexdigest()))
+    killed = "systemctl show -P NRestarts splitplane-agent"
+    throttled = (
+        "cat /sys/fs/cgroup/cpu/system.slice/splitplane-agent.service/cpu.stat"
+        " /sys/fs/cgroup/system.slice/splitplane-agent.service/cpu.stat 2>/dev/null | grep ^nr_throttled; true"
+    )
+    slowed: set[str] = set()
+    end = time.monotonic() + SECONDS_STUFFED_MAX
+    while not int(await stage.machine.sh(killed)):
+        assert time.monotonic() < end, await stage.machine.sh("systemctl status splitplane-agent; true")
+        slowed |= set((await stage.machine.sh(throttled)).split()) - {"nr_throttled", "0"}
+        await asyncio.sleep(0.5)  # Real memory takes real time.
+    journal = await stage.machine.sh("sudo journalctl --no-pager -n 9 -u splitplane-agent")
+    assert "status=9/KILL" in journal, journal
+    assert slowed, "it had more than a tenth of a core"
+    assert (await stage.machine.sh("systemctl is-active customer")).strip() == "active"
+    await stage.machine.sh("sudo systemctl stop customer")
+
+
+async def test_cleaning_takes_the_agent_off_a_node_and_dismantling_the_collector_off_its_server(
+    stage: Stage,
+) -> None:
+    await stage.install(at=stage.of_nodes)
+    cleaned = await SshAgents(stage.access, None).clean(stage.machine.target)
+    assert cleaned.nothing_left, cleaned.left
+    left = await stage.machine.sh(
+        f"for path in {' '.join(BELONGINGS)}; do sudo test ! -e $path || echo $path; done"
+    )
+    assert left == ""
+    async with stage.access.connect(stage.server.target) as session:
+        await remove_collector(session)
+        await remove_collector(session)
+    kept = "ls /etc/systemd/system /usr/local/lib/splitplane 2>/dev/null; ss -Hltn"
+    assert not {"splitplane-heartbeats", "collector.pyz", str(PORT)} & set(
+        re.split(r"[\s:.]+", await stage.server.sh(f"{kept}; true"))
+    )
+
+
 async def test_an_agent_whose_lease_has_ended_removes_itself_and_leaves_nothing(stage: Stage) -> None:
     await stage.install()
     await stage.until(lambda: len(stage.sequences) >= 1)
@@ -258,3 +401,10 @@ async def test_an_agent_whose_lease_has_ended_removes_itself_and_leaves_nothing(
         await asyncio.sleep(0.5)
     assert left == ""
     assert await stage.machine.sh("systemctl list-units --all --no-legend 'splitplane-agent*'") == ""
+
+
+def _zipapp(program: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("__main__.py", program)
+    return content.getvalue()

@@ -9,15 +9,19 @@ from prometheus_client import REGISTRY
 from sqlalchemy import text
 
 from control_plane.db import agents
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.agent import (
     KNOWN_AFTER_THE_END,
     SILENT_AFTER,
     Agent,
+    AgentEvidence,
     AgentState,
     AgentTask,
     state,
 )
 from control_plane.domain.lease import Lease
+from control_plane.services import lease_overviews
+from control_plane.services.lease_overviews import Shown
 from data_plane.access.port import Unreachable
 from data_plane.inspection.bundle import Bundle
 from data_plane.simulation.access import FakeMachine
@@ -74,6 +78,11 @@ async def test_an_agent_is_installed_reports_does_its_tasks_and_goes_with_its_le
     assert heard.heartbeat is not None
     assert heard.heartbeat["sequence"] == 9
     assert heard.results.keys() == set(AgentTask), "each task was asked for once, and answered"
+    read = await lease_overviews.get(stage.api, lease.organization_id, lease.id, reach=EVERYWHERE)
+    assert isinstance(read, Shown)
+    assert read.overview.agent == AgentEvidence(heard.reported_at, heard.results, None), (
+        "its customer reads it too"
+    )
     await stage.release(lease)
     await _hear(stage)
     assert machine.agent is None, "it was told that its lease has ended"

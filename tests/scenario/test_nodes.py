@@ -7,16 +7,22 @@ from typing import Literal
 import pytest
 from sqlalchemy import text
 
+from control_plane.domain.access import EVERYWHERE
+from control_plane.domain.agent import AgentState, AgentTask, state
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.node_pool import NodePool, NodePoolState
+from control_plane.domain.overlay import SERVER_NUMBER, address_of
 from control_plane.outcomes import machines as machine_outcomes
-from data_plane.access.port import StepFailed, Target
+from control_plane.services import nodes
+from control_plane.services.nodes import NodeFilter
+from data_plane.access.port import StepFailed, Target, Unreachable
 from data_plane.cluster.agents import Cleaned
 from data_plane.cluster.objects.node import JOINING
 from data_plane.cluster.port import Conflict
 from data_plane.cluster.resource import NODE, SECRET, Object, Resource, head
 from data_plane.simulation.agents import FakeAgents
+from data_plane.simulation.collector import FakeCollector
 from data_plane.simulation.kubelets import FakeKubelets
 from data_plane.simulation.kubernetes import FakeClusters, FakeKubernetes
 from data_plane.simulation.members import FakeMember
@@ -557,3 +563,40 @@ async def test_a_member_that_does_not_answer_is_not_tried_in_every_round_and_wha
         await connection.execute(text("UPDATE server_hosts SET cluster_id = NULL"))
     report, why = await _synced(cluster)
     assert report.errors == [why]
+
+
+async def test_the_agent_of_a_node_reports_to_the_server_of_its_cluster_and_goes_with_the_node(
+    cluster: Cluster,
+) -> None:
+    pool = await _opened(cluster, nodes=1)
+    stage = cluster.stage
+    (lease,) = await node_pools.members(stage, pool)
+    await stage.run("install_agents")
+    (installed,) = (each for each in stage.access.machines.values() if each.agent is not None)
+    assert installed.agent is not None
+    server, node = address_of(0, SERVER_NUMBER), address_of(0, SERVER_NUMBER + 1)
+    assert (installed.agent.hub, installed.agent.own) == (server, node)
+    assert cluster.agents.members.members[str(stage.cloud.alive()[0].address)].is_at(node)
+    for _ in range(9):
+        await stage.run("collect_heartbeats")
+        stage.clock.advance(15)
+    assert isinstance(stage.world.collector, FakeCollector)
+    assert set(stage.world.collector.mailboxes) == {server}, "the hub was not asked"
+    found = await nodes.page(
+        stage.api, lease.organization_id, NodeFilter(), before=None, limit=9, reach=EVERYWHERE
+    )
+    (evidence,) = (each.agent for each in found)
+    assert evidence is not None
+    assert state(evidence, stage.clock.now()) is AgentState.REPORTING
+    assert evidence.results.keys() == set(AgentTask)
+
+    stage.world.collector.fail_next.append(Unreachable("the server is away"))
+    (report,) = await stage.run("collect_heartbeats")
+    assert report.errors == ["the collector on the server host host of eu-1: Unreachable: the server is away"]
+    await node_pools.delete(stage, pool)
+    await stage.run("collect_heartbeats")
+    assert installed.agent is None, "it was told that its lease has ended"
+    await cluster.play_until(lambda: not stage.cloud.alive())
+    await cluster.play(30)
+    (report,) = await stage.run("collect_heartbeats")
+    assert report.looked_at == 0, "nobody asks the server about a node that has left"

@@ -38,7 +38,7 @@ from data_plane.cluster.port import Cluster, IssuedToken, KubernetesPort
 from data_plane.cluster.resource import Object, Objects, Resource
 from data_plane.cluster.servers import ServerIdentity, ServerOrder, Servers
 from data_plane.heartbeats.collector.exchange import Known, Reports
-from data_plane.heartbeats.port import Collector
+from data_plane.heartbeats.port import ClusterServer, Collector
 from data_plane.mesh.members import Members
 from data_plane.mesh.port import Hub, HubIdentity, Network, OverlayPeer, OverlayPlace, Peer, ReadAuthorities
 from data_plane.mesh.tunnels import Interface
@@ -240,8 +240,8 @@ class _Collector:
     crash: Crash
     inner: Collector
 
-    async def exchange(self, known: Sequence[Known]) -> Reports:
-        return await self.crash.call("exchange heartbeats", lambda: self.inner.exchange(known))
+    async def exchange(self, known: Sequence[Known], server: ClusterServer | None = None) -> Reports:
+        return await self.crash.call("exchange heartbeats", lambda: self.inner.exchange(known, server))
 
 
 @dataclass

@@ -3,9 +3,9 @@
 from datetime import datetime
 
 from control_plane.domain import agent as rules
-from control_plane.domain.agent import Agent, AgentTask
+from control_plane.domain.agent import Agent, AgentEvidence, AgentTask
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.wire.agents import AgentResultView, AgentView
+from control_plane.wire.agents import AgentResultView, AgentView, LeaseAgentView
 
 
 def agent_view(agent: Agent, now: datetime) -> AgentView:
@@ -23,11 +23,22 @@ def agent_view(agent: Agent, now: datetime) -> AgentView:
         received=agent.received,
         dropped=heartbeat.get("dropped"),
         uptime_seconds=heartbeat.get("uptime_seconds"),
-        results=tuple(_result(agent, task) for task in AgentTask if task in agent.results),
+        results=_results(agent),
     )
 
 
-def _result(agent: Agent, task: AgentTask) -> AgentResultView:
+def lease_agent_view(agent: AgentEvidence | None, now: datetime) -> LeaseAgentView | None:
+    """As customers read it: why an agent could not be installed is for operators."""
+    if agent is None:
+        return None
+    return LeaseAgentView(rules.state(agent, now).value, agent.reported_at, _results(agent))
+
+
+def _results(agent: Agent | AgentEvidence) -> tuple[AgentResultView, ...]:
+    return tuple(_result(agent, task) for task in AgentTask if task in agent.results)
+
+
+def _result(agent: Agent | AgentEvidence, task: AgentTask) -> AgentResultView:
     result = agent.results[task]
     return AgentResultView(
         task=task.value,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from control_plane.api.views.admissions import decision_view
+from control_plane.api.views.agents import lease_agent_view
 from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.journal import journal_line
 from control_plane.api.views.money import money, money_or_none
@@ -57,6 +58,7 @@ def lease_view(shown: Shown) -> LeaseView:
         status=status_view(shown),
         machine=_machine(shown),
         proof=_proof(shown),
+        agent=lease_agent_view(shown.overview.agent, shown.at),
         ssh_keys=_ssh_keys(lease.ssh_keys),
         labels=dict(lease.labels),
         wait_timeout_seconds=lease.wait_timeout_seconds,

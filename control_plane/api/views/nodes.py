@@ -1,11 +1,14 @@
 """Nodes on the wire."""
 
+from datetime import datetime
+
+from control_plane.api.views.agents import lease_agent_view
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.services.nodes import NodeOverview
 from control_plane.wire.nodes import NodeStepView, NodeView
 
 
-def node_view(node: NodeOverview) -> NodeView:
+def node_view(node: NodeOverview, now: datetime) -> NodeView:
     return NodeView(
         id=on_wire(Prefix.NODE, node.id),
         name=node.name,
@@ -24,6 +27,7 @@ def node_view(node: NodeOverview) -> NodeView:
         steps=tuple(NodeStepView(step.step, step.at) for step in node.steps),
         failing_why=node.failing_why,
         conditions=dict(node.conditions),
+        agent=lease_agent_view(node.agent, now),
         leave_why=node.leave_why,
         created_at=node.created_at,
         ready_at=node.ready_at,

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli import ssh
+from control_plane.cli.render.agents import agent_facts
 from control_plane.cli.render.catalogue import hardware
 from control_plane.cli.render.layout import facts, indented, table
 from control_plane.cli.render.proofs import standing
@@ -95,6 +96,7 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
             *_waiting_facts(lease, now),
             *_machine_facts(lease.machine, now),
             ("Proof", standing(lease.proof, now)),
+            *agent_facts(lease.agent, now),
             ("Attempts", str(lease.attempts) if lease.attempts > 1 else None),
             ("Created", both(lease.created_at, now)),
             ("Ready", both(lease.ready_at, now)),

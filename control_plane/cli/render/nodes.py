@@ -6,6 +6,7 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from control_plane.cli.render.agents import agent_facts
 from control_plane.cli.render.layout import facts, table
 from control_plane.cli.words import both, coarse, short_id, spaced
 from control_plane.wire.nodes import NodeView
@@ -24,11 +25,12 @@ def node_table(nodes: Sequence[NodeView], now: datetime) -> RenderableType:
             _state(node),
             f"{node.gpu_count} x {node.gpu_model}",
             _conditions(node) or "-",
+            node.agent.state if node.agent else "-",
             coarse(now - node.created_at),
         )
         for node in nodes
     ]
-    columns = ("NODE", "POOL", "STATE", "GPUS", "CONDITIONS", "AGE")
+    columns = ("NODE", "POOL", "STATE", "GPUS", "CONDITIONS", "AGENT", "AGE")
     return table(columns, rows, right=("AGE",))
 
 
@@ -49,6 +51,7 @@ def node_page(node: NodeView, now: datetime) -> RenderableType:
             ("Machine", node.machine_id),
             ("GPUs", f"{node.gpu_count} x {node.gpu_model}"),
             ("Conditions", _conditions(node)),
+            *agent_facts(node.agent, now),
             ("Created", both(node.created_at, now)),
             *steps,
             ("Gone", both(node.gone_at, now)),

@@ -95,6 +95,16 @@ def filter_claimed(table: str) -> None:
     _let_all_be_seen(table, admin=False)
 
 
+def filter_watched(table: str) -> None:
+    """The API's role reads the rows of the organization it acts for, and can write none.
+
+    While it acts for the platform's organization, it reads all of them.
+    """
+    _force(table)
+    op.execute(f"CREATE POLICY tenant ON {table} FOR SELECT TO splitplane_api USING ({_OWN} OR {_PLATFORM})")
+    _let_all_be_seen(table, admin=False)
+
+
 def filter_platform(table: str) -> None:
     """The API's role sees and writes rows only while it acts for the platform's organization."""
     filter_tenants(table, shown=_PLATFORM, written=_PLATFORM)

@@ -14,7 +14,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from control_plane.db.tables.marks import Tenancy, among, at, known, project, table, tenant, work
+from control_plane.db.tables.marks import Tenancy, among, at, known, own, project, table, tenant, work
 from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import MAY_EXIST, MachineState, Purpose
 from control_plane.domain.progress import Step
@@ -141,9 +141,12 @@ verification_reports = table(
 # acts for operators.
 agents = table(
     "agents",
-    Column("claim_id", Uuid, ForeignKey("claims.id"), primary_key=True),
+    Column("claim_id", Uuid, primary_key=True),
+    tenant(),
+    own("claim_id", "claims"),
     Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
-    Column("lease_id", Uuid, ForeignKey("leases.id"), nullable=False),
+    Column("lease_id", Uuid, nullable=False),
+    own("lease_id", "leases"),
     # The SHA-256 of its credential, and the agent that was installed with it.
     Column("digest", Text, unique=True),
     Column("agent_sha256", Text),
@@ -161,5 +164,5 @@ agents = table(
     CheckConstraint("agent_sha256 IS NULL OR digest IS NOT NULL", name="installed_with_a_credential"),
     Index("ix_agents_machine_id", "machine_id"),
     Index("ix_agents_ended_at", "ended_at"),
-    tenancy=Tenancy.PLATFORM,
+    tenancy=Tenancy.WATCHED,
 )

@@ -47,6 +47,9 @@ class Tenancy(Enum):
     OFFERED = auto()
     """What operators make for everybody, or for the organization of the row. The API sees the rows of everybody and of
     the organization that it acts for. While it acts for the platform's organization, it sees and writes all of them."""
+    WATCHED = auto()
+    """Every row has an organization. The API sees the rows of the organization that it acts for and, while it acts for
+    the platform's, all rows, because operators watch over them. It writes none."""
     PLATFORM = auto()
     """Rows of operators. The API sees and writes them only while it acts for the platform's organization."""
     CLAIMED = auto()

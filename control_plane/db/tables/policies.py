@@ -65,6 +65,8 @@ def _tenant(table: Table) -> Policy:
     match marks_of(table).tenancy:
         case Tenancy.CLAIMED:
             return Policy("tenant", Role.API, "SELECT", _CLAIMED, None)
+        case Tenancy.WATCHED:
+            return Policy("tenant", Role.API, "SELECT", f"({_OWN} OR {_PLATFORM})", None)
         case Tenancy.PLATFORM:
             return Policy("tenant", Role.API, "ALL", _PLATFORM, _PLATFORM)
         case Tenancy.OFFERED:

@@ -3,8 +3,9 @@
     collector.pyz collect FOLDER     answers agents at FOLDER/reports, and the reconciler at FOLDER/exchange
     collector.pyz exchange FOLDER    passes a request from standard input to the collector, and prints its answer
 
-systemd makes the folder and listens for agents in the namespace of each network (`heartbeats/scripts.py`). Whoever may
-open `exchange` decides who is believed, so only its owner and root may.
+systemd makes the folder and listens for agents (`heartbeats/scripts.py`): on the hub in the namespace of each network,
+with a proxy to FOLDER/reports; on the server of a cluster at its address in the overlay, at a socket that is handed to
+this process. Whoever may open `exchange` decides who is believed, so only its owner and root may.
 """
 
 import asyncio
@@ -13,7 +14,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from data_plane.documents import strict
@@ -24,7 +26,12 @@ from data_plane.heartbeats.collector.mailbox import Mailbox
 USAGE = "usage: collector.pyz collect FOLDER | exchange FOLDER\n"
 AGENT_SECONDS = 10
 """For a whole delivery, from the connection to its answer."""
-CONNECTIONS_MAX = 1_024
+CONNECTIONS_MAX = 768
+"""At a time. With what Python needs, they are within the 1,024 files that a process may open."""
+CONNECTIONS_OF_ONE_MAX = 4
+"""At a time, from one address in an overlay, so that no node keeps those of other tenants out."""
+_FIRST_FILE = 3
+"""Of those that systemd hands over: sd_listen_fds(3)."""
 EXCHANGE_SECONDS = 15
 
 Answered = Callable[[bytes], bytes]
@@ -35,24 +42,30 @@ class Collector:
 
     def __init__(self, mailbox: "Mailbox | None" = None) -> None:
         self._mailbox = mailbox or Mailbox()
-        self._open = 0
+        self._open: Counter[str] = Counter()
 
-    async def listen(self, folder: Path) -> "list[asyncio.AbstractServer]":
-        """Serve at the two sockets in this folder."""
+    async def listen(
+        self, folder: Path, given: "Sequence[socket.socket]" = ()
+    ) -> "list[asyncio.AbstractServer]":
+        """Serve at the two sockets in this folder, and agents also at those that were given."""
         return [
             await _listen(folder / "reports", 0o666, self._of_agents, LINE_BYTES_MAX),
             await _listen(folder / "exchange", 0o600, self._of_reconciler, exchange.REQUEST_BYTES_MAX),
+            *[await asyncio.start_server(self._of_agents, sock=each, limit=LINE_BYTES_MAX) for each in given],
         ]
 
     async def _of_agents(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open >= CONNECTIONS_MAX:
+        source = _source(writer)
+        if self._open.total() >= CONNECTIONS_MAX or (source and self._open[source] >= CONNECTIONS_OF_ONE_MAX):
             writer.transport.abort()
             return
-        self._open += 1
+        self._open[source] += 1
         try:
             await _answer_line(reader, writer, self._delivered, AGENT_SECONDS)
         finally:
-            self._open -= 1
+            self._open[source] -= 1
+            if not self._open[source]:
+                del self._open[source]
 
     async def _of_reconciler(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _answer_line(reader, writer, self._exchanged, EXCHANGE_SECONDS)
@@ -91,6 +104,12 @@ async def _listen(
     return await asyncio.start_unix_server(serve, sock=_bound(path, mode), limit=bytes_max)
 
 
+def _source(writer: asyncio.StreamWriter) -> str:
+    """The address that a connection comes from; empty for one through a proxy, which has bounds of its own."""
+    peer = writer.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""
+
+
 def _bound(path: Path, mode: int) -> socket.socket:
     path.unlink(missing_ok=True)  # Left by a collector that was killed.
     listener = socket.socket(socket.AF_UNIX)
@@ -100,8 +119,15 @@ def _bound(path: Path, mode: int) -> socket.socket:
     return listener
 
 
+def _handed_over() -> "list[socket.socket]":
+    """The sockets at which systemd listens for this process."""
+    if os.environ.get("LISTEN_PID") != str(os.getpid()):
+        return []
+    return [socket.socket(fileno=_FIRST_FILE + n) for n in range(int(os.environ.get("LISTEN_FDS", "0")))]
+
+
 async def collect(folder: Path) -> None:
-    await Collector().listen(folder)
+    await Collector().listen(folder, _handed_over())
     await asyncio.Event().wait()
 
 

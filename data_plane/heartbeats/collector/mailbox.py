@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from data_plane.documents import strict
-from data_plane.documents.heartbeat import Answer, Heartbeat, Task, read_delivery
+from data_plane.documents.heartbeat import Answer, Heartbeat, Task, VersionNotKnown, read_delivery
 from data_plane.heartbeats.collector.exchange import REPORTS_MAX, Known, Reported, Reports
 
 WAITING_MAX = 128
@@ -61,6 +61,8 @@ class Mailbox:
     def _answer(self, line: bytes, now: float) -> Answer:
         try:
             delivery = read_delivery(line)
+        except VersionNotKnown:
+            return Answer("version_not_known")
         except strict.Malformed:
             return Answer("malformed")
         agent = self._agents.get(hashlib.sha256(delivery.credential.encode()).hexdigest())

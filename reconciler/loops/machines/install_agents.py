@@ -1,8 +1,9 @@
 """Installs the agent as a service on machines with customers, and replaces it when ours is a newer one.
 
-A machine gets it once its customer is admitted, because it reports through the tunnel of the lease's network. Each
-installation has a new credential, which is good for reports of this lease alone. Its digest is stored before the
-machine gets it, so a crash leaves no credential that we do not know; the next activation replaces it.
+A machine gets it once its customer is admitted, because it reports through the tunnel of the lease's network; a node
+once it is open, through the overlay of its cluster. Each installation has a new credential, which is good for reports
+of this lease alone. Its digest is stored before the machine gets it, so a crash leaves no credential that we do not
+know; the next activation replaces it.
 
 An agent that cannot be installed costs nobody a machine: the lease goes on without it, and operators see why.
 """
@@ -13,9 +14,10 @@ from datetime import timedelta
 
 from control_plane.db import agents
 from control_plane.db.agents import Installing
+from control_plane.domain import network, overlay
 from control_plane.domain.backoff import delay
 from control_plane.domain.ids import AccountName
-from control_plane.domain.network import range_of
+from control_plane.domain.overlay import SERVER_NUMBER
 from data_plane.access.port import AccessError, NotCertified, Target
 from data_plane.documents.agent_config import Config
 from data_plane.inspection.agent_service import install_agent
@@ -53,11 +55,10 @@ async def _install(world: MachineWorld, machine: Installing, report: Report) -> 
     async with world.db.statement() as connection:
         if not await agents.issued(connection, machine.claim_id, digest):
             return  # The lease has ended meanwhile.
-    hub = str(range_of(machine.block).network_address + 1)
     target = Target(machine.machine_address, machine.ssh_port, machine.host_key, machine.launch_key)
     try:
         async with world.access.connect(target) as session:
-            await install_agent(session, world.agent, Config(credential, hub, machine.own_address))
+            await install_agent(session, world.agent, _config(machine, credential))
     except AccessError as error:
         await _try_again(world, machine, error, report)
         return
@@ -66,6 +67,17 @@ async def _install(world: MachineWorld, machine: Installing, report: Report) -> 
         report.count(
             await agents.installed(connection, machine.claim_id, digest, world.agent.sha256, now=now)
         )
+
+
+def _config(machine: Installing, credential: str) -> Config:
+    """Whom its agent reports to, and from which address."""
+    if machine.overlay is not None and machine.number is not None:
+        server = overlay.address_of(machine.overlay, SERVER_NUMBER)
+        return Config(credential, server, overlay.address_of(machine.overlay, machine.number))
+    if machine.network is None or machine.own_address is None:
+        raise ValueError(f"{machine.machine_id} is in no network and in no cluster")
+    hub = network.range_of(machine.network).network_address + 1
+    return Config(credential, str(hub), machine.own_address)
 
 
 async def _try_again(world: MachineWorld, machine: Installing, error: AccessError, report: Report) -> None:

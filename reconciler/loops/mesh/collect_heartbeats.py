@@ -1,26 +1,32 @@
-"""Tells the collector on the hub which agents may report, and stores the last heartbeat of each.
+"""Tells the collectors which agents may report to them, and stores the last heartbeat of each.
 
-The credential of an agent counts while its claim is open. Afterwards the hub tells the agent to remove itself, for a
-day. What an agent reports is stored as evidence for operators; nothing is decided by it.
+The agents on machines report to the hub, and those on the nodes of a cluster to the cluster's server. The credential of
+an agent counts while its claim is open. Afterwards the collector tells the agent to remove itself, for a day. What an
+agent reports is stored as evidence for operators and customers; nothing is decided by it.
 
 Replicas may do this side by side: a heartbeat is stored once, by its sequence, and the collector returns it until it is
 told that it is stored.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from control_plane.db import agents
+from control_plane.db import agents, server_hosts
 from control_plane.db.agents import Credential, Reported
 from control_plane.domain.agent import KNOWN_AFTER_THE_END, task_due
+from control_plane.domain.cluster import ServerHost
+from control_plane.domain.overlay import SERVER_NUMBER, address_of
 from data_plane.access.port import AccessError
 from data_plane.documents.heartbeat import TASKS
 from data_plane.heartbeats.collector import exchange
 from data_plane.heartbeats.collector.exchange import AGENTS_MAX, Known, Reports
-from reconciler.loop import Loop, Report
+from data_plane.heartbeats.port import ClusterServer
+from reconciler.loop import Loop, Report, each
+from reconciler.server_hosts import target
 from reconciler.worlds.mesh import MeshWorld
 
 NAME = "collect_heartbeats"
@@ -31,23 +37,49 @@ async def activate(world: MeshWorld) -> Report:
     async with world.db.transaction() as connection:
         await agents.end(connection, forget_before=now - KNOWN_AFTER_THE_END)
         credentials = await agents.known(connection, limit=AGENTS_MAX)
+        hosts = await server_hosts.every(connection)
     report = Report(looked_at=len(credentials))
-    if not credentials:
-        return report
+    places = _by_place(credentials, hosts)
+    await each(places.items(), lambda place: _exchange(world, *place, report), report)
+    return report
+
+
+def _by_place(
+    credentials: Iterable[Credential], hosts: Iterable[ServerHost]
+) -> Mapping[ServerHost | None, list[Credential]]:
+    """Which agents report to which host of a cluster's server; None stands for the hub."""
+    host_of = {host.cluster_id: host for host in hosts}
+    places: dict[ServerHost | None, list[Credential]] = defaultdict(list)
+    for credential in credentials:
+        if credential.cluster_id is None or credential.cluster_id in host_of:
+            places[host_of[credential.cluster_id] if credential.cluster_id else None].append(credential)
+    return places
+
+
+async def _exchange(
+    world: MeshWorld, host: ServerHost | None, credentials: Sequence[Credential], report: Report
+) -> None:
+    server, now = _server(host, credentials[0]), world.now()
     try:
-        reports = await world.collector.exchange([_known(each, now) for each in credentials])
+        reports = await world.collector.exchange([_known(one, now) for one in credentials], server)
     except AccessError as error:
-        report.errors.append(f"the collector on the hub: {type(error).__name__}: {error}")
-        return report
-    report.more = reports.more
+        where = "the hub" if host is None else f"the server host {host.name}"
+        report.errors.append(f"the collector on {where}: {type(error).__name__}: {error}")
+        return
+    report.more = report.more or reports.more
     async with world.db.statement() as connection:
         await agents.store(connection, _reported(reports, world.now()))
-    return report
+
+
+def _server(host: ServerHost | None, credential: Credential) -> ClusterServer | None:
+    if host is None or credential.overlay is None:
+        return None
+    return ClusterServer(target(host), address_of(credential.overlay, SERVER_NUMBER))
 
 
 def _known(credential: Credential, now: datetime) -> Known:
     due = None if credential.ended else task_due(credential.done_at, now)
-    task = next((each for each in TASKS if each == due), None)
+    task = next((task for task in TASKS if task == due), None)
     return Known(credential.digest, credential.ended, credential.sequence, task)
 
 

@@ -9,7 +9,9 @@ from data_plane.access.login import CLOSE_OTHER_LOGINS, TRUST_AUTHORITIES
 from data_plane.access.revocation import REVOKE
 from data_plane.access.step import Step
 from data_plane.cluster import agent_scripts, files, server_scripts
+from data_plane.heartbeats import scripts as heartbeat_scripts
 from data_plane.inspection.agent import FIND_AGENT, PUSH_AGENT
+from data_plane.inspection.agent_service import INSTALL_AGENT, REMOVE_AGENT
 from data_plane.inspection.gpus import RUN_AGENT
 from data_plane.inspection.health import READ_HEALTH
 from data_plane.mesh import hub_scripts, node_scripts
@@ -31,6 +33,8 @@ STEPS = (
         READ_HEALTH,
         PROVE,
     ),
+    *(INSTALL_AGENT, REMOVE_AGENT),
+    *(heartbeat_scripts.PUSH_COLLECTOR, heartbeat_scripts.EXCHANGE, heartbeat_scripts.REMOVE_COLLECTOR),
     *(hub_scripts.SYNC, hub_scripts.DROP),
     *(files.FIND, files.PUT, files.CHECK),
     *(server_scripts.INSTALL, server_scripts.READ, server_scripts.DISMANTLE),

@@ -256,8 +256,6 @@ _OTHERWISE = {
     ("ssh_authorities", "secrets"): "no row of a customer; the secret is of the platform's organization",
     ("clusters", "secrets"): "only operators write clusters; the secret is of the platform's organization",
     ("server_hosts", "clusters"): "no row of a customer",
-    ("agents", "claims"): "only the reconciler writes agents",
-    ("agents", "leases"): "only the reconciler writes agents",
     ("overlays", "clusters"): "no row of a customer",
     (
         "node_pools",

@@ -88,7 +88,7 @@ async def test_every_table_has_a_tenant_as_its_marks_say(owner: Database) -> Non
         )
     tenants = {row.name: row.tenant for row in found if row.name != "alembic_version"}
     wanted = dict.fromkeys(metadata.tables)
-    wanted |= dict.fromkeys(tables_of(Tenancy.TENANT), "always")
+    wanted |= dict.fromkeys(tables_of(Tenancy.TENANT, Tenancy.WATCHED), "always")
     wanted |= dict.fromkeys(tables_of(Tenancy.MIXED, Tenancy.OURS_VISIBLE, Tenancy.OFFERED), "or none")
     assert tenants == wanted | {"organizations": None}
 
@@ -165,6 +165,21 @@ async def test_a_tenant_sees_machines_that_it_has_or_had_a_claim_on_and_no_other
     assert await _seen(api, every, A) == [MACHINE[A]], "its own history is not hidden from it"
     async with owner.transaction() as connection:
         await connection.execute(ended, {"at": None, "tenant": A})
+
+
+async def test_a_tenant_sees_its_agents_and_operators_see_every_one(
+    api: Database, reconciler: Database, owner: Database
+) -> None:
+    assert await _tenants_seen(api, "agents", A) == {A}
+    assert await _tenants_seen(api, "agents", B) == {B}
+    assert await _tenants_seen(api, "agents", None) == set()
+    assert await _tenants_seen(reconciler, "agents", None) == {A, B}
+    platform = text("UPDATE organizations SET platform = :platform WHERE id = :tenant")
+    async with owner.transaction() as connection:
+        await connection.execute(platform, {"platform": True, "tenant": A})
+    assert await _tenants_seen(api, "agents", A) == {A, B}
+    async with owner.transaction() as connection:
+        await connection.execute(platform, {"platform": False, "tenant": A})
 
 
 async def test_a_tenant_sees_the_clusters_for_everybody_and_for_itself(

@@ -411,6 +411,7 @@ NODES: Json = {
             ("prepared", "tunnelled", "started", "registered", "labelled", "measured", "healthy", "opened"),
             ready_at=at(minutes=2),
             conditions={"Ready": "True", "MemoryPressure": "False", "DiskPressure": "True"},
+            agent={"state": "silent", "reported_at": at(minutes=21), "results": []},
         ),
     ],
     "next_cursor": None,
@@ -776,6 +777,7 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
         "status": status(state),
         "machine": None if state == "placing" else MACHINE,
         "proof": lease_proof(state),
+        "agent": lease_agent(state),
         "ssh_keys": [
             {"id": key["id"], "name": key["name"], "fingerprint": key["fingerprint"]}
             for key in SSH_KEYS["items"]
@@ -795,6 +797,23 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
 
 
 PROOF_ID = "pf_019aa1b2c3e07e5f8a9b0c1d2e3f4a5d"
+
+
+def lease_agent(state: str) -> Json | None:
+    if state in ("placing", "starting"):
+        return None
+    results = [
+        {
+            "task": "topology", "at": at(minutes=40), "done": True,
+            "detail": "8 GPUs, driver 570.124.06, nvml", "digest": "ab" * 32,
+        },
+        {
+            "task": "report", "at": at(minutes=3), "done": False,
+            "detail": "driver_timeout: the driver did not answer", "digest": None,
+        },
+    ]  # fmt: skip
+    standing = {"ready": "reporting"}.get(state, "ended")
+    return {"state": standing, "reported_at": at(seconds=42), "results": results}
 
 
 def lease_proof(state: str) -> Json:

@@ -535,9 +535,9 @@ def upgrade() -> None:
     steps.filter_with_ours("ledger_accounts", admin=True)
     steps.filter_offered("clusters")
     steps.filter_claimed("machines")
+    steps.filter_watched("agents")
     for table in (
         "account_requests",
-        "agents",
         "orphan_terminations",
         "server_hosts",
         "termination_permits",
@@ -3136,6 +3136,7 @@ def _create_tables() -> None:
     op.create_table(
         "agents",
         sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("machine_id", sa.Uuid(), nullable=False),
         sa.Column("lease_id", sa.Uuid(), nullable=False),
         sa.Column("digest", sa.Text(), nullable=True),
@@ -3155,9 +3156,20 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "agent_sha256 IS NULL OR digest IS NOT NULL", name=op.f("ck_agents_installed_with_a_credential")
         ),
-        sa.ForeignKeyConstraint(["claim_id"], ["claims.id"], name=op.f("fk_agents_claim_id_claims")),
-        sa.ForeignKeyConstraint(["lease_id"], ["leases.id"], name=op.f("fk_agents_lease_id_leases")),
         sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_agents_machine_id_machines")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_agents_organization_id_claims"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_agents_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_agents_organization_id_organizations")
+        ),
         sa.PrimaryKeyConstraint("claim_id", name=op.f("pk_agents")),
         sa.UniqueConstraint("digest", name=op.f("uq_agents_digest")),
     )

@@ -150,7 +150,7 @@ def test_a_full_disk_loses_heartbeats_and_no_more(tmp_path: Path, monkeypatch: p
 
 
 def test_each_verdict_has_its_consequence(tmp_path: Path) -> None:
-    kept: dict[Verdict, int] = {"not_known": 1, "too_fast": 1, "malformed": 0}
+    kept: dict[Verdict, int] = {"not_known": 1, "too_fast": 1, "version_not_known": 1, "malformed": 0}
     for verdict, left in kept.items():
         folder = tmp_path / verdict
         folder.mkdir()

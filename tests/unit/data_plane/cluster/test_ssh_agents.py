@@ -18,6 +18,7 @@ from data_plane.cluster.agents import AgentOrder, NodePasswordRejected
 from data_plane.cluster.k3s_files import K3sFile, K3sFiles
 from data_plane.cluster.objects.bootstrap_token import BootstrapToken
 from data_plane.cluster.ssh_agents import SshAgents
+from data_plane.inspection.agent_service import REMOVE_AGENT
 from data_plane.mesh.node_scripts import LEAVE_OVERLAY
 
 TARGET = Target("192.0.2.1", 22, "ssh-ed25519 key", "lk-1")
@@ -166,7 +167,12 @@ def test_cleaning_leaves_the_overlay_before_it_looks_and_names_what_is_left() ->
     assert cleaned.looked_for == ("process", "file")
     assert not cleaned.nothing_left
     names = [name for name, _, _ in machine.ran]
-    assert names == [agent_scripts.CLEAN.name, LEAVE_OVERLAY.name, agent_scripts.LOOK.name]
+    assert names == [
+        agent_scripts.CLEAN.name,
+        REMOVE_AGENT.name,
+        LEAVE_OVERLAY.name,
+        agent_scripts.LOOK.name,
+    ]
     machine.tells(agent_scripts.LOOK, "looked process\nlooked file\n")
     assert asyncio.run(SshAgents(machine, None).clean(TARGET)).nothing_left
 

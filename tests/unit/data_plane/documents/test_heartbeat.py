@@ -17,6 +17,7 @@ from data_plane.documents.heartbeat import (
     Heartbeat,
     Result,
     Verdict,
+    VersionNotKnown,
     encode,
     read_answer,
     read_delivery,
@@ -46,12 +47,26 @@ def test_what_one_side_writes_the_other_side_reads() -> None:
         assert read_answer(encode(Answer(verdict, 3))) == Answer(verdict, 3)
 
 
+def test_a_line_of_a_newer_version_is_refused_with_an_answer_that_every_agent_reads() -> None:
+    newer: dict[str, Any] = json.loads((FIXTURES / "version-1-delivery.json").read_bytes())
+    newer |= {"protocol": 2, "something": "new"}
+    with pytest.raises(VersionNotKnown):
+        read_delivery(json.dumps(newer).encode())
+    answer = json.loads(encode(Answer("version_not_known")))
+    assert answer == {
+        "protocol": 1,
+        "kind": "answer",
+        "verdict": "version_not_known",
+        "accepted_through": 0,
+        "task": None,
+    }
+
+
 def test_hostile_lines_are_malformed() -> None:
     right: dict[str, Any] = json.loads((FIXTURES / "version-1-delivery.json").read_bytes())
     beat: dict[str, Any] = right["heartbeats"][0]
     cases: dict[str, Any] = {
         "no object": [],
-        "another version": right | {"protocol": 99},
         "a version that is true": right | {"protocol": True},
         "no version": {key: value for key, value in right.items() if key != "protocol"},
         "an answer": right | {"kind": "answer"},

@@ -1,6 +1,7 @@
 """What the collector accepts, from whom, how often, and what the reconciler gets of it."""
 
 import hashlib
+import json
 
 from data_plane.documents.heartbeat import Answer, Delivery, Heartbeat, Task, encode
 from data_plane.heartbeats.collector.exchange import (
@@ -67,6 +68,15 @@ def test_nobody_is_accepted_but_those_that_the_reconciler_named_last() -> None:
     assert box.deliver(_line(ALICE, 1), 0).verdict == "not_known"
     assert box.deliver(b"x", 0).verdict == "malformed"
     assert box.exchange([], 0).refused == 5
+
+
+def test_an_agent_that_is_newer_than_the_collector_is_told_so() -> None:
+    """It then keeps its heartbeats: one that is told that they are malformed drops them."""
+    box = Mailbox()
+    box.exchange([_known(ALICE)], 0)
+    newer = json.loads(_line(ALICE, 1)) | {"protocol": 2, "something": "new"}
+    assert box.deliver(json.dumps(newer).encode() + b"\n", 1) == Answer("version_not_known")
+    assert box.deliver(_line(ALICE, 1), 2) == Answer("accepted", 1)
 
 
 def test_an_agent_whose_lease_has_ended_is_told_so_and_not_heard() -> None:

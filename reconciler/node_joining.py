@@ -3,21 +3,20 @@
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from ipaddress import IPv4Network
 
-from control_plane.db import node_pools, nodes, overlays
+from control_plane.db import nodes, overlays
 from control_plane.db.nodes import OpenNode, Place
-from control_plane.domain import node_health, node_pool
-from control_plane.domain.node import JOINS_IN_FLIGHT_MAX, JoinStep, may_open
+from control_plane.domain import node_health
+from control_plane.domain.node import JOINS_IN_FLIGHT_MAX, JoinStep
 from control_plane.domain.node_capacity import GPU, Capacity, Finding, Verdict, judge_capacity
-from control_plane.domain.overlay import POD_PREFIX_LENGTH, PODS
+from control_plane.domain.overlay import pod_block_of
 from data_plane.access.port import StepFailed
 from data_plane.cluster import bootstrap_token
 from data_plane.cluster import node as in_cluster
 from data_plane.cluster.agents import AgentOrder, NodePasswordRejected
 from data_plane.cluster.capacity import ClaimedCapacity, claimed_capacity
 from data_plane.cluster.objects.bootstrap_token import BootstrapToken
-from data_plane.cluster.objects.node import JOINING
+from data_plane.cluster.objects.node import keeps_pods_away
 from data_plane.cluster.port import KubernetesPort, NotFound
 from data_plane.cluster.resource import NODE, Object
 from reconciler.nodes import Held
@@ -37,6 +36,10 @@ class NotYet(Exception):  # noqa: N818 - reads as a sentence
     """The step has to wait for something. That is no failed try."""
 
 
+class HeldUp(NotYet):
+    """It waits for something of ours or for other nodes, so its deadline moves on."""
+
+
 class Hostile(Exception):  # noqa: N818 - says what the machine is
     """The machine claims what it does not have."""
 
@@ -54,7 +57,9 @@ async def _prepare(world: ClusterWorld, held: Held) -> Evidence:
 async def _tunnel(world: ClusterWorld, held: Held) -> Evidence:
     if held.node.public_key is None:
         await _keep_key(world, held, await world.members.make_key(held.machine))
-        raise NotYet("it waits for its tunnels")
+        raise HeldUp("it waits for its tunnels")
+    if not held.place.has_tunnels:
+        raise HeldUp("it waits for its tunnels")
     largest = await world.members.probe(held.machine, held.server_address)
     if largest is None:
         raise NotYet("the cluster's server does not answer through the tunnel yet")
@@ -84,7 +89,7 @@ async def _start(world: ClusterWorld, held: Held) -> Evidence:
     async with world.db.reading() as connection:
         ahead = await nodes.joins_ahead(connection, held.node)
     if ahead >= JOINS_IN_FLIGHT_MAX:
-        raise NotYet(f"{ahead} other nodes of its cluster are joining")
+        raise HeldUp(f"{ahead} other nodes of its cluster are joining")
     made = BootstrapToken(held.token_id, "".join(secrets.choice(_LETTERS) for _ in range(16)))
     async with connected(world, held.cluster) as port:
         await bootstrap_token.admit_machine(port, made, held.node.name, now=world.now(), life=TOKEN_LIFE)
@@ -115,9 +120,8 @@ async def _forget_old_password(port: KubernetesPort, held: Held) -> None:
 
 async def _register(world: ClusterWorld, held: Held) -> Evidence:
     async with connected(world, held.cluster) as port:
-        found = await _node_of(port, held)
-        taints = [taint["key"] for taint in found.get("spec", {}).get("taints") or []]
-        if JOINING not in taints:
+        found = await node_of(port, held)
+        if not keeps_pods_away(found):
             raise Hostile("it registered without the taint that keeps pods away")
         await bootstrap_token.withdraw(port, held.token_id)
     await world.agents.drop_token(held.machine)
@@ -126,8 +130,8 @@ async def _register(world: ClusterWorld, held: Held) -> Evidence:
     uid = found["metadata"]["uid"]
     async with world.db.transaction() as connection:
         await nodes.lock_numbers(connection)
-        if block is not None and await nodes.pod_block_is_taken(connection, held.node, block):
-            raise NotYet("the range of its pods is still that of a node that leaves")
+        if await nodes.pod_block_is_taken(connection, held.node, block):
+            raise HeldUp("the range of its pods is still that of a node that leaves")
         await nodes.keep_object(
             connection, held.node.id, uid=uid, pod_block=block, reported=reported(found), token=held.token
         )
@@ -135,17 +139,17 @@ async def _register(world: ClusterWorld, held: Held) -> Evidence:
     return {"uid": uid, "pods": pods, "version": _info(found).get("kubeletVersion")}
 
 
-def _pod_block(pods: str | None) -> int | None:
-    """The number of a range of pods. Raises NotYet for none: the cluster assigns it after the registration."""
+def _pod_block(pods: str | None) -> int:
+    """The number of a range of pods. The cluster assigns it after the registration, unless the node brought one."""
     if pods is None:
-        raise NotYet("the cluster has assigned no addresses to its pods yet")
-    network = IPv4Network(pods)
-    if network.prefixlen != POD_PREFIX_LENGTH or not network.subnet_of(PODS):
-        raise StepFailed(JoinStep.REGISTERED, None, f"the cluster assigned {pods}, which is not in its plan")
-    return (int(network.network_address) - int(PODS.network_address)) >> (32 - POD_PREFIX_LENGTH)
+        raise HeldUp("the cluster has assigned no addresses to its pods yet")
+    try:
+        return pod_block_of(pods)
+    except ValueError as error:
+        raise Hostile(f"the range of its pods is outside the cluster's plan: {error}") from None
 
 
-async def _node_of(port: KubernetesPort, held: Held) -> Object:
+async def node_of(port: KubernetesPort, held: Held) -> Object:
     """Its Node. Raises NotYet when there is none, and Hostile when it is another one than the one that registered."""
     try:
         found = await port.get(NODE, held.node.name)
@@ -156,22 +160,9 @@ async def _node_of(port: KubernetesPort, held: Held) -> Object:
     return found
 
 
-async def _label(world: ClusterWorld, held: Held) -> Evidence:
-    marks = held.marks
-    async with connected(world, held.cluster) as port:
-        await in_cluster.label(port, held.node.name, marks)
-    return {
-        "organization": marks.tenant.organization,
-        "project": marks.tenant.project,
-        "lease": marks.lease,
-        "pool": marks.pool,
-        "labels": dict(marks.labels),
-    }
-
-
 async def _measure(world: ClusterWorld, held: Held) -> Evidence:
     async with connected(world, held.cluster) as port:
-        found = await _node_of(port, held)
+        found = await node_of(port, held)
     try:
         claimed = claimed_capacity(found)
     except ValueError as error:
@@ -230,38 +221,20 @@ def judge(place: Place | OpenNode, claimed: ClaimedCapacity) -> Verdict:
 
 async def _see_healthy(world: ClusterWorld, held: Held) -> Evidence:
     async with connected(world, held.cluster) as port:
-        found = await _node_of(port, held)
-    told = reported(found)
+        found = await node_of(port, held)
+    evidence = reported(found)
     problem = node_health.problem(conditions(found))
     if problem is not None:
         raise NotYet(problem)
-    return told
+    return evidence
 
 
-async def _open(world: ClusterWorld, held: Held) -> Evidence:
-    """Take off the taint, if the pool lets it and the node is still healthy."""
-    async with world.db.reading() as connection:
-        pool = await node_pools.get(connection, held.node.node_pool_id)
-        healthy = await nodes.joining_with(connection, held.node.node_pool_id, JoinStep.HEALTHY)
-    if pool is None or pool.state not in node_pool.WANTED:
-        raise NotYet("its pool is being deleted")
-    if not may_open(pool_was_ready=pool.ready_at is not None, wanted=pool.nodes, healthy=len(healthy)):
-        raise NotYet(f"{len(healthy)} of the {pool.nodes} nodes of its pool are healthy")
-    async with connected(world, held.cluster) as port:
-        problem = node_health.problem(conditions(await _node_of(port, held)))
-        if problem is not None:
-            raise NotYet(problem)
-        await in_cluster.admit(port, held.node.name, held.marks)
-    return {"healthy_in_pool": len(healthy), "wanted": pool.nodes}
-
-
+# How a node is opened is in `node_opening.py`: its lease begins with it, and others may open together with it.
 STEPS: Mapping[JoinStep, Callable[[ClusterWorld, Held], Awaitable[Evidence]]] = {
     JoinStep.PREPARED: _prepare,
     JoinStep.TUNNELLED: _tunnel,
     JoinStep.STARTED: _start,
     JoinStep.REGISTERED: _register,
-    JoinStep.LABELLED: _label,
     JoinStep.MEASURED: _measure,
     JoinStep.HEALTHY: _see_healthy,
-    JoinStep.OPENED: _open,
 }

@@ -10,14 +10,13 @@ from control_plane.db.nodes import Place
 from control_plane.domain.backoff import delay
 from control_plane.domain.cluster import Cluster
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.node import JoinStep, LeaveReason, LeaveStep, Node, NodeEvent, step
+from control_plane.domain.node import JoinStep, LeaveStep, Node
 from control_plane.domain.overlay import SERVER_NUMBER, address_of
-from control_plane.domain.transitions import Moved
 from control_plane.vault.errors import KeyManagerError
 from data_plane.access.port import NotCertified, Target
 from data_plane.cluster.node import Marks
-from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import ClusterError
+from reconciler.cluster_tenants import tenant_of
 from reconciler.worlds.clusters import ClusterWorld
 
 OURS = (ClusterError, KeyManagerError, NotCertified)
@@ -39,9 +38,7 @@ class Held:
     @property
     def marks(self) -> Marks:
         node, place = self.node, self.place
-        tenant = Tenant(
-            on_wire(Prefix.ORGANIZATION, node.organization_id), on_wire(Prefix.PROJECT, node.project_id)
-        )
+        tenant = tenant_of(node.organization_id, node.project_id)
         lease = on_wire(Prefix.LEASE, node.lease_id)
         return Marks(tenant, lease, place.pool, place.node_labels, tuple(place.node_taints))
 
@@ -114,15 +111,3 @@ async def fail(world: ClusterWorld, held: Held, error: Exception) -> None:
     async with world.db.statement() as connection:
         why = f"{type(error).__name__}: {error}"
         await nodes.fail(connection, held.node.id, why, token=held.token, now=now, due_at=due_at)
-
-
-async def leave(world: ClusterWorld, held: Held, event: NodeEvent, reason: LeaveReason, why: str) -> bool:
-    """Let a node that this worker holds begin to leave."""
-    async with world.db.transaction() as connection:
-        node = await nodes.lock(connection, held.node.id)
-        if node is None or not await nodes.is_held(connection, node.id, token=held.token):
-            return False
-        moved = step(node.state, event)
-        if not isinstance(moved, Moved):
-            return False
-        return await nodes.move(connection, node, moved, now=world.now(), reason=reason, why=why)

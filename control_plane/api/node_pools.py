@@ -147,7 +147,7 @@ class NodePoolController(Controller):
     async def scale(
         self, request: ApiRequest, node_pool_id: FromPath[str], data: JSONBody[NodePoolChangeRequest]
     ) -> Response[bytes]:
-        """Let a node pool have another number of nodes."""
+        """Scale a node pool."""
         wanted = read_node_pool_id(node_pool_id)
 
         async def effect(connection: Connection) -> Made | Refused:

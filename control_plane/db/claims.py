@@ -126,7 +126,6 @@ _TAKE_ADMITTING = work.take(
     "claims",
     f"""{_WAITS} AND (slot IS NOT NULL) = :slots AND {_IS_LOGGED_IN_TO} AND due_at <= :now AND deadline_at IS NOT NULL
     AND {work.UNTRIED}
-    AND NOT EXISTS (SELECT FROM leases l WHERE l.id = claims.lease_id AND l.node_pool_id IS NOT NULL)
     AND EXISTS (SELECT FROM machines m WHERE m.id = claims.machine_id AND m.account = :account AND {_ADMITS})""",
     order="due_at, id",
 )

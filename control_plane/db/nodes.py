@@ -1,6 +1,6 @@
 """Queries on nodes: machines on their way into a cluster, in it, and out of it. A state changes only through `move`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from uuid import UUID
@@ -52,7 +52,14 @@ FROM claims c JOIN leases l ON l.id = c.lease_id JOIN node_pools p ON p.id = l.n
   JOIN clusters k ON k.id = p.cluster_id JOIN machines m ON m.id = c.machine_id
 WHERE c.ended_at IS NULL AND c.admitted_at IS NULL AND m.state = '{MachineState.VERIFIED}' AND m.suspect_since IS NULL
   AND k.state = '{ClusterState.READY}' AND NOT EXISTS (SELECT FROM nodes n WHERE n.claim_id = c.id)
+  AND k.id <> ALL(:full)
 ORDER BY c.claimed_at, c.id LIMIT :limit
+""")
+_FULL = text(f"""
+SELECT k.id, k.name FROM clusters k WHERE k.state = '{ClusterState.READY}'
+  AND (SELECT count(*) FROM nodes n WHERE n.cluster_id = k.id AND {among("n.state", IN_CLUSTER)})
+    >= {MEMBERS_MAX - SERVER_NUMBER}
+ORDER BY k.name
 """)
 # The lowest number that no node in the cluster has. Without one nothing is stored.
 _INSERT = text(f"""
@@ -82,9 +89,23 @@ async def lock_numbers(connection: Connection) -> None:
     await read(connection, _LOCK_NUMBERS, object)
 
 
-async def candidates(connection: Connection, *, limit: int) -> list[Candidate]:
+@dataclass(frozen=True, slots=True)
+class Full:
+    """A cluster whose overlay has no number left."""
+
+    id: ClusterId
+    name: str
+
+
+async def full_clusters(connection: Connection) -> list[Full]:
+    return await read(connection, _FULL, Full)
+
+
+async def candidates(
+    connection: Connection, *, limit: int, without: Collection[ClusterId] = ()
+) -> list[Candidate]:
     """Verified machines of node pools in clusters that can take them, those that were claimed first first."""
-    return await read(connection, _CANDIDATES, Candidate, limit=limit)
+    return await read(connection, _CANDIDATES, Candidate, limit=limit, full=list(without))
 
 
 async def insert(
@@ -134,6 +155,11 @@ INSERT INTO node_steps (node_id, step, organization_id, at, evidence)
 SELECT id, :step, organization_id, :now, CAST(:evidence AS jsonb) FROM nodes WHERE id = :id AND {work.HELD}
 ON CONFLICT DO NOTHING
 """)
+_NOTE_STEP = text("""
+INSERT INTO node_steps (node_id, step, organization_id, at, evidence)
+SELECT id, :step, organization_id, :now, CAST(:evidence AS jsonb) FROM nodes WHERE id = :id
+ON CONFLICT DO NOTHING
+""")
 _PROGRESS = text(
     f"UPDATE nodes SET tries = 0, failing_why = NULL, work_until = :until WHERE id = :id AND {work.HELD}"
 )
@@ -161,6 +187,13 @@ async def take_step(
         connection, _ADD_STEP, id=node_id, step=taken, now=now, evidence=document(evidence), token=token
     )
     return True
+
+
+async def note_step(
+    connection: Connection, node_id: NodeId, taken: JoinStep, evidence: object, *, now: datetime
+) -> None:
+    """Store the evidence of a step that every worker may take, also at a node that nobody holds."""
+    await write(connection, _NOTE_STEP, id=node_id, step=taken, now=now, evidence=document(evidence))
 
 
 # What workers hold
@@ -237,6 +270,8 @@ class Place:
     fail_reason: FailReason | None
     missed_since: datetime | None
     claim_ended: bool
+    has_tunnels: bool
+    """Whether it was set up in its overlay, or could not be, while the cluster's server answers there."""
     gpu_count: int
     vcpus: int
     """As they were bought."""
@@ -248,7 +283,10 @@ class Place:
 
 _PLACE = text("""
 SELECT m.account, m.launch_key, m.state AS machine_state, m.address, m.ssh_port, m.host_key, m.fail_reason,
-  m.missed_since, c.ended_at IS NOT NULL AS claim_ended, m.gpu_count, m.vcpus, m.memory_gib, p.name AS pool,
+  m.missed_since, c.ended_at IS NOT NULL AS claim_ended,
+  (n.applied_version IS NOT NULL OR n.peers_tries > 0)
+    AND NOT EXISTS (SELECT FROM overlays v WHERE v.cluster_id = n.cluster_id AND v.tries > 0) AS has_tunnels,
+  m.gpu_count, m.vcpus, m.memory_gib, p.name AS pool,
   p.node_labels, p.node_taints
 FROM nodes n JOIN machines m ON m.id = n.machine_id JOIN claims c ON c.id = n.claim_id
   JOIN node_pools p ON p.id = n.node_pool_id
@@ -392,12 +430,20 @@ SELECT count(*) FROM nodes n WHERE n.cluster_id = :cluster_id AND n.state = '{No
   AND NOT EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.REGISTERED}')
   AND (n.created_at, n.id) < (:created_at, CAST(:id AS uuid))
 """)
-_WITH_STEP = text(f"""
-SELECT {_COLUMNS} FROM nodes n JOIN claims c ON c.id = n.claim_id
+_HEALTHY_IN = text(f"""
+SELECT {_COLUMNS} FROM nodes n JOIN claims c ON c.id = n.claim_id JOIN machines m ON m.id = n.machine_id
 WHERE n.node_pool_id = :node_pool_id AND n.state = '{NodeState.JOINING}' AND c.ended_at IS NULL
-  AND EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = :step)
+  AND m.suspect_since IS NULL AND n.unready_since IS NULL
+  AND EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.HEALTHY}')
 ORDER BY n.id
 """)
+_UNOPENED = text(f"""
+SELECT {_COLUMNS} FROM nodes n JOIN claims c ON c.id = n.claim_id
+WHERE n.state = '{NodeState.READY}' AND c.ended_at IS NULL
+  AND NOT EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.OPENED}')
+ORDER BY n.ready_at, n.id LIMIT :limit
+""")
+_KEEP_UNREADY = text(f"UPDATE nodes SET unready_since = :since WHERE id = :id AND {work.HELD}")
 _LEFT_IN = text(f"SELECT count(*) FROM nodes WHERE cluster_id = :cluster_id AND {among('state', IN_CLUSTER)}")
 
 
@@ -407,9 +453,21 @@ async def joins_ahead(connection: Connection, node: Node) -> int:
     return await read_one(connection, _IN_FLIGHT, int, **values) or 0
 
 
-async def joining_with(connection: Connection, pool_id: NodePoolId, taken: JoinStep) -> list[Node]:
-    """The joining nodes of a pool that have evidence of a step, and whose claims are open."""
-    return await read(connection, _WITH_STEP, Node, node_pool_id=pool_id, step=taken)
+async def healthy_in(connection: Connection, pool_id: NodePoolId) -> list[Node]:
+    """The joining nodes of a pool that may be opened. Their claims are open, and no machine is suspect."""
+    return await read(connection, _HEALTHY_IN, Node, node_pool_id=pool_id)
+
+
+async def keep_unready(
+    connection: Connection, node_id: NodeId, since: datetime | None, *, token: UUID
+) -> None:
+    """Since when a node that waits to be opened is not healthy any more; None when it is."""
+    await write(connection, _KEEP_UNREADY, id=node_id, since=since, token=token)
+
+
+async def unopened(connection: Connection, *, limit: int) -> list[Node]:
+    """Nodes whose leases have begun, and that were not opened yet, the oldest first."""
+    return await read(connection, _UNOPENED, Node, limit=limit)
 
 
 async def left_in(connection: Connection, cluster_id: ClusterId) -> int:

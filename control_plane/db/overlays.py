@@ -125,7 +125,7 @@ _DELETE = text("DELETE FROM overlays WHERE cluster_id = :cluster_id")
 
 
 async def add_missing(connection: Connection, *, now: datetime) -> None:
-    """Let there be a row for each cluster that is ready."""
+    """Add a row for each ready cluster that has none."""
     await write(connection, _ADD, now=now)
 
 

@@ -47,7 +47,7 @@ class NodeState(StrEnum):
 
 class NodeEvent(StrEnum):
     ADMITTED = "admitted"
-    """It passed every check, and its taint was removed."""
+    """It passed every check, and its lease begins. Its taint is removed next."""
     LEAVE = "leave"
     """It is not needed any more: its lease ended, its pool shrank, or its cluster is being deleted."""
     FAILED = "failed"
@@ -71,14 +71,12 @@ class JoinStep(StrEnum):
     """Its agent runs, with a token of its own that lasts minutes."""
     REGISTERED = "registered"
     """Its Node object is there, with our taint, and its token is deleted."""
-    LABELLED = "labelled"
-    """Its identity and its pool's labels are set, where the kubelet cannot change them."""
     MEASURED = "measured"
     """What it claims to have is what was bought."""
     HEALTHY = "healthy"
     """The kubelet is ready, and its conditions show no pressure."""
     OPENED = "opened"
-    """The taint that kept pods away is removed."""
+    """Its lease has begun. Then its labels were set, and the taint that kept pods away was removed, in one request."""
 
 
 class LeaveStep(StrEnum):
@@ -140,6 +138,8 @@ CLUSTER_SIDE_MAX = timedelta(minutes=15)
 machine costs money all that time, whether or not a cluster answers."""
 CUT_OFF_MAX = timedelta(minutes=5)
 """How long members have at least to forget a node's key, however long the steps before it took."""
+OPEN_MAX = timedelta(minutes=10)
+"""How long after its lease began the taint of a node may stay. Then the node has failed, and none of it is billed."""
 LEAVE_MAX = timedelta(minutes=30)
 """How long a machine is kept for its node to leave. It is the last resort, for when nobody works on the node."""
 
@@ -224,12 +224,14 @@ class Node:
     """Why it leaves, as a sentence; None while it does not."""
     failing_why: str | None
     """Why the step in progress failed the last time."""
+    due_at: datetime
+    """When it was to be looked at. Much later than that, an outage of ours kept us from it."""
     created_at: datetime
     deadline_at: datetime
-    """By when it has to be open."""
+    """By when it has to be healthy (`node_deadline.py`)."""
     ready_at: datetime | None
     unready_since: datetime | None
-    """Since when the cluster says that it is not ready; None while it is, and before it was opened."""
+    """Since when the cluster says that it is not ready; None while it is, and before it was healthy once."""
     leaving_at: datetime | None
     removed_at: datetime | None
     """Since when it is in nobody's peer map any more."""

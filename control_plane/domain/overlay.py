@@ -48,3 +48,11 @@ def pods_of(pod_block: int) -> str:
         raise ValueError(f"pod block {pod_block} is outside 0 to {POD_BLOCKS - 1}")
     first = IPv4Address(int(PODS.network_address) + (pod_block << (32 - POD_PREFIX_LENGTH)))
     return f"{first}/{POD_PREFIX_LENGTH}"
+
+
+def pod_block_of(pods: str) -> int:
+    """The number of a range of pods: the inverse of `pods_of`. Raises ValueError for what is no such range."""
+    network = IPv4Network(pods)
+    if network.prefixlen != POD_PREFIX_LENGTH or not network.subnet_of(PODS):
+        raise ValueError(f"{pods!r} is not the range of one member's pods")
+    return (int(network.network_address) - int(PODS.network_address)) >> (32 - POD_PREFIX_LENGTH)

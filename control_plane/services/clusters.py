@@ -87,7 +87,6 @@ async def delete(connection: Connection, world: World, word: str) -> Cluster | R
     Deleting one again changes nothing. The connection acts for the operators' organization.
     """
     found = await _lookup(connection, word)
-    found = await _lookup(connection, word)
     locked = None if found is None else await clusters.lock(connection, found.id)
     if locked is None:
         return _not_found(word)

@@ -53,7 +53,7 @@ class ClusterView(View):
     organization_id: OrganizationIdText | None
     """The organization that it is dedicated to; null for a cluster that all organizations share."""
     state: ClusterStateWord
-    """What becomes of it."""
+    """Its state."""
     version: str | None
     """The version of Kubernetes; null before it is ready."""
     endpoint: str | None

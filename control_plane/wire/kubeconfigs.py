@@ -30,7 +30,7 @@ KubeconfigStateWord = Annotated[
     str,
     one_of(
         "KubeconfigState",
-        "Where a kubeconfig is.",
+        "Its state.",
         wanted="It was requested, and is issued in a moment.",
         issued="It opens the namespace.",
         refused="It was not issued; `refused_why` tells why.",
@@ -86,7 +86,7 @@ class KubeconfigRequest(Request):
     role: Literal["view", "edit"] = "edit"
     """What its holder may do there."""
     lasts_minutes: Annotated[int, Meta(ge=LASTS_MINUTES_MIN, le=LASTS_MINUTES_MAX)] = LASTS_MINUTES_DEFAULT
-    """For how many minutes it counts: 10 minutes to 24 hours. It ends with the API key or the session at the latest."""
+    """How many minutes it is valid: 10 minutes to 24 hours. It ends with the API key or the session at the latest."""
 
 
 class KubeconfigRotationRequest(Request):
@@ -118,7 +118,7 @@ class KubeconfigView(View):
     role: KubeconfigRoleWord
     """What its holder may do there."""
     state: KubeconfigStateWord
-    """Where it is. A new one is `wanted`; ask for it again until it is not."""
+    """Its state. A new one is `wanted`; ask for it again until it is not."""
     sealed: Annotated[
         str | None,
         Meta(
@@ -130,7 +130,7 @@ class KubeconfigView(View):
         ),
     ]
     expires_at: Timestamp | None
-    """Until when it counts; null until it is issued."""
+    """Until when it is valid; null until it is issued."""
     rotates: KubeconfigIdText | None
     """The kubeconfig that it replaces; null when it replaces none."""
     subject: SubjectIdText

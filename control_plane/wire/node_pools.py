@@ -100,7 +100,7 @@ class NodePoolRequest(QuoteRequest, kw_only=True):
 
 
 class NodePoolChangeRequest(Request):
-    """What is to be different."""
+    """The new size."""
 
     nodes: NodeCount
     """How many nodes there are to be. More are admitted all or none; what is less stops being billed at once."""
@@ -169,7 +169,7 @@ class NodePoolView(View, kw_only=True):
     node_taints: tuple[TaintView, ...]
     """Kubernetes taints of its nodes."""
     state: NodePoolStateWord
-    """What becomes of it."""
+    """Its state."""
     leases: NodePoolLeasesView
     """How far the leases of its nodes are."""
     price_per_hour: Money

@@ -67,7 +67,7 @@ class NodeView(View, kw_only=True):
     gpu_count: int
     """How many GPUs it has."""
     state: NodeStateWord
-    """What becomes of it."""
+    """Its state."""
     steps: tuple[NodeStepView, ...]
     """The steps that it has taken into the cluster and out of it, in their order."""
     failing_why: str | None

@@ -30,11 +30,6 @@ def _labels(node: Object, marks: Marks) -> Object:
     return {**on_node.labels_of_nobody(node), **marks.labels, **own}
 
 
-async def label(port: KubernetesPort, name: str, marks: Marks) -> None:
-    """Say whose node it is. It keeps its taints, so no pod lands there yet. Raises NotFound."""
-    await _change(port, name, lambda node: {"metadata": {"labels": _labels(node, marks)}})
-
-
 async def admit(port: KubernetesPort, name: str, marks: Marks) -> None:
     """Give a node that was checked to a tenant, in one write: from then on its pods land there, and no others.
 

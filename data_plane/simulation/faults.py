@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from data_plane.access.port import AccessError, Target, Unreachable
+from data_plane.access.port import Target, Unreachable
 
 Value = TypeVar("Value")
 
 
 @dataclass
 class Faults:
-    fail: dict[str, list[AccessError]] = field(default_factory=dict[str, list[AccessError]])
+    fail: dict[str, list[Exception]] = field(default_factory=dict[str, list[Exception]])
     """What the next calls of a name raise, such as `{"start": [StepFailed(...)]}`. They do nothing else."""
     lose: dict[str, int] = field(default_factory=dict[str, int])
     """The answers of so many calls of a name are lost: they take effect, and raise Unreachable."""

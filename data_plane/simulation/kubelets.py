@@ -31,8 +31,10 @@ class FakeKubelets:
     """What a machine claims to have besides, by its address."""
     pressure: dict[str, str] = field(default_factory=dict[str, str])
     """A condition besides Ready that a machine reports, by its address."""
-    untainted: set[str] = field(default_factory=set[str])
-    """Addresses of machines that register without our taint."""
+    taints: dict[str, list[Object]] = field(default_factory=dict[str, list[Object]])
+    """With what a machine registers instead of our taint, by its address."""
+    pods: dict[str, str] = field(default_factory=dict[str, str])
+    """The range of pods with which a machine registers on its own account, by its address."""
 
     async def report(self, server: FakeKubernetes) -> None:
         """Bring the Nodes of a cluster up to date: register those that may join, and say how all are."""
@@ -49,9 +51,9 @@ class FakeKubelets:
     def _registered(self, server: FakeKubernetes, order: AgentOrder) -> Object:
         taken = [node["spec"]["podCIDR"] for place, node in server.objects.items() if place[0] == NODE.plural]
         pods = next(PODS.format(number) for number in range(1, 256) if PODS.format(number) not in taken)
-        taints = [] if order.machine.address in self.untainted else [joining_taint()]
+        taints = self.taints.get(order.machine.address, [joining_taint()])
         node = head(NODE, order.node, labels={"kubernetes.io/hostname": order.node})
-        return {**node, "spec": {"podCIDR": pods, "taints": taints}}
+        return {**node, "spec": {"podCIDR": self.pods.get(order.machine.address, pods), "taints": taints}}
 
     async def _status(self, order: AgentOrder | None) -> Object:
         if order is None or order.machine.address in self.agents.members.faults.gone:

@@ -56,6 +56,8 @@ class FakeKubernetes:
     """Each call raises the first entry, if any, and does nothing."""
     away: bool = False
     """Every call fails, as when its host is down."""
+    refuse_patches: set[str] = field(default_factory=set[str])
+    """The kinds, in the plural, of which no object can be patched, as when somebody else changes it all the time."""
     pods_until_rules_bind: int = 1
     """So many pods pass after an admission policy was applied: the real one takes seconds too."""
     _applied: dict[Place, Object] = field(default_factory=dict[Place, Object])
@@ -144,6 +146,8 @@ class FakeKubernetes:
         self, resource: Resource, name: str, change: Object, namespace: str | None = None
     ) -> Object:
         self._call()
+        if resource.plural in self.refuse_patches:
+            raise Conflict(f"{name} was changed meanwhile")
         before = self._found(resource, name, namespace)
         version = change.get("metadata", {}).get("resourceVersion")
         if version not in (None, before["metadata"]["resourceVersion"]):

@@ -18,7 +18,8 @@ from control_plane.services import nodes
 from control_plane.services.nodes import NodeFilter
 from data_plane.access.port import StepFailed, Target, Unreachable
 from data_plane.cluster.agents import Cleaned
-from data_plane.cluster.objects.node import JOINING
+from data_plane.cluster.objects.node import JOINING, joining_taint
+from data_plane.cluster.objects.tenant import NODE_PROJECT
 from data_plane.cluster.port import Conflict
 from data_plane.cluster.resource import NODE, SECRET, Object, Resource, head
 from data_plane.simulation.agents import FakeAgents
@@ -180,6 +181,8 @@ async def test_no_node_is_opened_and_nothing_is_billed_before_all_nodes_of_the_p
     cluster.kubelets.pressure[sick] = "DiskPressure"
     await cluster.play(120, step=5)
     assert not cluster.open_nodes
+    labels = {name for node in cluster.nodes for name in node["metadata"]["labels"]}
+    assert NODE_PROJECT not in labels, "a pod that tolerates everything would run there"
     assert await _lease_states(cluster, pool) == [LeaseState.STARTING] * 2
     assert (await cluster.steps()).count("healthy") == 1
     del cluster.kubelets.pressure[sick]
@@ -221,7 +224,9 @@ async def test_a_machine_that_claims_more_than_was_bought_leaves_as_hostile_and_
     assert len(cluster.stage.cloud.alive()) == 1
 
 
-@pytest.mark.parametrize("lie", ["without the taint", "with another's key"])
+@pytest.mark.parametrize(
+    "lie", ["without the taint", "with a weaker one", "with pods of its own", "with another's key"]
+)
 async def test_a_machine_that_comes_without_the_taint_or_with_anothers_key_is_hostile(
     cluster: Cluster, lie: str
 ) -> None:
@@ -229,7 +234,11 @@ async def test_a_machine_that_comes_without_the_taint_or_with_anothers_key_is_ho
     pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
     liar = await cluster.first_address()
     if lie == "without the taint":
-        cluster.kubelets.untainted.add(liar)
+        cluster.kubelets.taints[liar] = []
+    elif lie == "with a weaker one":
+        cluster.kubelets.taints[liar] = [{**joining_taint(), "effect": "PreferNoSchedule"}]
+    elif lie == "with pods of its own":
+        cluster.kubelets.pods[liar] = "fd00::/64"
     else:
         await cluster.stage.run("sync_overlay")
         members = cluster.agents.members.members
@@ -600,3 +609,83 @@ async def test_the_agent_of_a_node_reports_to_the_server_of_its_cluster_and_goes
     await cluster.play(30)
     (report,) = await stage.run("collect_heartbeats")
     assert report.looked_at == 0, "nobody asks the server about a node that has left"
+
+
+async def test_a_node_that_becomes_unhealthy_again_holds_up_its_pool_for_ten_minutes_and_nobody_uses_the_others(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=2, wait_timeout_seconds=3_600)
+    sick = await cluster.first_address()
+    cluster.kubelets.pressure[sick] = "DiskPressure"
+    await cluster.play(120)
+    healthy = text("""
+        INSERT INTO node_steps (node_id, step, organization_id, at, evidence)
+        SELECT id, 'healthy', organization_id, :now, '{}' FROM nodes ON CONFLICT DO NOTHING""")
+    async with cluster.stage.db.transaction() as connection:
+        await connection.execute(healthy, {"now": cluster.stage.clock.now()})
+    await cluster.play(8 * 60, step=20)
+    assert not cluster.open_nodes
+    assert await _lease_states(cluster, pool) == [LeaseState.STARTING] * 2
+    assert await cluster.row_counts() == {"joining": 2}
+    await cluster.play_until(lambda: len(cluster.open_nodes) == 2)
+    leases = await node_pools.members(cluster.stage, pool)
+    assert {lease.state for lease in leases} == {LeaseState.READY}
+    reasons = [attempt.fail_reason for lease in leases for attempt in await cluster.stage.attempts(lease)]
+    assert sorted(map(str, reasons)) == ["None", "None", "node_failed"]
+
+
+async def test_an_outage_of_ours_past_the_deadline_of_a_joining_node_gives_no_machine_up(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1, wait_timeout_seconds=7_200)
+    sick = await cluster.first_address()
+    cluster.kubelets.pressure[sick] = "DiskPressure"
+    await cluster.play_until(lambda: cluster.nodes)
+    cluster.stage.clock.advance(25 * 60)
+    await cluster.play(60)
+    assert await cluster.row_counts() == {"joining": 1}, (
+        "it has some time to do what it could not while we were away"
+    )
+    del cluster.kubelets.pressure[sick]
+    await cluster.play_until(lambda: cluster.open_nodes)
+    (lease,) = await node_pools.members(cluster.stage, pool)
+    assert len(await cluster.stage.attempts(lease)) == 1
+
+
+async def test_a_worker_that_dies_between_the_beginning_of_a_lease_and_the_opening_of_its_node_is_made_up_for(
+    cluster: Cluster,
+) -> None:
+    """Where the node cannot be opened for ten minutes, it has failed, and nothing of it is billed."""
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    refused = cluster.server.refuse_patches = {NODE.plural}
+    await cluster.play_until(lambda: cluster.nodes)
+    await cluster.play(60)
+    (first,) = await node_pools.members(cluster.stage, pool)
+    assert first.state is LeaseState.READY
+    assert not cluster.open_nodes
+    await cluster.play(11 * 60, step=15)
+    refused.clear()
+    await cluster.play_until(lambda: cluster.open_nodes)
+    row = await cluster.stage.lease_row(first)
+    assert row.state in {LeaseState.ENDING, LeaseState.ENDED}
+    assert row.billed_until == row.ready_at
+    assert (await cluster.steps()).count("opened") == 1
+    await cluster.stage.check()
+
+
+async def test_a_lease_tries_another_machine_while_the_one_that_failed_is_still_leaving(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    first = await cluster.first_address()
+    # What nobody thought of counts as well.
+    cluster.agents.members.faults.fail["prepare"] = [RuntimeError("odd")] * 5
+    cluster.agents.left[first] = ("mount /run/k3s",)
+    await cluster.play_until(lambda: len(cluster.stage.cloud.alive()) == 2, seconds_max=300)
+    await cluster.play_until(lambda: cluster.open_nodes, seconds_max=300)
+    assert (await cluster.row_counts())["leaving"] == 1
+    assert first in {str(machine.address) for machine in cluster.stage.cloud.alive()}, "it waits for its node"

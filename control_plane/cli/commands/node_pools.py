@@ -136,7 +136,7 @@ def _add_scale(pools: Commands) -> None:
         pools,
         "scale",
         scale,
-        "Let a node pool have another number of nodes.",
+        "Scale a node pool.",
         more=(
             "More nodes are admitted all or none, and join one by one. Fewer: nodes without\n"
             "a machine go first, then the youngest; their billing stops at once."
@@ -267,7 +267,8 @@ def scale(terminal: Terminal, args: Namespace) -> None:
     fewer = pool.nodes - args.nodes
     if fewer > 0 and not args.yes:
         terminal.confirm(
-            f"Let {plural(fewer, 'node')} of {pool.name} go? What they hold is lost.", otherwise="--yes"
+            f"Remove {plural(fewer, 'node')} from {pool.name}? {'Its' if fewer == 1 else 'Their'} data is lost.",
+            otherwise="--yes",
         )
     answer = client.patch(f"{_PATH}/{pool.id}", NodePoolView, NodePoolChangeRequest(args.nodes))
     terminal.present(args.json, answer, lambda found: node_pool_page(found, terminal.now()))

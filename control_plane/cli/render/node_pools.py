@@ -56,8 +56,8 @@ def node_pool_page(pool: NodePoolView, now: datetime) -> RenderableType:
 def progress_of(pool: NodePoolView) -> str:
     """How far the nodes of a pool are, as a phrase."""
     leases = pool.leases
-    said = f"{leases.ready} of {pool.nodes} nodes ready, {leases.with_machine} with a machine"
-    return f"{said}, {leases.ending} ending" if leases.ending else said
+    progress = f"{leases.ready} of {pool.nodes} nodes ready, {leases.with_machine} with a machine"
+    return f"{progress}, {leases.ending} ending" if leases.ending else progress
 
 
 def taint_text(taint: TaintView) -> str:

@@ -9,7 +9,7 @@ Nodes register themselves. One that leaves out our taint is refused: otherwise p
 nodes, could land on a machine that nobody has checked.
 """
 
-from data_plane.cluster.objects.node import JOINING
+from data_plane.cluster.objects.node import EFFECT, JOINING
 from data_plane.cluster.objects.tenant import MANAGED_BY, MANAGER, NODE_PROJECT, PROJECT
 from data_plane.cluster.resource import (
     MUTATING_ADMISSION_POLICY,
@@ -69,7 +69,8 @@ _SERVICE_RULES = (
 
 _BY_A_NODE = {"name": "by-a-node", "expression": "'system:nodes' in request.userInfo.groups"}
 _NODE_RULE = {
-    "expression": f"object.spec.?taints.orValue([]).exists(taint, taint.key == '{JOINING}')",
+    "expression": f"object.spec.?taints.orValue([]).exists(taint,"
+    f" taint.key == '{JOINING}' && taint.effect == '{EFFECT}')",
     "message": f"a node registers with the taint {JOINING}",
 }
 

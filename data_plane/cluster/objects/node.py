@@ -17,6 +17,8 @@ from data_plane.cluster.resource import Object, Objects
 
 JOINING = f"{OWN_PREFIX}/joining"
 """The taint with which a node registers, and which we take off once it has been checked."""
+EFFECT = "NoSchedule"
+"""The effect of our taints."""
 
 
 _POOL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -41,11 +43,20 @@ def labels_of_nobody(node: Object) -> dict[str, None]:
 
 
 def joining_taint() -> Object:
-    return {"key": JOINING, "value": "true", "effect": "NoSchedule"}
+    return {"key": JOINING, "value": "true", "effect": EFFECT}
+
+
+def keeps_pods_away(node: Object) -> bool:
+    """Whether a Node has the taint with which nodes register. With another effect, pods could land there."""
+    present = node.get("spec", {}).get("taints") or []
+    wanted = joining_taint()
+    return any(
+        taint.get("key") == wanted["key"] and taint.get("effect") == wanted["effect"] for taint in present
+    )
 
 
 def tenant_taint(tenant: Tenant) -> Object:
-    return {"key": PROJECT, "value": tenant.project, "effect": "NoSchedule"}
+    return {"key": PROJECT, "value": tenant.project, "effect": EFFECT}
 
 
 def taints_with(node: Object, tenant: Tenant) -> Objects:

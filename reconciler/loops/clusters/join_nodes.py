@@ -2,8 +2,8 @@
 
 A machine that was bought as a node becomes one when it is verified. It takes the steps of `domain/node.py`, each with
 stored evidence; whoever takes it over after a crash goes on at the first step without evidence. It registers with a
-taint that keeps pods away. The taint goes, and the lease is ready, when what it claims is what was bought, and, until
-its pool was ready once, when all nodes of the pool are healthy.
+taint that keeps pods away. Its lease begins, and then the taint goes, when what it claims is what was bought, and,
+until its pool was ready once, when all nodes of the pool are healthy (`node_opening.py`).
 
 A machine that does not become a node in time leaves, and its lease tries another one.
 """
@@ -11,11 +11,11 @@ A machine that does not become a node in time leaves, and its lease tries anothe
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import leases, node_pools, nodes
-from control_plane.db.connection import Connection
-from control_plane.domain import node_pool
+from control_plane.db import nodes
 from control_plane.domain.deadline import TRIED_FIRST
+from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import NodeId
+from control_plane.domain.machine import MachineEvent, MachineFailure
 from control_plane.domain.node import (
     JOIN_MAX,
     STEP_TRIES_MAX,
@@ -28,13 +28,14 @@ from control_plane.domain.node import (
     next_join_step,
     step,
 )
-from control_plane.domain.node_pool import NodePoolEvent, NodePoolState
+from control_plane.domain.node_deadline import Deadline, deadline
 from control_plane.domain.transitions import Moved
-from control_plane.outcomes import claims as outcomes
-from data_plane.access.port import AccessError, StepFailed, Unreachable
+from control_plane.outcomes import machines as machine_outcomes
+from data_plane.access.port import AccessError, Unreachable
 from reconciler.loop import Loop, Report, each
-from reconciler.node_joining import STEPS, Hostile, NotYet
-from reconciler.nodes import HELD_FOR, OURS, Held, fail, leave, loaded, take_step, wait
+from reconciler.node_joining import STEPS, HeldUp, Hostile, NotYet
+from reconciler.node_opening import open_nodes, open_rest
+from reconciler.nodes import HELD_FOR, OURS, Held, fail, loaded, take_step, wait
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "join_nodes"
@@ -44,7 +45,9 @@ AGAIN = timedelta(seconds=10)
 
 
 async def activate(world: ClusterWorld) -> Report:
-    await _begin(world)
+    report = Report()
+    await _begin(world, report)
+    await open_rest(world, report)
     now, token = world.now(), world.new_id()
     async with world.db.transaction() as connection:
         due = await nodes.take(
@@ -55,12 +58,12 @@ async def activate(world: ClusterWorld) -> Report:
             until=now + HELD_FOR,
             limit=NODES_PER_ACTIVATION_MAX,
         )
-    report = Report(looked_at=len(due), more=len(due) == NODES_PER_ACTIVATION_MAX)
+    report.looked_at, report.more = len(due), len(due) == NODES_PER_ACTIVATION_MAX
     await each(due, lambda node: _join(world, node, token, report), report)
     return report
 
 
-async def _begin(world: ClusterWorld) -> None:
+async def _begin(world: ClusterWorld, report: Report) -> None:
     """Let verified machines that were bought as nodes be nodes."""
     async with world.db.transaction() as connection:
         now = world.now()
@@ -68,12 +71,19 @@ async def _begin(world: ClusterWorld) -> None:
         found = await nodes.candidates(connection, limit=NODES_PER_ACTIVATION_MAX)
         if found:
             await nodes.lock_numbers(connection)
-            found = await nodes.candidates(connection, limit=NODES_PER_ACTIVATION_MAX)
+            full = await nodes.full_clusters(connection)
+            report.errors.extend(f"{cluster.name}: no number of its overlay is free" for cluster in full)
+            found = await nodes.candidates(
+                connection, limit=NODES_PER_ACTIVATION_MAX, without=[cluster.id for cluster in full]
+            )
         for candidate in found:
             node_id = NodeId(world.new_id())
-            await nodes.insert(
+            if not await nodes.insert(
                 connection, node_id, candidate, name=name_of(node_id), now=now, deadline_at=now + JOIN_MAX
-            )
+            ):
+                report.errors.append(
+                    f"{candidate.machine_id}: no number is free in the overlay of its cluster"
+                )
 
 
 async def _join(world: ClusterWorld, node: Node, token: UUID, report: Report) -> None:
@@ -84,16 +94,21 @@ async def _join(world: ClusterWorld, node: Node, token: UUID, report: Report) ->
     try:
         while await _next(world, held, report):
             held = await loaded(world, await _current(world, held), token)
+    except HeldUp as error:
+        await wait(world, held, SOON, str(error), longer=TRIED_FIRST)
     except NotYet as error:
-        await wait(world, held, SOON, str(error))
+        await _wait_or_leave(world, held, str(error))
     except Hostile as error:
         report.notes.append(f"{node.name}: {error}")
-        await leave(world, held, NodeEvent.HOSTILE, LeaveReason.HOSTILE, str(error))
+        await _leave(world, held, LeaveReason.HOSTILE, str(error))
     except OURS as error:
         report.errors.append(f"{node.name}: {type(error).__name__}: {error}")
         await wait(world, held, AGAIN, f"{type(error).__name__}: {error}", longer=TRIED_FIRST)
     except AccessError as error:
         report.notes.append(f"{node.name}: {type(error).__name__}: {error}")
+        await _try_again_or_leave(world, held, error)
+    except Exception as error:  # noqa: BLE001 - a machine can cause errors that nobody thought of, and has few tries
+        report.errors.append(f"{node.name}: {type(error).__name__}: {error}")
         await _try_again_or_leave(world, held, error)
 
 
@@ -103,70 +118,58 @@ async def _current(world: ClusterWorld, held: Held) -> Node:
     return found or held.node
 
 
-async def _try_again_or_leave(world: ClusterWorld, held: Held, error: AccessError) -> None:
-    """A machine that cannot be reached has until its deadline; a step that fails has a few tries."""
-    failed = not isinstance(error, Unreachable) and held.node.tries + 1 >= STEP_TRIES_MAX
-    if failed or world.now() >= held.node.deadline_at:
-        await leave(world, held, NodeEvent.FAILED, LeaveReason.FAILED, f"{type(error).__name__}: {error}")
-    else:
-        await fail(world, held, error)
-
-
 async def _next(world: ClusterWorld, held: Held, report: Report) -> bool:
     """Take the next step. False when the node is open, or another worker holds it."""
     async with world.db.reading() as connection:
         taken = await nodes.steps(connection, held.node.id)
     due = next_join_step([each for each in JoinStep if each in taken])
-    if due is None:
-        report.count(await _open_all(world, held))
+    if due in {None, JoinStep.OPENED}:
+        report.count(await open_nodes(world, held))
         return False
-    try:
-        evidence = await STEPS[due](world, held)
-    except NotYet:
-        if due is not JoinStep.OPENED and world.now() >= held.node.deadline_at:
-            raise StepFailed(due, None, "it was not done in time") from None
-        raise
-    return await take_step(world, held, due, evidence)
+    return await take_step(world, held, due, await STEPS[due](world, held))
 
 
-async def _open_all(world: ClusterWorld, held: Held) -> int:
-    """Let the leases of open nodes begin: of this one, or of all nodes of a pool that becomes ready with it.
+async def _wait_or_leave(world: ClusterWorld, held: Held, why: str) -> None:
+    """Look again soon, unless the time of the node is over."""
+    found = deadline(held.node, world.now())
+    if found is Deadline.PASSED:
+        await _leave(world, held, LeaveReason.FAILED, f"it was not done in time: {why}")
+    else:
+        longer = TRIED_FIRST if found is Deadline.MISSED_BY_US else None
+        await wait(world, held, SOON, why, longer=longer)
 
-    Returns how many began.
-    """
+
+async def _try_again_or_leave(world: ClusterWorld, held: Held, error: Exception) -> None:
+    """A machine that cannot be reached has until its deadline; a step that fails has a few tries."""
+    why = f"{type(error).__name__}: {error}"
+    failed = not isinstance(error, Unreachable) and held.node.tries + 1 >= STEP_TRIES_MAX
+    found = deadline(held.node, world.now())
+    if failed or found is Deadline.PASSED:
+        await _leave(world, held, LeaveReason.FAILED, why)
+    elif found is Deadline.MISSED_BY_US:
+        await wait(world, held, AGAIN, why, longer=TRIED_FIRST)
+    else:
+        await fail(world, held, error)
+
+
+async def _leave(world: ClusterWorld, held: Held, reason: LeaveReason, why: str) -> None:
+    """Let a node begin to leave. Its lease tries another machine at once; this one is kept until the node has left."""
+    now, is_hostile = world.now(), reason is LeaveReason.HOSTILE
+    failure = MachineFailure(
+        MachineEvent.FAILED,
+        FailReason.NODE_HOSTILE if is_hostile else FailReason.NODE_FAILED,
+        f"it did not become a node of the cluster: {why}",
+    )
     async with world.db.transaction() as connection:
-        pool = await node_pools.lock(connection, held.node.node_pool_id)
-        if pool is None:
-            raise LookupError(f"{held.node.name} is in no pool")
-        opened = await nodes.joining_with(connection, pool.id, JoinStep.OPENED)
-        now = world.now()
-        if pool.state is NodePoolState.PENDING:
-            moved = node_pool.step(pool.state, NodePoolEvent.OPENED)
-            if len(opened) >= pool.nodes and isinstance(moved, Moved):
-                began = await _begin_leases(world, connection, opened)
-                await node_pools.move(connection, pool, moved, why=None, now=now)
-                return began
-        elif pool.state is NodePoolState.READY:
-            return await _begin_leases(
-                world, connection, [each for each in opened if each.id == held.node.id]
-            )
-    raise NotYet("it is open, and the rest of its pool is not yet")
-
-
-async def _begin_leases(world: ClusterWorld, connection: Connection, opened: list[Node]) -> int:
-    """Nodes and leases become ready together. Raises NotYet, which rolls all of it back, if one of them cannot."""
-    found = await leases.lock(connection, [node.lease_id for node in opened])
-    now = world.now()
-    for node in opened:
-        moved = step(node.state, NodeEvent.ADMITTED)
-        lease = found.get(node.lease_id)
-        if lease is None or not isinstance(moved, Moved):
-            raise NotYet("its lease has ended")
-        if not await outcomes.open_node(connection, lease, node.claim_id, actor=world.actor(NAME), now=now):
-            raise NotYet(f"the lease of {node.name} has ended, or its machine is suspect")
-        if not await nodes.move(connection, node, moved, now=now):
-            raise NotYet(f"{node.name} changed meanwhile")
-    return len(opened)
+        await machine_outcomes.fail(
+            connection, held.node.machine_id, failure, actor=world.actor(NAME), now=now
+        )
+        node = await nodes.lock(connection, held.node.id)
+        if node is None or not await nodes.is_held(connection, node.id, token=held.token):
+            raise LookupError(f"another worker holds {held.node.name}")
+        moved = step(node.state, NodeEvent.HOSTILE if is_hostile else NodeEvent.FAILED)
+        if isinstance(moved, Moved):
+            await nodes.move(connection, node, moved, now=now, reason=reason, why=why)
 
 
 LOOP = Loop(

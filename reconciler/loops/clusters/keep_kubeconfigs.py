@@ -32,8 +32,8 @@ from control_plane.vault.errors import KeyManagerError, UnusableKey
 from control_plane.vault.recipient import seal_for
 from data_plane.cluster import kubeconfig as in_cluster
 from data_plane.cluster.kubeconfig import Address
-from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import ClusterError
+from reconciler.cluster_tenants import tenant_of
 from reconciler.loop import Loop, Report, each
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
@@ -83,7 +83,11 @@ async def _act(world: ClusterWorld, kubeconfig: Kubeconfig, token: UUID, report:
                     report.count(await _removed(world, kubeconfig, token))
                 case _:
                     async with connected(world, cluster) as port:
-                        await in_cluster.revoke(port, _tenant(kubeconfig), kubeconfig.wire_id)
+                        await in_cluster.revoke(
+                            port,
+                            tenant_of(kubeconfig.organization_id, kubeconfig.project_id),
+                            kubeconfig.wire_id,
+                        )
                     report.count(await _removed(world, kubeconfig, token))
     except (ClusterError, KeyManagerError, TimeoutError) as error:
         await _retry(world, kubeconfig, error, token, report)
@@ -99,7 +103,7 @@ async def _issue(
         issued = await in_cluster.issue(
             port,
             address,
-            _tenant(kubeconfig),
+            tenant_of(kubeconfig.organization_id, kubeconfig.project_id),
             kubeconfig.wire_id,
             role=in_cluster.Role(kubeconfig.role),
             all_nodes=cluster.organization_id is not None,
@@ -189,13 +193,6 @@ async def _note(
         rule=rule,
     )
     await audit.insert(connection, [line])
-
-
-def _tenant(kubeconfig: Kubeconfig) -> Tenant:
-    return Tenant(
-        on_wire(Prefix.ORGANIZATION, kubeconfig.organization_id),
-        on_wire(Prefix.PROJECT, kubeconfig.project_id),
-    )
 
 
 LOOP = Loop(NAME, timedelta(seconds=1), activate, lasts=HELD_FOR)

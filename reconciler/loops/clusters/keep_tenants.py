@@ -14,11 +14,10 @@ from control_plane.db.cluster_tenants import ClusterTenant, Leased
 from control_plane.domain.backoff import delay
 from control_plane.domain.cluster import Cluster, ClusterState
 from control_plane.domain.ids import ClusterId, Prefix, on_wire
-from control_plane.vault.errors import KeyManagerError
 from data_plane.cluster.objects.resource_quota import Allowance
-from data_plane.cluster.objects.tenant import Tenant
-from data_plane.cluster.port import ClusterError, KubernetesPort
+from data_plane.cluster.port import KubernetesPort
 from data_plane.cluster.tenant import keep_tenant, prepare_cluster, remove_tenant, rules_bind
+from reconciler.cluster_tenants import tenant_of
 from reconciler.loop import Loop, Report, each
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
@@ -76,7 +75,7 @@ async def _keep_all(
             await prepare_cluster(port)
             for tenant in tenants:
                 await _look_after(world, port, tenant, token, report)
-    except (ClusterError, KeyManagerError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, operators read it, and all tenants are given back
         for tenant in tenants:
             await _fail(world, tenant, error, token, report)
 
@@ -101,7 +100,7 @@ async def _look_after(
             await _remove(world, port, tenant, token, report)
         else:
             await _keep(world, port, tenant, token, report)
-    except ClusterError as error:
+    except Exception as error:  # noqa: BLE001 - one tenant that cannot be kept holds up no other one
         await _fail(world, tenant, error, token, report)
 
 
@@ -110,7 +109,7 @@ async def _keep(
 ) -> None:
     async with world.db.reading() as connection:
         leased = await cluster_tenants.leased(connection, tenant.cluster_id, tenant.project_id)
-    place = place_of(tenant)
+    place = tenant_of(tenant.organization_id, tenant.project_id)
     await keep_tenant(port, place, allowance_of(leased), leased.names)
     is_ready = tenant.ready_at is not None or await rules_bind(port, place, f"probe-{world.new_id().hex}")
     now = world.now()
@@ -137,7 +136,7 @@ async def _remove(
             await cluster_tenants.wait(connection, tenant.id, token=token, due_at=world.now())
     if not leaves:
         return
-    waits_for = await remove_tenant(port, place_of(tenant))
+    waits_for = await remove_tenant(port, tenant_of(tenant.organization_id, tenant.project_id))
     now = world.now()
     async with world.db.transaction() as connection:
         if waits_for is None:
@@ -155,13 +154,6 @@ async def _fail(
     due_at = now + delay(tenant.tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)
     async with world.db.statement() as connection:
         await cluster_tenants.failed(connection, tenant.id, why, token=token, now=now, due_at=due_at)
-
-
-def place_of(tenant: ClusterTenant) -> Tenant:
-    """The tenant by the names that it has in a cluster."""
-    return Tenant(
-        on_wire(Prefix.ORGANIZATION, tenant.organization_id), on_wire(Prefix.PROJECT, tenant.project_id)
-    )
 
 
 def allowance_of(leased: Leased) -> Allowance:

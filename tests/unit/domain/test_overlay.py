@@ -15,6 +15,7 @@ from control_plane.domain.overlay import (
     PODS,
     SERVICES,
     address_of,
+    pod_block_of,
     pods_of,
     range_of,
 )
@@ -50,3 +51,11 @@ def test_an_address_belongs_to_one_member_of_one_overlay(block: int, number: int
     assert int(address) - int(range_of(block).network_address) == number + 1
     assert address not in IPv4Network((int(range_of(block).network_address), 31)), "the relays' address"
     assert address != range_of(block).broadcast_address
+
+
+def test_the_range_of_a_members_pods_gives_its_number_and_nothing_else_does() -> None:
+    for block in (0, 7, POD_BLOCKS - 1):
+        assert pod_block_of(pods_of(block)) == block
+    for other in ("fd00::/64", "10.48.0.0/25", "10.48.0.0/12", "10.47.255.0/24", "10.48.0.1/24", "pods", ""):
+        with pytest.raises(ValueError):  # noqa: PT011 - some of the texts are those of the library
+            pod_block_of(other)

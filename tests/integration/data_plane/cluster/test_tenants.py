@@ -84,14 +84,14 @@ async def test_pods_of_a_tenant_land_on_its_own_nodes_whatever_they_ask_for(
     await nodes.admit(admin, theirs, nodes.Marks(other, "le_2", "gpu"))
     everything = [{"operator": "Exists"}]
     async with _customer(kubernetes, admin, tenant) as customer:
-        wishes: dict[str, dict[str, object]] = {
+        specs: dict[str, dict[str, object]] = {
             "plain": {},
             "tolerant": {"tolerations": everything},
             "forged": {"nodeSelector": {NODE_PROJECT: other.project}, "tolerations": everything},
         }
-        for name, spec in wishes.items():
+        for name, spec in specs.items():
             await customer.apply(pod(tenant.namespace, name, **spec))
-        for name in wishes:
+        for name in specs:
             assert await _bound_to(admin, tenant, name) == mine, name
         for target in (theirs, idle):
             with pytest.raises(Invalid, match="for the scheduler to set"):

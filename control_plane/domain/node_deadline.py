@@ -1,0 +1,33 @@
+"""Until when a joining node is waited for. Only what the node itself does not do in time counts against it.
+
+Where a node waits for something of ours, such as its tunnels, or for other nodes, its deadline moves on. A deadline
+passes whether or not anybody works (`deadline.py`), so a look that comes late ends nothing either: it sets another
+deadline, except for a node that has been on its way for hours.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from control_plane.domain.deadline import LOOKED_AT_WITHIN, UNATTENDED_MAX
+from control_plane.domain.node import Node
+
+UNHEALTHY_MAX = timedelta(minutes=10)
+"""How long a node may be unhealthy that was healthy, and that waits to be opened."""
+
+
+class Deadline(StrEnum):
+    AHEAD = "ahead"
+    MISSED_BY_US = "missed_by_us"
+    """It has passed, and nobody had looked at the node for a while."""
+    PASSED = "passed"
+
+
+def deadline(node: Node, now: datetime) -> Deadline:
+    """Whether a joining node that is not where it should be is given up."""
+    at = node.deadline_at if node.unready_since is None else node.unready_since + UNHEALTHY_MAX
+    if now < at:
+        return Deadline.AHEAD
+    is_late = now - max(node.due_at, at) > LOOKED_AT_WITHIN
+    if is_late and now < node.created_at + UNATTENDED_MAX:
+        return Deadline.MISSED_BY_US
+    return Deadline.PASSED

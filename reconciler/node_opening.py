@@ -5,7 +5,7 @@ leaves nodes whose leases have begun and that are not open, and the next activat
 opened for `OPEN_MAX` has failed, and nothing of it is billed.
 """
 
-from control_plane.db import leases, node_pools, nodes
+from control_plane.db import leases, node_openings, node_pools, nodes
 from control_plane.db.connection import Connection
 from control_plane.domain import node_health, node_pool
 from control_plane.domain.failure import FailReason
@@ -49,7 +49,7 @@ async def _see_healthy(world: ClusterWorld, port: KubernetesPort, held: Held) ->
     since = None if problem is None else held.node.unready_since or world.now()
     if since != held.node.unready_since:
         async with world.db.statement() as connection:
-            await nodes.keep_unready(connection, held.node.id, since, token=held.token)
+            await node_openings.keep_unready(connection, held.node.id, since, token=held.token)
     if problem is not None:
         raise NotYet(problem)
 
@@ -72,7 +72,7 @@ async def _opening(world: ClusterWorld, held: Held) -> list[Node]:
     """Which nodes this worker opens now. One worker opens all nodes of a new pool. Raises HeldUp."""
     async with world.db.reading() as connection:
         pool = await node_pools.get(connection, held.node.node_pool_id)
-        healthy = await nodes.healthy_in(connection, held.node.node_pool_id)
+        healthy = await node_openings.healthy_in(connection, held.node.node_pool_id)
     if pool is None or pool.state not in node_pool.WANTED:
         raise HeldUp("its pool is being deleted")
     if held.node.id not in {node.id for node in healthy}:
@@ -126,13 +126,13 @@ async def _open(world: ClusterWorld, port: KubernetesPort, held: Held) -> None:
         "labels": dict(marks.labels),
     }
     async with world.db.statement() as connection:
-        await nodes.note_step(connection, held.node.id, JoinStep.OPENED, evidence, now=world.now())
+        await node_openings.note_step(connection, held.node.id, JoinStep.OPENED, evidence, now=world.now())
 
 
 async def open_rest(world: ClusterWorld, report: Report) -> None:
     """Open nodes whose leases have begun, and that nobody opened yet."""
     async with world.db.reading() as connection:
-        found = await nodes.unopened(connection, limit=UNOPENED_PER_ACTIVATION_MAX)
+        found = await node_openings.unopened(connection, limit=UNOPENED_PER_ACTIVATION_MAX)
     await each(found, lambda node: _open_one(world, node, report), report)
 
 

@@ -155,11 +155,6 @@ INSERT INTO node_steps (node_id, step, organization_id, at, evidence)
 SELECT id, :step, organization_id, :now, CAST(:evidence AS jsonb) FROM nodes WHERE id = :id AND {work.HELD}
 ON CONFLICT DO NOTHING
 """)
-_NOTE_STEP = text("""
-INSERT INTO node_steps (node_id, step, organization_id, at, evidence)
-SELECT id, :step, organization_id, :now, CAST(:evidence AS jsonb) FROM nodes WHERE id = :id
-ON CONFLICT DO NOTHING
-""")
 _PROGRESS = text(
     f"UPDATE nodes SET tries = 0, failing_why = NULL, work_until = :until WHERE id = :id AND {work.HELD}"
 )
@@ -187,13 +182,6 @@ async def take_step(
         connection, _ADD_STEP, id=node_id, step=taken, now=now, evidence=document(evidence), token=token
     )
     return True
-
-
-async def note_step(
-    connection: Connection, node_id: NodeId, taken: JoinStep, evidence: object, *, now: datetime
-) -> None:
-    """Store the evidence of a step that every worker may take, also at a node that nobody holds."""
-    await write(connection, _NOTE_STEP, id=node_id, step=taken, now=now, evidence=document(evidence))
 
 
 # What workers hold
@@ -430,20 +418,6 @@ SELECT count(*) FROM nodes n WHERE n.cluster_id = :cluster_id AND n.state = '{No
   AND NOT EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.REGISTERED}')
   AND (n.created_at, n.id) < (:created_at, CAST(:id AS uuid))
 """)
-_HEALTHY_IN = text(f"""
-SELECT {_COLUMNS} FROM nodes n JOIN claims c ON c.id = n.claim_id JOIN machines m ON m.id = n.machine_id
-WHERE n.node_pool_id = :node_pool_id AND n.state = '{NodeState.JOINING}' AND c.ended_at IS NULL
-  AND m.suspect_since IS NULL AND n.unready_since IS NULL
-  AND EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.HEALTHY}')
-ORDER BY n.id
-""")
-_UNOPENED = text(f"""
-SELECT {_COLUMNS} FROM nodes n JOIN claims c ON c.id = n.claim_id
-WHERE n.state = '{NodeState.READY}' AND c.ended_at IS NULL
-  AND NOT EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.OPENED}')
-ORDER BY n.ready_at, n.id LIMIT :limit
-""")
-_KEEP_UNREADY = text(f"UPDATE nodes SET unready_since = :since WHERE id = :id AND {work.HELD}")
 _LEFT_IN = text(f"SELECT count(*) FROM nodes WHERE cluster_id = :cluster_id AND {among('state', IN_CLUSTER)}")
 
 
@@ -451,23 +425,6 @@ async def joins_ahead(connection: Connection, node: Node) -> int:
     """How many older nodes of its cluster are between their tunnels and their registration."""
     values = {"cluster_id": node.cluster_id, "created_at": node.created_at, "id": node.id}
     return await read_one(connection, _IN_FLIGHT, int, **values) or 0
-
-
-async def healthy_in(connection: Connection, pool_id: NodePoolId) -> list[Node]:
-    """The joining nodes of a pool that may be opened. Their claims are open, and no machine is suspect."""
-    return await read(connection, _HEALTHY_IN, Node, node_pool_id=pool_id)
-
-
-async def keep_unready(
-    connection: Connection, node_id: NodeId, since: datetime | None, *, token: UUID
-) -> None:
-    """Since when a node that waits to be opened is not healthy any more; None when it is."""
-    await write(connection, _KEEP_UNREADY, id=node_id, since=since, token=token)
-
-
-async def unopened(connection: Connection, *, limit: int) -> list[Node]:
-    """Nodes whose leases have begun, and that were not opened yet, the oldest first."""
-    return await read(connection, _UNOPENED, Node, limit=limit)
 
 
 async def left_in(connection: Connection, cluster_id: ClusterId) -> int:

@@ -279,7 +279,7 @@ def delete(terminal: Terminal, args: Namespace) -> None:
     pool = find(client, args.node_pool).cleaned()
     if not args.yes and pool.state in ("pending", "ready"):
         terminal.confirm(
-            f"Delete the node pool {pool.name} with {plural(pool.nodes, 'node')}? What they hold is lost.",
+            f"Delete the node pool {pool.name} with {plural(pool.nodes, 'node')}? Their data is lost.",
             otherwise="--yes",
         )
     answer = client.post(f"{_PATH}/{pool.id}/deletion", NodePoolView)

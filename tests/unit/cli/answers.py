@@ -408,7 +408,7 @@ NODES: Json = {
             "b",
             "batch",
             "ready",
-            ("prepared", "tunnelled", "started", "registered", "labelled", "measured", "healthy", "opened"),
+            ("prepared", "tunnelled", "started", "registered", "measured", "healthy", "opened"),
             ready_at=at(minutes=2),
             conditions={"Ready": "True", "MemoryPressure": "False", "DiskPressure": "True"},
             agent={"state": "silent", "reported_at": at(minutes=21), "results": []},

@@ -124,7 +124,7 @@ async def test_a_bad_launch_is_refused_in_the_documented_words(
 ) -> None:
     api = await Api().with_key()
     assert await api.refuses("POST", "instance-operations/launch", ORDER | change) == refusal
-    assert api.account.instances == {}
+    assert api.account.instances.every == {}
 
 
 async def test_a_full_account_a_wrong_key_and_a_duplicate_are_refused_in_the_documented_words() -> None:

@@ -7,14 +7,15 @@ the billing page: by the minute, from `active` until terminate.
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from control_plane.domain.gpu import APPEARANCES, GpuModel
+from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import NANO_PER_USD, Nano
-from providers.emulators.host import EmulatedGpu, HostedState, MachineHost, MachineSpec
-from providers.emulators.scenario import FaultKind, Scenario
+from providers.emulators.host import MachineHost
+from providers.emulators.rentals import Life, Rental, Rentals
+from providers.emulators.scenario import Scenario
 
 REGIONS = {
     "asia-northeast-1": "Osaka, Japan",
@@ -94,84 +95,45 @@ KINDS = {kind.name: kind for kind in (
 # fmt: on
 
 
-@dataclass
-class Instance:
-    id: str
+@dataclass(kw_only=True)
+class Instance(Rental):
     kind: Kind
-    region: str
     name: str
     hostname: str | None
     tags: list[dict[str, str]]
     ssh_key_names: list[str]
-    launched_at: datetime
-    listed_from: datetime
-    never_boots: bool = False
-    hidden: bool = False
-    active_since: datetime | None = None
-    ended_at: datetime | None = None
-    """When the terminate was accepted; the bill stops there."""
-    unknown_status: str | None = None
-    """A status word outside the specification, for tests."""
 
 
-@dataclass
+STATUS = {
+    Life.CREATING: "booting",
+    Life.RUNNING: "active",
+    Life.FAILED: "unhealthy",
+    Life.ENDING: "terminating",
+    Life.ENDED: "terminated",
+}
+TERMINATING_SECONDS = 20.0
+TERMINATED_VISIBLE_SECONDS = 60.0
+"""How long a terminated instance stays listed before it is absent and 404. Not documented."""
+
+
 class Account:
     """The instances and SSH keys of one account."""
 
-    host: MachineHost
-    scenario: Scenario
-    now: Callable[[], datetime]
-    instances_max: int = 1_000
-    terminating_seconds: float = 20.0
-    terminated_visible_seconds: float = 60.0
-    """How long a terminated instance stays listed before it is absent and 404. Not documented."""
-    instances: dict[str, Instance] = field(default_factory=dict[str, Instance])
-    """Every instance that ever existed."""
-    ssh_keys: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
-
-    def standing(self) -> list[Instance]:
-        return [each for each in self.instances.values() if each.ended_at is None]
-
-    def alive(self, name: str) -> list[Instance]:
-        """Instances of this name that cost money or will, including hidden ones."""
-        return [each for each in self.standing() if each.name == name]
-
-    def ever(self, name: str) -> int:
-        return sum(each.name == name for each in self.instances.values())
-
-    def known(self, instance_id: str) -> Instance | None:
-        """An instance that the API still knows; None for any other id."""
-        found = self.instances.get(instance_id)
-        return found if found is not None and self.status(found) != "absent" else None
-
-    def listed(self) -> list[Instance]:
-        now = self.now()
-        return [
-            each
-            for each in self.instances.values()
-            if not each.hidden and each.listed_from <= now and self.status(each) != "absent"
-        ]
+    def __init__(
+        self, host: MachineHost, scenario: Scenario, now: Callable[[], datetime], *, instances_max: int = 1_000
+    ) -> None:
+        self.instances = Rentals[Instance](
+            host, scenario, now, TERMINATING_SECONDS, TERMINATED_VISIBLE_SECONDS
+        )
+        self.instances_max = instances_max
+        self.ssh_keys: list[dict[str, str]] = []
 
     def status(self, instance: Instance) -> str:
-        """The status word now. `absent` is not in the contract: the API no longer knows the instance."""
-        if instance.ended_at is not None:
-            ended = (self.now() - instance.ended_at).total_seconds()
-            if ended < self.terminating_seconds:
-                return "terminating"
-            visible = ended < self.terminating_seconds + self.terminated_visible_seconds
-            return "terminated" if visible else "absent"
-        if instance.unknown_status is not None:
-            return instance.unknown_status
-        machine = self.host.machines().get(instance.id)
-        if machine is None or machine.state is HostedState.FAILED:
-            return "unhealthy"
-        delay = timedelta(seconds=self.scenario.boot_delay_seconds)
-        if instance.never_boots or machine.state is HostedState.BOOTING:
-            return "booting"
-        if self.now() - instance.launched_at < delay:
-            return "booting"
-        instance.active_since = instance.active_since or self.now()
-        return "active"
+        """The status word of an instance that the API knows."""
+        life = self.instances.life(instance)
+        if life in (Life.ENDING, Life.ENDED):
+            return STATUS[life]
+        return instance.unknown_status or STATUS[life]
 
     async def launch(
         self,
@@ -184,48 +146,22 @@ class Account:
         ssh_key_names: list[str],
         user_data: str,
     ) -> Instance:
-        now = self.now()
         instance = Instance(
             id=secrets.token_hex(16),
+            native_type=kind.name,
+            native_region=region,
             kind=kind,
-            region=region,
             name=name,
             hostname=hostname,
             tags=tags,
             ssh_key_names=ssh_key_names,
-            launched_at=now,
-            listed_from=now + timedelta(seconds=self.scenario.list_lag_seconds),
-            never_boots=self.scenario.take("launch", FaultKind.NEVER_BOOTS),
-            hidden=self.scenario.take("launch", FaultKind.HIDDEN),
         )
-        wrong = self.scenario.take("launch", FaultKind.WRONG_GPU)
-        model = GpuModel.A10_24GB if wrong else kind.model
-        await self.host.boot(MachineSpec(instance.id, user_data, gpus_of(model, kind.gpus)))
-        self.instances[instance.id] = instance
-        return instance
-
-    async def terminate(self, instance: Instance) -> None:
-        self.status(instance)  # Records when it became active, for the bill.
-        instance.ended_at = instance.ended_at or self.now()
-        self.scenario.put_back(instance.kind.name, instance.region)
-        await self.host.destroy(instance.id)
+        return await self.instances.launch(instance, kind.model, kind.gpus, user_data=user_data)
 
     def bill_nano(self) -> Nano:
         """What the account owes: started minutes from active until terminate, for every instance that ever existed."""
-        return Nano(sum(self._cost(each) for each in self.instances.values()))
+        return Nano(sum(self._cost(each) for each in self.instances.every.values()))
 
     def _cost(self, instance: Instance) -> int:
-        self.status(instance)
-        if instance.active_since is None:
-            return 0
-        seconds = ((instance.ended_at or self.now()) - instance.active_since).total_seconds()
-        minutes = -(-max(0, int(seconds)) // 60)
+        minutes = -(-self.instances.seconds_run(instance) // 60)
         return instance.kind.cents_per_hour * (NANO_PER_USD // 100) * minutes // 60
-
-
-def gpus_of(model: GpuModel | None, count: int) -> tuple[EmulatedGpu, ...]:
-    """The cards that the machine's emulated NVML shows."""
-    if model is None:
-        return ()
-    looks = APPEARANCES[model]
-    return (EmulatedGpu(min(looks.nvml_names), looks.memory_mib[0]),) * count

@@ -113,7 +113,7 @@ def create_app(
             *_instance_routes(account, scenario, limiter),
             *_key_routes(account, scenario, limiter),
             *control_routes(
-                scenario, lambda: [instance_on_wire(account, each) for each in account.standing()]
+                scenario, lambda: [instance_on_wire(account, each) for each in account.instances.standing()]
             ),
         ],
         before_request=_authentication(terms),
@@ -140,7 +140,7 @@ def _instance_routes(account: Account, scenario: Scenario, limiter: Limiter) -> 
     async def instances() -> Response[Any]:
         limiter.draw(("all", 1.0))
         await scenario.arrive("inventory")
-        answer = {"data": [instance_on_wire(account, each) for each in account.listed()]}
+        answer = {"data": [instance_on_wire(account, each) for each in account.instances.listed()]}
         scenario.depart("inventory")
         if scenario.take("inventory", FaultKind.PARTIAL_LIST):
             whole = msgspec.json.encode(answer)
@@ -170,8 +170,7 @@ def _instance_routes(account: Account, scenario: Scenario, limiter: Limiter) -> 
             raise _absent("Specified instance does not exist.")
         ended = [] if scenario.take("terminate", FaultKind.REFUSE_TERMINATE) else wanted
         for each in ended:
-            if each.ended_at is None:
-                await account.terminate(each)
+            await account.instances.end(each)
         scenario.depart("terminate")
         return _data({"terminated_instances": [instance_on_wire(account, each) for each in ended]})
 
@@ -212,7 +211,7 @@ async def _launch(account: Account, scenario: Scenario, wanted: LaunchIn) -> Ins
         raise _absent("Specified instance type does not exist.", "Check the name of the type.")
     if wanted.ssh_key_names[0] not in {key["name"] for key in account.ssh_keys}:
         raise _absent("Specified SSH key does not exist.", "Add the key first.")
-    if len(account.standing()) >= account.instances_max:
+    if len(account.instances.standing()) >= account.instances_max:
         raise Refusal(400, "global/quota-exceeded", "Quota exceeded.", "Ask for a higher quota.")
     sold_here = wanted.region_name in kind.sold_in
     if not sold_here or not scenario.sell(kind.name, wanted.region_name):
@@ -267,16 +266,16 @@ def instance_on_wire(account: Account, instance: Instance) -> dict[str, Any]:
         "status": status,
         "ssh_key_names": instance.ssh_key_names,
         "file_system_names": [],
-        "region": {"name": instance.region, "description": REGIONS[instance.region]},
+        "region": {"name": instance.native_region, "description": REGIONS[instance.native_region]},
         "instance_type": instance.kind.on_wire(),
         "actions": {action: _availability(action, status) for action in _ACTIONS},
         "tags": instance.tags,
     }
     if instance.hostname is not None:
         document["hostname"] = instance.hostname
-    machine = account.host.machines().get(instance.id)
-    if status == "active" and machine is not None and machine.address is not None:
-        document["ip"] = machine.address
+    address = account.instances.address(instance)
+    if status == "active" and address is not None:
+        document["ip"] = address
     return document
 
 
@@ -291,7 +290,7 @@ def _availability(action: str, status: str) -> dict[str, Any]:
 
 
 def _known(account: Account, instance_id: str) -> Instance:
-    found = account.known(instance_id)
+    found = account.instances.known(instance_id)
     if found is None:
         raise _absent("Specified instance does not exist.")
     return found

@@ -34,10 +34,10 @@ class EmulatedLambdaCloud(EmulatedCloud):
         return connect(Settings(api_key=key, base_url="http://lambda.test/api/v1"), transport=self.network)
 
     def ever(self, key: LaunchKey) -> int:
-        return self.account.ever(key)
+        return sum(each.name == key for each in self.account.instances.every.values())
 
     def alive(self, key: LaunchKey) -> int:
-        return len(self.account.alive(key))
+        return sum(each.name == key for each in self.account.instances.standing())
 
     async def add_foreign_machine(self) -> None:
         kind = KINDS[self.native_type]
@@ -46,7 +46,7 @@ class EmulatedLambdaCloud(EmulatedCloud):
         )
 
     def show_unknown_status(self, ref: ProviderRef) -> None:
-        self.account.instances[ref].unknown_status = UNKNOWN_STATUS
+        self.account.instances.every[ref].unknown_status = UNKNOWN_STATUS
 
 
 def make() -> Cloud:

@@ -19,7 +19,6 @@
 - GPU model and memory are given only as text, such as `H100 (80 GB SXM5)`.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -44,6 +43,7 @@ from providers.base import (
 )
 from providers.error_law import ErrorDetail, Meaning, error_for, rules_by_code
 from providers.listings import LAUNCH_KEY_TAG, UnreadableAnswer, offered_price, ours, reference_of, sighting
+from providers.registered_keys import key_material, key_name
 from providers.rest import ErrorContract, Rest, detail_from, ignored
 from providers.signing import bearer
 
@@ -222,11 +222,6 @@ def gpu_of(description: str) -> GpuModel | None:
     return GPUS.get((match["name"], int(match["gb"]), (match["link"] or "").upper()))
 
 
-def key_material(public_key: str) -> str:
-    """A public key without its comment, which providers and people may change."""
-    return " ".join(public_key.split()[:2])
-
-
 class LambdaCloud:
     capabilities = CAPABILITIES
 
@@ -264,7 +259,7 @@ class LambdaCloud:
         # have added it, and "duplicate" may mean that another replica was faster.
         self._keys_read = False
         material = key_material(order.ssh_public_key)
-        name = f"splitplane-{hashlib.sha256(material.encode()).hexdigest()[:16]}"
+        name = key_name("splitplane", material)
         body = {"name": name, "public_key": material}
         try:
             await self._rest.call(Verb.PREPARE, "POST", "ssh-keys", bytes, ignored, body=body)

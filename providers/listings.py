@@ -58,8 +58,8 @@ async def whole_listing(
     raise error_for(verb, Meaning.UNCLEAR, f"the listing has more than {pages_max} pages")
 
 
-def nano_usd(amount: Decimal | int | str, *, per_usd: int = 1) -> Nano:
-    """A price in nano-USD; `per_usd` is 100 for an amount in cents. A fraction of a nano-USD is rounded up.
+def nano_usd(amount: Decimal | int | str, *, per_usd: int = 1, units: int = 1) -> Nano:
+    """What `units` cost in nano-USD at this price; `per_usd` is 100 for an amount in cents. A fraction is rounded up.
 
     Declare a price as `Decimal` in the adapter's struct: that reads a JSON number and a JSON string
     digit by digit, and no float is involved. Raises UnreadableAnswer for anything but a finite amount
@@ -75,7 +75,7 @@ def nano_usd(amount: Decimal | int | str, *, per_usd: int = 1) -> Nano:
         # First of all a bound on the size: 1E+400000 would be a number of that many digits.
         if not (exact.is_finite() and 0 <= exact <= NANO_MAX):
             raise UnreadableAnswer("a price is not an amount of money")
-        nano = int((exact * NANO_PER_USD / per_usd).to_integral_value(ROUND_CEILING))
+        nano = int((exact * units * NANO_PER_USD / per_usd).to_integral_value(ROUND_CEILING))
     except ArithmeticError:
         raise UnreadableAnswer("a price is not a number") from None
     if nano > NANO_MAX:
@@ -83,14 +83,14 @@ def nano_usd(amount: Decimal | int | str, *, per_usd: int = 1) -> Nano:
     return Nano(nano)
 
 
-def offered_price(amount: Decimal | int | str, *, per_usd: int = 1) -> Nano:
+def offered_price(amount: Decimal | int | str, *, per_usd: int = 1, units: int = 1) -> Nano:
     """The price of an offer, as `nano_usd` reads it; UNREADABLE_PRICE where that would raise.
 
     Such an offer is left out of the catalogue with a note, and the provider's other offers are used: nothing is
     bought that is not listed, so a listing of offers need not be complete.
     """
     try:
-        return nano_usd(amount, per_usd=per_usd)
+        return nano_usd(amount, per_usd=per_usd, units=units)
     except UnreadableAnswer:
         return UNREADABLE_PRICE
 

@@ -157,7 +157,8 @@ async def test_a_provider_that_quotes_any_part_of_our_request_gets_no_secret_int
             quoted.add(quote)
             error = {"code": quote, "message": quote}
             # Whichever error format a provider has, its code and message are in one of these places.
-            body = {"error": error, **error, "msg": quote, "detail": quote, "error_reason": quote}
+            quotes = {"error": error, **error, "msg": quote, "detail": quote, "error_reason": quote}
+            body = {**quotes, "status": False}
             return httpx.Response(400, content=json.dumps(body))
 
         cloud.network.answer = None

@@ -120,7 +120,12 @@ class Account:
     """The instances and SSH keys of one account."""
 
     def __init__(
-        self, host: MachineHost, scenario: Scenario, now: Callable[[], datetime], *, instances_max: int = 1_000
+        self,
+        host: MachineHost,
+        scenario: Scenario,
+        now: Callable[[], datetime],
+        *,
+        instances_max: int = 1_000,
     ) -> None:
         self.instances = Rentals[Instance](
             host, scenario, now, TERMINATING_SECONDS, TERMINATED_VISIBLE_SECONDS

@@ -1,0 +1,403 @@
+"""Hyperstack (NexGen InfraHub), API v1. Its traps (official OpenAPI in NexGenCloud/hyperstack-sdk-go @5c59538 and
+docs.hyperstack.cloud, read 2026-11-20; some from SkyPilot's and dstack's adapters, which are named):
+
+- Every machine and key pair lies in an environment of one region. Ours are called `splitplane-REGION` and are made when
+  they are needed; with the key pair that takes up to four calls, which the guard paces through `prepare`.
+- A failure may come as HTTP 200 with `"status": false`. `error_reason` says only `bad_request` for a sold-out flavor, a
+  low balance and a wrong parameter alike, so that the message has to be read (no list of messages is published).
+- A launch has no idempotency key. The launch key travels as label and name; `count` is always 1.
+- `enable_port_randomization` is on unless it is switched off, and moves SSH to another port.
+- No port is open unless a rule of the machine opens it. SSH and WireGuard are opened with the launch.
+- A machine without a floating IP has no address that is reachable from outside. The IP is attached some time after the
+  machine is ACTIVE.
+- A delete while the machine is being created is HTTP 400 with "cannot be deleted yet" (SkyPilot asks 18 times).
+- Start, stop and reboot are GET requests, so a GET must never be repeated just because it is one. We send none of them.
+- The price book names GPUs and not flavors, per GPU and hour. Spot flavors are GPUs of their own, ending in `-spot`.
+- The list comes in pages by number, without a stable order under deletions: a machine may slip to a page that was read.
+- 500 requests per minute for each source address. Beyond them 429 without Retry-After until the minute ends.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import msgspec
+
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import ProviderRef
+from control_plane.domain.sku import CapacityShape, Shape
+from providers.base import (
+    Capabilities,
+    Confidence,
+    LaunchOrder,
+    ListedOffer,
+    ListedState,
+    OrderRefused,
+    Page,
+    RateLimit,
+    Sighting,
+    Verb,
+)
+from providers.error_law import ErrorDetail, Meaning, Rule, error_for, rules_by_code
+from providers.listings import UnreadableAnswer, offered_price, ours, reference_of, sighting, whole_listing
+from providers.registered_keys import key_material, key_name
+from providers.rest import ErrorContract, Rest, ignored
+from providers.signing import header
+
+NAME = "hyperstack"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    api_key: str = field(repr=False)
+    base_url: str = "https://infrahub-api.nexgencloud.com/v1"
+    image: str = "Ubuntu Server 22.04 LTS R535 CUDA 12.2"
+    """The name of an image with an NVIDIA driver, which must exist in every region that machines are bought in."""
+
+
+CAPABILITIES = Capabilities(
+    list_lag_seconds=60.0,  # Not documented: a safety margin.
+    boot_seconds_max=1_800.0,  # Not documented. Terraform's provider waits 300 s for ACTIVE, without the boot.
+    user_data_bytes_max=49_000,  # Not documented: OpenStack's limit of 65,535 bytes after base64.
+    rate_limits=(RateLimit("source_address", 500, 60.0, frozenset(Verb)),),
+    terminate_may_be_refused=True,
+    billed_while_booting=False,  # Transitional states and ERROR are not billed.
+)
+
+REGIONS = {"CANADA-1": "ca-canada-1", "NORWAY-1": "no-norway-1", "US-1": "us-us-1"}
+"""Hyperstack's region names to ours, whose first two letters are the jurisdiction. Others are left out."""
+
+GPUS = {
+    "A100-80G-PCIe": GpuModel.A100_PCIE_80GB,
+    "A100-80G-PCIe-NVLink": GpuModel.A100_PCIE_80GB,
+    "A100-80G-SXM4": GpuModel.A100_SXM_80GB,
+    "H100-80G-PCIe": GpuModel.H100_PCIE_80GB,
+    "H100-80G-PCIe-NVLink": GpuModel.H100_PCIE_80GB,
+    "H100-80G-SXM5": GpuModel.H100_SXM_80GB,
+    "H200-141G-SXM5": GpuModel.H200_SXM_141GB,
+    "RTX-A6000": GpuModel.A6000_48GB,
+}
+
+STATES = {
+    "CREATING": ListedState.PROVISIONING,
+    "BUILD": ListedState.PROVISIONING,
+    "STARTING": ListedState.PROVISIONING,
+    "REBOOTING": ListedState.PROVISIONING,
+    "HARD_REBOOT": ListedState.PROVISIONING,
+    "RESTORING": ListedState.PROVISIONING,
+    "ACTIVE": ListedState.RUNNING,
+    "STOPPING": ListedState.STOPPED,
+    "SHUTOFF": ListedState.STOPPED,
+    "HIBERNATING": ListedState.STOPPED,
+    "HIBERNATED": ListedState.STOPPED,
+    "ERROR": ListedState.FAILED,
+    "DELETING": ListedState.ENDING,
+}
+"""We stop and hibernate no machine, and one that is stopped costs its full price (HIBERNATED: disk and address)."""
+
+PAGE_SIZE = 100
+FLOATING_IP_ATTACHED = "ATTACHED"
+_OURS = {"search": "splitplane-", "page": "1", "pageSize": str(PAGE_SIZE)}
+_PREPARE_CALLS_MAX = 6
+"""Environments read, made and read again; then key pairs the same."""
+_OPEN = (("tcp", 22), ("udp", 51_820))
+"""SSH, and WireGuard's port of nodes and of private networks."""
+
+
+class Flavor(msgspec.Struct):
+    name: str
+    gpu: str
+    gpu_count: int
+    cpu: int
+    ram: Decimal
+    disk: int
+    region_name: str
+    stock_available: bool
+
+
+class FlavorsOfGpu(msgspec.Struct):
+    flavors: list[Flavor]
+
+
+class Flavors(msgspec.Struct):
+    data: list[FlavorsOfGpu]
+
+
+class Price(msgspec.Struct):
+    name: str
+    value: Decimal
+    """A number by the specification; strings were seen, which are read too."""
+
+
+class Environment(msgspec.Struct):
+    name: str
+    region: str
+
+
+class Environments(msgspec.Struct):
+    environments: list[Environment]
+
+
+class EnvironmentName(msgspec.Struct):
+    name: str
+
+
+class Keypair(msgspec.Struct):
+    name: str
+    public_key: str
+    environment: EnvironmentName
+
+
+class Keypairs(msgspec.Struct):
+    keypairs: list[Keypair]
+
+
+class Instance(msgspec.Struct):
+    id: int
+    status: str
+    name: str | None = None
+    labels: list[str] | None = None
+    floating_ip: str | None = None
+    floating_ip_status: str | None = None
+
+
+class Launched(msgspec.Struct):
+    instances: list[Instance]
+
+
+class Instances(msgspec.Struct):
+    instances: list[Instance]
+    page: int | None = None
+    page_size: int | None = None
+
+
+class Done(msgspec.Struct):
+    status: bool
+
+
+class Failure(msgspec.Struct):
+    status: bool
+    message: str = ""
+    error_reason: str | None = None
+
+
+def _detail(body: bytes) -> ErrorDetail | None:
+    try:
+        failure = msgspec.json.decode(body, type=Failure)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return None if failure.status else ErrorDetail(failure.error_reason or "", failure.message)
+
+
+def _launch_refused(meaning: Meaning, *phrases: str) -> tuple[Rule, ...]:
+    return tuple(Rule(meaning, text=phrase, status=400, verb=Verb.LAUNCH) for phrase in phrases)
+
+
+ERRORS = ErrorContract(
+    _detail,
+    (
+        *_launch_refused(
+            Meaning.NO_CAPACITY, "capacity", "out of stock", "not enough", "no longer available"
+        ),
+        *_launch_refused(Meaning.QUOTA_REACHED, "balance", "credit", "quota", "limit"),
+        Rule(Meaning.BUSY, text="cannot be deleted", verb=Verb.TERMINATE, status=400),
+        Rule(
+            Meaning.BUSY, status=409, verb=Verb.PREPARE
+        ),  # Another replica was faster: reading again finds it.
+        *rules_by_code(
+            {
+                "unauthorized": Meaning.UNAUTHORIZED,
+                "forbidden": Meaning.UNAUTHORIZED,
+                "not_found": Meaning.NOT_FOUND,
+                "server_error": Meaning.UNCLEAR,
+            }
+        ),
+    ),
+    failures_with_success_status=True,
+)
+
+
+def environment_of(native_region: str) -> str:
+    return f"splitplane-{native_region}"
+
+
+class Hyperstack:
+    capabilities = CAPABILITIES
+
+    def __init__(self, settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._rest = Rest(
+            settings.base_url,
+            sign=header("api_key", settings.api_key),
+            errors=ERRORS,
+            capabilities=CAPABILITIES,
+            transport=transport,
+        )
+        self._image = settings.image
+        self._environments: frozenset[str] | None = None
+        """Those of ours that exist; None before they were read."""
+        self._keys: frozenset[tuple[str, str]] | None = None
+        """The environment and the material of each key pair of ours; None before they were read."""
+
+    async def offers(self) -> tuple[ListedOffer, ...]:
+        prices = await self._rest.call(Verb.OFFERS, "GET", "pricebook", list[Price], _prices)
+        return await self._rest.call(
+            Verb.OFFERS, "GET", "core/flavors", Flavors, lambda listed: _offers(listed, prices)
+        )
+
+    async def inventory(self) -> tuple[Sighting, ...]:
+        return await whole_listing(Verb.INVENTORY, self.inventory_page)
+
+    async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
+        number = 1 if cursor is None else int(cursor)
+        query = {"page": str(number), "pageSize": str(PAGE_SIZE)}
+        return await self._rest.call(
+            Verb.INVENTORY,
+            "GET",
+            "core/virtual-machines",
+            Instances,
+            lambda listed: _page(listed, number),
+            query=query,
+        )
+
+    def prepared(self, order: LaunchOrder) -> bool:
+        environment, material = environment_of(order.native_region), key_material(order.ssh_public_key)
+        return (environment, material) in (self._keys or ())
+
+    async def prepare(self, order: LaunchOrder) -> None:
+        """Take one step towards an environment and a key pair in it: read or make one of the two."""
+        environment = environment_of(order.native_region)
+        if self._environments is None:
+            self._environments = await self._rest.call(
+                Verb.PREPARE, "GET", "core/environments", Environments, _environment_names, query=_OURS
+            )
+        elif environment not in self._environments:
+            body = {"name": environment, "region": order.native_region}
+            self._environments = None  # Read again: a lost answer, or another replica, may have made it.
+            await self._rest.call(Verb.PREPARE, "POST", "core/environments", bytes, ignored, body=body)
+        elif self._keys is None:
+            self._keys = await self._rest.call(
+                Verb.PREPARE, "GET", "core/keypairs", Keypairs, _key_materials, query=_OURS
+            )
+        else:
+            material = key_material(order.ssh_public_key)
+            name = key_name(environment, material)
+            body = {"name": name, "environment_name": environment, "public_key": material}
+            self._keys = None
+            await self._rest.call(Verb.PREPARE, "POST", "core/keypairs", bytes, ignored, body=body)
+
+    async def launch(self, order: LaunchOrder) -> ProviderRef:
+        for _ in range(_PREPARE_CALLS_MAX):
+            if not self.prepared(order):
+                await self.prepare(order)
+        if not self.prepared(order):
+            raise error_for(Verb.LAUNCH, Meaning.REFUSED, "an environment or a key pair could not be made")
+        try:
+            return await self._rest.call(
+                Verb.LAUNCH,
+                "POST",
+                "core/virtual-machines",
+                Launched,
+                _only_id,
+                body=self._body(order),
+                private=order.user_data,
+            )
+        except OrderRefused:
+            self._environments = self._keys = None  # Somebody may have deleted one of them.
+            raise
+
+    async def terminate(self, provider_ref: ProviderRef) -> None:
+        path = ("core/virtual-machines", provider_ref)
+        await self._rest.call(Verb.TERMINATE, "DELETE", path, Done, ignored)
+
+    async def close(self) -> None:
+        await self._rest.close()
+
+    def _body(self, order: LaunchOrder) -> dict[str, Any]:
+        environment = environment_of(order.native_region)
+        return {
+            "name": order.launch_key,
+            "labels": [order.launch_key],
+            "environment_name": environment,
+            "flavor_name": order.native_type,
+            "image_name": self._image,
+            "key_name": key_name(environment, key_material(order.ssh_public_key)),
+            "count": 1,
+            "assign_floating_ip": True,
+            "enable_port_randomization": False,
+            "user_data": order.user_data,
+            "security_rules": [_open_to_all(protocol, port) for protocol, port in _OPEN],
+        }
+
+
+def _environment_names(listed: Environments) -> frozenset[str]:
+    return frozenset(each.name for each in listed.environments)
+
+
+def _key_materials(listed: Keypairs) -> frozenset[tuple[str, str]]:
+    return frozenset((each.environment.name, key_material(each.public_key)) for each in listed.keypairs)
+
+
+def _open_to_all(protocol: str, port: int) -> dict[str, Any]:
+    return {
+        "direction": "ingress",
+        "ethertype": "IPv4",
+        "protocol": protocol,
+        "remote_ip_prefix": "0.0.0.0/0",
+        "port_range_min": port,
+        "port_range_max": port,
+    }
+
+
+def _prices(listed: list[Price]) -> Mapping[str, Decimal]:
+    return {price.name: price.value for price in listed}
+
+
+def _offers(listed: Flavors, prices: Mapping[str, Decimal]) -> tuple[ListedOffer, ...]:
+    flavors = (flavor for group in listed.data for flavor in group.flavors)
+    return tuple(_offer(each, prices[each.gpu]) for each in flavors if _sold(each, prices))
+
+
+def _sold(flavor: Flavor, prices: Mapping[str, Decimal]) -> bool:
+    return flavor.gpu in GPUS and flavor.gpu in prices and flavor.region_name in REGIONS
+
+
+def _offer(flavor: Flavor, usd_per_gpu_hour: Decimal) -> ListedOffer:
+    shape = Shape(GPUS[flavor.gpu], flavor.gpu_count, flavor.cpu, int(flavor.ram), disk_gib=flavor.disk)
+    return ListedOffer(
+        native_type=flavor.name,
+        region=REGIONS[flavor.region_name],
+        native_region=flavor.region_name,
+        shape=shape,
+        capacity=CapacityShape.VM,
+        cost_nano_per_hour=offered_price(usd_per_gpu_hour, units=flavor.gpu_count),
+        available=flavor.stock_available,
+        confidence=Confidence.ADVISORY,
+    )
+
+
+def _page(listed: Instances, asked: int) -> Page[Sighting]:
+    """A page that is full is not the last one: whether `count` is that of the page or of the whole list is not said."""
+    if listed.page not in (None, asked):
+        raise UnreadableAnswer("the answer is another page than was asked for")
+    full = len(listed.instances) >= (listed.page_size or PAGE_SIZE)
+    found = ours(_sighting(each) for each in listed.instances)
+    return Page(found, str(asked + 1) if full else None, listed=len(listed.instances))
+
+
+def _sighting(instance: Instance) -> Sighting | None:
+    attached = instance.floating_ip_status == FLOATING_IP_ATTACHED
+    marks: Iterable[str | None] = (*(instance.labels or ()), instance.name)
+    address = instance.floating_ip if attached else None
+    return sighting(instance.id, marks, instance.status, STATES, address=address)
+
+
+def _only_id(answer: Launched) -> ProviderRef:
+    if len(answer.instances) != 1:
+        raise UnreadableAnswer(f"{len(answer.instances)} instances for one machine")
+    return reference_of(answer.instances[0].id)
+
+
+def connect(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> Hyperstack:
+    return Hyperstack(settings, transport=transport)

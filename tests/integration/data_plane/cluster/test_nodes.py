@@ -61,9 +61,10 @@ async def test_a_node_that_registers_without_our_taint_is_refused(kubernetes: Co
             return (await registering()).status_code == 422
 
         await eventually("the API server applies the rule", rule_binds)
-        refused = await registering(other)
-        assert refused.status_code == 422
-        assert f"registers with the taint {joining_taint()['key']}" in refused.text
+        for taint in (other, {**joining_taint(), "effect": "PreferNoSchedule"}):
+            refused = await registering(taint)
+            assert refused.status_code == 422
+            assert f"registers with the taint {joining_taint()['key']}" in refused.text
         assert (await registering(other, joining_taint())).status_code == 201
 
 

@@ -12,8 +12,8 @@ from enum import StrEnum
 from data_plane.cluster.objects import kubeconfig as file
 from data_plane.cluster.objects import role as roles
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, Tenant, name_of
-from data_plane.cluster.port import KubernetesPort, NotFound
-from data_plane.cluster.resource import CLUSTER_ROLE_BINDING, ROLE_BINDING, SERVICE_ACCOUNT, Resource
+from data_plane.cluster.port import KubernetesPort, delete_if_there
+from data_plane.cluster.resource import CLUSTER_ROLE_BINDING, ROLE_BINDING, SERVICE_ACCOUNT
 
 LIFE_MIN = timedelta(minutes=10)
 """Kubernetes issues no token of less."""
@@ -83,13 +83,6 @@ async def issue(
 async def revoke(port: KubernetesPort, tenant: Tenant, kubeconfig: str) -> None:
     """The ServiceAccount goes first: nothing else matters once its token is worth nothing."""
     name = name_of(kubeconfig)
-    await _gone(port, SERVICE_ACCOUNT, name, KUBECONFIGS_NAMESPACE)
-    await _gone(port, ROLE_BINDING, name, tenant.namespace)
-    await _gone(port, CLUSTER_ROLE_BINDING, f"splitplane:{name}", None)
-
-
-async def _gone(port: KubernetesPort, resource: Resource, name: str, namespace: str | None) -> None:
-    try:
-        await port.delete(resource, name, namespace)
-    except NotFound:
-        return
+    await delete_if_there(port, SERVICE_ACCOUNT, name, KUBECONFIGS_NAMESPACE)
+    await delete_if_there(port, ROLE_BINDING, name, tenant.namespace)
+    await delete_if_there(port, CLUSTER_ROLE_BINDING, f"splitplane:{name}", None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from data_plane.cluster.objects import node as on_node
 from data_plane.cluster.objects.tenant import Tenant
-from data_plane.cluster.port import Conflict, KubernetesPort, NotFound
+from data_plane.cluster.port import Conflict, KubernetesPort, NotFound, delete_if_there
 from data_plane.cluster.resource import NODE, SECRET, Object
 
 ATTEMPTS_MAX = 5
@@ -88,20 +88,10 @@ async def forget(port: KubernetesPort, name: str, *, uid: str | None = None) -> 
 
     With the uid, a node that joined under the name since then stays, and keeps its password: that is a Conflict.
     """
-    await _delete_node(port, name, uid)
+    await delete_if_there(port, NODE, name, uid=uid)
     await forget_password(port, name)
 
 
 async def forget_password(port: KubernetesPort, name: str) -> None:
     """K3s stores it at the first attempt to join, also when no Node comes of it."""
-    try:
-        await port.delete(SECRET, f"{name}.node-password.k3s", "kube-system")
-    except NotFound:
-        return
-
-
-async def _delete_node(port: KubernetesPort, name: str, uid: str | None) -> None:
-    try:
-        await port.delete(NODE, name, uid=uid)
-    except NotFound:
-        return
+    await delete_if_there(port, SECRET, f"{name}.node-password.k3s", "kube-system")

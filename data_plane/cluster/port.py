@@ -176,3 +176,18 @@ class KubernetesPort(Protocol):
     async def request_token(self, service_account: str, namespace: str, *, life_s: int) -> IssuedToken:
         """A token for a ServiceAccount, of at least 600 s of life."""
         ...
+
+
+async def delete_if_there(
+    port: KubernetesPort,
+    resource: Resource,
+    name: str,
+    namespace: str | None = None,
+    *,
+    uid: str | None = None,
+) -> None:
+    """Delete an object, if there is one. With the uid, another one of the same name is a Conflict."""
+    try:
+        await port.delete(resource, name, namespace, uid=uid)
+    except NotFound:
+        return

@@ -15,14 +15,13 @@ from data_plane.cluster.objects.role import (
     view_role,
 )
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, PROJECT, Tenant
-from data_plane.cluster.port import Forbidden, Invalid, KubernetesPort, NotFound
+from data_plane.cluster.port import Forbidden, Invalid, KubernetesPort, NotFound, delete_if_there
 from data_plane.cluster.resource import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     NAMESPACE,
     POD,
     SERVICE_ACCOUNT,
-    Resource,
 )
 
 
@@ -66,10 +65,10 @@ async def rules_bind(port: KubernetesPort, tenant: Tenant, name: str) -> bool:
 async def remove_tenant(port: KubernetesPort, tenant: Tenant) -> str | None:
     """Delete the namespace with all that is in it, and every kubeconfig. None once it is gone, or what it waits for."""
     for account in await port.list(SERVICE_ACCOUNT, KUBECONFIGS_NAMESPACE, labels={PROJECT: tenant.project}):
-        await _gone(port, SERVICE_ACCOUNT, account["metadata"]["name"], KUBECONFIGS_NAMESPACE)
+        await delete_if_there(port, SERVICE_ACCOUNT, account["metadata"]["name"], KUBECONFIGS_NAMESPACE)
     for binding in await port.list(CLUSTER_ROLE_BINDING, labels={PROJECT: tenant.project}):
-        await _gone(port, CLUSTER_ROLE_BINDING, binding["metadata"]["name"])
-    await _gone(port, CLUSTER_ROLE, own_nodes_role_name(tenant))
+        await delete_if_there(port, CLUSTER_ROLE_BINDING, binding["metadata"]["name"])
+    await delete_if_there(port, CLUSTER_ROLE, own_nodes_role_name(tenant))
     try:
         namespace = await port.get(NAMESPACE, tenant.namespace)
         if "deletionTimestamp" not in namespace["metadata"]:
@@ -78,10 +77,3 @@ async def remove_tenant(port: KubernetesPort, tenant: Tenant) -> str | None:
     except NotFound:
         return None
     return deletion_problem(namespace) or "its objects are being deleted"
-
-
-async def _gone(port: KubernetesPort, resource: Resource, name: str, namespace: str | None = None) -> None:
-    try:
-        await port.delete(resource, name, namespace)
-    except NotFound:
-        return

@@ -92,7 +92,11 @@ def test_every_region_has_a_jurisdiction() -> None:
 async def test_a_machine_costs_the_price_of_its_gpus_exactly(value: float | str) -> None:
     (offer,) = await selling(flavor(), prices=[{"name": "H100-80G-PCIe", "value": value}]).offers()
     assert offer.cost_nano_per_hour == 15_200_000_000
-    assert (offer.shape.gpu_model, offer.shape.gpu_count, offer.region) == (GpuModel.H100_PCIE_80GB, 8, "no-norway-1")
+    assert (offer.shape.gpu_model, offer.shape.gpu_count, offer.region) == (
+        GpuModel.H100_PCIE_80GB,
+        8,
+        "no-norway-1",
+    )
 
 
 async def test_what_has_no_price_no_known_gpu_or_no_known_region_is_not_sold() -> None:

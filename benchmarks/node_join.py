@@ -4,6 +4,7 @@ Through the product: API, loops, two emulated providers, local machines, and the
 (`tests/support/kubernetes/node_cloud.py`). Times are those that the product stored as evidence of each step.
 """
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import structlog
 
 from benchmarks import ground
 from benchmarks.results import Figure, median
@@ -32,7 +35,7 @@ STEPS = {
     JoinStep.PREPARED: "K3s' files sent and in place",
     JoinStep.TUNNELLED: "key made, both ends told, first packets",
     JoinStep.STARTED: "agent started until its Node is registered",
-    JoinStep.OPENED: "looked at, labelled, measured, opened",
+    JoinStep.OPENED: "looked at, measured, opened",
 }
 Node = Mapping[str, Any]
 
@@ -46,8 +49,10 @@ async def measure() -> list[Figure]:
     at_once = min(AT_ONCE, room)
     if at_once < 1:
         raise SystemExit("no room for a node: fs.inotify.max_user_instances is reached by what runs already")
+    logging.disable(logging.INFO)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     url = await ground.empty_database("node_join")
-    db = Database(ground.login_url(url, Role.RECONCILER), role=Role.RECONCILER, pool_size=10, readers=5)
+    db = Database(ground.login_url(url, Role.RECONCILER), role=Role.RECONCILER, pool_size=16, readers=16)
     api_db = Database(ground.login_url(url, Role.API), role=Role.API, pool_size=3, readers=2)
     with TemporaryDirectory() as folder:
         async with node_cloud(Path(folder), db, api_db) as cloud:
@@ -154,7 +159,7 @@ def _taken(node: Node) -> dict[str, str]:
 
 def _of_alone(found: Sequence[Node]) -> list[Figure]:
     whole = [_seconds(node["created_at"], node["ready_at"]) for node in found]
-    clean = [_seconds(_taken(node)[LeaveStep.CUT_OFF], _taken(node)[LeaveStep.CLEANED]) for node in found]
+    clean = [_seconds(node["steps"][-2]["at"], _taken(node)[LeaveStep.CLEANED]) for node in found]
     leave = [_seconds(_taken(node)[LeaveStep.CORDONED], node["gone_at"]) for node in found]
     return [
         Figure(f"a verified machine becomes an open node, p50 of {RUNS}", median(whole), "s"),

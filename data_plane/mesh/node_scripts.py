@@ -140,7 +140,14 @@ PostUp = sh $routes
 PostUp = wg addconf %i $sections
 PostDown = ip rule del priority {TABLE} || true; ip route flush table {TABLE} || true
 END
-if cmp -s "$conf.new" "$conf" && cmp -s "$routes.new" "$routes" && standing; then
+grep -v ' throw ' "$routes.new" > "$work/routes"
+if cmp -s "$conf.new" "$conf" && grep -v ' throw ' "$routes" 2>/dev/null | cmp -s - "$work/routes" && standing; then
+  # A node gets its pods when it has registered. Restarting the interface then would delete flannel's device, which lies
+  # on it, and nothing would make that again.
+  cmp -s "$routes.new" "$routes" || {{
+    ip route flush table {TABLE} type throw 2>/dev/null || true
+    mv -f "$routes.new" "$routes"
+  }}
   sh "$routes"
   if ! cmp -s "$peers.new" "$peers" || ! in_place; then
     {{
@@ -225,11 +232,16 @@ rmdir /run/wireguard 2>/dev/null || true  # Of wireguard-go, for the sockets of 
 # answered. Each echo has a random token, and is bound to the interface, so that nothing on another route can answer. It
 # is written in Python because small images have no ping, and the agent needs Python anyway.
 PROBE = rf"""
-import os, select, socket, struct, sys, time
+import errno, os, select, socket, struct, sys, time
 
 peer, sizes = sys.argv[1], [int(size) for size in sys.argv[2:]]
 link = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
-link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"{INTERFACE}\0")
+try:
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"{INTERFACE}\0")
+except OSError as error:
+    if error.errno != errno.ENODEV:
+        raise
+    sys.exit(0)  # The interface is not made yet, or not now, so nothing passes.
 token = os.urandom(16)
 
 def echo(number, size):

@@ -17,8 +17,11 @@ SETTINGS = (
     "kernel/keys/root_maxkeys",
     "vm/overcommit_memory",
     "vm/panic_on_oom",
+    "net/netfilter/nf_conntrack_max",
 )
-"""What kubelets and hardening guides set below /proc/sys. The machine writes to copies; the host stays as it is."""
+"""What kubelets, kube-proxy and hardening guides set below /proc/sys. The machine writes to copies; the host stays as
+it is. The last one can be written in the host's own network alone, and a kube-proxy that cannot set it may end
+(kubernetes/kubernetes issue 141943)."""
 ENVIRONMENT = ("SYSTEMD_NSPAWN_API_VFS_WRITABLE=network",)
 """For systemd-nspawn. Pods need forwarding, which is a setting of the machine's own network."""
 
@@ -29,6 +32,7 @@ for group in /sys/fs/cgroup/*/; do
     mount -o remount,bind,rw "$group" 2> /dev/null || true
 done
 for name in {" ".join(SETTINGS)}; do
+    [ -e "/proc/sys/$name" ] || continue
     copy="/run/kernel-settings/$name"
     mkdir -p "$(dirname "$copy")"
     cat "/proc/sys/$name" > "$copy"

@@ -15,7 +15,7 @@ async def cloud(
     tmp_path_factory: pytest.TempPathFactory, server_url: str, template: str
 ) -> AsyncIterator[NodeCloud]:
     async with fresh_database(server_url, template) as url:
-        db = Database(login_url(url, Role.RECONCILER), role=Role.RECONCILER, pool_size=10, readers=5)
+        db = Database(login_url(url, Role.RECONCILER), role=Role.RECONCILER, pool_size=16, readers=16)
         api_db = Database(login_url(url, Role.API), role=Role.API, pool_size=3, readers=2)
         try:
             async with node_cloud(tmp_path_factory.mktemp("cloud"), db, api_db) as made:

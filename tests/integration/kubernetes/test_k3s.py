@@ -6,6 +6,7 @@ This is what the product counts on. It runs on the stand-in, and on a real K3s w
 import asyncio
 import hashlib
 import json
+import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from providers.emulators.nspawn import NspawnHost
 from tests.support.certificates import our_access
 from tests.support.kubernetes import parts
 from tests.support.kubernetes.k3s_machines import CGROUP_V1, Server, install, place
-from tests.support.kubernetes.k3s_release import release
+from tests.support.kubernetes.k3s_release import BINARY, release
 from tests.support.kubernetes.parts import SERVER_IMAGE
 from tests.support.kubernetes.tier import NODES
 from tests.support.kubernetes.toolchain import expected_version
@@ -63,6 +64,8 @@ async def _until(what: str, is_true: Callable[[], Awaitable[bool]]) -> None:
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     support = NodeSupport(parts.parts(expected_version()))
     host = await NspawnHost.open(await asyncio.to_thread(ensure_image, IMAGES, print), nodes=support)
+    if os.environ.get(BINARY):
+        host.router = host.subnet[1]  # A real K3s wants a default route, wherever it leads.
     try:
         authority, keys = new_authority(), {name: new_host_key() for name in ("sp-server", "sp-node")}
         access = our_access(authority)

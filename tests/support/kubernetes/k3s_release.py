@@ -43,15 +43,21 @@ class K3sReleaseError(ValueError):
 class Release:
     binary: Path
     images: tuple[Path, ...]
-    """Archives of images, the one of the tests' own among them."""
+    """Archives of images. Of what runs on machines, one of them has the image of the tests' own pods."""
     script: Path
 
 
 def release(folder: Path, environ: Mapping[str, str] = os.environ) -> Release:
     """What is made here is made in `folder`. Raises K3sReleaseError."""
-    own = parts.image_archive(folder / "images.tar", expected_version())
-    if not environ.get(BINARY):
+    real = checked(environ) if environ.get(BINARY) else None
+    own = parts.image_archive(folder / "images.tar", expected_version(), pause=real is None)
+    if real is None:
         return Release(parts.k3s(folder / "k3s"), (own,), parts.install_script())
+    return Release(real.binary, (*real.images, own), real.script)
+
+
+def checked(environ: Mapping[str, str]) -> Release:
+    """The real release that the environment names. Raises K3sReleaseError."""
     binary, images, script = (_named(name, environ) for name in (BINARY, IMAGES, INSTALL))
     _check_binary(binary)
     suffix(images)
@@ -59,7 +65,7 @@ def release(folder: Path, environ: Mapping[str, str] = os.environ) -> Release:
         raise K3sReleaseError(
             f"{INSTALL}: {script} is not K3s' install script; get it from https://get.k3s.io"
         )
-    return Release(binary, (images, own), script)
+    return Release(binary, (images,), script)
 
 
 def _named(name: str, environ: Mapping[str, str]) -> Path:

@@ -85,10 +85,10 @@ def install_script() -> Path:
     return HERE / "k3s" / "install.sh"
 
 
-def image_archive(target: Path, go: str) -> Path:
+def image_archive(target: Path, go: str, *, pause: bool = True) -> Path:
     """The images that a node needs without a registry, in an archive as `docker save` makes it.
 
-    Both have the one file `/main`: the pause image of every pod, and a server for the tests' own.
+    They have the one file `/main`: a server for the tests' own pods, and the `pause` image of every pod.
     """
     layer = _layer(path_of(CONTAINER, go))
     digest = hashlib.sha256(layer).hexdigest()
@@ -98,7 +98,7 @@ def image_archive(target: Path, go: str) -> Path:
         "config": {"Entrypoint": ["/main"], "Cmd": ["pause"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
     }
-    tags = [f"docker.io/{PAUSE_IMAGE}", SERVER_IMAGE]
+    tags = [SERVER_IMAGE, *([f"docker.io/{PAUSE_IMAGE}"] if pause else [])]
     manifest = [{"Config": "config.json", "RepoTags": tags, "Layers": ["layer.tar"]}]
     with tarfile.open(target, "w") as archive:
         _add(archive, "config.json", json.dumps(config).encode())

@@ -22,10 +22,11 @@ _OF_CLUSTER = text(f"SELECT {_COLUMNS} WHERE h.cluster_id = :cluster_id ORDER BY
 _LOCK = text(f"SELECT {_COLUMNS} WHERE h.name = :name FOR UPDATE OF h")
 _DELETE = text("DELETE FROM server_hosts WHERE name = :name AND cluster_id IS NULL")
 # Whoever creates a cluster at the same moment takes another host, or none.
+# It waits for a loop that writes to the host: a host that is skipped would be refused as one in use.
 _TAKE = text("""
 UPDATE server_hosts SET cluster_id = :cluster_id WHERE name = (
   SELECT name FROM server_hosts WHERE region = :region AND cluster_id IS NULL
-  ORDER BY added_at, name LIMIT 1 FOR UPDATE SKIP LOCKED)
+  ORDER BY added_at, name LIMIT 1 FOR UPDATE)
 RETURNING name
 """)
 _FREE = text("UPDATE server_hosts SET cluster_id = NULL WHERE cluster_id = :cluster_id")

@@ -108,7 +108,7 @@ async def _pool_of_two(cloud: NodeCloud) -> Story:
     found = {await cloud.provider_of(node): node for node in await cloud.nodes("ready")}
     assert found.keys() == {LOCAL, LAMBDA}
     for node in found.values():
-        assert await cloud.says_ready(node["name"])
+        await cloud.until("the cluster says so too", partial(cloud.says_ready, node["name"]))
     return Story(cloud, await cloud.kubectl(), pool, found[LOCAL], found[LAMBDA])
 
 

@@ -88,8 +88,8 @@ PRICE = ListPrice(Sku(SKU, _SHAPE, CapacityShape.VM, Tier.LISTED), Nano(3_600_00
 _SOLD_AS = {LOCAL: ("gpu-h100x1", "local-1"), LAMBDA: ("gpu_1x_h100_sxm5", "us-south-2")}
 _NOT_SOLD = ("gpu_1x_h100_sxm5", "us-south-3")
 _SETTING = "/etc/rancher/k3s/config.yaml.d/90-test.yaml"
-# A node counts as lost after 10 s instead of 50, in which it would have said something 5 times.
-_QUICK_SERVER = 'kube-controller-manager-arg: ["node-monitor-grace-period=10s", "node-monitor-period=1s"]'
+# A node counts as lost after 15 s instead of 50, in which it would have said something 7 times.
+_QUICK_SERVER = 'kube-controller-manager-arg: ["node-monitor-grace-period=15s", "node-monitor-period=1s"]'
 _QUICK_NODE = 'kubelet-arg+: ["node-status-update-frequency=2s"]'
 _EVERY_MAX = dict.fromkeys(registry.of_wing("clusters"), timedelta(seconds=1)) | {
     "refresh_offers": timedelta(seconds=3)

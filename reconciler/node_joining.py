@@ -123,7 +123,7 @@ async def _register(world: ClusterWorld, held: Held) -> Evidence:
         found = await node_of(port, held)
         if not keeps_pods_away(found):
             raise Hostile("it registered without the taint that keeps pods away")
-        await bootstrap_token.withdraw(port, held.token_id)
+        await bootstrap_token.withdraw(port, held.token_id, held.node.name)
     await world.agents.drop_token(held.machine)
     pods = found["spec"].get("podCIDR")
     block = _pod_block(pods)
@@ -176,7 +176,7 @@ async def _measure(world: ClusterWorld, held: Held) -> Evidence:
         "short": list(verdict.reasons),
         "cpu_millis": claimed.cpu_millis,
         "memory_bytes": claimed.memory_bytes,
-        "devices": claimed.devices,
+        "devices": {name: count for name, count in claimed.devices.items() if count},
         "sold": {
             "vcpus": held.place.vcpus,
             "memory_gib": held.place.memory_gib,
@@ -188,19 +188,25 @@ async def _measure(world: ClusterWorld, held: Held) -> Evidence:
 def reported(found: Object) -> dict[str, object]:
     """What a Node says of itself, as we keep it: bounded, and believed in nothing."""
     status = found.get("status", {})
+    capacity = list((status.get("capacity") or {}).items())[:32]
     return {
         "conditions": conditions(found),
-        "capacity": {
-            str(name): str(amount)[:40] for name, amount in list((status.get("capacity") or {}).items())[:32]
-        },
-        "version": str(_info(found).get("kubeletVersion", ""))[:40],
+        "capacity": {_words(name, 317): _words(amount, 40) for name, amount in capacity},
+        "version": _words(_info(found).get("kubeletVersion", ""), 40),
     }
+
+
+def _words(told: object, length: int) -> str:
+    """A node's own words, so that they can be stored and shown: Kubernetes takes any character, NUL included."""
+    return "".join(
+        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(told)[:length]
+    )
 
 
 def conditions(found: Object) -> dict[str, str]:
     """The conditions of a Node, each with `True`, `False` or `Unknown`."""
     listed = (found.get("status", {}).get("conditions") or [])[:32]
-    return {str(each.get("type"))[:64]: str(each.get("status"))[:16] for each in listed}
+    return {_words(each.get("type"), 64): _words(each.get("status"), 16) for each in listed}
 
 
 def _info(found: Object) -> Object:

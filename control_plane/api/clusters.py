@@ -106,7 +106,9 @@ class ClusterController(Controller):
         word = read_cluster(cluster)
 
         async def effect(connection: Connection) -> Made | Refused:
-            found = await clusters.delete(connection, request.world, word)
+            found = await clusters.delete(
+                connection, request.world, word, platform=request.principal.organization_id
+            )
             return found if isinstance(found, Refused) else Made(_view(request, found))
 
         return await idempotency.once(request, effect, status=202, collection="/v1/clusters")

@@ -48,12 +48,20 @@ HAVING min(free) IS NOT NULL RETURNING overlay
 _COLUMNS = """
 id, organization_id, name, region, state, generation, overlay, version, endpoint, ca_pem, tries, failing_since,
 failing_why, created_at, ready_at, gone_at"""
+# Those that everybody may use, those of the reader, and for the operators' organization all of them.
+_FOR_READER = """
+(clusters.organization_id IS NULL OR clusters.organization_id = :reader
+ OR EXISTS (SELECT FROM organizations o WHERE o.id = :reader AND o.platform))"""
 _GET = text(f"SELECT {_COLUMNS} FROM clusters WHERE id = :id")
+_SHOW = text(f"SELECT {_COLUMNS} FROM clusters WHERE id = :id AND {_FOR_READER}")
 _NAMED = text(f"SELECT {_COLUMNS} FROM clusters WHERE name = :name AND {among('state', LIVE)}")
+_SHOW_NAMED = text(
+    f"SELECT {_COLUMNS} FROM clusters WHERE name = :name AND {among('state', LIVE)} AND {_FOR_READER}"
+)
 _LOCK = text(f"SELECT {_COLUMNS} FROM clusters WHERE id = :id FOR NO KEY UPDATE")
 _PAGE = text(f"""
 SELECT {_COLUMNS} FROM clusters
-WHERE {among("state", LIVE)}
+WHERE {among("state", LIVE)} AND {_FOR_READER}
   AND (CAST(:after_at AS timestamptz) IS NULL OR (created_at, id) > (:after_at, CAST(:after_id AS uuid)))
 ORDER BY created_at, id LIMIT :limit
 """)
@@ -118,20 +126,33 @@ async def get(connection: Connection, cluster_id: ClusterId) -> Cluster | None:
 
 
 async def named(connection: Connection, name: str) -> Cluster | None:
-    """The living cluster of this name, if the caller may see it."""
+    """The living cluster of this name, whoever may use it."""
     return await read_one(connection, _NAMED, Cluster, name=name)
+
+
+async def show_named(connection: Connection, reader: OrganizationId, name: str) -> Cluster | None:
+    """The living cluster of this name, if the organization may use it."""
+    return await read_one(connection, _SHOW_NAMED, Cluster, reader=reader, name=name)
+
+
+async def show(connection: Connection, reader: OrganizationId, cluster_id: ClusterId) -> Cluster | None:
+    """A cluster, if the organization may use it."""
+    return await read_one(connection, _SHOW, Cluster, reader=reader, id=cluster_id)
 
 
 async def lock(connection: Connection, cluster_id: ClusterId) -> Cluster | None:
     return await read_one(connection, _LOCK, Cluster, id=cluster_id)
 
 
-async def page(connection: Connection, *, after: tuple[datetime, UUID] | None, limit: int) -> list[Cluster]:
-    """Living clusters that the caller may see, oldest first; `after` is creation time and id of one."""
+async def page(
+    connection: Connection, reader: OrganizationId, *, after: tuple[datetime, UUID] | None, limit: int
+) -> list[Cluster]:
+    """Living clusters that the organization may use, oldest first; `after` is creation time and id of one."""
     return await read(
         connection,
         _PAGE,
         Cluster,
+        reader=reader,
         after_at=after[0] if after else None,
         after_id=after[1] if after else None,
         limit=limit,

@@ -13,6 +13,8 @@ MEMORY_EXCESS_PERCENT = 5
 """Providers sell in GB or GiB, and round."""
 MEMORY_SHORTFALL_PERCENT = 15
 """What the kernel and the firmware keep, with the same rounding."""
+DEVICES_NAMED_MAX = 8
+"""A node can claim thousands of devices, with long names."""
 GPU = "nvidia.com/gpu"
 
 
@@ -48,11 +50,13 @@ def judge_capacity(sold: Capacity, claimed: Capacity) -> Verdict:
 
 
 def _excess_of_devices(sold: Capacity, claimed: Capacity) -> list[str]:
-    return [
-        f"claims {count} {name}, {sold.devices.get(name, 0)} were sold"
-        for name, count in sorted(claimed.devices.items())
-        if count > sold.devices.get(name, 0)
+    names = sorted(name for name, count in claimed.devices.items() if count > sold.devices.get(name, 0))
+    reasons = [
+        f"claims {claimed.devices[name]} {name}, {sold.devices.get(name, 0)} were sold"
+        for name in names[:DEVICES_NAMED_MAX]
     ]
+    more = len(names) - len(reasons)
+    return [*reasons, f"claims {more} more devices that were not sold"] if more else reasons
 
 
 def _excess_of_machine(sold: Capacity, claimed: Capacity) -> list[str]:

@@ -81,12 +81,14 @@ async def _get(connection: Connection, cluster_id: ClusterId) -> Cluster:
     return found
 
 
-async def delete(connection: Connection, world: World, word: str) -> Cluster | Refused:
+async def delete(
+    connection: Connection, world: World, word: str, *, platform: OrganizationId
+) -> Cluster | Refused:
     """Delete a cluster, by its name or its id; its nodes leave, and then its server is dismantled.
 
-    Deleting one again changes nothing. The connection acts for the operators' organization.
+    Deleting one again changes nothing. The connection acts for `platform`, the operators' organization.
     """
-    found = await _lookup(connection, word)
+    found = await _lookup(connection, platform, word)
     locked = None if found is None else await clusters.lock(connection, found.id)
     if locked is None:
         return _not_found(word)
@@ -102,34 +104,35 @@ async def page(
 ) -> Sequence[Cluster]:
     """The clusters that an organization may use, oldest first; for the operators' organization all of them."""
     async with world.db.reading(organization_id) as connection:
-        return await clusters.page(connection, after=after, limit=limit)
+        return await clusters.page(connection, organization_id, after=after, limit=limit)
 
 
 async def show(world: World, organization_id: OrganizationId, word: str) -> Cluster | Refused:
     """One of the clusters that an organization may use, by its name or its id."""
     async with world.db.reading(organization_id) as connection:
-        return await find(connection, word)
+        return await find(connection, organization_id, word)
 
 
-async def find(connection: Connection, word: str) -> Cluster | Refused:
-    """A cluster that the organization of the connection may use, by its name or its id."""
-    return await _lookup(connection, word) or _not_found(word)
+async def find(connection: Connection, organization_id: OrganizationId, word: str) -> Cluster | Refused:
+    """A cluster that the organization may use, by its name or its id."""
+    return await _lookup(connection, organization_id, word) or _not_found(word)
 
 
-async def _lookup(connection: Connection, word: str) -> Cluster | None:
+async def _lookup(connection: Connection, organization_id: OrganizationId, word: str) -> Cluster | None:
     if not looks_like_an_id(word):
-        return await clusters.named(connection, word)
+        return await clusters.show_named(connection, organization_id, word)
     try:
-        return await clusters.get(connection, ClusterId(off_wire(Prefix.CLUSTER, word)))
+        cluster_id = ClusterId(off_wire(Prefix.CLUSTER, word))
     except MalformedIdError:
         return None
+    return await clusters.show(connection, organization_id, cluster_id)
 
 
 def _not_found(word: str) -> Refused:
     return Refused(RefusalCode.NOT_FOUND, f"There is no cluster {word!r}.")
 
 
-async def names(connection: Connection, *, limit: int) -> list[str]:
-    """The names of ready clusters that the caller may use, for a refusal that lists them."""
-    found = await clusters.page(connection, after=None, limit=limit)
+async def names(connection: Connection, organization_id: OrganizationId, *, limit: int) -> list[str]:
+    """The names of ready clusters that the organization may use, for a refusal that lists them."""
+    found = await clusters.page(connection, organization_id, after=None, limit=limit)
     return [cluster.name for cluster in found if cluster.state is ClusterState.READY]

@@ -65,7 +65,7 @@ async def request(
 
     The caller holds the principal's credential and organization, so that whoever takes the right away finds it.
     """
-    found = await find_cluster(connection, cluster)
+    found = await find_cluster(connection, principal.organization_id, cluster)
     if isinstance(found, Refused):
         return found
     project_id = await _project(connection, principal.organization_id, wanted.project, reach)

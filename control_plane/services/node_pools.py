@@ -71,7 +71,7 @@ async def create(
     )
     if isinstance(place, Refused):
         return place
-    cluster = await _cluster(connection, wanted.cluster)
+    cluster = await _cluster(connection, organization_id, wanted.cluster)
     if isinstance(cluster, Refused):
         return cluster
     pool = _pool(NodePoolId(world.new_id()), place, cluster, wanted, now=world.now())
@@ -93,11 +93,11 @@ def _marks_refused(wanted: WantedPool) -> Refused | None:
     return None if problem is None else Refused(RefusalCode.NODE_TAINT_INVALID, problem)
 
 
-async def _cluster(connection: Connection, word: str) -> Cluster | Refused:
-    """The ready cluster of a new pool: row-level security shows those that the organization may use."""
-    found = await clusters.find(connection, word)
+async def _cluster(connection: Connection, organization_id: OrganizationId, word: str) -> Cluster | Refused:
+    """The ready cluster of a new pool."""
+    found = await clusters.find(connection, organization_id, word)
     if isinstance(found, Refused) or found.state is ClusterState.GONE:
-        known = await clusters.names(connection, limit=_NAMED_MAX)
+        known = await clusters.names(connection, organization_id, limit=_NAMED_MAX)
         why = f"There is no cluster {word!r} that your organization may use; {choose(word, known)}."
         return Refused(RefusalCode.CLUSTER_UNKNOWN, why)
     if found.state is not ClusterState.READY:
@@ -264,7 +264,7 @@ async def page(
             project_id = project.id
         cluster_id: ClusterId | None = None
         if only.cluster is not None:
-            cluster = await clusters.find(connection, only.cluster)
+            cluster = await clusters.find(connection, organization_id, only.cluster)
             if isinstance(cluster, Refused):
                 return []
             cluster_id = cluster.id

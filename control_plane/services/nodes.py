@@ -65,7 +65,7 @@ async def page(
     async with world.db.reading(organization_id) as connection:
         cluster_id: ClusterId | None = None
         if only.cluster is not None:
-            cluster = await clusters.find(connection, only.cluster)
+            cluster = await clusters.find(connection, organization_id, only.cluster)
             if isinstance(cluster, Refused):
                 return []
             cluster_id = cluster.id

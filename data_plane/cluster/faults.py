@@ -48,11 +48,16 @@ def _of_status(error: ApiError) -> Exception:
     if status.code == 409:
         causes = (status.details.causes if status.details else None) or []
         named = [found[1] for cause in causes if (found := _MANAGER.search(cause.message or ""))]
-        return port.Conflict(text, tuple(dict.fromkeys(named)))
+        return port.Conflict(_printable(text), tuple(dict.fromkeys(named)))
     return _of_code(status.code or 500, text)
 
 
 def _of_code(code: int, text: str) -> Exception:
     if code == 410:
         return Expired(text)
-    return _BY_CODE.get(code, port.Unreachable)(text[:TEXT_MAX])
+    return _BY_CODE.get(code, port.Unreachable)(_printable(text[:TEXT_MAX]))
+
+
+def _printable(text: str) -> str:
+    """A message can quote what a node or a tenant wrote, and is stored and shown."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -42,7 +42,7 @@ from data_plane.cluster.port import (
     Unreachable,
 )
 from data_plane.cluster.resource import Object, Objects, Resource, resource_of
-from data_plane.cluster.transport import WATCH_SECONDS, BoundedTransport, Sleep
+from data_plane.cluster.transport import WATCH_SECONDS, BoundedTransport, PageTooLong, Sleep
 
 CONNECT_SECONDS_MAX = 5.0
 READ_SECONDS_MAX = 15.0
@@ -50,6 +50,8 @@ READ_SECONDS_MAX = 15.0
 CALL_SECONDS_MAX = 55.0
 """How long one call may take, with all its pages and all waits for an overloaded API server."""
 PAGE = 500
+PAGE_OF_LARGE = 20
+"""Of objects as large as etcd takes them. A node can make its Node so large, and must not hide the others by it."""
 OBJECTS_MAX = 50_000
 """How many objects a list may have. 1,000 nodes of 110 pods are more; ask for less than that at a time."""
 LISTS_MAX = 3
@@ -112,23 +114,28 @@ class LightkubePort:
         _checked(namespace)
         with as_cluster_errors():
             async with asyncio.timeout(CALL_SECONDS_MAX):
+                page = PAGE
                 for _ in range(LISTS_MAX):
                     try:
-                        return await self._pages(resource, namespace, selectors)
+                        return await self._pages(resource, namespace, selectors, page)
                     except Expired:
                         continue
+                    except PageTooLong:
+                        if page == PAGE_OF_LARGE:
+                            raise
+                        page = PAGE_OF_LARGE
         raise Unreachable(f"the list of {resource.plural} expired {LISTS_MAX} times while it was read")
 
     async def _pages(
-        self, resource: Resource, namespace: str | None, selectors: dict[str, str]
+        self, resource: Resource, namespace: str | None, selectors: dict[str, str], page: int
     ) -> tuple[str, Objects]:
-        request = self._list_request(resource, namespace, {**selectors, "limit": str(PAGE)}, watch=False)
+        request = self._list_request(resource, namespace, {**selectors, "limit": str(page)}, watch=False)
         objects: Objects = []
         version = ""
         with as_cluster_errors():
-            async for current, page in self._client.list_chunks(request):
+            async for current, items in self._client.list_chunks(request):
                 version = current or ""
-                objects += [_plain(item) for item in page]
+                objects += [_plain(item) for item in items]
                 if len(objects) > OBJECTS_MAX:
                     raise AnswerTooLong(f"there are more than {OBJECTS_MAX} {resource.plural}")
         return version, objects

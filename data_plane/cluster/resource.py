@@ -42,6 +42,7 @@ NAMESPACE = _core("Namespace", "namespaces", namespaced=False)
 NODE = _core("Node", "nodes", namespaced=False)
 POD = _core("Pod", "pods")
 SECRET = _core("Secret", "secrets")
+CONFIG_MAP = _core("ConfigMap", "configmaps")
 SERVICE = _core("Service", "services")
 SERVICE_ACCOUNT = _core("ServiceAccount", "serviceaccounts")
 RESOURCE_QUOTA = _core("ResourceQuota", "resourcequotas")
@@ -64,6 +65,7 @@ RESOURCES = (
     NODE,
     POD,
     SECRET,
+    CONFIG_MAP,
     SERVICE,
     SERVICE_ACCOUNT,
     RESOURCE_QUOTA,

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from data_plane.cluster.objects.admission import PRIORITY_RULE, admission_policies
+from data_plane.cluster.objects.expected_nodes import expected_nodes
 from data_plane.cluster.objects.namespace import deletion_problem, kubeconfigs_namespace, tenant_namespace
 from data_plane.cluster.objects.network_policy import network_policies
 from data_plane.cluster.objects.probe import probe
@@ -29,6 +30,7 @@ async def prepare_cluster(port: KubernetesPort) -> None:
     """What a cluster has once, before its first tenant. The API server needs some seconds until its rules bind."""
     for thing in (
         kubeconfigs_namespace(),
+        expected_nodes(),
         view_role(),
         edit_role(),
         all_nodes_role(),

@@ -19,6 +19,11 @@ WATCH_SECONDS = 240
 SILENCE_SECONDS_MAX = 60.0 + WATCH_SECONDS
 """A watch that is silent for longer than it may last is dead: its connection was lost without a word."""
 
+
+class PageTooLong(AnswerTooLong):
+    """One answer exceeds what we read. A list may fit in smaller pages."""
+
+
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -90,7 +95,7 @@ class _Bounded(httpx2.AsyncByteStream):
         async for piece in self._stream:
             first, *others = piece.split(b"\n") if self._is_watch else [piece]
             if max(size + len(first), *map(len, others), 0) > bound:
-                raise AnswerTooLong(f"the API server's answer has more than {bound} bytes")
+                raise PageTooLong(f"the API server's answer has more than {bound} bytes")
             size = len(others[-1]) if others else size + len(first)
             yield piece
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 from data_plane.access.port import Target
 from data_plane.cluster.agents import AgentOrder
+from data_plane.cluster.objects import expected_nodes
 from data_plane.cluster.objects.bootstrap_token import NAMESPACE
 from data_plane.cluster.objects.node import joining_taint
-from data_plane.cluster.resource import NODE, SECRET, Object, head
+from data_plane.cluster.resource import CONFIG_MAP, NODE, SECRET, Object, head
 from data_plane.simulation.agents import FakeAgents
 from data_plane.simulation.kubernetes import FakeKubernetes
 from data_plane.simulation.servers import VERSION
@@ -72,9 +73,12 @@ class FakeKubelets:
 
 
 def _may_join(server: FakeKubernetes, order: AgentOrder) -> bool:
-    """Whether an agent that has no Node here has a bootstrap token of this cluster."""
+    """Whether an agent that has no Node here has a bootstrap token of this cluster, and is expected."""
     if order.node in server.named(NODE):
         return False
     token_id, _, secret = order.token.rpartition("::")[2].partition(".")
     stored = server.objects.get((SECRET.plural, NAMESPACE, f"bootstrap-token-{token_id}"))
-    return stored is not None and stored["stringData"]["token-secret"] == secret
+    if stored is None or stored["stringData"]["token-secret"] != secret:
+        return False
+    place = (CONFIG_MAP.plural, expected_nodes.NAMESPACE, expected_nodes.NAME)
+    return order.node in server.objects[place].get("data", {})

@@ -18,10 +18,11 @@ from control_plane.services import nodes
 from control_plane.services.nodes import NodeFilter
 from data_plane.access.port import StepFailed, Target, Unreachable
 from data_plane.cluster.agents import Cleaned
+from data_plane.cluster.objects import expected_nodes
 from data_plane.cluster.objects.node import JOINING, joining_taint
 from data_plane.cluster.objects.tenant import NODE_PROJECT
 from data_plane.cluster.port import Conflict
-from data_plane.cluster.resource import NODE, SECRET, Object, Resource, head
+from data_plane.cluster.resource import CONFIG_MAP, NODE, SECRET, Object, Resource, head
 from data_plane.simulation.agents import FakeAgents
 from data_plane.simulation.collector import FakeCollector
 from data_plane.simulation.kubelets import FakeKubelets
@@ -152,6 +153,8 @@ async def test_machines_become_nodes_are_billed_from_then_on_and_leave_nothing(c
     assert await cluster.row_counts() == {"ready": 2}
     assert not [name for name in cluster.server.named(SECRET) if name.startswith("bootstrap-token-")]
     assert not cluster.agents.tokens
+    expected = cluster.server.objects[CONFIG_MAP.plural, expected_nodes.NAMESPACE, expected_nodes.NAME]
+    assert not expected["data"], "none may register again"
     await cluster.stage.check()
 
     await node_pools.delete(cluster.stage, pool)
@@ -389,6 +392,15 @@ async def test_what_somebody_changes_about_a_node_is_put_right(cluster: Cluster)
     assert ours
     assert ours.items() <= node["metadata"]["labels"].items()
     assert [taint["key"] for taint in node["spec"]["taints"]] == ["splitplane.io/project"]
+
+
+async def test_what_a_node_says_in_control_characters_is_stored_printable(cluster: Cluster) -> None:
+    await _opened(cluster, nodes=1)
+    cluster.kubelets.pressure[min(cluster.agents.running)] = "\x00\x1b[2J"
+    await cluster.play(60)
+    async with cluster.stage.db.reading() as connection:
+        (row,) = await rows(connection, text("SELECT reported -> 'conditions' AS told FROM nodes"))
+    assert row.told == {"Ready": "True", "\N{REPLACEMENT CHARACTER}" * 2 + "[2J": "True"}
 
 
 async def test_a_node_that_grows_after_it_was_opened_is_hostile(cluster: Cluster) -> None:

@@ -45,7 +45,10 @@ async def created(stage: Stage, name: str) -> Cluster:
 
 async def deleted(stage: Stage, name: str) -> None:
     async with stage.db.transaction() as connection:
-        assert isinstance(await clusters.delete(connection, stage.api, name), Cluster)
+        platform = await ssh_authorities.owner(connection)
+        assert platform is not None
+        of = OrganizationId(platform)
+        assert isinstance(await clusters.delete(connection, stage.api, name, platform=of), Cluster)
 
 
 RECIPIENT = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a")

@@ -5,13 +5,17 @@ One policy adds to each pod what the scheduler needs: the node label of its proj
 taint. The other one refuses what would get around the scheduler or reach outside. The second binds also where the first
 one is missing. All are evaluated inside the API server: there is no webhook that could be away.
 
-Nodes register themselves. One that leaves out our taint is refused: otherwise pods of the system, which choose no
-nodes, could land on a machine that nobody has checked.
+Nodes register themselves. One that we do not expect is refused, and so is one that leaves out our taint: otherwise pods
+of the system, which choose no nodes, could land on a machine that nobody has checked. A node neither chooses the range
+of its pods, which could be another one's, nor holds up the deletion of its Node.
 """
 
+from data_plane.cluster.objects.expected_nodes import NAME as EXPECTED_NODES
+from data_plane.cluster.objects.expected_nodes import NAMESPACE as EXPECTED_NODES_NAMESPACE
 from data_plane.cluster.objects.node import EFFECT, JOINING
 from data_plane.cluster.objects.tenant import MANAGED_BY, MANAGER, NODE_PROJECT, PROJECT
 from data_plane.cluster.resource import (
+    CONFIG_MAP,
     MUTATING_ADMISSION_POLICY,
     MUTATING_ADMISSION_POLICY_BINDING,
     VALIDATING_ADMISSION_POLICY,
@@ -25,6 +29,7 @@ PLACEMENT = "splitplane-placement"
 PODS = "splitplane-pods"
 SERVICES = "splitplane-services"
 NODES = "splitplane-nodes"
+NODE_CHANGES = "splitplane-node-changes"
 _OURS = {MANAGED_BY: MANAGER}
 _TENANTS = {"matchExpressions": [{"key": PROJECT, "operator": "Exists"}]}
 _PROJECT_OF_NAMESPACE = f"namespaceObject.metadata.labels['{PROJECT}']"
@@ -68,11 +73,33 @@ _SERVICE_RULES = (
 
 
 _BY_A_NODE = {"name": "by-a-node", "expression": "'system:nodes' in request.userInfo.groups"}
-_NODE_RULE = {
-    "expression": f"object.spec.?taints.orValue([]).exists(taint,"
-    f" taint.key == '{JOINING}' && taint.effect == '{EFFECT}')",
-    "message": f"a node registers with the taint {JOINING}",
-}
+_NO_FINALIZERS = "a node does not hold up the deletion of its Node"
+_NO_PODS = "the cluster assigns the range of a node's pods"
+_REGISTRATION_RULES = (
+    (
+        "has(params.data) && object.metadata.name in params.data",
+        "no machine is expected to join under this name",
+    ),
+    (
+        f"object.spec.?taints.orValue([]).exists(it, it.key == '{JOINING}' && it.effect == '{EFFECT}')",
+        f"a node registers with the taint {JOINING}",
+    ),
+    (
+        "object.spec.?podCIDRs.orValue([]).size() == 0",
+        _NO_PODS,
+    ),
+    ("object.metadata.?finalizers.orValue([]).size() == 0", _NO_FINALIZERS),
+)
+_CHANGE_RULES = (
+    (
+        "object.spec.?podCIDRs.orValue([]) == oldObject.spec.?podCIDRs.orValue([])",
+        _NO_PODS,
+    ),
+    (
+        "object.metadata.?finalizers.orValue([]).all(it, it in oldObject.metadata.?finalizers.orValue([]))",
+        _NO_FINALIZERS,
+    ),
+)
 
 
 def admission_policies() -> Objects:
@@ -82,6 +109,7 @@ def admission_policies() -> Objects:
         *_refusals(PODS, _on("pods", ["CREATE"]), _POD_RULES),
         *_refusals(SERVICES, _on("services", ["CREATE", "UPDATE"]), _SERVICE_RULES),
         *_registration(),
+        *_changes(),
     ]
 
 
@@ -115,13 +143,35 @@ def _refusals(name: str, what: Object, rules: tuple[tuple[str, str], ...]) -> Ob
 
 
 def _registration() -> Objects:
+    """With the list of expected nodes as a parameter. Without the list, nobody registers."""
     spec = {
-        "matchConstraints": {"resourceRules": [_on("nodes", ["CREATE"])]},
+        "paramKind": {"apiVersion": CONFIG_MAP.api_version, "kind": CONFIG_MAP.kind},
+        **_for_nodes(_on("nodes", ["CREATE"]), _REGISTRATION_RULES),
+    }
+    policy, binding = _validating(NODES, spec)
+    binding["spec"]["paramRef"] = {
+        "name": EXPECTED_NODES,
+        "namespace": EXPECTED_NODES_NAMESPACE,
+        "parameterNotFoundAction": "Deny",
+    }
+    return [policy, binding]
+
+
+def _changes() -> Objects:
+    """Whoever changes a Node's status can change its metadata as well."""
+    return _validating(NODE_CHANGES, _for_nodes(_on("nodes", ["UPDATE"], "nodes/status"), _CHANGE_RULES))
+
+
+def _for_nodes(what: Object, rules: tuple[tuple[str, str], ...]) -> Object:
+    """A kubelet registers at each of its starts, and looks for its Node only if the refusal is Forbidden."""
+    return {
+        "matchConstraints": {"resourceRules": [what]},
         "matchConditions": [_BY_A_NODE],
-        "validations": [_NODE_RULE],
+        "validations": [
+            {"expression": rule, "message": message, "reason": "Forbidden"} for rule, message in rules
+        ],
         "failurePolicy": "Fail",
     }
-    return _validating(NODES, spec)
 
 
 def _validating(name: str, spec: Object) -> Objects:
@@ -132,5 +182,6 @@ def _validating(name: str, spec: Object) -> Objects:
     ]
 
 
-def _on(plural: str, operations: list[str]) -> Object:
-    return {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations, "resources": [plural]}
+def _on(plural: str, operations: list[str], *more: str) -> Object:
+    what = {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations}
+    return {**what, "resources": [plural, *more]}

@@ -160,7 +160,7 @@ async def _delete(world: ClusterWorld, held: Held) -> Evidence | None:
         return {"cluster": "gone"}
     async with connected(world, held.cluster) as port:
         await in_cluster.forget(port, held.node.name)
-        await bootstrap_token.withdraw(port, held.token_id)
+        await bootstrap_token.withdraw(port, held.token_id, held.node.name)
     return {"node": held.node.name}
 
 

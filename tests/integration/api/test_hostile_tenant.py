@@ -17,6 +17,7 @@ from control_plane.outcomes import audit as audit_outcomes
 from tests.integration.api.conftest import SETTINGS, Api, Tenant
 from tests.integration.api.sign_in import URL, signing_in_of
 from tests.integration.api.sign_in import SignIn as People
+from tests.integration.api.test_node_pools import node_of, ready_cluster
 from tests.support import oidc_server
 from tests.support.hostile_tenant.play import play, told
 from tests.support.hostile_tenant.things import (
@@ -24,6 +25,7 @@ from tests.support.hostile_tenant.things import (
     plant,
     ssh_public_key,
     with_certificate,
+    with_nodes,
     with_places,
 )
 from tests.support.hostile_tenant.way import OWN, Stand
@@ -31,6 +33,7 @@ from tests.support.hostile_tenant.ways import WAYS
 
 pytestmark = pytest.mark.database
 SKU = "h100x1"
+SHARED = "eu-1"
 
 
 @pytest.fixture(scope="module")
@@ -87,8 +90,34 @@ async def _signed_in(people: People, attacker: Tenant) -> SignedIn:
     )
 
 
-async def _planted(api: Api, tenant: Tenant, marker: str) -> Things:
+_ISSUED = text("""
+UPDATE kubeconfigs SET issued_at = requested_at, expires_at = requested_at + interval '8 hours', sealed = '\\x00'
+WHERE organization_id = :id
+""")
+
+
+async def _with_nodes(api: Api, operator: Tenant, tenant: Tenant, things: Things) -> Things:
+    """With node pools and issued kubeconfigs in the shared cluster, a node, and a cluster of the tenant's own."""
+    things = await with_nodes(tenant.http, things, SHARED, sku=SKU)
+    async with api.owner.db.transaction() as connection:
+        await connection.execute(_ISSUED, {"id": tenant.id})
+    pool = (await tenant.http.get(f"/v1/node-pools/{things['node pool']}")).json()
+    leases = (await tenant.http.get("/v1/leases")).json()["items"]
+    lease = next(each for each in leases if each["node_pool_id"] == pool["id"])
+    node = await node_of(api, tenant, pool["cluster_id"], pool, lease)
+    name = f"{things.marker}-own"
+    own = await ready_cluster(api, operator, name, organization_id=things["organization"])
+    return things.and_more(
+        node=f"nd_{node.hex}",
+        node_name=f"node-{node.hex}",
+        dedicated_cluster=own,
+        dedicated_cluster_name=name,
+    )
+
+
+async def _planted(api: Api, operator: Tenant, tenant: Tenant, marker: str) -> Things:
     things = await plant(tenant.http, marker, sku=SKU)
+    things = await _with_nodes(api, operator, tenant, things)
     async with api.owner.db.transaction() as connection:
         await connection.execute(
             text("UPDATE leases SET state = 'ready', ready_at = created_at WHERE id = :id"),
@@ -97,8 +126,8 @@ async def _planted(api: Api, tenant: Tenant, marker: str) -> Things:
     return await with_certificate(tenant.http, things)
 
 
-async def _victim(api: Api, people: People, victim: Tenant) -> Things:
-    things = await _planted(api, victim, "planted-5e0f7a31")
+async def _victim(api: Api, people: People, operator: Tenant, victim: Tenant) -> Things:
+    things = await _planted(api, operator, victim, "planted-5e0f7a31")
     person = await people.invite(victim, "ada@example.com")
     tokens = await people.sign_in("ada")
     await _sealed(api)
@@ -113,8 +142,8 @@ async def _victim(api: Api, people: People, victim: Tenant) -> Things:
     )
 
 
-async def _attacker(api: Api, people: People, attacker: Tenant) -> Things:
-    things = await _planted(api, attacker, "attacker-9d42")
+async def _attacker(api: Api, people: People, operator: Tenant, attacker: Tenant) -> Things:
+    things = await _planted(api, operator, attacker, "attacker-9d42")
     await people.invite(attacker, "mallory@example.com")
     await _sealed(api)
     return await with_places(attacker.http, things)
@@ -133,7 +162,9 @@ async def stand(api: Api, operator: Tenant, victim: Tenant, provider: oidc_serve
     )  # Streams tick in real time.
     attacker = await api.tenant("attacker")
     people = People(api, provider, signing_in, attacker)
-    mine, theirs = await _attacker(api, people, attacker), await _victim(api, people, victim)
+    await ready_cluster(api, operator, SHARED)
+    mine = await _attacker(api, people, operator, attacker)
+    theirs = await _victim(api, people, operator, victim)
     me = (await attacker.http.get("/v1/me")).json()
     assert operator.http.auth is not None
     return Stand(
@@ -143,6 +174,7 @@ async def stand(api: Api, operator: Tenant, victim: Tenant, provider: oidc_serve
         theirs,
         common={
             "sku": SKU,
+            "cluster": SHARED,
             "attacker": me["subject"],
             "attackers lease": mine["released lease"],
             "attackers ready lease": mine["lease"],

@@ -225,6 +225,7 @@ async def node_of(
         node_pool_id=UUID(hex=pool["id"].removeprefix("np_")),
         claim_id=claim["id"],
         machine_id=machine["id"],
+        number=tenant.id.int % 4_000 + 2,
         state="joining",
         reported={"conditions": {"Ready": "True"}},
         **of_lease,

@@ -3,9 +3,11 @@
 With K3S_BINARY the cluster is a real K3s (docs/kubernetes-tests.md).
 """
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,13 +18,14 @@ from control_plane.world import utc_now
 from data_plane.access.port import StepFailed
 from data_plane.cluster import agent_scripts, files
 from data_plane.cluster.agents import AgentOrder, Agents, NodePasswordRejected
-from data_plane.cluster.bootstrap_token import admit_machine
+from data_plane.cluster.bootstrap_token import admit_machine, withdraw
 from data_plane.cluster.node import forget
 from data_plane.cluster.objects.bootstrap_token import BootstrapToken
 from data_plane.cluster.objects.node import JOINING
 from data_plane.cluster.resource import NODE
+from data_plane.cluster.tenant import prepare_cluster
 from data_plane.mesh.port import OverlayPeer, OverlayPlace
-from tests.support import agent_laws
+from tests.support import agent_laws, stolen_node
 from tests.support.kubernetes.k3s_machines import Server
 from tests.support.kubernetes.node_cloud import LOCAL, NodeCloud
 from tests.support.kubernetes.parts import SERVER_IMAGE
@@ -33,6 +36,9 @@ from tests.support.machines import Machine
 pytestmark = NODES
 NAME, NUMBER = "sp-spare", 900
 """The machine, and its place in the overlay, which no node of the product gets."""
+_PAGE = Path("docs/security.md").read_text().split("## What the files of a node open")[1].split("\n## ")[0]
+_FILE = re.compile(r"^\| `(/[^`]+)` \|", re.MULTILINE)
+_ROW = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \| (yes|no) \|", re.MULTILINE)
 
 
 @dataclass
@@ -88,6 +94,8 @@ async def spare(cloud: NodeCloud) -> AsyncIterator[Spare]:
     await machine.sh("cloud-init status --wait")
     found = await cloud.cluster()
     made = Spare(cloud, machine, found.overlay, found.ca_pem or "", await state_of(machine))
+    async with cloud.kubernetes() as port:
+        await prepare_cluster(port)
     await made.agents.prepare(machine.target)
     await made.tunnel()
     await made.agents.start(await made.order())
@@ -134,9 +142,33 @@ async def test_the_token_is_in_memory_only_and_a_node_restarts_without_it(spare:
     assert (await machine.sh(f"{shown} || true")).strip() == "0"
     await spare.agents.drop_token(machine.target)
     await spare.agents.drop_token(machine.target)
+    # It has registered, so it is not expected any more: the kubelet is refused at its start, and finds its Node.
+    async with spare.cloud.kubernetes() as port:
+        await withdraw(port, secret.partition(".")[0], NAME)
     assert (await machine.sh(on_disk)).strip() == ""
     await machine.sh("sudo systemctl restart k3s-agent")
     await spare.cloud.until("it is ready without a token", spare.is_ready)
+
+
+async def test_the_files_of_a_node_open_what_the_page_says_and_no_more(spare: Spare) -> None:
+    cloud = spare.cloud
+    cluster, server = await cloud.cluster(), spare.place(SERVER_NUMBER).address
+    assert cluster.endpoint is not None
+    assert await stolen_node.files_with_secrets(spare.machine) == set(_FILE.findall(_PAGE))
+    assert await stolen_node.listening(cloud.server) == stolen_node.PORTS_OF_SERVER
+    async with cloud.kubernetes() as port:
+        place = stolen_node.Place(
+            endpoint=cluster.endpoint,
+            authority=spare.authority,
+            admin=port,
+            machine=spare.machine,
+            node=NAME,
+            server=cloud.server,
+            server_node=(await cloud.server.sh("hostname")).strip(),
+            server_address=server,
+        )
+        results = await stolen_node.tried(await stolen_node.thief_at(place))
+    assert {(by, what): said == "yes" for by, what, said in _ROW.findall(_PAGE)} == results
 
 
 async def test_a_machine_that_was_rebuilt_joins_under_its_name_once_the_old_node_is_forgotten(

@@ -1,7 +1,7 @@
 """`python -m tests.support.hostile_tenant`: plays a hostile tenant against an installation that runs, such as staging.
 
 It needs two organizations that were made for it, and takes an API key of an owner of each. What it makes there stays,
-except for the leases, which it releases. Ways through the sign-in of people are left out, because people sign in there.
+except for the leases and node pools, which it ends. Ways through the sign-in of people are left out, because people sign in there.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from tests.support.hostile_tenant.things import (
     plant,
     ssh_public_key,
     with_certificate,
+    with_nodes,
     with_places,
 )
 from tests.support.hostile_tenant.way import Stand
@@ -37,10 +38,13 @@ def _client(url: str, secret: str) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=30)
 
 
-async def _tenant(http: httpx.AsyncClient, marker: str, sku: str) -> Things:
+async def _tenant(http: httpx.AsyncClient, marker: str, sku: str, cluster: str | None) -> Things:
     things = await plant(http, marker, sku=sku)
     await _settled(http, things)
     things = await with_certificate(http, things)
+    if cluster is not None:
+        things = await with_nodes(http, things, cluster, sku=sku)
+        await _issued(http, things)
     await asyncio.sleep(LINES_SECONDS)
     return await with_places(http, things)
 
@@ -58,6 +62,15 @@ async def _settled(http: httpx.AsyncClient, things: Things) -> None:
     raise NotPlantedError(f"after {READY_SECONDS_MAX} s the leases are {live} and {list(states.values())}")
 
 
+async def _issued(http: httpx.AsyncClient, things: Things) -> None:
+    """Wait until there is a kubeconfig that could be rotated."""
+    for _ in range(READY_SECONDS_MAX):
+        if (await http.get(f"/v1/kubeconfigs/{things['kubeconfig']}")).json()["state"] != "wanted":
+            return
+        await asyncio.sleep(1)
+    raise NotPlantedError(f"after {READY_SECONDS_MAX} s the kubeconfig is not issued")
+
+
 async def _lines(http: httpx.AsyncClient, request_ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     await asyncio.sleep(LINES_SECONDS)
     found: dict[str, Mapping[str, Any]] = {}
@@ -71,16 +84,19 @@ async def _lines(http: httpx.AsyncClient, request_ids: Sequence[str]) -> Mapping
 
 
 async def _released(http: httpx.AsyncClient, things: Things) -> None:
-    leases = (await http.get("/v1/leases", params={"project": things["project"]})).json()["items"]
-    for lease in leases:
+    of_project = {"project": things["project"]}
+    for pool in (await http.get("/v1/node-pools")).json()["items"]:
+        if pool["name"].startswith(things.marker):
+            await http.post(f"/v1/node-pools/{pool['id']}/deletion")
+    for lease in (await http.get("/v1/leases", params=of_project)).json()["items"]:
         await http.post(f"/v1/leases/{lease['id']}/release")
 
 
 async def _played(arguments: argparse.Namespace) -> list[Verdict]:
     attacker, victim, operator = (os.environ.get(name, "") for name in _KEYS)
     async with _client(arguments.url, attacker) as http, _client(arguments.url, victim) as theirs:
-        mine = await _tenant(http, "attacker-" + os.urandom(6).hex(), arguments.sku)
-        planted = await _tenant(theirs, "planted-" + os.urandom(6).hex(), arguments.sku)
+        mine = await _tenant(http, "attacker-" + os.urandom(6).hex(), arguments.sku, arguments.cluster)
+        planted = await _tenant(theirs, "planted-" + os.urandom(6).hex(), arguments.sku, arguments.cluster)
         stand = Stand(
             http,
             attacker,
@@ -88,6 +104,7 @@ async def _played(arguments: argparse.Namespace) -> list[Verdict]:
             replace(planted, secrets=planted.secrets | {victim}),
             common={
                 "sku": arguments.sku,
+                "cluster": arguments.cluster or "",
                 "attackers lease": mine["released lease"],
                 "attackers ready lease": mine["lease"],
                 "attackers ssh key": mine["ssh key"],
@@ -121,6 +138,10 @@ def main() -> int:
     parser.add_argument("--url", required=True, help="the API, such as https://staging.example.com")
     parser.add_argument(
         "--sku", required=True, help="a cheap SKU: six leases of it are made, and released at the end"
+    )
+    parser.add_argument(
+        "--cluster",
+        help="a shared cluster that is ready: node pools and kubeconfigs are made there; without it, such ways are left out",
     )
     arguments = parser.parse_args()
     missing = [name for name in _KEYS[:2] if not os.environ.get(name)]

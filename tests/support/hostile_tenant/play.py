@@ -46,11 +46,13 @@ def playable(ways: Sequence[Way], stand: Stand) -> list[Way]:
         for way in ways
         if (not way.signs_in or stand.sign_in is not None)
         and (not way.by_operator or stand.operator is not None)
+        and all(thing in things.values for thing in way.needs for things in (stand.mine, stand.theirs))
     ]
 
 
-PAUSE_SECONDS = 3.0
-"""Between two attacks: of many refusals within a minute only the first have a line each (docs/audit.md)."""
+PAUSE_SECONDS = 3.7
+"""Between two attacks: of many refusals within a minute only the first have a line each (docs/audit.md). All attacks
+together have to end before the terminal that waits to be signed in does, in 10 minutes."""
 
 
 async def play(
@@ -208,6 +210,6 @@ def _lasting(value: Any) -> Any:
 LISTS = (
     *("/v1/organization", "/v1/organization/envelope", "/v1/users", "/v1/service-accounts", "/v1/api-keys"),
     *("/v1/role-bindings", "/v1/sessions", "/v1/ssh-keys", "/v1/projects", "/v1/quota-requests"),
-    *("/v1/admission-decisions", "/v1/leases", "/v1/audit-events"),
+    *("/v1/admission-decisions", "/v1/leases", "/v1/audit-events", "/v1/node-pools", "/v1/kubeconfigs"),
 )
 """Lists of which the first page holds everything of a tenant that was made for this."""

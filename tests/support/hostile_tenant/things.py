@@ -164,6 +164,26 @@ async def plant(http: httpx.AsyncClient, marker: str, *, sku: str) -> Things:
     return Things(marker, dict(values), frozenset(planter.secrets))
 
 
+RECIPIENT = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
+"""The public X25519 key of RFC 7748, 6.1, which kubeconfigs are sealed for."""
+
+
+async def with_nodes(http: httpx.AsyncClient, things: Things, cluster: str, *, sku: str) -> Things:
+    """The things with node pools and kubeconfigs in a shared cluster. The kubeconfigs may not be issued yet."""
+    planter = _Planter(http, things.marker, dict(things.values))
+    for which in ("", SECOND):
+        name = f"{things.marker}-{which.strip() or 'first'}"
+        planter.values[f"{which}node pool name"] = name
+        body = {"cluster": cluster, "name": name, "sku": sku, "nodes": 1, "project": things["project"]}
+        await planter.make(f"{which}node pool", "/v1/node-pools", **body)
+        wanted = {"name": name, "public_key": RECIPIENT, "project": things["project"]}
+        await planter.make(f"{which}kubeconfig", f"/v1/clusters/{cluster}/kubeconfigs", **wanted)
+    pools = (await http.get("/v1/node-pools", params={"limit": 1})).json()["next_cursor"]
+    kubeconfigs = (await http.get("/v1/kubeconfigs", params={"limit": 1})).json()["next_cursor"]
+    places = {**things.places, "node pools cursor": pools, "kubeconfigs cursor": kubeconfigs}
+    return replace(things, values=planter.values, places=places)
+
+
 async def with_certificate(http: httpx.AsyncClient, things: Things) -> Things:
     """The things with SSH certificates for the lease, which has to be ready."""
     planter = _Planter(http, things.marker, dict(things.values))
@@ -181,4 +201,4 @@ async def with_places(http: httpx.AsyncClient, things: Things) -> Things:
     events = await http.get(f"/v1/leases/{things['released lease']}/events", params={"until": "ready"})
     event = re.findall(r"^id: (.*)$", events.text, re.MULTILINE)[-1]
     places = {"leases cursor": leases, "audit cursor": audit, "audit head": str(head), "event id": event}
-    return replace(things, places=places)
+    return replace(things, places={**things.places, **places})

@@ -102,6 +102,8 @@ class Way:
     """Whether it needs the sign-in of people."""
     by_operator: bool = False
     """Whether its control needs an operator."""
+    needs: tuple[str, ...] = ()
+    """Things that only some installations can plant: it is left out without them."""
 
     def __str__(self) -> str:
         return self.name

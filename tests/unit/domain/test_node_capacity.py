@@ -3,7 +3,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.node_capacity import GPU, Capacity, Finding, judge_capacity
+from control_plane.domain.node_capacity import DEVICES_NAMED_MAX, GPU, Capacity, Finding, judge_capacity
 
 GIB = 2**30
 SOLD = Capacity(cpu_millis=96_000, memory_bytes=1_000 * GIB, devices={GPU: 8})
@@ -43,6 +43,13 @@ def test_the_reasons_name_what_is_claimed_and_what_was_sold() -> None:
         "claims 64 nvidia.com/gpu, 8 were sold",
         "has 95000m of CPU, 96000m were sold",
     )
+
+
+def test_a_node_that_claims_thousands_of_devices_gets_a_short_reason() -> None:
+    many = {f"example.com/{number:0200}": 1 for number in range(5_000)}
+    reasons = judge_capacity(SOLD, replace(SOLD, devices={GPU: 8, **many})).reasons
+    assert len(reasons) == DEVICES_NAMED_MAX + 1
+    assert reasons[-1] == "claims 4992 more devices that were not sold"
 
 
 @given(sold=CAPACITIES, claimed=CAPACITIES)

@@ -10,6 +10,7 @@ import pytest
 
 from data_plane.cluster import node
 from data_plane.cluster.lightkube_port import LightkubePort
+from data_plane.cluster.objects.node import joining_taint
 from data_plane.cluster.objects.tenant import NODE_PROJECT, Tenant
 from data_plane.cluster.resource import NODE, SECRET, Object, head
 from tests.support.kubernetes.clients import eventually, merge, new_name, new_node, pod, raw
@@ -102,6 +103,21 @@ ATTEMPTS: dict[str, Attempt] = {
     ),
     "change its taints": lambda a: a.change(a.itself, {"spec": {"taints": []}}),
     "delete its own Node": lambda a: a.client.delete(a.itself),
+    "hold up the deletion of its Node": lambda a: a.change(
+        a.itself, {"metadata": {"finalizers": ["example.com/stay"]}}
+    ),
+    "hold it up with its status": lambda a: a.change(
+        f"{a.itself}/status", {"metadata": {"finalizers": ["example.com/stay"]}}
+    ),
+    "choose the range of its pods, such as another node's": lambda a: a.change(
+        a.itself, {"spec": {"podCIDR": "10.48.9.0/24", "podCIDRs": ["10.48.9.0/24"]}}
+    ),
+    "register another Node": lambda a: a.client.post(
+        "/api/v1/nodes", json={**head(NODE, new_name("rogue-")), "spec": {"taints": [joining_taint()]}}
+    ),
+    "fill its Node with control characters": lambda a: a.change(
+        f"{a.itself}/status", {"status": {"conditions": [{"type": "\0\x1b[2J", "status": "True"}]}}
+    ),
     "claim 64 GPUs": lambda a: a.change(
         f"{a.itself}/status", {"status": {"capacity": {"nvidia.com/gpu": "64"}}}
     ),
@@ -121,6 +137,10 @@ ATTEMPTS: dict[str, Attempt] = {
     "delete a pod on it": lambda a: a.client.delete(f"{a.space}/pods/here?gracePeriodSeconds=0"),
     "delete a pod of another node": lambda a: a.client.delete(
         f"{a.space}/pods/elsewhere?gracePeriodSeconds=0"
+    ),
+    "have its own Node deleted, by naming an owner that is not there": lambda a: a.change(
+        a.itself,
+        {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "x"}]}},
     ),
 }
 

@@ -4,6 +4,7 @@ from tests.support.hostile_tenant.way import Way
 from tests.support.hostile_tenant.ways import (
     bodies,
     certificates,
+    clusters,
     ids,
     networks,
     operators,
@@ -19,6 +20,7 @@ WAYS: tuple[Way, ...] = (
     *bodies.WAYS,
     *queries.WAYS,
     *networks.WAYS,
+    *clusters.WAYS,
     *places.WAYS,
     *repeats.WAYS,
     *spellings.WAYS,

@@ -273,6 +273,17 @@ async def _ready(self: Supervisor, _head: Head, _body: bytes, _caller: Caller) -
         raise RefusedError(503, "not ready") from error
 
 
+def for_servers(handler: Handler) -> Handler:
+    """What agents must not ask. No server asks it here, as there is one."""
+
+    async def checked(self: Supervisor, head: Head, body: bytes, caller: Caller) -> bytes:
+        if "k3s:server" not in caller.groups:
+            raise RefusedError(403, "Forbidden")
+        return await handler(self, head, body, caller)
+
+    return checked
+
+
 OPEN: Mapping[str, Handler] = {"/cacerts": _authorities, "/ping": _ping}
 AGENTS: Mapping[str, Handler] = {
     path: for_agents(handler)
@@ -287,4 +298,7 @@ AGENTS: Mapping[str, Handler] = {
         "config": _config,
         "readyz": _ready,
     }.items()
+} | {
+    path: for_servers(_not_found)
+    for path in ("token", "server-bootstrap", "cert/cacerts", "encrypt/status", "encrypt/config")
 }

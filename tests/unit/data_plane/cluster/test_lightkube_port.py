@@ -89,6 +89,27 @@ def _compressed(_: httpx2.Request) -> httpx2.Response:
     )
 
 
+async def test_a_list_of_large_objects_is_read_in_small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node can make its own Node as large as etcd takes it, and so could hide all others."""
+    monkeypatch.setattr(transport, "ANSWER_BYTES_MAX", 1_000)
+
+    def nodes(request: httpx2.Request) -> httpx2.Response:
+        limit = int(request.url.params["limit"])
+        return _named(*(f"{number:020}" for number in range(min(limit, 20))))(request)
+
+    monkeypatch.setattr(lightkube_port, "PAGE_OF_LARGE", 5)
+    script = Script(nodes)
+    assert len(await script.port().list(NODE)) == 5
+    assert [request.url.params["limit"] for request in script.requests] == ["500", "5"]
+
+
+async def test_what_an_api_server_quotes_is_printable() -> None:
+    script = Script(_status(409, "Conflict", "node \x00\x1b[2J was changed"))
+    with pytest.raises(Conflict, match="was changed") as refused:
+        await script.port().get(NODE, "n")
+    assert str(refused.value).isprintable()
+
+
 async def test_an_overloaded_api_server_is_asked_again_when_it_says() -> None:
     script = Script(_busy("3"), _busy("2"), _named("a"))
     assert [pod["metadata"]["name"] for pod in await script.port().list(POD)] == ["a"]

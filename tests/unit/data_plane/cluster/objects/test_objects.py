@@ -9,6 +9,7 @@ import pytest
 from data_plane.cluster.objects import node, role
 from data_plane.cluster.objects.admission import admission_policies
 from data_plane.cluster.objects.bootstrap_token import LIFE_MAX, BootstrapToken, bootstrap_secret
+from data_plane.cluster.objects.expected_nodes import expected_nodes
 from data_plane.cluster.objects.kubeconfig import kubeconfig
 from data_plane.cluster.objects.namespace import deletion_problem, kubeconfigs_namespace, tenant_namespace
 from data_plane.cluster.objects.network_policy import network_policies
@@ -41,6 +42,7 @@ def _everything(tenant: Tenant) -> list[Object]:
 def test_every_object_is_of_a_kind_that_the_port_knows_and_marked_as_ours() -> None:
     shared = [
         kubeconfigs_namespace(),
+        expected_nodes(),
         role.view_role(),
         role.edit_role(),
         role.all_nodes_role(),

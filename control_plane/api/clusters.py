@@ -1,28 +1,23 @@
 """Kubernetes clusters: operators create and delete them, and everybody sees those that they may use."""
 
-import re
-
 from litestar import Controller, Response, get, post
 from litestar.params import FromPath, JSONBody
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
-from control_plane.api.errors import ApiError, refusal
+from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_organization_id
+from control_plane.api.identifiers import read_organization_id, read_word
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.clusters import cluster_view
 from control_plane.domain.cluster import Cluster
 from control_plane.domain.permission import Permission
-from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import AT_ANY_SCOPE, ScopeKind
 from control_plane.services import clusters
 from control_plane.services.idempotency import Connection
 from control_plane.wire.clusters import ClusterPage, ClusterRequest, ClusterView
-from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
-
-_NAME = re.compile(NAME_PATTERN, re.ASCII)
 
 
 class ClusterController(Controller):
@@ -61,7 +56,9 @@ class ClusterController(Controller):
     )
     async def show(self, request: ApiRequest, cluster: FromPath[str]) -> ClusterView:
         """One cluster, by its id or its name."""
-        found = await clusters.show(request.world, request.principal.organization_id, read_cluster(cluster))
+        found = await clusters.show(
+            request.world, request.principal.organization_id, read_word("cluster", cluster)
+        )
         if isinstance(found, Refused):
             raise refusal(found)
         return _view(request, found)
@@ -103,7 +100,7 @@ class ClusterController(Controller):
     async def remove(self, request: ApiRequest, cluster: FromPath[str]) -> Response[bytes]:
         """Delete a cluster: its nodes leave, and then its server is dismantled. Repeating it changes nothing."""
         await idempotency.no_body(request)
-        word = read_cluster(cluster)
+        word = read_word("cluster", cluster)
 
         async def effect(connection: Connection) -> Made | Refused:
             found = await clusters.delete(
@@ -116,10 +113,3 @@ class ClusterController(Controller):
 
 def _view(request: ApiRequest, cluster: Cluster) -> ClusterView:
     return cluster_view(cluster, for_operators=Permission.SERVER_HOSTS_READ in request.principal.where)
-
-
-def read_cluster(cluster: str) -> str:
-    """The name or the id in a path. Raises a 404 for a text that is neither."""
-    if len(cluster) <= NAME_LENGTH_MAX and _NAME.match(cluster):
-        return cluster
-    raise ApiError(RefusalCode.NOT_FOUND, "There is no cluster with this name or this id.")

@@ -1,7 +1,12 @@
-"""Ids and names in paths. One that cannot be read does not exist, so that the answer is 404 in both cases."""
+"""Ids and names in paths, and names in queries.
+
+In a path, one that cannot be read does not exist, so that the answer is 404 in both cases.
+"""
 
 import re
 from uuid import UUID
+
+from litestar.params import QueryParameter
 
 from control_plane.api.errors import ApiError
 from control_plane.domain.ids import LeaseId, MalformedIdError, OrganizationId, Prefix, off_wire
@@ -35,3 +40,10 @@ def read_word(noun: str, text: str) -> str:
     if len(text) <= NAME_LENGTH_MAX and _NAME.match(text):
         return text
     raise ApiError(RefusalCode.NOT_FOUND, f"There is no {noun} with this name or this id.")
+
+
+def word_in_query(name: str, description: str) -> QueryParameter:
+    """A name, or an id, by which a list is filtered."""
+    return QueryParameter(
+        name=name, pattern=NAME_PATTERN, max_length=NAME_LENGTH_MAX, description=description
+    )

@@ -7,11 +7,10 @@ from litestar import Controller, Response, get, post
 from litestar.params import FromPath, JSONBody
 
 from control_plane.api import idempotency, paging
-from control_plane.api.clusters import read_cluster
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_id
+from control_plane.api.identifiers import read_id, read_word
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.kubeconfigs import kubeconfig_view
@@ -51,7 +50,7 @@ class KubeconfigController(Controller):
 
         202: it is issued within seconds, and `Location` is where to get it. The file is sealed for the public key.
         """
-        word = read_cluster(cluster)
+        word = read_word("cluster", cluster)
         wanted = WantedKubeconfig(
             data.name,
             data.project,

@@ -10,7 +10,7 @@ from control_plane.api.catalogue import requested_by
 from control_plane.api.documents import PROBLEMS, made, refusable
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_id
+from control_plane.api.identifiers import read_id, word_in_query
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.projects import OfProject
 from control_plane.api.requests import ApiRequest
@@ -23,8 +23,7 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import node_pools
 from control_plane.services.idempotency import Connection
-from control_plane.services.node_pools import PoolFilter, WantedPool
-from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
+from control_plane.services.node_pools import Asker, PoolFilter, PoolOverview, WantedPool
 from control_plane.wire.node_pools import (
     NodePoolChangeRequest,
     NodePoolPage,
@@ -40,19 +39,9 @@ PoolStates = Annotated[
 ]
 OfCluster = Annotated[
     str | None,
-    QueryParameter(
-        name="cluster",
-        pattern=NAME_PATTERN,
-        max_length=NAME_LENGTH_MAX,
-        description="Only what is in this cluster: its name or its id.",
-    ),
+    word_in_query("cluster", "Only what is in this cluster: its name or its id."),
 ]
-WithName = Annotated[
-    str | None,
-    QueryParameter(
-        name="name", pattern=NAME_PATTERN, max_length=NAME_LENGTH_MAX, description="Only those of this name."
-    ),
-]
+WithName = Annotated[str | None, word_in_query("name", "Only those of this name.")]
 
 
 class NodePoolController(Controller):
@@ -69,18 +58,10 @@ class NodePoolController(Controller):
     )
     async def create(self, request: ApiRequest, data: JSONBody[NodePoolRequest]) -> Response[bytes]:
         """Create a node pool. 202: the leases of all its nodes are admitted; the nodes follow, all or none."""
-        wanted = _wanted(data)
+        asker, wanted = _asker(request), _wanted(data)
 
         async def effect(connection: Connection) -> Made | Refused:
-            created = await node_pools.create(
-                connection,
-                request.world,
-                request.principal.organization_id,
-                wanted,
-                actor=request.actor,
-                reach=request.reach,
-            )
-            return created if isinstance(created, Refused) else Made(node_pool_view(created))
+            return _made(await node_pools.create(connection, request.world, asker, wanted))
 
         return await idempotency.once(request, effect, status=202, collection="/v1/node-pools")
 
@@ -148,19 +129,10 @@ class NodePoolController(Controller):
         self, request: ApiRequest, node_pool_id: FromPath[str], data: JSONBody[NodePoolChangeRequest]
     ) -> Response[bytes]:
         """Scale a node pool."""
-        wanted = read_node_pool_id(node_pool_id)
+        asker, wanted = _asker(request), read_node_pool_id(node_pool_id)
 
         async def effect(connection: Connection) -> Made | Refused:
-            scaled = await node_pools.scale(
-                connection,
-                request.world,
-                request.principal.organization_id,
-                wanted,
-                data.nodes,
-                actor=request.actor,
-                reach=request.reach,
-            )
-            return scaled if isinstance(scaled, Refused) else Made(node_pool_view(scaled))
+            return _made(await node_pools.scale(connection, request.world, asker, wanted, data.nodes))
 
         return await idempotency.once(request, effect, status=200)
 
@@ -175,24 +147,24 @@ class NodePoolController(Controller):
     async def remove(self, request: ApiRequest, node_pool_id: FromPath[str]) -> Response[bytes]:
         """Delete a node pool. Billing stops now; its nodes leave the cluster. Repeating it changes nothing."""
         await idempotency.no_body(request)
-        wanted = read_node_pool_id(node_pool_id)
+        asker, wanted = _asker(request), read_node_pool_id(node_pool_id)
 
         async def effect(connection: Connection) -> Made | Refused:
-            deleted = await node_pools.delete(
-                connection,
-                request.world,
-                request.principal.organization_id,
-                wanted,
-                actor=request.actor,
-                reach=request.reach,
-            )
-            return deleted if isinstance(deleted, Refused) else Made(node_pool_view(deleted))
+            return _made(await node_pools.delete(connection, request.world, asker, wanted))
 
         return await idempotency.once(request, effect, status=202, collection="/v1/node-pools")
 
 
 def read_node_pool_id(text: str) -> NodePoolId:
     return NodePoolId(read_id(Prefix.NODE_POOL, text))
+
+
+def _asker(request: ApiRequest) -> Asker:
+    return Asker(request.principal.organization_id, request.actor, request.reach)
+
+
+def _made(found: PoolOverview | Refused) -> Made | Refused:
+    return found if isinstance(found, Refused) else Made(node_pool_view(found))
 
 
 def _wanted(data: NodePoolRequest) -> WantedPool:

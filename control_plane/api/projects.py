@@ -3,13 +3,13 @@
 from typing import Annotated
 
 from litestar import Controller, Response, get, post
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import FromPath, JSONBody
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_word
+from control_plane.api.identifiers import read_word, word_in_query
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.projects import project_view
@@ -20,17 +20,11 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import projects
 from control_plane.services.idempotency import Connection
-from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
 from control_plane.wire.projects import ProjectPage, ProjectRequest, ProjectView
 
 OfProject = Annotated[
     str | None,
-    QueryParameter(
-        name="project",
-        pattern=NAME_PATTERN,
-        max_length=NAME_LENGTH_MAX,
-        description="Only what belongs to the project with this name or this id.",
-    ),
+    word_in_query("project", "Only what belongs to the project with this name or this id."),
 ]
 
 

@@ -4,6 +4,7 @@ The API may be newer or older than this program. Fields that this program does n
 and are passed over in the second; fields that an older API lacks have a default in the wire.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -23,6 +24,11 @@ class Answer(Generic[T]):
     def cleaned(self) -> T:
         """The value with control characters made visible, to be drawn on a terminal."""
         return msgspec.convert(clean(self.content), type(self.value))
+
+
+def page_of(answers: Sequence[Answer[Any]], kind: type[T]) -> Answer[T]:
+    """Several answers as one page of `kind`, as a listing would have them."""
+    return read({"items": [answer.content for answer in answers], "next_cursor": None}, kind)
 
 
 def read(content: Any, kind: type[T]) -> Answer[T]:

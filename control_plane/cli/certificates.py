@@ -14,20 +14,25 @@ from pathlib import Path
 
 import msgspec
 
+from control_plane.cli import private_files
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.config import check_private
 from control_plane.cli.errors import CliError, Exit
+from control_plane.cli.issuing import Kind, until_issued
 from control_plane.cli.parsing import is_id
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.ssh_certificates import SshCertificateRequest, SshCertificateView
 
 RENEWED_BEFORE = timedelta(minutes=1)
 """So long before its end a certificate is replaced."""
-SIGNED_WITHIN_SECONDS = 20.0
-"""How long a signature is waited for."""
-_PAUSES = (0.03, 0.05, 0.1, 0.2, 0.4, 0.8)
-"""Seconds between looks whether it is signed; the last one is repeated."""
+_KIND = Kind(
+    noun="certificate",
+    done="signed",
+    within_seconds=20.0,
+    pauses=(0.03, 0.05, 0.1, 0.2, 0.4, 0.8),
+    blame="the operator's reconciler is not running",
+)
 PUBLIC_BYTES_MAX = 16_384
 
 Issued = Answer[SshCertificateView]
@@ -112,8 +117,8 @@ class Store:
 
     def keep(self, issued: Issued) -> None:
         """Store a certificate. Another process that reads finds the old one, or this one as a whole."""
-        write(self.certificate, f"{issued.value.certificate}\n")
-        write(self.answer, msgspec.json.encode(issued.content).decode())
+        private_files.replace(self.certificate, f"{issued.value.certificate}\n")
+        private_files.replace(self.answer, msgspec.json.encode(issued.content).decode())
 
 
 def store_of(terminal: Terminal, lease_id: str, pair: KeyPair) -> Store:
@@ -124,13 +129,6 @@ def store_of(terminal: Terminal, lease_id: str, pair: KeyPair) -> Store:
         )
     base = folder(terminal.environ) / f"{lease_id[-12:]}-{pair.digest}"
     return Store(base.with_name(f"{base.name}-cert.pub"), base.with_name(f"{base.name}.json"))
-
-
-def write(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
-    draft.touch(mode=0o600)
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
 
 
 def current(terminal: Terminal, client: Client, lease_id: str, pair: KeyPair) -> tuple[Path, Issued]:
@@ -169,22 +167,5 @@ def request(terminal: Terminal, client: Client, lease_id: str, key: str) -> Issu
     """Have a new certificate signed. Raises CliError when it is refused, or not signed in time."""
     path = f"/v1/leases/{lease_id}/ssh-certificates"
     issued = client.post(path, SshCertificateView, SshCertificateRequest(key))
-    since = terminal.clock.seconds()
-    looks = 0
-    while issued.value.state == "wanted":
-        if terminal.clock.seconds() - since > SIGNED_WITHIN_SECONDS:
-            raise CliError(
-                f"The certificate {issued.value.id} was requested {SIGNED_WITHIN_SECONDS:g} seconds ago and is not"
-                " signed yet. Try again; if it stays so, the operator's reconciler is not running.",
-                code="not_signed",
-            )
-        terminal.clock.sleep(_PAUSES[min(looks, len(_PAUSES) - 1)])
-        looks += 1
-        issued = client.get(f"{path}/{issued.value.id}", SshCertificateView)
-    if issued.value.state != "signed":
-        why = issued.value.refused_why or issued.value.revoked_why or "unknown"
-        raise CliError(
-            f"The certificate {issued.value.id} is {issued.value.state}: {why.replace('_', ' ')}.",
-            code=f"certificate_{issued.value.state}",
-        )
-    return issued
+    where = f"{path}/{issued.value.id}"
+    return until_issued(terminal, _KIND, issued, lambda: client.get(where, SshCertificateView))

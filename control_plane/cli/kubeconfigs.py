@@ -12,17 +12,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from control_plane.cli import private_files
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.errors import CliError
+from control_plane.cli.issuing import Kind, until_issued
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.kubeconfigs import KubeconfigView
 
 Issued = Answer[KubeconfigView]
-ISSUED_WITHIN_SECONDS = 90.0
-"""How long one is waited for. The first one of a project takes longest, because its namespace has to be made."""
-_PAUSES = (0.2, 0.4, 0.8, 1.0)
-"""Seconds between looks whether it is issued; the last one is repeated."""
+_KIND = Kind(
+    noun="kubeconfig",
+    done="issued",
+    within_seconds=90.0,  # The first one of a project takes longest, because its namespace has to be made.
+    pauses=(0.2, 0.4, 0.8, 1.0),
+    blame="the cluster or the operator's reconciler does not answer",
+)
 _LISTS = ("clusters", "users", "contexts")
 
 
@@ -37,31 +42,10 @@ def request(
 
     private = X25519PrivateKey.generate()
     issued = ask(base64.b64encode(private.public_key().public_bytes_raw()).decode())
-    if issued.value.state == "wanted":
-        with terminal.waiting(f"Waiting for the cluster {issued.value.cluster} to issue it ..."):
-            issued = _issued(terminal, client, issued)
+    with terminal.waiting(f"Waiting for the cluster {issued.value.cluster} to issue it ..."):
+        path = f"/v1/kubeconfigs/{issued.value.id}"
+        issued = until_issued(terminal, _KIND, issued, lambda: client.get(path, KubeconfigView))
     return issued, _opened(issued.value, private)
-
-
-def _issued(terminal: Terminal, client: Client, issued: Issued) -> Issued:
-    wanted, since, looks = issued.value.id, terminal.clock.seconds(), 0
-    while issued.value.state == "wanted":
-        if terminal.clock.seconds() - since > ISSUED_WITHIN_SECONDS:
-            raise CliError(
-                f"The kubeconfig {wanted} was requested {ISSUED_WITHIN_SECONDS:g} seconds ago and is not issued yet."
-                " Try again; if it stays so, the cluster or the operator's reconciler does not answer.",
-                code="not_issued",
-            )
-        terminal.clock.sleep(_PAUSES[min(looks, len(_PAUSES) - 1)])
-        looks += 1
-        issued = client.get(f"/v1/kubeconfigs/{wanted}", KubeconfigView)
-    if issued.value.state != "issued":
-        why = issued.value.refused_why or issued.value.revoked_why or "unknown"
-        raise CliError(
-            f"The kubeconfig {wanted} is {issued.value.state}: {why.replace('_', ' ')}.",
-            code=f"kubeconfig_{issued.value.state}",
-        )
-    return issued
 
 
 def _opened(shown: KubeconfigView, private: Any) -> dict[str, Any]:
@@ -169,17 +153,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _replace(path: Path, content: Mapping[str, Any]) -> None:
-    """Another process that reads finds the old file, or this one as a whole."""
     import yaml  # noqa: PLC0415 - only a kubeconfig that was issued needs it
 
-    draft = path.with_name(f".{path.name}-{os.urandom(8).hex()}")
-    draft.touch(mode=0o600, exist_ok=False)
-    try:
-        draft.write_text(yaml.safe_dump(dict(content), sort_keys=False), encoding="utf-8")
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    private_files.replace(path, yaml.safe_dump(dict(content), sort_keys=False))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from control_plane.db import kubeconfigs, ssh_certificates
+from control_plane.db import issued
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.subjects import subject_of, subject_values
@@ -159,8 +159,7 @@ async def revoke(
     revoked = bool(await write(connection, _REVOKE, organization_id=organization_id, id=key_id, now=now))
     if revoked:
         named = [on_wire(Prefix.API_KEY, key_id)]
-        await ssh_certificates.revoke_of_credentials(connection, organization_id, named, now=now)
-        await kubeconfigs.revoke_of_credentials(connection, organization_id, named, now=now)
+        await issued.revoke_of_credentials(connection, organization_id, named, now=now)
     return revoked
 
 
@@ -183,5 +182,4 @@ async def expire(
     """Let a key end at a moment."""
     await write(connection, _EXPIRE, organization_id=organization_id, id=key_id, at=at)
     named = on_wire(Prefix.API_KEY, key_id)
-    await ssh_certificates.revoke_beyond(connection, organization_id, named, ends_at=at, now=now)
-    await kubeconfigs.revoke_beyond(connection, organization_id, named, ends_at=at, now=now)
+    await issued.revoke_beyond(connection, organization_id, named, ends_at=at, now=now)

@@ -1,14 +1,15 @@
-"""Queries on kubeconfigs of customers. Whoever takes away the right to one calls a revocation here."""
+"""Queries on kubeconfigs of customers. What takes away the right to one is in db/issued.py."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import text
 
 from control_plane.db import work
 from control_plane.db.connection import Connection
+from control_plane.db.revocable import Revocable
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.subjects import subject_of, subject_values
 from control_plane.domain.access import Reach
@@ -266,75 +267,12 @@ async def forget(connection: Connection, *, before: datetime, limit: int) -> int
 
 # Revocations. Each is part of the transaction that takes the right away.
 
-
-def _revoke(where: str) -> TextClause:
-    return text(
-        "UPDATE kubeconfigs SET revoked_at = :now, revoked_why = :why, due_at = :now"
-        f" WHERE organization_id = :organization_id AND {where} AND {_LIVE}"
-    )
-
-
-_REVOKE_THESE = _revoke("id = ANY(CAST(:ids AS uuid[]))")
-_REVOKE_OF_CREDENTIALS = _revoke("credential = ANY(CAST(:credentials AS text[]))")
-_REVOKE_BEYOND = _revoke(
-    "credential = :credential AND coalesce(expires_at, 'infinity') > CAST(:ends_at AS timestamptz)"
-)
-_REVOKE_OF_SUBJECT = _revoke("(user_id = :user_id OR service_account_id = :service_account_id)")
-_REVOKE_ALL = _revoke("true")
+REVOCABLE = Revocable("kubeconfigs", _LIVE, "coalesce(expires_at, 'infinity')", sets="due_at = :now")
 _LIVE_OF_SUBJECT = text(f"""
 SELECT {_COLUMNS} FROM kubeconfigs
 WHERE organization_id = :organization_id AND (user_id = :user_id OR service_account_id = :service_account_id)
   AND {_LIVE}
 """)
-
-
-async def revoke_these(
-    connection: Connection,
-    organization_id: OrganizationId,
-    ids: Collection[KubeconfigId],
-    why: Revocation,
-    *,
-    now: datetime,
-) -> None:
-    """Revoke those of these that are not over."""
-    values = {"organization_id": organization_id, "ids": list(ids)}
-    await write(connection, _REVOKE_THESE, **values, why=why, now=now)
-
-
-async def revoke_of_credentials(
-    connection: Connection, organization_id: OrganizationId, credentials: Collection[str], *, now: datetime
-) -> None:
-    """Revoke those that API keys or sessions asked for, which have their ids of the wire here."""
-    values = {"organization_id": organization_id, "credentials": list(credentials)}
-    await write(connection, _REVOKE_OF_CREDENTIALS, **values, why=Revocation.CREDENTIAL_ENDED, now=now)
-
-
-async def revoke_beyond(
-    connection: Connection,
-    organization_id: OrganizationId,
-    credential: str,
-    *,
-    ends_at: datetime,
-    now: datetime,
-) -> None:
-    """Revoke those of a credential that would outlive it, because it ends earlier than it was to."""
-    values = {"organization_id": organization_id, "credential": credential, "ends_at": ends_at}
-    await write(connection, _REVOKE_BEYOND, **values, why=Revocation.CREDENTIAL_ENDED, now=now)
-
-
-async def revoke_of_subject(
-    connection: Connection, organization_id: OrganizationId, subject: Subject, *, now: datetime
-) -> None:
-    """Revoke those of a user or a service account that is suspended or removed."""
-    values = {"organization_id": organization_id, **subject_values(subject)}
-    await write(connection, _REVOKE_OF_SUBJECT, **values, why=Revocation.SUBJECT_ENDED, now=now)
-
-
-async def revoke_all(
-    connection: Connection, organization_id: OrganizationId, why: Revocation, *, now: datetime
-) -> None:
-    """Revoke those of an organization that is suspended or closed."""
-    await write(connection, _REVOKE_ALL, organization_id=organization_id, why=why, now=now)
 
 
 async def live_of_subject(

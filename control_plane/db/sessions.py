@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from control_plane.db import kubeconfigs, ssh_certificates
+from control_plane.db import issued
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
 from control_plane.domain.ids import OrganizationId, Prefix, SessionId, UserId, on_wire
@@ -129,8 +129,7 @@ async def end(
     ended = bool(await write(connection, _END_ONE, organization_id=organization_id, **values))
     if ended:
         named = [on_wire(Prefix.SESSION, session_id)]
-        await ssh_certificates.revoke_of_credentials(connection, organization_id, named, now=now)
-        await kubeconfigs.revoke_of_credentials(connection, organization_id, named, now=now)
+        await issued.revoke_of_credentials(connection, organization_id, named, now=now)
     return ended
 
 

@@ -1,13 +1,16 @@
-"""Queries on SSH certificates of customers. Whoever takes away the right to log in calls a revocation here."""
+"""Queries on SSH certificates of customers. What takes away the right to log in is here, or, where it ends other issued
+things as well, in db/issued.py.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import TextClause, text
+from sqlalchemy import text
 
 from control_plane.db.connection import Connection
+from control_plane.db.revocable import Revocable
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.subjects import subject_of, subject_values
 from control_plane.domain.ids import (
@@ -263,31 +266,18 @@ async def forget(connection: Connection, *, before: datetime, limit: int) -> int
 
 # Revocations. Each is part of the transaction that takes the right away.
 
-
-def _revoke(where: str, which: str = _MAY_BE_IN_USE) -> TextClause:
-    return text(
-        f"UPDATE ssh_certificates SET revoked_at = :now, revoked_why = :why WHERE {where} AND {which}"
-    )
-
-
-_REVOKE_ONE = _revoke("organization_id = :organization_id AND lease_id = :lease_id AND id = :id")
+_LONGEST = int((WAITS_MAX + LASTS).total_seconds())
+_ENDS_AT = f"coalesce(valid_before, CAST(:now AS timestamptz) + make_interval(secs => {_LONGEST}))"
+REVOCABLE = Revocable("ssh_certificates", f"({_MAY_BE_IN_USE})", _ENDS_AT)
+_REVOKE_ONE = REVOCABLE.revocation("lease_id = :lease_id AND id = :id")
 # Machines of ended leases refuse every certificate of theirs by themselves: see db/ssh_revocations.py.
-_REVOKE_OF_LEASES = _revoke("lease_id = ANY(CAST(:lease_ids AS uuid[]))", _LIVE)
-_REVOKE_OF_CREDENTIALS = _revoke(
-    "organization_id = :organization_id AND credential = ANY(CAST(:credentials AS text[]))"
+_REVOKE_OF_LEASES = text(f"""
+UPDATE ssh_certificates SET revoked_at = :now, revoked_why = :why
+WHERE lease_id = ANY(CAST(:lease_ids AS uuid[])) AND {_LIVE}
+""")
+_REVOKE_OF_KEY = REVOCABLE.revocation(
+    "fingerprint = :fingerprint AND (CAST(:project_id AS uuid) IS NULL OR project_id = :project_id)"
 )
-_REVOKE_OF_SUBJECT = _revoke(
-    "organization_id = :organization_id AND (user_id = :user_id OR service_account_id = :service_account_id)"
-)
-_REVOKE_OF_KEY = _revoke(
-    "organization_id = :organization_id AND fingerprint = :fingerprint"
-    " AND (CAST(:project_id AS uuid) IS NULL OR project_id = :project_id)"
-)
-_REVOKE_ALL = _revoke("organization_id = :organization_id")
-_REVOKE_BEYOND = _revoke(
-    "organization_id = :organization_id AND credential = :credential AND coalesce(valid_before, :longest) > :ends_at"
-)
-_REVOKE_THESE = _revoke("organization_id = :organization_id AND id = ANY(CAST(:ids AS uuid[]))")
 _LIVE_OF_SUBJECT = text(f"""
 SELECT c.id, c.project_id, l.environment_id, c.lease_id FROM ssh_certificates c JOIN leases l ON l.id = c.lease_id
 WHERE c.organization_id = :organization_id AND (user_id = :user_id OR service_account_id = :service_account_id)
@@ -313,37 +303,6 @@ async def revoke_of_leases(connection: Connection, lease_ids: Collection[LeaseId
     await write(connection, _REVOKE_OF_LEASES, lease_ids=list(lease_ids), why=Revocation.LEASE_ENDED, now=now)
 
 
-async def revoke_of_credentials(
-    connection: Connection, organization_id: OrganizationId, credentials: Collection[str], *, now: datetime
-) -> None:
-    """Revoke those that API keys or sessions asked for, which have their ids of the wire here."""
-    values = {"organization_id": organization_id, "credentials": list(credentials)}
-    await write(connection, _REVOKE_OF_CREDENTIALS, **values, why=Revocation.CREDENTIAL_ENDED, now=now)
-
-
-async def revoke_beyond(
-    connection: Connection,
-    organization_id: OrganizationId,
-    credential: str,
-    *,
-    ends_at: datetime,
-    now: datetime,
-) -> None:
-    """Revoke those of a credential that would outlive it, because it ends earlier than it was to."""
-    values = {"organization_id": organization_id, "credential": credential, "ends_at": ends_at}
-    longest = now + WAITS_MAX + LASTS
-    why = Revocation.CREDENTIAL_ENDED
-    await write(connection, _REVOKE_BEYOND, **values, longest=longest, why=why, now=now)
-
-
-async def revoke_of_subject(
-    connection: Connection, organization_id: OrganizationId, subject: Subject, *, now: datetime
-) -> None:
-    """Revoke those of a user or a service account that is suspended or removed."""
-    values = {"organization_id": organization_id, **subject_values(subject)}
-    await write(connection, _REVOKE_OF_SUBJECT, **values, why=Revocation.SUBJECT_ENDED, now=now)
-
-
 async def revoke_of_key(
     connection: Connection,
     organization_id: OrganizationId,
@@ -355,13 +314,6 @@ async def revoke_of_key(
     """Revoke those of an SSH key that was deleted: in its project, or in the whole organization (None)."""
     values = {"organization_id": organization_id, "fingerprint": fingerprint, "project_id": project_id}
     await write(connection, _REVOKE_OF_KEY, **values, why=Revocation.SSH_KEY_DELETED, now=now)
-
-
-async def revoke_all(
-    connection: Connection, organization_id: OrganizationId, why: Revocation, *, now: datetime
-) -> None:
-    """Revoke those of an organization that is suspended or closed."""
-    await write(connection, _REVOKE_ALL, organization_id=organization_id, why=why, now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,15 +335,3 @@ async def live_of_subject(
 ) -> list[Opening]:
     values = {"organization_id": organization_id, **subject_values(subject), "now": now}
     return await read(connection, _LIVE_OF_SUBJECT, Opening, **values)
-
-
-async def revoke_these(
-    connection: Connection,
-    organization_id: OrganizationId,
-    ids: Collection[SshCertificateId],
-    why: Revocation,
-    *,
-    now: datetime,
-) -> None:
-    values = {"organization_id": organization_id, "ids": list(ids)}
-    await write(connection, _REVOKE_THESE, **values, why=why, now=now)

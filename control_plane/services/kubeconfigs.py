@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from control_plane.db import clusters, kubeconfigs, projects
+from control_plane.db import clusters, issued, kubeconfigs, projects
 from control_plane.db.connection import Connection
 from control_plane.domain.access import Principal, Reach
 from control_plane.domain.cluster import Cluster
@@ -197,7 +197,8 @@ async def revoke(
     if found is None or not reach.contains(found.scope):
         return _UNKNOWN
     now = world.now()
-    await kubeconfigs.revoke_these(connection, organization_id, [found.id], Revocation.REQUESTED, now=now)
+    why = Revocation.REQUESTED
+    await issued.revoke_these(connection, kubeconfigs.REVOCABLE, organization_id, [found.id], why, now=now)
     changed = await kubeconfigs.get(connection, organization_id, kubeconfig_id)
     return await _shown(connection, changed or found)
 

@@ -53,21 +53,24 @@ class WantedPool:
     wait_timeout_seconds: int = WAIT_SECONDS_DEFAULT
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who changes node pools: for which organization, and within which reach."""
+
+    organization_id: OrganizationId
+    actor: Actor
+    reach: Reach
+
+
 async def create(
-    connection: Connection,
-    world: World,
-    organization_id: OrganizationId,
-    wanted: WantedPool,
-    *,
-    actor: Actor,
-    reach: Reach,
+    connection: Connection, world: World, asker: Asker, wanted: WantedPool
 ) -> PoolOverview | Refused:
     """Store a pool with the leases of all of its nodes. A refusal has to roll the caller's transaction back."""
     refused = _marks_refused(wanted)
     if refused is not None:
         return refused
     place = await leases.place_of(
-        connection, organization_id, wanted.project, wanted.environment, reach=reach
+        connection, asker.organization_id, wanted.project, wanted.environment, reach=asker.reach
     )
     if isinstance(place, Refused):
         return place
@@ -81,8 +84,8 @@ async def create(
             " choose another name."
         )
         return Refused(RefusalCode.NAME_TAKEN, why)
-    refused = await _lease(connection, world, pool, pool.nodes, Action.NODE_POOL_CREATE, actor=actor)
-    return refused or await _shown(connection, pool.id, organization_id, reach)
+    refused = await _lease(connection, world, pool, pool.nodes, Action.NODE_POOL_CREATE, actor=asker.actor)
+    return refused or await _shown(connection, pool.id, asker)
 
 
 def _marks_refused(wanted: WantedPool) -> Refused | None:
@@ -152,27 +155,20 @@ async def _lease(
 
 
 async def scale(
-    connection: Connection,
-    world: World,
-    organization_id: OrganizationId,
-    pool_id: NodePoolId,
-    nodes: int,
-    *,
-    actor: Actor,
-    reach: Reach,
+    connection: Connection, world: World, asker: Asker, pool_id: NodePoolId, nodes: int
 ) -> PoolOverview | Refused:
     """Let a pool have another number of nodes. What is more is admitted, and what is less stops being billed, now."""
-    pool = await _locked(connection, organization_id, pool_id, reach)
+    pool = await _locked(connection, pool_id, asker)
     if isinstance(pool, Refused):
         return pool
     if pool.state not in WANTED:
         return Refused(RefusalCode.NODE_POOL_DELETING, f"The node pool {pool.name!r} is {pool.state}.")
     if nodes != pool.nodes:
         await node_pools.resize(connection, pool_id, nodes)
-        refused = await _resized(connection, world, replace(pool, nodes=nodes), pool.nodes, actor)
+        refused = await _resized(connection, world, replace(pool, nodes=nodes), pool.nodes, asker.actor)
         if refused is not None:
             return refused
-    return await _shown(connection, pool_id, organization_id, reach)
+    return await _shown(connection, pool_id, asker)
 
 
 async def _resized(
@@ -193,36 +189,26 @@ async def _resized(
 
 
 async def delete(
-    connection: Connection,
-    world: World,
-    organization_id: OrganizationId,
-    pool_id: NodePoolId,
-    *,
-    actor: Actor,
-    reach: Reach,
+    connection: Connection, world: World, asker: Asker, pool_id: NodePoolId
 ) -> PoolOverview | Refused:
     """Delete a pool: all of its leases end now, and its nodes leave the cluster. Repeating it changes nothing."""
-    pool = await _locked(connection, organization_id, pool_id, reach)
+    pool = await _locked(connection, pool_id, asker)
     if isinstance(pool, Refused):
         return pool
-    why = "its customer deleted it"
+    why, actor = "its customer deleted it", asker.actor
     await outcomes.delete(connection, pool, NodePoolEvent.DELETED, why=why, actor=actor, now=world.now())
-    return await _shown(connection, pool_id, organization_id, reach)
+    return await _shown(connection, pool_id, asker)
 
 
-async def _locked(
-    connection: Connection, organization_id: OrganizationId, pool_id: NodePoolId, reach: Reach
-) -> NodePool | Refused:
+async def _locked(connection: Connection, pool_id: NodePoolId, asker: Asker) -> NodePool | Refused:
     pool = await node_pools.lock(connection, pool_id)
-    if pool is None or pool.organization_id != organization_id or not reach.contains(pool.scope):
+    if pool is None or pool.organization_id != asker.organization_id or not asker.reach.contains(pool.scope):
         return NOT_FOUND
     return pool
 
 
-async def _shown(
-    connection: Connection, pool_id: NodePoolId, organization_id: OrganizationId, reach: Reach
-) -> PoolOverview:
-    found = await node_pools.show(connection, organization_id, pool_id, reach=reach)
+async def _shown(connection: Connection, pool_id: NodePoolId, asker: Asker) -> PoolOverview:
+    found = await node_pools.show(connection, asker.organization_id, pool_id, reach=asker.reach)
     if found is None:
         raise LookupError(f"node pool {pool_id} vanished while it was locked")
     return found

@@ -10,11 +10,10 @@ from datetime import datetime
 
 from control_plane.db import (
     api_keys,
-    kubeconfigs,
+    issued,
     organization_events,
     organizations,
     sessions,
-    ssh_certificates,
 )
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
@@ -22,7 +21,6 @@ from control_plane.db.organization_events import Recorded
 from control_plane.db.organizations import Organization
 from control_plane.domain.actor import Actor
 from control_plane.domain.ids import OrganizationId
-from control_plane.domain.kubeconfig import Revocation as KubeconfigRevocation
 from control_plane.domain.lease import LeaseEvent
 from control_plane.domain.organization import (
     NEVER_OF_THE_PLATFORM,
@@ -146,9 +144,7 @@ async def _change(
             now = world.now()
             await organizations.move(connection, found.id, moved, seen=found.generation)
             if event in _SHUTS_OUT:
-                why = _SHUTS_OUT[event]
-                await ssh_certificates.revoke_all(connection, found.id, why, now=now)
-                await kubeconfigs.revoke_all(connection, found.id, KubeconfigRevocation(why), now=now)
+                await issued.revoke_all(connection, found.id, _SHUTS_OUT[event], now=now)
             ended = await effect(now)
             await organization_events.insert(
                 connection, found.id, moved, ended, reason=order.reason, actor=order.actor, now=now

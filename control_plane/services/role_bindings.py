@@ -5,7 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import environments, kubeconfigs, lease_overviews, role_bindings, ssh_certificates
+from control_plane.db import (
+    environments,
+    issued,
+    kubeconfigs,
+    lease_overviews,
+    role_bindings,
+    ssh_certificates,
+)
 from control_plane.db.connection import Connection
 from control_plane.domain.access import NOWHERE, Grant, HeldRole, Principal, Reach, reaches, separated
 from control_plane.domain.ids import (
@@ -180,9 +187,11 @@ async def _revoke_access(
     reach = open_to.get(Permission.SSH_CERTIFICATES_CREATE, NOWHERE)
     live = await ssh_certificates.live_of_subject(connection, organization_id, subject, now=now)
     beyond = [opening.id for opening in live if not reach.contains(opening.scope)]
-    await ssh_certificates.revoke_these(connection, organization_id, beyond, Revocation.ROLE_ENDED, now=now)
+    await issued.revoke_these(
+        connection, ssh_certificates.REVOCABLE, organization_id, beyond, Revocation.ROLE_ENDED, now=now
+    )
     reach = open_to.get(Permission.KUBECONFIGS_CREATE, NOWHERE)
-    issued = await kubeconfigs.live_of_subject(connection, organization_id, subject, now=now)
-    outside = [each.id for each in issued if not reach.contains(each.scope)]
+    opening = await kubeconfigs.live_of_subject(connection, organization_id, subject, now=now)
+    outside = [each.id for each in opening if not reach.contains(each.scope)]
     why = KubeconfigRevocation.ROLE_ENDED
-    await kubeconfigs.revoke_these(connection, organization_id, outside, why, now=now)
+    await issued.revoke_these(connection, kubeconfigs.REVOCABLE, organization_id, outside, why, now=now)

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from control_plane.db import (
     api_keys,
-    kubeconfigs,
+    issued,
     organizations,
     role_bindings,
     service_accounts,
     sessions,
-    ssh_certificates,
     users,
 )
 from control_plane.db.connection import Connection
@@ -142,8 +141,7 @@ async def _move(
             connection, organization_id, found.id, SessionEnd.USER_ENDED, now=world.now()
         )
     if event in _ENDS:
-        await ssh_certificates.revoke_of_subject(connection, organization_id, found.subject, now=world.now())
-        await kubeconfigs.revoke_of_subject(connection, organization_id, found.subject, now=world.now())
+        await issued.revoke_of_subject(connection, organization_id, found.subject, now=world.now())
     if event is SubjectEvent.REMOVED:
         await api_keys.revoke_all_of(connection, organization_id, found.subject, now=world.now())
         await role_bindings.delete_all_of(connection, organization_id, found.subject)

@@ -3,6 +3,7 @@
 from sqlalchemy import text
 
 from control_plane.db import kubeconfigs, projects, ssh_authorities
+from control_plane.db.issued import revoke_these
 from control_plane.domain.cluster import Cluster
 from control_plane.domain.ids import KubeconfigId, OrganizationId, ServiceAccountId
 from control_plane.domain.kubeconfig import Kubeconfig, KubeconfigRole, Revocation
@@ -89,7 +90,8 @@ async def asked(stage: Stage, cluster: Cluster, organization_id: OrganizationId,
 async def revoked(stage: Stage, kubeconfig: Kubeconfig) -> None:
     async with stage.db.transaction() as connection:
         why, now = Revocation.REQUESTED, stage.clock.now()
-        await kubeconfigs.revoke_these(connection, kubeconfig.organization_id, [kubeconfig.id], why, now=now)
+        organization_id = kubeconfig.organization_id
+        await revoke_these(connection, kubeconfigs.REVOCABLE, organization_id, [kubeconfig.id], why, now=now)
 
 
 async def issued(stage: Stage, cluster: Cluster, organization_id: OrganizationId, name: str) -> Kubeconfig:

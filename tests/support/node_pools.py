@@ -13,7 +13,7 @@ from control_plane.domain.request import CapacityRequest
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes.leases import end
 from control_plane.services import node_pools as services
-from control_plane.services.node_pools import PoolOverview, WantedPool
+from control_plane.services.node_pools import Asker, PoolOverview, WantedPool
 from tests.support.stage import CUSTOMER, Stage
 
 REQUEST = CapacityRequest("h100x1")
@@ -32,12 +32,14 @@ async def try_pool(
     made: PoolOverview | Refused | None = None
     with suppress(_RolledBackError):
         async with stage.db.transaction(organization_id) as connection:
-            made = await services.create(
-                connection, stage.api, organization_id, wanted, actor=CUSTOMER, reach=EVERYWHERE
-            )
+            made = await services.create(connection, stage.api, _asker(organization_id), wanted)
             _roll_back_refused(made)
     assert made is not None
     return made
+
+
+def _asker(organization_id: OrganizationId) -> Asker:
+    return Asker(organization_id, CUSTOMER, EVERYWHERE)
 
 
 class _RolledBackError(Exception):
@@ -75,15 +77,7 @@ async def scale(stage: Stage, wanted: NodePool, nodes: int) -> PoolOverview | Re
     organization_id = wanted.organization_id
     with suppress(_RolledBackError):
         async with stage.db.transaction(organization_id) as connection:
-            made = await services.scale(
-                connection,
-                stage.api,
-                organization_id,
-                wanted.id,
-                nodes,
-                actor=CUSTOMER,
-                reach=EVERYWHERE,
-            )
+            made = await services.scale(connection, stage.api, _asker(organization_id), wanted.id, nodes)
             _roll_back_refused(made)
     assert made is not None
     return made
@@ -91,9 +85,8 @@ async def scale(stage: Stage, wanted: NodePool, nodes: int) -> PoolOverview | Re
 
 async def delete(stage: Stage, wanted: NodePool) -> PoolOverview:
     async with stage.db.transaction(wanted.organization_id) as connection:
-        deleted = await services.delete(
-            connection, stage.api, wanted.organization_id, wanted.id, actor=CUSTOMER, reach=EVERYWHERE
-        )
+        asker = _asker(wanted.organization_id)
+        deleted = await services.delete(connection, stage.api, asker, wanted.id)
     assert isinstance(deleted, PoolOverview), deleted
     return deleted
 

@@ -2,7 +2,7 @@
 
 from sqlalchemy import text
 
-from control_plane.db import ssh_certificates
+from control_plane.db import issued, ssh_certificates
 from control_plane.db.ssh_certificates import Requested
 from control_plane.domain.ids import LeaseId, ServiceAccountId, SshCertificateId
 from control_plane.domain.lease import Lease
@@ -63,7 +63,7 @@ async def revoke(stage: Stage, lease: Lease, *serials: int) -> None:
     """Revoke them as the end of their credentials does."""
     credentials = [f"key_{serial}" for serial in serials]
     async with stage.db.transaction() as connection:
-        await ssh_certificates.revoke_of_credentials(
+        await issued.revoke_of_credentials(
             connection, lease.organization_id, credentials, now=stage.clock.now()
         )
 

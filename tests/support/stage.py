@@ -137,14 +137,8 @@ class Stage:
             pools = await rows(connection, _LIVE_POOLS)
         for row in pools:
             async with self.db.transaction(row.organization_id) as connection:
-                await node_pools.delete(
-                    connection,
-                    self.api,
-                    OrganizationId(row.organization_id),
-                    NodePoolId(row.id),
-                    actor=CUSTOMER,
-                    reach=EVERYWHERE,
-                )
+                asker = node_pools.Asker(OrganizationId(row.organization_id), CUSTOMER, EVERYWHERE)
+                await node_pools.delete(connection, self.api, asker, NodePoolId(row.id))
         async with self.db.reading() as connection:
             live = await rows(connection, _LIVE)
         for row in live:

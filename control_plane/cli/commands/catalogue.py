@@ -2,7 +2,9 @@
 
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
+from typing import Any
 
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
@@ -45,6 +47,7 @@ def add(to: Commands) -> None:
         """,
     )
     add_verbose(parser)
+    add_sku(parser)
     add_constraints(parser)
 
 
@@ -82,9 +85,12 @@ def add_verbose(parser: Parser) -> None:
     )
 
 
-def add_constraints(parser: Parser) -> None:
-    """The arguments that a quote and a lease have in common."""
+def add_sku(parser: Parser) -> None:
     parser.add_argument("sku", metavar="SKU", help="what to lease; see: splitplane skus")
+
+
+def add_constraints(parser: Parser, *, priced: str = "the whole machine") -> None:
+    """The arguments that quotes, leases and node pools have in common; `priced` is what `--max-price` is about."""
     parser.add_argument(
         "--region",
         metavar="REGION",
@@ -99,7 +105,7 @@ def add_constraints(parser: Parser) -> None:
         default=[],
         help="may be repeated (default: any)",
     )
-    parser.add_argument("--max-price", metavar="USD", help="highest price per hour for the whole machine")
+    parser.add_argument("--max-price", metavar="USD", help=f"highest price per hour for {priced}")
     parser.add_argument(
         "--priority",
         type=int,
@@ -119,6 +125,19 @@ def add_constraints(parser: Parser) -> None:
     )
 
 
+def constraints(args: Namespace) -> dict[str, Any]:
+    """What the arguments of `add_constraints` and the SKU say, as fields of a request."""
+    return {
+        "sku": args.sku,
+        "regions": tuple(args.region),
+        "providers": tuple(args.provider),
+        "price_usd_per_hour_max": ceiling(args),
+        "priority": args.priority,
+        "project": args.project,
+        "environment": args.environment,
+    }
+
+
 def ceiling(args: Namespace) -> str | None:
     """The amount given as `--max-price`; None without it. An invalid amount is a usage error."""
     return None if args.max_price is None else amount(args.max_price, "--max-price")
@@ -130,6 +149,15 @@ def with_nearest_sku(client: Client, error: CliError, sku: str) -> CliError:
         known = client.whole("/v1/skus", SkuList).value.items
         error.sentence += suggestion(sku, (item.name for item in known))
     return error
+
+
+@contextmanager
+def naming_the_nearest(client: Client, sku: str) -> Iterator[None]:
+    """An unknown SKU is refused with the nearest one."""
+    try:
+        yield
+    except CliError as error:
+        raise with_nearest_sku(client, error, sku) from None
 
 
 def skus(terminal: Terminal, args: Namespace) -> None:
@@ -205,15 +233,7 @@ def _costs_at_most(offer: OfferView, usd: str) -> bool:
 
 
 def quote(terminal: Terminal, args: Namespace) -> None:
-    request = QuoteRequest(
-        sku=args.sku,
-        regions=tuple(args.region),
-        providers=tuple(args.provider),
-        price_usd_per_hour_max=ceiling(args),
-        priority=args.priority,
-        project=args.project,
-        environment=args.environment,
-    )
+    request = QuoteRequest(**constraints(args))
     client = terminal.client()
     answer = client.post("/v1/quotes", QuoteView, request)
     terminal.present(args.json, answer, lambda quote: quote_page(quote, verbose=args.verbose))

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from control_plane.cli import kubeconfigs
-from control_plane.cli.answers import Answer
+from control_plane.cli.answers import page_of
 from control_plane.cli.errors import usage
 from control_plane.cli.kubeconfigs import Issued
 from control_plane.cli.names import Names
@@ -164,10 +164,7 @@ def revoke(terminal: Terminal, args: Namespace) -> None:
         _check(word)
     client = terminal.client()
     answers = [client.post(f"/v1/kubeconfigs/{word}/revoke", KubeconfigView) for word in args.kubeconfigs]
-    page = Answer(
-        {"items": [answer.content for answer in answers], "next_cursor": None},
-        KubeconfigPage(tuple(answer.value for answer in answers), None),
-    )
+    page = page_of(answers, KubeconfigPage)
     terminal.present(
         args.json, page, lambda page: kubeconfig_table(page.items, Names(client), terminal.now())
     )

@@ -1,16 +1,14 @@
 """Leases: create, watch, list, show, ssh, and release."""
 
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from control_plane.cli import progress
-from control_plane.cli.answers import Answer
+from control_plane.cli.answers import page_of
 from control_plane.cli.client import Client
 from control_plane.cli.commands import explanations, lease_changes, lease_ssh, ssh_keys
 from control_plane.cli.commands.amounts import amount
-from control_plane.cli.commands.catalogue import add_constraints, ceiling, with_nearest_sku
+from control_plane.cli.commands.catalogue import add_constraints, add_sku, constraints, naming_the_nearest
 from control_plane.cli.commands.labels import labels
 from control_plane.cli.commands.lookup import LEASE_HELP, LIVE_STATES, Found, each_of, find
 from control_plane.cli.errors import CliError, usage
@@ -126,6 +124,7 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.1x --count 4 --name worker --priority 80
         """,
     )
+    add_sku(parser)
     add_constraints(parser)
     parser.add_argument("--name", help="name of the lease (default: a generated one)")
     parser.add_argument(
@@ -174,14 +173,8 @@ def _add_create(leases: Commands) -> None:
 def create(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     values = {
-        "sku": args.sku,
-        "regions": tuple(args.region),
-        "providers": tuple(args.provider),
-        "price_usd_per_hour_max": ceiling(args),
-        "priority": args.priority,
+        **constraints(args),
         "name": args.name,
-        "project": args.project,
-        "environment": args.environment,
         "network": args.network,
         "ssh_key_ids": _key_ids(client, args),
         "wait_timeout_seconds": _wait_timeout(args),
@@ -191,7 +184,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
     if args.count is not None:
         _create_batch(terminal, client, args, LeaseBatchRequest(count=args.count, **values))
         return
-    with _naming_the_nearest(client, args.sku):
+    with naming_the_nearest(client, args.sku):
         answer = client.post("/v1/leases", LeaseView, LeaseRequest(**values))
     _note_admitted(terminal, answer.value)
     if args.no_wait:
@@ -206,7 +199,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
 
 
 def _create_batch(terminal: Terminal, client: Client, args: Namespace, request: LeaseBatchRequest) -> None:
-    with _naming_the_nearest(client, args.sku):
+    with naming_the_nearest(client, args.sku):
         batch = client.post("/v1/leases/batch", LeaseBatchView, request)
     made = each_of(batch.content["items"], batch.value.items)
     for lease in batch.value.items:
@@ -219,15 +212,6 @@ def _create_batch(terminal: Terminal, client: Client, args: Namespace, request: 
     ends = _watched(terminal, client, made, progress.is_decided)
     _present_many(terminal, args, ends)
     _raise_failure(ends, made)
-
-
-@contextmanager
-def _naming_the_nearest(client: Client, sku: str) -> Iterator[None]:
-    """An unknown SKU is refused with the nearest one."""
-    try:
-        yield
-    except CliError as error:
-        raise with_nearest_sku(client, error, sku) from None
 
 
 def _note_admitted(terminal: Terminal, lease: LeaseView) -> None:
@@ -323,10 +307,7 @@ def _present_many(terminal: Terminal, args: Namespace, ends: dict[str, End]) -> 
     """
     troubles = [end for end in ends.values() if isinstance(end, CliError)]
     leases = [end for end in ends.values() if not isinstance(end, CliError)]
-    page = Answer(
-        {"items": [lease.content for lease in leases], "next_cursor": None},
-        LeasePage(tuple(lease.value for lease in leases), None),
-    )
+    page = page_of(leases, LeasePage)
     if leases:
         terminal.present(
             args.json, page, lambda page: lease_table(page.items, terminal.now(), all_states=True)

@@ -6,7 +6,7 @@ from typing import Any
 from control_plane.cli import progress
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
-from control_plane.cli.commands.catalogue import ceiling
+from control_plane.cli.commands.catalogue import add_constraints, constraints, naming_the_nearest
 from control_plane.cli.commands.labels import labels
 from control_plane.cli.commands.lookup import named
 from control_plane.cli.errors import CliError, usage
@@ -15,7 +15,6 @@ from control_plane.cli.progress import POLL_SECONDS
 from control_plane.cli.render.node_pools import node_pool_page, node_pool_table, progress_of
 from control_plane.cli.terminal import Terminal
 from control_plane.cli.words import clean, plural, price, sentence
-from control_plane.wire.catalogue import PRIORITY_DEFAULT
 from control_plane.wire.leases import WAIT_SECONDS_DEFAULT
 from control_plane.wire.node_pools import (
     NodePoolChangeRequest,
@@ -79,34 +78,7 @@ def _add_create(pools: Commands) -> None:
     parser.add_argument("--cluster", metavar="CLUSTER", required=True, help="its name or its id")
     parser.add_argument("--nodes", type=int, metavar="N", required=True, help="how many nodes, up to 64")
     parser.add_argument("--sku", metavar="SKU", required=True, help="what each node is; see: splitplane skus")
-    parser.add_argument(
-        "--region",
-        metavar="REGION",
-        action="append",
-        default=[],
-        help="eu, us-east-1, ...; may be repeated (default: anywhere)",
-    )
-    parser.add_argument(
-        "--provider", metavar="NAME", action="append", default=[], help="may be repeated (default: any)"
-    )
-    parser.add_argument("--max-price", metavar="USD", help="highest price per hour for one node")
-    parser.add_argument(
-        "--priority",
-        type=int,
-        default=PRIORITY_DEFAULT,
-        metavar="N",
-        help=f"0 to 100; of your leases, the highest is placed first (default: {PRIORITY_DEFAULT})",
-    )
-    parser.add_argument(
-        "--project",
-        metavar="PROJECT",
-        help="the project it belongs to, by name or id (default: the one called default)",
-    )
-    parser.add_argument(
-        "--environment",
-        metavar="ENVIRONMENT",
-        help="the project's environment, by name or id (default: the one called default)",
-    )
+    add_constraints(parser, priced="one node")
     parser.add_argument(
         "--label", metavar="KEY=VALUE", action="append", default=[], help="a node label; may be repeated"
     )
@@ -188,18 +160,13 @@ def create(terminal: Terminal, args: Namespace) -> None:
         cluster=args.cluster,
         name=args.name,
         nodes=args.nodes,
-        sku=args.sku,
-        regions=tuple(args.region),
-        providers=tuple(args.provider),
-        price_usd_per_hour_max=ceiling(args),
-        priority=args.priority,
-        project=args.project,
-        environment=args.environment,
+        **constraints(args),
         node_labels=labels(args.label),
         node_taints=tuple(taint(text) for text in args.taint),
         wait_timeout_seconds=WAIT_SECONDS_DEFAULT if given is None else seconds(given, "--wait-timeout"),
     )
-    answer = client.post(_PATH, NodePoolView, request)
+    with naming_the_nearest(client, args.sku):
+        answer = client.post(_PATH, NodePoolView, request)
     pool = answer.cleaned()
     per_hour = f"{price(pool.price_per_hour)} USD per hour"
     terminal.note(f"{pool.id} is admitted: {plural(pool.nodes, 'node')} at {per_hour} together.")

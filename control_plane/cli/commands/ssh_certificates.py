@@ -3,8 +3,8 @@
 from argparse import Namespace
 from pathlib import Path
 
-from control_plane.cli import certificates
-from control_plane.cli.answers import Answer
+from control_plane.cli import certificates, private_files
+from control_plane.cli.answers import page_of
 from control_plane.cli.commands.lease_ssh import key_pair
 from control_plane.cli.commands.lookup import LEASE_HELP, find
 from control_plane.cli.errors import usage
@@ -76,7 +76,7 @@ def get(terminal: Terminal, args: Namespace) -> None:
         issued = certificates.request(terminal, client, lease_id, certificates.public_line(public))
         file = public.with_name(f"{public.name.removesuffix('.pub')}-cert.pub")
         if args.output is None:
-            certificates.write(file, f"{issued.value.certificate}\n")
+            private_files.replace(file, f"{issued.value.certificate}\n")
     else:
         file, issued = certificates.current(terminal, client, lease_id, key_pair(terminal, args.identity))
     if args.output == "-" and not args.json:
@@ -84,7 +84,7 @@ def get(terminal: Terminal, args: Namespace) -> None:
         return
     if args.output not in (None, "-"):
         file = Path(args.output).expanduser()
-        certificates.write(file, f"{issued.value.certificate}\n")
+        private_files.replace(file, f"{issued.value.certificate}\n")
     terminal.present(
         args.json,
         issued,
@@ -123,10 +123,7 @@ def revoke(terminal: Terminal, args: Namespace) -> None:
         known = client.every(path, SshCertificatePage).value.items
         ids = [each.id for each in known if each.state in ("wanted", "signed")]
     answers = [client.post(f"{path}/{each}/revoke", SshCertificateView) for each in ids]
-    page = Answer(
-        {"items": [answer.content for answer in answers], "next_cursor": None},
-        SshCertificatePage(tuple(answer.value for answer in answers), None),
-    )
+    page = page_of(answers, SshCertificatePage)
     terminal.present(
         args.json, page, lambda page: ssh_certificate_table(page.items, Names(client), terminal.now())
     )

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import httpx
 import pytest
 
-from control_plane.db import ssh_certificates
+from control_plane.db import issued, ssh_certificates
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.endpoints import SSH_KEY
 from tests.integration.api.problems import hold
@@ -161,7 +161,8 @@ RACES = (
 async def _paused(function: str) -> AsyncIterator[tuple[asyncio.Event, asyncio.Event]]:
     """A transaction that has called the function goes on when the second event is set. The first says that it has."""
     reached, go = asyncio.Event(), asyncio.Event()
-    original = getattr(ssh_certificates, function)
+    owner = issued if hasattr(issued, function) else ssh_certificates
+    original = getattr(owner, function)
 
     async def pausing(*positional: Any, **named: Any) -> Any:
         result = await original(*positional, **named)
@@ -169,7 +170,7 @@ async def _paused(function: str) -> AsyncIterator[tuple[asyncio.Event, asyncio.E
         await go.wait()
         return result
 
-    with patch.object(ssh_certificates, function, pausing):
+    with patch.object(owner, function, pausing):
         yield reached, go
 
 

@@ -4,13 +4,14 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
-from control_plane.db import nodes, overlays
+from control_plane.db import nodes, overlays, server_hosts
 from control_plane.db.nodes import OpenNode, Place
 from control_plane.domain import node_health
 from control_plane.domain.node import JOINS_IN_FLIGHT_MAX, JoinStep
 from control_plane.domain.node_capacity import GPU, Capacity, Finding, Verdict, judge_capacity
+from control_plane.domain.node_tunnels import packet_problem
 from control_plane.domain.overlay import pod_block_of
-from data_plane.access.port import StepFailed
+from data_plane.access.port import StepFailed, Target
 from data_plane.cluster import bootstrap_token
 from data_plane.cluster import node as in_cluster
 from data_plane.cluster.agents import AgentOrder, NodePasswordRejected
@@ -21,12 +22,11 @@ from data_plane.cluster.port import KubernetesPort, NotFound
 from data_plane.cluster.resource import NODE, Object
 from reconciler.nodes import Held
 from reconciler.overlay import PORT
-from reconciler.server_hosts import connected
+from reconciler.server_hosts import connected, target
 from reconciler.worlds.clusters import ClusterWorld
 
 TOKEN_LIFE = timedelta(minutes=10)
 API_PORT = 6443
-_SSH_PORT = 22
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 Evidence = Mapping[str, object]
@@ -56,33 +56,51 @@ async def _prepare(world: ClusterWorld, held: Held) -> Evidence:
 
 async def _tunnel(world: ClusterWorld, held: Held) -> Evidence:
     if held.node.public_key is None:
-        await _keep_key(world, held, await world.members.make_key(held.machine))
+        key = await world.members.make_key(held.machine)
+        await _keep_key(world, held, key, await _endpoint(world, held))
         raise HeldUp("it waits for its tunnels")
     if not held.place.has_tunnels:
         raise HeldUp("it waits for its tunnels")
     largest = await world.members.probe(held.machine, held.server_address)
     if largest is None:
         raise NotYet("the cluster's server does not answer through the tunnel yet")
-    return {"public_key": held.node.public_key, "server": held.server_address, "largest_packet": largest}
+    problem = packet_problem(largest)
+    if problem is not None:
+        raise StepFailed(JoinStep.TUNNELLED, None, problem)
+    return {
+        "public_key": held.node.public_key,
+        "server": held.server_address,
+        "largest_packet": largest,
+        "looked_for_at": outside_of(held.machine),
+        "heard_from_outside": held.node.endpoint is not None,
+    }
 
 
-async def _keep_key(world: ClusterWorld, held: Held, public_key: str) -> None:
+async def _keep_key(world: ClusterWorld, held: Held, public_key: str, endpoint: str | None) -> None:
     """Store its key, which puts it on the peer map. Whoever has the key of another member wants its packets."""
     async with world.db.transaction() as connection:
         await nodes.lock_numbers(connection)
+        now = world.now()
         taken = await nodes.key_is_taken(connection, held.node, public_key)
         if not taken:
-            await nodes.keep_key(connection, held.node.id, public_key, _endpoint(held), token=held.token)
-            await overlays.soon(connection, held.cluster.id, now=world.now())
+            await nodes.keep_key(connection, held.node.id, public_key, endpoint, token=held.token, now=now)
+            await overlays.soon(connection, held.cluster.id, now=now)
     if taken:
         raise Hostile("it claims the key of another member of its cluster")
 
 
-def _endpoint(held: Held) -> str | None:
-    """Where it can be reached from outside. A machine whose sshd has another port is behind NAT."""
-    machine = held.machine
+async def _endpoint(world: ClusterWorld, held: Held) -> str | None:
+    """Where it can be reached from outside; None when nothing from there reaches it."""
+    async with world.db.reading() as connection:
+        hosts = await server_hosts.of_cluster(connection, held.cluster.id)
+    heard = await world.members.hears(held.machine, target(hosts[0]))
+    return outside_of(held.machine) if heard else None
+
+
+def outside_of(machine: Target) -> str:
+    """Where its tunnels are looked for from outside."""
     host = f"[{machine.address}]" if ":" in machine.address else machine.address
-    return f"{host}:{PORT}" if machine.port == _SSH_PORT else None
+    return f"{host}:{PORT}"
 
 
 async def _start(world: ClusterWorld, held: Held) -> Evidence:

@@ -1,12 +1,12 @@
 """Brings the peer map of a cluster to its members and to the hub."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Network
 
 from control_plane.db.overlays import MemberRow
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.overlay import PODS, SERVER_NUMBER, pods_of, range_of
-from control_plane.domain.peer_map import Configuration, Member, Overlay, relay_peers
+from control_plane.domain.peer_map import Configuration, Member, Overlay, Relay, relay_peers
 from data_plane.access.port import Session
 from data_plane.mesh.node import apply_peers
 from data_plane.mesh.port import Hub, HubIdentity, Network, OverlayPeer, OverlayPlace, Peer
@@ -22,13 +22,18 @@ def server_member(key: str, outside: str) -> Member:
     return Member(SERVER_NUMBER, key, endpoint=f"{host}:{PORT}")
 
 
-def map_of(block: int, server: Member, found: Sequence[MemberRow]) -> Overlay:
+def map_of(
+    block: int,
+    server: Member,
+    found: Sequence[MemberRow],
+    relays: Mapping[OrganizationId, Relay] | None = None,
+) -> Overlay:
     """The members of an overlay, as the rows say."""
     nodes: dict[OrganizationId | None, list[Member]] = {}
     for row in found:
         member = Member(row.number, row.public_key, row.pod_block, row.endpoint, row.next_key)
         nodes.setdefault(row.organization_id, []).append(member)
-    return Overlay(block, (server,), nodes)
+    return Overlay(block, (server,), nodes, relays or {})
 
 
 async def configure(session: Session, overlay: Overlay, configuration: Configuration) -> Interface:

@@ -72,12 +72,13 @@ UPDATE clusters SET state = :after, generation = generation + 1, due_at = :now, 
   gone_at = CASE WHEN :after = '{ClusterState.GONE}' THEN CAST(:now AS timestamptz) END
 WHERE id = :id AND state = :before AND generation = :seen
 """)
-# A cluster that is being deleted waits until nothing is left of its node pools and their nodes.
+# A cluster that is being deleted waits until nothing is left of its node pools, their nodes and their relays.
 _TAKE = work.take(
     "clusters",
     f"""state = :state AND due_at <= :now AND (state <> '{ClusterState.DELETING}' OR NOT EXISTS (
       SELECT FROM node_pools p WHERE p.cluster_id = clusters.id AND {among("p.state", LIVE_POOLS)}
-      UNION ALL SELECT FROM nodes n WHERE n.cluster_id = clusters.id AND {among("n.state", IN_CLUSTER)}))""",
+      UNION ALL SELECT FROM nodes n WHERE n.cluster_id = clusters.id AND {among("n.state", IN_CLUSTER)}
+      UNION ALL SELECT FROM relays r WHERE r.cluster_id = clusters.id))""",
     order="due_at, id",
 )
 _TAKEN = text(f"SELECT {_COLUMNS} FROM clusters WHERE id = ANY(:ids) ORDER BY created_at, id")

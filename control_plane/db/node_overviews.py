@@ -56,7 +56,7 @@ class NodeOverview:
     """In the order in which they were taken."""
     failing_why: str | None
     conditions: Mapping[str, str]
-    """The conditions that its cluster last told, by type. They are the word of the node."""
+    """The conditions that its cluster last told, by type. They are the word of the node. `TunnelProblem` is ours."""
     agent: AgentEvidence | None
     """What its agent reported last; None before there is one."""
     leave_reason: LeaveReason | None
@@ -77,7 +77,9 @@ SELECT n.id, n.name, n.project_id, (SELECT name FROM projects WHERE id = n.proje
   coalesce((SELECT jsonb_object_agg(c.key, c.value)
             FROM jsonb_each_text(CASE jsonb_typeof(n.reported -> 'conditions')
                                  WHEN 'object' THEN n.reported -> 'conditions' ELSE '{{}}' END) c
-            WHERE c.value IS NOT NULL), '{{}}') AS conditions, {EVIDENCE.format(claim_id="n.claim_id")} AS agent
+            WHERE c.value IS NOT NULL), '{{}}')
+    || CASE WHEN n.tunnels ->> 'problem' IS NULL THEN '{{}}' ELSE jsonb_build_object('TunnelProblem', 'True') END
+    AS conditions, {EVIDENCE.format(claim_id="n.claim_id")} AS agent
 FROM nodes n JOIN node_pools p ON p.id = n.node_pool_id JOIN leases l ON l.id = n.lease_id"""
 _SHOW = text(
     _OVERVIEW

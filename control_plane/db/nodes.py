@@ -26,6 +26,7 @@ from control_plane.domain.ids import (
 )
 from control_plane.domain.machine import MachineState
 from control_plane.domain.node import IN_CLUSTER, JoinStep, LeaveReason, LeaveStep, Node, NodeEvent, NodeState
+from control_plane.domain.node_key import KEY_LIFE
 from control_plane.domain.overlay import MEMBERS_MAX, SERVER_NUMBER
 from control_plane.domain.transitions import Moved
 
@@ -295,12 +296,14 @@ async def place(connection: Connection, node_id: NodeId) -> Place:
 _KEY_TAKEN = text(f"""
 SELECT EXISTS (
   SELECT FROM nodes WHERE cluster_id = :cluster_id AND id <> :id AND {among("state", IN_CLUSTER)}
-    AND (public_key = :public_key OR next_key = :public_key)
-  UNION ALL SELECT FROM overlays WHERE cluster_id = :cluster_id AND public_key = :public_key) AS taken
+    AND :public_key IN (public_key, next_key, old_key)
+  UNION ALL SELECT FROM overlays WHERE cluster_id = :cluster_id AND public_key = :public_key
+  UNION ALL SELECT FROM relays WHERE cluster_id = :cluster_id AND public_key = :public_key) AS taken
 """)
-_KEEP_KEY = text(
-    f"UPDATE nodes SET public_key = :public_key, endpoint = :endpoint WHERE id = :id AND {work.HELD}"
-)
+_KEEP_KEY = text(f"""
+UPDATE nodes SET public_key = :public_key, endpoint = :endpoint, key_due_at = :key_due_at, tunnels_due_at = :now
+WHERE id = :id AND {work.HELD}
+""")
 _KEEP_OBJECT = text(f"""
 UPDATE nodes SET uid = :uid, pod_block = :pod_block, reported = CAST(:reported AS jsonb)
 WHERE id = :id AND {work.HELD}
@@ -317,15 +320,23 @@ WHERE id = :id AND {work.HELD}
 
 
 async def key_is_taken(connection: Connection, node: Node, public_key: str) -> bool:
-    """Whether another member of the overlay has this key. The caller holds `lock_numbers`."""
+    """Whether another member of the overlay, or a relay, has this key. The caller holds `lock_numbers`."""
     values = {"cluster_id": node.cluster_id, "id": node.id, "public_key": public_key}
     return bool(await read_one(connection, _KEY_TAKEN, bool, **values))
 
 
 async def keep_key(
-    connection: Connection, node_id: NodeId, public_key: str, endpoint: str | None, *, token: UUID
+    connection: Connection,
+    node_id: NodeId,
+    public_key: str,
+    endpoint: str | None,
+    *,
+    token: UUID,
+    now: datetime,
 ) -> None:
-    await write(connection, _KEEP_KEY, id=node_id, public_key=public_key, endpoint=endpoint, token=token)
+    """Store its first key, and when that has to change."""
+    values = {"public_key": public_key, "endpoint": endpoint, "key_due_at": now + KEY_LIFE, "now": now}
+    await write(connection, _KEEP_KEY, id=node_id, token=token, **values)
 
 
 async def pod_block_is_taken(connection: Connection, node: Node, pod_block: int) -> bool:

@@ -24,6 +24,8 @@ class Overlay:
 
     cluster_id: ClusterId
     block: int
+    is_ending: bool
+    """Whether its cluster is being deleted."""
     public_key: str | None
     """Of the server; None before it is known."""
     applied_version: str | None
@@ -55,12 +57,27 @@ class MemberRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """A node that changes its key, and that waits for others."""
+
+    node_id: NodeId
+    organization_id: OrganizationId
+    number: int
+    next_key: str | None
+    old_key: str | None
+    holders: list[int]
+    waits_since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class RemovalRow:
     """A node that was taken off the peer map, and that members may still list."""
 
     node_id: NodeId
+    organization_id: OrganizationId
     public_key: str | None
     next_key: str | None
+    old_key: str | None
     holders: list[int]
     removed_at: datetime
 
@@ -78,8 +95,9 @@ UPDATE overlays SET work_token = :token, work_until = :until WHERE cluster_id IN
   ORDER BY due_at, cluster_id LIMIT :limit FOR UPDATE SKIP LOCKED)
 RETURNING cluster_id
 """)
-_TAKEN = text("""
-SELECT o.cluster_id, k.overlay AS block, o.public_key, o.applied_version, o.read_at, o.tries, o.tried_at
+_TAKEN = text(f"""
+SELECT o.cluster_id, k.overlay AS block, k.state = '{ClusterState.DELETING}' AS is_ending, o.public_key,
+  o.applied_version, o.read_at, o.tries, o.tried_at
 FROM overlays o JOIN clusters k ON k.id = o.cluster_id WHERE o.cluster_id = ANY(:ids) ORDER BY o.cluster_id
 """)
 _HELD = "work_token = :token"
@@ -93,12 +111,21 @@ WHERE n.cluster_id = :cluster_id AND {among("n.state", IN_CLUSTER)} AND n.public
 ORDER BY n.number
 """)
 _REMOVALS = f"""
-SELECT id AS node_id, public_key, next_key, holders, removed_at FROM nodes
+SELECT id AS node_id, organization_id, public_key, next_key, old_key, holders, removed_at FROM nodes
 WHERE cluster_id = :cluster_id AND {among("state", IN_CLUSTER)} AND removed_at IS NOT NULL
   AND jsonb_array_length(holders) > 0
 ORDER BY id
 """
 _READ_REMOVALS, _LOCK_REMOVALS = text(_REMOVALS), text(f"{_REMOVALS} FOR NO KEY UPDATE")
+_CHANGES = f"""
+SELECT id AS node_id, organization_id, number, next_key, old_key, key_holders AS holders,
+  key_waits_since AS waits_since
+FROM nodes
+WHERE cluster_id = :cluster_id AND {among("state", IN_CLUSTER)} AND removed_at IS NULL
+  AND jsonb_array_length(key_holders) > 0
+ORDER BY id
+"""
+_READ_CHANGES, _LOCK_CHANGES = text(_CHANGES), text(f"{_CHANGES} FOR NO KEY UPDATE")
 _KEEP_KEY = text(f"UPDATE overlays SET public_key = :public_key WHERE cluster_id = :cluster_id AND {_HELD}")
 _SERVER_APPLIED = text(f"""
 UPDATE overlays SET applied_version = :version, read_at = :read_at, tries = 0
@@ -108,7 +135,7 @@ _SERVER_FAILED = text(f"""
 UPDATE overlays SET tries = tries + 1, tried_at = :now WHERE cluster_id = :cluster_id AND {_HELD}
 """)
 _NODE_APPLIED = text(f"""
-UPDATE nodes SET applied_version = :version, peers_read_at = :read_at, peers_tries = 0
+UPDATE nodes SET applied_version = :version, peers_read_at = :read_at, peers_tries = 0, handshake_at = :handshake_at
 WHERE id = :node_id AND {_STILL}
 """)
 _NODE_FAILED = text(f"""
@@ -116,6 +143,11 @@ UPDATE nodes SET peers_tries = peers_tries + 1, peers_tried_at = :now WHERE id =
 """)
 _KEEP_HOLDERS = text(f"""
 UPDATE nodes SET holders = CAST(:holders AS jsonb), due_at = least(due_at, :now) WHERE id = :node_id AND {_STILL}
+""")
+_KEEP_KEY_HOLDERS = text(f"""
+UPDATE nodes SET key_holders = CAST(:holders AS jsonb),
+  key_due_at = CASE WHEN :done THEN least(key_due_at, CAST(:now AS timestamptz)) ELSE key_due_at END
+WHERE id = :node_id AND {_STILL}
 """)
 _GIVE_BACK = text(f"""
 UPDATE overlays SET due_at = :due_at, failing_why = :why, {GIVE_BACK} WHERE cluster_id = :cluster_id AND {_HELD}
@@ -157,6 +189,16 @@ async def lock_removals(connection: Connection, cluster_id: ClusterId) -> list[R
     return await read(connection, _LOCK_REMOVALS, RemovalRow, cluster_id=cluster_id)
 
 
+async def changes(connection: Connection, cluster_id: ClusterId) -> list[ChangeRow]:
+    """Nodes that change their keys, and that others have not followed yet."""
+    return await read(connection, _READ_CHANGES, ChangeRow, cluster_id=cluster_id)
+
+
+async def lock_changes(connection: Connection, cluster_id: ClusterId) -> list[ChangeRow]:
+    """The same, locked. Removals are locked before."""
+    return await read(connection, _LOCK_CHANGES, ChangeRow, cluster_id=cluster_id)
+
+
 async def keep_server_key(
     connection: Connection, cluster_id: ClusterId, public_key: str, *, token: UUID
 ) -> None:
@@ -178,9 +220,11 @@ async def node_applied(
     *,
     token: UUID,
     read_at: datetime,
+    handshake_at: datetime | None,
 ) -> None:
+    """`handshake_at`: the last one of its tunnel with the server, by its own word."""
     values = {"cluster_id": cluster_id, "node_id": node_id, "version": version, "token": token}
-    await write(connection, _NODE_APPLIED, **values, read_at=read_at)
+    await write(connection, _NODE_APPLIED, **values, read_at=read_at, handshake_at=handshake_at)
 
 
 async def server_failed(connection: Connection, cluster_id: ClusterId, *, token: UUID, now: datetime) -> None:
@@ -207,6 +251,20 @@ async def keep_holders(
     """Who may still list the keys of a removed node. The node is looked at again at once."""
     values = {"cluster_id": cluster_id, "node_id": node_id, "token": token, "now": now}
     await write(connection, _KEEP_HOLDERS, **values, holders=document(list(holders)))
+
+
+async def keep_key_holders(
+    connection: Connection,
+    cluster_id: ClusterId,
+    node_id: NodeId,
+    holders: Sequence[int],
+    *,
+    token: UUID,
+    now: datetime,
+) -> None:
+    """Who still has to follow the change of a node's key. When nobody is left, the change goes on at once."""
+    values = {"cluster_id": cluster_id, "node_id": node_id, "token": token, "now": now}
+    await write(connection, _KEEP_KEY_HOLDERS, **values, holders=document(list(holders)), done=not holders)
 
 
 async def give_back(

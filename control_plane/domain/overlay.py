@@ -17,6 +17,8 @@ MEMBERS_MAX = (1 << (32 - PREFIX_LENGTH)) - 4
 """4,092: all addresses but the range's first two, the broadcast address and one spare. The second is the relays'."""
 SERVER_NUMBER = 1
 """The number of a cluster's server among the members of its overlay. Nodes have higher ones."""
+RELAY_NUMBER = 0
+"""Stands for the relay of a node's organization among those that list the node."""
 PODS = IPv4Network("10.48.0.0/12")
 """The pods of a whole cluster."""
 POD_PREFIX_LENGTH = 24

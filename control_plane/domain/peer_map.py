@@ -302,3 +302,15 @@ def holders_of(overlay: Overlay, member: Member) -> frozenset[Holder]:
             if member.endpoint is None and organization_id in relays_needed(overlay):
                 found.add(organization_id)
     return frozenset(found - {member.number})
+
+
+def may_list(overlay: Overlay, member: Member) -> frozenset[Holder]:
+    """Who lists a key of this member, or did before the map changed: a node that was behind NAT a moment ago, say.
+
+    For a removal, which has to be sure: the servers, and the nodes of its organization.
+    """
+    if member in overlay.servers:
+        return holders_of(overlay, member)
+    group = next((group for _, group in _groups(overlay) if member in group), ())
+    found = {other.number for other in chain(overlay.servers, group)} - {member.number}
+    return holders_of(overlay, member) | found

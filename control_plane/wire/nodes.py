@@ -73,7 +73,8 @@ class NodeView(View, kw_only=True):
     failing_why: str | None
     """Why the step in progress failed the last time; null when it did not."""
     conditions: dict[str, str]
-    """Its conditions by type, as its cluster last told them: `True`, `False` or `Unknown`. They are the node's word."""
+    """Its conditions by type, as its cluster last told them: `True`, `False` or `Unknown`. They are the node's word.
+    Only `TunnelProblem` is what we found: packets are lost between it and the cluster's server."""
     agent: LeaseAgentView | None = None
     """What the agent on its machine reported last; null before there is one."""
     leave_why: str | None

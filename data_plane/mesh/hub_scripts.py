@@ -111,14 +111,18 @@ sort > "$number.peers"
 mv -f "$number.conf.new" "$number.conf"
 mkdir -p "$wanted"
 ln -sf "$template" "$wanted/$unit"  # What `systemctl enable` does, without making systemd reload all units.
-if systemctl is-active --quiet "$unit" && inside wg show "$device" allowed-ips > "$number.shown" 2>/dev/null &&
-  inside ip link show dev "$device" up | grep -q .
-then
-  ranges < "$number.peers" > "$number.wanted"
-  tr '\\t' ' ' < "$number.shown" | ranges | cmp -s - "$number.wanted" || inside wg syncconf "$device" "$number.conf"
+as_wanted() {{
+  inside wg show "$device" allowed-ips > "$number.shown" 2>/dev/null || return 1
+  tr '\\t' ' ' < "$number.shown" | ranges | cmp -s - "$number.wanted"
+}}
+ranges < "$number.peers" > "$number.wanted"
+if systemctl is-active --quiet "$unit" && inside ip link show dev "$device" up 2>/dev/null | grep -q .; then
+  as_wanted || inside wg syncconf "$device" "$number.conf"
 else
   systemctl restart "$unit" || {{ journalctl --no-pager --output cat --lines 8 --unit "$unit" >&2 || true; exit 70; }}
 fi
+# What it lists is the evidence that a machine which left is not let in any more.
+as_wanted || {{ echo 'the hub lists other peers than it was given' >&2; exit 70; }}
 rm -f "$number.shown" "$number.wanted"
 wg pubkey < "$number.key"
 """,

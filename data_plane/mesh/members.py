@@ -7,10 +7,12 @@
 Taking a member's interface and keys away is part of cleaning a node and of dismantling a server.
 """
 
+import asyncio
+import secrets
 from collections.abc import Sequence
 from typing import Protocol
 
-from data_plane.access.port import Access, Target
+from data_plane.access.port import Access, AccessError, Target, Unreachable
 from data_plane.mesh import node
 from data_plane.mesh.port import OverlayPeer, OverlayPlace
 from data_plane.mesh.tunnels import Interface
@@ -31,6 +33,13 @@ class Members(Protocol):
 
     async def probe(self, member: Target, address: str) -> int | None:
         """The largest packet in bytes, up to 1,420, that passes the tunnel to this address; None when none passes."""
+        ...
+
+    async def hears(self, member: Target, server: Target) -> bool:
+        """Whether packets that the server sends to the member's address, from a port of no tunnel, reach its port.
+
+        Takes 4 s. Raises Unreachable also when the server fails: the member is not to blame.
+        """
         ...
 
     async def make_next_key(self, member: Target) -> str:
@@ -63,6 +72,28 @@ class SshMembers:
     async def probe(self, member: Target, address: str) -> int | None:
         async with self._access.connect(member) as session:
             return await node.largest_packet(session, address)
+
+    async def hears(self, member: Target, server: Target) -> bool:
+        token = secrets.token_hex(16)
+        heard, knocked = await asyncio.gather(
+            self._heard(member), self._knock(server, member.address, token), return_exceptions=True
+        )
+        if isinstance(heard, BaseException):
+            raise heard
+        if isinstance(knocked, BaseException):
+            raise knocked
+        return token in heard
+
+    async def _heard(self, member: Target) -> frozenset[str]:
+        async with self._access.connect(member) as session:
+            return await node.heard(session)
+
+    async def _knock(self, server: Target, address: str, token: str) -> None:
+        try:
+            async with self._access.connect(server) as session:
+                await node.knock(session, address, token)
+        except AccessError as error:
+            raise Unreachable(f"the cluster's server: {type(error).__name__}: {error}") from error
 
     async def make_next_key(self, member: Target) -> str:
         async with self._access.connect(member) as session:

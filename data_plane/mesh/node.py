@@ -5,8 +5,9 @@ leave it. What a node says about its interface is believed as far as it concerns
 enforced at the other ends.
 """
 
+import re
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, ip_address
 from itertools import pairwise
 
 from data_plane.access.port import Session, StepFailed, must
@@ -20,6 +21,8 @@ KEEPALIVE_SECONDS = 25
 """NAT forgets UDP mappings after 30 s or more."""
 PROBED_BYTES = (84, 1_280, 1_340, 1_380, node_scripts.MTU)
 """Sizes of packets inside a tunnel: a small one, then what paths of 1,360, 1,420, 1,460 and 1,500 bytes carry."""
+
+_TOKEN = re.compile(r"[0-9a-f]{32}")
 
 
 async def make_node_key(session: Session) -> str:
@@ -96,6 +99,25 @@ def _sizes(step: Step, answer: Answer) -> list[int]:
     if not set(words) <= {str(size) for size in PROBED_BYTES}:
         raise StepFailed(step.name, None, "the machine did not answer with packet sizes")
     return [int(word) for word in words]
+
+
+async def heard(session: Session) -> frozenset[str]:
+    """What arrives at the UDP port of the member's tunnels from `knock` within 4 s: the tokens. Raises AccessError."""
+    step = node_scripts.HEAR
+    arguments = [node_scripts.HEARING, str(node_scripts.PORT), str(node_scripts.HEARING_SECONDS)]
+    answer = await must(session, step, arguments)
+    found = frozenset(answer.output.decode("ascii", "replace").split())
+    if not all(_TOKEN.fullmatch(token) for token in found):
+        raise StepFailed(step.name, None, "the machine did not answer with tokens")
+    return found
+
+
+async def knock(session: Session, address: str, token: str) -> None:
+    """Send a token of 32 hexadecimal digits to the UDP port of tunnels at this address for 3 s. Raises AccessError."""
+    if not _TOKEN.fullmatch(token):
+        raise ValueError("a token has 32 hexadecimal digits")
+    arguments = [node_scripts.KNOCKING, str(ip_address(address)), str(node_scripts.PORT), token]
+    await must(session, node_scripts.KNOCK, arguments)
 
 
 def differs(found: Interface, peers: Sequence[OverlayPeer]) -> bool:

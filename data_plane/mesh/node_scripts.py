@@ -13,6 +13,8 @@ INTERFACE = "spoverlay"
 MTU = 1_420
 """The same on every provider: 1,500 less 80 for WireGuard over IPv6. Paths that carry less are found by
 `PROBE_PATH`."""
+PORT = 51_820
+"""The UDP port that members listen on."""
 TABLE = 7_650
 """The number of the routing table and of the rule for what arrives by a tunnel. The rule is after the machine's own
 addresses (0) and before its other routes (32766)."""
@@ -283,4 +285,59 @@ exec python3 -I -c "$program" "$@"
 """,
     seconds=20,
     user="root",
+)
+
+# Arguments: a UDP port, and for how many seconds. Prints the tokens of `KNOCK` that arrive there. A raw socket gets
+# what passes the machine's packet filter, whether or not WireGuard has the port already.
+HEARING = r"""
+import select, socket, sys, time
+
+port, seconds, sockets = int(sys.argv[1]), float(sys.argv[2]), {}
+for family in (socket.AF_INET, socket.AF_INET6):
+    try:
+        sockets[socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_UDP)] = family
+    except OSError:
+        pass  # A machine without IPv6.
+end, found = time.monotonic() + seconds, set()
+while time.monotonic() < end and len(found) < 32:
+    for ready in select.select(list(sockets), [], [], max(0, end - time.monotonic()))[0]:
+        packet = ready.recv(2048)
+        if sockets[ready] == socket.AF_INET:
+            packet = packet[(packet[0] & 15) * 4:]
+        token = packet[24:56]
+        good = len(token) == 32 and not token.strip(b"0123456789abcdef")
+        if int.from_bytes(packet[2:4], "big") == port and packet[8:24] == b"splitplane-knock" and good:
+            found.add(token.decode())
+print(*sorted(found))
+"""
+HEARING_SECONDS = 4
+
+HEAR = Step(
+    "hear",
+    """program=$1
+shift
+exec python3 -I -c "$program" "$@"
+""",
+    seconds=10,
+    user="root",
+)
+
+# Arguments: an address, a UDP port, a token. From a port that the system chooses: a NAT has no way open for it. Bash,
+# because servers need not have Python.
+KNOCKING = r"""
+exec 3<>"/dev/udp/$1/$2"
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do
+  printf 'splitplane-knock%s' "$3" >&3 2>/dev/null || true  # A refusal of the one before.
+  sleep 0.25
+done
+"""
+
+KNOCK = Step(
+    "knock",
+    """program=$1
+shift
+exec bash -c "$program" bash "$@"
+""",
+    seconds=10,
+    user="login",
 )

@@ -22,12 +22,14 @@ OVERLAY_PREFIX = 20
 ENDPOINT = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 """`host:port` as WireGuard's tools read it."""
 NETWORKS_MAX = 4_096
-"""So many networks have a place on one hub at the same time."""
+"""So many private networks have a place on one hub at the same time."""
+RELAYS_MAX = 4_096
+"""So many relays do besides. Their places come after those of networks, so that neither can take one of the other's."""
 PEERS_MAX = (1 << (32 - NETWORK_PREFIX)) - 4
 """Of a private network, 1,020: all addresses but the network's, the hub's, the broadcast address and one spare."""
 FIRST_PORT = 20_000
-"""Networks listen on the UDP ports 20000 to 24095, below the range that Linux uses for outgoing connections (32768 and
-up), so that no other socket takes a network's port by chance."""
+"""Private networks listen on the UDP ports 20000 to 24095 and relays on 24096 to 28191, below the range that Linux uses
+for outgoing connections (32768 and up), so that no other socket takes one of these ports by chance."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -35,15 +37,15 @@ class Network:
     """A network on the hub. Two networks never have the same number, unless `drop` came between."""
 
     number: int
-    """Its place on the hub, 0 to NETWORKS_MAX - 1."""
+    """Its place on the hub: below NETWORKS_MAX for a private network, and the next RELAYS_MAX for relays."""
     subnet: IPv4Network
     """Its range of addresses."""
     pods: IPv4Network | None = None
     """Of a relay: the range of all pods of its cluster."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.number < NETWORKS_MAX:
-            raise ValueError(f"network {self.number} is outside 0 to {NETWORKS_MAX - 1}")
+        if not 0 <= self.number < NETWORKS_MAX + RELAYS_MAX:
+            raise ValueError(f"network {self.number} is outside 0 to {NETWORKS_MAX + RELAYS_MAX - 1}")
         if self.subnet.prefixlen not in {NETWORK_PREFIX, OVERLAY_PREFIX}:
             raise ValueError(f"{self.subnet} is no /{NETWORK_PREFIX} and no /{OVERLAY_PREFIX}")
 

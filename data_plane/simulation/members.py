@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from data_plane.access.port import StepFailed, Target
+from data_plane.access.port import StepFailed, Target, Unreachable
 from data_plane.mesh.node import peers_text
 from data_plane.mesh.port import OverlayPeer, OverlayPlace
 from data_plane.mesh.tunnels import Interface, Tunnel
@@ -66,6 +66,8 @@ class FakeMembers:
     """By the addresses of their machines."""
     packets: dict[str, int] = field(default_factory=dict[str, int])
     """The largest packet that a machine's paths carry, by its address, where it is less than 1,420 bytes."""
+    behind_nat: set[str] = field(default_factory=set[str])
+    """The addresses of machines that nothing reaches from outside."""
 
     async def make_key(self, member: Target) -> str:
         found = self._of(member)
@@ -79,6 +81,11 @@ class FakeMembers:
 
     async def probe(self, member: Target, address: str) -> int | None:
         return self.faults.call("probe", member, lambda: self._probe(member, address))
+
+    async def hears(self, member: Target, server: Target) -> bool:
+        if server.address in self.faults.gone:
+            raise Unreachable("the cluster's server: no route to host")
+        return self.faults.call("hears", member, lambda: member.address not in self.behind_nat)
 
     async def make_next_key(self, member: Target) -> str:
         found = self._of(member)

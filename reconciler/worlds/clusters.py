@@ -7,6 +7,7 @@ from data_plane.cluster.agents import Agents
 from data_plane.cluster.clusters import Clusters
 from data_plane.cluster.servers import Servers
 from data_plane.mesh.members import Members
+from data_plane.mesh.port import Hub
 from reconciler.ssh_authorities import SshAuthorities
 from reconciler.worlds.secrets import SecretWorld
 
@@ -22,5 +23,7 @@ class ClusterWorld(SecretWorld):
     """K3s agents on rented machines."""
     members: Members
     """The tunnels of servers and nodes."""
+    hub: Hub
+    """Where nodes meet that are behind NAT."""
     accept_emulated: bool = False
     """Whether a node may have less than was sold, as machines with emulated GPUs do. Never in production."""

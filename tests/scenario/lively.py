@@ -181,11 +181,14 @@ async def build(db: Database, clock: Clock) -> Stage:
     await node_pools.pool(stage, closed, cluster="ready")
     await stage.close_organization(closed)
     await clusters.created(stage, "building")
+    async with db.transaction() as connection:
+        await connection.execute(_TUNNELS_DUE, {"now": clock.now()})
     stage.clock.advance(3)
     await stage.check()
     return stage
 
 
+_TUNNELS_DUE = text("UPDATE nodes SET key_due_at = :now, tunnels_due_at = :now WHERE state = 'ready'")
 _UNNEEDED = text("""
 UPDATE cluster_tenants SET unneeded_since = unneeded_since - interval '1 day', due_at = CAST(:now AS timestamptz)
 WHERE unneeded_since IS NOT NULL
@@ -313,7 +316,8 @@ _ROWS = {
                  FROM agents a JOIN leases l ON l.id = a.lease_id ORDER BY 1, 4""",
     "node_pools": "SELECT name, state, generation, due_at, waiting_code, why FROM node_pools ORDER BY created_at, id",
     "nodes": """SELECT n.state, n.generation, n.due_at, n.work_until, n.tries, n.leave_reason, n.deadline_at, n.unready_since,
-                       n.applied_version, n.holders, (SELECT count(*) FROM node_steps s WHERE s.node_id = n.id)
+                       n.applied_version, n.holders, n.next_key, n.old_key, n.key_holders, n.key_due_at, n.endpoint,
+                       n.tunnels, n.tunnels_due_at, (SELECT count(*) FROM node_steps s WHERE s.node_id = n.id)
                 FROM nodes n ORDER BY n.created_at, n.id""",
     "overlays": "SELECT due_at, work_until, applied_version, read_at FROM overlays ORDER BY cluster_id",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
@@ -382,6 +386,8 @@ _SETTLED = {
     "node_pools": "SELECT name, state, why FROM node_pools",
     "nodes": """SELECT p.name, n.state, count(*) FROM nodes n JOIN node_pools p ON p.id = n.node_pool_id
                 WHERE n.state <> 'gone' GROUP BY 1, 2""",
+    "node_keys": """SELECT next_key IS NULL, old_key IS NULL, key_due_at > CAST(:now AS timestamptz) + interval '1 day'
+                    FROM nodes WHERE state = 'ready'""",
     "ssh_authorities": "SELECT state, secret_id IS NULL FROM ssh_authorities",
     "ssh_trust": "SELECT count(*) FROM machines WHERE ssh_trust = 'another'",
     "server_hosts": "SELECT name FROM server_hosts WHERE ssh_trust IS NULL",

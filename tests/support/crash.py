@@ -294,6 +294,9 @@ class _Members:
     async def probe(self, member: Target, address: str) -> int | None:
         return await self.crash.call("probe", lambda: self.inner.probe(member, address))
 
+    async def hears(self, member: Target, server: Target) -> bool:
+        return await self.crash.call("hears", lambda: self.inner.hears(member, server))
+
     async def make_next_key(self, member: Target) -> str:
         return await self.crash.call("make next key", lambda: self.inner.make_next_key(member))
 

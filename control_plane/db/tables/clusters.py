@@ -126,6 +126,26 @@ overlays = table(
     shared="the tunnels of a cluster's server: no row of a customer, and nothing secret",
 )
 
+# The place on the hub at which the nodes of an organization in a cluster meet that are behind NAT.
+relays = table(
+    "relays",
+    Column("cluster_id", Uuid, ForeignKey("clusters.id"), nullable=False),
+    tenant(),
+    # Which of the hub's places for relays it has.
+    Column("number", Integer, nullable=False, unique=True),
+    # How nodes reach it; null until the hub was first told of it.
+    Column("public_key", Text),
+    Column("endpoint", Text),
+    # The version of the peer map that the hub was last told, and when.
+    Column("applied_version", Text),
+    at("read_at"),
+    # Since when no two nodes need it; null while they do.
+    at("unneeded_since"),
+    PrimaryKeyConstraint("cluster_id", "organization_id"),
+    CheckConstraint("number >= 0", name="number_not_negative"),
+    CheckConstraint("(public_key IS NULL) = (endpoint IS NULL)", name="key_has_its_endpoint"),
+)
+
 # A number of equal nodes that a project wants in a cluster. Each of them is a lease with this pool's id.
 node_pools = table(
     "node_pools",
@@ -204,6 +224,18 @@ nodes = table(
     Column("public_key", Text),
     Column("next_key", Text),
     Column("endpoint", Text),
+    # The key that it has changed from, until nobody lists that any more.
+    Column("old_key", Text),
+    # Which members still have to list its next key, or to drop its old one; null while its key does not change.
+    Column("key_holders", JSONB),
+    # Since when the change of its key waits for them, and when the change is to begin or to go on.
+    at("key_waits_since"),
+    at("key_due_at"),
+    # What was last found about its tunnels, and when they are looked at again.
+    Column("tunnels", JSONB, nullable=False, server_default=text("'{}'")),
+    at("tunnels_due_at"),
+    # The last handshake of its tunnel with the server, by the machine's own word.
+    at("handshake_at"),
     # Which range of addresses its pods have; null until the cluster assigned one.
     Column("pod_block", Integer),
     # The version of the peer map that its interface was last set up as, and when its interface was last read.
@@ -243,6 +275,11 @@ nodes = table(
     CheckConstraint(f"state <> '{NodeState.READY}' OR ready_at IS NOT NULL", name="ready_has_its_time"),
     CheckConstraint("(leaving_at IS NULL) = (leave_reason IS NULL)", name="leaving_has_its_reason"),
     CheckConstraint("(removed_at IS NULL) = (holders IS NULL)", name="removed_has_its_holders"),
+    CheckConstraint("next_key IS NULL OR old_key IS NULL", name="one_change_of_key"),
+    CheckConstraint(
+        "(next_key IS NULL AND old_key IS NULL) = (key_holders IS NULL)", name="change_of_key_has_its_holders"
+    ),
+    CheckConstraint("(key_holders IS NULL) = (key_waits_since IS NULL)", name="change_of_key_has_its_time"),
     Index(
         "uq_nodes_machine_id", "machine_id", unique=True, postgresql_where=text(among("state", IN_CLUSTER))
     ),
@@ -261,6 +298,8 @@ nodes = table(
         postgresql_where=text(among("state", IN_CLUSTER)),
     ),
     Index("ix_nodes_due", "due_at", postgresql_where=text(among("state", IN_CLUSTER))),
+    Index("ix_nodes_key_due", "key_due_at", postgresql_where=text(f"state = '{NodeState.READY}'")),
+    Index("ix_nodes_tunnels_due", "tunnels_due_at", postgresql_where=text(f"state = '{NodeState.READY}'")),
     Index("ix_nodes_node_pool_id", "node_pool_id"),
     Index("ix_nodes_lease_id", "lease_id"),
     Index("ix_nodes_claim_id", "claim_id"),

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import claims, machines, nodes, overlays, server_hosts
+from control_plane.db import claims, machines, nodes, overlays
 from control_plane.db.connection import Connection
-from control_plane.domain import peer_map
 from control_plane.domain.cluster import ClusterState
 from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import MachineEvent, MachineFailure, MachineState
@@ -29,6 +28,7 @@ from control_plane.domain.node import (
     reason_to_leave,
     step,
 )
+from control_plane.domain.overlay import RELAY_NUMBER
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes import machines as machine_outcomes
 from data_plane.access.port import AccessError
@@ -37,7 +37,7 @@ from data_plane.cluster import node as in_cluster
 from data_plane.cluster.drain import drain
 from reconciler.loop import Event, Loop, Report, each
 from reconciler.nodes import HELD_FOR, OURS, Held, fail, loaded, take_step, wait
-from reconciler.overlay import map_of, server_member
+from reconciler.peer_holders import who_may_list
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
 
@@ -170,7 +170,7 @@ async def _cut_off(world: ClusterWorld, held: Held) -> Evidence | None:
         holders = await nodes.holders(connection, held.node.id)
         if holders is None:
             await nodes.lock_numbers(connection)
-            holders = await _who_lists_it(connection, held)
+            holders = await who_may_list(connection, held.node)
             now = world.now()
             await nodes.remove(connection, held.node.id, holders, token=held.token, now=now)
             await overlays.soon(connection, held.cluster.id, now=now)
@@ -179,25 +179,8 @@ async def _cut_off(world: ClusterWorld, held: Held) -> Evidence | None:
     removed_at = held.node.removed_at
     if removed_at is None or world.now() < removed_at + CUT_OFF_MAX or not _is_over(world, held.node):
         return None
-    return {"given_up": f"members {sorted(holders)} may still list it"}
-
-
-async def _who_lists_it(connection: Connection, held: Held) -> frozenset[int]:
-    """The numbers of the members that list a key of this node."""
-    if held.node.public_key is None:
-        return frozenset()
-    row = await overlays.get(connection, held.cluster.id)
-    hosts = await server_hosts.of_cluster(connection, held.cluster.id)
-    if row is None or row.public_key is None or not hosts:
-        return frozenset()
-    found = await overlays.members(connection, held.cluster.id)
-    overlay = map_of(row.block, server_member(row.public_key, hosts[0].outside), found)
-    own = next(
-        (each for group in overlay.nodes.values() for each in group if each.number == held.node.number), None
-    )
-    if own is None:
-        return frozenset()
-    return frozenset(holder for holder in peer_map.holders_of(overlay, own) if isinstance(holder, int))
+    names = ["the relay" if number == RELAY_NUMBER else f"member {number}" for number in sorted(holders)]
+    return {"given_up": f"{', '.join(names)} may still list it"}
 
 
 async def _clean(world: ClusterWorld, held: Held) -> Evidence | None:

@@ -2,25 +2,32 @@
 
 A member is set up when what it was last set up as differs from the map, and once in a while to find and repair what
 was changed there; `domain/overlay_turn.py` says whose turn it is. What its interface lists afterwards is the evidence
-that a node which left is in it no more.
+that a node which left is in it no more, and that it knows the next key of a node that changes its key. Relays come
+before members: see `reconciler/relays.py`.
 """
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from control_plane.db import overlays, server_hosts
-from control_plane.db.connection import Connection
-from control_plane.db.overlays import MemberRow, RemovalRow
+from control_plane.db import relays as relay_rows
+from control_plane.db.overlays import ChangeRow, MemberRow, RemovalRow
+from control_plane.db.relays import RelayRow
 from control_plane.domain import peer_map
-from control_plane.domain.ids import ClusterId
+from control_plane.domain.ids import ClusterId, OrganizationId
+from control_plane.domain.overlay import RELAY_NUMBER
 from control_plane.domain.overlay_turn import Due, next_to_set_up
-from control_plane.domain.peer_map import Configuration, Version
-from control_plane.domain.peer_removal import Reading, Removal, still_holding
+from control_plane.domain.peer_map import Configuration, Overlay, Version
 from data_plane.access.port import AccessError, NotCertified, Target
+from data_plane.mesh.tunnels import Interface
+from reconciler import relays
 from reconciler.loop import Loop, Report, each
 from reconciler.overlay import map_of, peers_of, place_of, server_member
+from reconciler.peer_evidence import Known, Listed, settle
+from reconciler.relays import Kept, RelayWork
 from reconciler.server_hosts import target
 from reconciler.worlds.clusters import ClusterWorld
 
@@ -31,20 +38,44 @@ HELD_FOR = timedelta(minutes=5)
 EVERY = timedelta(seconds=2)
 READ_AGAIN_AFTER = timedelta(minutes=5)
 """How often a member is set up again that should not have changed."""
+_AGE_MAX_SECONDS = 86_400 * 365
+"""Of a handshake: what a machine says is bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What the rows say about one overlay."""
+
+    cluster_id: ClusterId
+    token: UUID
+    rows: Mapping[int, MemberRow]
+    server: Target
+    server_key: str
+    overlay: Overlay
+    relays: Sequence[RelayRow]
+    removals: Sequence[RemovalRow]
+    changes: Sequence[ChangeRow]
+    loaded_at: datetime
+
+    @property
+    def waiting(self) -> list[tuple[OrganizationId, list[int]]]:
+        """Nodes that leave or change their keys: whose they are, and whom they wait for."""
+        leaving = [(row.organization_id, row.holders) for row in self.removals]
+        return leaving + [(row.organization_id, row.holders) for row in self.changes]
+
+    @property
+    def waited_for(self) -> frozenset[int]:
+        return frozenset(number for _, holders in self.waiting for number in holders)
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What is to be done about one overlay."""
+    """What is to be done about the members of one overlay."""
 
-    cluster_id: ClusterId
-    token: UUID
-    overlay: peer_map.Overlay
+    loaded: _Loaded
+    overlay: Overlay
     versions: Mapping[peer_map.Holder, Version]
-    rows: Mapping[int, MemberRow]
-    server: Target
-    removals: Sequence[RemovalRow]
-    loaded_at: datetime
+    known: Known
 
 
 async def activate(world: ClusterWorld) -> Report:
@@ -62,7 +93,7 @@ async def activate(world: ClusterWorld) -> Report:
 async def _sync(world: ClusterWorld, row: overlays.Overlay, token: UUID, report: Report) -> None:
     problems: list[str] = []
     try:
-        plan = await _plan(world, row, token)
+        plan = await _plan(world, row, await _load(world, row, token), problems)
         await each(
             _stale(plan, row, world.now()),
             lambda configuration: _apply(world, plan, configuration, report, problems),
@@ -78,7 +109,7 @@ async def _sync(world: ClusterWorld, row: overlays.Overlay, token: UUID, report:
         await overlays.give_back(connection, row.cluster_id, token=token, due_at=world.now() + EVERY, why=why)
 
 
-async def _plan(world: ClusterWorld, row: overlays.Overlay, token: UUID) -> _Plan:
+async def _load(world: ClusterWorld, row: overlays.Overlay, token: UUID) -> _Loaded:
     async with world.db.reading() as connection:
         (host,) = await server_hosts.of_cluster(connection, row.cluster_id)
     server = target(host)
@@ -87,37 +118,74 @@ async def _plan(world: ClusterWorld, row: overlays.Overlay, token: UUID) -> _Pla
         key = await world.members.make_key(server)
         async with world.db.statement() as connection:
             await overlays.keep_server_key(connection, row.cluster_id, key, token=token)
+    loaded_at = world.now()
     async with world.db.transaction() as connection:
         # In one transaction: a node is in the map or among the removals, and never in both.
         found = await overlays.members(connection, row.cluster_id)
         removals = await overlays.removals(connection, row.cluster_id)
-    overlay = map_of(row.block, server_member(key, host.outside), found)
-    rows = {member.number: member for member in found}
-    versions = peer_map.versions(overlay)
-    return _Plan(row.cluster_id, token, overlay, versions, rows, server, removals, world.now())
+        changes = await overlays.changes(connection, row.cluster_id)
+        relay_list = await relay_rows.of_cluster(connection, row.cluster_id)
+    identities = Kept({relay.organization_id: relay for relay in relay_list}, []).relays
+    return _Loaded(
+        cluster_id=row.cluster_id,
+        token=token,
+        rows={member.number: member for member in found},
+        server=server,
+        server_key=key,
+        overlay=map_of(row.block, server_member(key, host.outside), found, identities),
+        relays=relay_list,
+        removals=removals,
+        changes=changes,
+        loaded_at=loaded_at,
+    )
+
+
+async def _plan(world: ClusterWorld, row: overlays.Overlay, loaded: _Loaded, problems: list[str]) -> _Plan:
+    """Bring the relays to the hub, and say what the members have to be set up as with them."""
+    versions = peer_map.versions(loaded.overlay)
+    work = RelayWork(
+        cluster_id=loaded.cluster_id,
+        token=loaded.token,
+        overlay=loaded.overlay,
+        versions=versions,
+        rows=loaded.relays,
+        to_read={whose for whose, holders in loaded.waiting if RELAY_NUMBER in holders},
+        read_after=READ_AGAIN_AFTER,
+        is_ending=row.is_ending,
+    )
+    kept = await relays.keep(world, work, problems)
+    overlay = loaded.overlay
+    if kept.relays != overlay.relays:
+        overlay = dataclasses.replace(overlay, relays=kept.relays)
+        versions = peer_map.versions(overlay)
+    removed = {removal.node_id for removal in loaded.removals}
+    known = Known(loaded.cluster_id, loaded.token, overlay, versions, removed, kept.rows.keys())
+    told = [Listed(RELAY_NUMBER, each.keys, each.asked_at, each.organization_id) for each in kept.told]
+    if loaded.waited_for:
+        async with world.db.transaction() as connection:
+            for listed in (None, *told):
+                await settle(connection, known, listed, world.now())
+    return _Plan(loaded, overlay, versions, known)
 
 
 def _stale(plan: _Plan, row: overlays.Overlay, now: datetime) -> list[Configuration]:
-    """Who is set up now, of those that differ, still hold a removed key, or were not read for long."""
-    holders = {number for removal in plan.removals for number in removal.holders}
+    """Who is set up now, of those that differ, that somebody waits for, or that were not read for long."""
+    loaded = plan.loaded
 
     def due(number: int) -> Due | None:
-        member = plan.rows.get(number)
+        member = loaded.rows.get(number)
         applied, read_at, tries, tried_at = (
             (row.applied_version, row.read_at, row.tries, row.tried_at)
             if member is None
             else (member.applied_version, member.peers_read_at, member.peers_tries, member.peers_tried_at)
         )
-        differs = applied != plan.versions[number] or number in holders
+        differs = applied != plan.versions[number] or number in loaded.waited_for
         is_old = read_at is None or now - read_at >= READ_AGAIN_AFTER
         return Due(number, differs, tries, tried_at) if differs or is_old else None
 
     configurations = {each.member.number: each for each in peer_map.configurations(plan.overlay)}
     stale = [found for number in configurations if (found := due(number)) is not None]
-    chosen = next_to_set_up(stale, now)
-    if not chosen and holders - plan.versions.keys():
-        return list(configurations.values())[:1]  # Whoever is read strikes off those that are gone.
-    return [configurations[number] for number in chosen]
+    return [configurations[number] for number in next_to_set_up(stale, now)]
 
 
 async def _apply(
@@ -127,12 +195,12 @@ async def _apply(
     report: Report,
     problems: list[str],
 ) -> None:
-    number = configuration.member.number
-    row = plan.rows.get(number)
+    loaded, number = plan.loaded, configuration.member.number
+    row = loaded.rows.get(number)
     asked_at = world.now()
     try:
         interface = await world.members.apply(
-            plan.server if row is None else _machine(row),
+            loaded.server if row is None else _machine(row),
             place_of(plan.overlay, configuration),
             peers_of(configuration),
         )
@@ -141,29 +209,45 @@ async def _apply(
         if isinstance(error, NotCertified):  # It is our fault, and nobody was asked.
             report.errors.append(problems[-1])
         else:
-            await _failed(world, plan, row)
+            await _failed(world, loaded, row)
         return
     async with world.db.transaction() as connection:
         version = plan.versions[number]
         if row is None:
             await overlays.server_applied(
-                connection, plan.cluster_id, version, token=plan.token, read_at=plan.loaded_at
+                connection, loaded.cluster_id, version, token=loaded.token, read_at=loaded.loaded_at
             )
         else:
             await overlays.node_applied(
-                connection, plan.cluster_id, row.node_id, version, token=plan.token, read_at=plan.loaded_at
+                connection,
+                loaded.cluster_id,
+                row.node_id,
+                version,
+                token=loaded.token,
+                read_at=loaded.loaded_at,
+                handshake_at=_handshake_at(interface, loaded.server_key, world.now()),
             )
-        await _settle_removals(connection, plan, number, Reading(interface.keys, asked_at))
+        if loaded.waited_for:
+            await settle(connection, plan.known, Listed(number, interface.keys, asked_at), world.now())
     report.count(1)
 
 
-async def _failed(world: ClusterWorld, plan: _Plan, row: MemberRow | None) -> None:
+async def _failed(world: ClusterWorld, loaded: _Loaded, row: MemberRow | None) -> None:
     now = world.now()
     async with world.db.transaction() as connection:
         if row is None:
-            await overlays.server_failed(connection, plan.cluster_id, token=plan.token, now=now)
+            await overlays.server_failed(connection, loaded.cluster_id, token=loaded.token, now=now)
         else:
-            await overlays.node_failed(connection, plan.cluster_id, row.node_id, token=plan.token, now=now)
+            await overlays.node_failed(
+                connection, loaded.cluster_id, row.node_id, token=loaded.token, now=now
+            )
+
+
+def _handshake_at(interface: Interface, server_key: str, now: datetime) -> datetime | None:
+    """When the node's tunnel with the server last had a handshake; None when it had none."""
+    ages = [tunnel.handshake_seconds for tunnel in interface.tunnels if tunnel.public_key == server_key]
+    seconds = ages[0] if ages else None
+    return None if seconds is None else now - timedelta(seconds=min(seconds, _AGE_MAX_SECONDS))
 
 
 def _machine(row: MemberRow) -> Target:
@@ -172,20 +256,4 @@ def _machine(row: MemberRow) -> Target:
     return Target(row.address, row.ssh_port, row.host_key, row.launch_key)
 
 
-async def _settle_removals(connection: Connection, plan: _Plan, number: int, reading: Reading) -> None:
-    """Whoever was read without a removed key does not hold it any more; nor does who is no member any more."""
-    for row in await overlays.lock_removals(connection, plan.cluster_id):
-        if row.node_id not in {removal.node_id for removal in plan.removals}:
-            continue  # It was removed after this member's peers were computed.
-        removed = frozenset(key for key in (row.public_key, row.next_key) if key is not None)
-        removal = Removal(removed, frozenset(row.holders), row.removed_at)
-        gone = set(row.holders) - plan.versions.keys()
-        found = still_holding(removal, {number: reading}, gone=gone)
-        left = sorted(holding.holder for holding in found if isinstance(holding.holder, int))
-        if left != sorted(row.holders):
-            await overlays.keep_holders(
-                connection, plan.cluster_id, row.node_id, left, token=plan.token, now=reading.read_at
-            )
-
-
-LOOP = Loop(NAME, EVERY, activate, lasts=HELD_FOR, wakes=("join_nodes", "leave_nodes"))
+LOOP = Loop(NAME, EVERY, activate, lasts=HELD_FOR, wakes=("join_nodes", "leave_nodes", "rotate_node_keys"))

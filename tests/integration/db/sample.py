@@ -90,7 +90,7 @@ def _value(table: Table, column: Column[Any], tenant: UUID, number: int) -> Any:
         return _VALUES_BY_NAME[column.name]
     if column.name == "organization_id" or name == "organizations.id":
         return tenant
-    if name in ("clusters.overlay", "hub_networks.number", "ssh_certificates.serial"):
+    if name in ("clusters.overlay", "hub_networks.number", "relays.number", "ssh_certificates.serial"):
         return tenant.int  # Unique over all tenants.
     referred = _referred(column)
     if referred is not None:

@@ -269,6 +269,7 @@ _OTHERWISE = {
         "kubeconfigs",
         "clusters",
     ): "a cluster may be everybody's; the service looks it up by what the tenant may see",
+    ("relays", "clusters"): "a cluster may be everybody's; only the reconciler writes relays",
     ("nodes", "clusters"): "a cluster may be everybody's; only the reconciler writes nodes",
 }
 

@@ -21,6 +21,7 @@ from control_plane.domain.peer_map import (
     configurations,
     differences,
     holders_of,
+    may_list,
     relay_peers,
     relays_needed,
     versions,
@@ -282,6 +283,11 @@ def test_whoever_lists_a_member_is_told_of_its_removal(cluster: Cluster) -> None
             for holder, peers in lists.items()
             if {peer.public_key for peer in peers} & set(member.keys)
         }
+        group = next((group for group in overlay.nodes.values() if member in group), ())
+        allies = {other.number for other in group} - {member.number}
+        assert (
+            allies | holders_of(overlay, member) >= may_list(overlay, member) >= holders_of(overlay, member)
+        )
 
 
 # Cases worth seeing.

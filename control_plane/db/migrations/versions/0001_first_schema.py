@@ -71,6 +71,7 @@ TENANTS = (
     "proofs",
     "quota_requests",
     "refresh_tokens",
+    "relays",
     "request_budgets",
     "role_bindings",
     "secrets",
@@ -163,6 +164,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "provider_accounts": ((), ()),
     "quota_requests": (("INSERT", "UPDATE"), ()),
     "refresh_tokens": (("INSERT",), ("replaced_at",)),
+    "relays": ((), ()),
     "request_budgets": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
     "secrets": (("INSERT",), ()),
@@ -1376,6 +1378,27 @@ def _create_tables() -> None:
             ["cluster_id"], ["clusters.id"], name=op.f("fk_overlays_cluster_id_clusters")
         ),
         sa.PrimaryKeyConstraint("cluster_id", name=op.f("pk_overlays")),
+    )
+    op.create_table(
+        "relays",
+        sa.Column("cluster_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("public_key", sa.Text(), nullable=True),
+        sa.Column("endpoint", sa.Text(), nullable=True),
+        sa.Column("applied_version", sa.Text(), nullable=True),
+        sa.Column("read_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("unneeded_since", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("number >= 0", name=op.f("ck_relays_number_not_negative")),
+        sa.CheckConstraint(
+            "(public_key IS NULL) = (endpoint IS NULL)", name=op.f("ck_relays_key_has_its_endpoint")
+        ),
+        sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_relays_cluster_id_clusters")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_relays_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("cluster_id", "organization_id", name=op.f("pk_relays")),
+        sa.UniqueConstraint("number", name=op.f("uq_relays_number")),
     )
     op.create_table(
         "node_pools",
@@ -3216,6 +3239,18 @@ def _create_tables() -> None:
         sa.Column("public_key", sa.Text(), nullable=True),
         sa.Column("next_key", sa.Text(), nullable=True),
         sa.Column("endpoint", sa.Text(), nullable=True),
+        sa.Column("old_key", sa.Text(), nullable=True),
+        sa.Column("key_holders", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
+        sa.Column("key_waits_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("key_due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column(
+            "tunnels",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
+        sa.Column("tunnels_due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("handshake_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("pod_block", sa.Integer(), nullable=True),
         sa.Column("applied_version", sa.Text(), nullable=True),
         sa.Column("peers_read_at", sa.DateTime(timezone=True), nullable=True),
@@ -3259,6 +3294,15 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "(removed_at IS NULL) = (holders IS NULL)", name=op.f("ck_nodes_removed_has_its_holders")
         ),
+        sa.CheckConstraint("next_key IS NULL OR old_key IS NULL", name=op.f("ck_nodes_one_change_of_key")),
+        sa.CheckConstraint(
+            "(next_key IS NULL AND old_key IS NULL) = (key_holders IS NULL)",
+            name=op.f("ck_nodes_change_of_key_has_its_holders"),
+        ),
+        sa.CheckConstraint(
+            "(key_holders IS NULL) = (key_waits_since IS NULL)",
+            name=op.f("ck_nodes_change_of_key_has_its_time"),
+        ),
         sa.CheckConstraint("number > 0", name=op.f("ck_nodes_number_positive")),
         sa.CheckConstraint("pod_block >= 0", name=op.f("ck_nodes_pod_block_not_negative")),
         sa.ForeignKeyConstraint(["cluster_id"], ["clusters.id"], name=op.f("fk_nodes_cluster_id_clusters")),
@@ -3297,8 +3341,22 @@ def _create_tables() -> None:
         unique=False,
         postgresql_where=sa.text("state IN ('joining', 'leaving', 'ready')"),
     )
+    op.create_index(
+        "ix_nodes_key_due",
+        "nodes",
+        ["key_due_at"],
+        unique=False,
+        postgresql_where=sa.text("state = 'ready'"),
+    )
     op.create_index("ix_nodes_lease_id", "nodes", ["lease_id"], unique=False)
     op.create_index("ix_nodes_node_pool_id", "nodes", ["node_pool_id"], unique=False)
+    op.create_index(
+        "ix_nodes_tunnels_due",
+        "nodes",
+        ["tunnels_due_at"],
+        unique=False,
+        postgresql_where=sa.text("state = 'ready'"),
+    )
     op.create_index(
         "uq_nodes_machine_id",
         "nodes",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_plane.mesh.port import FIRST_PORT, NETWORKS_MAX, PEERS_MAX, Network
+from data_plane.mesh.port import FIRST_PORT, NETWORKS_MAX, PEERS_MAX, RELAYS_MAX, Network
 from tests.support.networks import a_network
 
 networks = st.integers(0, NETWORKS_MAX - 1).map(a_network)
@@ -40,9 +40,9 @@ def test_the_first_and_the_last_address_of_a_network_belong_to_no_machine() -> N
     for k in (0, PEERS_MAX + 1, -1):
         with pytest.raises(ValueError, match="outside"):
             network.address_of(k)
-    for number in (-1, NETWORKS_MAX):
+    for number in (-1, NETWORKS_MAX + RELAYS_MAX):
         with pytest.raises(ValueError, match="outside"):
             Network(number, network.subnet)
     with pytest.raises(ValueError, match="no /22 and no /20"):
         Network(7, IPv4Network("10.64.0.0/24"))
-    assert FIRST_PORT + NETWORKS_MAX < 32_768, "would meet Linux's range for outgoing ports"
+    assert FIRST_PORT + NETWORKS_MAX + RELAYS_MAX < 32_768, "would meet Linux's range for outgoing ports"

@@ -1,0 +1,138 @@
+"""Changes the WireGuard keys of open nodes every 30 days, by the steps of `domain/node_key.py`.
+
+A node makes its next key. When sync_overlay has read it at every end that lists the node, the node switches, and the
+other ends move its addresses to it. The change is over when none of them lists the old key. A few nodes of a cluster
+change their keys at a time. A node that leaves in the middle of it has all its keys removed.
+"""
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from control_plane.db import node_keys, nodes, overlays
+from control_plane.db.connection import Connection
+from control_plane.db.node_keys import ChangeOf
+from control_plane.domain.failure import FailReason
+from control_plane.domain.machine import MachineEvent, MachineFailure
+from control_plane.domain.node_key import CHANGES_MAX, KEY_LIFE, WAITED_FOR, KeyStep, next_step
+from control_plane.outcomes import machines as machine_outcomes
+from data_plane.access.port import AccessError, StepFailed
+from reconciler.loop import Event, Loop, Report, each
+from reconciler.nodes import Held, loaded
+from reconciler.peer_holders import who_lists, who_may_list
+from reconciler.worlds.clusters import ClusterWorld
+
+NAME = "rotate_node_keys"
+NODES_PER_ACTIVATION_MAX = 16
+HELD_FOR = timedelta(minutes=2)
+"""Longer than a call to a machine takes. The tunnels of a node that has switched pause so long when its worker dies."""
+AGAIN = timedelta(minutes=1)
+_OTHER_KEY = 66
+"""The exit status of a machine that has neither this key nor this next key."""
+
+
+async def activate(world: ClusterWorld) -> Report:
+    now, token = world.now(), world.new_id()
+    async with world.db.transaction() as connection:
+        due = await node_keys.take(
+            connection, token=token, now=now, until=now + HELD_FOR, limit=NODES_PER_ACTIVATION_MAX
+        )
+    report = Report(looked_at=len(due), more=len(due) == NODES_PER_ACTIVATION_MAX)
+    await each(due, lambda change: _go_on(world, change, token, report), report)
+    return report
+
+
+async def _go_on(world: ClusterWorld, found: ChangeOf, token: UUID, report: Report) -> None:
+    async with world.db.reading() as connection:
+        node = await nodes.get(connection, found.node_id)
+    if node is None:
+        raise LookupError(f"there is no node {found.node_id}")
+    held = await loaded(world, node, token)
+    step = next_step(found.change, world.now())
+    try:
+        if step is KeyStep.ANNOUNCE:
+            report.count(await _announce(world, held))
+        elif step is KeyStep.SWITCH:
+            report.count(await _switch(world, held))
+        elif step is KeyStep.FINISH:
+            report.count(await _end(world, held, world.now() + KEY_LIFE))
+            facts = {"node": node.name, "not_read": str(sorted(found.holders or ()))}
+            report.events.append(Event("node_key_changed", facts))
+        else:
+            await _wait(world, held, world.now() + AGAIN)
+    except AccessError as error:
+        report.notes.append(f"{node.name}: {step.name.lower()}: {type(error).__name__}: {error}")
+        await _wait(world, held, world.now() + AGAIN)
+
+
+async def _announce(world: ClusterWorld, held: Held) -> int:
+    async with world.db.reading() as connection:
+        changing = await node_keys.changing_in(connection, held.cluster.id)
+    if changing >= CHANGES_MAX:
+        await _wait(world, held, world.now() + AGAIN)
+        return 0
+    key = await world.members.make_next_key(held.machine)
+    async with world.db.transaction() as connection:
+        await nodes.lock_numbers(connection)
+        is_taken = key == held.node.public_key or await nodes.key_is_taken(connection, held.node, key)
+        announced = not is_taken and await _put_on_map(world, connection, held, key)
+    if is_taken:
+        await _is_hostile(world, held)
+    return int(announced)
+
+
+async def _put_on_map(world: ClusterWorld, connection: Connection, held: Held, key: str) -> bool:
+    """False when other nodes of the cluster have begun to change their keys meanwhile."""
+    now = world.now()
+    holders = await who_lists(connection, held.node)
+    if not holders or await node_keys.changing_in(connection, held.cluster.id) >= CHANGES_MAX:
+        await node_keys.wait(connection, held.node.id, token=held.token, due_at=now + AGAIN)
+        return False
+    await overlays.soon(connection, held.cluster.id, now=now)
+    times = {"now": now, "due_at": now + WAITED_FOR}
+    return await node_keys.announce(connection, held.node.id, key, holders, token=held.token, **times)
+
+
+async def _is_hostile(world: ClusterWorld, held: Held) -> None:
+    """Whoever has the key of another member wants its packets. Its lease ends, and leave_nodes takes it out."""
+    now = world.now()
+    why = "its next key is the key of a member of its cluster"
+    failure = MachineFailure(MachineEvent.DISPROVEN, FailReason.NODE_HOSTILE, why, failed_since=now)
+    async with world.db.transaction() as connection:
+        await machine_outcomes.fail(
+            connection, held.node.machine_id, failure, actor=world.actor(NAME), now=now
+        )
+
+
+async def _switch(world: ClusterWorld, held: Held) -> int:
+    """The machine first: until the switch is stored, whoever takes the node over does it again."""
+    key = held.node.next_key
+    if key is None:
+        raise ValueError(f"{held.node.name} has no next key")
+    try:
+        await world.members.switch_key(held.machine, key)
+    except StepFailed as error:
+        if error.exit_status != _OTHER_KEY:
+            raise
+        await _end(world, held, world.now() + AGAIN)  # It lost that key; it still has the one that it uses.
+        raise
+    async with world.db.transaction() as connection:
+        now = world.now()
+        holders = await who_may_list(connection, held.node)
+        await overlays.soon(connection, held.cluster.id, now=now)
+        return await node_keys.switched(
+            connection, held.node.id, holders, token=held.token, now=now, due_at=now + WAITED_FOR
+        )
+
+
+async def _end(world: ClusterWorld, held: Held, due_at: datetime) -> int:
+    async with world.db.transaction() as connection:
+        await overlays.soon(connection, held.cluster.id, now=world.now())
+        return await node_keys.end(connection, held.node.id, token=held.token, due_at=due_at)
+
+
+async def _wait(world: ClusterWorld, held: Held, due_at: datetime) -> None:
+    async with world.db.statement() as connection:
+        await node_keys.wait(connection, held.node.id, token=held.token, due_at=due_at)
+
+
+LOOP = Loop(NAME, timedelta(seconds=5), activate, lasts=HELD_FOR, wakes=("sync_overlay", "leave_nodes"))

@@ -1,0 +1,217 @@
+"""What the loops do about the tunnels of nodes, on real tunnels: a server, a hub, and nodes on the internet and behind NAT."""
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db.engine import Database
+from control_plane.domain.overlay import SERVER_NUMBER, address_of, pods_of
+from data_plane.access.port import Target
+from data_plane.mesh.hub import SshHub
+from data_plane.mesh.members import SshMembers
+from data_plane.mesh.node import make_node_key, read_peers
+from data_plane.mesh.port import NETWORKS_MAX
+from tests.support import node_pools
+from tests.support.clock import Clock
+from tests.support.node_cluster import Cluster
+from tests.support.rows import rows
+from tests.support.stage import set_stage
+from tests.support.underlay import Host, Underlay, missing_requirements, reaches, underlay
+
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.database,
+    pytest.mark.xdist_group("overlay"),
+    pytest.mark.skipif(bool(missing_requirements()), reason="; ".join(missing_requirements())),
+]
+
+OURS, THEIRS = ("open", "nat1", "nat2"), ("bob1", "bob2")
+OUTSIDE = {"hub": 1, "server": 2, "open": 11, "nat1": 12, "nat2": 13, "bob1": 22, "bob2": 23}
+ANSWERS = r"""
+import os, socket, struct, sys, time
+
+link = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+link.settimeout(0.02)
+blank = struct.pack("!BBHHH", 8, 0, 0, 78, 1) + os.urandom(16)
+total = sum(struct.unpack("!12H", blank))
+total = (total >> 16) + (total & 0xFFFF)
+echo = blank[:2] + struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF) + blank[4:]
+while not os.path.exists("/run/enough"):
+    try:
+        link.sendto(echo, (sys.argv[1], 0))
+        packet = link.recv(2048)
+        if packet[20] == 0 and packet[28:44] == blank[8:]:
+            print(time.monotonic())
+    except OSError:
+        pass
+    time.sleep(0.02)
+"""
+"""Prints the times of answers to echoes, until somebody has had enough."""
+
+
+@dataclass
+class _Access:
+    """`Access` to the hosts, by their addresses on the internet."""
+
+    internet: Underlay
+
+    @asynccontextmanager
+    async def connect(self, target: Target) -> AsyncIterator[Host]:
+        (name,) = [name for name, number in OUTSIDE.items() if target.address == f"198.51.100.{number}"]
+        yield self.internet.hosts[name]
+
+
+@dataclass
+class _Tunnels:
+    """A cluster whose nodes are opened by simulation, and whose tunnels are real from then on."""
+
+    cluster: Cluster
+    internet: Underlay
+    numbers: dict[str, int]
+    blocks: dict[str, int]
+    overlay: int
+
+    def host(self, name: str) -> Host:
+        return self.internet.hosts[name]
+
+    def address(self, name: str) -> str:
+        return address_of(self.overlay, self.numbers[name])
+
+    def pod(self, name: str) -> str:
+        return pods_of(self.blocks[name]).replace(".0/24", ".1")
+
+    async def run(self, *names: str) -> None:
+        for name in names:
+            for report in await self.cluster.stage.run(name):
+                assert not report.errors
+            self.cluster.stage.clock.advance(3)
+
+    async def due(self, column: str, *names: str) -> None:
+        statement = text(f"UPDATE nodes SET {column} = :now WHERE number = ANY(:numbers)")
+        values = {"now": self.cluster.stage.clock.now(), "numbers": [self.numbers[name] for name in names]}
+        async with self.cluster.stage.db.transaction() as connection:
+            await connection.execute(statement, values)
+
+    async def rows(self) -> dict[str, Any]:
+        async with self.cluster.stage.db.reading() as connection:
+            found = await rows(connection, text("SELECT * FROM nodes"))
+        names = {number: name for name, number in self.numbers.items()}
+        return {names[row.number]: row for row in found}
+
+
+@pytest.fixture
+async def tunnels(db: Database, api_db: Database, clock: Clock) -> AsyncIterator[_Tunnels]:
+    stage = await set_stage(db, clock, api_db=api_db)
+    cluster = Cluster(stage)
+    owner, other = await cluster.build(), await stage.organization()
+    for whose, names in ((owner, OURS), (other, THEIRS)):
+        await node_pools.pool(stage, whose, nodes=len(names))
+    await cluster.play_until(lambda: len(cluster.open_nodes) == len(OURS + THEIRS))
+    await cluster.play(10)
+    async with underlay() as internet:
+        await asyncio.gather(*(internet.connect(name, OUTSIDE[name]) for name in ("hub", "server", "open")))
+        hidden = (*OURS[1:], *THEIRS)
+        await asyncio.gather(*(internet.connect_behind_nat(name, OUTSIDE[name]) for name in hidden))
+        yield await _made_real(cluster, internet, {owner: list(OURS), other: list(THEIRS)})
+
+
+async def _made_real(cluster: Cluster, internet: Underlay, names: dict[Any, list[str]]) -> _Tunnels:
+    stage, access = cluster.stage, _Access(internet)
+    hub = SshHub(access, Target(f"198.51.100.{OUTSIDE['hub']}", 22, "", "hub"))
+    stage.world = dataclasses.replace(stage.world, members=SshMembers(access), hub=hub)
+    found = _Tunnels(cluster, internet, {"server": SERVER_NUMBER}, {}, 0)
+    async with stage.db.reading() as connection:
+        stored = await rows(connection, text("SELECT * FROM nodes ORDER BY number"))
+        (row,) = await rows(connection, text("SELECT overlay FROM clusters"))
+    found.overlay = row.overlay
+    async with stage.db.transaction() as connection:
+        for node in stored:
+            name = names[node.organization_id].pop(0)
+            found.numbers[name], found.blocks[name] = node.number, node.pod_block
+            address, key = f"198.51.100.{OUTSIDE[name]}", await make_node_key(internet.hosts[name])
+            await connection.execute(
+                text("UPDATE machines SET address = :address WHERE id = :id"),
+                {"address": address, "id": node.machine_id},
+            )
+            await connection.execute(
+                text(
+                    "UPDATE nodes SET public_key = :key, endpoint = NULL, applied_version = NULL WHERE id = :id"
+                ),
+                {"key": key, "id": node.id},
+            )
+            pods = 'ip link add pods0 type bridge; ip address add "$1/24" dev pods0; ip link set pods0 up'
+            await internet.hosts[name].sh(pods, found.pod(name))
+        await connection.execute(text("UPDATE overlays SET public_key = NULL, applied_version = NULL"))
+        await connection.execute(
+            text("UPDATE server_hosts SET address = :address, outside = :address"),
+            {"address": f"198.51.100.{OUTSIDE['server']}"},
+        )
+    return found
+
+
+async def test_the_loops_find_out_who_is_behind_nat_relay_them_and_change_their_keys(
+    tunnels: _Tunnels, record_testsuite_property: Callable[[str, object], None]
+) -> None:
+    await tunnels.run("sync_overlay", "sync_overlay")
+    everybody = (*OURS, *THEIRS)
+    await tunnels.due("tunnels_due_at", *everybody)
+    gateway = tunnels.host("nat of nat1")
+    await gateway.sh("ip link set up0 mtu 1400")
+    await tunnels.run("check_tunnels")
+    await gateway.sh("ip link set up0 mtu 1500")
+    found = await tunnels.rows()
+    assert {name for name, row in found.items() if row.endpoint} == {"open"}, "what was heard from outside"
+    assert found["nat2"].tunnels["largest_packet"] == 1_420
+    assert "more than 1340 bytes are lost" in found["nat1"].tunnels["problem"]
+    await tunnels.run("sync_overlay", "sync_overlay")
+
+    inside = "for space in /run/netns/*; do nsenter --net=$space -- wg show all peers; done"
+    relayed: dict[str, set[str]] = {}
+    for line in (await tunnels.host("hub").sh(inside)).splitlines():
+        device, key = line.split()
+        relayed.setdefault(device, set()).add(key)
+    keys = {name: row.public_key for name, row in found.items()}
+    expected = {frozenset({keys["nat1"], keys["nat2"]}), frozenset({keys["bob1"], keys["bob2"]})}
+    assert {frozenset(peers) for peers in relayed.values()} == expected, "a relay for each organization"
+    assert min(int(device.removeprefix("spmesh")) for device in relayed) >= NETWORKS_MAX
+
+    mine = {where(name) for name in ("open", "nat2") for where in (tunnels.address, tunnels.pod)}
+    mine.add(tunnels.address("server"))
+    theirs = {where(name) for name in THEIRS for where in (tunnels.address, tunnels.pod)}
+    nat1 = tunnels.host("nat1")
+    assert await reaches(nat1, *mine, source=tunnels.pod("nat1")) == mine
+    assert await reaches(nat1, *theirs, seconds=1) == set()
+    assert await reaches(tunnels.host("bob1"), tunnels.address("bob2")) == {tunnels.address("bob2")}
+
+    pause = await _key_changed(tunnels)
+    record_testsuite_property("pause_seconds", round(pause, 2))
+    assert await reaches(nat1, *mine) == mine
+    assert (await read_peers(nat1)).public_key == (await tunnels.rows())["nat1"].public_key != keys["nat1"]
+    listed = (await read_peers(tunnels.host("server"))).keys
+    assert keys["nat1"] not in listed
+    assert pause < 60, "the tunnels did not come back by themselves"
+
+
+async def _key_changed(tunnels: _Tunnels) -> float:
+    """Change the key of a node behind NAT by the loops. Returns for how long another one had no answer, in seconds."""
+    nat2 = tunnels.host("nat2")
+    await tunnels.due("key_due_at", "nat1")
+    program = 'program=$1; shift; exec python3 -I -c "$program" "$@"'
+    watching = asyncio.create_task(nat2.sh(program, ANSWERS, tunnels.address("nat1")))
+    assert await reaches(nat2, tunnels.address("nat1"))
+    for _ in range(2):
+        await tunnels.run("rotate_node_keys", "sync_overlay")
+    await tunnels.run("rotate_node_keys")
+    row = (await tunnels.rows())["nat1"]
+    assert (row.next_key, row.old_key, row.key_holders) == (None, None, None)
+    assert await reaches(nat2, tunnels.address("nat1"))
+    await nat2.sh("touch /run/enough")
+    times = [float(line) for line in (await watching).splitlines()]
+    return max(later - earlier for earlier, later in pairwise(times))

@@ -1,4 +1,7 @@
-"""The nodes of node pools: what customers read of them. They come and go with the leases of their pool."""
+"""The nodes of node pools: what customers read of theirs, and operators of all.
+
+Nodes come and go with the leases of their pool.
+"""
 
 from typing import Annotated
 
@@ -12,7 +15,7 @@ from control_plane.api.identifiers import read_word
 from control_plane.api.node_pools import OfCluster, read_node_pool_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.nodes import node_view
+from control_plane.api.views.nodes import node_report_view, node_view
 from control_plane.domain.node import NodeState
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
@@ -20,7 +23,7 @@ from control_plane.domain.scope import ScopeKind
 from control_plane.services import nodes
 from control_plane.services.nodes import NodeFilter
 from control_plane.wire.common import NODE_POOL_ID_PATTERN
-from control_plane.wire.nodes import NodePage, NodeView
+from control_plane.wire.nodes import NodePage, NodeReportPage, NodeReportView, NodeView
 
 NodeStates = Annotated[
     list[NodeState] | None,
@@ -38,11 +41,11 @@ OfNodePool = Annotated[
 
 
 class NodeController(Controller):
-    path = "/nodes"
+    path = "/"
     tags = ("node pools",)
 
     @get(
-        "/",
+        "/nodes",
         operation_id="listNodes",
         permission=Permission.NODE_POOLS_READ,
         scope=ScopeKind.ENVIRONMENT,
@@ -75,7 +78,7 @@ class NodeController(Controller):
         return NodePage(tuple(node_view(row, now) for row in page), following)
 
     @get(
-        "/{node:str}",
+        "/nodes/{node:str}",
         operation_id="getNode",
         permission=Permission.NODE_POOLS_READ,
         scope=ScopeKind.ENVIRONMENT,
@@ -89,3 +92,49 @@ class NodeController(Controller):
         if isinstance(found, Refused):
             raise refusal(found)
         return node_view(found, request.world.now())
+
+    @get(
+        "/operator/nodes",
+        operation_id="listAllNodes",
+        permission=Permission.NODES_READ_ALL,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+    )
+    async def index_of_all(
+        self,
+        request: ApiRequest,
+        *,
+        states: NodeStates = None,
+        cluster: OfCluster = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> NodeReportPage:
+        """The nodes of everybody, newest first, with the evidence of their steps."""
+        found = await nodes.reports(
+            request.world,
+            request.principal.organization_id,
+            NodeFilter(states, cluster),
+            before=paging.moment("all_nodes", cursor),
+            limit=limit + 1,
+        )
+        page, following = paging.cut(
+            found,
+            limit,
+            lambda row: paging.after_moment("all_nodes", row.overview.created_at, row.overview.id),
+        )
+        now = request.world.now()
+        return NodeReportPage(tuple(node_report_view(row, now) for row in page), following)
+
+    @get(
+        "/operator/nodes/{node:str}",
+        operation_id="getAnyNode",
+        permission=Permission.NODES_READ_ALL,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+    )
+    async def show_any(self, request: ApiRequest, node: FromPath[str]) -> NodeReportView:
+        """One node of anybody's, by its id or its name, with the evidence of its steps."""
+        found = await nodes.report(request.world, read_word("node", node))
+        if isinstance(found, Refused):
+            raise refusal(found)
+        return node_report_view(found, request.world.now())

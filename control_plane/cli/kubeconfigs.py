@@ -8,7 +8,7 @@ lock, other clusters, users and contexts as they were, and replaced as a whole.
 import base64
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,9 @@ def request(
 
     private = X25519PrivateKey.generate()
     issued = ask(base64.b64encode(private.public_key().public_bytes_raw()).decode())
-    with terminal.waiting(f"Waiting for the cluster {issued.value.cluster} to issue it ..."):
-        path = f"/v1/kubeconfigs/{issued.value.id}"
+    path = f"/v1/kubeconfigs/{issued.value.id}"
+    said = f"Waiting for the cluster {issued.value.cluster} to issue it ..."
+    with terminal.waiting(said) if issued.value.state == "wanted" else nullcontext():
         issued = until_issued(terminal, _KIND, issued, lambda: client.get(path, KubeconfigView))
     return issued, _opened(issued.value, private)
 

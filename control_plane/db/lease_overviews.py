@@ -21,14 +21,20 @@ from control_plane.domain.lease import (
     LeaseState,
 )
 from control_plane.domain.machine import MachineState
+from control_plane.domain.node import JoinStep
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import ProofOutcome, Record, Tier
 from control_plane.domain.status import Evidence
 
 # A lease as a customer reads it, in one round trip: with the claim of its latest attempt (every attempt has one), the
 # machine, the machine's place in the private network, and its latest GPU proof.
+_JOIN_STEPS = ", ".join(f"'{step}'" for step in JoinStep)
 _OVERVIEW = f"""
 SELECT {COLUMNS},
+  CASE WHEN l.node_pool_id IS NOT NULL THEN (
+    SELECT s.step FROM nodes n JOIN node_steps s ON s.node_id = n.id
+    WHERE n.claim_id = c.id AND s.step IN ({_JOIN_STEPS})
+    ORDER BY array_position(ARRAY[{_JOIN_STEPS}], s.step) DESC LIMIT 1) END AS join_step,
   m.id AS machine_id, m.provider, m.region, m.state AS machine_state, coalesce(c.step, m.step) AS step,
   {SIGHTED_AT} AS sighted_at, m.suspect_since, m.address, m.ssh_port, m.host_key, p.address AS mesh_address,
   m.passes, m.first_passed_at, m.last_passed_at, m.attested, m.failed, m.unanswered, m.last_challenged_at AS last_at,
@@ -85,6 +91,7 @@ class _Claimed:
     region: str
     machine_state: MachineState
     step: Step
+    join_step: JoinStep | None
     sighted_at: datetime | None
     suspect_since: datetime | None
     address: str | None
@@ -125,6 +132,7 @@ def _evidence(claimed: _Claimed) -> Evidence:
         region=claimed.region,
         state=claimed.machine_state,
         step=claimed.step,
+        join_step=claimed.join_step,
         sighted_at=claimed.sighted_at,
         suspect_since=claimed.suspect_since,
         address=claimed.address,

@@ -18,6 +18,7 @@ from control_plane.domain.ids import ClusterId, NodePoolId, OrganizationId, Proj
 from control_plane.domain.lease import LIVE as LIVE_LEASES
 from control_plane.domain.lease import TERMINAL as ENDED_LEASES
 from control_plane.domain.lease import LeaseState
+from control_plane.domain.node import JoinStep, NodeState
 from control_plane.domain.node_pool import (
     LIVE,
     WANTED,
@@ -99,6 +100,10 @@ class Counts:
     """Those that are not ended by anybody."""
     with_machine: int
     """Of these, those that have a machine."""
+    joining: int
+    """Of these, those whose machine is joining the cluster."""
+    healthy: int
+    """Of these, those that are healthy there, and are not open yet."""
     ready: int
     """Of these, those whose node is open; they are billed."""
     nano_per_hour: int
@@ -120,11 +125,18 @@ _COUNTS = text(f"""
 SELECT p.id,
   count(l.id) FILTER (WHERE {among("l.state", LIVE_LEASES)}) AS leases,
   count(l.id) FILTER (WHERE {_WITH_MACHINE}) AS with_machine,
+  count(n.id) AS joining,
+  count(n.id) FILTER (WHERE EXISTS (
+    SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.HEALTHY}')) AS healthy,
   count(l.id) FILTER (WHERE l.state = '{LeaseState.READY}') AS ready,
   coalesce(sum(l.nano_per_gpu_hour * l.gpu_count) FILTER (WHERE {among("l.state", LIVE_LEASES)}), 0)::bigint
     AS nano_per_hour,
   count(l.id) FILTER (WHERE l.state = '{LeaseState.ENDING}') AS ending
-FROM node_pools p LEFT JOIN leases l ON l.node_pool_id = p.id WHERE p.id = ANY(:ids) GROUP BY p.id
+FROM node_pools p LEFT JOIN leases l ON l.node_pool_id = p.id
+  LEFT JOIN LATERAL (
+    SELECT id FROM nodes WHERE lease_id = l.id AND state = '{NodeState.JOINING}' AND l.state = '{LeaseState.STARTING}'
+    ORDER BY created_at DESC LIMIT 1) n ON true
+WHERE p.id = ANY(:ids) GROUP BY p.id
 """)
 
 

@@ -101,6 +101,8 @@ class Permission(StrEnum):
     """Read node pools and their nodes."""
     NODE_POOLS_MANAGE = "node_pools.manage"
     """Create, scale and delete node pools, whose nodes are leases."""
+    NODES_READ_ALL = "nodes.read_all"
+    """Read the nodes of every organization, with the evidence of their steps."""
     SERVER_HOSTS_READ = "server_hosts.read"
     """Read the hosts that servers of clusters run on."""
     SERVER_HOSTS_MANAGE = "server_hosts.manage"
@@ -183,6 +185,7 @@ _OF_PLATFORM = frozenset(
         _P.PROVIDER_ACCOUNTS_MANAGE,
         _P.TERMINATIONS_PERMIT,
         _P.CLUSTERS_MANAGE,
+        _P.NODES_READ_ALL,
         _P.SERVER_HOSTS_READ,
         _P.SERVER_HOSTS_MANAGE,
         _P.AUDIT_READ_ALL,
@@ -362,6 +365,7 @@ _READS_OF_PLATFORM = frozenset(
         _P.AGENTS_READ,
         _P.ORPHANS_READ,
         _P.PROVIDER_ACCOUNTS_READ,
+        _P.NODES_READ_ALL,
         _P.SERVER_HOSTS_READ,
         _P.AUDIT_READ_ALL,
     }

@@ -2,6 +2,8 @@
 
 from enum import StrEnum
 
+from control_plane.domain.lease import LeaseKind
+from control_plane.domain.node import JoinStep
 from control_plane.domain.proof import Tier, challenged
 
 
@@ -25,6 +27,16 @@ CLAIM_STEPS = frozenset({Step.MESH_JOINED, Step.CERTIFICATES_ACCEPTED})
 """The steps of a claim. All others are steps of the machine, claimed or not."""
 
 
-def steps_for(demanded: Tier) -> tuple[Step, ...]:
-    """The steps of a lease whose machine has to prove `demanded`, in their order."""
-    return tuple(step for step in Step if step is not Step.GPUS_PROVEN or challenged(demanded))
+def steps_for(demanded: Tier, kind: LeaseKind) -> tuple[Step | JoinStep, ...]:
+    """The steps of a lease whose machine has to prove `demanded`, in their order.
+
+    After the steps of the machine, one to log in to has those of its claim, and a node those of joining its cluster.
+    """
+    of_machine = [
+        step
+        for step in Step
+        if step not in CLAIM_STEPS and (step is not Step.GPUS_PROVEN or challenged(demanded))
+    ]
+    if kind is LeaseKind.NODE:
+        return (*of_machine, *JoinStep)
+    return (*of_machine, *(step for step in Step if step in CLAIM_STEPS))

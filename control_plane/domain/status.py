@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from control_plane.domain.ids import MachineId
-from control_plane.domain.lease import Lease, LeaseState
+from control_plane.domain.lease import Lease, LeaseKind, LeaseState
 from control_plane.domain.machine import MachineState
+from control_plane.domain.node import JoinStep
 from control_plane.domain.progress import Step, steps_for
 from control_plane.domain.proof import Tier, challenged
 
@@ -39,6 +40,12 @@ class Evidence:
     """The SSH host key that the machine was ordered with. A host that presents another key is another machine."""
     mesh_address: str | None
     """Its address in the organization's private network."""
+    join_step: JoinStep | None = None
+    """The last step that it has taken into its cluster; None before the first, and for a machine to log in to."""
+
+    @property
+    def last_step(self) -> Step | JoinStep:
+        return self.join_step or self.step
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,7 @@ class Unconfirmed:
 @dataclass(frozen=True, slots=True)
 class Status:
     state: LeaseState
-    step: Step | None
+    step: Step | JoinStep | None
     steps_done: int
     steps_total: int
     message: str
@@ -70,8 +77,8 @@ class Status:
     unconfirmed: Unconfirmed | None = None
 
 
-_ORDER = {step: number for number, step in enumerate(Step)}
-_AFTER_STEP = {
+_ORDER: dict[Step | JoinStep, int] = {step: number for number, step in enumerate((*Step, *JoinStep))}
+_AFTER_STEP: dict[Step | JoinStep, str] = {
     Step.PLACED: "Asking the provider for the machine.",
     Step.LAUNCHED: "The provider accepted it; the machine boots.",
     Step.BOOTED: "The machine runs; connecting.",
@@ -80,15 +87,27 @@ _AFTER_STEP = {
     Step.GPUS_PROVEN: "The GPUs are proven; joining your private network.",
     Step.MESH_JOINED: "On your private network; letting you log in.",
     Step.CERTIFICATES_ACCEPTED: "You can log in with a certificate.",
+    JoinStep.PREPARED: "K3s is on the machine; setting up its tunnels.",
+    JoinStep.TUNNELLED: "Its tunnels work; starting K3s.",
+    JoinStep.STARTED: "K3s runs; registering in the cluster.",
+    JoinStep.REGISTERED: "Registered in the cluster, and closed to pods; comparing its capacity with what was sold.",
+    JoinStep.MEASURED: "Its capacity is what was sold; waiting until it is healthy.",
+    JoinStep.HEALTHY: "Healthy in the cluster; waiting until its node pool can open it.",
+    JoinStep.OPENED: "Open for pods.",
 }
 """What happens next after each step."""
+_JOINS: dict[Step | JoinStep, str] = {
+    Step.GPUS_VERIFIED: "The GPUs read as sold; preparing the machine for its cluster.",
+    Step.GPUS_PROVEN: "The GPUs are proven; preparing the machine for its cluster.",
+}
+"""The same for a node."""
 
 
 def project(lease: Lease, evidence: Evidence | None, now: datetime) -> Status:
     """The status of a lease as its customer reads it at `now`. `evidence` is None before the first attempt."""
-    steps = steps_for(lease.proof)
+    steps = steps_for(lease.proof, lease.kind)
     total = len(steps)
-    step = None if evidence is None else evidence.step
+    step = None if evidence is None else evidence.last_step
     steps_done = 0 if step is None else sum(_ORDER[each] <= _ORDER[step] for each in steps)
 
     match lease.state:
@@ -97,7 +116,7 @@ def project(lease: Lease, evidence: Evidence | None, now: datetime) -> Status:
             waiting = _waiting(lease)
             return Status(lease.state, None, 0, total, _placing(lease.attempts, waiting), waiting)
         case LeaseState.STARTING:
-            return Status(lease.state, step, steps_done, total, _starting(step, lease.proof))
+            return Status(lease.state, step, steps_done, total, _starting(step, lease.proof, lease.kind))
         case LeaseState.READY:
             doubt = _unconfirmed(lease, evidence, now)
             message = "Ready." if doubt is None else f"Ready, but unconfirmed: {doubt.why}"
@@ -134,11 +153,13 @@ def changes_at(lease: Lease, evidence: Evidence | None, now: datetime) -> dateti
     return evidence.sighted_at + CONTACT_LOST_AFTER
 
 
-def _starting(step: Step | None, demanded: Tier) -> str:
+def _starting(step: Step | JoinStep | None, demanded: Tier, kind: LeaseKind) -> str:
     if step is None:
         return _AFTER_STEP[Step.PLACED]
     if step is Step.GPUS_VERIFIED and challenged(demanded):
         return "The GPUs read as sold; proving them."
+    if kind is LeaseKind.NODE and step in _JOINS:
+        return _JOINS[step]
     return _AFTER_STEP[step]
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from control_plane.db import node_pools
 from control_plane.db.connection import Connection
-from control_plane.db.node_pools import PoolOverview
+from control_plane.db.node_pools import Counts, PoolOverview
 from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
 from control_plane.domain.cluster import Cluster, ClusterState
@@ -31,7 +31,7 @@ from control_plane.outcomes import node_pools as outcomes
 from control_plane.services import admissions, clusters, leases, projects
 from control_plane.world import World
 
-__all__ = ["PoolOverview"]  # For controllers and views, which must not import the layer below.
+__all__ = ["Counts", "PoolOverview"]  # For controllers and views, which must not import the layer below.
 
 _NAMED_MAX = 100
 NOT_FOUND = Refused(RefusalCode.NOT_FOUND, "There is no such node pool.")
@@ -74,7 +74,7 @@ async def create(
     )
     if isinstance(place, Refused):
         return place
-    cluster = await _cluster(connection, organization_id, wanted.cluster)
+    cluster = await _cluster(connection, asker.organization_id, wanted.cluster)
     if isinstance(cluster, Refused):
         return cluster
     pool = _pool(NodePoolId(world.new_id()), place, cluster, wanted, now=world.now())

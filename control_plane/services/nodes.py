@@ -1,12 +1,14 @@
-"""What customers read of the nodes of their pools: one, and a page."""
+"""What customers read of the nodes of their pools, and operators of all nodes: one, and a page."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from control_plane.db import node_overviews
-from control_plane.db.node_overviews import NodeOverview
+from control_plane.db.connection import Connection
+from control_plane.db.node_overviews import NodeOverview, NodeReport, Whose
 from control_plane.domain.access import Reach
 from control_plane.domain.ids import (
     ClusterId,
@@ -22,7 +24,7 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import clusters
 from control_plane.world import World
 
-__all__ = ["NodeOverview"]  # For controllers and views, which must not import the layer below.
+__all__ = ["NodeOverview", "NodeReport"]  # For controllers and views, which must not import the layer below.
 
 NOT_FOUND = Refused(RefusalCode.NOT_FOUND, "There is no such node.")
 
@@ -40,16 +42,20 @@ async def show(
     world: World, organization_id: OrganizationId, word: str, *, reach: Reach
 ) -> NodeOverview | Refused:
     """A node of the organization, by its id or its name."""
-    node_id, name = None, None
-    try:
-        node_id = NodeId(off_wire(Prefix.NODE, word))
-    except MalformedIdError:
-        name = word
+    node_id, name = _named(word)
     async with world.db.reading(organization_id) as connection:
         found = await node_overviews.show(
             connection, organization_id, node_id=node_id, name=name, reach=reach
         )
     return found or NOT_FOUND
+
+
+def _named(word: str) -> tuple[NodeId | None, str | None]:
+    """An id or a name."""
+    try:
+        return NodeId(off_wire(Prefix.NODE, word)), None
+    except MalformedIdError:
+        return None, word
 
 
 async def page(
@@ -63,12 +69,9 @@ async def page(
 ) -> Sequence[NodeOverview]:
     """The nodes of an organization within reach, newest first."""
     async with world.db.reading(organization_id) as connection:
-        cluster_id: ClusterId | None = None
-        if only.cluster is not None:
-            cluster = await clusters.find(connection, organization_id, only.cluster)
-            if isinstance(cluster, Refused):
-                return []
-            cluster_id = cluster.id
+        cluster_id = await _cluster_id(connection, organization_id, only)
+        if isinstance(cluster_id, Refused):
+            return []
         return await node_overviews.page(
             connection,
             organization_id,
@@ -79,3 +82,53 @@ async def page(
             pool_id=only.pool_id,
             limit=limit,
         )
+
+
+async def _cluster_id(
+    connection: Connection, organization_id: OrganizationId, only: NodeFilter
+) -> ClusterId | Refused | None:
+    """The cluster that the filter names; None for every one."""
+    if only.cluster is None:
+        return None
+    found = await clusters.find(connection, organization_id, only.cluster)
+    return found if isinstance(found, Refused) else found.id
+
+
+async def report(world: World, word: str) -> NodeReport | Refused:
+    """A node of anybody's, by its id or its name, as operators see it."""
+    node_id, name = _named(word)
+    async with world.db.reading() as connection:
+        places = await node_overviews.whose(connection, node_id=node_id, name=name, limit=1)
+    found = await _reports(world, places)
+    return found[0] if found else NOT_FOUND
+
+
+async def reports(
+    world: World,
+    platform: OrganizationId,
+    only: NodeFilter,
+    *,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> Sequence[NodeReport]:
+    """The nodes of everybody, newest first, as operators see them. `platform` is their organization."""
+    async with world.db.reading(platform) as connection:
+        cluster_id = await _cluster_id(connection, platform, only)
+        if isinstance(cluster_id, Refused):
+            return []
+        places = await node_overviews.whose(
+            connection, cluster_id=cluster_id, states=only.states, before=before, limit=limit
+        )
+    return await _reports(world, places)
+
+
+async def _reports(world: World, places: Sequence[Whose]) -> Sequence[NodeReport]:
+    """Each is read as its own tenant."""
+    by_tenant: dict[OrganizationId, list[NodeId]] = defaultdict(list)
+    for place in places:
+        by_tenant[place.organization_id].append(place.id)
+    found: list[NodeReport] = []
+    for tenant, ids in by_tenant.items():
+        async with world.db.reading(tenant) as connection:
+            found += await node_overviews.reports(connection, ids)
+    return sorted(found, key=lambda each: (each.overview.created_at, each.overview.id), reverse=True)

@@ -179,7 +179,8 @@ class StatusView(View):
     """The same as the `state` of the lease."""
     step: StepWord | None
     """The last step done: `placed`, `launched`, `booted`, `connected`, `gpus_verified`, `gpus_proven` where the
-    SKU demands proof, `mesh_joined`, `certificates_accepted`."""
+    SKU demands proof, and then `mesh_joined`, `certificates_accepted`. A node has `prepared`, `tunnelled`, `started`,
+    `registered`, `measured`, `healthy` and `opened` instead of these two."""
     steps_done: int
     """How many steps are done."""
     steps_total: int

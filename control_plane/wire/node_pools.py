@@ -124,8 +124,12 @@ class NodePoolLeasesView(View):
     """Leases that nobody ended. One that ended is replaced."""
     with_machine: int
     """Of these, the ones that have a machine."""
+    joining: int
+    """Of these, the ones whose machine is joining the cluster."""
+    healthy: int
+    """Of these, the ones that are healthy in the cluster, and wait to be opened with the others."""
     ready: int
-    """Of these, the ones whose node is open. Only they are billed."""
+    """The live leases whose node is open. Only they are billed."""
     ending: int
     """Leases that ended, and whose machines are not confirmed gone yet."""
 

@@ -158,8 +158,15 @@ StepWord = Annotated[
         connected="It answers over SSH, with the host key that we expect.",
         gpus_verified="Its GPUs are the ones that were ordered, as its driver reports them.",
         gpus_proven="Its GPUs passed a challenge; only for SKUs that demand proof.",
-        mesh_joined="It joined the private network of the organization.",
-        certificates_accepted="It accepts certificates for the lease.",
+        mesh_joined="It joined the private network of the organization; not for a node.",
+        certificates_accepted="It accepts certificates for the lease; not for a node.",
+        prepared="K3s is on the machine. This and what follows is for a node alone.",
+        tunnelled="Its tunnels work: the server of its cluster answers through them.",
+        started="K3s runs on it.",
+        registered="It is registered in its cluster, and closed to pods.",
+        measured="It has what was sold.",
+        healthy="It is healthy in its cluster, and waits until its node pool can open it.",
+        opened="Its labels are set, and it is open for pods.",
     ),
 ]
 EndReasonWord = Annotated[

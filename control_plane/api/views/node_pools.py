@@ -5,7 +5,7 @@ from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano
 from control_plane.domain.node_pool import NodePool, NodePoolState
-from control_plane.services.node_pools import PoolOverview
+from control_plane.services.node_pools import Counts, PoolOverview
 from control_plane.wire.node_pools import (
     NodePoolLeasesView,
     NodePoolView,
@@ -30,7 +30,7 @@ def node_pool_view(overview: PoolOverview) -> NodePoolView:
         node_labels=dict(pool.node_labels),
         node_taints=tuple(TaintView(each.key, each.value, each.effect.value) for each in pool.node_taints),
         state=pool.state.value,
-        leases=NodePoolLeasesView(counts.leases, counts.with_machine, counts.ready, counts.ending),
+        leases=_leases(counts),
         price_per_hour=money(Nano(counts.nano_per_hour)),
         wait_timeout_seconds=pool.wait_timeout_seconds,
         gives_up_at=pool.gives_up_at if pool.state is NodePoolState.PENDING else None,
@@ -39,6 +39,17 @@ def node_pool_view(overview: PoolOverview) -> NodePoolView:
         created_at=pool.created_at,
         ready_at=pool.ready_at,
         gone_at=pool.gone_at,
+    )
+
+
+def _leases(counts: Counts) -> NodePoolLeasesView:
+    return NodePoolLeasesView(
+        live=counts.leases,
+        with_machine=counts.with_machine,
+        joining=counts.joining,
+        healthy=counts.healthy,
+        ready=counts.ready,
+        ending=counts.ending,
     )
 
 

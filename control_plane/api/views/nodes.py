@@ -4,8 +4,15 @@ from datetime import datetime
 
 from control_plane.api.views.agents import lease_agent_view
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.services.nodes import NodeOverview
-from control_plane.wire.nodes import NodeStepView, NodeView
+from control_plane.domain.node_evidence import GIVEN_UP, phrase
+from control_plane.services.nodes import NodeOverview, NodeReport
+from control_plane.wire.nodes import (
+    NodeReportView,
+    NodeStepView,
+    NodeView,
+    SoldCapacityView,
+    StepEvidenceView,
+)
 
 
 def node_view(node: NodeOverview, now: datetime) -> NodeView:
@@ -28,9 +35,42 @@ def node_view(node: NodeOverview, now: datetime) -> NodeView:
         failing_why=node.failing_why,
         conditions=dict(node.conditions),
         agent=lease_agent_view(node.agent, now),
+        leave_reason=node.leave_reason,
         leave_why=node.leave_why,
         created_at=node.created_at,
         ready_at=node.ready_at,
         unready_since=node.unready_since,
+        leaving_at=node.leaving_at,
         gone_at=node.gone_at,
+    )
+
+
+def node_report_view(report: NodeReport, now: datetime) -> NodeReportView:
+    behind = report.behind
+    return NodeReportView(
+        id=on_wire(Prefix.NODE, report.overview.id),
+        node=node_view(report.overview, now),
+        organization=behind.organization,
+        organization_id=on_wire(Prefix.ORGANIZATION, behind.organization_id),
+        account=behind.account,
+        address=behind.address,
+        evidence=tuple(
+            StepEvidenceView(
+                each.step,
+                each.at,
+                phrase(each.step, each.evidence),
+                GIVEN_UP in each.evidence,
+                dict(each.evidence),
+            )
+            for each in behind.evidence
+        ),
+        sold=SoldCapacityView(behind.vcpus, behind.memory_gib, report.overview.gpu_count),
+        claims=dict(behind.capacity),
+        version=behind.version,
+        overlay_number=behind.number,
+        endpoint=behind.endpoint,
+        tunnels_read_at=behind.peers_read_at,
+        key_holders=None if behind.holders is None else len(behind.holders),
+        failed_tries=behind.tries,
+        deadline_at=behind.deadline_at,
     )

@@ -7,11 +7,11 @@ from control_plane.cli.client import Client
 from control_plane.cli.commands import node_pools, nodes
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
-from control_plane.cli.render.clusters import Inside, cluster_page, cluster_table
+from control_plane.cli.render.clusters import Everybodys, Inside, cluster_page, cluster_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.clusters import ClusterPage, ClusterRequest, ClusterView
 from control_plane.wire.node_pools import NodePoolPage
-from control_plane.wire.nodes import NodePage
+from control_plane.wire.nodes import NodePage, NodeReportPage
 
 _CLUSTER = "its name or its id"
 
@@ -31,9 +31,13 @@ def add(to: Commands) -> None:
         "show",
         show,
         "Show a cluster: version, URL of its API server, your node pools and nodes in it.",
-        examples="splitplane cluster show eu-1",
+        examples="""
+        splitplane cluster show eu-1
+        splitplane cluster show eu-1 --all-organizations
+        """,
     )
     parser.add_argument("cluster", metavar="CLUSTER", help=_CLUSTER)
+    nodes.add_everybodys(parser)
     parser = command(
         clusters,
         "create",
@@ -75,8 +79,14 @@ def show(terminal: Terminal, args: Namespace) -> None:
     if args.json or terminal.quiet:
         terminal.present(args.json, answer, lambda cluster: cluster_page(cluster, terminal.now()))
         return
-    inside = _inside(client, answer.cleaned())
+    inside = _everybodys(client, answer.value) if args.all_organizations else _inside(client, answer.value)
     terminal.present(args.json, answer, lambda cluster: cluster_page(cluster, terminal.now(), inside))
+
+
+def _everybodys(client: Client, cluster: ClusterView) -> Everybodys:
+    """The nodes of all organizations in the cluster, for operators."""
+    params = {"cluster": cluster.id, "state": list(nodes.LIVE)}
+    return Everybodys(client.every(nodes.EVERYBODYS, NodeReportPage, params).cleaned().items)
 
 
 def _inside(client: Client, cluster: ClusterView) -> Inside | None:
@@ -84,7 +94,7 @@ def _inside(client: Client, cluster: ClusterView) -> Inside | None:
     of_cluster = {"cluster": cluster.id}
     try:
         pools = client.every("/v1/node-pools", NodePoolPage, of_cluster | {"state": list(node_pools.LIVE)})
-        found = client.every("/v1/nodes", NodePage, of_cluster | {"state": list(nodes.LIVE)})
+        found = client.every(nodes.PATH, NodePage, of_cluster | {"state": list(nodes.LIVE)})
     except CliError as error:
         if error.code == "permission_denied":
             return None

@@ -8,7 +8,9 @@ from urllib.parse import quote
 
 from control_plane.cli import kubeconfigs
 from control_plane.cli.answers import page_of
-from control_plane.cli.errors import usage
+from control_plane.cli.client import Client
+from control_plane.cli.commands.lookup import named
+from control_plane.cli.errors import CliError
 from control_plane.cli.kubeconfigs import Issued
 from control_plane.cli.names import Names
 from control_plane.cli.parsing import Commands, command, is_id, noun
@@ -23,6 +25,7 @@ from control_plane.wire.kubeconfigs import (
 )
 
 PREFIX = "kc"
+_KUBECONFIG = "name, id, or the unambiguous beginning of an id"
 _MINUTES = {"m": 1, "h": 60}
 
 
@@ -69,7 +72,7 @@ def add(to: Commands) -> None:
         "Replace a kubeconfig by a new one; the old one ends after the overlap.",
         examples="splitplane kubeconfig rotate kc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b --overlap 10m",
     )
-    parser.add_argument("kubeconfig", metavar="KUBECONFIG", help="the id of a kubeconfig: kc_...")
+    parser.add_argument("kubeconfig", metavar="KUBECONFIG", help=_KUBECONFIG)
     parser.add_argument(
         "--overlap",
         metavar="TIME",
@@ -84,9 +87,12 @@ def add(to: Commands) -> None:
         revoke,
         "Revoke kubeconfigs. They have no rights within seconds.",
         more=("What runs in pods goes on, and so do open exec sessions: delete their pods to\nend them."),
-        examples="splitplane kubeconfig revoke kc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
+        examples="""
+        splitplane kubeconfig revoke kc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b
+        splitplane kubeconfig revoke laptop
+        """,
     )
-    parser.add_argument("kubeconfigs", metavar="KUBECONFIG", nargs="+", help="the id of a kubeconfig: kc_...")
+    parser.add_argument("kubeconfigs", metavar="KUBECONFIG", nargs="+", help=_KUBECONFIG)
 
 
 def _add_output(parser: ArgumentParser) -> None:
@@ -148,28 +154,38 @@ def list_kubeconfigs(terminal: Terminal, args: Namespace) -> None:
 
 
 def rotate(terminal: Terminal, args: Namespace) -> None:
-    _check(args.kubeconfig)
     client = terminal.client()
+    old = _id(client, args.kubeconfig)
 
     def ask(public_key: str) -> Issued:
         wanted = KubeconfigRotationRequest(public_key=public_key, overlap_minutes=args.overlap)
-        return client.post(f"/v1/kubeconfigs/{args.kubeconfig}/rotations", KubeconfigView, wanted)
+        return client.post(f"/v1/kubeconfigs/{old}/rotations", KubeconfigView, wanted)
 
     issued, file = kubeconfigs.request(terminal, client, ask)
     _hand_over(terminal, args, issued, file)
 
 
 def revoke(terminal: Terminal, args: Namespace) -> None:
-    for word in args.kubeconfigs:
-        _check(word)
     client = terminal.client()
-    answers = [client.post(f"/v1/kubeconfigs/{word}/revoke", KubeconfigView) for word in args.kubeconfigs]
+    ids = [_id(client, word) for word in args.kubeconfigs]
+    answers = [client.post(f"/v1/kubeconfigs/{each}/revoke", KubeconfigView) for each in ids]
     page = page_of(answers, KubeconfigPage)
     terminal.present(
         args.json, page, lambda page: kubeconfig_table(page.items, Names(client), terminal.now())
     )
 
 
-def _check(word: str) -> None:
-    if not is_id(PREFIX, word):
-        raise usage(f"{word!r} is not the id of a kubeconfig; see: splitplane kubeconfig list")
+def _id(client: Client, word: str) -> str:
+    """The id of the kubeconfig that the word names: an id, the beginning of one, or a name that only one has."""
+    if is_id(PREFIX, word):
+        return word
+    known = client.every("/v1/kubeconfigs", KubeconfigPage).value.items
+    found = named(known, word)
+    if len(found) > 1:
+        found = [each for each in found if each.state in ("wanted", "issued")]
+    if len(found) == 1:
+        return found[0].id
+    if found:
+        ids = ", ".join(each.id for each in found)
+        raise CliError(f"Several kubeconfigs are called {word!r}: {ids}. Use an id.", code="ambiguous")
+    raise CliError(f"There is no kubeconfig {word!r}. See: splitplane kubeconfig list", code="not_found")

@@ -12,7 +12,6 @@ from control_plane.wire.subjects import ServiceAccountPage, UserPage
 
 LIVE_STATES = ("placing", "starting", "ready", "ending")
 PREFIX = "le"
-LEASE_HELP = "name, id, or the unambiguous beginning of an id"
 PREFIX_DIGITS_MIN = 4
 """Fewer digits of an id would match by chance."""
 

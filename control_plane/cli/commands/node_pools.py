@@ -23,11 +23,13 @@ from control_plane.wire.node_pools import (
     NodePoolView,
     TaintRequest,
 )
+from control_plane.wire.nodes import NodePage
 
 LIVE = ("pending", "ready", "deleting")
 PREFIX = "np"
 _POOL = "name, id, or the unambiguous beginning of an id"
 _PATH = "/v1/node-pools"
+_NODES_SHOWN_MAX = 100
 
 
 def add(to: Commands) -> None:
@@ -50,7 +52,7 @@ def add(to: Commands) -> None:
         pools,
         "show",
         show,
-        "Show one node pool.",
+        "Show one node pool with its nodes, and what became of those that it lost.",
         examples="splitplane node-pool show train",
     )
     parser.add_argument("node_pool", metavar="POOL", help=_POOL)
@@ -224,8 +226,15 @@ def list_pools(terminal: Terminal, args: Namespace) -> None:
 
 
 def show(terminal: Terminal, args: Namespace) -> None:
-    answer = find(terminal.client(), args.node_pool)
-    terminal.present(args.json, answer, lambda pool: node_pool_page(pool, terminal.now()))
+    client = terminal.client()
+    answer = find(client, args.node_pool)
+    if args.json or terminal.quiet:
+        terminal.present(args.json, answer, lambda pool: node_pool_page(pool, terminal.now()))
+        return
+    # One page: what became of the latest nodes, with those that were lost and those that replaced them.
+    params = {"node_pool": answer.value.id, "limit": _NODES_SHOWN_MAX}
+    nodes = client.get("/v1/nodes", NodePage, params).cleaned().items
+    terminal.present(args.json, answer, lambda pool: node_pool_page(pool, terminal.now(), nodes))
 
 
 def scale(terminal: Terminal, args: Namespace) -> None:

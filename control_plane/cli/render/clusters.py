@@ -9,11 +9,11 @@ from rich.text import Text
 
 from control_plane.cli.render.layout import facts, table
 from control_plane.cli.render.node_pools import node_pool_table
-from control_plane.cli.render.nodes import node_table
+from control_plane.cli.render.nodes import node_report_table, node_table
 from control_plane.cli.words import both, coarse
 from control_plane.wire.clusters import ClusterView
 from control_plane.wire.node_pools import NodePoolView
-from control_plane.wire.nodes import NodeView
+from control_plane.wire.nodes import NodeReportView, NodeView
 from control_plane.wire.server_hosts import ServerHostView
 
 _SHARED = "all organizations"
@@ -42,7 +42,16 @@ class Inside:
     nodes: Sequence[NodeView]
 
 
-def cluster_page(cluster: ClusterView, now: datetime, inside: Inside | None = None) -> RenderableType:
+@dataclass(frozen=True, slots=True)
+class Everybodys:
+    """What operators see in a cluster."""
+
+    nodes: Sequence[NodeReportView]
+
+
+def cluster_page(
+    cluster: ClusterView, now: datetime, inside: Inside | Everybodys | None = None
+) -> RenderableType:
     failing = []
     if cluster.failing_since is not None:
         why = cluster.failing_why or "the operator is told why"
@@ -64,8 +73,11 @@ def cluster_page(cluster: ClusterView, now: datetime, inside: Inside | None = No
     )
 
 
-def _inside(inside: Inside, now: datetime) -> Iterator[RenderableType]:
+def _inside(inside: Inside | Everybodys, now: datetime) -> Iterator[RenderableType]:
     yield Text()
+    if isinstance(inside, Everybodys):
+        yield node_report_table(inside.nodes, now)
+        return
     yield node_pool_table(inside.pools, now)
     if inside.pools:
         yield Text()

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from control_plane.cli.names import Names
 from control_plane.cli.render.layout import facts, table
-from control_plane.cli.words import both, coarse, spaced
+from control_plane.cli.words import both, coarse, short_id, spaced
 from control_plane.wire.kubeconfigs import KubeconfigView
 
 
@@ -34,9 +34,11 @@ def kubeconfig_page(kubeconfig: KubeconfigView, file: str, example: str, now: da
 def kubeconfig_table(kubeconfigs: Sequence[KubeconfigView], names: Names, now: datetime) -> RenderableType:
     if not kubeconfigs:
         return Text("No kubeconfigs. To get one: splitplane kubeconfig create --cluster CLUSTER")
+    ids = [kubeconfig.id for kubeconfig in kubeconfigs]
     rows = [
         (
-            kubeconfig.id,
+            short_id(kubeconfig.id, ids),
+            kubeconfig.name,
             f"{kubeconfig.cluster}-{kubeconfig.project}",
             kubeconfig.role,
             names.subject(kubeconfig.subject) or kubeconfig.subject,
@@ -44,8 +46,8 @@ def kubeconfig_table(kubeconfigs: Sequence[KubeconfigView], names: Names, now: d
         )
         for kubeconfig in kubeconfigs
     ]
-    columns = ("KUBECONFIG", "CONTEXT", "ROLE", "WHO", "STATE")
-    return table(columns, rows, whole=("KUBECONFIG",))
+    columns = ("KUBECONFIG", "NAME", "CONTEXT", "ROLE", "WHO", "STATE")
+    return table(columns, rows, whole=("KUBECONFIG", "CONTEXT", "ROLE"))
 
 
 def _state(kubeconfig: KubeconfigView, now: datetime) -> str:

@@ -7,8 +7,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import facts, table
+from control_plane.cli.render.nodes import history
 from control_plane.cli.words import both, coarse, price, spaced
 from control_plane.wire.node_pools import NodePoolView, TaintView
+from control_plane.wire.nodes import NodeView
 
 
 def node_pool_table(pools: Sequence[NodePoolView], now: datetime) -> RenderableType:
@@ -30,7 +32,9 @@ def node_pool_table(pools: Sequence[NodePoolView], now: datetime) -> RenderableT
     return table(columns, rows, right=("READY", "USD/H", "AGE"))
 
 
-def node_pool_page(pool: NodePoolView, now: datetime) -> RenderableType:
+def node_pool_page(
+    pool: NodePoolView, now: datetime, nodes: Sequence[NodeView] | None = None
+) -> RenderableType:
     return Group(
         Text(pool.name, style="bold"),
         Text(),
@@ -50,14 +54,21 @@ def node_pool_page(pool: NodePoolView, now: datetime) -> RenderableType:
             ("Ready", both(pool.ready_at, now)),
             ("Gone", both(pool.gone_at, now)),
         ),
+        *([] if nodes is None else history(nodes, now)),
     )
 
 
 def progress_of(pool: NodePoolView) -> str:
     """How far the nodes of a pool are, as a phrase."""
     leases = pool.leases
-    progress = f"{leases.ready} of {pool.nodes} nodes ready, {leases.with_machine} with a machine"
-    return f"{progress}, {leases.ending} ending" if leases.ending else progress
+    counts = {
+        "with a machine": leases.with_machine,
+        "joining": leases.joining,
+        "healthy": leases.healthy,
+        "ending": leases.ending,
+    }
+    parts = [f"{count} {what}" for what, count in counts.items() if count or what == "with a machine"]
+    return ", ".join([f"{leases.ready} of {pool.nodes} nodes ready", *parts])
 
 
 def taint_text(taint: TaintView) -> str:

@@ -15,6 +15,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from control_plane.db.tables.marks import (
+    Lookups,
     Tenancy,
     among,
     at,
@@ -303,6 +304,7 @@ nodes = table(
     Index("ix_nodes_node_pool_id", "node_pool_id"),
     Index("ix_nodes_lease_id", "lease_id"),
     Index("ix_nodes_claim_id", "claim_id"),
+    lookups=Lookups.READ,
 )
 
 # The evidence of each step that a node has taken into its cluster and out of it.

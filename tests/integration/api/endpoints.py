@@ -366,6 +366,8 @@ ENDPOINTS = (
     _post("/v1/node-pools/{node_pool_id}/deletion", Permission.NODE_POOLS_MANAGE),
     _get("/v1/nodes", Permission.NODE_POOLS_READ, "limit", "cursor", "state", "cluster", "node_pool"),
     _get("/v1/nodes/{node}", Permission.NODE_POOLS_READ),
+    _get("/v1/operator/nodes", Permission.NODES_READ_ALL, "limit", "cursor", "state", "cluster"),
+    _get("/v1/operator/nodes/{node}", Permission.NODES_READ_ALL),
     _get("/v1/operator/server-hosts", Permission.SERVER_HOSTS_READ, "limit", "cursor"),
     _post("/v1/operator/server-hosts", Permission.SERVER_HOSTS_MANAGE, SERVER_HOST),
     Endpoint("DELETE", "/v1/operator/server-hosts/{host}", Permission.SERVER_HOSTS_MANAGE),

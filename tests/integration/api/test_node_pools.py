@@ -16,6 +16,13 @@ from tests.integration.db.sample import a_row, insert
 pytestmark = pytest.mark.database
 
 POOLS = "/v1/node-pools"
+_LEAVES = text("""
+UPDATE nodes SET state = 'leaving', leaving_at = CAST(:now AS timestamptz), leave_reason = :reason, leave_why = :why
+""")
+EVIDENCE = {
+    "prepared": {"files": {"k3s": "ab", "install.sh": "cd", "images": "ef"}, "kernel": "6.12.1"},
+    "tunnelled": {"public_key": "a key", "server": "10.64.0.1", "largest_packet": 1420},
+}
 _READY = text("""
 UPDATE clusters SET state = 'ready', version = 'v1.36.3+k3s1', endpoint = 'https://k8s:6443', ca_pem = 'pem',
   ready_at = created_at WHERE id = :id
@@ -53,7 +60,14 @@ async def test_a_pool_is_what_was_asked_for_and_each_of_its_nodes_a_lease(
     )
     assert (made["state"], made["cluster"], made["cluster_id"]) == ("pending", "eu-1", cluster)
     assert (made["node_labels"], made["node_taints"]) == ({"team": "vision"}, [taint])
-    assert made["leases"] == {"live": 2, "with_machine": 0, "ready": 0, "ending": 0}
+    assert made["leases"] == {
+        "live": 2,
+        "with_machine": 0,
+        "joining": 0,
+        "healthy": 0,
+        "ready": 0,
+        "ending": 0,
+    }
     assert made["gives_up_at"] is not None
     shown = await acme.http.get(f"{POOLS}/{made['id']}")
     assert shown.json() == made
@@ -203,8 +217,86 @@ async def test_a_node_is_shown_with_its_steps_and_what_its_cluster_told(
     assert (await other.http.get("/v1/nodes")).json()["items"] == []
 
 
+async def test_operators_see_the_nodes_of_everybody_with_the_evidence_of_their_steps(
+    api: Api, acme: Tenant, other: Tenant, operator: Tenant
+) -> None:
+    cluster = await ready_cluster(api, operator, "eu-1")
+    nodes: list[UUID] = []
+    for tenant in (acme, other):
+        pool = await made_pool(tenant.http, "eu-1", nodes=1)
+        lease = (await tenant.http.get("/v1/leases")).json()["items"][0]
+        nodes.append(await node_of(api, tenant, cluster, pool, lease, number=len(nodes) + 2))
+        api.clock.advance(60)
+    path = "/v1/operator/nodes"
+    listed = (await operator.http.get(path)).json()["items"]
+    assert [each["node"]["id"] for each in listed] == [f"nd_{node.hex}" for node in reversed(nodes)]
+    assert [each["organization_id"] for each in listed] == [f"org_{t.id.hex}" for t in (other, acme)]
+    for word in (listed[1]["node"]["id"], listed[1]["node"]["name"]):
+        assert (await operator.http.get(f"{path}/{word}")).json() == listed[1]
+    (own,) = (await acme.http.get("/v1/nodes")).json()["items"]
+    assert listed[1]["node"] == own
+    assert "evidence" not in own
+    evidence = [(each["step"], each["says"], each["given_up"]) for each in listed[1]["evidence"]]
+    assert evidence == [
+        ("prepared", "3 files of K3s with the right digest, kernel 6.12.1", False),
+        ("tunnelled", "packets of up to 1420 bytes pass to the server at 10.64.0.1", False),
+    ]
+    assert listed[1]["claims"] == {"cpu": "208", "nvidia.com/gpu": "1"}
+    assert (listed[1]["sold"]["gpus"], listed[1]["account"]) == (1, "fake")
+    for query, count in (("?cluster=eu-1", 2), ("?state=ready", 0), ("?limit=1", 1), ("?cluster=none", 0)):
+        found = (await operator.http.get(f"{path}{query}")).json()
+        assert len(found["items"]) == count, query
+    following = (await operator.http.get(f"{path}?limit=1")).json()["next_cursor"]
+    (last,) = (await operator.http.get(f"{path}?limit=1&cursor={following}")).json()["items"]
+    assert last == listed[1]
+    hold(await operator.http.get(f"{path}/node-none"), "not_found")
+    for url in (path, f"{path}/{own['id']}"):
+        hold(await acme.http.get(url), "permission_denied")
+
+
+async def test_the_progress_of_a_node_is_that_of_its_lease_and_of_its_pool(
+    api: Api, acme: Tenant, operator: Tenant
+) -> None:
+    cluster = await ready_cluster(api, operator, "eu-1")
+    pool = await made_pool(acme.http, "eu-1", nodes=1)
+    lease = (await acme.http.get("/v1/leases")).json()["items"][0]
+    node = await node_of(api, acme, cluster, pool, lease)
+    async with api.owner.db.transaction() as connection:
+        moved = "UPDATE leases SET state = 'starting', attempts = 1 WHERE node_pool_id IS NOT NULL"
+        await connection.execute(text(moved))
+    status = (await acme.http.get(f"/v1/leases/{lease['id']}")).json()["status"]
+    assert (status["step"], status["message"]) == ("tunnelled", "Its tunnels work; starting K3s.")
+    assert status["steps_done"] == status["steps_total"] - 5
+    leases = (await acme.http.get(f"{POOLS}/{pool['id']}")).json()["leases"]
+    assert (leases["with_machine"], leases["joining"], leases["healthy"], leases["ready"]) == (1, 1, 0, 0)
+    async with api.owner.db.transaction() as connection:
+        row = a_row("node_steps", acme.id, node_id=node, step="healthy", at=api.clock.now(), evidence={})
+        await insert(connection, "node_steps", row)
+    assert (await acme.http.get(f"{POOLS}/{pool['id']}")).json()["leases"]["healthy"] == 1
+    status = (await acme.http.get(f"/v1/leases/{lease['id']}")).json()["status"]
+    assert (status["step"], status["steps_total"] - status["steps_done"]) == ("healthy", 1)
+
+
+async def test_a_node_that_left_says_what_ended_its_lease(api: Api, acme: Tenant, operator: Tenant) -> None:
+    cluster = await ready_cluster(api, operator, "eu-1")
+    pool = await made_pool(acme.http, "eu-1", nodes=1)
+    lease = (await acme.http.get("/v1/leases")).json()["items"][0]
+    node = await node_of(api, acme, cluster, pool, lease)
+    await acme.http.post(f"{POOLS}/{pool['id']}/deletion")
+    for reason, why, told in (
+        ("lease_ended", "its lease has ended", "the node pool train was deleted: its customer deleted it"),
+        ("lost", "nobody reaches it", "nobody reaches it"),
+    ):
+        async with api.owner.db.transaction() as connection:
+            values = {"now": api.clock.now(), "reason": reason, "why": why}
+            await connection.execute(_LEAVES, values)
+        shown = (await acme.http.get(f"/v1/nodes/nd_{node.hex}")).json()
+        assert (shown["leave_reason"], shown["leave_why"]) == (reason, told)
+        assert shown["leaving_at"] is not None
+
+
 async def node_of(
-    api: Api, tenant: Tenant, cluster: str, pool: dict[str, Any], lease: dict[str, Any]
+    api: Api, tenant: Tenant, cluster: str, pool: dict[str, Any], lease: dict[str, Any], *, number: int = 2
 ) -> UUID:
     """A node that has taken two steps, as the reconciler would store it."""
     now = api.clock.now()
@@ -225,17 +317,22 @@ async def node_of(
         node_pool_id=UUID(hex=pool["id"].removeprefix("np_")),
         claim_id=claim["id"],
         machine_id=machine["id"],
-        number=tenant.id.int % 4_000 + 2,
         state="joining",
-        reported={"conditions": {"Ready": "True"}},
+        number=number,
+        created_at=now,
+        reported={
+            "conditions": {"Ready": "True"},
+            "capacity": {"cpu": "208", "nvidia.com/gpu": "1"},
+            "version": "v1.36.3+k3s1",
+        },
         **of_lease,
     )
     async with api.owner.db.transaction() as connection:
         await insert(connection, "machines", machine)
         await insert(connection, "claims", claim)
         await insert(connection, "nodes", node)
-        for number, step in enumerate(("prepared", "tunnelled")):
+        for number, (step, evidence) in enumerate(EVIDENCE.items()):
             at = now + timedelta(seconds=number)
-            row = a_row("node_steps", tenant.id, node_id=node_id, step=step, at=at, evidence={})
+            row = a_row("node_steps", tenant.id, node_id=node_id, step=step, at=at, evidence=evidence)
             await insert(connection, "node_steps", row)
     return UUID(str(node_id))

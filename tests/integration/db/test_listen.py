@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -19,6 +20,7 @@ from control_plane.domain.journal import Note
 from control_plane.domain.lease import Lease
 from control_plane.domain.organization import OrganizationState
 from control_plane.services.changes import Changes
+from tests.integration.db.sample import a_row, insert
 from tests.support.clock import Clock
 from tests.support.listening import Pauses, listener, running, until
 from tests.support.stage import Stage, set_stage
@@ -42,6 +44,11 @@ _WAIT = text(
 _MACHINE_STEP = text("""
 UPDATE machines SET step = :step WHERE id IN (SELECT machine_id FROM claims WHERE lease_id = :lease_id)
 """)
+_NODE_STEP = text("""
+INSERT INTO node_steps (node_id, step, organization_id, at, evidence)
+SELECT id, :step, organization_id, CAST(:now AS timestamptz), '{}' FROM nodes WHERE lease_id = :lease_id
+""")
+_CLAIM = text("SELECT id, machine_id FROM claims WHERE lease_id = :lease_id")
 _CUT = text(
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'splitplane listener'"
     " AND datname = current_database()"
@@ -108,16 +115,41 @@ async def _note_and_fail(db: Database, lease: Lease, clock: Clock) -> None:
         raise ZeroDivisionError
 
 
+async def _be_a_node(database_url: str, lease: Lease) -> None:
+    """Let the machine of a lease be on its way into a cluster."""
+    owner = Database(database_url, role=None, pool_size=1, readers=1)
+    tenant = lease.organization_id
+    place: dict[str, Any] = {"project_id": lease.project_id}
+    wanted: dict[str, Any] = {"nodes": 1, "wait_timeout_seconds": 60, "state": "pending"}
+    try:
+        async with owner.transaction() as connection:
+            claim = (await connection.execute(_CLAIM, {"lease_id": lease.id})).all()[0]
+            await insert(connection, "clusters", a_row("clusters", tenant, overlay=1))
+            pool = a_row("node_pools", tenant, environment_id=lease.environment_id, **wanted, **place)
+            await insert(connection, "node_pools", pool)
+            of_lease: dict[str, Any] = {
+                "lease_id": lease.id,
+                "claim_id": claim.id,
+                "machine_id": claim.machine_id,
+            }
+            await insert(
+                connection, "nodes", a_row("nodes", tenant, state="joining", number=2, **of_lease, **place)
+            )
+    finally:
+        await owner.close()
+
+
 async def test_every_write_that_a_customer_sees_is_told_at_its_commit(
     stage: Stage, db: Database, database_url: str, clock: Clock
 ) -> None:
     organization_id = await stage.organization()
     lease = await stage.lease(organization_id)
     # Each is changed once, after something else, to know when that has been told or has not.
-    others = [await stage.lease(organization_id) for _ in range(9)]
+    others = [await stage.lease(organization_id) for _ in range(10)]
     for loop in ("refresh_offers", "place_leases"):
         await stage.run(loop)
     unplaced = await stage.lease(organization_id)
+    await _be_a_node(database_url, lease)
     heard = Heard(database_url)
     async with running(heard.changes.run):
         await heard.begin(db, others[0], clock)
@@ -126,6 +158,7 @@ async def test_every_write_that_a_customer_sees_is_told_at_its_commit(
             ("the same step of the claim", lease, _CLAIM_STEP, "mesh_joined", False),
             ("a new step of the machine", lease, _MACHINE_STEP, "connected", True),
             ("the same step of the machine", lease, _MACHINE_STEP, "connected", False),
+            ("a step into a cluster", lease, _NODE_STEP, "prepared", True),
             ("a wait for stock", unplaced, _WAIT, "sold out", True),
             ("the same wait for stock", unplaced, _WAIT, "sold out", False),
         ):

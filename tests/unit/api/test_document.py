@@ -29,6 +29,7 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import Prefix
 from control_plane.domain.lease import EndReason, LeaseState, PurchaseKind
 from control_plane.domain.machine import MachineState
+from control_plane.domain.node import JoinStep, LeaveReason, LeaveStep
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.orphan import HeldCode
 from control_plane.domain.permission import Permission
@@ -58,7 +59,9 @@ WORDS: Mapping[str, Iterable[StrEnum]] = {
     "SubjectKind": SubjectKind,
     "SubjectState": SubjectState,
     "LeaseState": LeaseState,
-    "Step": Step,
+    "LeaveReason": LeaveReason,
+    "NodeStep": (*JoinStep, *LeaveStep),
+    "Step": (*Step, *JoinStep),
     "EndReason": EndReason,
     "OrganizationState": OrganizationState,
     "MachineState": MachineState,

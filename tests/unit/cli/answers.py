@@ -335,7 +335,14 @@ def _node_pool(digit: str, name: str, state: str, ready: int, **other: Any) -> J
         "node_labels": {"team": "vision"},
         "node_taints": [{"key": "batch", "value": "only", "effect": "NoSchedule"}],
         "state": state,
-        "leases": {"live": 2, "with_machine": 1, "ready": ready, "ending": 0},
+        "leases": {
+            "live": 2,
+            "with_machine": 1,
+            "joining": 1 - ready,
+            "healthy": 0,
+            "ready": ready,
+            "ending": 0,
+        },
         "price_per_hour": usd(51_040_000_000),
         "wait_timeout_seconds": 1_800,
         "gives_up_at": None,
@@ -369,8 +376,8 @@ NODE_POOLS: Json = {
 
 def _node(digit: str, pool: str, state: str, steps: tuple[str, ...], **other: Any) -> Json:
     return {
-        "id": f"nd_019aa0000000700080000000000000f{digit}",
-        "name": f"node-019aa0000000700080000000000000f{digit}",
+        "id": f"nd_019aa0000000{digit}0007000800000000000",
+        "name": f"node-019aa0000000{digit}0007000800000000000",
         "cluster": "eu-1",
         "cluster_id": "cl_019aa0000000700080000000000000fa",
         "node_pool": pool,
@@ -386,15 +393,29 @@ def _node(digit: str, pool: str, state: str, steps: tuple[str, ...], **other: An
         "steps": [{"step": step, "at": at(minutes=9 - number)} for number, step in enumerate(steps)],
         "failing_why": None,
         "conditions": {},
+        "leave_reason": None,
         "leave_why": None,
         "created_at": at(minutes=10),
         "ready_at": None,
         "unready_since": None,
+        "leaving_at": None,
         "gone_at": None,
         **other,
     }
 
 
+LOST_NODE = _node(
+    "c",
+    "batch",
+    "gone",
+    ("prepared", "tunnelled", "started", "registered", "measured", "healthy", "opened"),
+    leave_reason="lost",
+    leave_why="its node was not ready for 7 min, and its provider does not list it",
+    created_at=at(hours=3),
+    ready_at=at(hours=2),
+    leaving_at=at(minutes=14),
+    gone_at=at(minutes=11),
+)
 NODES: Json = {
     "items": [
         _node(
@@ -412,6 +433,67 @@ NODES: Json = {
             ready_at=at(minutes=2),
             conditions={"Ready": "True", "MemoryPressure": "False", "DiskPressure": "True"},
             agent={"state": "silent", "reported_at": at(minutes=21), "results": []},
+        ),
+    ],
+    "next_cursor": None,
+}
+NODES_OF_BATCH: Json = {"items": [NODES["items"][1], LOST_NODE], "next_cursor": None}
+
+
+def _report(node: Json, organization: str, evidence: tuple[tuple[str, str], ...], **other: Any) -> Json:
+    return {
+        "id": node["id"],
+        "node": node,
+        "organization": organization,
+        "organization_id": "org_019aa0000000700080000000000000aa",
+        "account": "lambda_cloud",
+        "address": "192.0.2.10",
+        "evidence": [
+            {
+                "step": step,
+                "at": at(minutes=9 - number),
+                "says": says,
+                "given_up": says.startswith("given up"),
+                "evidence": {},
+            }
+            for number, (step, says) in enumerate(evidence)
+        ],
+        "sold": {"vcpus": 208, "memory_gib": 1_800, "gpus": 8},
+        "claims": {"cpu": "208", "memory": "1849Gi", "nvidia.com/gpu": "8"},
+        "version": "v1.36.3+k3s1",
+        "overlay_number": 2,
+        "endpoint": "192.0.2.10:51820",
+        "tunnels_read_at": at(minutes=2),
+        "key_holders": None,
+        "failed_tries": 0,
+        "deadline_at": at(minutes=-10),
+        **other,
+    }
+
+
+NODE_REPORTS: Json = {
+    "items": [
+        _report(
+            NODES["items"][0],
+            "lab",
+            (
+                (
+                    "prepared",
+                    "3 files of K3s with the right digest, kernel 6.12.1, 12 settings of the kernel",
+                ),
+                ("tunnelled", "packets of up to 1420 bytes pass to the server at 10.64.0.1"),
+            ),
+            failed_tries=2,
+        ),
+        _report(
+            LOST_NODE,
+            "acme",
+            (
+                ("cut_off", "every other member was read without its key"),
+                ("deleted", "its Node, its password and its token"),
+                ("cleaned", "given up: Unreachable: no route to host"),
+            ),
+            key_holders=0,
         ),
     ],
     "next_cursor": None,

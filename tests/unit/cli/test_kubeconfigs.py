@@ -11,7 +11,7 @@ import yaml
 
 from tests.support.cases import case
 from tests.unit.cli import answers
-from tests.unit.cli.answers import KUBECONFIG_FILE, KUBECONFIG_ID, a_kubeconfig, sealed
+from tests.unit.cli.answers import KUBECONFIG_FILE, KUBECONFIG_ID, NAMES, a_kubeconfig, sealed
 from tests.unit.cli.stand import Answer, Stand
 
 CREATE = "POST /v1/clusters/eu-1/kubeconfigs"
@@ -156,8 +156,25 @@ def test_times_are_written_in_minutes_or_hours(tmp_path: Path) -> None:
     )
     assert result.code == 0, result.err
     assert json.loads(stand.requests[-1].content)["overlap_minutes"] == 120
-    assert stand.run("kubeconfig", "revoke", "laptop").code == 2
     assert answers.KUBECONFIG_ID not in result.err
+
+
+def test_one_is_named_by_its_id_the_beginning_of_it_or_its_name(tmp_path: Path) -> None:
+    other = a_kubeconfig("issued", id=f"kc_{'3' * 32}", name="ci")
+    over = a_kubeconfig("expired", id=f"kc_{'4' * 32}", name="laptop")
+    again = a_kubeconfig("issued", id=f"kc_{'5' * 32}", name="ci")
+    own = a_kubeconfig("issued", name="laptop")
+    revoked = {
+        f"POST /v1/kubeconfigs/{each['id']}/revoke": each | {"state": "revoked"} for each in (own, other)
+    }
+    listed = {"GET /v1/kubeconfigs": {"items": [own, other, over], "next_cursor": None}}
+    stand = Stand(tmp_path, {**NAMES, **revoked, **listed})
+    for word, named in (("laptop", own), ("kc_3333", other), (other["id"], other)):
+        result = stand.run("kubeconfig", "revoke", word, "--quiet")
+        assert (result.code, result.out.strip()) == (0, named["id"]), (word, result.err)
+    assert "There is no kubeconfig 'desk'" in stand.run("kubeconfig", "revoke", "desk").err
+    stand.answers = {"GET /v1/kubeconfigs": {"items": [own, other, again], "next_cursor": None}}
+    assert "Several kubeconfigs are called 'ci'" in stand.run("kubeconfig", "revoke", "ci").err
 
 
 @pytest.mark.parametrize("flag", ["--json", "--quiet"])

@@ -75,6 +75,7 @@ def _asked(verb: str, **outcome: Any) -> dict[str, Answer]:
 DENIED_NAMES: dict[str, Answer] = dict.fromkeys(answers.NAMES, PROBLEM)
 
 IN_CLUSTER: dict[str, Answer] = {"GET /v1/node-pools": answers.NODE_POOLS, "GET /v1/nodes": answers.NODES}
+EVERYBODYS: dict[str, Answer] = {"GET /v1/operator/nodes": answers.NODE_REPORTS}
 BATCH = answers.NODE_POOLS["items"][1]
 SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "whoami": ("whoami", {"GET /v1/organization": answers.ORGANIZATION, "GET /v1/me": answers.ME}),
@@ -119,6 +120,10 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "cluster show eu-1",
         IN_CLUSTER | {"GET /v1/clusters/eu-1": answers.CLUSTERS["items"][0]},
     ),
+    "cluster_show_everybodys": (
+        "cluster show eu-1 --all-organizations",
+        {**EVERYBODYS, "GET /v1/clusters/eu-1": answers.CLUSTERS["items"][0]},
+    ),
     "cluster_show_failing": (
         "cluster show acme",
         {
@@ -131,13 +136,26 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "node_pool_list_empty": ("node-pool list", {"GET /v1/node-pools": EMPTY}),
     "node_pool_show": (
         "node-pool show batch",
-        {"GET /v1/node-pools": answers.NODE_POOLS, f"GET /v1/node-pools/{BATCH['id']}": BATCH},
+        {
+            "GET /v1/node-pools": answers.NODE_POOLS,
+            "GET /v1/nodes": answers.NODES_OF_BATCH,
+            f"GET /v1/node-pools/{BATCH['id']}": BATCH,
+        },
     ),
     "node_pool_create": (
         "node-pool create train --cluster eu-1 --nodes 2 --sku h100-sxm.8x --taint batch=only:NoSchedule --no-wait",
         {"POST /v1/node-pools": answers.NODE_POOLS["items"][0]},
     ),
     "node_list": ("node list", {"GET /v1/nodes": answers.NODES}),
+    "node_list_everybodys": ("node list --all-organizations", EVERYBODYS),
+    "node_show_evidence": (
+        "node show node-019aa --all-organizations",
+        {"GET /v1/operator/nodes/node-019aa": answers.NODE_REPORTS["items"][0]},
+    ),
+    "node_show_left": (
+        "node show node-019ab --all-organizations",
+        {"GET /v1/operator/nodes/node-019ab": answers.NODE_REPORTS["items"][1]},
+    ),
     "node_show": ("node show node-019aa", {"GET /v1/nodes/node-019aa": answers.NODES["items"][0]}),
     "server_host_list": ("server-host list", {"GET /v1/operator/server-hosts": answers.SERVER_HOSTS}),
     "session_list": ("session list", answers.NAMES | {"GET /v1/sessions": answers.SESSIONS}),
@@ -409,6 +427,7 @@ def test_quiet_prints_ids_a_line_each_and_no_remark(tmp_path: Path) -> None:
         "api_key_create": [answers.ISSUED["secret"]],
         "organization_create": [answers.ISSUED["secret"]],
         "ssh_key_list": [key["id"] for key in answers.SSH_KEYS["items"]],
+        "node_list_everybodys": [report["id"] for report in answers.NODE_REPORTS["items"]],
         "orphan_list": [orphan["provider_ref"] for orphan in answers.ORPHANS["items"]],
     }.items():
         with case(name):

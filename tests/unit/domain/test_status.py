@@ -5,18 +5,23 @@ from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.domain.ids import MachineId
-from control_plane.domain.lease import BILLED, LeaseState
+from control_plane.domain.ids import MachineId, NodePoolId
+from control_plane.domain.lease import BILLED, LeaseKind, LeaseState
 from control_plane.domain.machine import MachineState
-from control_plane.domain.progress import CLAIM_STEPS, Step
-from control_plane.domain.proof import Tier
+from control_plane.domain.node import JoinStep
+from control_plane.domain.progress import CLAIM_STEPS, Step, steps_for
+from control_plane.domain.proof import Tier, challenged
 from control_plane.domain.status import CONTACT_LOST_AFTER, Evidence, Status, Unconfirmed, Waiting, project
 from tests.support.clock import START
 from tests.support.values import a_lease
 
 
 def _evidence(
-    state: MachineState, step: Step, sighted_ago: timedelta | None, suspect_ago: timedelta | None = None
+    state: MachineState,
+    step: Step,
+    sighted_ago: timedelta | None,
+    suspect_ago: timedelta | None = None,
+    join_step: JoinStep | None = None,
 ) -> Evidence:
     return Evidence(
         machine_id=MachineId(UUID(int=1)),
@@ -30,11 +35,22 @@ def _evidence(
         ssh_port=22,
         host_key=None,
         mesh_address=None,
+        join_step=join_step,
     )
+
+
+OF_POOL = {
+    "network_id": None,
+    "network": None,
+    "node_pool_id": NodePoolId(UUID(int=9)),
+    "node_pool": "train",
+    "cluster": "eu-1",
+}
 
 
 MINUTE = timedelta(minutes=1)
 SIGHTED = (None, timedelta(0), CONTACT_LOST_AFTER, CONTACT_LOST_AFTER + timedelta(microseconds=1))
+JOINS = (None, *JoinStep)
 EVIDENCE: list[Evidence | None] = [
     None,
     *(_evidence(*facts) for facts in itertools.product(MachineState, Step, SIGHTED, (None, MINUTE))),
@@ -53,6 +69,25 @@ def test_every_combination_reads_as_a_whole_sentence_with_sane_progress() -> Non
         assert status.message.endswith("."), (state, evidence)
         assert 0 <= status.steps_done <= status.steps_total
         assert len(Step) - 1 <= status.steps_total <= len(Step)
+
+
+def test_a_node_progresses_through_the_steps_of_its_machine_and_then_into_its_cluster() -> None:
+    for demanded in Tier:
+        lease = a_lease(state=LeaseState.STARTING, proof=demanded, attempts=1, **OF_POOL)
+        of_machine = [step for step in steps_for(demanded, LeaseKind.NODE) if isinstance(step, Step)]
+        assert of_machine[-1] is (Step.GPUS_PROVEN if challenged(demanded) else Step.GPUS_VERIFIED)
+        seen = [
+            project(lease, _evidence(MachineState.VERIFIED, of_machine[-1], MINUTE, join_step=joined), START)
+            for joined in JOINS
+        ]
+        assert [status.step for status in seen] == [of_machine[-1], *JoinStep]
+        assert [status.steps_total - status.steps_done for status in seen] == list(
+            reversed(range(len(JOINS)))
+        )
+        assert len({status.message for status in seen}) == len(JOINS)
+        for status in seen:
+            assert status.message.endswith("."), status
+            assert "private network" not in status.message, "a node is in its cluster's overlay"
 
 
 def test_the_state_that_is_read_is_the_state_of_the_lease() -> None:

@@ -228,6 +228,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
     **audit_triggers.LOOKED_UP,
     "journal": ("number", "transaction"),
     "ledger_accounts": ("id", "organization_id"),
+    "nodes": ("id", "organization_id", "cluster_id", "name", "state", "created_at"),
     "organizations": ("id", "name", "platform", "state", "created_at"),
     "postings": ("transaction_id", "organization_id", "account_id", "amount_nano"),
     "quota_requests": ("id", "organization_id", "state", "asked_at", "expires_at"),
@@ -358,6 +359,20 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
 $$
 """
 
+# Runs with the owner's rights: operators see which nodes there are, and each is read as its own tenant.
+NODE_IDS = """
+CREATE FUNCTION node_ids(
+  cluster uuid, states text[], node uuid, called text, before_at timestamptz, before_id uuid, size integer)
+RETURNS TABLE (organization_id uuid, id uuid)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT n.organization_id, n.id FROM public.nodes n
+  WHERE (cluster IS NULL OR n.cluster_id = cluster) AND (states IS NULL OR n.state = ANY(states))
+    AND (node IS NULL OR n.id = node) AND (called IS NULL OR n.name = called)
+    AND (before_at IS NULL OR (n.created_at, n.id) < (before_at, before_id))
+  ORDER BY n.created_at DESC, n.id DESC LIMIT size
+$$
+"""
+
 # Runs with its owner's rights, because a process asks for many organizations in one statement. It can only take tokens
 # from buckets, and answers how full those are that it was asked for. Rows are locked in one order, so that processes
 # that ask at the same time wait and never deadlock.
@@ -450,6 +465,18 @@ CHANGES = (
     """
     CREATE TRIGGER tells AFTER UPDATE OF step ON machines
     FOR EACH ROW WHEN (NEW.step IS DISTINCT FROM OLD.step) EXECUTE FUNCTION tell_of_machine()
+    """,
+    """
+    CREATE FUNCTION tell_of_node_step() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+    DECLARE lease uuid;
+    BEGIN
+      SELECT n.lease_id INTO lease FROM public.nodes n WHERE n.id = NEW.node_id;
+      RAISE NOTICE 'splitplane_leases %', lease;
+      RETURN NULL;
+    END $$
+    """,
+    """
+    CREATE TRIGGER tells AFTER INSERT ON node_steps FOR EACH ROW EXECUTE FUNCTION tell_of_node_step()
     """,
     """
     CREATE FUNCTION notify_api_key() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
@@ -556,6 +583,7 @@ def upgrade() -> None:
         (SIGN_IN_USERS, "sign_in_users(text, text, text)"),
         (ORGANIZATION_IDS, "organization_ids(timestamptz, uuid, text[], text, integer)"),
         (QUOTA_REQUEST_IDS, "quota_request_ids(timestamptz, text[], timestamptz, uuid, integer)"),
+        (NODE_IDS, "node_ids(uuid, text[], uuid, text, timestamptz, uuid, integer)"),
     ):
         op.execute(function)
         op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")

@@ -160,6 +160,7 @@ KINDS: dict[str, Kind] = {
     RefusalCode.NODE_LABEL_INVALID: Kind(422, "Correct the label that `detail` names.", "node_labels"),
     RefusalCode.NODE_TAINT_INVALID: Kind(422, "Correct the taint that `detail` names.", "node_taints"),
     RefusalCode.NODE_POOL_DELETING: Kind(409, "Create another node pool."),
+    RefusalCode.NODE_POOL_FAILING: Kind(409, "Wait, or create a pool of another SKU or in other regions."),
     RefusalCode.LEASE_OF_NODE_POOL: Kind(409, "Scale or delete the node pool that `detail` names."),
     RefusalCode.LEASE_IS_NODE: Kind(409, "Use the cluster's API: nobody logs in to its nodes."),
     RefusalCode.LEASE_UNKNOWN: Kind(422, "Use the id of a lease that GET /v1/leases lists.", "scope"),

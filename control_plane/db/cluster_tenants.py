@@ -77,7 +77,11 @@ UPDATE cluster_tenants SET failing_why = :why, tries = tries + 1, tried_at = :no
 WHERE id = :id AND {work.HELD}
 """)
 _LOCK = work.still_held("cluster_tenants")
-_DELETE = text(f"DELETE FROM cluster_tenants t WHERE t.id = :id AND NOT {_NEEDED}")
+# Nothing is needed in a cluster that is gone.
+_DELETE = text(f"""
+DELETE FROM cluster_tenants t WHERE t.id = :id
+  AND (NOT {_NEEDED} OR EXISTS (SELECT FROM clusters c WHERE c.id = t.cluster_id AND c.state = '{ClusterState.GONE}'))
+""")
 _WAIT = text(f"UPDATE cluster_tenants SET due_at = :due_at, {work.GIVE_BACK} WHERE id = :id AND {work.HELD}")
 _IS_READY = text("""
 SELECT ready_at IS NOT NULL FROM cluster_tenants WHERE cluster_id = :cluster_id AND project_id = :project_id
@@ -164,7 +168,9 @@ async def failed(
 
 
 async def removed(connection: Connection, tenant_id: ClusterTenantId, *, token: UUID, now: datetime) -> bool:
-    """Delete the row of a place of which nothing is left. When it is needed again, it is made anew instead."""
+    """Delete the row of a place of which nothing is left. When it is needed again, it is made anew instead, unless
+    its cluster is gone.
+    """
     if await read_one(connection, _LOCK, UUID, id=tenant_id, token=token) is None:
         return False
     if await write(connection, _DELETE, id=tenant_id):

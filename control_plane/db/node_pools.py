@@ -12,6 +12,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import document, read, read_one, write
 from control_plane.db.tables.marks import among
+from control_plane.domain import node_pool
 from control_plane.domain.access import Reach
 from control_plane.domain.cluster import ClusterState
 from control_plane.domain.ids import ClusterId, NodePoolId, OrganizationId, ProjectId
@@ -20,6 +21,7 @@ from control_plane.domain.lease import TERMINAL as ENDED_LEASES
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.node import JoinStep, NodeState
 from control_plane.domain.node_pool import (
+    KEEPS_POOLS,
     LIVE,
     WANTED,
     Member,
@@ -27,7 +29,7 @@ from control_plane.domain.node_pool import (
     NodePoolEvent,
     NodePoolState,
 )
-from control_plane.domain.organization import OPEN
+from control_plane.domain.organization import OPEN, OrganizationState
 from control_plane.domain.refusal import Refused
 from control_plane.domain.transitions import Moved
 
@@ -47,7 +49,12 @@ ON CONFLICT (organization_id, project_id, cluster_id, name) WHERE {among("state"
 """)
 _GET = text(f"SELECT {_COLUMNS} FROM node_pools p WHERE p.id = :id")
 _LOCK = text(f"SELECT {_COLUMNS} FROM node_pools p WHERE p.id = :id FOR NO KEY UPDATE")
-_MEMBERS = text("SELECT id AS lease_id, state, created_at FROM leases WHERE node_pool_id = :id ORDER BY id")
+_MEMBERS = text("""
+SELECT id AS lease_id, state, created_at, ready_at, end_reason,
+  CASE WHEN end_reason IS NOT NULL
+       THEN coalesce((SELECT max(c.ended_at) FROM claims c WHERE c.lease_id = l.id), ended_at) END AS let_go_at
+FROM leases l WHERE node_pool_id = :id ORDER BY id
+""")
 _RESIZE = text("UPDATE node_pools SET nodes = :nodes, generation = generation + 1 WHERE id = :id")
 _MOVE = text(f"""
 UPDATE node_pools SET state = :after, generation = generation + 1, due_at = :now, tries = 0, {work.GIVE_BACK},
@@ -67,18 +74,15 @@ _LIVE_MEMBERS = (
     f"SELECT count(*) FROM leases l WHERE l.node_pool_id = p.id AND {among('l.state', LIVE_LEASES)}"
 )
 _OPEN_MEMBERS = f"SELECT FROM leases l WHERE l.node_pool_id = p.id AND NOT ({among('l.state', ENDED_LEASES)})"
-_ENDED_WHERE = f"""
-SELECT CASE WHEN NOT ({among("o.state", OPEN)}) THEN 'the organization is closed'
-            WHEN c.state <> '{ClusterState.READY}' AND c.state <> '{ClusterState.BUILDING}'
-            THEN 'the cluster ' || c.name || ' is being deleted' END AS why
-FROM organizations o, clusters c"""
-# A steady pool is not taken at all: what is to be done about a pool is seen in its rows.
+# A steady pool is not taken at all: what is to be done about a pool is seen in its rows. This finds exactly the pools
+# about which `domain/node_pool.py` decides something.
 _DUE = text(f"""
 SELECT p.id FROM node_pools p
 WHERE {among("p.state", LIVE)} AND p.due_at <= :now AND (
   ({among("p.state", WANTED)} AND p.nodes <> ({_LIVE_MEMBERS}))
-  OR ({among("p.state", WANTED)}
-      AND ({_ENDED_WHERE} WHERE o.id = p.organization_id AND c.id = p.cluster_id) IS NOT NULL)
+  OR ({among("p.state", WANTED)} AND NOT EXISTS (
+        SELECT FROM organizations o, clusters c WHERE o.id = p.organization_id AND c.id = p.cluster_id
+          AND {among("o.state", OPEN)} AND {among("c.state", KEEPS_POOLS)}))
   OR (p.state = '{NodePoolState.PENDING}'
       AND p.created_at + make_interval(secs => p.wait_timeout_seconds) <= :now)
   OR (p.state = '{NodePoolState.DELETING}' AND (({_LIVE_MEMBERS}) > 0 OR NOT EXISTS ({_OPEN_MEMBERS})))
@@ -88,7 +92,10 @@ ORDER BY p.due_at, p.id LIMIT :limit
 _TAKE = text(f"""
 SELECT {_COLUMNS} FROM node_pools p WHERE p.id = :id AND p.due_at <= :now FOR NO KEY UPDATE SKIP LOCKED
 """)
-_ENDED = text(f"{_ENDED_WHERE} WHERE o.id = :organization_id AND c.id = :cluster_id")
+_WHERE_IT_IS = text("""
+SELECT o.state AS organization, c.name AS cluster, c.state AS cluster_state
+FROM organizations o, clusters c WHERE o.id = :organization_id AND c.id = :cluster_id
+""")
 # What customers read
 
 
@@ -146,8 +153,10 @@ class _CountsOf(Counts):
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
-    why: str | None
+class _WhereItIs:
+    organization: OrganizationState
+    cluster: str
+    cluster_state: ClusterState
 
 
 _SHOW = text(f"""
@@ -244,10 +253,11 @@ async def take(connection: Connection, pool_id: NodePoolId, *, now: datetime) ->
 
 async def ended_why(connection: Connection, pool: NodePool) -> str | None:
     """Why no pool can go on in this cluster or in this organization; None when pools can."""
-    found = await read_one(
-        connection, _ENDED, _Ended, organization_id=pool.organization_id, cluster_id=pool.cluster_id
-    )
-    return None if found is None else found.why
+    values = {"organization_id": pool.organization_id, "cluster_id": pool.cluster_id}
+    found = await read_one(connection, _WHERE_IT_IS, _WhereItIs, **values)
+    if found is None:
+        raise LookupError(f"{pool.name} is in no cluster")
+    return node_pool.ended_why(found.organization, found.cluster, found.cluster_state)
 
 
 async def show(

@@ -13,12 +13,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from control_plane.domain.backoff import delay
+from control_plane.domain.cluster import ClusterState
 from control_plane.domain.deadline import LOOKED_AT_WITHIN, TRIED_FIRST
 from control_plane.domain.ids import ClusterId, EnvironmentId, LeaseId, NodePoolId, OrganizationId, ProjectId
 from control_plane.domain.lease import LIVE as LIVE_LEASES
 from control_plane.domain.lease import TERMINAL as ENDED_LEASES
-from control_plane.domain.lease import LeaseState
+from control_plane.domain.lease import EndReason, LeaseState
 from control_plane.domain.node_marks import Taint
+from control_plane.domain.organization import OPEN as OPEN_ORGANIZATIONS
+from control_plane.domain.organization import OrganizationState
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.scope import Scope, ScopeKind
@@ -64,6 +68,14 @@ LIVE = frozenset({_S.PENDING, _S.READY, _S.DELETING})
 WANTED = frozenset({_S.PENDING, _S.READY})
 """States in which a pool is to have nodes."""
 TERMINAL = frozenset({_S.GONE})
+
+KEEPS_POOLS = frozenset({ClusterState.BUILDING, ClusterState.READY})
+"""States of a cluster in which its pools go on."""
+_FAILURES = frozenset({EndReason.NO_CAPACITY, EndReason.MACHINE_LOST, EndReason.PROOF_FAILED})
+SERVED = timedelta(hours=1)
+"""A lease that was ready for so long counts as no failure when it is lost."""
+FAILURES_COUNT_FOR = timedelta(hours=24)
+BACK_OFF_FIRST, BACK_OFF_CEILING = timedelta(minutes=1), timedelta(hours=1)
 
 REPLACEMENT_WAIT_SECONDS = 604_800
 """How long the lease of a node waits for a machine once its pool is ready: the pool goes on without it meanwhile."""
@@ -136,6 +148,17 @@ class Member:
     lease_id: LeaseId
     state: LeaseState
     created_at: datetime
+    ready_at: datetime | None = None
+    """When its node was opened; None before."""
+    let_go_at: datetime | None = None
+    """When it lost its machine, or ended without one; None before."""
+    end_reason: EndReason | None = None
+
+    def failed_since(self, moment: datetime) -> bool:
+        """Whether it ended after a moment, by nobody's wish and before it served for long."""
+        if self.let_go_at is None or self.let_go_at < moment or self.end_reason not in _FAILURES:
+            return False
+        return self.ready_at is None or self.let_go_at - self.ready_at < SERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +184,14 @@ class Replace:
 
 
 @dataclass(frozen=True, slots=True)
+class BackOff:
+    """Its leases keep failing, so what it lacks is replaced later."""
+
+    until: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Nothing of the pool is left."""
 
@@ -172,7 +203,7 @@ class LookAgain:
     due_at: datetime
 
 
-Next = Delete | Release | Replace | Close | LookAgain
+Next = Delete | Release | Replace | BackOff | Close | LookAgain
 
 
 def decide(
@@ -192,7 +223,29 @@ def decide(
     if surplus:
         return Release(surplus)
     count = missing(pool.nodes, members)
-    return Replace(count) if count else None
+    return (_back_off(members, now) or Replace(count)) if count else None
+
+
+def _back_off(members: Collection[Member], now: datetime) -> BackOff | None:
+    """A machine that fails costs us money, so each failure but the first doubles the wait for the next try."""
+    failed = [member for member in members if member.failed_since(now - FAILURES_COUNT_FOR)]
+    times = [member.let_go_at for member in failed if member.let_go_at is not None]
+    if len(times) <= 1:  # One is chance.
+        return None
+    until = max(times) + delay(len(times) - 1, first=BACK_OFF_FIRST, ceiling=BACK_OFF_CEILING)
+    if now >= until:
+        return None
+    hours = int(FAILURES_COUNT_FOR.total_seconds() // 3_600)
+    return BackOff(
+        until, f"{len(times)} leases of the pool failed within {hours} hours; it tries again later"
+    )
+
+
+def ended_why(organization: OrganizationState, cluster: str, cluster_state: ClusterState) -> str | None:
+    """Why no pool goes on in this cluster or in this organization, as a sentence; None when pools do."""
+    if organization not in OPEN_ORGANIZATIONS:
+        return "the organization is closed"
+    return None if cluster_state in KEEPS_POOLS else f"the cluster {cluster} is being deleted"
 
 
 def _decide_ending(pool: NodePool, members: Collection[Member]) -> Next | None:

@@ -2,7 +2,8 @@
 
 A pool gets its first leases, and those that it grows by, in the request of its customer. This loop replaces the ones
 that ended since, such as those of lost machines, each admitted on its own like any other lease. A refusal is shown at
-the pool, and tried again. Which pools need something is seen in their rows, so steady ones cost no write.
+the pool, and tried again; where leases keep failing, each try waits longer. Which pools need something is seen in
+their rows, so steady ones cost no write.
 """
 
 from datetime import timedelta
@@ -13,6 +14,7 @@ from control_plane.db.connection import Connection
 from control_plane.domain.decision import Action, NotAdmitted
 from control_plane.domain.ids import AdmissionDecisionId, NodePoolId
 from control_plane.domain.node_pool import (
+    BackOff,
     Close,
     Delete,
     LookAgain,
@@ -23,7 +25,7 @@ from control_plane.domain.node_pool import (
     decide,
     step,
 )
-from control_plane.domain.refusal import Refused
+from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes import node_pools as outcomes
 from reconciler.loop import Loop, Report, each
@@ -64,6 +66,9 @@ async def _act(connection: Connection, world: World, pool: NodePool) -> bool:
             return bool(await outcomes.release(connection, lease_ids, why=why, actor=actor, now=now))
         case Replace(count):
             return await _replace(connection, world, pool, count)
+        case BackOff(until, why):
+            refused = Refused(RefusalCode.NODE_POOL_FAILING, why)
+            await node_pools.wait(connection, pool.id, refused, now=now, due_at=until)
         case LookAgain(due_at):
             await node_pools.due_again(connection, pool.id, due_at=due_at)
         case Close():

@@ -4,14 +4,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from control_plane.domain.cluster import ClusterState
 from control_plane.domain.deadline import LOOKED_AT_WITHIN, TRIED_FIRST
 from control_plane.domain.ids import ClusterId, EnvironmentId, LeaseId, NodePoolId, OrganizationId, ProjectId
-from control_plane.domain.lease import LeaseState
+from control_plane.domain.lease import EndReason, LeaseState
 from control_plane.domain.node_pool import (
     LIVE,
     NEXT,
+    SERVED,
     TERMINAL,
     WANTED,
+    BackOff,
     Close,
     Delete,
     LookAgain,
@@ -22,9 +25,11 @@ from control_plane.domain.node_pool import (
     Release,
     Replace,
     decide,
+    ended_why,
     step,
     to_release,
 )
+from control_plane.domain.organization import OPEN, OrganizationState
 from control_plane.domain.request import CapacityRequest
 from tests.support.state_tables import check_all_is_used, check_ends, check_moves, check_stepping
 
@@ -105,6 +110,62 @@ def test_a_lease_that_ended_is_replaced_before_its_machine_is_gone() -> None:
     for ended in (L.ENDING, L.ENDED):
         assert decide(READY, members(L.READY, ended), ended_why=None, now=NOW) == Replace(1)
     assert decide(POOL, members(L.ENDED, L.ENDED), ended_why=None, now=NOW) == Replace(2)
+
+
+def failed(
+    count: int, *, end_reason: EndReason = EndReason.NO_CAPACITY, served: timedelta | None = None
+) -> list[Member]:
+    """Leases that ended now, one a second before the other."""
+    return [
+        Member(
+            LeaseId(UUID(int=100 + number)),
+            L.ENDED,
+            NOW - timedelta(days=2),
+            ready_at=None if served is None else NOW - timedelta(seconds=number) - served,
+            let_go_at=NOW - timedelta(seconds=number),
+            end_reason=end_reason,
+        )
+        for number in range(count)
+    ]
+
+
+def test_a_pool_whose_leases_keep_failing_replaces_them_ever_later_and_says_why() -> None:
+    for reason in (EndReason.NO_CAPACITY, EndReason.MACHINE_LOST, EndReason.PROOF_FAILED):
+        assert decide(READY, failed(1, end_reason=reason), ended_why=None, now=NOW) == Replace(2)
+        waits = []
+        for count in range(2, 12):
+            found = decide(READY, failed(count, end_reason=reason), ended_why=None, now=NOW)
+            assert isinstance(found, BackOff), count
+            assert f"{count} leases" in found.why
+            waits.append(int((found.until - NOW).total_seconds()))
+            assert decide(READY, failed(count), ended_why=None, now=found.until) == Replace(2)
+        assert waits[:4] == [60, 120, 240, 480]
+        assert waits[-1] == 3_600
+
+
+def test_what_somebody_ended_what_served_long_and_what_is_long_ago_is_no_failure() -> None:
+    for harmless in (
+        failed(9, end_reason=EndReason.RELEASED),
+        failed(9, end_reason=EndReason.UNFUNDED),
+        failed(9, end_reason=EndReason.MACHINE_LOST, served=SERVED),
+        [replace(each, let_go_at=NOW - timedelta(days=1, seconds=1)) for each in failed(9)],
+    ):
+        assert decide(READY, harmless, ended_why=None, now=NOW) == Replace(2)
+    early = failed(2, end_reason=EndReason.MACHINE_LOST, served=SERVED - timedelta(seconds=1))
+    assert isinstance(decide(READY, early, ended_why=None, now=NOW), BackOff)
+
+
+def test_pools_go_on_in_clusters_that_are_or_will_be_ready_while_their_organization_is_open() -> None:
+    for organization in OrganizationState:
+        for cluster in ClusterState:
+            why = ended_why(organization, "eu-1", cluster)
+            goes_on = organization in OPEN and cluster in {ClusterState.BUILDING, ClusterState.READY}
+            assert (why is None) is goes_on, (organization, cluster)
+    assert (
+        ended_why(OrganizationState.SUSPENDED, "eu-1", ClusterState.GONE)
+        == "the cluster eu-1 is being deleted"
+    )
+    assert ended_why(OrganizationState.CLOSED, "eu-1", ClusterState.READY) == "the organization is closed"
 
 
 def test_what_has_run_longest_goes_last() -> None:

@@ -127,7 +127,7 @@ class KubeconfigController(Controller):
     ) -> Response[bytes]:
         """Request a kubeconfig in place of an issued one, with its name, project, role and duration.
 
-        The old one ends after the overlap.
+        The old one ends after the overlap, which begins when the new one is issued.
         """
         old = read_id(Prefix.KUBECONFIG, kubeconfig_id)
 

@@ -71,6 +71,8 @@ class NodeController(Controller):
             limit=limit + 1,
             reach=request.reach,
         )
+        if isinstance(found, Refused):
+            raise refusal(found)
         page, following = paging.cut(
             found, limit, lambda row: paging.after_moment("nodes", row.created_at, row.id)
         )

@@ -6,6 +6,7 @@ lock, other clusters, users and contexts as they were, and replaced as a whole.
 """
 
 import base64
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -103,6 +104,24 @@ def configuration(environ: Mapping[str, str]) -> Path:
     named = [part for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     home = Path(environ.get("HOME") or "~").expanduser()
     return Path(named[0]).expanduser() if named else home / ".kube" / "config"
+
+
+def check(path: Path, *, merges: bool) -> None:
+    """Find out whether a kubeconfig can be written there, before one is requested whose key would be lost.
+
+    `merges`: into a configuration of kubectl. Raises CliError.
+    """
+    with _reported(path):
+        path = path.resolve()
+        if merges:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _locked(path):
+                _read(path)
+        elif path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        elif not os.access(path.parent, os.W_OK):
+            missing = errno.EACCES if path.parent.is_dir() else errno.ENOENT
+            raise OSError(missing, os.strerror(missing))
 
 
 def write(path: Path, file: Mapping[str, Any]) -> None:

@@ -9,13 +9,12 @@ from sqlalchemy import text
 
 from control_plane.db import work
 from control_plane.db.connection import Connection
+from control_plane.db.nodes import still_leaves
 from control_plane.db.rows import Recordset, read, write
-from control_plane.db.tables.marks import among
 from control_plane.domain.claim import Claim
 from control_plane.domain.deadline import OverdueClaim
 from control_plane.domain.ids import AccountName, ClaimId, LaunchKey, LeaseId, MachineId
 from control_plane.domain.machine import MachineState
-from control_plane.domain.node import IN_CLUSTER
 from control_plane.domain.progress import Step
 
 _SELECT = f"SELECT {', '.join(f'c.{field.name}' for field in fields(Claim))} FROM claims c"
@@ -85,10 +84,8 @@ _END = text("UPDATE claims SET ended_at = :now WHERE id = ANY(:ids) AND ended_at
 _END_AND_RELEASE = text(f"""
 UPDATE claims SET ended_at = :now, released_at = :now, {work.GIVE_BACK} WHERE id = ANY(:ids) AND ended_at IS NULL
 """)
-# A node leaves its cluster before its machine ends, but not for ever.
 _TAKE_ENDED = text(f"""
-{_SELECT} WHERE c.ended_at IS NOT NULL AND c.released_at IS NULL AND (c.ended_at <= :kept_since OR NOT EXISTS (
-  SELECT FROM nodes n WHERE n.claim_id = c.id AND {among("n.state", IN_CLUSTER)}))
+{_SELECT} WHERE c.ended_at IS NOT NULL AND c.released_at IS NULL AND NOT {still_leaves("n.claim_id = c.id")}
 ORDER BY c.ended_at, c.id LIMIT :limit FOR UPDATE SKIP LOCKED
 """)
 _RELEASED = text(f"UPDATE claims SET released_at = :now, {work.GIVE_BACK} WHERE id = ANY(:ids)")

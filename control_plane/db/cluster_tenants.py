@@ -69,11 +69,11 @@ UPDATE cluster_tenants t SET ready_at = NULL WHERE t.id = :id AND {work.HELD} AN
 """)
 _KEPT = text(f"""
 UPDATE cluster_tenants SET ready_at = coalesce(ready_at, :ready_at), node_digest = :digest, due_at = :due_at, tries = 0,
-  failing_why = NULL, {work.GIVE_BACK}
+  {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD}
 """)
 _FAILED = text(f"""
-UPDATE cluster_tenants SET failing_why = :why, tries = tries + 1, tried_at = :now, due_at = :due_at, {work.GIVE_BACK}
+UPDATE cluster_tenants SET tries = tries + 1, tried_at = :now, due_at = :due_at, {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD}
 """)
 _LOCK = work.still_held("cluster_tenants")
@@ -157,14 +157,13 @@ async def wait(connection: Connection, tenant_id: ClusterTenantId, *, token: UUI
 async def failed(
     connection: Connection,
     tenant_id: ClusterTenantId,
-    why: str,
     *,
     token: UUID,
     now: datetime,
     due_at: datetime,
 ) -> None:
     """Give it back after a try that failed."""
-    await write(connection, _FAILED, id=tenant_id, why=why, token=token, now=now, due_at=due_at)
+    await write(connection, _FAILED, id=tenant_id, token=token, now=now, due_at=due_at)
 
 
 async def removed(connection: Connection, tenant_id: ClusterTenantId, *, token: UUID, now: datetime) -> bool:

@@ -47,7 +47,8 @@ HAVING min(free) IS NOT NULL RETURNING overlay
 """)
 _COLUMNS = """
 id, organization_id, name, region, state, generation, overlay, version, endpoint, ca_pem, tries, failing_since,
-failing_why, created_at, ready_at, gone_at"""
+coalesce(failing_why, (SELECT 'tunnels: ' || o.failing_why FROM overlays o WHERE o.cluster_id = clusters.id))
+  AS failing_why, created_at, ready_at, gone_at"""
 # Those that everybody may use, those of the reader, and for the operators' organization all of them.
 _FOR_READER = """
 (clusters.organization_id IS NULL OR clusters.organization_id = :reader

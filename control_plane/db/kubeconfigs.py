@@ -40,6 +40,7 @@ class _Row:
     credential: str
     credential_ends_at: datetime | None
     rotates: KubeconfigId | None
+    overlap_seconds: int | None
     requested_at: datetime
     issued_at: datetime | None
     expires_at: datetime | None
@@ -65,6 +66,7 @@ class _Row:
             credential=self.credential,
             credential_ends_at=self.credential_ends_at,
             rotates=self.rotates,
+            overlap_seconds=self.overlap_seconds,
             requested_at=self.requested_at,
             issued_at=self.issued_at,
             expires_at=self.expires_at,
@@ -81,9 +83,10 @@ _COLUMNS = ", ".join(_Row.__dataclass_fields__)
 _LIVE = "refused_at IS NULL AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now)"
 _INSERT = text(f"""
 INSERT INTO kubeconfigs (id, organization_id, project_id, cluster_id, name, role, lasts_seconds, recipient, user_id,
-                         service_account_id, credential, credential_ends_at, rotates, requested_at, due_at)
+                         service_account_id, credential, credential_ends_at, rotates, overlap_seconds, requested_at,
+                         due_at)
 VALUES (:id, :organization_id, :project_id, :cluster_id, :name, :role, :lasts_seconds, :recipient, :user_id,
-        :service_account_id, :credential, :credential_ends_at, :rotates, :now, :now)
+        :service_account_id, :credential, :credential_ends_at, :rotates, :overlap_seconds, :now, :now)
 RETURNING {_COLUMNS}
 """)
 _GET = text(f"SELECT {_COLUMNS} FROM kubeconfigs WHERE organization_id = :organization_id AND id = :id")
@@ -123,6 +126,7 @@ async def insert(connection: Connection, wanted: Kubeconfig, *, now: datetime) -
         credential=wanted.credential,
         credential_ends_at=wanted.credential_ends_at,
         rotates=wanted.rotates,
+        overlap_seconds=wanted.overlap_seconds,
         now=now,
     )
     if row is None:

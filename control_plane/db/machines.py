@@ -12,6 +12,7 @@ from sqlalchemy import text
 
 from control_plane.db import journal, work
 from control_plane.db.connection import Connection
+from control_plane.db.nodes import still_leaves
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.actor import Actor
@@ -20,7 +21,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, MachineId, ProviderRef
 from control_plane.domain.journal import Note
 from control_plane.domain.machine import MAY_EXIST, Machine, MachineMove, MachineOrder, MachineState, Purpose
-from control_plane.domain.node import IN_CLUSTER, LEAVE_MAX
+from control_plane.domain.node import LEAVE_MAX
 from control_plane.domain.progress import Step
 
 SIGHTED_AT = f"""
@@ -198,9 +199,7 @@ _TAKE = work.take(
     f"""account = :account AND state = :state AND due_at <= :now
     AND (NOT CAST(:with_reference AS boolean) OR provider_ref IS NOT NULL)
     AND (erasing_until IS NULL OR erasing_until <= :now)
-    AND (state <> '{MachineState.TERMINATING}' OR NOT EXISTS (
-      SELECT FROM nodes n JOIN claims c ON c.id = n.claim_id
-      WHERE n.machine_id = machines.id AND {among("n.state", IN_CLUSTER)} AND c.ended_at > :kept_since))
+    AND (state <> '{MachineState.TERMINATING}' OR NOT {still_leaves("n.machine_id = machines.id")})
     AND (state <> '{MachineState.BOOTSTRAPPING}' OR {work.UNTRIED})""",
     order="due_at, id",
 )

@@ -457,6 +457,15 @@ WHERE id = :id AND {work.HELD} AND removed_at IS NULL
 _HOLDERS = text("SELECT holders FROM nodes WHERE id = :id")
 
 
+def still_leaves(which: str) -> str:
+    """SQL: whether nodes `n` for which this condition holds keep their machines.
+
+    They do until they have left their clusters, but not for ever: only if their claims ended after `:kept_since`.
+    """
+    return f"""EXISTS (SELECT FROM nodes n JOIN claims ended ON ended.id = n.claim_id
+      WHERE {which} AND {among("n.state", IN_CLUSTER)} AND ended.ended_at > :kept_since)"""
+
+
 async def without_claim(connection: Connection, *, limit: int) -> list[Node]:
     """Nodes that have not begun to leave although their claims have ended, oldest end first."""
     return await read(connection, _WITHOUT_CLAIM, Node, limit=limit)

@@ -107,6 +107,7 @@ class Cluster:
     failing_since: datetime | None
     """Since when it can be neither built nor dismantled, or its API server does not answer."""
     failing_why: str | None
+    """What fails, for operators. That its tunnels cannot be applied is no reason for `failing_since`."""
     created_at: datetime
     ready_at: datetime | None
     gone_at: datetime | None

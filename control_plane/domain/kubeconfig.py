@@ -101,6 +101,8 @@ class Kubeconfig:
     credential_ends_at: datetime | None
     rotates: KubeconfigId | None
     """The kubeconfig that it replaces."""
+    overlap_seconds: int | None
+    """How long that one is left once this one is issued; None where it replaces none."""
     requested_at: datetime
     issued_at: datetime | None = None
     expires_at: datetime | None = None
@@ -131,7 +133,7 @@ class Kubeconfig:
         return KubeconfigState.ISSUED if now < self.expires_at else KubeconfigState.EXPIRED
 
     def end_of_overlap(self, now: datetime, overlap: timedelta) -> datetime:
-        """When it ends after it was replaced: after the overlap, and never later than it was to."""
+        """When it ends after its successor was issued: after the overlap, and never later than it was to."""
         end = now + overlap
         return end if self.expires_at is None else min(end, self.expires_at)
 

@@ -269,7 +269,7 @@ class MachineFailure:
     why: str
     """Our own sentence, which customers read."""
     provider_words: str | None = None
-    """What the provider said, as it said it. Only operators read it."""
+    """What the provider or the machine said, as it said it. Only operators read it."""
     gone_evidence: str | None = None
     """Only for events that close the row."""
     failed_since: datetime | None = None

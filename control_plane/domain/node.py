@@ -188,6 +188,23 @@ def reason_to_leave(fail_reason: FailReason | None, *, machine_is_gone: bool) ->
     return LeaveReason.LEASE_ENDED
 
 
+FAILING = "the step in progress failed, and is tried again"
+"""What customers read of a step that failed. What it said are words of the machine, or of ours for operators."""
+
+
+def why_it_leaves(reason: LeaveReason) -> str:
+    """What customers read of a node that leaves."""
+    match reason:
+        case LeaveReason.LEASE_ENDED:
+            return "its lease has ended"
+        case LeaveReason.FAILED:
+            return "it did not become a healthy node of the cluster"
+        case LeaveReason.LOST:
+            return "it was not ready for too long, or its machine is gone"
+        case LeaveReason.HOSTILE:
+            return "it claimed what it does not have"
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node as it is stored now."""

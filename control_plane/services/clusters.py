@@ -132,7 +132,15 @@ def _not_found(word: str) -> Refused:
     return Refused(RefusalCode.NOT_FOUND, f"There is no cluster {word!r}.")
 
 
-async def names(connection: Connection, organization_id: OrganizationId, *, limit: int) -> list[str]:
-    """The names of ready clusters that the organization may use, for a refusal that lists them."""
-    found = await clusters.page(connection, organization_id, after=None, limit=limit)
-    return [cluster.name for cluster in found if cluster.state is ClusterState.READY]
+_NAMED_MAX = 100
+
+
+async def chosen(connection: Connection, organization_id: OrganizationId, word: str) -> Cluster | Refused:
+    """The cluster that a request names beside its path. A refusal says which ready ones there are to choose from."""
+    found = await _lookup(connection, organization_id, word)
+    if found is not None:
+        return found
+    page = await clusters.page(connection, organization_id, after=None, limit=_NAMED_MAX)
+    known = [cluster.name for cluster in page if cluster.state is ClusterState.READY]
+    why = f"There is no cluster {word!r} that your organization may use; {choose(word, known)}."
+    return Refused(RefusalCode.CLUSTER_UNKNOWN, why)

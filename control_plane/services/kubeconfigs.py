@@ -100,6 +100,7 @@ async def _insert(
     *,
     project_id: ProjectId,
     rotates: KubeconfigId | None = None,
+    overlap: timedelta | None = None,
 ) -> Shown | Refused:
     organization_id, now = principal.organization_id, world.now()
     live = await kubeconfigs.count_live(connection, organization_id, project_id, cluster.id, now=now)
@@ -121,6 +122,7 @@ async def _insert(
             credential=principal.credential_name,
             credential_ends_at=principal.expires_at,
             rotates=rotates,
+            overlap_seconds=None if overlap is None else int(overlap.total_seconds()),
             requested_at=now,
         ),
         now=now,
@@ -138,7 +140,7 @@ async def rotate(
     overlap: timedelta,
     reach: Reach,
 ) -> Shown | Refused:
-    """Request a kubeconfig in place of an issued one, which ends after the overlap."""
+    """Request a kubeconfig in place of an issued one, which ends so long after the new one is issued."""
     organization_id, now = principal.organization_id, world.now()
     old = await kubeconfigs.get(connection, organization_id, kubeconfig_id, lock=True)
     if old is None or not reach.contains(old.scope):
@@ -151,13 +153,16 @@ async def rotate(
         raise LookupError(f"{old.wire_id} is of a cluster that never was")
     lasts = timedelta(seconds=old.lasts_seconds)
     wanted = WantedKubeconfig(old.name, None, old.role, lasts, recipient)
-    made = await _insert(
-        connection, world, principal, cluster, wanted, project_id=old.project_id, rotates=old.id
+    return await _insert(
+        connection,
+        world,
+        principal,
+        cluster,
+        wanted,
+        project_id=old.project_id,
+        rotates=old.id,
+        overlap=overlap,
     )
-    if isinstance(made, Shown):
-        end = old.end_of_overlap(now, overlap)
-        await kubeconfigs.expire(connection, organization_id, old.id, at=end)
-    return made
 
 
 async def show(

@@ -25,7 +25,7 @@ from control_plane.domain.node_pool import (
     missing,
     to_release,
 )
-from control_plane.domain.refusal import RefusalCode, Refused, choose
+from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import WAIT_SECONDS_DEFAULT, CapacityRequest
 from control_plane.outcomes import node_pools as outcomes
 from control_plane.services import admissions, clusters, leases, projects
@@ -33,7 +33,6 @@ from control_plane.world import World
 
 __all__ = ["Counts", "PoolOverview"]  # For controllers and views, which must not import the layer below.
 
-_NAMED_MAX = 100
 NOT_FOUND = Refused(RefusalCode.NOT_FOUND, "There is no such node pool.")
 
 
@@ -98,11 +97,9 @@ def _marks_refused(wanted: WantedPool) -> Refused | None:
 
 async def _cluster(connection: Connection, organization_id: OrganizationId, word: str) -> Cluster | Refused:
     """The ready cluster of a new pool."""
-    found = await clusters.find(connection, organization_id, word)
-    if isinstance(found, Refused) or found.state is ClusterState.GONE:
-        known = await clusters.names(connection, organization_id, limit=_NAMED_MAX)
-        why = f"There is no cluster {word!r} that your organization may use; {choose(word, known)}."
-        return Refused(RefusalCode.CLUSTER_UNKNOWN, why)
+    found = await clusters.chosen(connection, organization_id, word)
+    if isinstance(found, Refused):
+        return found
     if found.state is not ClusterState.READY:
         why = f"The cluster {found.name!r} is {found.state}, and nodes join only a ready one."
         return Refused(RefusalCode.CLUSTER_NOT_READY, why)
@@ -250,9 +247,9 @@ async def page(
             project_id = project.id
         cluster_id: ClusterId | None = None
         if only.cluster is not None:
-            cluster = await clusters.find(connection, organization_id, only.cluster)
+            cluster = await clusters.chosen(connection, organization_id, only.cluster)
             if isinstance(cluster, Refused):
-                return []
+                return cluster
             cluster_id = cluster.id
         return await node_pools.page(
             connection,

@@ -66,12 +66,12 @@ async def page(
     before: tuple[datetime, UUID] | None,
     limit: int,
     reach: Reach,
-) -> Sequence[NodeOverview]:
+) -> Sequence[NodeOverview] | Refused:
     """The nodes of an organization within reach, newest first."""
     async with world.db.reading(organization_id) as connection:
         cluster_id = await _cluster_id(connection, organization_id, only)
         if isinstance(cluster_id, Refused):
-            return []
+            return cluster_id
         return await node_overviews.page(
             connection,
             organization_id,
@@ -90,7 +90,7 @@ async def _cluster_id(
     """The cluster that the filter names; None for every one."""
     if only.cluster is None:
         return None
-    found = await clusters.find(connection, organization_id, only.cluster)
+    found = await clusters.chosen(connection, organization_id, only.cluster)
     return found if isinstance(found, Refused) else found.id
 
 

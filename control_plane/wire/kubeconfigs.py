@@ -95,7 +95,7 @@ class KubeconfigRotationRequest(Request):
     public_key: RecipientKey
     """The key that the new file is sealed for."""
     overlap_minutes: Annotated[int, Meta(ge=0, le=LASTS_MINUTES_MAX)] = OVERLAP_MINUTES_DEFAULT
-    """For how many minutes the old one still counts, at most until it would have ended. With 0 it ends at once."""
+    """For how many minutes the old one still counts once the new one is issued, at most until it would have ended."""
 
 
 class KubeconfigView(View):

@@ -102,7 +102,7 @@ class NodeView(View, kw_only=True):
     steps: tuple[NodeStepView, ...]
     """The steps that it has taken into the cluster and out of it, in their order."""
     failing_why: str | None
-    """Why the step in progress failed the last time; null when it did not."""
+    """That the step in progress failed the last time; null when it did not. Operators find in the log what it said."""
     conditions: dict[str, str]
     """Its conditions by type, as its cluster last told them: `True`, `False` or `Unknown`. They are the node's word.
     Only `TunnelProblem` is what we found: packets are lost between it and the cluster's server."""

@@ -7,11 +7,13 @@ from typing import Literal
 import pytest
 from sqlalchemy import text
 
+from control_plane.db import clusters as db_clusters
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.agent import AgentState, AgentTask, state
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.node_pool import NodePool, NodePoolState
 from control_plane.domain.overlay import SERVER_NUMBER, address_of
+from control_plane.domain.refusal import Refused
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.services import nodes
 from control_plane.services.nodes import NodeFilter
@@ -130,7 +132,9 @@ async def test_a_machine_that_claims_more_than_was_bought_leaves_as_hostile_and_
     (lease,) = await node_pools.members(cluster.stage, pool)
     first, second = await cluster.stage.attempts(lease)
     assert first.fail_reason == "node_hostile"
-    assert "1000000m of CPU" in str(first.fail_why)
+    async with cluster.stage.db.reading() as connection:
+        told = await rows(connection, text("SELECT fail_why FROM machines WHERE fail_reason IS NOT NULL"))
+    assert "1000000m of CPU" in told[0].fail_why
     steps = [step for step in await cluster.steps() if step in {"cut_off", "deleted", "cleaned"}]
     assert steps == ["cut_off", "deleted", "cleaned"], "its tunnels go before anything else"
     assert second.fail_reason is None
@@ -193,8 +197,10 @@ async def test_a_machine_on_which_a_step_keeps_failing_is_given_up_and_another_o
     await cluster.play(60)
     (lease,) = await node_pools.members(cluster.stage, pool)
     first, second = await cluster.stage.attempts(lease)
-    assert first.fail_reason == "node_failed"
-    assert "no space left" in str(first.fail_why)
+    assert (first.fail_reason, first.fail_why) == ("node_failed", "it did not become a node of the cluster")
+    async with cluster.stage.db.reading() as connection:
+        told = await rows(connection, text("SELECT fail_why FROM machines WHERE fail_reason IS NOT NULL"))
+    assert "no space left" in told[0].fail_why, "operators read what the machine said"
     assert second.outcome == "admitted"
     assert len(cluster.stage.cloud.alive()) == 1
 
@@ -488,6 +494,10 @@ async def test_a_member_that_does_not_answer_is_not_tried_in_every_round_and_wha
     async with cluster.stage.db.transaction() as connection:
         await connection.execute(text("UPDATE nodes SET applied_version = NULL"))
     assert "Unreachable" in str((await _synced(cluster))[1])
+    async with cluster.stage.db.reading() as connection:
+        shown = await db_clusters.named(connection, "eu-1")
+    assert shown is not None
+    assert "tunnels: member" in str(shown.failing_why), "operators read it at the cluster"
     assert (await _synced(cluster))[1] is None, "it waits for its next try"
     assert "Unreachable" in str((await _synced(cluster))[1])
     async with cluster.stage.db.transaction() as connection:
@@ -516,6 +526,7 @@ async def test_the_agent_of_a_node_reports_to_the_server_of_its_cluster_and_goes
     found = await nodes.page(
         stage.api, lease.organization_id, NodeFilter(), before=None, limit=9, reach=EVERYWHERE
     )
+    assert not isinstance(found, Refused)
     (evidence,) = (each.agent for each in found)
     assert evidence is not None
     assert state(evidence, stage.clock.now()) is AgentState.REPORTING

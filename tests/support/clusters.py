@@ -82,6 +82,7 @@ async def asked(stage: Stage, cluster: Cluster, organization_id: OrganizationId,
             credential="key_" + "0" * 32,
             credential_ends_at=None,
             rotates=None,
+            overlap_seconds=None,
             requested_at=now,
         )
         return await kubeconfigs.insert(connection, wanted, now=now)

@@ -4,6 +4,7 @@ from datetime import datetime
 
 from control_plane.api.views.agents import lease_agent_view
 from control_plane.domain.ids import Prefix, on_wire
+from control_plane.domain.node import FAILING, why_it_leaves
 from control_plane.domain.node_evidence import GIVEN_UP, phrase
 from control_plane.services.nodes import NodeOverview, NodeReport
 from control_plane.wire.nodes import (
@@ -32,11 +33,11 @@ def node_view(node: NodeOverview, now: datetime) -> NodeView:
         gpu_count=node.gpu_count,
         state=node.state.value,
         steps=tuple(NodeStepView(step.step, step.at) for step in node.steps),
-        failing_why=node.failing_why,
+        failing_why=None if node.failing_why is None else FAILING,
         conditions=dict(node.conditions),
         agent=lease_agent_view(node.agent, now),
         leave_reason=node.leave_reason,
-        leave_why=node.leave_why,
+        leave_why=None if node.leave_reason is None else why_it_leaves(node.leave_reason),
         created_at=node.created_at,
         ready_at=node.ready_at,
         unready_since=node.unready_since,

@@ -107,6 +107,7 @@ def _minutes(text: str) -> int:
 
 
 def create(terminal: Terminal, args: Namespace) -> None:
+    kubeconfigs.check(_path(terminal, args), merges=not args.output)
     client = terminal.client()
 
     def ask(public_key: str) -> Issued:
@@ -131,18 +132,27 @@ def _this_machine() -> str:
 
 
 def _hand_over(terminal: Terminal, args: Namespace, issued: Issued, file: dict[str, object]) -> None:
-    if args.output:
-        path = Path(args.output).expanduser()
-        kubeconfigs.write(path, file)
-    else:
-        path = kubeconfigs.configuration(terminal.environ)
-        kubeconfigs.merge(path, file)
+    path = _path(terminal, args)
+    try:
+        (kubeconfigs.write if args.output else kubeconfigs.merge)(path, file)
+    except CliError as error:
+        raise CliError(f"{error} {_lost(issued)}", code=error.code) from error
     command_line = f"kubectl --kubeconfig {path}" if args.output else "kubectl"
     terminal.present(
         args.json,
         issued,
         lambda shown: kubeconfig_page(shown, str(path), f"{command_line} get pods", terminal.now()),
     )
+
+
+def _path(terminal: Terminal, args: Namespace) -> Path:
+    """The file that is written."""
+    return Path(args.output).expanduser() if args.output else kubeconfigs.configuration(terminal.environ)
+
+
+def _lost(issued: Issued) -> str:
+    shown = issued.value.id
+    return f"The kubeconfig {shown} was issued and can be opened by nobody: run `splitplane kubeconfig revoke {shown}`."
 
 
 def list_kubeconfigs(terminal: Terminal, args: Namespace) -> None:
@@ -154,6 +164,7 @@ def list_kubeconfigs(terminal: Terminal, args: Namespace) -> None:
 
 
 def rotate(terminal: Terminal, args: Namespace) -> None:
+    kubeconfigs.check(_path(terminal, args), merges=not args.output)
     client = terminal.client()
     old = _id(client, args.kubeconfig)
 

@@ -56,6 +56,8 @@ def cluster_page(
     if cluster.failing_since is not None:
         why = cluster.failing_why or "the operator is told why"
         failing = [("Failing", f"for {coarse(now - cluster.failing_since)}: {why}")]
+    elif cluster.failing_why is not None:
+        failing = [("Failing", cluster.failing_why)]
     return Group(
         Text(cluster.name, style="bold"),
         Text(),

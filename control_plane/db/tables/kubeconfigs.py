@@ -32,8 +32,6 @@ cluster_tenants = table(
     at("unneeded_since"),
     # A digest of the nodes for which it was last put right.
     Column("node_digest", Text),
-    # Why the last try failed.
-    Column("failing_why", Text),
     UniqueConstraint("cluster_id", "project_id"),
     Index("ix_cluster_tenants_due", "due_at"),
 )
@@ -57,6 +55,8 @@ kubeconfigs = table(
     at("credential_ends_at"),
     # The kubeconfig that this one replaces, whose row is deleted earlier.
     Column("rotates", Uuid),
+    # How long that one is left once this one is issued.
+    Column("overlap_seconds", Integer),
     *work(),
     at("requested_at", nullable=False),
     at("issued_at"),
@@ -71,6 +71,7 @@ kubeconfigs = table(
     known("refused_why", IssuingRefusal),
     known("revoked_why", Revocation),
     CheckConstraint("lasts_seconds > 0", name="lasts_positive"),
+    CheckConstraint("(rotates IS NULL) = (overlap_seconds IS NULL)", name="rotation_has_its_overlap"),
     CheckConstraint("octet_length(recipient) = 32", name="recipient_is_a_key"),
     CheckConstraint("(issued_at IS NULL) = (expires_at IS NULL)", name="issued_has_its_end"),
     CheckConstraint("sealed IS NULL OR issued_at IS NOT NULL", name="sealed_is_issued"),
@@ -85,5 +86,5 @@ kubeconfigs = table(
     Index("ix_kubeconfigs_organization_id", "organization_id", "requested_at", "id"),
     Index("ix_kubeconfigs_requested_at", "requested_at"),
     api=("INSERT",),
-    api_updates=("expires_at", "revoked_at", "revoked_why", "due_at"),
+    api_updates=("revoked_at", "revoked_why", "due_at"),
 )

@@ -118,14 +118,31 @@ async def _issue(
     now = world.now()
     async with world.db.transaction() as connection:
         ends_at = min(until, issued.expires_at)
+        old = await _replaced(connection, kubeconfig)
         stored = await kubeconfigs.issue(
             connection, kubeconfig.id, sealed, expires_at=ends_at, token=token, now=now
         )
         if stored:
+            await _shorten(connection, old, kubeconfig, now)
             await _note(connection, world, kubeconfig, Happening.KUBECONFIGS_ISSUE, None)
         else:  # It was revoked meanwhile, and is due.
             await kubeconfigs.give_back(connection, kubeconfig.id, token=token)
     return int(stored)
+
+
+async def _replaced(connection: Connection, kubeconfig: Kubeconfig) -> Kubeconfig | None:
+    """The kubeconfig that it replaces, locked before it like everywhere."""
+    if kubeconfig.rotates is None:
+        return None
+    return await kubeconfigs.get(connection, kubeconfig.organization_id, kubeconfig.rotates, lock=True)
+
+
+async def _shorten(connection: Connection, old: Kubeconfig | None, new: Kubeconfig, now: datetime) -> None:
+    """The old one ends after the overlap, which begins now that its owner has another one."""
+    if old is None or new.overlap_seconds is None or old.state(now) is not KubeconfigState.ISSUED:
+        return
+    end = old.end_of_overlap(now, timedelta(seconds=new.overlap_seconds))
+    await kubeconfigs.expire(connection, old.organization_id, old.id, at=end)
 
 
 async def _refuse(world: ClusterWorld, kubeconfig: Kubeconfig, why: IssuingRefusal, token: UUID) -> int:

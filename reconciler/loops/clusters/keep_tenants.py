@@ -153,7 +153,7 @@ async def _fail(
     now = world.now()
     due_at = now + delay(tenant.tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)
     async with world.db.statement() as connection:
-        await cluster_tenants.failed(connection, tenant.id, why, token=token, now=now, due_at=due_at)
+        await cluster_tenants.failed(connection, tenant.id, token=token, now=now, due_at=due_at)
 
 
 def allowance_of(leased: Leased) -> Allowance:

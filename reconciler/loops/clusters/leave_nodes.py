@@ -246,7 +246,8 @@ async def _ends_claim(connection: Connection, world: ClusterWorld, held: Held) -
     failure = MachineFailure(
         MachineEvent.FAILED,
         FailReason.NODE_HOSTILE if node.leave_reason is LeaveReason.HOSTILE else FailReason.NODE_FAILED,
-        f"it did not become a node of the cluster: {node.leave_why}",
+        "it did not become a node of the cluster",
+        provider_words=node.leave_why,
     )
     if await machine_outcomes.fail(
         connection, node.machine_id, failure, actor=world.actor(NAME), now=world.now()

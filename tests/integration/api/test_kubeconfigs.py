@@ -170,6 +170,12 @@ async def test_a_rotated_kubeconfig_works_until_the_overlap_is_over(
     path = f"/v1/kubeconfigs/{old['id']}/rotations"
     answer = await acme.http.post(path, json={"public_key": key(other), "overlap_minutes": 5})
     assert answer.status_code == 202, answer.text
+    server.away = True
+    stage.clock.advance(301)
+    await stage.run("keep_kubeconfigs")
+    assert server.opens(token_of(old)), "there is no other one yet"
+    server.away = False
+    stage.clock.advance(10)
     await loops(stage, 2)
     new = (await acme.http.get(answer.headers["Location"])).json()
     assert (new["state"], new["rotates"], new["role"], new["name"]) == ("issued", old["id"], "view", "laptop")

@@ -377,6 +377,8 @@ async def test_a_reference_to_anothers_row_fails_as_one_to_no_row(
             row["network_id"] = None
         if column == "rotates":
             row["rotates"] = target
+            if table == "kubeconfigs":
+                row["overlap_seconds"] = 0
         async with acting_as_a(filled_url) as a, rolled_back(a):
             with pytest.raises(asyncpg.PostgresError) as refused:
                 await a.execute(insertion(table, row), *encoded(table, row))

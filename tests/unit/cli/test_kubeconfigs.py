@@ -96,6 +96,21 @@ def test_what_is_no_configuration_or_locked_is_left_as_it_is(tmp_path: Path) -> 
     assert result.code == 1
     assert "Another program writes" in result.err
     assert not file.exists()
+    result = _create(stand, "--output", str(tmp_path / "nowhere" / "file"))
+    assert (result.code, "No such file" in result.err) == (1, True)
+    assert not stand.requests, "none is issued whose key would be lost"
+
+
+def test_one_that_was_issued_and_cannot_be_written_is_named_so_that_it_can_be_revoked(tmp_path: Path) -> None:
+    (tmp_path / ".kube").mkdir()
+
+    def locks(request: httpx.Request) -> Any:
+        (tmp_path / ".kube" / "config.lock").touch()
+        return sealed(request)
+
+    result = _create(Stand(tmp_path, {CREATE: locks}))
+    assert result.code == 1
+    assert f"kubeconfig revoke {KUBECONFIG_ID}" in " ".join(result.err.split())
 
 
 def test_it_is_waited_for_and_a_refusal_says_why(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ WANTED = Kubeconfig(
     credential="key_1",
     credential_ends_at=None,
     rotates=None,
+    overlap_seconds=None,
     requested_at=NOW,
 )
 ISSUED = replace(WANTED, issued_at=NOW, expires_at=NOW + HOUR, sealed=b"file")

@@ -135,7 +135,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "journal": (("INSERT",), ()),
     "key_destructions": ((), ()),
     "leases": (("INSERT", "UPDATE"), ()),
-    "kubeconfigs": (("INSERT",), ("expires_at", "revoked_at", "revoked_why", "due_at")),
+    "kubeconfigs": (("INSERT",), ("revoked_at", "revoked_why", "due_at")),
     "ledger_accounts": (("INSERT",), ()),
     "loop_reports": ((), ()),
     "loop_roster": ((), ()),
@@ -3440,7 +3440,6 @@ def _create_tables() -> None:
         sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("unneeded_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("node_digest", sa.Text(), nullable=True),
-        sa.Column("failing_why", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["cluster_id"], ["clusters.id"], name=op.f("fk_cluster_tenants_cluster_id_clusters")
         ),
@@ -3476,6 +3475,7 @@ def _create_tables() -> None:
         sa.Column("credential", sa.Text(), nullable=False),
         sa.Column("credential_ends_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("rotates", sa.Uuid(), nullable=True),
+        sa.Column("overlap_seconds", sa.Integer(), nullable=True),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("work_token", sa.Uuid(), nullable=True),
         sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
@@ -3506,6 +3506,10 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint(
             "(revoked_at IS NULL) = (revoked_why IS NULL)", name=op.f("ck_kubeconfigs_revoked_has_its_reason")
+        ),
+        sa.CheckConstraint(
+            "(rotates IS NULL) = (overlap_seconds IS NULL)",
+            name=op.f("ck_kubeconfigs_rotation_has_its_overlap"),
         ),
         sa.CheckConstraint("lasts_seconds > 0", name=op.f("ck_kubeconfigs_lasts_positive")),
         sa.CheckConstraint(

@@ -14,7 +14,7 @@ import pytest
 
 from control_plane.domain.node import JoinStep, LeaveReason, leaving
 from data_plane.cluster.resource import NODE, SECRET
-from tests.support.kubernetes.kubectl import Kubectl, answer, server_pod
+from tests.support.kubernetes.kubectl import Kubectl, KubectlError, answer, server_pod
 from tests.support.kubernetes.node_cloud import LAMBDA, LOCAL, NodeCloud
 from tests.support.kubernetes.tier import NODES
 
@@ -59,11 +59,21 @@ class Story:
         names = [node["name"] for node in nodes]
         pods = {"items": [server_pod(name, name, _text(name)) for name in names]}
         wanted = json.dumps({"apiVersion": "v1", "kind": "List", **pods})
-        await asyncio.to_thread(self.kubectl, "apply", "--filename=-", stdin=wanted)
+        await self.cloud.until("the pods are accepted", partial(self._are_accepted, wanted))
         them = [f"pod/{name}" for name in names]
         await asyncio.to_thread(self.kubectl, "wait", "--for=condition=Ready", *them, "--timeout=60s")
         found = (await asyncio.to_thread(self.kubectl.json, "get", "pods"))["items"]
         self.addresses = {pod["metadata"]["name"]: pod["status"].get("podIP", "") for pod in found}
+
+    async def _are_accepted(self, wanted: str) -> bool:
+        """The quota grows with the nodes, some seconds after these were opened."""
+        try:
+            await asyncio.to_thread(self.kubectl, "apply", "--filename=-", stdin=wanted)
+        except KubectlError as error:
+            if "exceeded quota" in str(error):
+                return False
+            raise
+        return True
 
     async def answers(self, through: str, node: Node) -> bool:
         """Whether the pod on a node answers the pod that is forwarded to us."""

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from control_plane.api.views.agents import lease_agent_view
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.node import FAILING, why_it_leaves
+from control_plane.domain.node import FAILING, LeaveReason, why_it_leaves
 from control_plane.domain.node_evidence import GIVEN_UP, phrase
 from control_plane.services.nodes import NodeOverview, NodeReport
 from control_plane.wire.nodes import (
@@ -14,6 +14,13 @@ from control_plane.wire.nodes import (
     SoldCapacityView,
     StepEvidenceView,
 )
+
+
+def _leave_why(node: NodeOverview) -> str | None:
+    """What ended the lease, in our words. What failed before can be words of the machine, which operators read."""
+    if node.leave_reason is None or node.leave_reason is LeaveReason.LEASE_ENDED:
+        return node.leave_why
+    return why_it_leaves(node.leave_reason)
 
 
 def node_view(node: NodeOverview, now: datetime) -> NodeView:
@@ -37,7 +44,7 @@ def node_view(node: NodeOverview, now: datetime) -> NodeView:
         conditions=dict(node.conditions),
         agent=lease_agent_view(node.agent, now),
         leave_reason=node.leave_reason,
-        leave_why=None if node.leave_reason is None else why_it_leaves(node.leave_reason),
+        leave_why=_leave_why(node),
         created_at=node.created_at,
         ready_at=node.ready_at,
         unready_since=node.unready_since,

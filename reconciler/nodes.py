@@ -22,8 +22,14 @@ from reconciler.worlds.clusters import ClusterWorld
 OURS = (ClusterError, KeyManagerError, NotCertified)
 """Failures of our own: no machine is to blame."""
 RETRY_FIRST, RETRY_CEILING = timedelta(seconds=2), timedelta(seconds=30)
-HELD_FOR = timedelta(minutes=10)
-"""Longer than any single step may take; every step renews it. A node waits this long when its worker dies."""
+HELD_FOR = timedelta(minutes=2)
+"""Longer than most steps take; every step renews it. A node waits this long when its worker dies."""
+LONG_STEPS = {
+    JoinStep.PREPARED: timedelta(minutes=10),  # K3s is sent to a machine that may be far away.
+    JoinStep.STARTED: timedelta(minutes=4),
+    LeaveStep.CLEANED: timedelta(minutes=8),
+}
+"""How long a node is held for the steps that take longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,15 @@ async def loaded(world: ClusterWorld, node: Node, token: UUID) -> Held:
     if cluster is None:
         raise LookupError(f"{node.name} is in no cluster")
     return Held(node, place, cluster, token)
+
+
+async def hold_for(world: ClusterWorld, held: Held, due: JoinStep | LeaveStep) -> bool:
+    """Hold the node for as long as its next step may take; False when another worker holds it by now."""
+    if due not in LONG_STEPS:
+        return True
+    until = world.now() + LONG_STEPS[due]
+    async with world.db.statement() as connection:
+        return await nodes.hold(connection, held.node.id, token=held.token, until=until)
 
 
 async def take_step(world: ClusterWorld, held: Held, taken: JoinStep | LeaveStep, evidence: object) -> bool:

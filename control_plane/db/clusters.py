@@ -66,9 +66,12 @@ WHERE {among("state", LIVE)} AND {_FOR_READER}
   AND (CAST(:after_at AS timestamptz) IS NULL OR (created_at, id) > (:after_at, CAST(:after_id AS uuid)))
 ORDER BY created_at, id LIMIT :limit
 """)
+# Whoever builds a cluster that is deleted still holds it: nobody dismantles a server that is being installed.
+_KEPT = f":after = '{ClusterState.DELETING}'"
 _MOVE = text(f"""
 UPDATE clusters SET state = :after, generation = generation + 1, due_at = :now, tries = 0, failing_since = NULL,
-  failing_why = NULL, {work.GIVE_BACK},
+  failing_why = NULL, work_token = CASE WHEN {_KEPT} THEN work_token END,
+  work_until = CASE WHEN {_KEPT} THEN work_until END,
   ready_at = CASE WHEN :after = '{ClusterState.READY}' THEN CAST(:now AS timestamptz) ELSE ready_at END,
   gone_at = CASE WHEN :after = '{ClusterState.GONE}' THEN CAST(:now AS timestamptz) END
 WHERE id = :id AND state = :before AND generation = :seen
@@ -93,6 +96,7 @@ UPDATE clusters SET failing_since = coalesce(failing_since, :now), failing_why =
 WHERE id = :id AND {work.HELD}
 """)
 _STILL_HELD = work.still_held("clusters")
+_GIVE_BACK = text(f"UPDATE clusters SET {work.GIVE_BACK} WHERE id = :id AND {work.HELD}")
 _KEEP_TOLD = text("""
 UPDATE clusters SET admin_secret_id = :admin_secret_id, version = :version, endpoint = :endpoint, ca_pem = :ca_pem
 WHERE id = :id
@@ -205,6 +209,11 @@ async def fail(
 async def is_held(connection: Connection, cluster_id: ClusterId, *, token: UUID) -> bool:
     """Lock a cluster if this worker still holds it."""
     return await read_one(connection, _STILL_HELD, ClusterId, id=cluster_id, token=token) is not None
+
+
+async def give_back(connection: Connection, cluster_id: ClusterId, *, token: UUID) -> None:
+    """Hold a cluster no longer. When it is due is not changed."""
+    await write(connection, _GIVE_BACK, id=cluster_id, token=token)
 
 
 async def keep_told(

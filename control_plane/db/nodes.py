@@ -203,6 +203,7 @@ UPDATE nodes SET deadline_at = greatest(deadline_at, :deadline_at), {work.GIVE_B
 WHERE state = '{NodeState.JOINING}' AND work_until <= :now
 """)
 _HELD = work.still_held("nodes")
+_HOLD = text(f"UPDATE nodes SET work_until = :until WHERE id = :id AND {work.HELD}")
 
 
 async def take(
@@ -216,6 +217,11 @@ async def take(
 async def free_abandoned(connection: Connection, *, now: datetime, deadline_at: datetime) -> None:
     """Give back joining nodes whose worker died, with some more time: it was not the machine that was late."""
     await write(connection, _FREE_ABANDONED, now=now, deadline_at=deadline_at)
+
+
+async def hold(connection: Connection, node_id: NodeId, *, token: UUID, until: datetime) -> bool:
+    """Hold a node for longer. False when another worker holds it."""
+    return bool(await write(connection, _HOLD, id=node_id, token=token, until=until))
 
 
 async def is_held(connection: Connection, node_id: NodeId, *, token: UUID) -> bool:
@@ -447,7 +453,8 @@ async def left_in(connection: Connection, cluster_id: ClusterId) -> int:
 
 _WITHOUT_CLAIM = text(f"""
 SELECT {_COLUMNS} FROM nodes n JOIN claims c ON c.id = n.claim_id
-WHERE n.state IN ('{NodeState.JOINING}', '{NodeState.READY}') AND c.ended_at IS NOT NULL
+WHERE c.ended_at IS NOT NULL AND (n.state = '{NodeState.READY}'
+  OR n.state = '{NodeState.JOINING}' AND (n.work_until IS NULL OR n.work_until <= :now))
 ORDER BY c.ended_at, n.id LIMIT :limit
 """)
 _REMOVE = text(f"""
@@ -466,9 +473,12 @@ def still_leaves(which: str) -> str:
       WHERE {which} AND {among("n.state", IN_CLUSTER)} AND ended.ended_at > :kept_since)"""
 
 
-async def without_claim(connection: Connection, *, limit: int) -> list[Node]:
-    """Nodes that have not begun to leave although their claims have ended, oldest end first."""
-    return await read(connection, _WITHOUT_CLAIM, Node, limit=limit)
+async def without_claim(connection: Connection, *, now: datetime, limit: int) -> list[Node]:
+    """Nodes that have not begun to leave although their claims have ended, oldest end first.
+
+    Without those that somebody lets join right now: what is deleted meanwhile would be made anew.
+    """
+    return await read(connection, _WITHOUT_CLAIM, Node, now=now, limit=limit)
 
 
 async def remove(

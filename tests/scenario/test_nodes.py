@@ -1,5 +1,6 @@
 """Rented machines become nodes of a cluster, and leave it without a trace."""
 
+import asyncio
 import dataclasses
 from collections.abc import Callable
 from typing import Literal
@@ -18,7 +19,7 @@ from control_plane.outcomes import machines as machine_outcomes
 from control_plane.services import nodes
 from control_plane.services.nodes import NodeFilter
 from data_plane.access.port import StepFailed, Target, Unreachable
-from data_plane.cluster.agents import Cleaned
+from data_plane.cluster.agents import AgentOrder, Cleaned, Started
 from data_plane.cluster.objects import expected_nodes
 from data_plane.cluster.objects.node import joining_taint
 from data_plane.cluster.objects.tenant import NODE_PROJECT
@@ -622,3 +623,41 @@ async def test_a_lease_tries_another_machine_while_the_one_that_failed_is_still_
     await cluster.play_until(lambda: cluster.open_nodes, seconds_max=300)
     assert (await cluster.row_counts())["leaving"] == 1
     assert first in {str(machine.address) for machine in cluster.stage.cloud.alive()}, "it waits for its node"
+
+
+class _SlowAgents(FakeAgents):
+    """Agents whose start takes until somebody says so."""
+
+    def __init__(self, inner: FakeAgents) -> None:
+        super().__init__(inner.members, inner.prepared, inner.running, inner.tokens, inner.left)
+        self.under_way, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def start(self, order: AgentOrder) -> Started:
+        self.under_way.set()
+        await self.goes_on.wait()
+        return await super().start(order)
+
+
+async def test_a_node_does_not_leave_before_whoever_lets_it_join_has_finished(cluster: Cluster) -> None:
+    """What is deleted before that would be made anew: an agent that starts late registers a Node."""
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    first = await cluster.first_address()
+    await cluster.play_until(lambda: first in cluster.agents.prepared)
+    slow = _SlowAgents(cluster.agents)
+    world = dataclasses.replace(cluster.stage.world, agents=slow)
+    while not slow.under_way.is_set():
+        joins = asyncio.create_task(cluster.stage.run("join_nodes", world=world))
+        await asyncio.wait(
+            {joins, asyncio.create_task(slow.under_way.wait())}, return_when=asyncio.FIRST_COMPLETED
+        )
+        await cluster.stage.run("sync_overlay")
+        cluster.stage.clock.advance(3)
+    await node_pools.delete(cluster.stage, pool)
+    await cluster.play(20)
+    assert await cluster.row_counts() == {"joining": 1}
+    slow.goes_on.set()
+    await joins
+    await cluster.play_until(lambda: not cluster.stage.cloud.alive())
+    await cluster.play(30)
+    await cluster.nothing_is_left()

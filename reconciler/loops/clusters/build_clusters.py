@@ -2,6 +2,7 @@
 
 The credential with which servers join is stored, sealed, before a host gets it, so that a crash anywhere leaves one
 that the next activation uses again. A cluster whose server cannot be installed waits, with the reason for operators.
+One that is deleted meanwhile is dismantled after the installation.
 """
 
 import secrets
@@ -75,12 +76,15 @@ async def _record(
     async with world.db.transaction() as connection:
         moved = step(cluster.state, ClusterEvent.BUILT)
         if not isinstance(moved, Moved) or not await clusters.is_held(connection, cluster.id, token=token):
-            return  # Somebody deleted it, or another worker builds it.
+            return  # Another worker builds it.
         now = world.now()
         if sealed is not None:
             await secret_rows.insert(connection, sealed, now=now)
         await clusters.keep_told(connection, cluster.id, told, None if sealed is None else sealed.id)
-        report.count(int(await clusters.move(connection, cluster, moved, now=now)))
+        is_built = await clusters.move(connection, cluster, moved, now=now)
+        if not is_built:  # It was deleted meanwhile, and waits to be dismantled.
+            await clusters.give_back(connection, cluster.id, token=token)
+        report.count(int(is_built))
 
 
 LOOP = Loop(NAME, timedelta(seconds=2), activate, lasts=HELD_FOR)

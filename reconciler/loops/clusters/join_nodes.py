@@ -35,7 +35,7 @@ from data_plane.access.port import AccessError, Unreachable
 from reconciler.loop import Loop, Report, each
 from reconciler.node_joining import STEPS, HeldUp, Hostile, NotYet
 from reconciler.node_opening import open_nodes, open_rest
-from reconciler.nodes import HELD_FOR, OURS, Held, fail, loaded, take_step, wait
+from reconciler.nodes import HELD_FOR, LONG_STEPS, OURS, Held, fail, hold_for, loaded, take_step, wait
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "join_nodes"
@@ -88,12 +88,11 @@ async def _begin(world: ClusterWorld, report: Report) -> None:
 
 async def _join(world: ClusterWorld, node: Node, token: UUID, report: Report) -> None:
     held = await loaded(world, node, token)
-    if held.place.claim_ended:
-        await wait(world, held, AGAIN)  # leave_nodes takes it out.
-        return
     try:
-        while await _next(world, held, report):
+        while not held.place.claim_ended and await _next(world, held, report):
             held = await loaded(world, await _current(world, held), token)
+        if held.place.claim_ended:
+            await wait(world, held, AGAIN)  # leave_nodes takes it out as soon as nobody holds it.
     except HeldUp as error:
         await wait(world, held, SOON, str(error), longer=TRIED_FIRST)
     except NotYet as error:
@@ -125,6 +124,8 @@ async def _next(world: ClusterWorld, held: Held, report: Report) -> bool:
     due = next_join_step([each for each in JoinStep if each in taken])
     if due in {None, JoinStep.OPENED}:
         report.count(await open_nodes(world, held))
+        return False
+    if not await hold_for(world, held, due):
         return False
     return await take_step(world, held, due, await STEPS[due](world, held))
 
@@ -176,6 +177,6 @@ LOOP = Loop(
     NAME,
     timedelta(seconds=2),
     activate,
-    lasts=HELD_FOR,
+    lasts=max(LONG_STEPS.values()),
     wakes=("sync_overlay", "leave_nodes", "place_leases"),
 )

@@ -36,7 +36,7 @@ from data_plane.cluster import bootstrap_token
 from data_plane.cluster import node as in_cluster
 from data_plane.cluster.drain import drain
 from reconciler.loop import Event, Loop, Report, each
-from reconciler.nodes import HELD_FOR, OURS, Held, fail, loaded, take_step, wait
+from reconciler.nodes import HELD_FOR, LONG_STEPS, OURS, Held, fail, hold_for, loaded, take_step, wait
 from reconciler.peer_holders import who_may_list
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
@@ -70,7 +70,7 @@ async def _begin(world: ClusterWorld) -> int:
     """Let nodes leave whose claims have ended. What became of the machine says why."""
     async with world.db.transaction() as connection:
         begun = 0
-        for found in await nodes.without_claim(connection, limit=NODES_PER_ACTIVATION_MAX):
+        for found in await nodes.without_claim(connection, now=world.now(), limit=NODES_PER_ACTIVATION_MAX):
             node = await nodes.lock(connection, found.id)
             machine = await machines.get(connection, found.machine_id)
             if node is None or machine is None:
@@ -101,6 +101,8 @@ async def _leave(world: ClusterWorld, node: Node, token: UUID, report: Report) -
         due = next_leave_step(node.leave_reason, [each for each in LeaveStep if each in taken])
         if due is None:
             await _end(world, held, report)
+            return
+        if not await hold_for(world, held, due):
             return
         try:
             evidence = await _STEPS[due](world, held)
@@ -261,6 +263,6 @@ LOOP = Loop(
     NAME,
     timedelta(seconds=2),
     activate,
-    lasts=HELD_FOR,
+    lasts=max(LONG_STEPS.values()),
     wakes=("sync_overlay", "release_machines", "terminate_machines", "place_leases", "dismantle_clusters"),
 )

@@ -30,7 +30,7 @@ from data_plane.cluster.port import ClusterError, KubernetesPort, Unauthorized, 
 from data_plane.cluster.resource import NODE, Object
 from reconciler.loop import Loop, Report, each
 from reconciler.node_joining import conditions, judge, reported
-from reconciler.nodes import HELD_FOR, OURS, Held, loaded, wait
+from reconciler.nodes import OURS, Held, loaded, wait
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
 
@@ -39,6 +39,8 @@ NODES_PER_ACTIVATION_MAX = 200
 STRAYS_PER_ACTIVATION_MAX = 8
 """Nodes of one cluster that are deleted because their machines have left it."""
 EVERY = timedelta(seconds=30)
+HELD_FOR = timedelta(minutes=10)
+"""Longer than looking at all nodes of a cluster takes, and putting them right."""
 
 _Listed = Mapping[str, Object]
 """The Nodes of a cluster by their names."""

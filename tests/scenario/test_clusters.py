@@ -1,0 +1,54 @@
+"""The server of a cluster is not taken away from whoever builds it."""
+
+import asyncio
+import dataclasses
+
+import pytest
+from sqlalchemy import text
+
+from data_plane.cluster.servers import ServerIdentity, ServerOrder
+from data_plane.simulation.servers import FakeServers
+from tests.support import clusters
+from tests.support.rows import rows
+from tests.support.ssh_rotation import store_authorities
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+
+
+async def _state(stage: Stage) -> str:
+    async with stage.db.reading() as connection:
+        (row,) = await rows(connection, text("SELECT state FROM clusters"))
+    return str(row.state)
+
+
+class _SlowServers(FakeServers):
+    def __init__(self, inner: FakeServers) -> None:
+        super().__init__(inner.running)
+        self.under_way, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def install(self, order: ServerOrder) -> ServerIdentity:
+        self.under_way.set()
+        await self.goes_on.wait()
+        return await super().install(order)
+
+
+async def test_a_cluster_that_is_deleted_while_it_is_built_leaves_no_server_on_its_host(stage: Stage) -> None:
+    await store_authorities(stage)
+    await clusters.created(stage, "eu-1")
+    assert isinstance(stage.world.servers, FakeServers)
+    slow = _SlowServers(stage.world.servers)
+    builds = asyncio.create_task(
+        stage.run("build_clusters", world=dataclasses.replace(stage.world, servers=slow))
+    )
+    await slow.under_way.wait()
+    await clusters.deleted(stage, "eu-1")
+    await stage.run("dismantle_clusters")
+    assert await _state(stage) == "deleting", "its server is still being installed"
+    slow.goes_on.set()
+    await builds
+    await stage.run("dismantle_clusters")
+    assert await _state(stage) == "gone"
+    assert not stage.world.servers.running
+    async with stage.db.reading() as connection:
+        assert not await rows(connection, text("SELECT 1 FROM secrets WHERE purpose LIKE 'cluster%'"))

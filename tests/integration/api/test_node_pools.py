@@ -287,7 +287,7 @@ async def test_a_node_that_left_says_what_ended_its_lease(api: Api, acme: Tenant
     await acme.http.post(f"{POOLS}/{pool['id']}/deletion")
     for reason, why, told in (
         ("lease_ended", "its lease has ended", "the node pool train was deleted: its customer deleted it"),
-        ("lost", "nobody reaches it", "nobody reaches it"),
+        ("lost", "StepFailed: words of a machine", "it was not ready for too long, or its machine is gone"),
     ):
         async with api.owner.db.transaction() as connection:
             values = {"now": api.clock.now(), "reason": reason, "why": why}

@@ -43,7 +43,7 @@ from providers.base import (
 from providers.error_law import ErrorDetail, Meaning, Rule, error_for, rules_by_code
 from providers.listings import UnreadableAnswer, offered_price, ours, reference_of, sighting, whole_listing
 from providers.registered_keys import key_material, key_name
-from providers.rest import ErrorContract, Rest, ignored
+from providers.rest import ErrorContract, Rest, detail_from, ignored
 from providers.signing import header
 
 NAME = "hyperstack"
@@ -183,11 +183,7 @@ class Failure(msgspec.Struct):
     error_reason: str | None = None
 
 
-def _detail(body: bytes) -> ErrorDetail | None:
-    try:
-        failure = msgspec.json.decode(body, type=Failure)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
+def _detail(failure: Failure) -> ErrorDetail | None:
     return None if failure.status else ErrorDetail(failure.error_reason or "", failure.message)
 
 
@@ -196,7 +192,7 @@ def _launch_refused(meaning: Meaning, *phrases: str) -> tuple[Rule, ...]:
 
 
 ERRORS = ErrorContract(
-    _detail,
+    detail_from(Failure, _detail),
     (
         *_launch_refused(
             Meaning.NO_CAPACITY, "capacity", "out of stock", "not enough", "no longer available"

@@ -209,9 +209,9 @@ class Rest:
 
 
 def detail_from(
-    kind: type[Body], detail: Callable[[Body], ErrorDetail]
+    kind: type[Body], detail: Callable[[Body], ErrorDetail | None]
 ) -> Callable[[bytes], ErrorDetail | None]:
-    """An `ErrorContract.detail_of` for error bodies in JSON that decode as `kind`."""
+    """An `ErrorContract.detail_of` for error bodies in JSON that decode as `kind`; `detail` is None for no failure."""
 
     def detail_of(body: bytes) -> ErrorDetail | None:
         try:

@@ -44,12 +44,12 @@ def add(to: Commands) -> None:
         create,
         "Create a cluster on a free server host (operators).",
         more=(
-            "Its server runs on a host of yours, which splitplane server-host add has made\n"
-            "known. Its nodes are rented, at whichever providers. A cluster is shared by all\n"
-            "organizations, or dedicated to one."
+            "Its server runs on a host of yours: see splitplane server-host add. Its nodes\n"
+            "are rented, at whichever providers. A cluster is shared by all organizations, or\n"
+            "dedicated to one."
         ),
         examples="""
-        splitplane cluster create eu-1 --region eu-central-1
+        splitplane cluster create eu --region eu-1
         splitplane cluster create acme --region eu-1 --organization org_0190c2...
         """,
     )

@@ -56,7 +56,7 @@ def add(to: Commands) -> None:
     parser.add_argument(
         "--lasts", metavar="TIME", type=_minutes, default=480, help="such as 30m; 10m to 24h (default: 8h)"
     )
-    parser.add_argument("--name", metavar="NAME", help="for people (default: the name of this machine)")
+    parser.add_argument("--name", metavar="NAME", help="shown in lists (default: this machine's name)")
     _add_output(parser)
     command(
         commands,
@@ -85,7 +85,7 @@ def add(to: Commands) -> None:
         commands,
         "revoke",
         revoke,
-        "Revoke kubeconfigs. They have no rights within seconds.",
+        "Revoke kubeconfigs. Within seconds they have no rights any more.",
         more=("What runs in pods goes on, and so do open exec sessions: delete their pods to\nend them."),
         examples="""
         splitplane kubeconfig revoke kc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b

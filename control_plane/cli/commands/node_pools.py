@@ -112,8 +112,9 @@ def _add_scale(pools: Commands) -> None:
         scale,
         "Scale a node pool.",
         more=(
-            "More nodes are admitted all or none, and join one by one. Fewer: nodes without\n"
-            "a machine go first, then the youngest; their billing stops at once."
+            "Additional nodes are admitted all or none, and join one by one. With fewer,\n"
+            "nodes without a machine go first, then those that are not ready, then the\n"
+            "youngest; their billing stops at once."
         ),
         examples="""
         splitplane node-pool scale train --nodes 3
@@ -130,7 +131,7 @@ def _add_delete(pools: Commands) -> None:
         pools,
         "delete",
         delete,
-        "Delete a node pool. Billing stops at once, and what its nodes hold is lost.",
+        "Delete a node pool. Billing stops at once, and the data on its nodes is lost.",
         examples="splitplane node-pool delete train --yes",
     )
     parser.add_argument("node_pool", metavar="POOL", help=_POOL)

@@ -27,12 +27,12 @@ def add(to: Commands) -> None:
         add_host,
         "Add a host on which the server of one cluster can run.",
         more=(
-            "It is a host of yours, with systemd, that has nothing else to do.\n"
-            "docs/clusters.md says how its sshd comes to admit the reconciler. Nothing is\n"
+            "It is a host of yours that has nothing else to do, with systemd, python3 and\n"
+            "bash. docs/clusters.md says how to let the reconciler log in there. Nothing is\n"
             "installed before a cluster takes it."
         ),
         examples="""
-        splitplane server-host add k8s-1 192.0.2.10 --region eu --host-key host.pub
+        splitplane server-host add k8s-1 192.0.2.10 --region eu-1 --host-key host.pub
         """,
     )
     parser.add_argument("name", metavar="NAME", help="unique among the server hosts")
@@ -45,7 +45,7 @@ def add(to: Commands) -> None:
         "--host-key", required=True, metavar="FILE", help="its SSH host key, a .pub file; - for stdin"
     )
     parser.add_argument(
-        "--outside", metavar="ADDRESS", help="where nodes and customers reach it (default: there)"
+        "--outside", metavar="ADDRESS", help="where nodes and customers reach it (default: ADDRESS)"
     )
     parser = command(
         hosts,

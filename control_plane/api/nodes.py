@@ -9,7 +9,7 @@ from litestar import Controller, get
 from litestar.params import FromPath, QueryParameter
 
 from control_plane.api import paging
-from control_plane.api.documents import PROBLEMS
+from control_plane.api.documents import PROBLEMS, refusable
 from control_plane.api.errors import refusal
 from control_plane.api.identifiers import read_word
 from control_plane.api.node_pools import OfCluster, read_node_pool_id
@@ -49,7 +49,7 @@ class NodeController(Controller):
         operation_id="listNodes",
         permission=Permission.NODE_POOLS_READ,
         scope=ScopeKind.ENVIRONMENT,
-        responses=PROBLEMS,
+        responses=refusable(422),
     )
     async def index(
         self,
@@ -100,7 +100,7 @@ class NodeController(Controller):
         operation_id="listAllNodes",
         permission=Permission.NODES_READ_ALL,
         scope=ScopeKind.PLATFORM,
-        responses=PROBLEMS,
+        responses=refusable(422),
     )
     async def index_of_all(
         self,

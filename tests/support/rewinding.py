@@ -93,13 +93,9 @@ class Rewound:
         return self._databases[name]
 
     @property
-    def in_use(self) -> list[str]:
-        """Whose connections are lent at this moment."""
-        return [
-            name
-            for name, database in self._databases.items()
-            if any(pool.in_use for pool in database.pools())
-        ]
+    def in_use(self) -> bool:
+        """Whether a connection is lent at this moment."""
+        return any(pool.in_use for database in self._databases.values() for pool in database.pools())
 
     async def put_back(self) -> None:
         """Put every table back. Raises if somebody still holds a lock on a row of them."""
@@ -122,12 +118,15 @@ class Rewinding:
 
     @asynccontextmanager
     async def database(self) -> AsyncIterator[Rewound]:
-        """A database as the template is. After a failure nobody gets it again: something may still be going on in it."""
+        """A database as the template is.
+
+        Nobody gets it again after a failure, or while a connection to it is still lent: something goes on in it.
+        """
         rewound = self._idle.pop() if self._idle else await self._open.enter_async_context(self.copied())
         yield rewound
-        assert not rewound.in_use, f"connections are still in use: {rewound.in_use}"
-        await rewound.put_back()
-        self._idle.append(rewound)
+        if not rewound.in_use:
+            await rewound.put_back()
+            self._idle.append(rewound)
 
     @asynccontextmanager
     async def copied(self) -> AsyncIterator[Rewound]:

@@ -111,7 +111,7 @@ async def test_the_api_is_what_its_document_says(target: Target, tmp_path: Path)
     command = [
         *(sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIGURATION), "run"),
         *("--header", f"Authorization: Bearer {target.secret}", "--no-color"),
-        *(("--max-time", seconds) if seconds else ()),
+        *(("--max-time", seconds, "--max-examples", "1000") if seconds else ()),
         f"{target.url}/schema/openapi.json",
     ]
     ran = await asyncio.to_thread(

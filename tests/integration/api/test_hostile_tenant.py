@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -34,6 +35,8 @@ from tests.support.hostile_tenant.ways import WAYS
 pytestmark = pytest.mark.database
 SKU = "h100x1"
 SHARED = "eu-1"
+_NUMBERS = count(2)
+"""Of nodes in the clusters that both tenants may use."""
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +107,7 @@ async def _with_nodes(api: Api, operator: Tenant, tenant: Tenant, things: Things
     pool = (await tenant.http.get(f"/v1/node-pools/{things['node pool']}")).json()
     leases = (await tenant.http.get("/v1/leases")).json()["items"]
     lease = next(each for each in leases if each["node_pool_id"] == pool["id"])
-    node = await node_of(api, tenant, pool["cluster_id"], pool, lease)
+    node = await node_of(api, tenant, pool["cluster_id"], pool, lease, number=next(_NUMBERS))
     name = f"{things.marker}-own"
     own = await ready_cluster(api, operator, name, organization_id=things["organization"])
     return things.and_more(

@@ -428,6 +428,7 @@ async def test_the_look_ups_of_keys_are_the_only_answers_around_the_filter_and_o
         "audit_event_ids",
         "audit_refused_sign_ins",
         "audit_signing_key",
+        "node_ids",
         "organization_ids",
         "quota_request_ids",
         "refused_api_keys",
@@ -488,13 +489,17 @@ async def test_the_public_process_can_make_no_organization_the_platforms(api_db:
             await insert(connection, "organizations", a_row("organizations", A, platform=True))
 
 
-async def test_the_list_of_organizations_has_their_ids_and_nothing_about_them(api_db: Database) -> None:
+async def test_the_lists_of_organizations_and_of_nodes_have_ids_and_nothing_about_them(
+    api_db: Database,
+) -> None:
+    answers = text("SELECT pg_get_function_result(CAST(:name AS regproc)) AS answers")
     async with api_db.reading() as connection:
-        [row] = await rows(
-            connection,
-            text("SELECT pg_get_function_result('organization_ids'::regproc) AS answers"),
-        )
-        assert row.answers == "TABLE(id uuid, created_at timestamp with time zone)"
+        for name, columns in (
+            ("organization_ids", "id uuid, created_at timestamp with time zone"),
+            ("node_ids", "organization_id uuid, id uuid"),
+        ):
+            [row] = await rows(connection, answers, name=name)
+            assert row.answers == f"TABLE({columns})"
         assert await organizations.get(connection, OrganizationId(A)) is None
 
 

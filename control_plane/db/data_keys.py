@@ -106,9 +106,9 @@ _RETRY = work.retry("data_keys")
 _GIVE_BACK = text(f"UPDATE data_keys SET tries = 0, {work.GIVE_BACK} WHERE id = :id AND {work.HELD}")
 _DELETE_EMPTY = text(f"DELETE FROM data_keys WHERE id = :id AND NOT {_USED}")
 _FORGET_UNUSED = text(f"""
-DELETE FROM data_keys WHERE id IN (
+DELETE FROM data_keys WHERE id = ANY(ARRAY(
   SELECT id FROM data_keys WHERE destroyed_at IS NULL AND made_at < :before AND NOT {_USED}
-  ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED)
+  ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED))
 """)
 _COUNTS = text(f"""
 SELECT (SELECT count(*) FROM secrets) AS secrets, count(*) AS data_keys,

@@ -89,10 +89,10 @@ SELECT id, :now FROM clusters k WHERE {among("k.state", (ClusterState.READY,))}
 ON CONFLICT DO NOTHING
 """)
 _TAKE = text(f"""
-UPDATE overlays SET work_token = :token, work_until = :until WHERE cluster_id IN (
+UPDATE overlays SET work_token = :token, work_until = :until WHERE cluster_id = ANY(ARRAY(
   SELECT cluster_id FROM overlays WHERE due_at <= :now AND {FREE}
     AND EXISTS (SELECT FROM clusters k WHERE k.id = overlays.cluster_id AND {among("k.state", _HAVE_OVERLAYS)})
-  ORDER BY due_at, cluster_id LIMIT :limit FOR UPDATE SKIP LOCKED)
+  ORDER BY due_at, cluster_id LIMIT :limit FOR UPDATE SKIP LOCKED))
 RETURNING cluster_id
 """)
 _TAKEN = text(f"""

@@ -39,8 +39,8 @@ async def take(connection: Connection, process: UUID, asks: Sequence[Ask]) -> An
 
 
 _FORGET = text("""
-DELETE FROM request_budgets WHERE bucket IN (
-  SELECT bucket FROM request_budgets WHERE refilled_at < :before LIMIT :limit FOR UPDATE SKIP LOCKED)
+DELETE FROM request_budgets WHERE bucket = ANY(ARRAY(
+  SELECT bucket FROM request_budgets WHERE refilled_at < :before LIMIT :limit FOR UPDATE SKIP LOCKED))
 """)
 
 

@@ -34,11 +34,11 @@ _FREE = text("UPDATE server_hosts SET cluster_id = NULL WHERE cluster_id = :clus
 # A host was never told (null) until the first time after it was added.
 _TAKE_BEHIND = text(f"""
 WITH behind AS (
-  UPDATE server_hosts SET ssh_trust_due_at = :again WHERE name IN (
+  UPDATE server_hosts SET ssh_trust_due_at = :again WHERE name = ANY(ARRAY(
     SELECT name FROM server_hosts
     WHERE ssh_trust IS DISTINCT FROM :trust AND (ssh_trust_due_at IS NULL OR ssh_trust_due_at <= :now)
     ORDER BY ssh_trust_due_at NULLS FIRST, name LIMIT :limit FOR UPDATE SKIP LOCKED
-  ) RETURNING name)
+  )) RETURNING name)
 SELECT {_COLUMNS} JOIN behind b ON b.name = h.name ORDER BY h.name
 """)
 _TOLD = text("UPDATE server_hosts SET ssh_trust = :trust, ssh_trust_due_at = NULL WHERE name = :name")

@@ -167,10 +167,11 @@ class NewCharge:
 
 
 _TAKE_UNRATED = text("""
-WITH taken AS (
-  DELETE FROM unrated WHERE (lease_id, number) IN (
-    SELECT lease_id, number FROM unrated ORDER BY lease_id, number LIMIT :limit FOR UPDATE SKIP LOCKED)
-  RETURNING lease_id, number
+WITH due AS (
+  SELECT lease_id, number FROM unrated ORDER BY lease_id, number LIMIT :limit FOR UPDATE SKIP LOCKED
+), taken AS (
+  DELETE FROM unrated u USING due WHERE (u.lease_id, u.number) = (due.lease_id, due.number)
+  RETURNING u.lease_id, u.number
 )
 SELECT i.lease_id, i.number, i.organization_id, i.project_id, i.machine_id, i.provider, i.region, l.sku, l.purchase,
        l.price_book, l.nano_per_gpu_hour, i.started_at, i.ended_at, i.gpu_seconds_before, i.gpu_seconds, i.final

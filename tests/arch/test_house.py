@@ -126,6 +126,18 @@ def test_no_state_is_spelled_out_in_sql() -> None:
     assert not spelled
 
 
+def test_rows_are_not_locked_in_a_subquery_that_may_run_again() -> None:
+    """`IN (SELECT ... SKIP LOCKED)` is a join, which may run the SELECT for each row; an array or a CTE runs once."""
+    locked = re.compile(r"\bIN\s*\(\s*SELECT\b(?:[^()]|\((?:[^()]|\([^()]*\))*\))*?SKIP LOCKED")
+    found = [
+        source.path
+        for source in sources("control_plane/db", "control_plane/outcomes", "reconciler")
+        for text in _texts(source)
+        if "UPDATE" in text and locked.search(text)
+    ]
+    assert not found
+
+
 # Types.
 
 

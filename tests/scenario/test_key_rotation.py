@@ -131,6 +131,21 @@ async def test_a_rotation_works_in_bounded_batches_and_shows_how_much_is_left(st
     assert (report.more, report.notes) == (False, [])
 
 
+async def test_a_batch_is_bounded_whatever_plan_the_database_chooses(stage: Stage) -> None:
+    """A plan that runs the choice of rows again for each row of the table took all of them."""
+    organization = await stage.organization()
+    for number in range(5):
+        await keys.store(stage.db, stage.clock, BEFORE, organization, b"%d" % number)
+    now = stage.clock.now()
+    async with stage.db.transaction() as connection:
+        for setting in ("hashjoin", "material", "hashagg", "sort"):
+            await connection.execute(text(f"SET LOCAL enable_{setting} = off"), {})
+        taken = await data_keys.take_due(
+            connection, newest=AFTER.master, old=now - OLD_AGE, token=uuid7(), now=now, until=now, limit=2
+        )
+    assert len(taken) == 2
+
+
 async def test_a_data_key_with_many_secrets_is_replaced_in_several_steps(stage: Stage) -> None:
     organization = await stage.organization()
     first = await keys.store(stage.db, stage.clock, AFTER, organization, b"same key", age=OLD_AGE)

@@ -1,4 +1,7 @@
-"""Queries on the overlays of clusters: who is a member, and what each member was last set up as."""
+"""Queries on the overlays of clusters: who is a member, and what each member was last set up as.
+
+Locks are taken in the order removals, changes, a node, overlay, so that nobody waits in a circle.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

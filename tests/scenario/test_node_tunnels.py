@@ -1,11 +1,16 @@
 """The tunnels of nodes over their lives: keys that change, relays for nodes behind NAT, paths that lose packets."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
+from types import ModuleType
 from typing import Any, Literal
 
 import pytest
 from sqlalchemy import text
 
+from control_plane.db import node_keys, node_tunnels, overlays
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.node_key import KEY_LIFE, WAITED_FOR
@@ -147,6 +152,70 @@ async def test_a_change_of_key_that_is_killed_at_any_call_cuts_nobody_off_and_co
     for node in found:
         assert cluster.members.members[node.address].key == node.public_key
         assert all(key not in _listed(cluster, SERVER) for key in first)
+
+
+async def test_changes_of_keys_and_their_evidence_never_wait_for_each_other_in_a_circle(
+    cluster: Cluster,
+) -> None:
+    """Each side has its first lock before either asks for its second one, unless it has to wait for it already."""
+    owner = await cluster.build()
+    await _opened(cluster, (owner, 3))
+    await _due(cluster, "key_due_at")
+    await _run(cluster, "rotate_node_keys")
+    others = (overlays, "node_applied"), (overlays, "server_applied")
+    await _beside(cluster, ["sync_overlay"], *others)
+    assert not [key for node in await _nodes(cluster) for key in node.key_holders], "every end was read once"
+
+    await _run(cluster, "rotate_node_keys")
+    await _due(cluster, "tunnels_due_at")
+    cluster.members.behind_nat.update(str(node.address) for node in await _nodes(cluster))
+    await _run(cluster, "check_tunnels")
+    await _due(cluster, "tunnels_due_at")
+    stored = (node_tunnels, "store"), (overlays, "server_applied")
+    await _beside(cluster, ["sync_overlay", "check_tunnels"], *stored)
+    assert not [node.endpoint for node in await _nodes(cluster) if node.endpoint]
+
+
+async def test_a_node_that_switches_late_and_the_servers_evidence_never_wait_for_each_other_in_a_circle(
+    cluster: Cluster,
+) -> None:
+    owner = await cluster.build()
+    await _opened(cluster, (owner, 2))
+    node, away = await _nodes(cluster)
+    async with cluster.stage.db.transaction() as connection:
+        values = {"now": cluster.stage.clock.now(), "id": node.id}
+        await connection.execute(text("UPDATE nodes SET key_due_at = :now WHERE id = :id"), values)
+    cluster.members.faults.gone.add(str(away.address))
+    await _run(cluster, "rotate_node_keys", "sync_overlay")
+    cluster.stage.clock.advance(WAITED_FOR.total_seconds())
+    places = (overlays, "soon"), (node_keys, "switched"), (overlays, "server_applied")
+    await _beside(cluster, ["sync_overlay", "rotate_node_keys"], *places)
+    assert cluster.members.members[node.address].key != node.public_key
+
+
+async def _beside(cluster: Cluster, names: list[str], *places: tuple[ModuleType, str]) -> None:
+    """Run loops side by side. The first two transactions that come to one of these functions go on together."""
+    both = asyncio.Barrier(2)
+    seen: set[object] = set()
+
+    def meeting(locks: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+        async def lock(connection: object, *args: object, **values: object) -> object:
+            found = await locks(connection, *args, **values)
+            if connection not in seen and len(seen) < both.parties:
+                seen.add(connection)
+                with suppress(TimeoutError, asyncio.BrokenBarrierError):
+                    async with asyncio.timeout(0.2):  # The other one waits in PostgreSQL, or does not come.
+                        await both.wait()
+            return found
+
+        return lock
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in places:
+            patch.setattr(module, name, meeting(getattr(module, name)))
+        found = await asyncio.gather(*(cluster.stage.run(name) for name in names))
+    assert not [error for reports in found for report in reports for error in report.errors]
+    cluster.stage.clock.advance(2)
 
 
 async def test_a_node_that_leaves_while_its_key_changes_has_all_its_keys_removed(cluster: Cluster) -> None:

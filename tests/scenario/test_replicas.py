@@ -1,8 +1,8 @@
 """Replicas side by side: pairs of loops that write a common table, and many of one loop on the same rows.
 
 What they may do to each other is wait, or lose a race. What they may not do is buy twice, charge twice, lose a machine
-on the way to the hub, or wait for each other in a circle: all code takes its locks in the order lease, claim, machine,
-standing, hold.
+on the way to the hub, or wait for each other in a circle: all code takes its locks in the order pool, lease, claim,
+machine, standing, hold, and in a cluster in the order nodes that leave, nodes whose keys change, a node, overlay.
 """
 
 import asyncio

@@ -87,9 +87,12 @@ async def _put_on_map(world: ClusterWorld, connection: Connection, held: Held, k
     if not holders or await node_keys.changing_in(connection, held.cluster.id) >= CHANGES_MAX:
         await node_keys.wait(connection, held.node.id, token=held.token, due_at=now + AGAIN)
         return False
-    await overlays.soon(connection, held.cluster.id, now=now)
     times = {"now": now, "due_at": now + WAITED_FOR}
-    return await node_keys.announce(connection, held.node.id, key, holders, token=held.token, **times)
+    announced = await node_keys.announce(
+        connection, held.node.id, key, holders, token=held.token, **times
+    )
+    await overlays.soon(connection, held.cluster.id, now=now)
+    return announced
 
 
 async def _is_hostile(world: ClusterWorld, held: Held) -> None:
@@ -118,16 +121,18 @@ async def _switch(world: ClusterWorld, held: Held) -> int:
     async with world.db.transaction() as connection:
         now = world.now()
         holders = await who_may_list(connection, held.node)
-        await overlays.soon(connection, held.cluster.id, now=now)
-        return await node_keys.switched(
+        switched = await node_keys.switched(
             connection, held.node.id, holders, token=held.token, now=now, due_at=now + WAITED_FOR
         )
+        await overlays.soon(connection, held.cluster.id, now=now)
+    return switched
 
 
 async def _end(world: ClusterWorld, held: Held, due_at: datetime) -> int:
     async with world.db.transaction() as connection:
+        ended = await node_keys.end(connection, held.node.id, token=held.token, due_at=due_at)
         await overlays.soon(connection, held.cluster.id, now=world.now())
-        return await node_keys.end(connection, held.node.id, token=held.token, due_at=due_at)
+    return ended
 
 
 async def _wait(world: ClusterWorld, held: Held, due_at: datetime) -> None:

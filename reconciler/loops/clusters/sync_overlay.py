@@ -212,6 +212,8 @@ async def _apply(
             await _failed(world, loaded, row)
         return
     async with world.db.transaction() as connection:
+        if loaded.waited_for:  # First: other members are read side by side, and their rows are among these.
+            await settle(connection, plan.known, Listed(number, interface.keys, asked_at), world.now())
         version = plan.versions[number]
         if row is None:
             await overlays.server_applied(
@@ -227,8 +229,6 @@ async def _apply(
                 read_at=loaded.loaded_at,
                 handshake_at=_handshake_at(interface, loaded.server_key, world.now()),
             )
-        if loaded.waited_for:
-            await settle(connection, plan.known, Listed(number, interface.keys, asked_at), world.now())
     report.count(1)
 
 

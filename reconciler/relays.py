@@ -14,7 +14,7 @@ from control_plane.db.relays import RelayRow
 from control_plane.domain import peer_map
 from control_plane.domain.ids import ClusterId, OrganizationId
 from control_plane.domain.peer_map import Overlay, Relay, Version
-from data_plane.access.port import AccessError
+from data_plane.access.port import AccessError, Unreachable
 from data_plane.mesh.port import NETWORKS_MAX, RELAYS_MAX
 from reconciler.overlay import hub_peers, relay_network, sync_relay
 from reconciler.worlds.clusters import ClusterWorld
@@ -68,7 +68,10 @@ class Kept:
 
 
 async def keep(world: ClusterWorld, work: RelayWork, problems: list[str]) -> Kept:
-    """Bring the relays of an overlay to the hub. What fails is a problem, and is tried again."""
+    """Bring the relays of an overlay to the hub. What fails is a problem, and is tried again.
+
+    The members wait meanwhile, so a hub that cannot be reached is asked once: it is one host.
+    """
     kept = Kept({row.organization_id: row for row in work.rows}, [])
     needed = peer_map.relays_needed(work.overlay)
     for organization_id in sorted(needed | kept.rows.keys()):
@@ -76,6 +79,8 @@ async def keep(world: ClusterWorld, work: RelayWork, problems: list[str]) -> Kep
             await _keep_one(world, work, kept, organization_id, is_needed=organization_id in needed)
         except AccessError as error:
             problems.append(f"relay of {organization_id}: {type(error).__name__}: {error}")
+            if isinstance(error, Unreachable):
+                break
     return kept
 
 

@@ -119,6 +119,8 @@ class NodeController(Controller):
             before=paging.moment("all_nodes", cursor),
             limit=limit + 1,
         )
+        if isinstance(found, Refused):
+            raise refusal(found)
         page, following = paging.cut(
             found,
             limit,

@@ -147,7 +147,7 @@ _NODE_OPENED = text(f"""
 UPDATE claims SET admitted_at = :now, tries = 0, {work.GIVE_BACK} WHERE id = :id AND {_WAITS} AND {_STILL_ADMITS}
 """)
 # Nobody is admitted to a suspect machine, so the deadline waits until it is cleared, or was suspect for too long. Nodes
-# have a deadline of their own (`domain/node.py`).
+# have a deadline of their own (`domain/node_deadline.py`).
 _OVERDUE = text("""
 SELECT c.id, c.lease_id, c.machine_id, c.slot, c.claimed_at, c.deadline_at, c.tried_at AS attended_until,
        m.suspect_since, m.last_challenged_at

@@ -110,12 +110,12 @@ async def reports(
     *,
     before: tuple[datetime, UUID] | None,
     limit: int,
-) -> Sequence[NodeReport]:
+) -> Sequence[NodeReport] | Refused:
     """The nodes of everybody, newest first, as operators see them. `platform` is their organization."""
     async with world.db.reading(platform) as connection:
         cluster_id = await _cluster_id(connection, platform, only)
         if isinstance(cluster_id, Refused):
-            return []
+            return cluster_id
         places = await node_overviews.whose(
             connection, cluster_id=cluster_id, states=only.states, before=before, limit=limit
         )

@@ -25,5 +25,10 @@ async def withdraw(port: KubernetesPort, token_id: str, node: str) -> None:
     """A node that has joined needs its token never again, not even to restart, and does not register again."""
     with suppress(NotFound):
         await port.delete(SECRET, f"bootstrap-token-{token_id}", NAMESPACE)
+    await expect_no_longer(port, node)
+
+
+async def expect_no_longer(port: KubernetesPort, node: str) -> None:
+    """No Node of this name registers any more."""
     with suppress(NotFound):
         await port.patch(CONFIG_MAP, expected.NAME, expected.no_longer_expecting(node), expected.NAMESPACE)

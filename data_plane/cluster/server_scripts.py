@@ -66,6 +66,25 @@ done
     user="root",
 )
 
+# The server's own Node registers some time after the API server is ready, when the images have been read. Our admission
+# rules, which follow soon, would refuse it. Argument: how long to wait, in seconds.
+AWAIT_NODE = Step(
+    "await the server's node",
+    """set -eu
+end=$(($(date +%s) + $1))
+until k3s kubectl get nodes --output name 2>/dev/null | grep -q .; do
+  [ "$(date +%s)" -lt "$end" ] || {
+    journalctl --no-pager --output cat --lines 8 --unit k3s >&2 || true
+    echo "the server has not registered its own Node after $1 s" >&2
+    exit 70
+  }
+  sleep 1
+done
+""",
+    seconds=150,
+    user="root",
+)
+
 # Prints the version, then the certificate authority and the administrator's kubeconfig in base64, a line each.
 READ = Step(
     "read server",

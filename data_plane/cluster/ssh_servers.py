@@ -4,7 +4,8 @@ What can go wrong, and what happens then:
 
   - the connection breaks while files are sent: the next try continues them;
   - the installation is interrupted: the next one starts over, and changes only what differs;
-  - the server does not become ready: the step fails with its last log lines, and the next try begins there.
+  - the server does not become ready, or registers no Node: the step fails with its last log lines, and the next try
+    begins there.
 """
 
 import base64
@@ -22,6 +23,8 @@ from data_plane.heartbeats.ssh_collector import remove_collector
 from data_plane.mesh.node import apply_peers, leave_overlay, make_node_key
 from data_plane.mesh.node_scripts import INTERFACE
 
+NODE_REGISTERS_SECONDS = 120
+"""How long a server whose API is ready may take for its own Node. It reads its images before."""
 _CA = re.compile(r"-----BEGIN CERTIFICATE-----\n[A-Za-z0-9+/=\n]{1,20000}-----END CERTIFICATE-----\n?")
 
 
@@ -46,6 +49,7 @@ class SshServers:
             arguments = [order.outside, place.address, INTERFACE, *ranges, *k3s.digests()]
             credentials = f"{order.token}\n{agent_token(order.token)}\n"
             await must(session, server_scripts.INSTALL, arguments, stdin=credentials.encode())
+            await must(session, server_scripts.AWAIT_NODE, [str(NODE_REGISTERS_SECONDS)])
             answer = await must(session, server_scripts.READ)
         return _identity(order, answer)
 

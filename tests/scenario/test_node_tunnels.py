@@ -18,6 +18,7 @@ from control_plane.domain.node_pool import NodePool
 from data_plane.access.port import Unreachable
 from data_plane.mesh.port import NETWORKS_MAX, Network, Peer
 from reconciler.loops.clusters import rotate_node_keys
+from reconciler.loops.clusters.sync_overlay import READ_AGAIN_AFTER
 from reconciler.relays import KEPT_FOR
 from reconciler.worlds.complete import CompleteWorld
 from tests.support import node_pools
@@ -47,7 +48,7 @@ async def _opened(cluster: Cluster, *pools: tuple[OrganizationId, int]) -> list[
 async def _nodes(cluster: Cluster) -> list[Any]:
     statement = text("""
     SELECT n.id, n.organization_id, n.lease_id, m.address, n.public_key, n.next_key, n.old_key, n.key_holders, n.key_due_at,
-      n.endpoint, n.tunnels, n.handshake_at, n.created_at
+      n.endpoint, n.tunnels, n.handshake_at, n.peers_read_at, n.created_at
     FROM nodes n JOIN machines m ON m.id = n.machine_id WHERE n.state <> 'gone' ORDER BY n.number
     """)
     async with cluster.stage.db.reading() as connection:
@@ -328,6 +329,15 @@ async def test_nodes_behind_nat_meet_at_a_relay_of_their_own_organization_and_it
             stored[node.organization_id].public_key,
         }, "through the relay of its own organization, and no other"
         assert len(listed[stored[node.organization_id].public_key]) == 2, "the other node, and its pods"
+
+    cluster.stage.clock.advance(READ_AGAIN_AFTER.total_seconds())
+    hub = cluster.stage.hub
+    hub.fail_next = [Unreachable("no route to the hub")] * 2
+    before = await _nodes(cluster)
+    await _run(cluster, "sync_overlay")
+    assert len(hub.fail_next) == 1, "the members do not wait for it once for each relay"
+    now = [node.peers_read_at for node in await _nodes(cluster)]
+    assert all(read_at > node.peers_read_at for read_at, node in zip(now, before, strict=True))
 
     await _a_node_leaves(cluster, pools[0], keys[one])
     assert [len(peers) for peers in _relays(cluster).values()] == [2], "the other organization's stays"

@@ -66,8 +66,7 @@ async def test_machines_become_nodes_are_billed_from_then_on_and_leave_nothing(c
     assert await cluster.row_counts() == {"ready": 2}
     assert not [name for name in cluster.server.named(SECRET) if name.startswith("bootstrap-token-")]
     assert not cluster.agents.tokens
-    expected = cluster.server.objects[CONFIG_MAP.plural, expected_nodes.NAMESPACE, expected_nodes.NAME]
-    assert not expected["data"], "none may register again"
+    assert not _expected(cluster), "none may register again"
     await cluster.stage.check()
 
     await node_pools.delete(cluster.stage, pool)
@@ -76,6 +75,13 @@ async def test_machines_become_nodes_are_billed_from_then_on_and_leave_nothing(c
     await cluster.nothing_is_left()
     assert await _state(cluster, pool) is NodePoolState.GONE
     await cluster.stage.check()
+
+
+def _expected(cluster: Cluster) -> dict[str, str]:
+    """The names under which Nodes may register."""
+    found = cluster.server.objects[CONFIG_MAP.plural, expected_nodes.NAMESPACE, expected_nodes.NAME]
+    names: dict[str, str] = found["data"]
+    return names
 
 
 async def _opened(cluster: Cluster, nodes: int = 2) -> NodePool:
@@ -383,6 +389,27 @@ async def test_a_cluster_that_does_not_answer_keeps_no_machine_for_ever(cluster:
     await cluster.stage.check()
 
 
+async def test_a_node_whose_cluster_answers_again_only_before_its_end_may_not_register_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = await _opened(cluster, nodes=1)
+    (node,) = cluster.nodes
+    _expected(cluster)[node["metadata"]["name"]] = "expected"  # As that of a node which has never registered.
+    clean = FakeAgents.clean
+
+    async def answers_again(agents: FakeAgents, machine: Target) -> Cleaned:
+        cluster.server.away = False
+        return await clean(agents, machine)
+
+    monkeypatch.setattr(FakeAgents, "clean", answers_again)
+    cluster.server.away = True
+    await node_pools.delete(cluster.stage, pool)
+    await cluster.play(31 * 60, step=60)
+    assert await cluster.row_counts() == {"gone": 1}
+    assert not cluster.server.away, "it answered too late for the step that deletes the node"
+    assert not _expected(cluster)
+
+
 async def test_a_cluster_is_dismantled_when_its_last_node_is_gone(cluster: Cluster) -> None:
     await _opened(cluster)
     await clusters.deleted(cluster.stage, "eu-1")
@@ -414,8 +441,10 @@ async def test_a_pool_that_shrinks_drains_the_node_that_goes(cluster: Cluster) -
     async with cluster.stage.db.reading() as connection:
         (gone,) = await rows(connection, statement)
     cluster.server.put(head(NODE, gone.name))
+    _expected(cluster)[gone.name] = "expected"  # Where the API server was away until the node had left.
     await cluster.play(35)
     assert gone.name not in cluster.server.named(NODE), "it registered again with a certificate that it kept"
+    assert gone.name not in _expected(cluster)
 
 
 async def test_a_machine_that_registers_again_or_keeps_its_claim_while_it_leaves_is_not_gone(

@@ -256,7 +256,7 @@ nodes = table(
     # Why the step in progress failed the last time.
     Column("failing_why", Text),
     at("created_at", nullable=False),
-    # By when it has to be open.
+    # By when it has to be healthy.
     at("deadline_at", nullable=False),
     at("ready_at"),
     # Since when the cluster says that it is not ready; null while it is, and before it was opened.

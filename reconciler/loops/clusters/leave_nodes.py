@@ -211,6 +211,7 @@ async def _end(world: ClusterWorld, held: Held, report: Report) -> None:
     try:
         if _has_cluster(held):
             async with connected(world, held.cluster) as port:
+                await bootstrap_token.withdraw(port, held.token_id, held.node.name)
                 await in_cluster.forget(port, held.node.name)
     except OURS as error:
         if not _is_over(world, held.node):

@@ -88,9 +88,7 @@ async def _put_on_map(world: ClusterWorld, connection: Connection, held: Held, k
         await node_keys.wait(connection, held.node.id, token=held.token, due_at=now + AGAIN)
         return False
     times = {"now": now, "due_at": now + WAITED_FOR}
-    announced = await node_keys.announce(
-        connection, held.node.id, key, holders, token=held.token, **times
-    )
+    announced = await node_keys.announce(connection, held.node.id, key, holders, token=held.token, **times)
     await overlays.soon(connection, held.cluster.id, now=now)
     return announced
 

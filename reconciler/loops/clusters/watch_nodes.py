@@ -23,6 +23,7 @@ from control_plane.domain.node import Node, NodeState
 from control_plane.domain.node_capacity import Finding
 from control_plane.domain.node_health import Unready, unready
 from control_plane.outcomes import machines as machine_outcomes
+from data_plane.cluster import bootstrap_token
 from data_plane.cluster import node as in_cluster
 from data_plane.cluster.capacity import claimed_capacity
 from data_plane.cluster.node import Marks
@@ -183,6 +184,7 @@ async def _repair(port: KubernetesPort, look: _Look, marks: Marks) -> int:
 
 
 async def _delete_stray(port: KubernetesPort, name: str) -> int:
+    await bootstrap_token.expect_no_longer(port, name)
     await in_cluster.forget(port, name)
     return 1
 

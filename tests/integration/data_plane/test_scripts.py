@@ -37,7 +37,7 @@ STEPS = (
     *(heartbeat_scripts.PUSH_COLLECTOR, heartbeat_scripts.EXCHANGE, heartbeat_scripts.REMOVE_COLLECTOR),
     *(hub_scripts.SYNC, hub_scripts.DROP),
     *(files.FIND, files.PUT, files.CHECK),
-    *(server_scripts.INSTALL, server_scripts.READ, server_scripts.DISMANTLE),
+    *(server_scripts.INSTALL, server_scripts.AWAIT_NODE, server_scripts.READ, server_scripts.DISMANTLE),
     *(agent_scripts.PREPARE, agent_scripts.START, agent_scripts.DROP_TOKEN),
     *(agent_scripts.STOP, agent_scripts.CLEAN, agent_scripts.LOOK),
     *(

@@ -15,8 +15,9 @@ import yaml
 from control_plane.db import clusters
 from control_plane.domain.overlay import PODS, SERVER_NUMBER, SERVICES, address_of, range_of
 from data_plane.access.port import StepFailed
-from data_plane.cluster import files, k3s_files
+from data_plane.cluster import files, k3s_files, ssh_servers
 from data_plane.cluster.k3s_files import K3sFile
+from data_plane.cluster.resource import NODE
 from data_plane.cluster.servers import ServerOrder
 from data_plane.mesh.port import OverlayPlace
 from reconciler import cluster_secrets
@@ -72,6 +73,25 @@ async def test_a_server_that_is_built_answers_outside_and_is_left_as_it_is_when_
     await asyncio.to_thread(_answers, identity.endpoint, identity.ca_pem, identity.admin_kubeconfig)
     address = await host.server.sh("ip -4 -o address show dev spoverlay")
     assert order.place.address in address
+
+
+async def test_a_server_is_not_ready_before_its_own_node_has_registered_because_our_rules_would_refuse_it(
+    host: NodeCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = await _order(host)
+    async with host.kubernetes() as port:
+        (listed,) = await port.list(NODE)
+        name = listed["metadata"]["name"]
+        node = await port.get(NODE, name)
+        await port.delete(NODE, name)
+        try:
+            monkeypatch.setattr(ssh_servers, "NODE_REGISTERS_SECONDS", 1)
+            with pytest.raises(StepFailed, match="has not registered its own Node"):
+                await host.world.servers.install(order)
+        finally:
+            kept = {key: node["metadata"].get(key, {}) for key in ("name", "labels", "annotations")}
+            await port.apply({**node, "metadata": kept})
+    await host.world.servers.install(order)
 
 
 def _answers(endpoint: str, ca_pem: str, kubeconfig: str) -> None:

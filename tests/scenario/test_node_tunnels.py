@@ -427,7 +427,7 @@ async def test_a_machine_whose_path_loses_large_packets_is_not_opened_and_an_ope
     await cluster.play(60)
     (lease,) = await node_pools.members(cluster.stage, pool)
     first, second = await cluster.stage.attempts(lease)
-    assert "more than 1340 bytes are lost" in str(first.fail_why)
+    assert "more than 1340 bytes are lost" in str(first.provider_words)
     assert second.outcome == "admitted"
     (node,) = [node for node in await _nodes(cluster) if node.address != narrow]
     cluster.members.packets[node.address] = 1_380

@@ -146,20 +146,26 @@ async def _try_again_or_leave(world: ClusterWorld, held: Held, error: Exception)
     failed = not isinstance(error, Unreachable) and held.node.tries + 1 >= STEP_TRIES_MAX
     found = deadline(held.node, world.now())
     if failed or found is Deadline.PASSED:
-        await _leave(world, held, LeaveReason.FAILED, why)
+        await _leave(world, held, LeaveReason.FAILED, why, is_plain=False)
     elif found is Deadline.MISSED_BY_US:
         await wait(world, held, AGAIN, why, longer=TRIED_FIRST)
     else:
         await fail(world, held, error)
 
 
-async def _leave(world: ClusterWorld, held: Held, reason: LeaveReason, why: str) -> None:
-    """Let a node begin to leave. Its lease tries another machine at once; this one is kept until the node has left."""
+async def _leave(
+    world: ClusterWorld, held: Held, reason: LeaveReason, why: str, *, is_plain: bool = True
+) -> None:
+    """Let a node begin to leave. Its lease tries another machine at once; this one is kept until the node has left.
+
+    Unless `why` is a plain sentence of ours, only operators read it: it may be what the machine said.
+    """
     now, is_hostile = world.now(), reason is LeaveReason.HOSTILE
     failure = MachineFailure(
         MachineEvent.FAILED,
         FailReason.NODE_HOSTILE if is_hostile else FailReason.NODE_FAILED,
-        f"it did not become a node of the cluster: {why}",
+        "it did not become a node of the cluster" + (f": {why}" if is_plain else ""),
+        provider_words=None if is_plain else why,
     )
     async with world.db.transaction() as connection:
         await machine_outcomes.fail(

@@ -296,6 +296,23 @@ async def test_a_machine_whose_next_key_is_anothers_is_hostile_and_one_that_lost
     assert "key of a member" in str((await cluster.stage.attempts(lease))[0].fail_why)
 
 
+async def test_when_many_machines_have_next_keys_of_others_at_once_none_is_ended_and_operators_are_told(
+    cluster: Cluster,
+) -> None:
+    owner = await cluster.build()
+    (pool,) = await _opened(cluster, (owner, 3))
+    members = cluster.members.members
+    for node in await _nodes(cluster):
+        members[node.address].next_key = members[SERVER].key
+    await _due(cluster, "key_due_at")
+    (report,) = await cluster.stage.run("rotate_node_keys")
+    (error,) = report.errors
+    assert error.startswith("eu-1: 3 nodes have next keys of other members, so none is ended; node-")
+    leases = await node_pools.members(cluster.stage, pool)
+    assert {lease.state for lease in leases} == {LeaseState.READY}
+    assert all(node.key_due_at > cluster.stage.clock.now() for node in await _nodes(cluster))
+
+
 # Relays
 
 
@@ -426,8 +443,9 @@ async def test_a_machine_whose_path_loses_large_packets_is_not_opened_and_an_ope
     await cluster.play_until(lambda: cluster.open_nodes)
     await cluster.play(60)
     (lease,) = await node_pools.members(cluster.stage, pool)
-    first, second = await cluster.stage.attempts(lease)
-    assert "more than 1340 bytes are lost" in str(first.provider_words)
+    _, second = await cluster.stage.attempts(lease)
+    machine = (await cluster.stage.machines(lease))[0]
+    assert "more than 1340 bytes are lost" in str(machine.fail_why)
     assert second.outcome == "admitted"
     (node,) = [node for node in await _nodes(cluster) if node.address != narrow]
     cluster.members.packets[node.address] = 1_380

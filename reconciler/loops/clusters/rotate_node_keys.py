@@ -5,6 +5,7 @@ other ends move its addresses to it. The change is over when none of them lists 
 change their keys at a time. A node that leaves in the middle of it has all its keys removed.
 """
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -12,8 +13,10 @@ from control_plane.db import node_keys, nodes, overlays
 from control_plane.db.connection import Connection
 from control_plane.db.node_keys import ChangeOf
 from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import ClusterId
 from control_plane.domain.machine import MachineEvent, MachineFailure
 from control_plane.domain.node_key import CHANGES_MAX, KEY_LIFE, WAITED_FOR, KeyStep, next_step
+from control_plane.domain.node_watch import LIARS_MAX
 from control_plane.outcomes import machines as machine_outcomes
 from data_plane.access.port import AccessError, StepFailed
 from reconciler.loop import Event, Loop, Report, each
@@ -37,11 +40,15 @@ async def activate(world: ClusterWorld) -> Report:
             connection, token=token, now=now, until=now + HELD_FOR, limit=NODES_PER_ACTIVATION_MAX
         )
     report = Report(looked_at=len(due), more=len(due) == NODES_PER_ACTIVATION_MAX)
-    await each(due, lambda change: _go_on(world, change, token, report), report)
+    liars: list[Held] = []
+    await each(due, lambda change: _go_on(world, change, token, report, liars), report)
+    await each(_by_cluster(liars), lambda group: _give_up(world, group, report), report)
     return report
 
 
-async def _go_on(world: ClusterWorld, found: ChangeOf, token: UUID, report: Report) -> None:
+async def _go_on(
+    world: ClusterWorld, found: ChangeOf, token: UUID, report: Report, liars: list[Held]
+) -> None:
     async with world.db.reading() as connection:
         node = await nodes.get(connection, found.node_id)
     if node is None:
@@ -50,7 +57,7 @@ async def _go_on(world: ClusterWorld, found: ChangeOf, token: UUID, report: Repo
     step = next_step(found.change, world.now())
     try:
         if step is KeyStep.ANNOUNCE:
-            report.count(await _announce(world, held))
+            report.count(await _announce(world, held, liars))
         elif step is KeyStep.SWITCH:
             report.count(await _switch(world, held))
         elif step is KeyStep.FINISH:
@@ -64,7 +71,8 @@ async def _go_on(world: ClusterWorld, found: ChangeOf, token: UUID, report: Repo
         await _wait(world, held, world.now() + AGAIN)
 
 
-async def _announce(world: ClusterWorld, held: Held) -> int:
+async def _announce(world: ClusterWorld, held: Held, liars: list[Held]) -> int:
+    """Whoever has the key of another member is among `liars` then."""
     async with world.db.reading() as connection:
         changing = await node_keys.changing_in(connection, held.cluster.id)
     if changing >= CHANGES_MAX:
@@ -76,7 +84,7 @@ async def _announce(world: ClusterWorld, held: Held) -> int:
         is_taken = key == held.node.public_key or await nodes.key_is_taken(connection, held.node, key)
         announced = not is_taken and await _put_on_map(world, connection, held, key)
     if is_taken:
-        await _is_hostile(world, held)
+        liars.append(held)
     return int(announced)
 
 
@@ -91,6 +99,28 @@ async def _put_on_map(world: ClusterWorld, connection: Connection, held: Held, k
     announced = await node_keys.announce(connection, held.node.id, key, holders, token=held.token, **times)
     await overlays.soon(connection, held.cluster.id, now=now)
     return announced
+
+
+def _by_cluster(liars: Sequence[Held]) -> list[list[Held]]:
+    groups: dict[ClusterId, list[Held]] = {}
+    for held in liars:
+        groups.setdefault(held.cluster.id, []).append(held)
+    return list(groups.values())
+
+
+async def _give_up(world: ClusterWorld, liars: Sequence[Held], report: Report) -> None:
+    """When several nodes of a cluster lie at once, what we know is more likely wrong (`domain/node_watch.py`)."""
+    if len(liars) <= LIARS_MAX:
+        for held in liars:
+            await _is_hostile(world, held)
+        return
+    first = liars[0]
+    report.errors.append(
+        f"{first.cluster.name}: {len(liars)} nodes have next keys of other members, so none is ended; "
+        f"{first.node.name} is one"
+    )
+    for held in liars:
+        await _wait(world, held, world.now() + AGAIN)
 
 
 async def _is_hostile(world: ClusterWorld, held: Held) -> None:

@@ -20,6 +20,7 @@ from data_plane.cluster.objects.bootstrap_token import BootstrapToken
 from data_plane.cluster.objects.node import keeps_pods_away
 from data_plane.cluster.port import KubernetesPort, NotFound
 from data_plane.cluster.resource import NODE, Object
+from data_plane.mesh.members import ServerAway
 from reconciler.nodes import Held
 from reconciler.overlay import PORT
 from reconciler.server_hosts import connected, target
@@ -90,10 +91,13 @@ async def _keep_key(world: ClusterWorld, held: Held, public_key: str, endpoint: 
 
 
 async def _endpoint(world: ClusterWorld, held: Held) -> str | None:
-    """Where it can be reached from outside; None when nothing from there reaches it."""
+    """Where it can be reached from outside; None when nothing from there reaches it. Raises HeldUp."""
     async with world.db.reading() as connection:
         hosts = await server_hosts.of_cluster(connection, held.cluster.id)
-    heard = await world.members.hears(held.machine, target(hosts[0]))
+    try:
+        heard = await world.members.hears(held.machine, target(hosts[0]))
+    except ServerAway as error:
+        raise HeldUp(str(error)) from None
     return outside_of(held.machine) if heard else None
 
 
@@ -183,8 +187,10 @@ async def _measure(world: ClusterWorld, held: Held) -> Evidence:
         found = await node_of(port, held)
     try:
         claimed = claimed_capacity(found)
-    except ValueError as error:
-        raise Hostile(f"its capacity cannot be read: {error}") from None
+    except ValueError:
+        raise Hostile(
+            "its capacity cannot be read"
+        ) from None  # Customers read this; `nodes.reported` has it.
     verdict = judge(held.place, claimed)
     if verdict.finding is Finding.EXCESS:
         raise Hostile("; ".join(verdict.reasons))

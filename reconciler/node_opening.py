@@ -2,7 +2,8 @@
 
 So nobody uses a node that nobody pays for. Between the two lies one request for each node. A worker that dies there
 leaves nodes whose leases have begun and that are not open, and the next activation opens them. A node that cannot be
-opened for `OPEN_MAX` has failed, and nothing of it is billed.
+opened for `OPEN_MAX` has failed, unless it is our side that does not answer. Nothing is billed of a node that was never
+opened, however its lease ends (`outcomes/leases.py`).
 """
 
 from control_plane.db import leases, node_openings, node_pools, nodes
@@ -10,13 +11,15 @@ from control_plane.db.connection import Connection
 from control_plane.domain import node_health, node_pool
 from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import MachineEvent, MachineFailure
-from control_plane.domain.node import OPEN_MAX, JoinStep, Node, NodeEvent, may_open, step
+from control_plane.domain.node import JoinStep, Node, NodeEvent, may_open, step
+from control_plane.domain.node_deadline import opening_has_failed
 from control_plane.domain.node_pool import NodePoolEvent, NodePoolState
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes import claims as outcomes
 from control_plane.outcomes import machines as machine_outcomes
+from control_plane.vault.errors import KeyManagerError
 from data_plane.cluster import node as in_cluster
-from data_plane.cluster.port import KubernetesPort
+from data_plane.cluster.port import KubernetesPort, TooManyRequests, Unauthorized, Unreachable
 from reconciler.loop import Report, each
 from reconciler.node_joining import HeldUp, Hostile, NotYet, conditions, node_of
 from reconciler.nodes import OURS, Held, loaded
@@ -25,6 +28,8 @@ from reconciler.worlds.clusters import ClusterWorld
 
 ACTOR = "join_nodes"
 UNOPENED_PER_ACTIVATION_MAX = 64
+_UNANSWERED = (Unreachable, Unauthorized, TooManyRequests, KeyManagerError)
+"""Errors that say nothing about a node: an outage of ours must not end all nodes that were to be opened."""
 
 
 async def open_nodes(world: ClusterWorld, held: Held) -> int:
@@ -144,13 +149,15 @@ async def _open_one(world: ClusterWorld, node: Node, report: Report) -> None:
     except OURS as error:
         why = f"{type(error).__name__}: {error}"
         report.errors.append(f"{node.name}: it cannot be opened: {why}")
-        if node.ready_at is not None and world.now() >= node.ready_at + OPEN_MAX:
-            await _fail(world, node, f"its taint could not be removed: {why}")
+        if not isinstance(error, _UNANSWERED) and opening_has_failed(node, world.now()):
+            await _fail(world, node, why)
 
 
 async def _fail(world: ClusterWorld, node: Node, why: str) -> None:
     """End its lease, which is not billed. leave_nodes takes the node out, and its pool replaces it."""
-    failure = MachineFailure(MachineEvent.FAILED, FailReason.NODE_LOST, why, failed_since=node.ready_at)
+    failure = MachineFailure(
+        MachineEvent.FAILED, FailReason.NODE_LOST, "it could not be opened for pods", provider_words=why
+    )
     async with world.db.transaction() as connection:
         await machine_outcomes.fail(
             connection, node.machine_id, failure, actor=world.actor(ACTOR), now=world.now()

@@ -8,8 +8,8 @@ from sqlalchemy import text
 
 from control_plane.db import work
 from control_plane.db.connection import Connection
-from control_plane.db.rows import document, read, write
-from control_plane.domain.ids import NodeId, NodePoolId
+from control_plane.db.rows import document, read, read_one, write
+from control_plane.domain.ids import ClaimId, NodeId, NodePoolId
 from control_plane.domain.node import JoinStep, Node, NodeState
 
 _COLUMNS = ", ".join(f"n.{field.name}" for field in fields(Node))
@@ -26,6 +26,10 @@ WHERE n.state = '{NodeState.READY}' AND c.ended_at IS NULL
   AND NOT EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.OPENED}')
 ORDER BY n.ready_at, n.id LIMIT :limit
 """)
+WAS_NOT_OPENED = f"""EXISTS (SELECT FROM nodes n WHERE n.claim_id = c.id AND NOT EXISTS (
+    SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.OPENED}'))"""
+"""SQL: whether claim `c` is on a node that no pod could use yet."""
+_WAS_NOT_OPENED = text(f"SELECT {WAS_NOT_OPENED} FROM claims c WHERE c.id = :claim_id")
 _KEEP_UNREADY = text(f"UPDATE nodes SET unready_since = :since WHERE id = :id AND {work.HELD}")
 _NOTE_STEP = text("""
 INSERT INTO node_steps (node_id, step, organization_id, at, evidence)
@@ -49,6 +53,11 @@ async def keep_unready(
 async def unopened(connection: Connection, *, limit: int) -> list[Node]:
     """Nodes whose leases have begun, and that were not opened yet, the oldest first."""
     return await read(connection, _UNOPENED, Node, limit=limit)
+
+
+async def was_not_opened(connection: Connection, claim_id: ClaimId) -> bool:
+    """Whether a claim is on a node that no pod could use yet. False for claims that are on no node."""
+    return bool(await read_one(connection, _WAS_NOT_OPENED, bool, claim_id=claim_id))
 
 
 async def note_step(

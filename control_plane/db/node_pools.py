@@ -55,7 +55,10 @@ SELECT id AS lease_id, state, created_at, ready_at, end_reason,
        THEN coalesce((SELECT max(c.ended_at) FROM claims c WHERE c.lease_id = l.id), ended_at) END AS let_go_at
 FROM leases l WHERE node_pool_id = :id ORDER BY id
 """)
-_RESIZE = text("UPDATE node_pools SET nodes = :nodes, generation = generation + 1 WHERE id = :id")
+_RESIZE = text("""
+UPDATE node_pools SET nodes = :nodes, generation = generation + 1, waiting_since = NULL, waiting_code = NULL,
+  waiting_why = NULL WHERE id = :id
+""")
 _MOVE = text(f"""
 UPDATE node_pools SET state = :after, generation = generation + 1, due_at = :now, tries = 0, {work.GIVE_BACK},
   waiting_since = NULL, waiting_code = NULL, waiting_why = NULL, why = coalesce(:why, why),
@@ -212,7 +215,7 @@ async def members(connection: Connection, pool_id: NodePoolId) -> list[Member]:
 
 
 async def resize(connection: Connection, pool_id: NodePoolId, nodes: int) -> None:
-    """Store how many nodes a locked pool wants."""
+    """Store how many nodes a locked pool wants. What it waited for was about another number of nodes."""
     await write(connection, _RESIZE, id=pool_id, nodes=nodes)
 
 

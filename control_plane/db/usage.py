@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.machines import SIGHTED_AT
+from control_plane.db.node_openings import WAS_NOT_OPENED
 from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.access import Reach
@@ -17,8 +18,9 @@ from control_plane.domain.lease import LeaseState, PurchaseKind
 from control_plane.domain.metering import Interval, Meter, Use
 from control_plane.domain.money import Nano
 
-USE = f"""l.ready_at, l.billed_until, {SIGHTED_AT} AS evidence_at, m.suspect_since, l.release_at, l.gpu_count,
-       l.nano_per_gpu_hour, h.posted_nano + h.amount_nano AS set_aside_nano"""
+USE = f"""l.ready_at, l.billed_until, CASE WHEN NOT {WAS_NOT_OPENED} THEN {SIGHTED_AT} END AS evidence_at,
+       m.suspect_since, l.release_at, l.gpu_count, l.nano_per_gpu_hour,
+       h.posted_nano + h.amount_nano AS set_aside_nano"""
 """SQL: the columns of `metering.Use`. Needs `USED`."""
 USED = """
 JOIN claims c ON c.lease_id = l.id AND c.admitted_at IS NOT NULL

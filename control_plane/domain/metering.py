@@ -30,7 +30,8 @@ class Use:
     billed_until: datetime | None
     """When billing stopped; None while the lease is ready."""
     evidence_at: datetime | None
-    """When the provider last listed the machine; None before the first time."""
+    """When the provider last listed the machine; None before the first time, and while it is a node that no pod can
+    use yet."""
     suspect_since: datetime | None
     """When the machine became suspect because of its GPU proof; None while it is not."""
     gpu_count: int

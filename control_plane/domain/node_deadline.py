@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from control_plane.domain.deadline import LOOKED_AT_WITHIN, UNATTENDED_MAX
-from control_plane.domain.node import Node
+from control_plane.domain.node import OPEN_MAX, Node
 
 UNHEALTHY_MAX = timedelta(minutes=10)
-"""How long a node may be unhealthy that was healthy, and that waits to be opened."""
+"""How long a node may at least be unhealthy that was healthy, and that waits to be opened."""
 
 
 class Deadline(StrEnum):
@@ -24,10 +24,22 @@ class Deadline(StrEnum):
 
 def deadline(node: Node, now: datetime) -> Deadline:
     """Whether a joining node that is not where it should be is given up."""
-    at = node.deadline_at if node.unready_since is None else node.unready_since + UNHEALTHY_MAX
+    at = node.deadline_at
+    if node.unready_since is not None:  # Its deadline is older, or it moved on since then, as we were away.
+        at = max(at, node.unready_since + UNHEALTHY_MAX)
     if now < at:
         return Deadline.AHEAD
     is_late = now - max(node.due_at, at) > LOOKED_AT_WITHIN
     if is_late and now < node.created_at + UNATTENDED_MAX:
         return Deadline.MISSED_BY_US
     return Deadline.PASSED
+
+
+def opening_has_failed(node: Node, now: datetime) -> bool:
+    """Whether a node whose lease has begun is given up that cannot be opened, after the API server has answered.
+
+    Not at a look that comes late, since nobody tried before it. `due_at` is when the node is to be watched next.
+    """
+    if node.ready_at is None or now < node.ready_at + OPEN_MAX:
+        return False
+    return now - max(node.due_at, node.ready_at + OPEN_MAX) <= LOOKED_AT_WITHIN

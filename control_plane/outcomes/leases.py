@@ -8,14 +8,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from control_plane.db import accounts, attempts, claims, holds, journal, leases, machines
+from control_plane.db import accounts, attempts, claims, holds, journal, leases, machines, node_openings
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.claim import Claim, release_bound, use_ended_at
 from control_plane.domain.ids import LeaseId
 from control_plane.domain.journal import Note
-from control_plane.domain.lease import BILLED, ENDED_BY_PEOPLE, Lease, LeaseEvent, LeaseMove, LeaseState, step
+from control_plane.domain.lease import (
+    BILLED,
+    ENDED_BY_PEOPLE,
+    Lease,
+    LeaseEvent,
+    LeaseKind,
+    LeaseMove,
+    LeaseState,
+    step,
+)
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure
 from control_plane.domain.metering import Bound, Ending, ending
 from control_plane.domain.money import usd
@@ -42,7 +51,7 @@ async def end_all(
 
     A lease is billed until now, or until its machine became suspect if another challenge confirmed the failure, but
     never beyond the money that was set aside for it. When somebody ends it, it is not billed for time in which nobody
-    could list the machine.
+    could list the machine. Nothing is billed of a node that no pod could use.
     """
     moves = {lease.id: _ending_move(lease, event, why) for lease in found}
     moving = [lease for lease in found if moves[lease.id] is not None]
@@ -71,12 +80,18 @@ async def _released(
     """When billing stops for a lease that ends now; None when it was never ready."""
     if lease.ready_at is None or claim is None:
         return None
+    if await _was_not_opened(connection, lease, claim):
+        return await _ending(connection, lease, lease.ready_at, lease.ready_at)
     machine = await machines.get(connection, claim.machine_id)
     if machine is None:
         return await _ending(connection, lease, lease.ready_at, now)
     used_until = use_ended_at(lease.ready_at, machine, now, release_at=lease.release_at)
     bounds = (release_bound(lease.ready_at, machine),) if event in ENDED_BY_PEOPLE else ()
     return await _ending(connection, lease, lease.ready_at, used_until, *bounds)
+
+
+async def _was_not_opened(connection: Connection, lease: Lease, claim: Claim) -> bool:
+    return lease.kind is LeaseKind.NODE and await node_openings.was_not_opened(connection, claim.id)
 
 
 async def _ending(
@@ -130,6 +145,8 @@ async def lose_machine(
     billing = None
     if lease.ready_at is not None:
         used_until = use_ended_at(lease.ready_at, machine, now, failure, release_at=lease.release_at)
+        if await _was_not_opened(connection, lease, claim):
+            used_until = lease.ready_at
         billing = await _ending(connection, lease, lease.ready_at, used_until)
     move = LeaseMove(lease.id, lease.generation, moved, why=failure.why)
     await _stop_billing(connection, [(move, billing)], actor=actor, now=now)

@@ -18,6 +18,10 @@ from data_plane.mesh.port import OverlayPeer, OverlayPlace
 from data_plane.mesh.tunnels import Interface
 
 
+class ServerAway(Unreachable):
+    """The cluster's server failed or cannot be reached. It is ours, so the member is not to blame."""
+
+
 class Members(Protocol):
     async def make_key(self, member: Target) -> str:
         """Its WireGuard public key, made at the first call."""
@@ -38,7 +42,7 @@ class Members(Protocol):
     async def hears(self, member: Target, server: Target) -> bool:
         """Whether packets that the server sends to the member's address, from a port of no tunnel, reach its port.
 
-        Takes 4 s. Raises Unreachable also when the server fails: the member is not to blame.
+        Takes 4 s. Raises ServerAway when only the server fails.
         """
         ...
 
@@ -93,7 +97,7 @@ class SshMembers:
             async with self._access.connect(server) as session:
                 await node.knock(session, address, token)
         except AccessError as error:
-            raise Unreachable(f"the cluster's server: {type(error).__name__}: {error}") from error
+            raise ServerAway(f"the cluster's server: {type(error).__name__}: {error}") from error
 
     async def make_next_key(self, member: Target) -> str:
         async with self._access.connect(member) as session:

@@ -8,7 +8,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from data_plane.access.port import StepFailed, Target, Unreachable
+from data_plane.access.port import StepFailed, Target
+from data_plane.mesh.members import ServerAway
 from data_plane.mesh.node import peers_text
 from data_plane.mesh.port import OverlayPeer, OverlayPlace
 from data_plane.mesh.tunnels import Interface, Tunnel
@@ -84,7 +85,7 @@ class FakeMembers:
 
     async def hears(self, member: Target, server: Target) -> bool:
         if server.address in self.faults.gone:
-            raise Unreachable("the cluster's server: no route to host")
+            raise ServerAway("the cluster's server: no route to host")
         return self.faults.call("hears", member, lambda: member.address not in self.behind_nat)
 
     async def make_next_key(self, member: Target) -> str:

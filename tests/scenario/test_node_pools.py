@@ -218,6 +218,26 @@ async def test_a_cluster_is_dismantled_only_after_its_pools_are_gone(stage: Stag
     assert await _hosts(stage) == [None]
 
 
+async def test_a_pool_that_waits_because_its_leases_fail_is_scaled_and_deleted_at_once(stage: Stage) -> None:
+    organization_id = await _organization(stage)
+    pool = await _ready(stage, organization_id, nodes=3)
+    for lease in (await _live(stage, pool))[:2]:
+        await pools.lose(stage, lease)
+    await stage.run("scale_pools")
+    assert (await pools.stored(stage, pool.id)).waiting_code is RefusalCode.NODE_POOL_FAILING
+    scaled = await pools.scale(stage, pool, 1)
+    assert isinstance(scaled, PoolOverview)
+    assert (scaled.pool.waiting_code, scaled.pool.waiting_since, scaled.pool.waiting_why) == (
+        None,
+        None,
+        None,
+    )
+    await clusters.deleted(stage, "eu-1")
+    stage.clock.advance(31)
+    await stage.run("scale_pools")
+    assert (await pools.stored(stage, pool.id)).state is S.DELETING
+
+
 async def _hosts(stage: Stage) -> list[str | None]:
     async with stage.db.reading() as connection:
         return [host.cluster_name for host in await server_hosts.every(connection)]

@@ -149,7 +149,14 @@ async def test_a_machine_that_claims_more_than_was_bought_leaves_as_hostile_and_
 
 
 @pytest.mark.parametrize(
-    "lie", ["without the taint", "with a weaker one", "with pods of its own", "with another's key"]
+    "lie",
+    [
+        "without the taint",
+        "with a weaker one",
+        "with pods of its own",
+        "with another's key",
+        "with a phrase as its capacity",
+    ],
 )
 async def test_a_machine_that_comes_without_the_taint_or_with_anothers_key_is_hostile(
     cluster: Cluster, lie: str
@@ -163,6 +170,8 @@ async def test_a_machine_that_comes_without_the_taint_or_with_anothers_key_is_ho
         cluster.kubelets.taints[liar] = [{**joining_taint(), "effect": "PreferNoSchedule"}]
     elif lie == "with pods of its own":
         cluster.kubelets.pods[liar] = "fd00::/64"
+    elif lie == "with a phrase as its capacity":
+        cluster.kubelets.claims[liar] = {"cpu": "call 555-0100"}
     else:
         await cluster.stage.run("sync_overlay")
         members = cluster.agents.members.members
@@ -170,7 +179,9 @@ async def test_a_machine_that_comes_without_the_taint_or_with_anothers_key_is_ho
     await cluster.play_until(lambda: cluster.open_nodes and liar not in cluster.agents.running)
     await cluster.play(30)
     (lease,) = await node_pools.members(cluster.stage, pool)
-    assert [attempt.fail_reason for attempt in await cluster.stage.attempts(lease)] == ["node_hostile", None]
+    attempts = await cluster.stage.attempts(lease)
+    assert [attempt.fail_reason for attempt in attempts] == ["node_hostile", None]
+    assert "555" not in str(attempts[0].fail_why), "customers read it"
 
 
 @pytest.mark.parametrize("accepted", [False, True])
@@ -328,15 +339,18 @@ async def test_what_a_node_says_in_control_characters_is_stored_printable(cluste
 
 async def test_a_node_that_grows_after_it_was_opened_is_hostile(cluster: Cluster) -> None:
     pool = await _opened(cluster, nodes=2)
-    liar = min(cluster.agents.running)
+    liar, babbler = sorted(cluster.agents.running)
     cluster.kubelets.claims[liar] = {"nvidia.com/gpu": "64"}
-    await cluster.play_until(lambda: liar not in cluster.agents.running)
+    cluster.kubelets.claims[babbler] = {"cpu": "call 555-0100"}
+    await cluster.play_until(lambda: not {liar, babbler} & set(cluster.agents.running))
     ended = [
         lease
         for lease in await node_pools.members(cluster.stage, pool)
         if lease.ended_at or lease.billed_until
     ]
-    assert [lease.end_reason for lease in ended] == ["proof_failed"]
+    assert [lease.end_reason for lease in ended] == ["proof_failed"] * 2
+    said = {str(lease.end_why) for lease in ended}
+    assert "its capacity cannot be read" in said, "customers read it, so it does not quote the machine"
 
 
 async def test_neither_todays_offers_nor_pressure_nor_one_node_that_cannot_be_put_right_end_another_node(
@@ -637,6 +651,45 @@ async def test_a_worker_that_dies_between_the_beginning_of_a_lease_and_the_openi
     assert row.billed_until == row.ready_at
     assert (await cluster.steps()).count("opened") == 1
     await cluster.stage.check()
+
+
+async def test_an_outage_of_the_api_server_ends_no_node_that_was_to_be_opened_and_none_of_it_is_billed(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    cluster.server.refuse_patches = {NODE.plural}
+    await cluster.play_until(lambda: cluster.nodes)
+    await cluster.play(60)
+    cluster.server.away = True
+    await cluster.play(12 * 60, step=30)
+    (lease,) = await node_pools.members(cluster.stage, pool)
+    assert lease.state is LeaseState.READY
+    cluster.stage.clock.advance(3_600)
+    await cluster.play(10)
+    (report,) = await cluster.stage.run("meter_usage")
+    assert report.acted_on == 0, "charges for it could not be taken back"
+    await node_pools.delete(cluster.stage, pool)
+    (ended,) = await node_pools.members(cluster.stage, pool)
+    assert ended.billed_until == ended.ready_at == lease.ready_at
+    await cluster.stage.check()
+
+
+async def test_an_outage_of_the_clusters_server_or_of_a_network_uses_up_no_tries_of_a_machine(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1, wait_timeout_seconds=7_200)
+    faults = cluster.agents.members.faults
+    faults.fail["prepare"] = [*[Unreachable("no answer")] * 6, StepFailed("prepare", 1, "odd")]
+    faults.gone.add("eu-1.internal")
+    await cluster.play_until(lambda: cluster.nodes or cluster.agents.prepared)
+    await cluster.play(25 * 60, step=60)
+    assert await cluster.row_counts() == {"joining": 1}
+    faults.gone.clear()
+    await cluster.play_until(lambda: cluster.open_nodes)
+    (lease,) = await node_pools.members(cluster.stage, pool)
+    assert len(await cluster.stage.attempts(lease)) == 1
 
 
 async def test_a_lease_tries_another_machine_while_the_one_that_failed_is_still_leaving(

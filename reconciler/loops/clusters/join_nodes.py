@@ -141,14 +141,17 @@ async def _wait_or_leave(world: ClusterWorld, held: Held, why: str) -> None:
 
 
 async def _try_again_or_leave(world: ClusterWorld, held: Held, error: Exception) -> None:
-    """A machine that cannot be reached has until its deadline; a step that fails has a few tries."""
+    """A machine that cannot be reached has until its deadline; a step that fails on it has a few tries."""
     why = f"{type(error).__name__}: {error}"
-    failed = not isinstance(error, Unreachable) and held.node.tries + 1 >= STEP_TRIES_MAX
+    is_away = isinstance(error, Unreachable)
+    failed = not is_away and held.node.tries + 1 >= STEP_TRIES_MAX
     found = deadline(held.node, world.now())
     if failed or found is Deadline.PASSED:
         await _leave(world, held, LeaveReason.FAILED, why, is_plain=False)
     elif found is Deadline.MISSED_BY_US:
         await wait(world, held, AGAIN, why, longer=TRIED_FIRST)
+    elif is_away:
+        await wait(world, held, AGAIN, why)
     else:
         await fail(world, held, error)
 

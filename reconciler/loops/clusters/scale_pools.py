@@ -34,7 +34,7 @@ from reconciler.world import World
 NAME = "scale_pools"
 POOLS_PER_ACTIVATION_MAX = 100
 TRIED_AGAIN_AFTER = timedelta(seconds=30)
-"""The time between two tries to have a node admitted."""
+"""The time between two tries to have a node admitted, and between two looks at a pool that backs off."""
 
 
 async def activate(world: World) -> Report:
@@ -68,7 +68,9 @@ async def _act(connection: Connection, world: World, pool: NodePool) -> bool:
             return await _replace(connection, world, pool, count)
         case BackOff(until, why):
             refused = Refused(RefusalCode.NODE_POOL_FAILING, why)
-            await node_pools.wait(connection, pool.id, refused, now=now, due_at=until)
+            # What else may have to be done about the pool, such as deleting it, does not wait for so long.
+            due_at = min(until, now + TRIED_AGAIN_AFTER)
+            await node_pools.wait(connection, pool.id, refused, now=now, due_at=due_at)
         case LookAgain(due_at):
             await node_pools.due_again(connection, pool.id, due_at=due_at)
         case Close():

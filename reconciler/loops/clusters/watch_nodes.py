@@ -112,8 +112,10 @@ def _lie(node: OpenNode, found: Object) -> str | None:
         return "its Node was replaced by another one of the same name"
     try:
         verdict = judge(node, claimed_capacity(found))
-    except ValueError as error:
-        return f"its capacity cannot be read: {error}"
+    except ValueError:
+        return (
+            "its capacity cannot be read"  # Customers read this. What the node wrote is in `nodes.reported`.
+        )
     return "; ".join(verdict.reasons) if verdict.finding is Finding.EXCESS else None
 
 

@@ -15,8 +15,8 @@ from control_plane.domain.ids import (
     OrganizationId,
     ProjectId,
 )
-from control_plane.domain.node import JOIN_MAX, Node, NodeState, name_of
-from control_plane.domain.node_deadline import UNHEALTHY_MAX, Deadline, deadline
+from control_plane.domain.node import JOIN_MAX, OPEN_MAX, Node, NodeState, name_of
+from control_plane.domain.node_deadline import UNHEALTHY_MAX, Deadline, deadline, opening_has_failed
 
 BEGAN = datetime(2026, 11, 23, 12, tzinfo=UTC)
 OVER = BEGAN + JOIN_MAX
@@ -77,3 +77,22 @@ def test_a_node_that_was_healthy_has_some_minutes_to_recover_whenever_it_joined(
     sick = dataclasses.replace(NODE, unready_since=since, due_at=since + UNHEALTHY_MAX)
     assert deadline(sick, since + UNHEALTHY_MAX - SECOND) is Deadline.AHEAD
     assert deadline(sick, since + UNHEALTHY_MAX) is Deadline.PASSED
+
+
+def test_an_outage_of_ours_extends_the_time_of_a_node_that_became_unhealthy_too() -> None:
+    since = BEGAN + JOIN_MAX
+    extended = since + UNHEALTHY_MAX + timedelta(minutes=5)
+    sick = dataclasses.replace(NODE, unready_since=since, deadline_at=extended, due_at=extended)
+    assert deadline(sick, extended - SECOND) is Deadline.AHEAD
+    assert deadline(sick, extended) is Deadline.PASSED
+
+
+def test_a_node_that_cannot_be_opened_is_given_up_after_a_while_unless_nobody_tried() -> None:
+    over = OVER + OPEN_MAX
+    watched = dataclasses.replace(
+        NODE, state=NodeState.READY, ready_at=OVER, due_at=over + timedelta(hours=1)
+    )
+    assert not opening_has_failed(watched, over - SECOND)
+    assert opening_has_failed(watched, over)
+    assert opening_has_failed(watched, watched.due_at + LOOKED_AT_WITHIN)
+    assert not opening_has_failed(watched, watched.due_at + LOOKED_AT_WITHIN + SECOND)

@@ -22,8 +22,8 @@ UNTRIED = "(deadline_at > :now OR tried_at IS NULL OR tried_at < deadline_at)"
 def take(table: str, where: str, *, order: str, until: str = ":until") -> TextClause:
     """Hold up to `:limit` free rows until `until`; returns their ids. Rows locked by others are skipped.
 
-    The rows are chosen in an array, which PostgreSQL computes once. A subquery of IN is a join, and some plans run it again
-    for each row of the table: each time it skips what is updated already, and in the end all rows are taken.
+    The rows are chosen in an array, which PostgreSQL computes once. A subquery of IN is a join, and some plans run it
+    again for each row of the table: each time it skips what is updated already, and in the end all rows are taken.
     """
     return text(f"""
     UPDATE {table} SET work_token = :token, work_until = {until}

@@ -1,6 +1,6 @@
 """The part of a connection that queries use, whichever pool the connection came from.
 
-SQLAlchemy's connections and the fast ones of `fast.py` both fit this protocol. Query modules, services and
+The connections of `fast.py` fit this protocol, and so do SQLAlchemy's. Query modules, services and
 outcomes name it, and never a driver. Rows are `Any` only here and in `fast.py`, because their types are the
 driver's; `rows.read` converts them to typed values.
 """

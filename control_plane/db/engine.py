@@ -5,24 +5,21 @@ The API process uses the role `splitplane_api`, for which the database filters e
 The roles of the reconciler and of the administrator's commands see all tenants.
 """
 
-import asyncio
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 from uuid import UUID
 from weakref import WeakSet
 
-from sqlalchemy import TextClause, event, text
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
-from sqlalchemy.pool import AsyncAdaptedQueuePool
+from sqlalchemy import text
 
-from control_plane.db.bell import Bell, Changed
-from control_plane.db.connect import ANSWER_SECONDS_MAX, connect, place
-from control_plane.db.connection import Connection, Rows
-from control_plane.db.fast import STATEMENTS_KEPT_MAX, FastPool
+from control_plane.db.bell import Bell
+from control_plane.db.connect import place
+from control_plane.db.connection import Connection
+from control_plane.db.fast import FastPool
 
 STATEMENT_TIMEOUT_MS = 15_000
 LOCK_TIMEOUT_MS = 5_000
@@ -77,30 +74,11 @@ class Database:
         """asyncpg's connections below SQLAlchemy's pool."""
         self.place = place(url)
         """Where the database is, for logs: no user and no password."""
-        self._writes = create_async_engine(
-            "postgresql+asyncpg://",
-            async_creator=self._open,
-            pool_size=pool_size,
-            pool_timeout=10,
-            max_overflow=0,
-            # The text of an error is logged; the values of its statement must not be.
-            hide_parameters=True,
-            # A restarted database closes our connections. A check at every checkout would cost every request a
-            # round trip, so a dead connection fails one request or activation instead.
-            pool_pre_ping=False,
-            # The connection that came back last has prepared most statements already.
-            pool_use_lifo=True,
-            connect_args={"prepared_statement_cache_size": STATEMENTS_KEPT_MAX},
-        )
         self._record: Callable[[Connection], Awaitable[None]] | None = None
         self._begin: Callable[[Connection], Awaitable[None]] | None = None
         self._bell = Bell(url, settings=settings) if rings else None
-        if self._bell is not None:
-            event.listen(self._writes.sync_engine, "connect", _collect)
         self._readers = FastPool(url, settings=settings, size=readers, wait_seconds=10, bell=self._bell)
-        self._fast_writers = FastPool(
-            url, settings=settings, size=pool_size, wait_seconds=10, bell=self._bell
-        )
+        self._writers = FastPool(url, settings=settings, size=pool_size, wait_seconds=10, bell=self._bell)
 
     def recording(
         self,
@@ -121,35 +99,7 @@ class Database:
     @asynccontextmanager
     async def transaction(self, tenant: UUID | None = None) -> AsyncIterator[Connection]:
         """One transaction: commits at the end, rolls back on any exception."""
-        async with self._writes.connect() as opened:
-            changed = Changed() if self._bell is None else _changed(opened)
-            begun = await opened.begin()
-            connection = _Answering(opened)
-            try:
-                if tenant is not None:
-                    await connection.execute(_SET_TENANT, {"organization": str(tenant)})
-                if self._begin is not None:
-                    await self._begin(connection)
-                yield connection
-                if self._record is not None:
-                    await self._record(connection)
-            except BaseException:
-                with suppress(
-                    Exception
-                ):  # What went wrong first says more than a rollback on a dead connection.
-                    async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                        await begun.rollback()
-                raise
-            async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                await begun.commit()
-            # Committed, and the connection is still ours: its next owner starts with an empty set.
-            if self._bell is not None:
-                self._bell.ring(changed.take())
-
-    @asynccontextmanager
-    async def fast_transaction(self, tenant: UUID) -> AsyncIterator[Connection]:
-        """As `transaction`, directly on asyncpg: for writes that the API makes hundreds of times per second."""
-        async with self._fast_writers.connection("") as connection, connection.transaction(tenant):
+        async with self._writers.connection("") as connection, connection.transaction(tenant):
             if self._begin is not None:
                 await self._begin(connection)
             yield connection
@@ -173,11 +123,8 @@ class Database:
 
     def pools(self) -> Sequence[PoolUse]:
         """How much each pool is used. Reads counters only, so any thread may ask."""
-        writes = self._writes.pool
-        lent = writes.checkedout() if isinstance(writes, AsyncAdaptedQueuePool) else 0
         return (
-            PoolUse("transactions", lent, self._pool_size),
-            PoolUse("fast_transactions", self._fast_writers.in_use, self._fast_writers.size),
+            PoolUse("transactions", self._writers.in_use, self._writers.size),
             PoolUse("reads", self._readers.in_use, self._readers.size),
         )
 
@@ -185,43 +132,8 @@ class Database:
         """Close all connections at once, without a word to the server, which may stand still."""
         if self._bell is not None:
             await self._bell.close()
-        for connection in list(self._opened):
-            connection.terminate()
-        await asyncio.gather(self._writes.dispose(), self._readers.close(), self._fast_writers.close())
-
-    async def _open(self) -> Any:
-        opened = await connect(self._url, settings=self._settings)
-        self._opened.add(opened)
-        return opened
-
-
-class _Answering:
-    """A connection of SQLAlchemy. A statement without an answer raises TimeoutError and closes the connection.
-
-    The server limits its statements itself, but a server that stands still, or has vanished, limits nothing.
-    """
-
-    def __init__(self, connection: AsyncConnection) -> None:
-        self._connection = connection
-
-    async def execute(self, statement: TextClause, parameters: Mapping[str, object] | None = None, /) -> Rows:
-        # SQLAlchemy discards the connection of a task that is cancelled while it waits.
-        async with asyncio.timeout(ANSWER_SECONDS_MAX):
-            return await self._connection.execute(statement, parameters)
-
-
-def _collect(dbapi_connection: Any, record: Any) -> None:
-    """Collect, with a new connection of the pool, which leases its transactions change."""
-    changed = record.info["changed"] = Changed()
-    changed.listen(dbapi_connection.driver_connection)
-
-
-def _changed(connection: AsyncConnection) -> Changed:
-    found = connection.sync_connection and connection.sync_connection.info.get("changed")
-    if not isinstance(found, Changed):
-        raise TypeError("the connection was made without collecting changes")
-    found.clear()
-    return found
+        self._readers.close()
+        self._writers.close()
 
 
 @asynccontextmanager

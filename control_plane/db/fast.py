@@ -9,16 +9,18 @@ each query is written once. asyncpg has no type hints, so this file mentions `An
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
+from weakref import WeakSet
 
 import asyncpg
 from sqlalchemy import ClauseElement, text
 from sqlalchemy.dialects.postgresql.asyncpg import dialect
 from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from control_plane.db.bell import Bell, Changed
@@ -125,14 +127,22 @@ class FastConnection:
             return await self._run(sql, arguments)
 
     @asynccontextmanager
-    async def transaction(self, tenant: UUID) -> AsyncIterator[None]:
-        """One transaction of `tenant`. When its task is cancelled, the connection is closed, which rolls it back."""
-        await self._run_script(f"BEGIN; SELECT set_config('app.organization_id', '{tenant}', true)")
+    async def transaction(self, tenant: UUID | None) -> AsyncIterator[None]:
+        """One transaction, of `tenant` or of the system.
+
+        The connection of a cancelled task is closed, which rolls it back: an answer may still arrive on it.
+        """
+        acting = "" if tenant is None else f"; SELECT set_config('app.organization_id', '{tenant}', true)"
+        await self._run_script(f"BEGIN{acting}")
         try:
             yield
-        except Exception:
+        except asyncio.CancelledError:
             self.changed.clear()
-            if not self.closed:
+            self.close()
+            raise
+        except BaseException:
+            self.changed.clear()
+            with suppress(Exception):  # What went wrong first says more than a rollback on a dead connection.
                 await self._run_script("ROLLBACK")
             raise
         await self._run_script("COMMIT")
@@ -184,6 +194,7 @@ class FastPool:
         self._wait_seconds = wait_seconds
         self._bell = bell
         self._free: list[FastConnection] = []
+        self._opened = WeakSet[FastConnection]()
         self._places = asyncio.Semaphore(size)
         self.size = size
         self.in_use = 0
@@ -192,10 +203,11 @@ class FastPool:
     @asynccontextmanager
     async def connection(self, tenant: str) -> AsyncIterator[FastConnection]:
         """A connection that acts for `tenant` (a UUID; empty for none) until it is given back."""
-        if self._places.locked():
-            await asyncio.wait_for(self._places.acquire(), self._wait_seconds)
-        else:
-            await self._places.acquire()
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise PoolTimeoutError("all connections are in use") from error
         pooled: FastConnection | None = None
         self.in_use += 1
         try:
@@ -225,6 +237,7 @@ class FastPool:
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise _as_sqlalchemy(error, None, lost=True) from error
         opened = FastConnection(connection)
+        self._opened.add(opened)
         if self._bell is not None:
             opened.changed.listen(connection)
         try:
@@ -242,9 +255,11 @@ class FastPool:
         if pooled is not None and not pooled.closed:
             self._free.append(pooled)
 
-    async def close(self) -> None:
-        while self._free:
-            self._free.pop().close()
+    def close(self) -> None:
+        """Close every connection at once, also those that are lent."""
+        for opened in list(self._opened):
+            opened.close()
+        self._free.clear()
 
 
 async def _read_json(connection: Any) -> None:

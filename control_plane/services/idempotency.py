@@ -71,7 +71,7 @@ async def once(
     free, so that the customer can correct the request and use the key again.
     """
     if key is None:
-        async with world.db.fast_transaction(tenant) as connection:
+        async with world.db.transaction(tenant) as connection:
             if not await organizations.hold_open(connection, tenant):
                 return Shut()
             produced = await effect(connection)
@@ -80,7 +80,7 @@ async def once(
     stored = await _stored(world, tenant, key.key)
     if stored is None:
         try:
-            async with world.db.fast_transaction(tenant) as connection:
+            async with world.db.transaction(tenant) as connection:
                 if not await organizations.hold_open(connection, tenant):
                     return Shut()
                 produced = await effect(connection)

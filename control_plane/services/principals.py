@@ -59,7 +59,7 @@ def transaction(world: World, principal: Principal) -> AbstractAsyncContextManag
 
 async def note_uses(world: World, organization_id: OrganizationId, uses: Mapping[ApiKeyId, datetime]) -> int:
     """Store when keys of an organization were last used. Returns for how many it was not known."""
-    async with world.db.fast_transaction(organization_id) as connection:
+    async with world.db.transaction(organization_id) as connection:
         return await principals.note_uses(connection, organization_id, uses, apart_seconds=USES_APART_SECONDS)
 
 

@@ -1,5 +1,6 @@
 """Rows for every table, made from the tables and their marks, so that a new table cannot be forgotten here."""
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -168,9 +169,15 @@ def rows_of(table: str, tenant: UUID) -> list[dict[str, Any]]:
 
 
 async def insert(connection: Connection, table: str, *rows: Mapping[str, Any]) -> None:
-    statement = metadata.tables[table].insert()
+    found = metadata.tables[table]
     for row in rows:
-        await connection.execute(statement.values(**row))  # type: ignore[arg-type] # Of SQLAlchemy's own pool.
+        values = {name: _stored(found.columns[name], value) for name, value in row.items()}
+        await connection.execute(found.insert().values(**values))  # type: ignore[arg-type] # It is no text.
+
+
+def _stored(column: Column[Any], value: Any) -> Any:
+    """JSON as text, as connections take it."""
+    return json.dumps(value) if isinstance(column.type, JSONB) and not isinstance(value, str) else value
 
 
 async def fill(connection: Connection, *tenants: UUID) -> None:

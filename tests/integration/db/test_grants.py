@@ -207,7 +207,7 @@ async def test_a_transaction_that_does_not_balance_is_refused_at_its_commit(
 
 
 async def _insert_fast(database: Database, *of: tuple[str, dict[str, Any]]) -> None:
-    async with database.fast_transaction(A) as connection:
+    async with database.transaction(A) as connection:
         for table, row in of:
             values = ", ".join(f":{name}" for name in row)
             await connection.execute(text(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})"), row)
@@ -218,7 +218,7 @@ async def test_the_fast_door_weighs_at_its_commit_and_is_usable_afterwards(api: 
     posting = a_row("postings", A, 6, transaction_id=transaction["id"])
     with pytest.raises(DBAPIError, match="out of balance by 6 nano"):
         await _insert_fast(api, ("transactions", transaction), ("postings", posting))
-    async with api.fast_transaction(A) as connection:
+    async with api.transaction(A) as connection:
         kept = text("SELECT id FROM transactions WHERE id = :id")
         assert not await rows(connection, kept, id=transaction["id"])
 

@@ -18,21 +18,21 @@ async def test_the_metrics_show_how_many_connections_are_lent(own: Database) -> 
     registry.register(PoolCollector(own.pools))
 
     def shown() -> list[float | None]:
-        pools = ("transactions", "fast_transactions", "reads")
+        pools = ("transactions", "reads")
         name = "splitplane_database_connections_in_use"
         return [registry.get_sample_value(name, {"pool": pool}) for pool in pools]
 
-    assert shown() == [0, 0, 0]
+    assert shown() == [0, 0]
     async with own.transaction(), own.transaction(), own.reading() as connection:
-        assert shown() == [2, 0, 1]
+        assert shown() == [2, 1]
         waits = asyncio.create_task(_read(own))
         await asyncio.sleep(0)
-        assert shown() == [2, 0, 1], "who waits for a connection has none"
+        assert shown() == [2, 1], "who waits for a connection has none"
         await connection.execute(text("SELECT 1"))
-        async with own.fast_transaction(uuid7()):
-            assert shown() == [2, 1, 1]
+        async with own.transaction(uuid7()):
+            assert shown() == [3, 1]
     await waits
-    assert shown() == [0, 0, 0]
+    assert shown() == [0, 0]
     most = registry.get_sample_value("splitplane_database_connections_max", {"pool": "reads"})
     assert most == 1
 

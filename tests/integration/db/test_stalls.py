@@ -37,8 +37,7 @@ async def proxy(database_url: str) -> AsyncIterator[Proxy]:
 
 @pytest.fixture(autouse=True)
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("engine", "fast"):
-        monkeypatch.setattr(f"control_plane.db.{module}.ANSWER_SECONDS_MAX", 0.2)
+    monkeypatch.setattr("control_plane.db.fast.ANSWER_SECONDS_MAX", 0.2)
 
 
 @asynccontextmanager
@@ -57,7 +56,7 @@ def _ways(db: Database) -> dict[str, Way]:
     return {
         "transaction": db.transaction,
         "reading": db.reading,
-        "fast transaction": lambda: db.fast_transaction(TENANT),
+        "transaction of a tenant": lambda: db.transaction(TENANT),
     }
 
 

@@ -61,11 +61,8 @@ async def _tenants_seen(database: Database, table: str, tenant: UUID | None) -> 
 
 async def _seen(database: Database, statement: str, tenant: UUID | None) -> list[Any]:
     """The values that a statement returns; every kind of connection has to agree."""
-    doors = [database.transaction(tenant), database.reading(tenant)]
-    if tenant is not None:
-        doors.append(database.fast_transaction(tenant))
     seen = []
-    for door in doors:
+    for door in (database.transaction(tenant), database.reading(tenant)):
         async with door as connection:
             seen.append(sorted(str(row.value) for row in await rows(connection, text(statement))))
     assert all(one == seen[0] for one in seen)
@@ -253,10 +250,9 @@ async def test_a_tenant_writes_no_row_that_is_ours(api: Database, table: str) ->
     ],
 )
 async def test_the_api_writes_no_machine_and_locks_none(api: Database, statement: str) -> None:
-    for door in (api.transaction, api.fast_transaction):
-        with expect_refusal("permission denied"):
-            async with door(A) as connection:
-                await connection.execute(text(statement))
+    with expect_refusal("permission denied"):
+        async with api.transaction(A) as connection:
+            await connection.execute(text(statement))
 
 
 async def _count(connection: Connection, statement: str, **values: object) -> int:
@@ -315,7 +311,7 @@ async def test_a_pool_of_one_connection_never_shows_a_tenant_to_the_next_user(fi
         await narrow.close()
 
 
-@pytest.mark.parametrize("door", ["transaction", "reading", "fast_transaction"])
+@pytest.mark.parametrize("door", ["transaction", "reading"])
 async def test_a_failed_statement_leaves_no_tenant_behind(filled_url: str, door: str) -> None:
     narrow = Database(filled_url, role=Role.API, pool_size=1, readers=1)
     try:
@@ -332,25 +328,22 @@ async def test_a_connection_forgets_its_tenant_at_the_commit(filled_url: str) ->
     narrow = Database(filled_url, role=Role.API, pool_size=1, readers=1)
     whose = text("SELECT coalesce(current_setting('app.organization_id', true), '') AS tenant")
     try:
-        async with narrow.transaction(A), narrow.fast_transaction(A):
+        async with narrow.transaction(A):
             pass
         async with narrow.transaction() as connection:
             assert (await rows(connection, whose))[0].tenant == ""
-        async with narrow._fast_writers.connection("") as writer:
+        async with narrow._writers.connection("") as writer:
             assert (await writer.execute(whose)).all()[0].tenant == ""
     finally:
         await narrow.close()
 
 
-@pytest.mark.parametrize("door", ["transaction", "fast_transaction"])
-async def test_a_caller_that_is_cancelled_leaves_neither_a_tenant_nor_half_a_write(
-    filled_url: str, door: str
-) -> None:
+async def test_a_caller_that_is_cancelled_leaves_neither_a_tenant_nor_half_a_write(filled_url: str) -> None:
     narrow = Database(filled_url, role=Role.API, pool_size=1, readers=1)
     inside = asyncio.Event()
 
     async def write() -> None:
-        async with getattr(narrow, door)(A) as connection:
+        async with narrow.transaction(A) as connection:
             await connection.execute(text("UPDATE leases SET name = 'half'"), {})
             inside.set()
             await asyncio.Event().wait()

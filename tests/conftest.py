@@ -72,13 +72,13 @@ def database_url(rewound: Rewound) -> str:
 @pytest.fixture
 def db(rewound: Rewound) -> Database:
     """The reconciler's view: every tenant."""
-    return rewound.database("reconciler", partial(_connected, Role.RECONCILER))
+    return rewound.database("every tenant", partial(_connected, Role.RECONCILER))
 
 
 @pytest.fixture
 def api_db(rewound: Rewound) -> Database:
     """The API's view: one tenant at a time, filtered by the database."""
-    return rewound.database("API", partial(_connected, Role.API))
+    return rewound.database("one tenant", partial(_connected, Role.API))
 
 
 def _connected(role: Role, url: str) -> Database:

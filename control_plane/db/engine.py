@@ -10,9 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 from uuid import UUID
-from weakref import WeakSet
 
 from sqlalchemy import text
 
@@ -67,11 +66,6 @@ class Database:
             # times as long as running it (docs/decisions/0002-api-server.md). ANALYZE makes PostgreSQL plan again.
             settings["plan_cache_mode"] = "force_generic_plan"
         self.role = role
-        self._url = url
-        self._settings = settings
-        self._pool_size = pool_size
-        self._opened = WeakSet[Any]()
-        """asyncpg's connections below SQLAlchemy's pool."""
         self.place = place(url)
         """Where the database is, for logs: no user and no password."""
         self._record: Callable[[Connection], Awaitable[None]] | None = None

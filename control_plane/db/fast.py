@@ -1,9 +1,9 @@
-"""Statements directly on asyncpg, for the reads and writes that are made thousands of times a second.
+"""Statements directly on asyncpg: every read and every transaction of ours.
 
-A statement through SQLAlchemy's async engine costs 500 to 600 us of CPU, most of it in building
-result metadata and switching greenlets; the same statement on asyncpg costs 100 (see
-docs/decisions/0002-api-server.md). `FastConnection` is a `Connection` (connection.py) like SQLAlchemy's, so
-each query is written once. asyncpg has no type hints, so this file mentions `Any`.
+A statement through SQLAlchemy's async engine costs 500 to 600 us of CPU, most of it in building result metadata and
+switching greenlets; the same statement on asyncpg costs 100 (docs/decisions/0002-api-server.md and
+0035-transactions-on-asyncpg.md). Statements are SQLAlchemy's, compiled once, and errors are as SQLAlchemy would raise
+them. asyncpg has no type hints, so this file mentions `Any`.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from control_plane.db.bell import Bell, Changed
 from control_plane.db.connect import ANSWER_SECONDS_MAX, connect
 
-STATEMENTS_KEPT_MAX = 200
-"""Prepared statements per connection. Ours are constants, so this limit is never reached."""
+STATEMENTS_KEPT_MAX = 1_000
+"""Prepared statements per connection. Ours are constants, about 700 in all, so this limit is never reached."""
 _REFUSED = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """Errors that are raised as SQLAlchemy's. InternalClientError: the server closed the connection while a request
 began, and the driver's state of the protocol is lost."""

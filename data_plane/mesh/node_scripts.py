@@ -322,8 +322,7 @@ exec python3 -I -c "$program" "$@"
     user="root",
 )
 
-# Arguments: an address, a UDP port, a token. From a port that the system chooses: a NAT has no way open for it. Bash,
-# because servers need not have Python.
+# Arguments: an address, a UDP port, a token. From a port that the system chooses: a NAT has no way open for it.
 KNOCKING = r"""
 exec 3<>"/dev/udp/$1/$2"
 for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do

@@ -72,7 +72,7 @@ AWAIT_NODE = Step(
     "await the server's node",
     """set -eu
 end=$(($(date +%s) + $1))
-until k3s kubectl get nodes --output name 2>/dev/null | grep -q .; do
+until k3s kubectl get nodes --output name 2>/dev/null | grep -qvE '^node/node-[0-9a-f]{32}$'; do # Ours are called so.
   [ "$(date +%s)" -lt "$end" ] || {
     journalctl --no-pager --output cat --lines 8 --unit k3s >&2 || true
     echo "the server has not registered its own Node after $1 s" >&2

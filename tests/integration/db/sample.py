@@ -54,6 +54,7 @@ _VALUES: dict[str, Any] = {
     "clusters.state": "building",
     "node_pools.state": "pending",
     "nodes.state": "joining",
+    "node_steps.step": "opened",
     "kubeconfigs.role": "view",
     "kubeconfigs.recipient": bytes(32),
     "server_hosts.ssh_port": 22,

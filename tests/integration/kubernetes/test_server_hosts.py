@@ -80,8 +80,7 @@ async def test_a_server_is_not_ready_before_its_own_node_has_registered_because_
 ) -> None:
     order = await _order(host)
     async with host.kubernetes() as port:
-        (listed,) = await port.list(NODE)
-        name = listed["metadata"]["name"]
+        name = (await host.server.sh("hostname")).strip()
         node = await port.get(NODE, name)
         await port.delete(NODE, name)
         try:

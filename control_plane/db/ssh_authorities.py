@@ -49,11 +49,13 @@ SELECT (SELECT count(*) FROM machines WHERE ({_ON_ITS_WAY} OR {_REACHED}) AND ss
 )
 _ORDERED = text("UPDATE machines SET ssh_trust = :trust WHERE id = ANY(:ids)")
 _TAKE_BEHIND = text(f"""
+WITH behind AS (
 UPDATE machines SET ssh_trust_due_at = :again WHERE id = ANY(ARRAY(
   SELECT id FROM machines WHERE account = :account AND {_BEHIND}
     AND (ssh_trust_due_at IS NULL OR ssh_trust_due_at <= :now)
   ORDER BY ssh_trust_due_at NULLS FIRST, id LIMIT :limit FOR UPDATE SKIP LOCKED
-)) RETURNING id, launch_key, address, ssh_port, host_key
+)) RETURNING id, launch_key, address, ssh_port, host_key)
+SELECT id, launch_key, address, ssh_port, host_key FROM behind ORDER BY id
 """)
 _TOLD = text("UPDATE machines SET ssh_trust = :trust, ssh_trust_due_at = NULL WHERE id = :id")
 

@@ -4,7 +4,7 @@ A node is judged together with all open nodes of its cluster (`domain/node_watch
 cluster as a whole when one of its nodes is due. An API server that does not answer says nothing about its nodes. What
 cannot be put right at one node holds up no other one.
 
-A Node of a machine that has left the cluster is deleted, whoever registered it: its kubelet may still hold a certificate.
+A Node of a machine that has left the cluster is deleted: its kubelet may still hold a certificate, and register it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -9,7 +9,7 @@ them. asyncpg has no type hints, so this file mentions `Any`.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
@@ -142,8 +142,10 @@ class FastConnection:
             raise
         except BaseException:
             self.changed.clear()
-            with suppress(Exception):  # What went wrong first says more than a rollback on a dead connection.
+            try:
                 await self._run_script("ROLLBACK")
+            except Exception:  # noqa: BLE001 - what went wrong first says more, and this connection is not used again
+                self.close()
             raise
         await self._run_script("COMMIT")
 

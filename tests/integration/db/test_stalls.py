@@ -97,6 +97,33 @@ async def test_a_connection_that_owes_an_answer_is_not_used_again(proxy: Proxy) 
         proxy.flows.set()
 
 
+async def test_a_connection_that_could_not_roll_back_is_not_used_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = FastConnection._run_script
+
+    async def refused(connection: FastConnection, sql: str) -> None:
+        if sql == "ROLLBACK":
+            raise RuntimeError("no rollback today")
+        await run(connection, sql)
+
+    monkeypatch.setattr(FastConnection, "_run_script", refused)
+    whose = text("SELECT pg_backend_pid()")
+    used = []
+
+    async def fail() -> None:
+        async with db.transaction() as connection:
+            used.extend(await read(connection, whose, int))
+            raise LookupError("what went wrong first")
+
+    async with _closing(Database(database_url, role=Role.RECONCILER, pool_size=1, readers=1)) as db:
+        with pytest.raises(LookupError):
+            await fail()
+        async with db.transaction() as connection:
+            used.extend(await read(connection, whose, int))
+    assert len(set(used)) == 2
+
+
 async def test_a_commit_without_an_answer_ends(proxy: Proxy) -> None:
     async with _closing(Database(proxy.url, role=Role.RECONCILER, pool_size=1, readers=1)) as db:
         for name, way in _ways(db).items():

@@ -15,6 +15,7 @@ from data_plane.access.authority import Authority
 from data_plane.access.port import Access
 from data_plane.access.ssh import new_host_key
 from providers.emulators.host import MachineSpec
+from providers.emulators.host_resources import delete_link
 from providers.emulators.node_support import NodeSupport
 from providers.emulators.nspawn import NspawnHost
 from tests.support.machines import Machine, boot_order, ready
@@ -74,6 +75,8 @@ def _link(host: NspawnHost) -> str:
 def _plug_in(host: NspawnHost, namespace: str) -> None:
     """A cable from a host's bridge to the router."""
     near, far = _link(host), f"{host.bridge}-far"
+    # Of an earlier run: the kernel deletes the cables of a deleted namespace a while later.
+    delete_link(near)
     _ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", namespace)
     _ip("link", "set", near, "master", host.bridge, "up")
     inside = ("-n", namespace)
@@ -82,4 +85,6 @@ def _plug_in(host: NspawnHost, namespace: str) -> None:
 
 
 def _ip(*arguments: str) -> None:
-    subprocess.run(("ip", *arguments), check=True, capture_output=True)
+    done = subprocess.run(("ip", *arguments), check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise OSError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")

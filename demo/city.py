@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from control_plane.db import embedded
 from control_plane.db.engine import Role
-from control_plane.domain.rendering import BootOrder, user_data
+from control_plane.domain.rendering import BootOrder, cloud_config
 from data_plane.access.ssh import new_host_key
 from data_plane.mesh.hub import HUB_PRINCIPAL
 from demo import cluster, prices
@@ -258,7 +258,7 @@ class City:
             "name": name,
             "type": "gpu-l4x1",
             "region": "local-1",
-            "user_data": user_data(
+            "user_data": cloud_config(
                 BootOrder(host_key.private_openssh, host_key.public, authorities, principal)
             ),
             "tags": {"role": "host"},

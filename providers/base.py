@@ -37,6 +37,7 @@ from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.money import Nano
 from control_plane.domain.sighting import ListedState as ListedState  # noqa: PLC0414 - part of the port
 from control_plane.domain.sku import CapacityShape, Shape
+from control_plane.domain.user_data import UserDataKind
 
 Item = TypeVar("Item")
 
@@ -50,6 +51,8 @@ class Verb(StrEnum):
     """Register what launches need, such as an SSH key. It may be repeated, so it counts as a read."""
     LAUNCH = "launch"
     TERMINATE = "terminate"
+    CHILDREN = "children"
+    """List or delete what launches made beside their machines. It may be repeated, so it counts as a read."""
 
 
 class ProviderError(Exception):
@@ -136,7 +139,8 @@ class LaunchOrder:
     native_type: str
     native_region: str
     user_data: str = field(repr=False)
-    """cloud-init, at most `Capabilities.user_data_bytes_max` bytes. It holds the machine's private host key."""
+    """Of the provider's `Capabilities.user_data_kind`, and at most `user_data_bytes_max` bytes. It holds the machine's
+    private host key."""
     ssh_public_key: str
     """For providers that start no machine without a registered key: the public key of our SSH authority. Nobody logs
     in with it. The user data has the machine's sshd accept no plain key, and the bootstrap deletes this one."""
@@ -153,6 +157,25 @@ class Sighting:
     address: str | None = None
     """The IP address, IPv4 or IPv6; None while the machine has none."""
     ssh_port: int = 22
+
+
+class Needed(StrEnum):
+    """Until when a machine needs one of its children."""
+
+    UNTIL_BOOT = "until_boot"
+    """Until it booted: a start-up script, which may also hold its private host key."""
+    WHILE_IT_EXISTS = "while_it_exists"
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """Something that a launch of ours made beside its machine, and that outlives it: a script, a volume, an address."""
+
+    ref: str
+    kind: str
+    """In the provider's word, such as `startup_script`."""
+    launch_key: LaunchKey
+    needed: Needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +211,7 @@ class Capabilities:
     boot_seconds_max: float
     """A machine that does not run this long after its launch is given up."""
     user_data_bytes_max: int
+    user_data_kind: UserDataKind = UserDataKind.CLOUD_CONFIG
     rate_limits: tuple[RateLimit, ...] = ()
     terminate_may_be_refused: bool = False
     billed_while_booting: bool = True
@@ -242,4 +266,20 @@ class ListsInPages(Protocol):
 
     async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
         """The first page for None, then the page of `cursor`. Raises Unauthorized, Throttled, Unavailable."""
+        ...
+
+
+@runtime_checkable
+class HasChildren(Protocol):
+    """A provider whose launches make more than a machine. A lost launch may leave children without a machine.
+
+    A child is made after its launch key is on record and carries that key, so a child without a record is not ours.
+    """
+
+    async def children(self) -> tuple[Child, ...]:
+        """Every child that carries a launch key of ours, complete. Raises Rejected, Throttled, Unavailable."""
+        ...
+
+    async def delete_child(self, child: Child) -> None:
+        """Delete it for good. Raises Rejected (also when it is gone), Throttled, Unavailable."""
         ...

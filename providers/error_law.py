@@ -79,7 +79,8 @@ class Meaning(StrEnum):
 
 # fmt: off
 _LAW: Mapping[Meaning, tuple[type[ProviderError], ...]] = {
-    #                       offers, inventory  prepare       launch          terminate
+    #                       offers, inventory  prepare,      launch          terminate
+    #                                          children
     Meaning.NO_CAPACITY:   (Unavailable,       NoCapacity,   NoCapacity,     NotYet),
     Meaning.QUOTA_REACHED: (Unavailable,       QuotaReached, QuotaReached,   NotYet),
     Meaning.REFUSED:       (Unavailable,       OrderRefused, OrderRefused,   NotYet),
@@ -91,7 +92,14 @@ _LAW: Mapping[Meaning, tuple[type[ProviderError], ...]] = {
     Meaning.NOT_SENT:      (Unavailable,       Unavailable,  Unavailable,    Unavailable),
 }
 # fmt: on
-_COLUMN = {Verb.OFFERS: 0, Verb.INVENTORY: 0, Verb.PREPARE: 1, Verb.LAUNCH: 2, Verb.TERMINATE: 3}
+_COLUMN = {
+    Verb.OFFERS: 0,
+    Verb.INVENTORY: 0,
+    Verb.PREPARE: 1,
+    Verb.CHILDREN: 1,
+    Verb.LAUNCH: 2,
+    Verb.TERMINATE: 3,
+}
 
 ERRORS: Mapping[tuple[Verb, Meaning], type[ProviderError]] = {
     (verb, meaning): _LAW[meaning][_COLUMN[verb]] for verb in Verb for meaning in Meaning

@@ -27,6 +27,8 @@ from tenacity.wait import wait_base, wait_random_exponential
 
 from control_plane.domain.ids import AccountName, ProviderRef
 from providers.base import (
+    Child,
+    HasChildren,
     LaunchOrder,
     ListedOffer,
     ListsInPages,
@@ -77,6 +79,7 @@ TIMEOUTS: Mapping[Verb, Timeout] = {
     Verb.LAUNCH: Timeout(turn=15.0, answer=60.0),
     Verb.PREPARE: Timeout(turn=15.0, answer=30.0),
     Verb.INVENTORY: Timeout(turn=5.0, answer=30.0),
+    Verb.CHILDREN: Timeout(turn=5.0, answer=30.0),
     Verb.OFFERS: Timeout(turn=2.0, answer=20.0),
 }
 """Even offers may wait behind one call of a provider that allows one call per second."""
@@ -136,6 +139,17 @@ class Guard:
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         await self._once(Verb.TERMINATE, lambda: self._inner.terminate(provider_ref))
+
+    async def children(self) -> tuple[Child, ...]:
+        """None where the provider's launches make nothing but machines."""
+        inner = self._inner
+        return await self._read(Verb.CHILDREN, inner.children) if isinstance(inner, HasChildren) else ()
+
+    async def delete_child(self, child: Child) -> None:
+        inner = self._inner
+        if not isinstance(inner, HasChildren):
+            raise error_for(Verb.CHILDREN, Meaning.NOT_FOUND, "this provider has no children")
+        await self._read(Verb.CHILDREN, lambda: inner.delete_child(child))
 
     async def close(self) -> None:
         await self._inner.close()

@@ -10,8 +10,9 @@ from data_plane.access.port import AccessError, HostKeyChanged, StepFailed
 RETRY_FIRST = timedelta(seconds=1)
 RETRY_CEILING = timedelta(seconds=15)
 STEP_TRIES_MAX = 5
-STRANGE_KEY_TRIES_MAX = 10
-"""How often an unexpected host key is accepted as temporary: cloud-init replaces the image's key during boot."""
+STRANGE_KEY_TRIES_MAX = 20
+"""How often an unexpected host key is accepted as temporary, about 4.5 minutes in all: the image's key is replaced
+during boot, and where only a script can do that, after sshd started."""
 
 
 def failure(error: AccessError, tries: int) -> MachineFailure | None:

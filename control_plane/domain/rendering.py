@@ -1,9 +1,10 @@
 """The user data that cloud-init reads when a machine boots. The same input gives the same bytes.
 
-It contains the machine's SSH host key, so that the key is known before first contact: a host that
-presents another key is not the machine we ordered. It has the machine trust our SSH authorities and no list of keys:
-sshd accepts only certificates that name a principal of the user. Ours is the machine's launch key. The customer has
-none until a customer is admitted. It is written as JSON, which is valid YAML.
+Where a provider only runs a script, `boot_script.py` does the same. The user data contains the machine's SSH host key,
+so that the key is known before first contact: a host that presents another key is not the machine we ordered. It has
+the machine trust our SSH authorities and no list of keys: sshd accepts only certificates that name a principal of the
+user. Ours is the machine's launch key. The customer has none until a customer is admitted. It is written as JSON, which
+is valid YAML.
 """
 
 import json
@@ -36,7 +37,7 @@ SSHD_CONFIG = "/etc/ssh/sshd_config.d/00-splitplane.conf"
 
 # sshd refuses every key while the file of revoked ones is missing. It is read at each login, as are the authorities and
 # the principals.
-_SSHD = f"""\
+SSHD_SETTINGS = f"""\
 TrustedUserCAKeys {AUTHORITIES}
 AuthorizedPrincipalsFile {PRINCIPALS}/%u
 RevokedKeys {REVOKED}
@@ -51,7 +52,7 @@ PermitRootLogin no
 """
 
 
-def user_data(order: BootOrder) -> str:
+def cloud_config(order: BootOrder) -> str:
     config = {
         "ssh_deletekeys": True,
         "ssh_keys": {"ed25519_private": order.host_key_private, "ed25519_public": order.host_key_public},
@@ -71,14 +72,19 @@ def user_data(order: BootOrder) -> str:
                 "lock_passwd": True,
             },
         ],
-        "write_files": [
-            _file(AUTHORITIES, "".join(f"{line}\n" for line in order.authorities)),
-            _file(f"{PRINCIPALS}/{LOGIN_USER}", f"{order.principal}\n"),
-            _file(REVOKED, "# Nothing is revoked.\n"),
-            _file(SSHD_CONFIG, _SSHD),
-        ],
+        "write_files": [_file(path, content) for path, content in sshd_files(order).items()],
     }
     return "#cloud-config\n" + json.dumps(config, indent=1, sort_keys=True) + "\n"
+
+
+def sshd_files(order: BootOrder) -> dict[str, str]:
+    """What sshd reads, by path: the same files whatever writes them."""
+    return {
+        AUTHORITIES: "".join(f"{line}\n" for line in order.authorities),
+        f"{PRINCIPALS}/{LOGIN_USER}": f"{order.principal}\n",
+        REVOKED: "# Nothing is revoked.\n",
+        SSHD_CONFIG: SSHD_SETTINGS,
+    }
 
 
 def _file(path: str, content: str) -> dict[str, str]:

@@ -136,6 +136,7 @@ def test_the_world_of_the_domain_is_the_standard_library_and_itself() -> None:
         "json",
         "math",
         "re",
+        "shlex",
         "uuid",
         "control_plane",
     }

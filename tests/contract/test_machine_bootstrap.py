@@ -19,6 +19,7 @@ import pytest_asyncio
 
 from control_plane.domain.overlay import address_of
 from control_plane.domain.peer_map import Member, Overlay, configurations
+from control_plane.domain.user_data import UserDataKind
 from data_plane.access.authority import new_authority
 from data_plane.access.port import HostKeyChanged, StepFailed, Unreachable
 from data_plane.access.ssh import SshAccess, new_host_key
@@ -65,7 +66,9 @@ async def fleet() -> AsyncIterator[Fleet]:
         keys = {name: new_host_key() for name in ("hub", "alice1", "alice2", "bob1")}
         for name, key in keys.items():
             gpus = () if name == "hub" else (EmulatedGpu("NVIDIA H100 80GB HBM3", 81559),) * 8
-            await host.boot(MachineSpec(name, boot_order(key, [authority], name), gpus))
+            # cloud-init runs a script as late as providers do that pass machines nothing else.
+            kind = UserDataKind.SHELL_SCRIPT if name == "bob1" else UserDataKind.CLOUD_CONFIG
+            await host.boot(MachineSpec(name, boot_order(key, [authority], name, kind), gpus))
         targets = await asyncio.gather(*(ready(host, access, name, keys[name]) for name in keys))
         machines = {name: Machine(target, authority) for name, target in zip(keys, targets, strict=True)}
         # What newer distributions set: sudo then runs its command on a terminal of its own.

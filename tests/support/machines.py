@@ -10,7 +10,8 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from control_plane.domain.rendering import BootOrder, user_data
+from control_plane.domain.rendering import BootOrder
+from control_plane.domain.user_data import UserDataKind, user_data
 from data_plane.access.authority import Authority
 from data_plane.access.port import Access, AccessError, HostKey, Target
 from providers.emulators.host import HostedState
@@ -60,10 +61,12 @@ class Machine:
         return True
 
 
-def boot_order(key: HostKey, authorities: Sequence[Authority], name: str) -> str:
+def boot_order(
+    key: HostKey, authorities: Sequence[Authority], name: str, kind: UserDataKind = UserDataKind.CLOUD_CONFIG
+) -> str:
     """The user data of a machine whose principal is `name`."""
     trusted = [authority.public_key for authority in authorities]
-    return user_data(BootOrder(key.private_openssh, key.public, trusted, name))
+    return user_data(BootOrder(key.private_openssh, key.public, trusted, name), kind)
 
 
 async def ready(host: NspawnHost, access: Access, name: str, key: HostKey) -> Target:

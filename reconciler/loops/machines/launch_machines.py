@@ -26,10 +26,11 @@ from control_plane.domain.machine import (
     step,
 )
 from control_plane.domain.progress import Step
-from control_plane.domain.rendering import BootOrder, user_data
+from control_plane.domain.rendering import BootOrder
 from control_plane.domain.ssh_authority import fingerprint
 from control_plane.domain.sweep import look_for
 from control_plane.domain.transitions import Moved
+from control_plane.domain.user_data import user_data
 from control_plane.outcomes import machines as outcomes
 from data_plane.access.port import HostKey
 from providers.base import (
@@ -128,7 +129,7 @@ async def _launch(world: MachineWorld, account: AccountName, asked: _Asked, repo
         launch_key=machine.launch_key,
         native_type=machine.native_type,
         native_region=machine.native_region,
-        user_data=user_data(boot),
+        user_data=user_data(boot, world.accounts[account].capabilities.user_data_kind),
         ssh_public_key=asked.authorities[0],
     )
     try:

@@ -101,6 +101,8 @@ async def spare(cloud: NodeCloud) -> AsyncIterator[Spare]:
     await made.agents.start(await made.order())
     await cloud.until("it is ready", made.is_ready)
     yield made
+    async with cloud.kubernetes() as port:
+        await forget(port, NAME)  # Other tests of this cluster count the Nodes that are not the product's.
     await cloud.apart.hosts[LOCAL].destroy(NAME)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain import rendering
-from control_plane.domain.rendering import CUSTOMER_USER, LOGIN_USER, BootOrder, user_data
+from control_plane.domain.rendering import CUSTOMER_USER, LOGIN_USER, BootOrder, cloud_config
 from data_plane.access import login
 from data_plane.access.step import CUSTOMER
 from tests.support import golden
@@ -20,7 +20,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=80)
 
 
 def test_the_boot_file_reads_as_reviewed() -> None:
-    golden.check(BOOT_FILE, user_data(ORDER))
+    golden.check(BOOT_FILE, cloud_config(ORDER))
 
 
 @given(TEXTS, TEXTS, TEXTS, TEXTS)
@@ -28,8 +28,8 @@ def test_the_same_order_gives_the_same_bytes_and_whatever_it_holds_is_quoted(
     private: str, public: str, authority: str, principal: str
 ) -> None:
     order = BootOrder(private, public, [authority], principal)
-    text = user_data(order)
-    assert text == user_data(BootOrder(private, public, [authority], principal))
+    text = cloud_config(order)
+    assert text == cloud_config(BootOrder(private, public, [authority], principal))
     head, _, body = text.partition("\n")
     assert head == "#cloud-config"
     # JSON is YAML; one document, so nothing in a key can open another one.
@@ -41,7 +41,7 @@ def test_the_same_order_gives_the_same_bytes_and_whatever_it_holds_is_quoted(
 
 
 def test_passwords_and_root_are_locked_out_and_only_we_may_log_in_at_first() -> None:
-    config = json.loads(user_data(ORDER).partition("\n")[2])
+    config = json.loads(cloud_config(ORDER).partition("\n")[2])
     assert (config["ssh_pwauth"], config["disable_root"], config["ssh_deletekeys"]) == (False, True, True)
     ours, customers = config["users"]
     assert (ours["name"], customers["name"]) == (LOGIN_USER, CUSTOMER_USER)

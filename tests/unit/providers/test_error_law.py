@@ -49,6 +49,7 @@ ALLOWED: dict[Verb, set[type[ProviderError]]] = {
     Verb.OFFERS: {Unauthorized, Throttled, Unavailable},
     Verb.INVENTORY: {Unauthorized, Throttled, Unavailable},
     Verb.PREPARE: {NoCapacity, QuotaReached, OrderRefused, Unauthorized, Throttled, Unavailable},
+    Verb.CHILDREN: {NoCapacity, QuotaReached, OrderRefused, Unauthorized, Throttled, Unavailable},
     Verb.LAUNCH: {
         *(NoCapacity, QuotaReached, OrderRefused, Unauthorized),
         *(Throttled, Unavailable, OutcomeUnknown),

@@ -33,6 +33,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
+from control_plane.domain.child import Child as Child  # noqa: PLC0414 - part of the port
+from control_plane.domain.child import Needed as Needed  # noqa: PLC0414 - part of the port
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.money import Nano
 from control_plane.domain.sighting import ListedState as ListedState  # noqa: PLC0414 - part of the port
@@ -157,25 +159,6 @@ class Sighting:
     address: str | None = None
     """The IP address, IPv4 or IPv6; None while the machine has none."""
     ssh_port: int = 22
-
-
-class Needed(StrEnum):
-    """Until when a machine needs one of its children."""
-
-    UNTIL_BOOT = "until_boot"
-    """Until it booted: a start-up script, which may also hold its private host key."""
-    WHILE_IT_EXISTS = "while_it_exists"
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """Something that a launch of ours made beside its machine, and that outlives it: a script, a volume, an address."""
-
-    ref: str
-    kind: str
-    """In the provider's word, such as `startup_script`."""
-    launch_key: LaunchKey
-    needed: Needed
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,13 @@ from control_plane.domain.money import Nano, accrued, parse_usd
 from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
+    Child,
     Confidence,
     LaunchOrder,
     ListedOffer,
     ListedState,
     MachineNotFound,
+    Needed,
     NoCapacity,
     NotYet,
     OrderRefused,
@@ -71,6 +73,8 @@ class Settings:
     """Seconds that a new machine is missing from the inventory."""
     terminated_visible_seconds: float = 60.0
     """Seconds that a terminated machine is still listed, as GONE."""
+    makes_children: bool = False
+    """Whether each launch makes a start-up script before its machine, and a volume with it."""
 
 
 CAPABILITIES = Capabilities(
@@ -179,6 +183,8 @@ class FakeProvider:
         repr=False,  # User data holds bootstrap secrets.
     )
     """Every machine that ever existed."""
+    leftovers: dict[str, Child] = field(default_factory=dict[str, Child])
+    """The children that exist, by their reference."""
     calls: list[Call] = field(default_factory=list[Call])
     closed: bool = False
 
@@ -201,6 +207,8 @@ class FakeProvider:
     async def launch(self, order: LaunchOrder) -> ProviderRef:
         fault, seconds = self._arrive("launch", order.launch_key)
         _raise_before_effect(fault, seconds)
+        if self.settings.makes_children:
+            self.plant_child(order.launch_key, "startup_script", Needed.UNTIL_BOOT)
         if fault in _REFUSALS:
             raise _REFUSALS[fault](f"injected fault: {fault}")
         if fault is Fault.LOST_WITHOUT_EFFECT:
@@ -247,6 +255,29 @@ class FakeProvider:
         if fault is Fault.LOST_AFTER_EFFECT:
             raise OutcomeUnknown("the answer to the terminate was lost")
 
+    async def children(self) -> tuple[Child, ...]:
+        fault, seconds = self._arrive("children")
+        _raise_before_effect(fault, seconds)
+        if fault is Fault.LISTING_FAILS:
+            raise Unavailable("the listing failed half-way")
+        listed = tuple(child for child in self.leftovers.values() if child.launch_key.startswith(_MARK))
+        await self._answer("children", fault)
+        return listed
+
+    async def delete_child(self, child: Child) -> None:
+        fault, seconds = self._arrive("children", child.ref)
+        _raise_before_effect(fault, seconds)
+        if child.ref not in self.leftovers:
+            raise OrderRefused(f"no such {child.kind}: {child.ref[:60]}")
+        if fault is Fault.ORDER_REFUSED:
+            raise OrderRefused(f"the {child.kind} is in use")
+        if fault is Fault.LOST_WITHOUT_EFFECT:
+            raise Unavailable("the answer to the deletion was lost")
+        del self.leftovers[child.ref]
+        await self._answer("children", fault, child.ref)
+        if fault is Fault.LOST_AFTER_EFFECT:
+            raise Unavailable("the answer to the deletion was lost")
+
     async def close(self) -> None:
         self.closed = True
 
@@ -271,6 +302,11 @@ class FakeProvider:
     def plant(self, order: LaunchOrder) -> FakeMachine:
         """A machine that nobody asked us for: an orphan, unless a record has its launch key."""
         return self._buy(order, Fault.NONE, 0.0)
+
+    def plant_child(self, launch_key: LaunchKey, kind: str, needed: Needed) -> Child:
+        """A child of this launch, unless there is one of its kind already."""
+        child = Child(f"{kind}-{launch_key}", kind, launch_key, needed)
+        return self.leftovers.setdefault(child.ref, child)
 
     def ever(self, launch_key: LaunchKey) -> int:
         """How many machines ever existed for this key. More than one is money lost."""
@@ -353,6 +389,8 @@ class FakeProvider:
         self.machines[machine.provider_ref] = machine
         self._still_listed[machine.provider_ref] = machine
         self._by_key[machine.launch_key].append(machine)
+        if self.settings.makes_children:
+            self.plant_child(order.launch_key, "volume", Needed.WHILE_IT_EXISTS)
         return machine
 
     def _end(self, machine: FakeMachine, *, visible_seconds: float) -> None:

@@ -24,11 +24,11 @@ class Fault(StrEnum):
     QUOTA_REACHED = "quota_reached"
     """[launch]"""
     ORDER_REFUSED = "order_refused"
-    """[launch]"""
+    """[launch; children: a deletion]"""
     LOST_AFTER_EFFECT = "lost_after_effect"
-    """The effect happens and the answer is lost. [launch, terminate]"""
+    """The effect happens and the answer is lost. [launch, terminate; children: a deletion]"""
     LOST_WITHOUT_EFFECT = "lost_without_effect"
-    """The answer is lost and nothing happened. [launch, terminate]"""
+    """The answer is lost and nothing happened. [launch, terminate; children: a deletion]"""
     FALSE_NO_CAPACITY = "false_no_capacity"
     """The provider says "no capacity" and launches anyway: it breaks law 2, as some do. [launch]"""
     NEVER_BOOTS = "never_boots"
@@ -38,7 +38,7 @@ class Fault(StrEnum):
     NEVER_LISTED = "never_listed"
     """The machine is accepted and billed, and no inventory ever shows it. [launch]"""
     LISTING_FAILS = "listing_fails"
-    """The listing fails half-way. [inventory]"""
+    """The listing fails half-way. [inventory, children]"""
     EMPTY_LISTING = "empty_listing"
     """The answer claims to be complete and shows no machine. [inventory]"""
     SHRUNKEN_LISTING = "shrunken_listing"
@@ -49,7 +49,7 @@ class Fault(StrEnum):
     """The provider refuses to end this machine now. [terminate]"""
 
 
-VERBS = ("offers", "launch", "inventory", "terminate")
+VERBS = ("offers", "launch", "inventory", "terminate", "children")
 
 
 class FaultScript:

@@ -36,6 +36,8 @@ class Note(StrEnum):
     GPU_SHOWN_ELSEWHERE = "gpu_shown_elsewhere"
     MEMORY_OVERWRITTEN = "memory_overwritten"
     MEMORY_NOT_SHOWN_OVERWRITTEN = "memory_not_shown_overwritten"
+    CHILD_DELETED = "child_deleted"
+    """The provider is asked to delete what the launch made beside the machine, such as its start-up script."""
 
 
 EVENTS = frozenset({*Note, *LeaseEvent, *MachineEvent})

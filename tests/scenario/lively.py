@@ -21,6 +21,7 @@ from data_plane.cluster.resource import NODE as NODES
 from data_plane.cluster.resource import POD
 from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
+from providers.base import Needed
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
 from tests.support import clusters, keys, node_pools
@@ -67,6 +68,7 @@ LATE = frozenset(
         "rate_usage",
         "refresh_offers",
         "release_leases",
+        "sweep_children",
         "sync_hub",
         "watch_nodes",
     }
@@ -177,6 +179,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.run("build_clusters")
     await clusters.deleted(stage, "deleting")
     await _tenants(stage, rich, broke)
+    await _children(stage, steady, released)
     closed = await stage.organization()
     await node_pools.pool(stage, closed, cluster="ready")
     await stage.close_organization(closed)
@@ -186,6 +189,15 @@ async def build(db: Database, clock: Clock) -> Stage:
     stage.clock.advance(3)
     await stage.check()
     return stage
+
+
+async def _children(stage: Stage, staying: Lease, over: Lease) -> None:
+    """Start-up scripts of machines that booted, and a volume that is still needed."""
+    for lease in (staying, over):
+        (machine,) = await stage.machines(lease)
+        stage.cloud.plant_child(machine.launch_key, "startup_script", Needed.UNTIL_BOOT)
+        if lease is staying:
+            stage.cloud.plant_child(machine.launch_key, "volume", Needed.WHILE_IT_EXISTS)
 
 
 _TUNNELS_DUE = text("UPDATE nodes SET key_due_at = :now, tunnels_due_at = :now WHERE state = 'ready'")
@@ -336,6 +348,7 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
             # Rows that are equal in what a statement orders them by come in any order.
             seen[name] = sorted((tuple(row) for row in await rows(connection, text(statement))), key=repr)
     seen["bought"] = {ref: machine.ended_at for ref, machine in stage.cloud.machines.items()}
+    seen["children"] = sorted(stage.cloud.leftovers)
     seen["hub"] = dict(stage.hub.networks), stage.hub.authorities
     assert isinstance(stage.world.servers, FakeServers)
     seen["servers"] = sorted(stage.world.servers.running)
@@ -402,6 +415,7 @@ Settled = frozenset[tuple[object, ...]]
 async def settled(stage: Stage) -> Settled:
     """The part of a stage that is the same in the end, however often a process died on the way."""
     found: set[tuple[object, ...]] = {("alive", *owner) for owner in (await _owners(stage)).items()}
+    found |= {("child", child.ref) for child in stage.cloud.leftovers.values()}
     found |= {("on the hub", number, len(peers)) for number, peers in stage.hub.networks.items()}
     assert isinstance(stage.world.servers, FakeServers)
     found |= {("runs a server", address) for address in stage.world.servers.running}

@@ -43,7 +43,7 @@ from data_plane.mesh.members import Members
 from data_plane.mesh.port import Hub, HubIdentity, Network, OverlayPeer, OverlayPlace, Peer, ReadAuthorities
 from data_plane.mesh.tunnels import Interface
 from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
-from providers.base import LaunchOrder, ListedOffer, Provider, Sighting
+from providers.base import Child, HasChildren, LaunchOrder, ListedOffer, Provider, Sighting
 from reconciler.worlds.complete import CompleteWorld
 
 Answer = TypeVar("Answer")
@@ -196,6 +196,17 @@ class _Provider:
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         await self.crash.call("terminate", lambda: self.inner.terminate(provider_ref))
+
+    async def children(self) -> tuple[Child, ...]:
+        return await self.crash.call("children", self._with_children.children)
+
+    async def delete_child(self, child: Child) -> None:
+        await self.crash.call("delete child", lambda: self._with_children.delete_child(child))
+
+    @property
+    def _with_children(self) -> HasChildren:
+        assert isinstance(self.inner, HasChildren)
+        return self.inner
 
     async def close(self) -> None:
         await self.inner.close()

@@ -23,6 +23,8 @@ provider_accounts = table(
     # One replica at a time lists or refreshes an account: the one that moves the due time forward.
     at("listing_due_at", nullable=False),
     at("offers_due_at", nullable=False),
+    # The same for what launches made beside their machines; null before the first time.
+    at("children_due_at"),
     at("listing_asked_at"),
     Column("listing_size", Integer, nullable=False, server_default=text("0")),
     Column("listing_foreign", Integer, nullable=False, server_default=text("0")),

@@ -113,6 +113,14 @@ class Cloud(ABC):
         """From now on no request leaves us."""
 
 
+class CloudWithChildren(Cloud):
+    """A provider whose launches make children."""
+
+    @abstractmethod
+    async def add_foreign_child(self) -> None:
+        """Add something to our account that is like a child and carries none of our launch keys."""
+
+
 class Network(httpx.AsyncBaseTransport):
     """The network between an adapter and an emulator. It counts requests, takes time, and can be cut or answer by itself."""
 

@@ -1,11 +1,11 @@
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from providers.base import LaunchOrder
+from providers.base import LaunchOrder, Needed
 from providers.fake import FakeProvider, Fault, Settings
-from tests.contract.clouds import Cloud
+from tests.contract.clouds import Cloud, CloudWithChildren
 from tests.support.clock import Clock
 
 
-class FakeCloud(Cloud):
+class FakeCloud(CloudWithChildren):
     name = "fake"
     native_type = "h100-sxm-80gb.8"
     native_region = "eu-central-1"
@@ -15,7 +15,8 @@ class FakeCloud(Cloud):
 
     def __init__(self) -> None:
         self.clock = Clock()
-        self.provider = FakeProvider(now=self.clock.now, settings=Settings(boot_seconds=30.0))
+        settings = Settings(boot_seconds=30.0, makes_children=True)
+        self.provider = FakeProvider(now=self.clock.now, settings=settings)
 
     def ever(self, key: LaunchKey) -> int:
         return self.provider.ever(key)
@@ -27,6 +28,9 @@ class FakeCloud(Cloud):
         self.provider.plant(
             LaunchOrder(LaunchKey("research-box"), self.native_type, self.native_region, "", "")
         )
+
+    async def add_foreign_child(self) -> None:
+        self.provider.plant_child(LaunchKey("research-box"), "startup_script", Needed.UNTIL_BOOT)
 
     def lose_the_answer(self, verb: str) -> None:
         self.provider.faults.script(verb, Fault.LOST_AFTER_EFFECT)

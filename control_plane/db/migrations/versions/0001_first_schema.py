@@ -1790,6 +1790,7 @@ def _create_tables() -> None:
         sa.Column("provider", sa.Text(), nullable=False),
         sa.Column("listing_due_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("offers_due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("children_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listing_asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listing_size", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("listing_foreign", sa.Integer(), server_default=sa.text("0"), nullable=False),

@@ -1,0 +1,140 @@
+"""A child is what a launch made beside its machine, such as a start-up script or a volume, and when it is deleted.
+
+A child outlives its machine, costs money or holds a secret, and a launch whose answer was lost may leave one without
+a machine. It is deleted when its machine does not need it any more, which only the machine's record tells. A child
+whose launch key has no record on its account is never touched: it belongs to another installation or to a foreign
+tool, or our records were lost.
+
+A record never returns to an earlier state, so an old backup only keeps children for longer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from control_plane.domain.ids import LaunchKey, MachineId, installation_of
+from control_plane.domain.machine import MachineState
+from control_plane.domain.orphan import LEAK_MAX, SHARE_MAX_PERCENT
+from control_plane.domain.progress import Step
+
+DELETED_PER_RUN_MAX = 10
+
+
+class Needed(StrEnum):
+    """Until when a machine needs one of its children."""
+
+    UNTIL_BOOT = "until_boot"
+    """Until it booted: a start-up script, which may also hold its private host key."""
+    WHILE_IT_EXISTS = "while_it_exists"
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """Something that a launch of ours made beside its machine, and that outlives it: a script, a volume, an address."""
+
+    ref: str
+    kind: str
+    """In the provider's word, such as `startup_script`."""
+    launch_key: LaunchKey
+    needed: Needed
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """What our records tell about the machine of a launch key."""
+
+    machine_id: MachineId
+    launch_key: LaunchKey
+    state: MachineState
+    step: Step
+    gone_at: datetime | None
+    """When the last of its machines was gone: a launch that we took for refused may have made one all the same, which
+    was then an orphan. None while one of them may exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unneeded:
+    child: Child
+    machine_id: MachineId
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """What becomes of the children on one list."""
+
+    delete: tuple[Unneeded, ...]
+    held: Mapping[str, int]
+    """How many children are not needed and kept all the same, by the reason."""
+    unrecorded: tuple[Child, ...]
+    """Children with launch keys of this installation that no record of the account has."""
+
+
+def to_delete(
+    children: Sequence[Child],
+    parents: Mapping[LaunchKey, Parent],
+    *,
+    installation: str,
+    frozen_why: str | None,
+    late: timedelta,
+    now: datetime,
+) -> Sorted:
+    """Which children of an account are deleted now.
+
+    `late` is the longest time from a launch until its machine is listed and runs. `frozen_why` is None unless the
+    account is frozen: then no absence counts, and a child may belong to a machine that the list does not show.
+    """
+    ours = [child for child in children if installation_of(child.launch_key) == installation]
+    unrecorded = tuple(child for child in ours if child.launch_key not in parents)
+    unneeded, held = [], dict[str, int]()
+    for child in sorted(ours, key=lambda child: (child.kind, child.ref)):
+        parent = parents.get(child.launch_key)
+        why = None if parent is None else _unneeded(child, parent, late, now)
+        if parent is None or why is None:
+            continue
+        hold = _hold(child, len(unrecorded), len(ours), frozen_why)
+        if hold is None:
+            unneeded.append(Unneeded(child, parent.machine_id, why))
+        else:
+            held[hold] = held.get(hold, 0) + 1
+    delete = _turn(unneeded, now)
+    if len(unneeded) > len(delete):
+        held[_NEXT] = len(unneeded) - len(delete)
+    return Sorted(delete, held, unrecorded)
+
+
+_NEXT = f"At most {DELETED_PER_RUN_MAX} are deleted per run."
+
+
+def _unneeded(child: Child, parent: Parent, late: timedelta, now: datetime) -> str | None:
+    """Why a machine does not need one of its children any more; None while it may."""
+    if child.needed is Needed.UNTIL_BOOT:
+        if parent.state in (MachineState.TERMINATING, MachineState.GONE):
+            return "its machine is over"
+        return "its machine was reached over SSH" if parent.step in _REACHED else None
+    if parent.state is MachineState.GONE and parent.gone_at is not None and now - parent.gone_at >= late:
+        return f"its machine is gone since {parent.gone_at.isoformat(timespec='seconds')}"
+    return None
+
+
+_REACHED = frozenset(step for step in Step if step not in (Step.PLACED, Step.LAUNCHED, Step.BOOTED))
+
+
+def _hold(child: Child, unrecorded: int, ours: int, frozen_why: str | None) -> str | None:
+    """Why a child is kept although its machine does not need it."""
+    if unrecorded > LEAK_MAX and unrecorded * 100 > ours * SHARE_MAX_PERCENT:
+        return (
+            f"{unrecorded} of {ours} children have no record; it is more likely that our records were lost."
+        )
+    if frozen_why is not None and child.needed is Needed.WHILE_IT_EXISTS:
+        return f"The account is frozen: {frozen_why}"
+    return None
+
+
+def _turn(unneeded: Sequence[Unneeded], now: datetime) -> tuple[Unneeded, ...]:
+    """As many as one run may delete. Each minute begins elsewhere, so that some that stay keep no other waiting."""
+    if len(unneeded) <= DELETED_PER_RUN_MAX:
+        return tuple(unneeded)
+    begin = int(now.timestamp()) // 60 * DELETED_PER_RUN_MAX % len(unneeded)
+    return tuple([*unneeded[begin:], *unneeded[:begin]][:DELETED_PER_RUN_MAX])

@@ -1,0 +1,155 @@
+"""Children of machines at a provider: what is deleted, when, and what is never touched."""
+
+from uuid import UUID
+
+import pytest
+
+from control_plane.db.engine import Database
+from control_plane.domain.ids import LaunchKey, launch_key
+from control_plane.domain.journal import Note
+from control_plane.world import uuid7
+from providers.base import Needed
+from providers.fake import Fault
+from providers.fake import Settings as FakeSettings
+from tests.support.clock import Clock
+from tests.support.stage import Stage, set_stage
+
+pytestmark = pytest.mark.database
+
+THEIRS = launch_key("ffffffff", UUID(int=7))
+SECOND = "fake/second"
+
+
+@pytest.fixture
+async def stage(db: Database, api_db: Database, clock: Clock) -> Stage:
+    """A provider whose launches make a script before the machine and a volume with it."""
+    return await set_stage(db, clock, api_db=api_db, settings=FakeSettings(makes_children=True))
+
+
+def kinds(stage: Stage, key: LaunchKey) -> set[str]:
+    return {child.kind for child in stage.cloud.leftovers.values() if child.launch_key == key}
+
+
+def an_unknown_key(stage: Stage) -> LaunchKey:
+    return launch_key(stage.world.installation, uuid7())
+
+
+async def test_a_script_goes_when_the_machine_is_reached_and_a_volume_when_it_is_certainly_gone(
+    stage: Stage,
+) -> None:
+    lease = await stage.lease(await stage.organization())
+    await stage.run("refresh_offers")
+    await stage.run("place_leases")
+    await stage.run("launch_machines")
+    await stage.run("sweep_children")
+    ((machine,),) = [await stage.machines(lease)]
+    assert kinds(stage, machine.launch_key) == {"startup_script", "volume"}, "it has not booted yet"
+    await stage.play_until(lease, "ready", seconds_max=30)
+    await stage.play(65, step=5)
+    assert kinds(stage, machine.launch_key) == {"volume"}
+    assert (await stage.story(lease)).count(f"machine {Note.CHILD_DELETED}") == 1
+    await stage.finish()
+    await stage.play(300, step=60)
+    assert kinds(stage, machine.launch_key) == {"volume"}, "a late machine may still show"
+    await stage.play(720, step=60)
+    assert stage.cloud.leftovers == {}
+
+
+async def test_the_script_of_a_launch_that_bought_nothing_goes_with_its_record(stage: Stage) -> None:
+    stage.cloud.faults.script("launch", Fault.NO_CAPACITY)
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=60)
+    refused, kept = await stage.machines(lease)
+    await stage.play(65, step=5)
+    assert (kinds(stage, refused.launch_key), kinds(stage, kept.launch_key)) == (set(), {"volume"})
+    await stage.finish()
+
+
+async def test_the_volume_of_a_refused_launch_stays_until_the_orphan_that_it_made_is_gone(
+    stage: Stage,
+) -> None:
+    stage.cloud.faults.script("launch", Fault.FALSE_NO_CAPACITY)
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=30)
+    (refused, _) = await stage.machines(lease)
+    stage.cloud.faults.always("terminate", Fault.NOT_YET)
+    await stage.play(900, step=30)
+    assert kinds(stage, refused.launch_key) == {"volume"}, "the orphan still runs on it"
+    stage.cloud.faults.clear()
+    await stage.play(900, step=30)
+    assert stage.cloud.alive(refused.launch_key) == ()
+    assert kinds(stage, refused.launch_key) == set()
+    await stage.finish()
+
+
+async def test_children_of_another_installation_or_without_a_record_are_never_touched(stage: Stage) -> None:
+    for key in (THEIRS, an_unknown_key(stage)):
+        for needed in Needed:
+            stage.cloud.plant_child(key, needed, needed)
+    (report,) = await stage.run("sweep_children")
+    await stage.play(1_800, step=120)
+    assert len(stage.cloud.leftovers) == 4
+    assert report.acted_on == 0
+    (error,) = report.errors
+    assert "2 with our launch keys have no record" in error
+    assert THEIRS not in error
+
+
+async def test_a_child_at_another_account_than_its_machines_record_is_never_touched(
+    db: Database, clock: Clock
+) -> None:
+    stage = await set_stage(db, clock, names=("fake", SECOND))
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=30)
+    (machine,) = await stage.machines(lease)
+    for cloud in stage.clouds.values():
+        cloud.plant_child(machine.launch_key, "startup_script", Needed.UNTIL_BOOT)
+    await stage.play(65, step=5)
+    assert {name: len(cloud.leftovers) for name, cloud in stage.clouds.items()} == {
+        name: int(name != machine.account) for name in stage.clouds
+    }
+    await stage.finish()
+
+
+async def test_a_list_of_children_that_fails_concludes_nothing_and_the_next_run_asks_again(
+    stage: Stage,
+) -> None:
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=30)
+    stage.clock.advance(60)
+    stage.cloud.faults.always("children", Fault.LISTING_FAILS)
+    (report,) = await stage.run("sweep_children")
+    assert "Unavailable" in report.errors[0]
+    assert len(stage.cloud.leftovers) == 2
+    stage.cloud.faults.clear()
+    stage.clock.advance(60)
+    (report,) = await stage.run("sweep_children")
+    assert (report.acted_on, report.errors) == (1, [])
+    await stage.finish()
+
+
+async def test_a_deletion_that_is_refused_is_tried_again_and_the_journal_tells_of_it_once(
+    stage: Stage,
+) -> None:
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=30)
+    for _ in range(3):
+        stage.clock.advance(60)
+        stage.cloud.faults.script("children", Fault.NONE, Fault.ORDER_REFUSED)
+        (report,) = await stage.run("sweep_children")
+        assert "OrderRefused" in report.errors[0]
+    stage.clock.advance(60)
+    (report,) = await stage.run("sweep_children")
+    assert report.acted_on == 1
+    assert (await stage.story(lease)).count(f"machine {Note.CHILD_DELETED}") == 1
+    await stage.finish()
+
+
+async def test_only_one_replica_lists_the_children_of_an_account_each_minute(stage: Stage) -> None:
+    other = stage.replica("other")
+    for world in (stage.world, other, other):
+        await stage.run("sweep_children", world=world)
+    assert stage.cloud.calls_of("children") == 1
+    stage.clock.advance(60)
+    await stage.run("sweep_children", world=other)
+    assert stage.cloud.calls_of("children") == 2

@@ -174,15 +174,40 @@ class Page(Generic[Item]):
     """How many entries the provider says there are on all pages; None where it does not say."""
 
 
+class CountedBy(StrEnum):
+    """Whose calls a provider counts together."""
+
+    ACCOUNT = "account"
+    """Those of an account, its key or its project."""
+    SOURCE_ADDRESS = "source_address"
+    """Those from an address. All our processes count as one address, with every account at the provider."""
+
+
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """At most `calls` in any `seconds`, over every replica that uses the account together."""
+    """At most `calls` in any `seconds`, over every replica together. A minimum interval is one call in that time."""
 
     bucket: str
     calls: int
     seconds: float
     verbs: frozenset[Verb]
     """The verbs that draw from this bucket. One call draws from every bucket that names its verb."""
+    burst: int | None = None
+    """For a token bucket: how many tokens it holds, while `calls` in `seconds` is what it is refilled with."""
+    counted_by: CountedBy = CountedBy.ACCOUNT
+
+
+@dataclass(frozen=True, slots=True)
+class ToldLimit:
+    """What a provider says about a limit with its answers."""
+
+    bucket: str
+    calls: int
+    seconds: float
+    left: int
+    """Calls that it would take now."""
+    resets_seconds: float
+    """Until then it takes no more than those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +274,15 @@ class ListsInPages(Protocol):
 
     async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
         """The first page for None, then the page of `cursor`. Raises Unauthorized, Throttled, Unavailable."""
+        ...
+
+
+@runtime_checkable
+class TellsLimits(Protocol):
+    """A provider whose answers say what its limits are."""
+
+    def told_limits(self) -> tuple[ToldLimit, ...]:
+        """What the last answer said; empty when it said nothing."""
         ...
 
 

@@ -37,6 +37,7 @@ from providers.base import (
     Provider,
     ProviderError,
     Sighting,
+    TellsLimits,
     Throttled,
     Unavailable,
     Verb,
@@ -204,12 +205,16 @@ class Guard:
         except ProviderError as error:
             self._note(verb, error)
             span.set(Attribute.OUTCOME, type(error).__name__)
+            if isinstance(error, Throttled) and not isinstance(error, LocallyThrottled):
+                await self._pacer.throttled(verb, error.retry_after_seconds)
             raise
         except BaseException:
             self.breaker.abandoned()
             raise
         self._note(verb, None)
         span.set(Attribute.OUTCOME, "ok")
+        if isinstance(self._inner, TellsLimits):
+            await self._pacer.told(self._inner.told_limits())
         return answer
 
     async def _answer(self, verb: Verb, call: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -230,7 +235,7 @@ class Guard:
             SECONDS.labels(self._account, verb).observe((self._now() - begun).total_seconds())
 
     def _note(self, verb: Verb, error: ProviderError | None) -> None:
-        """Record a call's outcome in the metrics, the breaker and the pace of the next call."""
+        """Record a call's outcome in the metrics and the breaker."""
         outcome = "ok" if error is None else type(error).__name__
         CALLS.labels(self._account, verb, outcome).inc()
         if isinstance(error, (NotCalled, LocallyThrottled)):
@@ -240,8 +245,6 @@ class Guard:
             self.breaker.failed(self._now())
         else:
             self.breaker.answered()
-        if isinstance(error, Throttled):
-            self._pacer.throttled(verb, error.retry_after_seconds)
         BREAKER_OPEN.labels(self._account).set(self.breaker.open_since is not None)
 
 

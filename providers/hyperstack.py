@@ -31,6 +31,7 @@ from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
     Confidence,
+    CountedBy,
     LaunchOrder,
     ListedOffer,
     ListedState,
@@ -61,7 +62,7 @@ CAPABILITIES = Capabilities(
     list_lag_seconds=60.0,  # Not documented: a safety margin.
     boot_seconds_max=1_800.0,  # Not documented. Terraform's provider waits 300 s for ACTIVE, without the boot.
     user_data_bytes_max=49_000,  # Not documented: OpenStack's limit of 65,535 bytes after base64.
-    rate_limits=(RateLimit("source_address", 500, 60.0, frozenset(Verb)),),
+    rate_limits=(RateLimit("requests", 500, 60.0, frozenset(Verb), counted_by=CountedBy.SOURCE_ADDRESS),),
     terminate_may_be_refused=True,
     billed_while_booting=False,  # Transitional states and ERROR are not billed.
 )

@@ -1,24 +1,36 @@
-"""Keeps a provider's rate limits: in this process, and over all replicas together.
+"""Keeps a provider's rate limits over all replicas together, by the rule of `call_budget`.
 
-A call draws from every bucket that names its verb and waits for its turn in each. It waits only as
-long as it is allowed to; a call whose turn would come later raises LocallyThrottled, and the
-provider is not asked.
+A call draws a turn of every bucket that names its verb, all at one moment, and waits for it. It waits only as long as
+it is allowed to; a call whose turn would come later raises LocallyThrottled, and the provider is not asked. More urgent
+verbs wait longer and may use more of what is saved up, so that a terminate finds a turn while offers are refreshed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from aiolimiter import AsyncLimiter
 
+from control_plane.domain.call_budget import Bucket, Pace, pace_of, start_of
 from control_plane.domain.ids import AccountName
-from providers.base import RateLimit, Throttled, Unavailable, Verb
+from providers.base import CountedBy, RateLimit, Throttled, ToldLimit, Unavailable, Verb
 from providers.error_law import place_of
 
-SLACK = 1.05
-"""Requests that leave a second apart may arrive closer together, so they are spaced five percent wider."""
+URGENCY: Mapping[Verb, float] = {
+    Verb.TERMINATE: 1.0,
+    Verb.LAUNCH: 0.8,
+    Verb.PREPARE: 0.8,
+    Verb.INVENTORY: 0.6,
+    Verb.CHILDREN: 0.4,
+    Verb.OFFERS: 0.4,
+}
+"""The share of a burst that the calls of a verb may use."""
+
+
+AnyBucket = TypeVar("AnyBucket", bound=Bucket)
 
 
 class LocallyThrottled(Throttled):
@@ -29,46 +41,79 @@ class NotCalled(Unavailable):
     """The breaker is open, or our budget cannot be read; the provider was not called."""
 
 
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A turn of one bucket."""
+
+    holder: AccountName
+    """The account whose bucket it is; for what is counted by source address, the first account of the provider."""
+    limit: RateLimit
+    pace: Pace
+
+
 class Budget(Protocol):
-    """What all replicas together may ask of an account."""
+    """What all replicas together may ask of accounts."""
 
-    async def reserve(
-        self, account: AccountName, bucket: str, *, calls: int, seconds: float, wait_seconds_max: float
-    ) -> float | None:
-        """Take one of the `calls` that the bucket allows in any `seconds`.
+    async def draw(self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float) -> float | None:
+        """Take a turn of each bucket, all for one moment.
 
-        Returns the seconds to wait before the call, or None when that would exceed
-        `wait_seconds_max`; then nothing was taken.
+        Returns the seconds until then, or None when that would exceed `wait_seconds_max`; then nothing was taken.
         """
+        ...
+
+    async def slow(self, draw: Draw, retry_after_seconds: float) -> None:
+        """The provider throttled a call: nobody calls until then, and everybody more slowly for a while."""
+        ...
+
+    async def learn(self, draw: Draw, told: ToldLimit) -> None:
+        """The provider told this limit with its answer."""
         ...
 
 
 @dataclass
 class OneProcessBudget:
-    """A Budget for one process: evenly spaced turns, by the given clock. Tests and the demo use it."""
+    """A Budget for one process, by the given clock. Tests and the demo use it."""
 
     now: Callable[[], datetime]
-    _free_from: dict[tuple[AccountName, str], datetime] = field(
-        default_factory=dict[tuple[AccountName, str], datetime]
+    _buckets: dict[tuple[AccountName, str], Bucket] = field(
+        default_factory=dict[tuple[AccountName, str], Bucket]
     )
 
-    async def reserve(
-        self, account: AccountName, bucket: str, *, calls: int, seconds: float, wait_seconds_max: float
-    ) -> float | None:
+    async def draw(self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float) -> float | None:
         now = self.now()
-        turn = max(now, self._free_from.get((account, bucket), now))
-        wait = (turn - now).total_seconds()
+        buckets = [(self._bucket(draw), draw.pace) for draw in draws]
+        start = start_of(buckets, urgency=urgency, now=now, not_before=now)
+        wait = (start - now).total_seconds()
         if wait > wait_seconds_max:
             return None
-        self._free_from[account, bucket] = turn + timedelta(seconds=seconds / calls)
+        for draw, (bucket, pace) in zip(draws, buckets, strict=True):
+            self._buckets[_key(draw)] = bucket.drawn(pace, start, 1, now)
         return wait
+
+    async def slow(self, draw: Draw, retry_after_seconds: float) -> None:
+        slowed = self._bucket(draw).slowed(self.now(), timedelta(seconds=retry_after_seconds))
+        self._buckets[_key(draw)] = slowed
+
+    async def learn(self, draw: Draw, told: ToldLimit) -> None:
+        self._buckets[_key(draw)] = learned(self._bucket(draw), draw, told, self.now())
+
+    def _bucket(self, draw: Draw) -> Bucket:
+        return self._buckets.get(_key(draw), Bucket(self.now()))
+
+
+def learned(bucket: AnyBucket, draw: Draw, told: ToldLimit, now: datetime) -> AnyBucket:
+    """The bucket after the provider told its limit: at most its pace, and no call before it takes some again."""
+    limit = draw.limit
+    ceiling = (told.calls / told.seconds) / (limit.calls / limit.seconds)
+    closed = told.left <= draw.pace.ahead
+    return bucket.told(ceiling, free_at=now + timedelta(seconds=told.resets_seconds) if closed else None)
 
 
 class Pacer:
     """The pace of one account.
 
-    `in_process` also queues this process's calls in memory, on real time, before they draw from the
-    shared budget; tests with a virtual clock switch it off and bring a budget on their own clock.
+    `in_process` also spaces this process's calls in real time, in case our clock jumps or the process stood still;
+    tests with a virtual clock switch it off and bring a budget on their own clock.
     """
 
     def __init__(
@@ -82,33 +127,60 @@ class Pacer:
         in_process: bool,
     ) -> None:
         self._account = account
-        self._limits = limits
         self._now = now
         self._sleep = sleep
         self._budget = budget
         self._not_before: dict[Verb, datetime] = {}
-        self._windows = {limit.bucket: _window(limit, limits) for limit in limits}
-        self._limiters = {
-            limit.bucket: AsyncLimiter(1, self._windows[limit.bucket] / limit.calls)
-            for limit in limits
+        self._draws = [_draw(account, limit) for limit in limits]
+        self._told: dict[str, ToldLimit] = {}
+        self._gates = {
+            draw.limit.bucket: AsyncLimiter(
+                draw.pace.burst, draw.pace.burst * draw.pace.interval.total_seconds()
+            )
+            for draw in self._draws
             if in_process
         }
 
-    def throttled(self, verb: Verb, retry_after_seconds: float) -> None:
-        """The provider throttled a call: the next ones of this verb wait until then."""
+    async def throttled(self, verb: Verb, retry_after_seconds: float) -> None:
+        """The provider throttled a call: the next ones of this verb wait until then, and all are slower for a while.
+
+        The scarcest bucket is slowed: which one was empty is not known.
+        """
         self._not_before[verb] = self._now() + timedelta(seconds=retry_after_seconds)
+        draws = self._draws_of(verb)
+        if draws and self._budget is not None:
+            with suppress(Exception):  # The pace is a courtesy; the error of the call is what counts.
+                await self._budget.slow(draws[0], retry_after_seconds)
+
+    async def told(self, limits: Sequence[ToldLimit]) -> None:
+        """The provider told these limits with its answer. What is as it was, with calls left, is not stored again."""
+        for told in limits:
+            draw = next((each for each in self._draws if each.limit.bucket == told.bucket), None)
+            before, self._told[told.bucket] = self._told.get(told.bucket), told
+            if draw is None or self._budget is None:
+                continue
+            same = before is not None and (before.calls, before.seconds) == (told.calls, told.seconds)
+            published = before is None and (told.calls, told.seconds) == (
+                draw.limit.calls,
+                draw.limit.seconds,
+            )
+            if told.left <= draw.pace.ahead or not (same or published):
+                with suppress(Exception):  # As above.
+                    await self._budget.learn(draw, told)
 
     async def wait_for_turn(self, verb: Verb, seconds_max: float) -> None:
-        """Wait until the limits allow the call, or raise LocallyThrottled.
-
-        The scarcest bucket comes first: it refuses most often, and then nothing was taken from the others.
-        """
+        """Wait until the limits allow the call, or raise LocallyThrottled."""
         left = seconds_max
         left -= await self._wait_out_throttle(verb, left)
-        limits = [limit for limit in self._limits if verb in limit.verbs]
-        for limit in sorted(limits, key=_interval, reverse=True):
-            left -= await self._draw_in_process(limit, left)
-            left -= await self._draw_shared(limit, left)
+        draws = self._draws_of(verb)
+        left -= await self._draw_shared(verb, draws, left)
+        for draw in draws:
+            left -= await self._pass_gate(draw, left)
+
+    def _draws_of(self, verb: Verb) -> list[Draw]:
+        """What a call of this verb draws, the scarcest first."""
+        named = (draw for draw in self._draws if verb in draw.limit.verbs)
+        return sorted(named, key=lambda draw: draw.pace.interval, reverse=True)
 
     async def _wait_out_throttle(self, verb: Verb, left: float) -> float:
         wait = (self._not_before.get(verb, self._now()) - self._now()).total_seconds()
@@ -119,51 +191,42 @@ class Pacer:
         await self._sleep(wait)
         return wait
 
-    async def _draw_in_process(self, limit: RateLimit, left: float) -> float:
-        limiter = self._limiters.get(limit.bucket)
-        if limiter is None:
-            return 0.0
-        begun = asyncio.get_running_loop().time()
-        try:
-            async with asyncio.timeout(max(0.0, left)):
-                await limiter.acquire()
-        except TimeoutError:
-            raise self._no_turn_in(limit) from None
-        return asyncio.get_running_loop().time() - begun
-
-    async def _draw_shared(self, limit: RateLimit, left: float) -> float:
-        if self._budget is None:
+    async def _draw_shared(self, verb: Verb, draws: Sequence[Draw], left: float) -> float:
+        if self._budget is None or not draws:
             return 0.0
         try:
-            wait = await self._budget.reserve(
-                self._account,
-                limit.bucket,
-                calls=limit.calls,
-                seconds=self._windows[limit.bucket],
-                wait_seconds_max=max(0.0, left),
-            )
+            wait = await self._budget.draw(draws, urgency=URGENCY[verb], wait_seconds_max=max(0.0, left))
         except Exception as error:
             raise NotCalled(f"{self._account}: the budget raised {place_of(error)}") from error
         if wait is None:
-            raise self._no_turn_in(limit)
+            raise self._no_turn_in(draws[0])
         if wait > 0:
             await self._sleep(wait)
         return wait
 
-    def _no_turn_in(self, limit: RateLimit) -> LocallyThrottled:
+    async def _pass_gate(self, draw: Draw, left: float) -> float:
+        gate = self._gates.get(draw.limit.bucket)
+        if gate is None:
+            return 0.0
+        begun = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(max(0.0, left)):
+                await gate.acquire()
+        except TimeoutError:
+            raise self._no_turn_in(draw) from None
+        return asyncio.get_running_loop().time() - begun
+
+    def _no_turn_in(self, draw: Draw) -> LocallyThrottled:
+        limit = draw.limit
         why = f"{self._account}: no turn in bucket {limit.bucket} ({limit.calls} per {limit.seconds:g} s)"
-        return LocallyThrottled(why, retry_after_seconds=_interval(limit))
+        return LocallyThrottled(why, retry_after_seconds=draw.pace.interval.total_seconds())
 
 
-def _interval(limit: RateLimit) -> float:
-    return limit.seconds / limit.calls
+def _draw(account: AccountName, limit: RateLimit) -> Draw:
+    by_address = limit.counted_by is CountedBy.SOURCE_ADDRESS
+    holder = AccountName(account.partition("/")[0]) if by_address else account
+    return Draw(holder, limit, pace_of(calls=limit.calls, seconds=limit.seconds, burst=limit.burst))
 
 
-def _window(limit: RateLimit, limits: Iterable[RateLimit]) -> float:
-    """The seconds in which we make at most `limit.calls` calls: a little more than the provider's.
-
-    A call draws from its scarcest bucket first and may then wait behind one call of each faster
-    bucket. Without that margin, a call that waited and a next one that did not would come too close.
-    """
-    faster = (each for each in limits if each.verbs & limit.verbs and _interval(each) < _interval(limit))
-    return SLACK * (limit.seconds + sum(map(_interval, faster)))
+def _key(draw: Draw) -> tuple[AccountName, str]:
+    return draw.holder, draw.limit.bucket

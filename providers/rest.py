@@ -18,8 +18,9 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from providers.base import Capabilities, ProviderError, Throttled, Unauthorized, Verb
+from providers.base import Capabilities, ProviderError, Throttled, ToldLimit, Unauthorized, Verb
 from providers.error_law import WRITES, ErrorDetail, Failure, Meaning, Rule, error_for, error_of
+from providers.limit_headers import told_limits
 from providers.listings import UnreadableAnswer
 from providers.signing import Sign
 
@@ -73,6 +74,8 @@ class Rest:
         self._sign = sign
         self._errors = errors
         self._rate_limits = capabilities.rate_limits
+        self.told: tuple[ToldLimit, ...] = ()
+        """The rate limits that the last answer told, for `TellsLimits`."""
         self._client = httpx.AsyncClient(
             headers={
                 "Accept": "application/json",
@@ -111,6 +114,7 @@ class Rest:
         only a ProviderError that `read` raises passes as it is.
         """
         answer = await self._exchange(verb, method, path, query, body)
+        self.told = told_limits(answer.headers)
         failure = self._failure(answer)
         if failure is not None:
             hidden = (*answer.private, private)

@@ -49,7 +49,7 @@ from providers.guard import Guard
 from providers.registry import Account, configured, stored
 from reconciler import simulated
 from reconciler.audit_keys import AuditKeys, NoAuditKeys, StoredAuditKeys
-from reconciler.budget import SharedBudget
+from reconciler.call_budgets import SharedBudget
 from reconciler.keys import key_manager
 from reconciler.live_accounts import LiveAccounts
 from reconciler.references import LearningChallenger

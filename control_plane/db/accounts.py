@@ -1,8 +1,8 @@
-"""Queries on provider accounts: when each is listed next, its last list, and its call budget."""
+"""Queries on provider accounts: when each is listed next, and its last list."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlalchemy import text
 
@@ -175,28 +175,3 @@ async def unrefreshed(
 ) -> list[AccountName]:
     """Those of the accounts whose offers nobody listed since then, although no listing is known to have failed."""
     return await read(connection, _UNREFRESHED, AccountName, names=list(names), since=since)
-
-
-# The call budget that all replicas share
-
-_RESERVE = text("""
-INSERT INTO budgets (account, bucket, free_at) VALUES (:account, :bucket, CAST(:now AS timestamptz) + :spacing)
-ON CONFLICT (account, bucket) DO UPDATE
-  SET free_at = greatest(budgets.free_at, CAST(:now AS timestamptz)) + :spacing
-  WHERE budgets.free_at <= CAST(:now AS timestamptz) + :wait_max
-RETURNING free_at - :spacing AS starts_at
-""")
-
-
-async def reserve(
-    connection: Connection,
-    account: AccountName,
-    bucket: str,
-    *,
-    spacing: timedelta,
-    wait_max: timedelta,
-    now: datetime,
-) -> datetime | None:
-    """Reserve the next free moment of a bucket, at most `wait_max` from now; None when it is further away."""
-    values = {"account": account, "bucket": bucket, "spacing": spacing, "wait_max": wait_max, "now": now}
-    return await read_one(connection, _RESERVE, datetime, **values)

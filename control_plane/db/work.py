@@ -20,16 +20,19 @@ UNTRIED = "(deadline_at > :now OR tried_at IS NULL OR tried_at < deadline_at)"
 
 
 def take(table: str, where: str, *, order: str, until: str = ":until") -> TextClause:
-    """Hold up to `:limit` free rows until `until`; returns their ids. Rows locked by others are skipped.
+    """Hold up to `:limit` free rows until `until`; returns their ids, in their order. Rows locked by others are
+    skipped.
 
     The rows are chosen in an array, which PostgreSQL computes once. A subquery of IN is a join, and some plans run it
     again for each row of the table: each time it skips what is updated already, and in the end all rows are taken.
     """
     return text(f"""
-    UPDATE {table} SET work_token = :token, work_until = {until}
-    WHERE id = ANY(ARRAY(
-      SELECT id FROM {table} WHERE {where} AND {FREE} ORDER BY {order} LIMIT :limit FOR UPDATE SKIP LOCKED))
-    RETURNING id
+    WITH taken AS (
+      UPDATE {table} SET work_token = :token, work_until = {until}
+      WHERE id = ANY(ARRAY(
+        SELECT id FROM {table} WHERE {where} AND {FREE} ORDER BY {order} LIMIT :limit FOR UPDATE SKIP LOCKED))
+      RETURNING id
+    ) SELECT id FROM taken ORDER BY id
     """)
 
 

@@ -1,7 +1,7 @@
 """What the guard promises, over the fake and over the emulated Lambda Cloud behind its real limits."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -19,6 +19,7 @@ from providers.base import (
     RateLimit,
     Sighting,
     Throttled,
+    ToldLimit,
     Unavailable,
     Verb,
 )
@@ -26,7 +27,7 @@ from providers.breaker import Breaker
 from providers.emulators.scenario import FaultKind
 from providers.fake import Call, FakeProvider, Fault
 from providers.guard import ANSWER_SECONDS_MAX, TIMEOUTS, Guard, Timeout
-from providers.pacing import LocallyThrottled, NotCalled, OneProcessBudget
+from providers.pacing import Draw, LocallyThrottled, NotCalled, OneProcessBudget
 from tests.contract.clouds import a_key
 from tests.contract.clouds.fake import FakeCloud
 from tests.contract.clouds.lambda_cloud import EmulatedLambdaCloud
@@ -352,11 +353,15 @@ class FullBudget:
         self.wait = wait
         self.asked: list[str] = []
 
-    async def reserve(
-        self, account: AccountName, bucket: str, *, calls: int, seconds: float, wait_seconds_max: float
-    ) -> float | None:
-        self.asked.append(bucket)
+    async def draw(self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float) -> float | None:
+        self.asked.extend(draw.limit.bucket for draw in draws)
         return self.wait if self.wait <= wait_seconds_max else None
+
+    async def slow(self, draw: Draw, retry_after_seconds: float) -> None:
+        raise AssertionError("nobody throttles here")
+
+    async def learn(self, draw: Draw, told: ToldLimit) -> None:
+        raise AssertionError("nobody tells a limit here")
 
 
 @pytest.mark.parametrize(
@@ -397,7 +402,7 @@ async def test_a_budget_that_cannot_be_read_lets_nothing_leave() -> None:
     world = LambdaWorld()
 
     class Broken(FullBudget):
-        async def reserve(self, *args: object, **kwargs: object) -> float | None:
+        async def draw(self, *args: object, **kwargs: object) -> float | None:
             raise ConnectionError("postgresql://user:hunter2@db")
 
     guard = Guard(
@@ -420,15 +425,3 @@ async def test_in_process_pacing_spaces_calls_in_real_time() -> None:
     for _ in range(3):
         await guard.offers()
     assert asyncio.get_running_loop().time() - begun >= 0.1
-
-
-async def test_one_process_budget_never_allows_more_than_the_limit_in_any_window() -> None:
-    clock = Clock()
-    budget = OneProcessBudget(clock.now)
-    turns = []
-    for _ in range(20):
-        wait = await budget.reserve(ACCOUNT, "b", calls=5, seconds=10.0, wait_seconds_max=1_000.0)
-        assert wait is not None
-        turns.append(wait)
-    for first in turns:
-        assert sum(first <= turn < first + 10.0 for turn in turns) <= 5

@@ -3,6 +3,7 @@
 from sqlalchemy import (
     CheckConstraint,
     Column,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -137,11 +138,20 @@ termination_permits = table(
     api=("INSERT",),
 )
 
-budgets = table(
-    "budgets",
+call_budgets = table(
+    "call_budgets",
     Column("account", Text, nullable=False),
     Column("bucket", Text, nullable=False),
+    Column("calls", Integer, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("burst", Integer),
     at("free_at", nullable=False),
+    Column("share", Double, server_default=text("1"), nullable=False),
+    at("share_at"),
+    Column("ceiling", Double, server_default=text("1"), nullable=False),
+    at("minute"),
+    Column("this_minute", Integer, server_default=text("0"), nullable=False),
+    Column("last_minute", Integer, server_default=text("0"), nullable=False),
     PrimaryKeyConstraint("account", "bucket"),
     shared="our pace towards providers",
 )

@@ -114,7 +114,7 @@ async def test_the_reconciler_writes_every_table_and_edits_no_fact(owner: Databa
 
 def test_the_public_process_writes_nothing_about_providers_machines_or_prices() -> None:
     """Marks that no review may loosen: these tables decide what is bought, what is billed, and what is believed."""
-    for name in ("provider_accounts", "offers", "orphans", "budgets", "skus", "prices", "installation"):
+    for name in ("provider_accounts", "offers", "orphans", "call_budgets", "skus", "prices", "installation"):
         assert not marks_of(metadata.tables[name]).api, name
     for name in ("intervals", "charges", "unrated", "placements", "proofs", "verification_reports", "peers"):
         assert not marks_of(metadata.tables[name]).api, name

@@ -1,4 +1,4 @@
-"""Rows that a worker holds are left alone by the others until the hold runs out; keys and budgets are taken once."""
+"""Rows that a worker holds are left alone by the others until the hold runs out; keys are taken once."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -274,7 +274,7 @@ async def test_leases_that_go_before_those_that_are_due_are_bounded_and_the_fore
     )
 
 
-# Turns and budgets.
+# Turns.
 
 
 async def test_one_replica_lists_an_account_per_turn(filled: Database) -> None:
@@ -285,30 +285,6 @@ async def test_one_replica_lists_an_account_per_turn(filled: Database) -> None:
     assert sorted(await asyncio.gather(*(turn(START) for _ in range(5)))) == [False] * 4 + [True]
     assert not await turn(START + SECOND)
     assert await turn(START + 2 * SECOND)
-
-
-async def _reserve(database: Database, now: datetime, *, wait_max: float = 60) -> datetime | None:
-    async with database.transaction() as connection:
-        return await accounts.reserve(
-            connection, ACCOUNT, "launch", spacing=12 * SECOND, wait_max=timedelta(seconds=wait_max), now=now
-        )
-
-
-async def test_replicas_that_ask_at_once_are_spaced_out_over_one_line(own: Database) -> None:
-    starts = await asyncio.gather(*(_reserve(own, START) for _ in range(5)))
-    assert sorted(start for start in starts if start) == [START + 12 * number * SECOND for number in range(5)]
-
-
-async def test_a_turn_beyond_the_longest_wait_is_refused_and_takes_nothing(own: Database) -> None:
-    starts = [await _reserve(own, START, wait_max=12) for _ in range(4)]
-    assert starts == [START, START + 12 * SECOND, None, None]
-    assert await _reserve(own, START + 12 * SECOND, wait_max=12) == START + 24 * SECOND
-
-
-async def test_time_that_nobody_used_is_not_saved_up(own: Database) -> None:
-    await _reserve(own, START)
-    later = START + 3_600 * SECOND
-    assert [await _reserve(own, later), await _reserve(own, later)] == [later, later + 12 * SECOND]
 
 
 # Idempotency keys.

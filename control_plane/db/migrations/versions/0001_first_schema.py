@@ -99,7 +99,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "audit_events": ((), ()),
     "audit_keys": ((), ()),
     "audit_pending": (("INSERT",), ()),
-    "budgets": ((), ()),
+    "call_budgets": ((), ()),
     "capacity_held": (("INSERT", "UPDATE"), ()),
     "charges": ((), ()),
     "claims": ((), ("ended_at",)),
@@ -618,11 +618,20 @@ def _create_tables() -> None:
         prefixes=["UNLOGGED"],
     )
     op.create_table(
-        "budgets",
+        "call_budgets",
         sa.Column("account", sa.Text(), nullable=False),
         sa.Column("bucket", sa.Text(), nullable=False),
+        sa.Column("calls", sa.Integer(), nullable=False),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("burst", sa.Integer(), nullable=True),
         sa.Column("free_at", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("account", "bucket", name=op.f("pk_budgets")),
+        sa.Column("share", sa.Double(), server_default=sa.text("1"), nullable=False),
+        sa.Column("share_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ceiling", sa.Double(), server_default=sa.text("1"), nullable=False),
+        sa.Column("minute", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("this_minute", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("last_minute", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.PrimaryKeyConstraint("account", "bucket", name=op.f("pk_call_budgets")),
     )
     op.create_table(
         "installation",

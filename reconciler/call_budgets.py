@@ -1,0 +1,146 @@
+"""What all replicas together may ask of providers, kept in PostgreSQL.
+
+A process draws a few turns ahead of each bucket that has many, and takes the next ones while it still has some, so that
+its calls wait for no round trip in the steady state. Buckets of one turn at a time (one call per second, say) are drawn
+call by call, and all buckets of a call together.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from prometheus_client import Counter, Gauge
+
+from control_plane.db import call_budgets
+from control_plane.db.call_budgets import BucketRow, Terms
+from control_plane.db.engine import Database
+from control_plane.domain.call_budget import start_of
+from providers.base import ToldLimit
+from providers.pacing import Draw, learned
+
+TURNS = Counter(
+    "splitplane_provider_turns", "Turns drawn for calls of providers, used or not.", ("account", "bucket")
+)
+SHARE = Gauge(
+    "splitplane_provider_limit_share",
+    "The share of a published rate limit that we use now: below 1 after the provider throttled us.",
+    ("account", "bucket"),
+)
+
+
+@dataclass
+class _Ahead:
+    """Turns of one bucket that this process has drawn."""
+
+    moments: deque[datetime] = field(default_factory=deque[datetime])
+    refill: asyncio.Task[None] | None = None
+
+
+@dataclass
+class SharedBudget:
+    db: Database
+    now: Callable[[], datetime]
+    _ahead: dict[Terms, _Ahead] = field(default_factory=dict[Terms, _Ahead])
+    _known: set[Terms] = field(default_factory=set[Terms])
+
+    async def draw(self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float) -> float | None:
+        """Seconds to wait before the call; None, without a turn, when that would exceed `wait_seconds_max`."""
+        now = self.now()
+        latest = now + timedelta(seconds=wait_seconds_max)
+        here: list[tuple[Draw, datetime]] = []
+        missing: list[Draw] = []
+        for draw in draws:
+            moment = self._taken_here(draw, now, latest)
+            if moment is None:
+                missing.append(draw)
+            else:
+                here.append((draw, moment))
+        start = max((moment for _, moment in here), default=now)
+        if missing:
+            drawn = await self._drawn(missing, urgency, start, latest)
+            if drawn is None:
+                self._give_back(here)
+                return None
+            start = drawn
+        return max(0.0, (start - now).total_seconds())
+
+    async def slow(self, draw: Draw, retry_after_seconds: float) -> None:
+        retry_after = timedelta(seconds=retry_after_seconds)
+        self._ahead.pop(_terms(draw), None)
+        await self._change(draw, lambda bucket: bucket.slowed(self.now(), retry_after))
+
+    async def learn(self, draw: Draw, told: ToldLimit) -> None:
+        self._ahead.pop(_terms(draw), None)
+        await self._change(draw, lambda bucket: learned(bucket, draw, told, self.now()))
+
+    def _taken_here(self, draw: Draw, now: datetime, latest: datetime) -> datetime | None:
+        """A turn that was drawn ahead. The next ones are drawn in the background when half of them are used."""
+        ahead = self._ahead.get(_terms(draw))
+        if ahead is None:
+            return None
+        while ahead.moments and ahead.moments[0] < now - draw.pace.late_max:
+            ahead.moments.popleft()
+        if not ahead.moments or ahead.moments[0] > latest:
+            return None
+        moment = ahead.moments.popleft()
+        if ahead.refill is None and len(ahead.moments) <= draw.pace.ahead // 2:
+            ahead.refill = asyncio.create_task(self._refill(draw, ahead))
+        return moment
+
+    def _give_back(self, here: Sequence[tuple[Draw, datetime]]) -> None:
+        for draw, moment in here:
+            if (ahead := self._ahead.get(_terms(draw))) is not None:
+                ahead.moments.appendleft(moment)
+
+    async def _refill(self, draw: Draw, ahead: _Ahead) -> None:
+        now = self.now()
+        try:
+            with suppress(Exception):  # The next call that finds no turn asks again, and says why it failed.
+                await self._drawn([draw], 0.0, now, now + draw.pace.ahead * 2 * draw.pace.interval)
+        finally:
+            ahead.refill = None
+
+    async def _drawn(
+        self, draws: Sequence[Draw], urgency: float, not_before: datetime, latest: datetime
+    ) -> datetime | None:
+        """Draw turns of buckets, the first of each at one moment. Those after the first are for later calls."""
+        terms = [_terms(draw) for draw in draws]
+        await self._make_known(terms)
+        async with self.db.transaction() as connection:
+            rows = await call_budgets.lock(connection, terms)
+            now = self.now()
+            paces = [draw.pace for draw in draws]
+            start = start_of(zip(rows, paces, strict=True), urgency=urgency, now=now, not_before=not_before)
+            if start > latest:
+                return None
+            moved = [row.drawn(pace, start, pace.ahead, now) for row, pace in zip(rows, paces, strict=True)]
+            await call_budgets.store(connection, moved)
+        for draw, row in zip(draws, moved, strict=True):
+            spacing = draw.pace.interval / row.share_now(now)
+            more = (start + number * spacing for number in range(1, draw.pace.ahead))
+            self._ahead.setdefault(_terms(draw), _Ahead()).moments.extend(more)
+            TURNS.labels(draw.holder, draw.limit.bucket).inc(draw.pace.ahead)
+            SHARE.labels(draw.holder, draw.limit.bucket).set(row.share_now(now))
+        return start
+
+    async def _change(self, draw: Draw, change: Callable[[BucketRow], BucketRow]) -> None:
+        terms = [_terms(draw)]
+        await self._make_known(terms)
+        async with self.db.transaction() as connection:
+            (row,) = await call_budgets.lock(connection, terms)
+            await call_budgets.store(connection, [change(row)])
+
+    async def _make_known(self, terms: Sequence[Terms]) -> None:
+        """Store the terms that this process has not stored before."""
+        if new := [each for each in terms if each not in self._known]:
+            async with self.db.transaction() as connection:
+                await call_budgets.add(connection, new, now=self.now())
+            self._known.update(new)
+
+
+def _terms(draw: Draw) -> Terms:
+    limit = draw.limit
+    return Terms(draw.holder, limit.bucket, limit.calls, limit.seconds, limit.burst)

@@ -164,6 +164,7 @@ async def compose(
         kubernetes=kubernetes,
         agents=agents,
         members=members,
+        device_plugin=None if reached.k3s is None else reached.k3s.device_plugin,
         agent=reached.agent,
         new_host_key=new_host_key,
         challenger=LearningChallenger(db, reached.verifier, clock.now),

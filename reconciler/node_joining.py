@@ -15,7 +15,7 @@ from data_plane.access.port import StepFailed, Target
 from data_plane.cluster import bootstrap_token
 from data_plane.cluster import node as in_cluster
 from data_plane.cluster.agents import AgentOrder, NodePasswordRejected
-from data_plane.cluster.capacity import ClaimedCapacity, claimed_capacity
+from data_plane.cluster.capacity import ClaimedCapacity, allocatable, claimed_capacity
 from data_plane.cluster.objects.bootstrap_token import BootstrapToken
 from data_plane.cluster.objects.node import keeps_pods_away
 from data_plane.cluster.port import KubernetesPort, NotFound
@@ -28,6 +28,8 @@ from reconciler.worlds.clusters import ClusterWorld
 
 TOKEN_LIFE = timedelta(minutes=10)
 API_PORT = 6443
+GPUS_MISSING = "GpusMissing"
+"""The condition of a node on which pods cannot have all GPUs that were sold. It is ours."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 Evidence = Mapping[str, object]
@@ -146,6 +148,8 @@ async def _register(world: ClusterWorld, held: Held) -> Evidence:
         if not keeps_pods_away(found):
             raise Hostile("it registered without the taint that keeps pods away")
         await bootstrap_token.withdraw(port, held.token_id, held.node.name)
+        if world.device_plugin is not None and held.marks.has_gpus:
+            await in_cluster.expect_gpus(port, held.node.name)
     await world.agents.drop_token(held.machine)
     pods = found["spec"].get("podCIDR")
     block = _pod_block(pods)
@@ -209,12 +213,13 @@ async def _measure(world: ClusterWorld, held: Held) -> Evidence:
     }
 
 
-def reported(found: Object) -> dict[str, object]:
+def reported(found: Object, gpu_problem: str | None = None) -> dict[str, object]:
     """What a Node says of itself, as we keep it: bounded, and believed in nothing."""
+    missing = {GPUS_MISSING: "True"} if gpu_problem else {}
     status = found.get("status", {})
     capacity = list((status.get("capacity") or {}).items())[:32]
     return {
-        "conditions": conditions(found),
+        "conditions": {**conditions(found), **missing},
         "capacity": {_words(name, 317): _words(amount, 40) for name, amount in capacity},
         "version": _words(_info(found).get("kubeletVersion", ""), 40),
     }
@@ -252,11 +257,22 @@ def judge(place: Place | OpenNode, claimed: ClaimedCapacity) -> Verdict:
 async def _see_healthy(world: ClusterWorld, held: Held) -> Evidence:
     async with connected(world, held.cluster) as port:
         found = await node_of(port, held)
-    evidence = reported(found)
-    problem = node_health.problem(conditions(found))
+    problem = problem_of(world, found, held.place)
     if problem is not None:
         raise NotYet(problem)
-    return evidence
+    return reported(found)
+
+
+def problem_of(world: ClusterWorld, found: Object, place: Place) -> str | None:
+    """Why a node is not opened, as a sentence; None when it may be."""
+    return node_health.problem(conditions(found)) or gpu_problem(world, found, place)
+
+
+def gpu_problem(world: ClusterWorld, found: Object, place: Place | OpenNode) -> str | None:
+    """What is wrong with the GPUs that pods get, where that is up to us; None when nothing is."""
+    if world.device_plugin is None:
+        return None
+    return node_health.gpu_problem(allocatable=allocatable(found, GPU), sold=place.gpu_count)
 
 
 # How a node is opened is in `node_opening.py`: its lease begins with it, and others may open together with it.

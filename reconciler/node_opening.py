@@ -8,7 +8,7 @@ opened, however its lease ends (`outcomes/leases.py`).
 
 from control_plane.db import leases, node_openings, node_pools, nodes
 from control_plane.db.connection import Connection
-from control_plane.domain import node_health, node_pool
+from control_plane.domain import node_pool
 from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import MachineEvent, MachineFailure
 from control_plane.domain.node import JoinStep, Node, NodeEvent, may_open, step
@@ -21,7 +21,7 @@ from control_plane.vault.errors import KeyManagerError
 from data_plane.cluster import node as in_cluster
 from data_plane.cluster.port import KubernetesPort, TooManyRequests, Unauthorized, Unreachable
 from reconciler.loop import Report, each
-from reconciler.node_joining import HeldUp, Hostile, NotYet, conditions, node_of
+from reconciler.node_joining import HeldUp, Hostile, NotYet, node_of, problem_of
 from reconciler.nodes import OURS, Held, loaded
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
@@ -42,7 +42,7 @@ async def open_nodes(world: ClusterWorld, held: Held) -> int:
         opening = [await loaded(world, node, held.token) for node in await _opening(world, held)]
         for other in opening:
             if other.node.id != held.node.id:
-                await _see_other_healthy(port, other)
+                await _see_other_healthy(world, port, other)
         await _begin(world, held, [other.node for other in opening])
         for other in opening:
             await _open(world, port, other)
@@ -50,7 +50,7 @@ async def open_nodes(world: ClusterWorld, held: Held) -> int:
 
 
 async def _see_healthy(world: ClusterWorld, port: KubernetesPort, held: Held) -> None:
-    problem = await _problem(port, held)
+    problem = await _problem(world, port, held)
     since = None if problem is None else held.node.unready_since or world.now()
     if since != held.node.unready_since:
         async with world.db.statement() as connection:
@@ -59,18 +59,18 @@ async def _see_healthy(world: ClusterWorld, port: KubernetesPort, held: Held) ->
         raise NotYet(problem)
 
 
-async def _see_other_healthy(port: KubernetesPort, other: Held) -> None:
+async def _see_other_healthy(world: ClusterWorld, port: KubernetesPort, other: Held) -> None:
     """Raises HeldUp, whatever is wrong: whoever holds the other node finds the same, and decides about it."""
     try:
-        problem = await _problem(port, other)
+        problem = await _problem(world, port, other)
     except (Hostile, NotYet) as error:
         problem = str(error)
     if problem is not None:
         raise HeldUp(f"{other.node.name}: {problem}")
 
 
-async def _problem(port: KubernetesPort, held: Held) -> str | None:
-    return node_health.problem(conditions(await node_of(port, held)))
+async def _problem(world: ClusterWorld, port: KubernetesPort, held: Held) -> str | None:
+    return problem_of(world, await node_of(port, held), held.place)
 
 
 async def _opening(world: ClusterWorld, held: Held) -> list[Node]:

@@ -46,7 +46,9 @@ class Held:
         node, place = self.node, self.place
         tenant = tenant_of(node.organization_id, node.project_id)
         lease = on_wire(Prefix.LEASE, node.lease_id)
-        return Marks(tenant, lease, place.pool, place.node_labels, tuple(place.node_taints))
+        taints = tuple(place.node_taints)
+        has_gpus = place.gpu_count > 0
+        return Marks(tenant, lease, place.pool, place.node_labels, taints, has_gpus=has_gpus)
 
     @property
     def machine(self) -> Target:

@@ -56,7 +56,8 @@ class NodeOverview:
     """In the order in which they were taken."""
     failing_why: str | None
     conditions: Mapping[str, str]
-    """The conditions that its cluster last told, by type. They are the word of the node. `TunnelProblem` is ours."""
+    """The conditions that its cluster last told, by type. They are the word of the node. `TunnelProblem` and
+    `GpusMissing` are ours."""
     agent: AgentEvidence | None
     """What its agent reported last; None before there is one."""
     leave_reason: LeaveReason | None

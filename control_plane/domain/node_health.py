@@ -20,6 +20,13 @@ def problem(conditions: Mapping[str, str]) -> str | None:
     return f"it reports {', '.join(found)}" if found else None
 
 
+def gpu_problem(*, allocatable: int, sold: int) -> str | None:
+    """Why a node whose pods are to use GPUs is not opened, as a sentence; None when they can have all of them."""
+    if allocatable >= sold:
+        return None
+    return f"its device plugin reports {allocatable} of {sold} {'GPU' if sold == 1 else 'GPUs'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Unready:
     """An open node that is not ready, at one look."""

@@ -105,7 +105,8 @@ class NodeView(View, kw_only=True):
     """That the step in progress failed the last time; null when it did not. Operators find in the log what it said."""
     conditions: dict[str, str]
     """Its conditions by type, as its cluster last told them: `True`, `False` or `Unknown`. They are the node's word.
-    Only `TunnelProblem` is what we found: packets are lost between it and the cluster's server."""
+    Two are ours: `TunnelProblem`, packets are lost between it and the cluster's server, and `GpusMissing`, pods cannot
+    have all of its GPUs."""
     agent: LeaseAgentView | None = None
     """What the agent on its machine reported last; null before there is one."""
     leave_reason: LeaveReasonWord | None = None

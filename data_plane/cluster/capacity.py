@@ -34,6 +34,15 @@ def claimed_capacity(node: Object) -> ClaimedCapacity:
     return ClaimedCapacity(_whole(cpu * 1000), _whole(memory), devices)
 
 
+def allocatable(node: Object, device: str) -> int:
+    """How many devices of a kind pods can get, as the node reports it; 0 for what is no quantity."""
+    told = (node.get("status", {}).get("allocatable") or {}).get(device, "0")
+    try:
+        return int(_amount(told))
+    except (ValueError, ArithmeticError):
+        return 0
+
+
 def _amount(text: str) -> Decimal:
     amount = parse_quantity(text)
     if amount is None:

@@ -23,11 +23,16 @@ class Marks:
     """Those that its customer chose for the pool. They are none of ours."""
     taints: tuple[Object, ...] = ()
     """Those that its customer chose for the pool."""
+    has_gpus: bool = True
+    """Whether it was sold with GPUs."""
+
+
+def _own(marks: Marks) -> dict[str, str]:
+    return on_node.labels(marks.tenant, marks.lease, marks.pool, has_gpus=marks.has_gpus)
 
 
 def _labels(node: Object, marks: Marks) -> Object:
-    own = on_node.labels(marks.tenant, marks.lease, marks.pool)
-    return {**on_node.labels_of_nobody(node), **marks.labels, **own}
+    return {**on_node.labels_of_nobody(node), **marks.labels, **_own(marks)}
 
 
 async def admit(port: KubernetesPort, name: str, marks: Marks) -> None:
@@ -51,12 +56,17 @@ async def admit(port: KubernetesPort, name: str, marks: Marks) -> None:
 def differs(node: Object, marks: Marks) -> list[str]:
     """What on an open node is not as `admit` left it, in words; nothing when all is."""
     labels = node["metadata"].get("labels", {})
-    wanted = {**marks.labels, **on_node.labels(marks.tenant, marks.lease, marks.pool)}
+    wanted = {**marks.labels, **_own(marks)}
     found = [f"label {name}" for name, value in sorted(wanted.items()) if labels.get(name) != value]
     taints = node.get("spec", {}).get("taints") or []
     present = [{key: taint.get(key, "") for key in ("key", "value", "effect")} for taint in taints]
     missing = [taint for taint in (on_node.tenant_taint(marks.tenant), *marks.taints) if taint not in present]
     return found + [f"taint {taint['key']}" for taint in missing]
+
+
+async def expect_gpus(port: KubernetesPort, name: str) -> None:
+    """Let the device plugin run on a node that takes no other pods yet. Raises NotFound when there is no such node."""
+    await port.patch(NODE, name, {"metadata": {"labels": dict(on_node.GPU_LABEL)}})
 
 
 async def _change(port: KubernetesPort, name: str, change: Callable[[Object], Object]) -> None:

@@ -47,6 +47,8 @@ SERVICE = _core("Service", "services")
 SERVICE_ACCOUNT = _core("ServiceAccount", "serviceaccounts")
 RESOURCE_QUOTA = _core("ResourceQuota", "resourcequotas")
 LIMIT_RANGE = _core("LimitRange", "limitranges")
+DAEMON_SET = Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True)
+RUNTIME_CLASS = Resource("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False)
 NETWORK_POLICY = Resource("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", namespaced=True)
 ROLE_BINDING = _rbac("RoleBinding", "rolebindings", namespaced=True)
 CLUSTER_ROLE = _rbac("ClusterRole", "clusterroles", namespaced=False)
@@ -70,6 +72,8 @@ RESOURCES = (
     SERVICE_ACCOUNT,
     RESOURCE_QUOTA,
     LIMIT_RANGE,
+    DAEMON_SET,
+    RUNTIME_CLASS,
     NETWORK_POLICY,
     ROLE_BINDING,
     CLUSTER_ROLE,

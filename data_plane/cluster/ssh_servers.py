@@ -32,7 +32,7 @@ class SshServers:
     def __init__(self, access: Access, k3s: K3sFiles | None) -> None:
         """`k3s`: what is installed; without it, servers can only be dismantled."""
         self._access = access
-        self._k3s = k3s
+        self._k3s = None if k3s is None else k3s.of_server()
 
     async def install(self, order: ServerOrder) -> ServerIdentity:
         k3s = self._k3s

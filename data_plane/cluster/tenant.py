@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from data_plane.cluster.objects.admission import PRIORITY_RULE, admission_policies
+from data_plane.cluster.objects.device_plugin import DevicePlugin, device_plugin_objects
 from data_plane.cluster.objects.expected_nodes import expected_nodes
 from data_plane.cluster.objects.namespace import deletion_problem, kubeconfigs_namespace, tenant_namespace
 from data_plane.cluster.objects.network_policy import network_policies
@@ -26,8 +27,11 @@ from data_plane.cluster.resource import (
 )
 
 
-async def prepare_cluster(port: KubernetesPort) -> None:
-    """What a cluster has once, before its first tenant. The API server needs some seconds until its rules bind."""
+async def prepare_cluster(port: KubernetesPort, device_plugin: DevicePlugin | None = None) -> None:
+    """What a cluster has once, before its first tenant. The API server needs some seconds until its rules bind.
+
+    Without a device plugin of ours, one that is there stays: it may be an operator's own.
+    """
     for thing in (
         kubeconfigs_namespace(),
         expected_nodes(),
@@ -35,6 +39,7 @@ async def prepare_cluster(port: KubernetesPort) -> None:
         edit_role(),
         all_nodes_role(),
         *admission_policies(),
+        *(device_plugin_objects(device_plugin) if device_plugin else []),
     ):
         await port.apply(thing, take_over=True)
 

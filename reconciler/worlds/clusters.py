@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from data_plane.access.port import Access
 from data_plane.cluster.agents import Agents
 from data_plane.cluster.clusters import Clusters
+from data_plane.cluster.objects.device_plugin import DevicePlugin
 from data_plane.cluster.servers import Servers
 from data_plane.mesh.members import Members
 from data_plane.mesh.port import Hub
@@ -25,5 +26,7 @@ class ClusterWorld(SecretWorld):
     """The tunnels of servers and nodes."""
     hub: Hub
     """Where nodes meet that are behind NAT."""
+    device_plugin: DevicePlugin | None = None
+    """What makes GPUs allocatable in clusters; None when nodes are opened without that."""
     accept_emulated: bool = False
     """Whether a node may have less than was sold, as machines with emulated GPUs do. Never in production."""

@@ -12,6 +12,7 @@ from control_plane.db import clusters as db_clusters
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.agent import AgentState, AgentTask, state
 from control_plane.domain.lease import LeaseState
+from control_plane.domain.node_capacity import GPU
 from control_plane.domain.node_pool import NodePool, NodePoolState
 from control_plane.domain.overlay import SERVER_NUMBER, address_of
 from control_plane.domain.refusal import Refused
@@ -21,6 +22,7 @@ from control_plane.services.nodes import NodeFilter
 from data_plane.access.port import StepFailed, Target, Unreachable
 from data_plane.cluster.agents import AgentOrder, Cleaned, Started
 from data_plane.cluster.objects import expected_nodes
+from data_plane.cluster.objects.device_plugin import DevicePlugin
 from data_plane.cluster.objects.node import joining_taint
 from data_plane.cluster.objects.tenant import NODE_PROJECT
 from data_plane.cluster.port import Conflict
@@ -111,6 +113,44 @@ async def test_no_node_is_opened_and_nothing_is_billed_before_all_nodes_of_the_p
     await cluster.play_until(lambda: len(cluster.open_nodes) == 2)
     await cluster.play(10)
     assert await _lease_states(cluster, pool) == [LeaseState.READY] * 2
+
+
+async def _shown(cluster: Cluster) -> nodes.NodeOverview:
+    """The only node, as operators see it."""
+    (node,) = cluster.nodes
+    found = await nodes.report(cluster.stage.api, node["metadata"]["name"])
+    assert not isinstance(found, Refused)
+    return found.overview
+
+
+async def test_with_a_device_plugin_a_node_is_opened_once_pods_can_have_all_gpus_that_were_sold(
+    cluster: Cluster,
+) -> None:
+    plugin = DevicePlugin("registry.invalid/plugin@sha256:" + "0" * 64, is_at_hand=True)
+    cluster.stage.world = dataclasses.replace(cluster.stage.world, device_plugin=plugin)
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    await cluster.play_until(lambda: cluster.nodes)
+    await cluster.play(60)
+    assert not cluster.open_nodes
+    assert (await cluster.steps())[-1] == "measured"
+    found = await _shown(cluster)
+    assert found.failing_why == "its device plugin reports 0 of 1 GPU"
+    (labelled,) = cluster.nodes
+    assert labelled["metadata"]["labels"]["node-restriction.kubernetes.io/gpu"] == "nvidia"
+    assert NODE_PROJECT not in labelled["metadata"]["labels"]
+
+    address = str(cluster.stage.cloud.alive()[0].address)
+    cluster.kubelets.claims[address] = {GPU: "1"}
+    await cluster.play_until(lambda: cluster.open_nodes)
+    await cluster.play(40)
+    assert await _lease_states(cluster, pool) == [LeaseState.READY]
+
+    cluster.kubelets.claims[address] = {GPU: "0"}
+    await cluster.play(40)
+    found = await _shown(cluster)
+    assert found.conditions == {"Ready": "True", "GpusMissing": "True"}
+    assert await _lease_states(cluster, pool) == [LeaseState.READY], "its pods may still run"
 
 
 async def test_a_pool_that_is_not_ready_in_time_costs_its_customer_nothing_and_leaves_nothing(

@@ -28,6 +28,7 @@ from data_plane.cluster.resource import (
 PLACEMENT = "splitplane-placement"
 PODS = "splitplane-pods"
 SERVICES = "splitplane-services"
+GPU_RUNTIME = "splitplane-gpu-runtime"
 NODES = "splitplane-nodes"
 NODE_CHANGES = "splitplane-node-changes"
 _OURS = {MANAGED_BY: MANAGER}
@@ -44,6 +45,9 @@ _TOLERATE = f"""has(object.spec.tolerations) ?
      key: "{PROJECT}", operator: "Equal", value: variables.project, effect: "NoSchedule"}}}}] :
   [JSONPatch{{op: "add", path: "/spec/tolerations", value: [Object.spec.tolerations{{
      key: "{PROJECT}", operator: "Equal", value: variables.project, effect: "NoSchedule"}}]}}]"""
+
+_ASKS_FOR_GPUS = """object.spec.containers.exists(it, 'nvidia.com/gpu' in it.?resources.?limits.orValue({}))
+  || object.spec.?initContainers.orValue([]).exists(it, 'nvidia.com/gpu' in it.?resources.?limits.orValue({}))"""
 
 PRIORITY_RULE = "priority classes of the system are not for workloads"
 _POD_RULES = (
@@ -104,8 +108,7 @@ _CHANGE_RULES = (
 
 def admission_policies() -> Objects:
     return [
-        _placement(),
-        _binding_of_placement(),
+        *_placement(),
         *_refusals(PODS, _on("pods", ["CREATE"]), _POD_RULES),
         *_refusals(SERVICES, _on("services", ["CREATE", "UPDATE"]), _SERVICE_RULES),
         *_registration(),
@@ -113,23 +116,35 @@ def admission_policies() -> Objects:
     ]
 
 
-def _placement() -> Object:
+def gpu_runtime_policy(runtime: str) -> Objects:
+    """Gives pods that ask for GPUs the runtime with which they see them, unless they name one themselves."""
+    conditions = [
+        {"name": "asks-for-gpus", "expression": _ASKS_FOR_GPUS},
+        {"name": "names-no-runtime", "expression": "!has(object.spec.runtimeClassName)"},
+    ]
+    patch = f'[JSONPatch{{op: "add", path: "/spec/runtimeClassName", value: "{runtime}"}}]'
+    return _mutating(GPU_RUNTIME, [patch], {"matchConditions": conditions})
+
+
+def _placement() -> Objects:
+    project = {"variables": [{"name": "project", "expression": _PROJECT_OF_NAMESPACE}]}
+    return _mutating(PLACEMENT, [_SELECT, _TOLERATE], project)
+
+
+def _mutating(name: str, patches: list[str], more: Object) -> Objects:
+    """A policy that changes pods of tenants when they are created, and its binding."""
     spec = {
         "matchConstraints": {"resourceRules": [_on("pods", ["CREATE"])], "namespaceSelector": _TENANTS},
-        "variables": [{"name": "project", "expression": _PROJECT_OF_NAMESPACE}],
-        "mutations": [
-            {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
-            for expression in (_SELECT, _TOLERATE)
-        ],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}} for patch in patches],
         "failurePolicy": "Fail",
         "reinvocationPolicy": "Never",
+        **more,
     }
-    return {**head(MUTATING_ADMISSION_POLICY, PLACEMENT, labels=_OURS), "spec": spec}
-
-
-def _binding_of_placement() -> Object:
-    binding = head(MUTATING_ADMISSION_POLICY_BINDING, PLACEMENT, labels=_OURS)
-    return {**binding, "spec": {"policyName": PLACEMENT}}
+    binding = head(MUTATING_ADMISSION_POLICY_BINDING, name, labels=_OURS)
+    return [
+        {**head(MUTATING_ADMISSION_POLICY, name, labels=_OURS), "spec": spec},
+        {**binding, "spec": {"policyName": name}},
+    ]
 
 
 def _refusals(name: str, what: Object, rules: tuple[tuple[str, str], ...]) -> Objects:

@@ -3,6 +3,7 @@
 import re
 
 from data_plane.cluster.objects.tenant import (
+    NODE_GPU,
     NODE_LEASE,
     NODE_ORGANIZATION,
     NODE_POOL,
@@ -19,12 +20,14 @@ JOINING = f"{OWN_PREFIX}/joining"
 """The taint with which a node registers, and which we take off once it has been checked."""
 EFFECT = "NoSchedule"
 """The effect of our taints."""
+GPU_LABEL = {NODE_GPU: "nvidia"}
+"""On nodes that were sold with GPUs, from the moment at which we saw that they keep pods away."""
 
 
 _POOL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def labels(tenant: Tenant, lease: str, pool: str) -> dict[str, str]:
+def labels(tenant: Tenant, lease: str, pool: str, *, has_gpus: bool) -> dict[str, str]:
     """Raises ValueError for what is no id, or no name of a pool."""
     if not _POOL.fullmatch(pool):
         raise ValueError(f"{pool!r} is no name of a node pool: up to 63 characters of a-z, 0-9 and -")
@@ -33,6 +36,7 @@ def labels(tenant: Tenant, lease: str, pool: str) -> dict[str, str]:
         NODE_PROJECT: tenant.project,
         NODE_LEASE: checked(lease),
         NODE_POOL: pool,
+        **(GPU_LABEL if has_gpus else {}),
     }
 
 

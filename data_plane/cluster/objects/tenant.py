@@ -19,6 +19,8 @@ NODE_ORGANIZATION = f"{NODE_PREFIX}/organization"
 NODE_PROJECT = f"{NODE_PREFIX}/project"
 NODE_LEASE = f"{NODE_PREFIX}/lease"
 NODE_POOL = f"{NODE_PREFIX}/pool"
+NODE_GPU = f"{NODE_PREFIX}/gpu"
+"""Whose GPUs a node was sold with; nodes without GPUs do not have it."""
 KUBECONFIGS_NAMESPACE = "splitplane-kubeconfigs"
 """Where the ServiceAccounts behind kubeconfigs are. No tenant has a right there: in a namespace of its own, a tenant
 could mount such an account's token into a pod or have a Secret filled with one, and so outlive its own expiry."""

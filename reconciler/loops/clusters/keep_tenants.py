@@ -72,7 +72,7 @@ async def _keep_all(
         return
     try:
         async with connected(world, cluster) as port:
-            await prepare_cluster(port)
+            await prepare_cluster(port, world.device_plugin)
             for tenant in tenants:
                 await _look_after(world, port, tenant, token, report)
     except Exception as error:  # noqa: BLE001 - whatever it is, operators read it, and all tenants are given back

@@ -29,7 +29,7 @@ from data_plane.cluster.node import Marks
 from data_plane.cluster.port import ClusterError, KubernetesPort, Unauthorized, Unreachable
 from data_plane.cluster.resource import NODE, Object
 from reconciler.loop import Loop, Report, each
-from reconciler.node_joining import conditions, judge, reported
+from reconciler.node_joining import conditions, gpu_problem, judge, reported
 from reconciler.nodes import OURS, Held, loaded, wait
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
@@ -196,7 +196,8 @@ async def _store(world: ClusterWorld, held: Held, look: _Look | None) -> None:
     if look is None:
         await wait(world, held, EVERY)
         return
-    told = {} if look.found is None else reported(look.found)
+    found = look.found
+    told = {} if found is None else reported(found, gpu_problem(world, found, look.node))
     async with world.db.transaction() as connection:
         await nodes.report(
             connection,

@@ -54,16 +54,18 @@ class Story:
 
         self.cloud.clusters.deleting = look
 
-    async def serve(self, *nodes: Node) -> None:
-        """A pod on each node, named like it."""
+    async def serve(self, *nodes: Node, gpus: int = 0) -> None:
+        """A pod on each node, named like it, with so many GPUs."""
         names = [node["name"] for node in nodes]
-        pods = {"items": [server_pod(name, name, _text(name)) for name in names]}
+        pods = {"items": [server_pod(name, name, _text(name), gpus=gpus) for name in names]}
         wanted = json.dumps({"apiVersion": "v1", "kind": "List", **pods})
         await self.cloud.until("the pods are accepted", partial(self._are_accepted, wanted))
         them = [f"pod/{name}" for name in names]
         await asyncio.to_thread(self.kubectl, "wait", "--for=condition=Ready", *them, "--timeout=60s")
         found = (await asyncio.to_thread(self.kubectl.json, "get", "pods"))["items"]
         self.addresses = {pod["metadata"]["name"]: pod["status"].get("podIP", "") for pod in found}
+        runtimes = {pod["metadata"]["name"]: pod["spec"].get("runtimeClassName") for pod in found}
+        assert {runtimes[name] for name in names} == {"nvidia" if gpus else None}
 
     async def _are_accepted(self, wanted: str) -> bool:
         """The quota grows with the nodes, some seconds after these were opened."""
@@ -94,7 +96,7 @@ async def test_a_pool_of_two_providers_outlives_us_replaces_a_lost_node_and_leav
     cloud: NodeCloud,
 ) -> None:
     story = await _pool_of_two(cloud)
-    await story.serve(story.near, story.far)
+    await story.serve(story.near, story.far, gpus=1)  # All that they have, through the device plugin.
     await story.watch_deletions()
     with story.kubectl.forwarded(story.near["name"]) as url:
         assert await story.answers(url, story.far), "through the tunnel"

@@ -13,7 +13,10 @@ from shutil import copyfile
 
 import asyncssh
 
+from data_plane.cluster.k3s_files import DEVICE_PLUGIN, DEVICE_PLUGIN_ARCHIVE
+from tests.support.kubernetes import parts
 from tests.support.kubernetes.k3s_release import Release, release, suffix
+from tests.support.kubernetes.toolchain import expected_version
 from tests.support.machines import Machine
 
 CGROUP_V1 = "fail-cgroupv1=false"
@@ -35,6 +38,15 @@ def operators_files(folder: Path) -> Path:
 def image_names(k3s: Release) -> dict[str, Path]:
     """The archives under names that the product takes and K3s reads."""
     return {f"k3s-airgap-images-{number}{suffix(path)}": path for number, path in enumerate(k3s.images)}
+
+
+def add_device_plugin(folder: Path) -> None:
+    """Add a device plugin that offers one GPU to an operator's files."""
+    image = parts.device_plugin_archive(folder / DEVICE_PLUGIN_ARCHIVE, expected_version())
+    (folder / DEVICE_PLUGIN).write_text(f"{image}\n")
+    with (folder / "SHA256SUMS").open("a") as sums:
+        for name in (DEVICE_PLUGIN, DEVICE_PLUGIN_ARCHIVE):
+            sums.write(f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n")
 
 
 async def place(machine: Machine, k3s: Release) -> None:

@@ -71,14 +71,16 @@ def answer(url: str, through: str) -> str:
     return got.raise_for_status().text.strip()
 
 
-def server_pod(name: str, node: str, text: str) -> dict[str, Any]:
+def server_pod(name: str, node: str, text: str, *, gpus: int = 0) -> dict[str, Any]:
     """A pod that answers with a text at port 8080, as restricted as the namespaces of tenants demand."""
     container = {
         "name": "main",
         "image": SERVER_IMAGE,
         "imagePullPolicy": "Never",
         "args": ["serve", text],
-        "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}},
+        "resources": {
+            "limits": {"cpu": "100m", "memory": "64Mi"} | ({"nvidia.com/gpu": gpus} if gpus else {})
+        },
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     return {

@@ -74,7 +74,7 @@ from tests.support.clock import WallClock
 from tests.support.hosts_apart import HostsApart, hosts_apart
 from tests.support.keys import AFTER, SEALING
 from tests.support.kubernetes import parts
-from tests.support.kubernetes.k3s_machines import operators_files
+from tests.support.kubernetes.k3s_machines import add_device_plugin, operators_files
 from tests.support.kubernetes.kubectl import Kubectl
 from tests.support.kubernetes.toolchain import expected_version
 from tests.support.machines import IMAGES, Machine
@@ -114,6 +114,18 @@ _PUT_SETTING = Step(
 )
 
 
+# Containers see no GPUs by it, which are not there.
+_PUT_RUNTIME = Step(
+    "container runtime of the tests",
+    """set -eu
+printf '#!/bin/sh\\nexec runc "$@"\\n' > /usr/bin/nvidia-container-runtime
+chmod 755 /usr/bin/nvidia-container-runtime
+""",
+    seconds=20,
+    user="root",
+)
+
+
 async def _put_setting(access: Access, machine: Target, setting: str) -> None:
     """A setting of K3s of the tests' own, beside those of the product."""
     async with access.connect(machine) as session:
@@ -121,7 +133,7 @@ async def _put_setting(access: Access, machine: Target, setting: str) -> None:
 
 
 class _QuickAgents(SshAgents):
-    """Their nodes say every two seconds how they are."""
+    """Their nodes say every two seconds how they are, and have what K3s takes for NVIDIA's container toolkit."""
 
     def __init__(self, access: Access, k3s: K3sFiles) -> None:
         super().__init__(access, k3s)
@@ -130,6 +142,8 @@ class _QuickAgents(SshAgents):
     async def prepare(self, machine: Target) -> Prepared:
         prepared = await super().prepare(machine)
         await _put_setting(self._of_tests, machine, _QUICK_NODE)
+        async with self._of_tests.connect(machine) as session:
+            await must(session, _PUT_RUNTIME)
         return prepared
 
 
@@ -334,7 +348,7 @@ async def node_cloud(folder: Path, db: Database, api_db: Database) -> AsyncItera
     access = our_access(authority)  # Machines know only the real time.
     release = folder / "release"
     release.mkdir()
-    k3s = await asyncio.to_thread(lambda: k3s_files.read(operators_files(release)))
+    k3s = await asyncio.to_thread(_operators_files, release)
     image = await asyncio.to_thread(ensure_image, IMAGES, print)
     programs = parts.parts(expected_version())
     async with AsyncExitStack() as closing:
@@ -363,6 +377,12 @@ async def node_cloud(folder: Path, db: Database, api_db: Database) -> AsyncItera
         await made.post("/operator/server-hosts", host, operator=True)
         await made.post("/operator/clusters", {"name": CLUSTER, "region": REGION}, operator=True)
         yield made
+
+
+def _operators_files(folder: Path) -> K3sFiles:
+    operators_files(folder)
+    add_device_plugin(folder)
+    return k3s_files.read(folder)
 
 
 def _providers(
@@ -418,6 +438,7 @@ async def _world(
         kubernetes=kubernetes,
         agents=_QuickAgents(access, k3s),
         members=SshMembers(access),
+        device_plugin=k3s.device_plugin,
         agent=build_agent(),
         new_host_key=new_host_key,
         challenger=ScriptedChallenger(),

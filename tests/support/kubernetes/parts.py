@@ -9,6 +9,7 @@ import tarfile
 import zipapp
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from tests.support.kubernetes.binaries import CACHE, CONTAINER, CONTROL_PLANE, NODE, path_of
 from tests.support.kubernetes.k3s.node import PAUSE_IMAGE
@@ -105,6 +106,46 @@ def image_archive(target: Path, go: str, *, pause: bool = True) -> Path:
         _add(archive, "layer.tar", layer)
         _add(archive, "manifest.json", json.dumps(manifest).encode())
     return target
+
+
+def device_plugin_archive(target: Path, go: str) -> str:
+    """The image of a device plugin that offers one GPU, in an archive as `ctr images export` makes it. Its name."""
+    layer = _layer(path_of(CONTAINER, go))
+    layer_digest = hashlib.sha256(layer).hexdigest()
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Entrypoint": ["/main", "device-plugin", "nvidia.com/gpu", "GPU-0"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer_digest}"]},
+    }
+    blobs = [json.dumps(config).encode(), layer]
+    described = [
+        _descriptor(blob, f"application/vnd.oci.image.{kind}")
+        for blob, kind in zip(blobs, _KINDS, strict=True)
+    ]
+    manifest = {"schemaVersion": 2, "mediaType": _MANIFEST, "config": described[0], "layers": described[1:]}
+    blobs.append(json.dumps(manifest).encode())
+    top = _descriptor(blobs[-1], _MANIFEST)
+    image = f"registry.invalid/device-plugin@{top['digest']}"
+    index = {"schemaVersion": 2, "manifests": [top | {"annotations": {"io.containerd.image.name": image}}]}
+    with tarfile.open(target, "w") as archive:
+        _add(archive, "oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+        _add(archive, "index.json", json.dumps(index).encode())
+        for blob in blobs:
+            _add(archive, f"blobs/sha256/{hashlib.sha256(blob).hexdigest()}", blob)
+    return image
+
+
+_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+_KINDS = ("config.v1+json", "layer.v1.tar")
+
+
+def _descriptor(blob: bytes, media_type: str) -> dict[str, Any]:
+    return {
+        "mediaType": media_type,
+        "digest": f"sha256:{hashlib.sha256(blob).hexdigest()}",
+        "size": len(blob),
+    }
 
 
 def _layer(program: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,10 +35,19 @@ state = "{run}/containerd"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         BinaryName = "{parts}/runc"
         SystemdCgroup = false
-  [plugins."io.containerd.grpc.v1.cri".cni]
+{more}  [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{parts}/cni"
     conf_dir = "{cni}"
 """
+# K3s looks for this program when it starts (https://docs.k3s.io/advanced, "Alternative Container Runtime Support").
+NVIDIA = """\
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+        BinaryName = "{program}"
+        SystemdCgroup = false
+"""
+NVIDIA_PROGRAM = "nvidia-container-runtime"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,7 @@ class Node:
 
     async def _start_containerd(self, parts: Parts) -> None:
         layout = self.layout
+        nvidia = shutil.which(NVIDIA_PROGRAM, path=_path()["PATH"])
         text = CONTAINERD.format(
             data=layout.containerd,
             run=RUN,
@@ -77,6 +88,7 @@ class Node:
             snapshotter=self.options.one("snapshotter", "overlayfs"),
             parts=PARTS,
             cni=layout.cni,
+            more="" if nvidia is None else NVIDIA.format(program=nvidia),
         )
         layout.containerd_config.write_text(text)
         command = [str(PARTS / "containerd"), "--config", str(layout.containerd_config)]

@@ -2,6 +2,8 @@
 //
 //	main pause          waits for ever, which holds a pod's namespaces
 //	main serve TEXT     answers TEXT on port 8080, and at /fetch?url=URL what that URL answers
+//	main device-plugin RESOURCE DEVICE...
+//	                    offers devices to the kubelet of its node
 package main
 
 import (
@@ -18,6 +20,9 @@ func main() {
 	if len(os.Args) == 3 && os.Args[1] == "serve" {
 		serve(os.Args[2])
 		return
+	}
+	if len(os.Args) > 3 && os.Args[1] == "device-plugin" {
+		devicePlugin(os.Args[2], os.Args[3:])
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)

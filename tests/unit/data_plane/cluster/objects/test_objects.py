@@ -9,6 +9,7 @@ import pytest
 from data_plane.cluster.objects import node, role
 from data_plane.cluster.objects.admission import admission_policies
 from data_plane.cluster.objects.bootstrap_token import LIFE_MAX, BootstrapToken, bootstrap_secret
+from data_plane.cluster.objects.device_plugin import DevicePlugin, device_plugin_objects
 from data_plane.cluster.objects.expected_nodes import expected_nodes
 from data_plane.cluster.objects.kubeconfig import kubeconfig
 from data_plane.cluster.objects.namespace import deletion_problem, kubeconfigs_namespace, tenant_namespace
@@ -47,6 +48,7 @@ def test_every_object_is_of_a_kind_that_the_port_knows_and_marked_as_ours() -> N
         role.edit_role(),
         role.all_nodes_role(),
         *admission_policies(),
+        *device_plugin_objects(DevicePlugin("registry.invalid/plugin@sha256:" + "0" * 64, is_at_hand=True)),
     ]
     for thing in [*_everything(TENANT), *shared]:
         assert resource_of(thing)
@@ -185,13 +187,15 @@ def test_admission_of_a_node_replaces_our_taints_and_labels_and_leaves_those_of_
     }
     assert node.taints_with(before, TENANT) == [unready, node.tenant_taint(TENANT)]
     assert node.labels_of_nobody(before) == {f"{NODE_PREFIX}/old": None}
-    assert all(name.startswith(f"{NODE_PREFIX}/") for name in node.labels(TENANT, "le_1", "gpu"))
+    assert all(
+        name.startswith(f"{NODE_PREFIX}/") for name in node.labels(TENANT, "le_1", "gpu", has_gpus=True)
+    )
 
 
 def test_what_is_no_name_of_a_pool_becomes_no_label() -> None:
     for bad in ("", "GPU", "-a", "a-", "a" * 64, "a/b", "a\n"):
         with pytest.raises(ValueError, match="node pool"):
-            node.labels(TENANT, "le_1", bad)
+            node.labels(TENANT, "le_1", bad, has_gpus=True)
 
 
 def test_a_namespace_that_cannot_go_says_why() -> None:

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
+from control_plane.domain.block import BlockScope
 from control_plane.domain.child import Child as Child  # noqa: PLC0414 - part of the port
 from control_plane.domain.child import Needed as Needed  # noqa: PLC0414 - part of the port
 from control_plane.domain.ids import LaunchKey, ProviderRef
@@ -66,7 +67,15 @@ class ProviderError(Exception):
 
 
 class Rejected(ProviderError):  # noqa: N818 - the tree above reads as sentences
-    """A definite no. Nothing was bought and nothing changed."""
+    """A definite no. Nothing was bought and nothing changed.
+
+    `scope` is what else would be refused now, where the provider's answer says so; None leaves it to
+    `control_plane/domain/block.py`.
+    """
+
+    def __init__(self, message: str, *, code: str = "", scope: BlockScope | None = None) -> None:
+        super().__init__(message, code=code)
+        self.scope = scope
 
 
 class NoCapacity(Rejected):

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import PurePath
 
+from control_plane.domain.block import BlockScope
 from providers.base import (
     MachineNotFound,
     NoCapacity,
@@ -39,6 +40,7 @@ from providers.base import (
     ProviderError,
     QuotaReached,
     RateLimit,
+    Rejected,
     Throttled,
     Unauthorized,
     Unavailable,
@@ -149,6 +151,8 @@ class Rule:
     """A phrase of the message; upper and lower case are the same."""
     status: int | None = None
     verb: Verb | None = None
+    scope: BlockScope | None = None
+    """What a refusal covers, where this provider's differs from `control_plane/domain/block.py`."""
 
     def __post_init__(self) -> None:
         client_error = self.status is not None and self.status // 100 == 4
@@ -175,10 +179,12 @@ def rules_by_code(meanings: Mapping[str, Meaning]) -> tuple[Rule, ...]:
 
 def meaning_of(verb: Verb, failure: Failure, rules: Iterable[Rule]) -> Meaning:
     """What a failure says: by the first rule that applies, otherwise by its status as the module says."""
-    for rule in rules:
-        if rule.applies(verb, failure):
-            return rule.meaning
-    return _meaning_by_status(verb, failure)
+    rule = _rule_for(verb, failure, rules)
+    return _meaning_by_status(verb, failure) if rule is None else rule.meaning
+
+
+def _rule_for(verb: Verb, failure: Failure, rules: Iterable[Rule]) -> Rule | None:
+    return next((rule for rule in rules if rule.applies(verb, failure)), None)
 
 
 def error_of(
@@ -196,12 +202,14 @@ def error_of(
     """
     detail = _redacted_detail(failure, tuple(private))
     wait = failure.retry_after_seconds
+    rule = _rule_for(verb, failure, rules)
     return error_for(
         verb,
-        meaning_of(verb, failure, rules),
+        _meaning_by_status(verb, failure) if rule is None else rule.meaning,
         _text(failure.status, detail),
         code=detail.code if detail else "",
         retry_after_seconds=_usual_wait(verb, rate_limits) if wait is None else wait,
+        scope=None if rule is None else rule.scope,
     )
 
 
@@ -212,12 +220,15 @@ def error_for(
     *,
     code: str = "",
     retry_after_seconds: float = RETRY_AFTER_SECONDS,
+    scope: BlockScope | None = None,
 ) -> ProviderError:
-    """The error of the port for what was learnt. `text` must hold no secret."""
+    """The error of the port for what was learnt. `text` must hold no secret; `scope` is what a refusal covers."""
     kind = ERRORS[verb, meaning]
     if issubclass(kind, Throttled):
         wait = min(max(0.0, retry_after_seconds), RETRY_AFTER_SECONDS_MAX)
         return kind(f"{verb}: {text}", retry_after_seconds=wait, code=code)
+    if issubclass(kind, Rejected):
+        return kind(f"{verb}: {text}", code=code, scope=scope)
     return kind(f"{verb}: {text}", code=code)
 
 

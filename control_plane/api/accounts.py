@@ -35,9 +35,9 @@ class AccountController(Controller):
         """Provider accounts: their last list, whether they are frozen or failing, and why."""
         found = await accounts.every(request.world, request.principal.organization_id)
         page, following = paging.window(
-            "accounts", found, lambda row: row[0].name, limit=limit, cursor=cursor
+            "accounts", found, lambda overview: overview.account.name, limit=limit, cursor=cursor
         )
-        return AccountList(tuple(account_view(account, permit) for account, permit in page), following)
+        return AccountList(tuple(account_view(overview) for overview in page), following)
 
     @post(
         "/termination-permits",

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from control_plane.domain.block import BlockScope
 from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LaunchKey, MachineId, ProviderRef
@@ -275,3 +276,5 @@ class MachineFailure:
     failed_since: datetime | None = None
     """When a machine that failed its GPU proof became suspect, or the kubelet of one that was a node became silent.
     The time after that is not billed."""
+    scope: BlockScope | None = None
+    """What the provider's refusal covers, where its answer says so."""

@@ -2,7 +2,8 @@
 
 Candidates are ordered by our cost, then by how sure the provider is of its stock, then by a stable key, so that the
 same facts always give the same order. An offer on which this lease failed before is rejected: for a while when it
-had no capacity, permanently when it sold us the wrong hardware.
+had no capacity, permanently when it sold us the wrong hardware. An offer is also rejected while a refused order of any
+lease covers it (`block.py`).
 
 `serves` decides which SKUs an offer can be sold as, for placement and for the catalogue alike.
 """
@@ -16,6 +17,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from control_plane.domain.admission import ListPrice
+from control_plane.domain.block import Blocks
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.money import Nano, dollars_down, dollars_up
@@ -37,6 +39,7 @@ _PASSING = frozenset(
     {
         FailReason.NO_CAPACITY,
         FailReason.QUOTA_REACHED,
+        FailReason.UNAUTHORIZED,
         FailReason.LAUNCH_ANSWER_LOST,
         FailReason.NOT_TAKEN,
         FailReason.NEVER_BOOTED,
@@ -62,6 +65,8 @@ class RejectCode(StrEnum):
     ACCOUNT_UNHEALTHY = "account_unhealthy"
     FAILED_BEFORE = "failed_before"
     RESTING = "resting"
+    BLOCKED = "blocked"
+    """An order of another lease was refused, and the refusal covers this offer."""
     PROOF_RECORD = "proof_record"
     """Its machines failed their GPU proof lately."""
 
@@ -128,14 +133,16 @@ def rank(
     failures: Mapping[str, Failure],
     unhealthy_accounts: Mapping[str, str],
     disproven: Mapping[str, Disproven],
+    blocks: Blocks,
     now: datetime,
     envelopes: Sequence[Envelope] = (),
 ) -> Ranking:
     """Order the offers that can serve `request`, and give the reason for every other one.
 
     `failures` maps offer keys to this lease's latest failure there, `disproven` to the failed GPU proofs of
-    all leases; `unhealthy_accounts` maps account names to a sentence that explains why nothing is bought
-    there now. Every one of the `envelopes` has to allow an offer's region and provider.
+    all leases; `blocks` are what refused orders of all leases cover; `unhealthy_accounts` maps account names to a
+    sentence that explains why nothing is bought there now. Every one of the `envelopes` has to allow an offer's
+    region and provider.
     """
     candidates: list[Offer] = []
     rejected: list[Rejection] = []
@@ -145,6 +152,7 @@ def rank(
             or _outside(offer, envelopes)
             or _cannot_be_bought(offer, unhealthy_accounts, now)
             or _failed_here(offer, failures.get(offer.key), now)
+            or _blocked(offer, blocks, now)
             or _disproven(offer, disproven.get(offer.key))
         )
         if refusal is None:
@@ -286,6 +294,17 @@ def _failed_here(offer: Offer, failure: Failure | None, now: datetime) -> Reject
             offer, RejectCode.RESTING, f"This lease failed there ({failure.reason}); again in {seconds} s."
         )
     return None
+
+
+def _blocked(offer: Offer, blocks: Blocks, now: datetime) -> Rejection | None:
+    block = blocks.of(offer)
+    if block is None:
+        return None
+    seconds = int((block.until - now).total_seconds())
+    why = (
+        f"The provider refused an order ({block.reason}); {block.subject} is left alone for {seconds} s more."
+    )
+    return Rejection(offer, RejectCode.BLOCKED, why)
 
 
 def _disproven(offer: Offer, record: Disproven | None) -> Rejection | None:

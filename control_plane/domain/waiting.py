@@ -108,6 +108,7 @@ _WAITING_WORDS = {
     RejectCode.ACCOUNT_UNHEALTHY: "of a provider that does not answer as it should",
     RejectCode.FAILED_BEFORE: "unfit in an earlier attempt",
     RejectCode.RESTING: "tried a moment ago",
+    RejectCode.BLOCKED: "left alone after a refused order",
     RejectCode.PROOF_RECORD: "excluded because GPUs failed their proof",
 }
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import claims, journal, leases, machines, verification_reports
+from control_plane.db import claims, journal, leases, machines, offer_blocks, verification_reports
 from control_plane.db.connection import Connection
 from control_plane.domain import machine_failure
 from control_plane.domain.actor import Actor
+from control_plane.domain.block import block_after
 from control_plane.domain.claim import Claim
 from control_plane.domain.deadline import ADMIT_MAX, NOT_TAKEN_AFTER
 from control_plane.domain.failure import FailReason
@@ -78,7 +79,8 @@ async def fail(
     now: datetime,
     seen: int | None = None,
 ) -> bool:
-    """Give up a machine. Leases that were starting on it try another one; leases that used it end.
+    """Give up a machine. Leases that were starting on it try another one; leases that used it end. What the failure
+    says about other orders is stored as a block.
 
     The failure is checked against the machine as it is now; with `seen`, only while the machine has that generation.
     False when the failure no longer applies.
@@ -90,6 +92,9 @@ async def fail(
     if move is None:
         return False
     await machines.move(connection, [move], actor=actor, now=now)
+    block = block_after(locked.machine, failure.reason, now=now, scope=failure.scope)
+    if block is not None:
+        await offer_blocks.insert(connection, machine_id, block)
     # Always in one order, so that two batches cannot wait for each other's standings.
     for claim in sorted(locked.claims, key=lambda claim: claim.organization_id):
         lease = locked.leases[claim.lease_id]

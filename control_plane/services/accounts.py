@@ -1,25 +1,53 @@
 """Provider accounts, and permits to terminate their machines."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
-from control_plane.db import accounts, permits
+from control_plane.db import accounts, offer_blocks, permits
 from control_plane.db.accounts import Account
 from control_plane.db.connection import Connection
+from control_plane.db.offer_blocks import StoredBlock
 from control_plane.db.permits import Permit
 from control_plane.domain.actor import Actor
+from control_plane.domain.block import BlockScope
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.world import World
 
-__all__ = ["Account", "Permit"]  # For controllers, which must not import the layer below.
+__all__ = ["Account", "Permit", "StoredBlock"]  # For controllers, which must not import the layer below.
 
 
-async def every(world: World, platform: OrganizationId) -> Sequence[tuple[Account, Permit | None]]:
-    """Every account, with the termination permit that is in force, if any. `platform`: the operators' organization."""
+@dataclass(frozen=True, slots=True)
+class AccountOverview:
+    """An account, and what holds for it now."""
+
+    account: Account
+    permit: Permit | None
+    """The termination permit in force."""
+    blocks: Sequence[StoredBlock]
+    """What is not ordered there because orders were refused, the longest first."""
+
+
+async def every(world: World, platform: OrganizationId) -> Sequence[AccountOverview]:
+    """Every account. `platform`: the operators' organization."""
     async with world.db.reading(platform) as connection:
-        in_force = {permit.account: permit for permit in await permits.valid(connection, now=world.now())}
-        return [(account, in_force.get(account.name)) for account in await accounts.every(connection)]
+        now = world.now()
+        in_force = {permit.account: permit for permit in await permits.valid(connection, now=now)}
+        blocks = await offer_blocks.in_force(connection, now=now)
+        return [
+            AccountOverview(
+                account,
+                in_force.get(account.name),
+                [block for block in blocks if _concerns(block, account)],
+            )
+            for account in await accounts.every(connection)
+        ]
+
+
+def _concerns(block: StoredBlock, account: Account) -> bool:
+    whole_provider = block.scope is BlockScope.PROVIDER and block.provider == account.provider
+    return whole_provider or block.account == account.name
 
 
 async def permit_terminations(

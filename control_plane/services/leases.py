@@ -11,6 +11,7 @@ from control_plane.db import (
     journal,
     lease_overviews,
     leases,
+    offer_blocks,
     proof_records,
     ssh_keys,
     traces,
@@ -21,6 +22,7 @@ from control_plane.db.ssh_keys import SshKey
 from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
 from control_plane.domain.admission import Admitted, Price, admit
+from control_plane.domain.block import in_force
 from control_plane.domain.decision import Action, NotAdmitted
 from control_plane.domain.environment import Environment
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
@@ -81,6 +83,7 @@ async def quote(
                 failures={},
                 unhealthy_accounts=await outcomes.unhealthy_accounts(connection),
                 disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
+                blocks=in_force(await offer_blocks.in_force(connection, now=now), now),
                 now=now,
             )
     verdict = admit(proposal)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from control_plane.wire.codes import BlockScopeWord, FailReasonWord
 from control_plane.wire.common import AccountText, NextCursor, Request, Sentence, Timestamp, View
 from control_plane.wire.vocabulary import one_of
 
@@ -44,6 +45,23 @@ class TerminationPermitView(View):
     """When it ends."""
 
 
+class OfferBlockView(View):
+    """What is not ordered for a while, because the provider refused an order."""
+
+    scope: BlockScopeWord
+    """How much the refusal covers."""
+    subject: str
+    """What it covers, in words."""
+    reason: FailReasonWord
+    """Why the order was refused."""
+    machine_id: str
+    """The machine that was ordered."""
+    since: Timestamp
+    """When the order was refused."""
+    until: Timestamp
+    """When it ends."""
+
+
 class AccountView(View):
     """A provider account of ours, and how its last lists were."""
 
@@ -73,6 +91,8 @@ class AccountView(View):
     """Where its credentials come from."""
     credentials_since: Timestamp | None = None
     """Since when its stored credentials are in force; null for an account of the environment."""
+    blocks: tuple[OfferBlockView, ...] = ()
+    """What is not ordered there for a while because orders were refused, the longest first."""
 
 
 class AccountList(View):

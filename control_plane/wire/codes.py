@@ -49,7 +49,21 @@ RejectCodeWord = Annotated[
         account_unhealthy="Our account at the provider fails or is frozen.",
         failed_before="The lease failed there before.",
         resting="Orders there failed lately, so it is left alone for a while.",
+        blocked="An order of another lease was refused lately, and the refusal covers it.",
         proof_record="Its machines failed their GPU proof lately.",
+    ),
+]
+BlockScopeWord = Annotated[
+    str,
+    one_of(
+        "BlockScope",
+        "What is not ordered for a while after a provider refused an order.",
+        offer="One machine type in one place.",
+        type="One machine type, wherever it is.",
+        zone="Everything in one zone, or in one region where the provider's orders name no zones.",
+        region="Everything in one region.",
+        account="Everything that the account could order.",
+        provider="Everything at the provider, by any account.",
     ),
 ]
 HeldCodeWord = Annotated[

@@ -199,7 +199,6 @@ async def test_a_lease_whose_every_attempt_fails_stops_at_the_limit(stage: Stage
     [
         (Fault.QUOTA_REACHED, FailReason.QUOTA_REACHED),
         (Fault.ORDER_REFUSED, FailReason.ORDER_REFUSED),
-        (Fault.UNAUTHORIZED, FailReason.UNAUTHORIZED),
     ],
 )
 async def test_a_definite_no_closes_the_attempt_at_once_and_the_next_candidate_is_tried(

@@ -70,6 +70,8 @@ _TEXTS: Mapping[str, str] = {
     "chain": f"org_{_ID}",
     "BillView.since": "2026-11-01T00:00:00Z",
     "BillView.until": "2026-12-01T00:00:00Z",
+    "OfferBlockView.subject": "gpu_8x_h100_sxm5 in us-east-1",
+    "OfferBlockView.machine_id": f"mc_{_ID}",
     "RejectedView.code": "sold_out",
     "RejectedView.key": "lambda_cloud:us-east-1:gpu_1x_h100_sxm5",
     "RejectedView.region": "us-east-1",

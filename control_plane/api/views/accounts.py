@@ -2,8 +2,9 @@
 
 from datetime import datetime
 
-from control_plane.services.accounts import Account, Permit
-from control_plane.wire.accounts import AccountView, TerminationPermitView
+from control_plane.domain.ids import Prefix, on_wire
+from control_plane.services.accounts import Account, AccountOverview, Permit, StoredBlock
+from control_plane.wire.accounts import AccountView, OfferBlockView, TerminationPermitView
 
 
 def termination_permit_view(permit: Permit) -> TerminationPermitView:
@@ -22,7 +23,19 @@ def _failing_why(account: Account) -> str | None:
     return "; ".join(why for why in (account.failing_why, offers) if why) or None
 
 
-def account_view(account: Account, permit: Permit | None) -> AccountView:
+def _block_view(block: StoredBlock) -> OfferBlockView:
+    return OfferBlockView(
+        scope=block.scope.value,
+        subject=block.subject,
+        reason=block.reason.value,
+        machine_id=on_wire(Prefix.MACHINE, block.machine_id),
+        since=block.since,
+        until=block.until,
+    )
+
+
+def account_view(overview: AccountOverview) -> AccountView:
+    account, permit = overview.account, overview.permit
     return AccountView(
         name=account.name,
         provider=account.provider,
@@ -37,4 +50,5 @@ def account_view(account: Account, permit: Permit | None) -> AccountView:
         drained_why=account.drained_why,
         credentials_from="environment" if account.secret_id is None else "operator",
         credentials_since=account.credentials_since if account.secret_id is not None else None,
+        blocks=tuple(_block_view(block) for block in overview.blocks),
     )

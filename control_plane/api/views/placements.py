@@ -17,6 +17,7 @@ from control_plane.wire.explanations import PlacementView
 _FOR_CUSTOMERS = {
     RejectCode.COSTS_MORE_THAN_SOLD: "It is not sold at the SKU's price.",
     RejectCode.ACCOUNT_UNHEALTHY: "Nothing is bought there for the moment.",
+    RejectCode.BLOCKED: "The provider refused an order lately, so this offer is left alone for a few minutes.",
 }
 """What replaces the domain's sentence, where that one names our purchase price or the state of our accounts."""
 
@@ -81,6 +82,7 @@ def _why(code: RejectCode, why: str, disclosure: Disclosure) -> str:
     disclosed = {
         RejectCode.COSTS_MORE_THAN_SOLD: disclosure.costs,
         RejectCode.ACCOUNT_UNHEALTHY: disclosure.accounts,
+        RejectCode.BLOCKED: disclosure.accounts,
     }
     return why if disclosed.get(code, True) else _FOR_CUSTOMERS[code]
 

@@ -7,12 +7,14 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import heading, indented, table
-from control_plane.cli.words import absolute, ago, both
-from control_plane.wire.accounts import AccountView, TerminationPermitView
+from control_plane.cli.words import absolute, ago, both, coarse, spaced
+from control_plane.wire.accounts import AccountView, OfferBlockView, TerminationPermitView
 
 
 def account_table(accounts: Sequence[AccountView], now: datetime) -> RenderableType:
-    """Every account in a row; below the table why accounts are frozen or failing, and permits in force."""
+    """Every account in a row; below the table why accounts are frozen or failing, what is not
+    ordered for a while, and permits in force.
+    """
     if not accounts:
         return Text("There are no provider accounts. Add one: splitplane account add PROVIDER")
     columns = ("ACCOUNT", "PROVIDER", "STATE", "MACHINES", "LISTED")
@@ -42,9 +44,17 @@ def _details(account: AccountView, now: datetime) -> list[RenderableType]:
         if since is not None:
             parts += [Text(), heading(account.name, f"{word} since {both(since, now)}")]
             parts.append(indented(Text(why or "", style=style)))
+    if account.blocks:
+        parts += [Text(), heading(account.name, "not ordered for a while"), _block_table(account.blocks, now)]
     if account.termination_permit is not None:
         parts += [Text(), permit_lines(account.termination_permit)]
     return parts
+
+
+def _block_table(blocks: Sequence[OfferBlockView], now: datetime) -> RenderableType:
+    columns = ("WHAT", "REFUSED FOR", "UNTIL")
+    rows = [(block.subject, spaced(block.reason), f"in {coarse(block.until - now)}") for block in blocks]
+    return indented(table(columns, rows, right=("UNTIL",)))
 
 
 def permit_lines(permit: TerminationPermitView) -> RenderableType:

@@ -11,9 +11,12 @@ from sqlalchemy import (
     Integer,
     PrimaryKeyConstraint,
     Text,
+    Uuid,
 )
 
 from control_plane.db.tables.marks import at, known, table
+from control_plane.domain.block import BlockScope
+from control_plane.domain.failure import FailReason
 from control_plane.domain.proof import Tier
 
 skus = table(
@@ -77,4 +80,24 @@ offers = table(
     Index("ix_offers_gpu_model_gpu_count", "gpu_model", "gpu_count"),
     Index("ix_offers_account", "account"),
     shared="what providers offer us",
+)
+
+# What is not ordered for a while, because a provider refused the order of this machine. Deleted when it has ended.
+offer_blocks = table(
+    "offer_blocks",
+    Column("machine_id", Uuid, ForeignKey("machines.id"), primary_key=True),
+    Column("scope", Text, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
+    Column("region", Text, nullable=False),
+    Column("native_region", Text, nullable=False),
+    Column("native_type", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    at("since", nullable=False),
+    at("until", nullable=False),
+    known("scope", BlockScope),
+    known("reason", FailReason),
+    Index("ix_offer_blocks_account_until", "account", "until"),
+    Index("ix_offer_blocks_until", "until"),
+    shared="what providers refused us",
 )

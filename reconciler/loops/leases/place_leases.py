@@ -17,12 +17,14 @@ from control_plane.db import (
     attempts,
     catalogue,
     leases,
+    offer_blocks,
     organizations,
     placements,
     proof_records,
 )
 from control_plane.db.connection import Connection
 from control_plane.db.waiting import Waits, take_placing, wait
+from control_plane.domain.block import Blocks, in_force
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, launch_key
@@ -98,6 +100,7 @@ class _Market:
     failures: Mapping[LeaseId, Mapping[str, Failure]]
     unhealthy_accounts: Mapping[str, str]
     disproven: Mapping[str, Disproven]
+    blocks: Blocks
     unrefreshed: frozenset[AccountName]
     """The accounts whose offers nobody looked at lately, although we are to."""
 
@@ -110,6 +113,7 @@ class _Market:
             failures=self.failures.get(lease.id, {}),
             unhealthy_accounts=self.unhealthy_accounts,
             disproven=self.disproven,
+            blocks=self.blocks,
             now=now,
             envelopes=envelopes,
         )
@@ -127,6 +131,7 @@ async def _market(
         failures=await attempts.failures(connection, [lease.id for lease in waiting if lease.attempts]),
         unhealthy_accounts=await unhealthy_accounts(connection),
         disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
+        blocks=in_force(await offer_blocks.in_force(connection, now=now), now),
         unrefreshed=frozenset(
             await accounts.unrefreshed(connection, account_names, since=now - REFRESHED_WITHIN)
         ),

@@ -176,6 +176,7 @@ async def _record_rejected(world: MachineWorld, machine: Machine, error: Rejecte
         _REFUSED[reason],
         provider_words=str(error),
         gone_evidence=f"the provider refused: {error}",
+        scope=error.scope,
     )
     async with world.db.transaction() as connection:
         await outcomes.fail(connection, machine.id, failure, actor=world.actor(NAME), now=world.now())

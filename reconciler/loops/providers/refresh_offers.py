@@ -8,7 +8,7 @@ account's others are used.
 
 from datetime import datetime, timedelta
 
-from control_plane.db import accounts, catalogue
+from control_plane.db import accounts, catalogue, offer_blocks
 from control_plane.domain.ids import AccountName
 from control_plane.domain.listed import usable
 from control_plane.domain.placement import Offer
@@ -43,6 +43,7 @@ async def activate(world: ProviderWorld, account: AccountName) -> Report:
         async with world.db.transaction() as connection:
             await catalogue.replace_offers(connection, account, offers, now=now)
             await accounts.record_refresh(connection, account, now=now)
+            await offer_blocks.forget(connection, account, now=now)
     return Report(looked_at=len(offers), acted_on=0, notes=odd[:NOTES_MAX])
 
 

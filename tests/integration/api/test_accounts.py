@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from control_plane.db import accounts
+from control_plane.domain.ids import Prefix, on_wire
+from providers.fake import Fault
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.problems import hold
 from tests.support.stage import FAKE, Stage
@@ -42,6 +44,23 @@ async def test_an_operator_reads_on_an_account_what_fails_there_and_since_when(
     async with stage.db.transaction() as connection:
         await accounts.record_refresh(connection, FAKE, now=later)
     assert await shown() == (later, "Unavailable")
+
+
+async def test_an_operator_reads_on_an_account_what_is_not_ordered_there_and_since_when(
+    api: Api, stage: Stage, operator: Tenant
+) -> None:
+    stage.cloud.faults.script("launch", Fault.QUOTA_REACHED)
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=30)
+    refused, _ = await stage.machines(lease)
+    (account,) = (await operator.http.get("/v1/operator/provider-accounts")).json()["items"]
+    (block,) = account["blocks"]
+    assert block["machine_id"] == on_wire(Prefix.MACHINE, refused.id)
+    assert (block["scope"], block["reason"]) == ("region", "quota_reached")
+    assert block["subject"] == f"everything in {refused.region}"
+    stage.clock.advance(301)
+    (account,) = (await operator.http.get("/v1/operator/provider-accounts")).json()["items"]
+    assert account["blocks"] == []
 
 
 async def test_a_termination_permit_is_shown_with_who_gave_it_and_why_until_it_ends(

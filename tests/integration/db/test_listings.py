@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import accounts, attempts, catalogue, machines, orphans, usage
+from control_plane.db import accounts, attempts, catalogue, machines, offer_blocks, orphans, usage
 from control_plane.db.engine import Database
 from control_plane.domain.attempt import Attempt, AttemptOutcome
+from control_plane.domain.block import block_after
 from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, MachineId, ProviderRef
@@ -355,6 +356,28 @@ async def test_a_list_of_one_account_does_not_touch_the_offers_of_another(own: D
         await accounts.register(connection, AccountName("other"), "a", now=START)
         await catalogue.replace_offers(connection, AccountName("other"), [other], now=START)
     assert other in await _offered(own, START + MINUTE)
+
+
+# What is not ordered because orders were refused.
+
+
+async def test_a_block_is_stored_once_for_its_machine_and_deleted_after_its_end(filled: Database) -> None:
+    async with filled.transaction() as connection:
+        await offer_blocks.forget(connection, ACCOUNT, now=START)  # That of the sample.
+        for at in (START, START + MINUTE):
+            block = block_after(OFFER, FailReason.NO_CAPACITY, now=at)
+            assert block is not None
+            await offer_blocks.insert(connection, MACHINE, block)
+        (stored,) = await offer_blocks.in_force(connection, now=START + MINUTE)
+        assert (stored.machine_id, stored.since, stored.reason) == (MACHINE, START, FailReason.NO_CAPACITY)
+        assert (stored.scope, stored.native_type) == ("offer", OFFER.native_type)
+        for account, now, deleted in (
+            (ACCOUNT, stored.until - MINUTE, 0),
+            (AccountName("other"), stored.until, 0),
+            (ACCOUNT, stored.until, 1),
+        ):
+            assert await offer_blocks.forget(connection, account, now=now) == deleted
+        assert await offer_blocks.in_force(connection, now=START) == []
 
 
 # Where a lease failed before.

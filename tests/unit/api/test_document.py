@@ -25,6 +25,7 @@ from control_plane.domain import journal
 from control_plane.domain.account_request import AccountCode, AccountOutcome, AccountVerb
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
+from control_plane.domain.block import BlockScope
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import Prefix
 from control_plane.domain.lease import EndReason, LeaseState, PurchaseKind
@@ -79,6 +80,7 @@ WORDS: Mapping[str, Iterable[StrEnum]] = {
     "AccountCode": AccountCode,
     "FailReason": FailReason,
     "RejectCode": RejectCode,
+    "BlockScope": BlockScope,
     "HeldCode": HeldCode,
 }
 """The enumerations of the document that the control plane has as well."""

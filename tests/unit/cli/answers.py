@@ -1305,6 +1305,24 @@ PERMIT: Json = {
 }
 
 
+BLOCKS: list[Json] = [
+    {
+        "scope": "region",
+        "subject": "everything in eu-central-1",
+        "reason": "quota_reached",
+        "machine_id": "mc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
+        "since": at(seconds=30),
+        "until": at(seconds=-270),
+    },
+    {
+        "scope": "offer",
+        "subject": "h100-sxm-80gb.1 in us-east-1",
+        "reason": "no_capacity",
+        "machine_id": "mc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5c",
+        "since": at(seconds=170),
+        "until": at(seconds=-10),
+    },
+]
 ACCOUNTS: Json = {
     "items": [
         an_account("hyperstack", listing_asked_at=None, listing_size=0),
@@ -1317,7 +1335,7 @@ ACCOUNTS: Json = {
             "lambda_cloud/spare", drained_since=at(minutes=9), drained_why="ticket 4711",
             credentials_from="operator", credentials_since=at(minutes=90),
         ),
-        an_account("local", failing_since=at(seconds=95), failing_why="ProviderUnavailable: connection refused"),
+        an_account("local", blocks=BLOCKS, failing_since=at(seconds=95), failing_why="ProviderUnavailable: connection refused"),
     ]
 }  # fmt: skip
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.admission import ListPrice
+from control_plane.domain.block import Block, Blocks, block_after, in_force
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.gpu import GpuModel
@@ -55,7 +56,6 @@ OFFER = Offer(
 MOMENT = timedelta(microseconds=1)
 RULED_OUT = {
     FailReason.ORDER_REFUSED,
-    FailReason.UNAUTHORIZED,
     FailReason.HOST_KEY_CHANGED,
     FailReason.SETUP_FAILED,
     FailReason.GPU_MISMATCH,
@@ -73,6 +73,7 @@ def ranked(
     failures: dict[str, Failure] | None = None,
     unhealthy: dict[str, str] | None = None,
     disproven: dict[str, Disproven] | None = None,
+    blocks: Sequence[Block] = (),
     envelopes: Sequence[Envelope] = (),
 ) -> Ranking:
     return rank(
@@ -83,9 +84,16 @@ def ranked(
         failures=failures or {},
         unhealthy_accounts=unhealthy or {},
         disproven=disproven or {},
+        blocks=in_force(blocks, START),
         now=START,
         envelopes=envelopes,
     )
+
+
+def a_block(place: Offer) -> Block:
+    block = block_after(place, FailReason.NO_CAPACITY, now=START)
+    assert block is not None
+    return block
 
 
 def expect_rejected(ranking: Ranking, code: RejectCode) -> None:
@@ -276,6 +284,7 @@ def test_every_code_can_be_the_reason() -> None:
         replace(OFFER, key="failed"),
         replace(OFFER, key="resting"),
         replace(OFFER, key="disproven"),
+        replace(OFFER, key="blocked", native_type="blocked"),
         request=CapacityRequest("h100x8", regions=("eu",), providers=("a",)),
         unhealthy={"sick": "It does not answer."},
         failures={
@@ -283,6 +292,7 @@ def test_every_code_can_be_the_reason() -> None:
             "resting": Failure(FailReason.NO_CAPACITY, START),
         },
         disproven={"disproven": Disproven((UUID(int=1), UUID(int=2)))},
+        blocks=[a_block(replace(OFFER, native_type="blocked"))],
         envelopes=[Envelope(regions=frozenset({OFFER.region}))],
     )
     assert [rejection.code for rejection in ranking.rejected] == sorted(RejectCode)
@@ -319,6 +329,7 @@ def test_an_offer_serves_a_price_exactly_when_placement_would_take_it_for_it(
         failures={},
         unhealthy_accounts={},
         disproven={},
+        blocks=Blocks(),
         now=START,
     )
     assert set(ranking.candidates) == {offer for offer in fresh if serves(offer, price)}

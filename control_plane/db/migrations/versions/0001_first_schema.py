@@ -146,6 +146,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "node_pools": (("INSERT", "UPDATE"), ()),
     "node_steps": ((), ()),
     "nodes": ((), ()),
+    "offer_blocks": ((), ()),
     "offers": ((), ()),
     "organization_events": (("INSERT",), ()),
     "organizations": (("INSERT",), ("state", "generation")),
@@ -2003,6 +2004,36 @@ def _create_tables() -> None:
     )
     op.create_index("ix_offers_account", "offers", ["account"], unique=False)
     op.create_index("ix_offers_gpu_model_gpu_count", "offers", ["gpu_model", "gpu_count"], unique=False)
+    op.create_table(
+        "offer_blocks",
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("scope", sa.Text(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("region", sa.Text(), nullable=False),
+        sa.Column("native_region", sa.Text(), nullable=False),
+        sa.Column("native_type", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("until", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            name=op.f("ck_offer_blocks_reason_known"),
+        ),
+        sa.CheckConstraint(
+            "scope IN ('account', 'offer', 'provider', 'region', 'type', 'zone')",
+            name=op.f("ck_offer_blocks_scope_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["account"], ["provider_accounts.name"], name=op.f("fk_offer_blocks_account_provider_accounts")
+        ),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_offer_blocks_machine_id_machines")
+        ),
+        sa.PrimaryKeyConstraint("machine_id", name=op.f("pk_offer_blocks")),
+    )
+    op.create_index("ix_offer_blocks_account_until", "offer_blocks", ["account", "until"], unique=False)
+    op.create_index("ix_offer_blocks_until", "offer_blocks", ["until"], unique=False)
     op.create_table(
         "orphan_terminations",
         sa.Column("id", sa.Uuid(), nullable=False),

@@ -17,6 +17,8 @@ class ListedState(StrEnum):
     GONE = "gone"
     """The provider says explicitly that the machine was terminated."""
     FAILED = "failed"
+    SOLD_OUT = "sold_out"
+    """The provider accepted the order and found later that it has no place for it. Nothing runs."""
     UNKNOWN = "unknown"
 
 
@@ -34,6 +36,7 @@ class Sighting:
     ssh_port: int = 22
 
 
+_FAILED = frozenset({ListedState.FAILED, ListedState.STOPPED, ListedState.SOLD_OUT})
 _MAY_FAIL = frozenset({MachineState.BOOTING, MachineState.BOOTSTRAPPING, MachineState.VERIFIED})
 
 
@@ -47,7 +50,7 @@ def concluded(state: MachineState, listed: ListedState, *, has_address: bool) ->
         return MachineEvent.FOUND  # It exists, whatever its state: its reference is stored first.
     if listed is ListedState.GONE:
         return MachineEvent.CONFIRMED_GONE if state is MachineState.TERMINATING else MachineEvent.VANISHED
-    if listed in (ListedState.FAILED, ListedState.STOPPED) and state in _MAY_FAIL:
+    if listed in _FAILED and state in _MAY_FAIL:
         return MachineEvent.FAILED
     if state is MachineState.BOOTING and listed is ListedState.RUNNING and has_address:
         return MachineEvent.REACHABLE

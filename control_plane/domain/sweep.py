@@ -287,12 +287,14 @@ def _of_sighting(
         case MachineEvent.VANISHED:
             yield Loss(machine.id, MachineFailure(moved.event, FailReason.VANISHED, _ENDED, listed_as))
         case _:
-            reason = FailReason.PROVIDER_REPORTED_FAILURE
-            yield Loss(machine.id, MachineFailure(moved.event, reason, _FAILED, listed_as))
+            sold_out = sighting.state is ListedState.SOLD_OUT
+            reason, why = _SOLD_OUT if sold_out else _FAILED
+            yield Loss(machine.id, MachineFailure(moved.event, reason, why, listed_as))
 
 
 _ENDED = "the provider lists it as ended"
-_FAILED = "the provider lists it as failed"
+_FAILED = (FailReason.PROVIDER_REPORTED_FAILURE, "the provider lists it as failed")
+_SOLD_OUT = (FailReason.NO_CAPACITY, "the provider accepted the order and then had no capacity left")
 
 
 def _found(

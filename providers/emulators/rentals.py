@@ -18,6 +18,8 @@ class Life(StrEnum):
     CREATING = "creating"
     RUNNING = "running"
     FAILED = "failed"
+    SOLD_OUT = "sold_out"
+    """Its launch was accepted, and then there was no place for it."""
     ENDING = "ending"
     """Its end was accepted."""
     ENDED = "ended"
@@ -36,6 +38,7 @@ class Rental:
     launched_at: datetime = field(init=False)
     listed_from: datetime = field(init=False)
     never_boots: bool = field(init=False, default=False)
+    sold_out: bool = field(init=False, default=False)
     hidden: bool = field(init=False, default=False)
     """It is never listed."""
     running_since: datetime | None = field(init=False, default=None)
@@ -82,6 +85,8 @@ class Rentals(Generic[Own]):
             if ended < self.ending_seconds:
                 return Life.ENDING
             return Life.ENDED if ended < self.ending_seconds + self.ended_visible_seconds else Life.FORGOTTEN
+        if rental.sold_out:
+            return Life.SOLD_OUT
         machine = self.host.machines().get(rental.id)
         if machine is None or machine.state is HostedState.FAILED:
             return Life.FAILED
@@ -104,8 +109,10 @@ class Rentals(Generic[Own]):
         rental.listed_from = self.now() + timedelta(seconds=self.scenario.list_lag_seconds)
         rental.never_boots = take("launch", FaultKind.NEVER_BOOTS)
         rental.hidden = take("launch", FaultKind.HIDDEN)
+        rental.sold_out = take("launch", FaultKind.SOLD_OUT_LATER)
         installed = GpuModel.A10_24GB if take("launch", FaultKind.WRONG_GPU) else model
-        await self.host.boot(MachineSpec(rental.id, user_data, cards_of(installed, gpus)))
+        if not rental.sold_out:
+            await self.host.boot(MachineSpec(rental.id, user_data, cards_of(installed, gpus)))
         self.every[rental.id] = rental
         return rental
 

@@ -37,6 +37,8 @@ class FaultKind(StrEnum):
     THROTTLE = "throttle"
     """HTTP 429 before any effect."""
     NO_CAPACITY = "no_capacity"
+    SOLD_OUT_LATER = "sold_out_later"
+    """The launch is accepted, and then there is no place for its machine."""
     NEVER_BOOTS = "never_boots"
     WRONG_GPU = "wrong_gpu"
     """The machine has a GPU other than the one that was sold."""

@@ -110,6 +110,21 @@ async def test_listed_capacity_may_be_refused_and_then_nothing_was_bought(cloud:
     assert cloud.ever(a_key()) == 0
 
 
+async def test_what_is_sold_out_only_after_the_launch_was_accepted_is_listed_so(cloud: Cloud) -> None:
+    if not cloud.may_sell_out_later:
+        pytest.skip("this provider has a place for what it accepts")
+    cloud.sell_out_later()
+    ref = await cloud.provider.launch(cloud.order())
+    found = await sighted(cloud)
+    assert found is not None
+    assert (found.provider_ref, found.state, found.address) == (ref, ListedState.SOLD_OUT, None)
+    with suppress(MachineNotFound):  # There may be nothing to end.
+        await cloud.provider.terminate(ref)
+    cloud.advance(cloud.seconds_to_be_gone)
+    assert await state(cloud) in {None, ListedState.GONE}
+    assert cloud.alive(a_key()) == 0
+
+
 async def test_throttled_says_when_to_come_back_and_buys_nothing(cloud: Cloud) -> None:
     cloud.throttle("launch")
     with pytest.raises(Throttled) as caught:

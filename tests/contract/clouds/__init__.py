@@ -19,7 +19,7 @@ from tests.support.clock import Clock
 
 INSTALLATION = "0a1b2c3d"
 USER_DATA_SECRET = "hunter2-bootstrap-token"
-UNKNOWN_STATUS = "hibernating"
+UNKNOWN_STATUS = "daydreaming"
 """A status word that no specification has."""
 
 
@@ -39,6 +39,8 @@ class Cloud(ABC):
     native_region: str
     absent_ref = ProviderRef("f" * 32)
     seconds_to_run: float = 0.0
+    may_sell_out_later: bool = False
+    """Whether the provider may accept a launch and find later that it is sold out."""
     seconds_to_be_gone: float = 0.0
     """From an accepted terminate until the provider says GONE or shows nothing."""
 
@@ -85,6 +87,10 @@ class Cloud(ABC):
     @abstractmethod
     def refuse_though_listed(self) -> None:
         """The next launch is refused for capacity, whatever the offers say."""
+
+    def sell_out_later(self) -> None:
+        """The next launch is accepted, and then there is no place for its machine."""
+        raise NotImplementedError
 
     @abstractmethod
     def throttle(self, verb: str) -> None: ...
@@ -153,6 +159,12 @@ class EmulatedCloud(Cloud):
     network: Network
     empty_answers: frozenset[tuple[Verb, int]] = frozenset()
     """The verbs that the provider documents to answer without a body, with the status: Rest.call's `empty_status`."""
+    lists_are_plain: bool = False
+    """Whether a list of machines is a JSON array without an envelope, so that `[]` says that there are none."""
+
+    def quotable(self) -> tuple[str, ...]:
+        """The secrets that the provider could quote: they travel with calls of the port, once launches are prepared."""
+        return (self.secret or "", USER_DATA_SECRET)
 
     @abstractmethod
     def connected(self, key: str) -> Provider:
@@ -169,6 +181,9 @@ class EmulatedCloud(Cloud):
 
     def refuse_though_listed(self) -> None:
         self.scenario.add("launch", FaultKind.NO_CAPACITY)
+
+    def sell_out_later(self) -> None:
+        self.scenario.add("launch", FaultKind.SOLD_OUT_LATER)
 
     def throttle(self, verb: str) -> None:
         self.scenario.add(verb, FaultKind.THROTTLE)

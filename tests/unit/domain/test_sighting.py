@@ -27,7 +27,8 @@ def test_only_an_explicit_word_says_that_a_machine_is_gone() -> None:
 
 
 def test_a_verified_machine_is_left_alone_unless_it_is_listed_as_failed_stopped_or_gone() -> None:
-    for listed in set(ListedState) - {ListedState.GONE, ListedState.FAILED, ListedState.STOPPED}:
+    given_up = {ListedState.FAILED, ListedState.STOPPED, ListedState.SOLD_OUT}
+    for listed in set(ListedState) - given_up - {ListedState.GONE}:
         assert concluded(S.VERIFIED, listed, has_address=True) is None
 
 
@@ -50,7 +51,7 @@ def test_a_machine_is_reachable_only_when_it_runs_and_has_an_address() -> None:
     assert reachable == {(S.BOOTING, ListedState.RUNNING, True)}
 
 
-@pytest.mark.parametrize("listed", [ListedState.FAILED, ListedState.STOPPED])
+@pytest.mark.parametrize("listed", [ListedState.FAILED, ListedState.STOPPED, ListedState.SOLD_OUT])
 def test_a_machine_that_its_provider_lists_as_failed_or_stopped_may_be_given_up(listed: ListedState) -> None:
     failing = {state for state in machine.MAY_EXIST if concluded(state, listed, has_address=True) is E.FAILED}
     assert failing == {S.BOOTING, S.BOOTSTRAPPING, S.VERIFIED}

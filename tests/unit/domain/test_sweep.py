@@ -377,6 +377,13 @@ def test_a_machine_that_its_provider_calls_failed_is_given_up_unless_its_custome
     assert swept([a_machine(state=S.TERMINATING)], [a_sighting(1, state=listed)]) == an_empty_sweep()
 
 
+def test_a_machine_that_turns_out_to_be_sold_out_is_given_up_for_lack_of_capacity_at_once() -> None:
+    listed = a_sighting(1, state=ListedState.SOLD_OUT, native_status="no_capacity")
+    (loss,) = swept([a_machine(state=S.BOOTING)], [listed]).losses
+    assert (loss.failure.event, loss.failure.reason) == (E.FAILED, FailReason.NO_CAPACITY)
+    assert loss.failure.why == "the provider accepted the order and then had no capacity left"
+
+
 def test_a_machine_that_is_listed_again_is_sighted_and_one_that_always_was_is_not_written() -> None:
     back = a_machine(1, missed_since=AN_HOUR_BEFORE, missed_lists=1)
     assert swept([back, a_machine(2)], a_listing(1, 2)).sighted == (back.id,)

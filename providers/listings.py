@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
 from ipaddress import ip_interface
 from typing import TypeVar
+from uuid import UUID
 
 from control_plane.domain.ids import LaunchKey, ProviderRef, installation_of
 from control_plane.domain.money import NANO_MAX, NANO_PER_USD, Nano
@@ -122,7 +123,7 @@ def ip_address_of(text: str | None) -> str | None:
         raise UnreadableAnswer("an address is no IP address") from None
 
 
-def reference_of(native_id: str | int) -> ProviderRef:
+def reference_of(native_id: str | int | UUID) -> ProviderRef:
     """A provider's id for a machine, as our reference. Raises UnreadableAnswer for an unusable one."""
     text = str(native_id)
     if not 0 < len(text) <= REFERENCE_CHARACTERS_MAX or not text.isprintable():

@@ -37,7 +37,8 @@ class AccountController(Controller):
         page, following = paging.window(
             "accounts", found, lambda overview: overview.account.name, limit=limit, cursor=cursor
         )
-        return AccountList(tuple(account_view(overview) for overview in page), following)
+        now = request.world.now()
+        return AccountList(tuple(account_view(overview, now) for overview in page), following)
 
     @post(
         "/termination-permits",

@@ -114,6 +114,10 @@ class Bucket:
         minute, this, last = self._counted(now)
         return replace(self, free_at=free_at, minute=minute, this_minute=this + turns, last_minute=last)
 
+    def turns_of_the_last_minute(self, now: datetime) -> int:
+        """How many turns were drawn in the whole minute before the one that runs."""
+        return self._counted(now)[2]
+
     def _counted(self, now: datetime) -> tuple[datetime, int, int]:
         """Since when the minute runs that holds `now`, its turns, and those of the minute before."""
         if self.minute is None or now - self.minute >= 2 * _MINUTE:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from control_plane.db import accounts, offer_blocks, permits
+from control_plane.db import accounts, call_budgets, offer_blocks, permits
 from control_plane.db.accounts import Account
+from control_plane.db.call_budgets import BucketRow
 from control_plane.db.connection import Connection
 from control_plane.db.offer_blocks import StoredBlock
 from control_plane.db.permits import Permit
@@ -15,7 +16,15 @@ from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.world import World
 
-__all__ = ["Account", "Permit", "StoredBlock"]  # For controllers, which must not import the layer below.
+__all__ = [
+    "Account",
+    "BucketRow",
+    "Permit",
+    "StoredBlock",
+]  # For controllers, which must not import the layer below.
+
+BUCKETS_MAX = 10_000
+"""Far more than there are: accounts times the limits of a provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +36,8 @@ class AccountOverview:
     """The termination permit in force."""
     blocks: Sequence[StoredBlock]
     """What is not ordered there because orders were refused, the longest first."""
+    limits: Sequence[BucketRow]
+    """Its provider's rate limits, and how much of them we use."""
 
 
 async def every(world: World, platform: OrganizationId) -> Sequence[AccountOverview]:
@@ -35,11 +46,13 @@ async def every(world: World, platform: OrganizationId) -> Sequence[AccountOverv
         now = world.now()
         in_force = {permit.account: permit for permit in await permits.valid(connection, now=now)}
         blocks = await offer_blocks.in_force(connection, now=now)
+        buckets = await call_budgets.listed(connection, limit=BUCKETS_MAX)
         return [
             AccountOverview(
                 account,
                 in_force.get(account.name),
                 [block for block in blocks if _concerns(block, account)],
+                [bucket for bucket in buckets if bucket.account == account.name],
             )
             for account in await accounts.every(connection)
         ]

@@ -62,6 +62,25 @@ class OfferBlockView(View):
     """When it ends."""
 
 
+class RateLimitView(View):
+    """A rate limit of a provider, and how we keep it over all processes."""
+
+    bucket: str
+    """Its name."""
+    calls: int
+    """As many calls the provider publishes to take,"""
+    seconds: float
+    """in so many seconds."""
+    burst: int | None
+    """The size of the provider's token bucket; null for a window or a minimum interval."""
+    share_percent: int
+    """How much of it we use at most now: less than 100 after the provider throttled us or told a lower limit."""
+    turns_last_minute: int
+    """How many calls were made or reserved in the last whole minute."""
+    next_turn_at: Timestamp
+    """When the next call is due, if none is saved up: later than now while calls wait."""
+
+
 class AccountView(View):
     """A provider account of ours, and how its last lists were."""
 
@@ -93,6 +112,8 @@ class AccountView(View):
     """Since when its stored credentials are in force; null for an account of the environment."""
     blocks: tuple[OfferBlockView, ...] = ()
     """What is not ordered there for a while because orders were refused, the longest first."""
+    limits: tuple[RateLimitView, ...] = ()
+    """Its provider's rate limits, once calls were made. One that counts by source address is at the first account."""
 
 
 class AccountList(View):

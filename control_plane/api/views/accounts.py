@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.services.accounts import Account, AccountOverview, Permit, StoredBlock
-from control_plane.wire.accounts import AccountView, OfferBlockView, TerminationPermitView
+from control_plane.services.accounts import Account, AccountOverview, BucketRow, Permit, StoredBlock
+from control_plane.wire.accounts import AccountView, OfferBlockView, RateLimitView, TerminationPermitView
 
 
 def termination_permit_view(permit: Permit) -> TerminationPermitView:
@@ -34,7 +34,7 @@ def _block_view(block: StoredBlock) -> OfferBlockView:
     )
 
 
-def account_view(overview: AccountOverview) -> AccountView:
+def account_view(overview: AccountOverview, now: datetime) -> AccountView:
     account, permit = overview.account, overview.permit
     return AccountView(
         name=account.name,
@@ -51,4 +51,17 @@ def account_view(overview: AccountOverview) -> AccountView:
         credentials_from="environment" if account.secret_id is None else "operator",
         credentials_since=account.credentials_since if account.secret_id is not None else None,
         blocks=tuple(_block_view(block) for block in overview.blocks),
+        limits=tuple(_limit_view(bucket, now) for bucket in overview.limits),
+    )
+
+
+def _limit_view(bucket: BucketRow, now: datetime) -> RateLimitView:
+    return RateLimitView(
+        bucket=bucket.bucket,
+        calls=bucket.calls,
+        seconds=bucket.seconds,
+        burst=bucket.burst,
+        share_percent=round(100 * bucket.share_now(now)),
+        turns_last_minute=bucket.turns_of_the_last_minute(now),
+        next_turn_at=max(now, bucket.free_at),
     )

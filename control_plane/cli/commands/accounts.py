@@ -2,11 +2,13 @@
 
 from argparse import Namespace
 
+from rich.console import RenderableType
+
 from control_plane.cli.client import Client
 from control_plane.cli.commands import account_requests
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
-from control_plane.cli.render.accounts import account_table, permit_lines
+from control_plane.cli.render.accounts import account_table, limit_table, permit_lines
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.accounts import AccountList, TerminationPermitRequest, TerminationPermitView
 
@@ -22,6 +24,20 @@ def add(to: Commands) -> None:
         "List provider accounts with their last list, and why they are frozen or failing.",
         examples="splitplane account list",
     )
+    limits = command(
+        accounts,
+        "limits",
+        list_limits,
+        "List the rate limits of providers and how much of them is used.",
+        more=(
+            "All reconciler processes share these limits. After a provider throttles a call,\n"
+            "they slow down to 70 % of the limit and recover in ten minutes; other providers\n"
+            "go on as before. A bucket that counts calls by source address stands at the\n"
+            "provider's first account."
+        ),
+        examples="splitplane account limits lambda_cloud",
+    )
+    limits.add_argument("account", metavar="ACCOUNT", nargs="?", help="only the limits of this account")
     account_requests.add(accounts)
     parser = command(
         accounts,
@@ -54,6 +70,19 @@ def list_accounts(terminal: Terminal, args: Namespace) -> None:
     terminal.present(args.json, answer, lambda page: account_table(page.items, terminal.now()))
 
 
+def list_limits(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().whole("/v1/operator/provider-accounts", AccountList)
+    wanted = args.account
+    if wanted is not None and wanted not in {account.name for account in answer.value.items}:
+        raise _unknown(wanted)
+
+    def limits(page: AccountList) -> RenderableType:
+        chosen = [account for account in page.items if wanted in (None, account.name)]
+        return limit_table(chosen, terminal.now())
+
+    terminal.present(args.json, answer, limits)
+
+
 def permit_terminations(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     if not args.yes:
@@ -72,4 +101,8 @@ def _look_first(client: Client, account: str) -> None:
     """Nobody is asked to confirm what is refused afterwards."""
     known = client.get("/v1/operator/provider-accounts", AccountList).value.items
     if account not in {other.name for other in known}:
-        raise CliError(f"There is no provider account {account!r}.", code="account_unknown")
+        raise _unknown(account)
+
+
+def _unknown(account: str) -> CliError:
+    return CliError(f"There is no provider account {account!r}.", code="account_unknown")

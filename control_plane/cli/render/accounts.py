@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import heading, indented, table
-from control_plane.cli.words import absolute, ago, both, coarse, spaced
-from control_plane.wire.accounts import AccountView, OfferBlockView, TerminationPermitView
+from control_plane.cli.words import absolute, ago, both, coarse, spaced, span
+from control_plane.wire.accounts import AccountView, OfferBlockView, RateLimitView, TerminationPermitView
 
 
 def account_table(accounts: Sequence[AccountView], now: datetime) -> RenderableType:
@@ -32,6 +32,32 @@ def account_table(accounts: Sequence[AccountView], now: datetime) -> RenderableT
     for account in accounts:
         parts += _details(account, now)
     return Group(*parts)
+
+
+def limit_table(accounts: Sequence[AccountView], now: datetime) -> RenderableType:
+    """Every rate limit in a row."""
+    columns = ("ACCOUNT", "LIMIT", "ALLOWS", "LAST MINUTE", "OUR SHARE", "NEXT CALL")
+    rows = [
+        (
+            Text(account.name, style="bold"),
+            limit.bucket,
+            _allowed(limit),
+            f"{limit.turns_last_minute:,}",
+            Text(f"{limit.share_percent} %", style="yellow" if limit.share_percent < 100 else ""),
+            f"in {span(limit.next_turn_at - now)}" if limit.next_turn_at > now else "now",
+        )
+        for account in accounts
+        for limit in account.limits
+    ]
+    if not rows:
+        return Text("No calls were made yet, or no limits are published for these providers.")
+    return table(columns, rows, right=columns[3:])
+
+
+def _allowed(limit: RateLimitView) -> str:
+    every = "second" if limit.seconds == 1 else f"{limit.seconds:g} s"
+    text = f"{limit.calls:,} per {every}"
+    return text if limit.burst is None else f"{text}, {limit.burst:,} at once"
 
 
 def _details(account: AccountView, now: datetime) -> list[RenderableType]:

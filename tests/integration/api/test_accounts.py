@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 
 from control_plane.db import accounts
+from control_plane.domain.call_budget import pace_of
 from control_plane.domain.ids import Prefix, on_wire
+from providers.base import RateLimit, Verb
 from providers.fake import Fault
+from providers.pacing import Draw
+from reconciler.call_budgets import SharedBudget
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.problems import hold
 from tests.support.stage import FAKE, Stage
@@ -24,6 +28,29 @@ async def test_an_operator_sees_accounts_and_whether_they_are_well(
         ("fake", None, None)
     ]
     assert items[0]["listing_asked_at"] is not None
+
+
+async def test_an_operator_sees_the_rate_limits_of_an_account_and_that_the_provider_throttled_us(
+    api: Api, stage: Stage, operator: Tenant
+) -> None:
+    await stage.play(5)
+    limit = RateLimit("all", 1, 1.0, frozenset(Verb))
+    draw = Draw(FAKE, limit, pace_of(calls=1, seconds=1.0))
+    budget = SharedBudget(stage.db, stage.clock.now)
+    assert await budget.draw([draw], urgency=1.0, wait_seconds_max=1.0) is not None
+    await budget.slow(draw, 30.0)
+    (account,) = (await operator.http.get("/v1/operator/provider-accounts")).json()["items"]
+    (shown,) = account["limits"]
+    due = datetime.fromisoformat(shown.pop("next_turn_at")) - stage.clock.now()
+    assert due.total_seconds() == pytest.approx(30, abs=0.01)
+    assert shown == {
+        "bucket": "all",
+        "calls": 1,
+        "seconds": 1.0,
+        "burst": None,
+        "share_percent": 70,
+        "turns_last_minute": 0,
+    }
 
 
 async def test_an_operator_reads_on_an_account_what_fails_there_and_since_when(

@@ -1293,6 +1293,19 @@ def an_account(name: str, **changes: Any) -> Json:
         "drained_why": None,
         "credentials_from": "environment",
         "credentials_since": None,
+        "limits": [],
+    } | changes
+
+
+def a_limit(bucket: str, calls: int, seconds: float, **changes: Any) -> Json:
+    return {
+        "bucket": bucket,
+        "calls": calls,
+        "seconds": seconds,
+        "burst": None,
+        "share_percent": 100,
+        "turns_last_minute": 0,
+        "next_turn_at": at(),
     } | changes
 
 
@@ -1325,8 +1338,17 @@ BLOCKS: list[Json] = [
 ]
 ACCOUNTS: Json = {
     "items": [
-        an_account("hyperstack", listing_asked_at=None, listing_size=0),
-        an_account("lambda_cloud", termination_permit=PERMIT),
+        an_account(
+            "hyperstack", listing_asked_at=None, listing_size=0,
+            limits=[a_limit("requests", 500, 60.0, turns_last_minute=438)],
+        ),
+        an_account(
+            "lambda_cloud", termination_permit=PERMIT,
+            limits=[
+                a_limit("all", 1, 1.0, turns_last_minute=31),
+                a_limit("launch", 1, 12.0, share_percent=70, turns_last_minute=4, next_turn_at=at(seconds=-17)),
+            ],
+        ),
         an_account(
             "lambda_cloud/research", listing_size=3, frozen_since=at(minutes=7),
             frozen_why="The list shrank from 118 machines to 3; nothing is ended until two lists agree.",

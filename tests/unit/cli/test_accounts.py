@@ -34,6 +34,7 @@ def test_without_a_yes_nothing_is_permitted(stdin: io.StringIO, code: int, tmp_p
 
 def test_an_account_that_does_not_exist_is_said_before_anything_is_confirmed(tmp_path: Path) -> None:
     stand = Stand(tmp_path, KNOWN, stdin=Typed("y\n"))
+    assert stand.run("account", "limits", "nope").code == 1
     shown = stand.run("account", "permit-terminations", "nope", "--reason", "x")
     assert shown.code == 1
     assert "There is no provider account 'nope'." in shown.err

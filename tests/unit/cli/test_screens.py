@@ -345,6 +345,11 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         },
     ),
     "account_list": ("account list", {"GET /v1/operator/provider-accounts": answers.ACCOUNTS}),
+    "account_limits": ("account limits", {"GET /v1/operator/provider-accounts": answers.ACCOUNTS}),
+    "account_limits_of_one": (
+        "account limits lambda_cloud",
+        {"GET /v1/operator/provider-accounts": answers.ACCOUNTS},
+    ),
     "account_test": ("account test lambda_cloud", _asked("test")),
     "account_test_refused": ("account test lambda_cloud", _asked("test", **answers.REFUSED_CREDENTIALS)),
     "account_drain": (

@@ -19,6 +19,7 @@ from benchmarks import (
     profile,
     proof_catch_rates,
     proof_verifier,
+    provider_limits,
     rates,
     traces,
 )
@@ -38,6 +39,7 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
     "profile": profile.measure,
     "proof_verifier": proof_verifier.measure,
     "proof_catch_rates": proof_catch_rates.measure,
+    "provider_limits": provider_limits.measure,
     "rates": rates.measure,
     "traces": traces.measure,
 }

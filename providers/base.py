@@ -204,6 +204,8 @@ class RateLimit:
     burst: int | None = None
     """For a token bucket: how many tokens it holds, while `calls` in `seconds` is what it is refilled with."""
     counted_by: CountedBy = CountedBy.ACCOUNT
+    requests: Mapping[Verb, int] = field(default_factory=dict[Verb, int])
+    """How many requests a call of a verb makes that this limit counts, where it is more than one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ verbs wait longer and may use more of what is saved up, so that a terminate find
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
@@ -43,12 +43,14 @@ class NotCalled(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A turn of one bucket."""
+    """The turns of one bucket that a call takes."""
 
     holder: AccountName
     """The account whose bucket it is; for what is counted by source address, the first account of the provider."""
     limit: RateLimit
     pace: Pace
+    turns: int = 1
+    """How many turns the call takes, from the same moment on."""
 
 
 class Budget(Protocol):
@@ -87,7 +89,7 @@ class OneProcessBudget:
         if wait > wait_seconds_max:
             return None
         for draw, (bucket, pace) in zip(draws, buckets, strict=True):
-            self._buckets[_key(draw)] = bucket.drawn(pace, start, 1, now)
+            self._buckets[_key(draw)] = bucket.drawn(pace, start, draw.turns, now)
         return wait
 
     async def slow(self, draw: Draw, retry_after_seconds: float) -> None:
@@ -179,7 +181,11 @@ class Pacer:
 
     def _draws_of(self, verb: Verb) -> list[Draw]:
         """What a call of this verb draws, the scarcest first."""
-        named = (draw for draw in self._draws if verb in draw.limit.verbs)
+        named = (
+            replace(draw, turns=draw.limit.requests.get(verb, 1))
+            for draw in self._draws
+            if verb in draw.limit.verbs
+        )
         return sorted(named, key=lambda draw: draw.pace.interval, reverse=True)
 
     async def _wait_out_throttle(self, verb: Verb, left: float) -> float:
@@ -211,7 +217,7 @@ class Pacer:
         begun = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(max(0.0, left)):
-                await gate.acquire()
+                await gate.acquire(min(draw.turns, draw.pace.burst))
         except TimeoutError:
             raise self._no_turn_in(draw) from None
         return asyncio.get_running_loop().time() - begun

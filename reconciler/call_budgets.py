@@ -53,7 +53,7 @@ class SharedBudget:
         here: list[tuple[Draw, datetime]] = []
         missing: list[Draw] = []
         for draw in draws:
-            moment = self._taken_here(draw, now, latest)
+            moment = self._taken_here(draw, now, latest) if draw.turns == 1 else None
             if moment is None:
                 missing.append(draw)
             else:
@@ -116,13 +116,15 @@ class SharedBudget:
             start = start_of(zip(rows, paces, strict=True), urgency=urgency, now=now, not_before=not_before)
             if start > latest:
                 return None
-            moved = [row.drawn(pace, start, pace.ahead, now) for row, pace in zip(rows, paces, strict=True)]
+            moved = [
+                row.drawn(draw.pace, start, _turns(draw), now) for row, draw in zip(rows, draws, strict=True)
+            ]
             await call_budgets.store(connection, moved)
         for draw, row in zip(draws, moved, strict=True):
             spacing = draw.pace.interval / row.share_now(now)
-            more = (start + number * spacing for number in range(1, draw.pace.ahead))
+            more = (start + number * spacing for number in range(draw.turns, _turns(draw)))
             self._ahead.setdefault(_terms(draw), _Ahead()).moments.extend(more)
-            TURNS.labels(draw.holder, draw.limit.bucket).inc(draw.pace.ahead)
+            TURNS.labels(draw.holder, draw.limit.bucket).inc(_turns(draw))
             SHARE.labels(draw.holder, draw.limit.bucket).set(row.share_now(now))
         return start
 
@@ -139,6 +141,11 @@ class SharedBudget:
             async with self.db.transaction() as connection:
                 await call_budgets.add(connection, new, now=self.now())
             self._known.update(new)
+
+
+def _turns(draw: Draw) -> int:
+    """Those of the call, and those that are drawn ahead."""
+    return draw.turns + draw.pace.ahead - 1
 
 
 def _terms(draw: Draw) -> Terms:

@@ -96,6 +96,11 @@ async def test_most_calls_of_a_fast_limit_find_a_turn_in_their_process(
     assert asked < 200 / MINUTE.pace.ahead * 2.5
 
 
+async def test_a_call_of_several_requests_takes_as_many_turns(db: Database, clock: Clock) -> None:
+    budget, three = SharedBudget(db, clock.now), Draw(ACCOUNT, EVERY.limit, EVERY.pace, turns=3)
+    assert [await wait(budget, three), await wait(budget, EVERY)] == [0, pytest.approx(3 * 1.05)]
+
+
 async def test_three_processes_use_four_fifths_of_a_window_and_never_more_than_all_of_it(
     db: Database, clock: Clock
 ) -> None:

@@ -43,7 +43,8 @@ OWNERS = {
     "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
     "msgspec": r"control_plane/(api|cli|wire)/.*|control_plane/db/rows\.py|control_plane/__main__\.py|providers/.*",
     "boto3": r"control_plane/vault/kms\.py|reconciler/archive\.py",
-    "botocore": r"control_plane/vault/kms\.py|reconciler/archive\.py",
+    "botocore": r"control_plane/vault/kms\.py|reconciler/archive\.py|providers/aws_client\.py|providers/emulators/clouds/aws_signatures\.py",
+    "moto": r"providers/emulators/clouds/aws_account\.py",
     "cryptography": r"control_plane/(vault|identity)/.*|control_plane/cli/(audit_chain|kubeconfigs)\.py|data_plane/access/ssh\.py|data_plane/proof/attestation/.*",
 }
 READS_THE_ENVIRONMENT = re.compile(
@@ -85,6 +86,9 @@ def test_no_contract_has_exceptions() -> None:
 
 def test_providers_do_not_know_each_other() -> None:
     shared = {
+        "aws_catalogue",
+        "aws_client",
+        "aws_preparation",
         "base",
         "client_credentials",
         "clock",

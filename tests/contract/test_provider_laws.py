@@ -8,6 +8,7 @@ import pytest
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN
 from providers.base import (
+    Confidence,
     ListedState,
     MachineNotFound,
     NoCapacity,
@@ -93,11 +94,13 @@ async def test_an_internal_error_after_the_effect_is_not_a_no(cloud: Cloud) -> N
 # Law 2: any other error has bought nothing.
 
 
-async def test_sold_out_is_listed_as_not_available_and_buys_nothing(cloud: Cloud) -> None:
+async def test_sold_out_is_listed_as_not_available_where_stock_is_known_and_buys_nothing(
+    cloud: Cloud,
+) -> None:
     cloud.sell_out()
     place = (cloud.native_type, cloud.native_region)
     listed = [o for o in await cloud.provider.offers() if (o.native_type, o.native_region) == place]
-    assert [offer.available for offer in listed] == [False]
+    assert [offer.available for offer in listed] == [listed[0].confidence is Confidence.STATIC]
     with pytest.raises(NoCapacity):
         await cloud.provider.launch(cloud.order())
     assert cloud.ever(a_key()) == 0

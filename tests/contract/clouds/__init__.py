@@ -5,6 +5,7 @@ a provider with an emulator that module is a subclass of EmulatedCloud, which ha
 """
 
 import importlib
+import json
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -169,6 +170,12 @@ class EmulatedCloud(Cloud):
     @abstractmethod
     def connected(self, key: str) -> Provider:
         """The adapter, connected over the network with this key."""
+
+    def refusal(self, quote: str) -> bytes:
+        """An error body that repeats a text: whichever format a provider has, its code and message are in one place."""
+        error = {"code": quote, "message": quote}
+        quotes = {"error": error, **error, "msg": quote, "detail": quote, "error_reason": quote}
+        return json.dumps({**quotes, "status": False}).encode()
 
     def lose_the_answer(self, verb: str) -> None:
         self.scenario.add(verb, FaultKind.CUT_AFTER)

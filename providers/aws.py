@@ -1,0 +1,406 @@
+"""AWS EC2, on-demand machines. Its traps (EC2's model in botocore 1.44, docs.aws.amazon.com, read 2026-11-23; some from
+Karpenter's and dstack's adapters, which are named; nothing was tried against AWS itself):
+
+- A launch with the launch key as `ClientToken` makes one machine, however often it is sent. The same token with other
+  parameters is `IdempotentParameterMismatch`: a machine may exist under it, so the outcome is unknown. The list shows
+  the token of each machine, and nobody can change it, as people can change tags.
+- The list lags: a machine may be missing for some time after its launch, and a request about it is
+  `InvalidInstanceID.NotFound`. A page of the list may be short or empty although more pages follow.
+- A terminated machine stays listed for about an hour, and to terminate it again succeeds: the answer says what it was.
+- There is no sign of stock for on-demand machines. A sold-out launch is HTTP 500 `InsufficientInstanceCapacity`. Stock
+  and types differ by availability zone, and a type that a zone does not have is `Unsupported` (Karpenter treats both as
+  sold out), so an offer and a launch are for one zone. Each account has its own zone that is called `us-east-1a`.
+- A request over the limits is HTTP 503 `RequestLimitExceeded` without Retry-After. Each operation has a bucket of its
+  own in each region, and launches draw from a second one. We keep the limits of one region for all of them together.
+- Every region is asked for its machines, and one that does not answer fails the whole list. A region that is taken out
+  of the settings is not listed any more: do that when its last machine ended.
+- The names of regions do not show the jurisdiction: `eu-west-2` is in London and `eu-central-2` in Zurich.
+- Prices are in another service (`GetProducts`), which names a type once for each operating system, tenancy and kind of
+  capacity. A type with two prices after all filters is left out. Root volume and public address cost extra, and are no
+  part of the price. Types that are sold in capacity blocks only are left out, as are shared GPUs (g6f) and ARM types.
+- Anybody can publish an image under any name: images are taken from Amazon and from the account itself only.
+- A machine that shuts itself down would stay, and cost its disk: it is launched to be terminated then. Its volume and
+  its network interface go with it. Its user data can be read from inside, for which a token is demanded (IMDSv2).
+- A type with several network cards gets no public address by itself (dstack), unless it is launched with one interface.
+- No port is open unless a security group opens it. Ours is called `splitplane`, in the default VPC of each region.
+- Permissions that are missing are HTTP 403 `UnauthorizedOperation`; docs/providers.md has the policy that is needed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from control_plane.domain.block import BlockScope
+from control_plane.domain.ids import ProviderRef
+from providers.aws_catalogue import (
+    FAMILIES,
+    REGIONS,
+    ZONE,
+    Product,
+    is_sold,
+    offer,
+    on_demand_in,
+    products,
+    region_of,
+    single_prices,
+)
+from providers.aws_client import AwsClient, Credentials, Operation, Send, filter_of, tags
+from providers.aws_preparation import Preparation, Ready
+from providers.base import (
+    Capabilities,
+    LaunchOrder,
+    ListedOffer,
+    ListedState,
+    OrderRefused,
+    Page,
+    RateLimit,
+    Sighting,
+    Verb,
+)
+from providers.error_law import Meaning, Rule, error_for, rules_by_code
+from providers.listings import (
+    LAUNCH_KEY_TAG,
+    UnreadableAnswer,
+    ours,
+    reference_of,
+    sighting,
+    whole_listing,
+)
+
+NAME = "aws"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    access_key_id: str = field(repr=False)
+    secret_access_key: str = field(repr=False)
+    regions: str
+    """Where machines are bought and looked for: AWS's names of regions, separated by commas."""
+    image: str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) ????????"
+    """The name of an image with Ubuntu and an NVIDIA driver; `*` and `?` stand for anything, and the newest is used."""
+    disk_gib: int = 500
+    """The size of a machine's root volume."""
+    base_url: str = ""
+    """Instead of the addresses of all of AWS's services; for tests."""
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.region_names() if name not in REGIONS]
+        if unknown or not self.region_names():
+            raise ValueError(f"regions must be some of {', '.join(REGIONS)}")
+
+    def region_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name.strip() for name in self.regions.split(",") if name.strip()))
+
+
+_READS = frozenset({Verb.INVENTORY, Verb.OFFERS, Verb.PREPARE})
+CAPABILITIES = Capabilities(
+    list_lag_seconds=60.0,  # "Eventual consistency" has no documented bound; Karpenter waits 30 s.
+    boot_seconds_max=1_200.0,  # Not documented. Machines with eight GPUs were seen to take more than five minutes.
+    user_data_bytes_max=16_384,
+    rate_limits=(
+        RateLimit("reads", 20, 1.0, _READS, burst=50),
+        RateLimit("mutations", 5, 1.0, frozenset({Verb.PREPARE, Verb.TERMINATE}), burst=50),
+        RateLimit("run_instances", 2, 1.0, frozenset({Verb.LAUNCH}), burst=5),
+    ),
+    terminate_may_be_refused=True,  # Where somebody protected the machine.
+    answer_seconds={Verb.OFFERS: 60.0},  # Three requests for each region.
+)
+
+STATES = {
+    "pending": ListedState.PROVISIONING,
+    "running": ListedState.RUNNING,
+    "stopping": ListedState.STOPPED,
+    "stopped": ListedState.STOPPED,
+    "shutting-down": ListedState.ENDING,
+    "terminated": ListedState.GONE,
+}
+"""We stop no machine; one that is stopped costs its disk."""
+
+_SOLD_OUT = (
+    "InsufficientInstanceCapacity",
+    "InsufficientHostCapacity",
+    "InsufficientCapacity",
+    "UnfulfillableCapacity",
+    "Unsupported",
+)
+_ZONE_FULL = ("InsufficientVolumeCapacity", "InsufficientFreeAddressesInSubnet")
+"""Whatever is ordered in this zone, there is no volume or no address for it."""
+_QUOTAS = (
+    "InstanceLimitExceeded",
+    "VcpuLimitExceeded",
+    "VolumeLimitExceeded",
+    "MaxIOPSLimitExceeded",
+    "AddressLimitExceeded",
+    "NetworkInterfaceLimitExceeded",
+    "SecurityGroupLimitExceeded",
+)
+_UNAUTHORIZED = (
+    "AuthFailure",
+    "UnauthorizedOperation",
+    "OptInRequired",
+    "PendingVerification",
+    "Blocked",
+    "InvalidClientTokenId",
+    "MissingAuthenticationToken",
+    "SignatureDoesNotMatch",
+    "InvalidSignatureException",
+    "IncompleteSignature",
+    "RequestExpired",
+    "UnrecognizedClientException",
+    "AccessDeniedException",
+)
+RULES = (
+    *(Rule(Meaning.NO_CAPACITY, code=code, verb=Verb.LAUNCH) for code in _SOLD_OUT),
+    *(Rule(Meaning.NO_CAPACITY, code=code, verb=Verb.LAUNCH, scope=BlockScope.ZONE) for code in _ZONE_FULL),
+    # A machine may exist, or have existed, under this launch key.
+    Rule(Meaning.UNCLEAR, code="IdempotentParameterMismatch", verb=Verb.LAUNCH),
+    Rule(Meaning.UNCLEAR, code="IdempotentInstanceTerminated", verb=Verb.LAUNCH),
+    # Another replica was faster: reading again finds it.
+    Rule(Meaning.BUSY, code="InvalidGroup.Duplicate", verb=Verb.PREPARE),
+    Rule(Meaning.BUSY, code="InvalidPermission.Duplicate", verb=Verb.PREPARE),
+    Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.TERMINATE),
+    *rules_by_code(dict.fromkeys(_QUOTAS, Meaning.QUOTA_REACHED)),
+    *rules_by_code(dict.fromkeys(_UNAUTHORIZED, Meaning.UNAUTHORIZED)),
+    *rules_by_code(dict.fromkeys(("RequestLimitExceeded", "ThrottlingException"), Meaning.THROTTLED)),
+)
+
+PAGE_SIZE = 1_000
+PRICING_REGION = "us-east-1"
+_PREPARE_CALLS_MAX = 6
+"""Subnets, security group, its creation, its rules, and the image; one more where another replica was faster."""
+
+
+class Aws:
+    capabilities = CAPABILITIES
+
+    def __init__(self, settings: Settings, *, send: Send | None = None) -> None:
+        self._aws = AwsClient(
+            Credentials(settings.access_key_id, settings.secret_access_key),
+            rules=RULES,
+            capabilities=CAPABILITIES,
+            base_url=settings.base_url,
+            send=send,
+        )
+        self._regions = settings.region_names()
+        self._disk_gib = settings.disk_gib
+        self._preparation = Preparation(self._aws, settings.image)
+
+    async def offers(self) -> tuple[ListedOffer, ...]:
+        offers: list[ListedOffer] = []
+        for region in self._regions:
+            types = await self._types(region)
+            zones = await self._zones(region, types) if types else ()
+            prices = await self._prices(region) if types else {}
+            offers.extend(
+                offer(types[name], zone, self._disk_gib, prices[name])
+                for name, zone in zones
+                if name in prices
+            )
+        return tuple(offers)
+
+    async def inventory(self) -> tuple[Sighting, ...]:
+        return await whole_listing(Verb.INVENTORY, self.inventory_page)
+
+    async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
+        """One page of one region. A cursor is a region and, unless its first page is meant, a token of AWS."""
+        region, _, token = (cursor or self._regions[0]).partition(" ")
+        page = await self._aws.call(
+            Verb.INVENTORY,
+            region,
+            Operation("ec2", "describe_instances"),
+            lambda answer: _machines(region, answer),
+            MaxResults=PAGE_SIZE,
+            **_after(token),
+        )
+        following = self._regions[self._regions.index(region) + 1 :]
+        then = f"{region} {page.next_cursor}" if page.next_cursor else next(iter(following), None)
+        return Page(page.items, then, listed=page.listed)
+
+    def prepared(self, order: LaunchOrder) -> bool:
+        return self._preparation.ready(region_of(order.native_region)) is not None
+
+    async def prepare(self, order: LaunchOrder) -> None:
+        await self._preparation.step(region_of(order.native_region))
+
+    async def launch(self, order: LaunchOrder) -> ProviderRef:
+        for _ in range(_PREPARE_CALLS_MAX):
+            if not self.prepared(order):
+                await self.prepare(order)
+        region = region_of(order.native_region)
+        body = self._body(order, self._preparation.ready(region))
+        try:
+            return await self._aws.call(
+                Verb.LAUNCH,
+                region,
+                Operation("ec2", "run_instances"),
+                lambda answer: _only_id(region, answer),
+                private=order.user_data,
+                **body,
+            )
+        except OrderRefused:
+            self._preparation.forget(region)  # Somebody may have deleted something of it.
+            raise
+
+    async def terminate(self, provider_ref: ProviderRef) -> None:
+        region, _, instance = provider_ref.partition("/")
+        if region not in REGIONS:
+            raise error_for(Verb.TERMINATE, Meaning.NOT_FOUND, "not a reference to a machine of AWS")
+        await self._aws.call(
+            Verb.TERMINATE,
+            region,
+            Operation("ec2", "terminate_instances"),
+            lambda answer: _ended(instance, answer),
+            InstanceIds=[instance],
+        )
+
+    async def close(self) -> None:
+        await self._aws.close()
+
+    async def _types(self, region: str) -> Mapping[str, Mapping[str, Any]]:
+        """The types of a region that we can sell, by their names."""
+
+        async def page(cursor: str | None) -> Page[Mapping[str, Any]]:
+            return await self._page(
+                region,
+                "describe_instance_types",
+                "InstanceTypes",
+                cursor,
+                Filters=[filter_of("instance-type", *(f"{family}.*" for family in FAMILIES))],
+            )
+
+        found = await whole_listing(Verb.OFFERS, page)
+        return {each["InstanceType"]: each for each in found if is_sold(each)}
+
+    async def _zones(self, region: str, types: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """The types and the zones that have them."""
+        names = list(types)
+
+        async def page(cursor: str | None) -> Page[Mapping[str, Any]]:
+            return await self._page(
+                region,
+                "describe_instance_type_offerings",
+                "InstanceTypeOfferings",
+                cursor,
+                LocationType="availability-zone",
+                Filters=[filter_of("instance-type", *names)],
+            )
+
+        found = await whole_listing(Verb.OFFERS, page)
+        places = ((each["InstanceType"], each["Location"]) for each in found)
+        return tuple((name, zone) for name, zone in places if ZONE.fullmatch(zone))
+
+    async def _page(
+        self, region: str, operation: str, key: str, cursor: str | None, **arguments: Any
+    ) -> Page[Mapping[str, Any]]:
+        return await self._aws.call(
+            Verb.OFFERS,
+            region,
+            Operation("ec2", operation),
+            lambda answer: Page(answer[key], answer.get("NextToken") or None),
+            **{**arguments, **_after(cursor)},
+        )
+
+    async def _prices(self, region: str) -> Mapping[str, Decimal | None]:
+        """USD for an hour of each type that has GPUs; None where there is no single price."""
+
+        async def page(cursor: str | None) -> Page[Product]:
+            return await self._aws.call(
+                Verb.OFFERS,
+                PRICING_REGION,
+                Operation("pricing", "get_products"),
+                lambda answer: Page(products(answer["PriceList"]), answer.get("NextToken") or None),
+                ServiceCode="AmazonEC2",
+                Filters=on_demand_in(region),
+                MaxResults=100,
+                **_after(cursor),
+            )
+
+        return single_prices(await whole_listing(Verb.OFFERS, page))
+
+    def _body(self, order: LaunchOrder, found: Ready | None) -> dict[str, Any]:
+        """What RunInstances takes. A spot machine would add `InstanceMarketOptions`, and nothing else."""
+        subnet = None if found is None else found.subnets.get(order.native_region)
+        if found is None or subnet is None:
+            why = f"there is no default subnet in {order.native_region}, or something could not be made there"
+            raise error_for(Verb.LAUNCH, Meaning.REFUSED, why)
+        marks = [
+            {"Key": LAUNCH_KEY_TAG, "Value": order.launch_key},
+            {"Key": "Name", "Value": order.launch_key},
+        ]
+        return {
+            "ClientToken": order.launch_key,
+            "MinCount": 1,
+            "MaxCount": 1,
+            "ImageId": found.image,
+            "InstanceType": order.native_type,
+            "UserData": order.user_data,
+            "InstanceInitiatedShutdownBehavior": "terminate",
+            "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
+            "NetworkInterfaces": [
+                {
+                    "DeviceIndex": 0,
+                    "SubnetId": subnet,
+                    "Groups": [found.group],
+                    "AssociatePublicIpAddress": True,
+                    "DeleteOnTermination": True,
+                }
+            ],
+            "BlockDeviceMappings": [
+                {
+                    "DeviceName": found.root_device,
+                    "Ebs": {"VolumeSize": self._disk_gib, "VolumeType": "gp3", "DeleteOnTermination": True},
+                }
+            ],
+            "TagSpecifications": [
+                {"ResourceType": kind, "Tags": marks} for kind in ("instance", "volume", "network-interface")
+            ],
+        }
+
+
+def _after(token: str | None) -> dict[str, Any]:
+    """What asks for the page of a token, and not for the first one."""
+    return {"NextToken": token} if token else {}
+
+
+def _machines(region: str, answer: Mapping[str, Any]) -> Page[Sighting]:
+    listed = [each for reservation in answer["Reservations"] for each in reservation["Instances"]]
+    found = ours(_sighting(region, each) for each in listed)
+    return Page(found, answer.get("NextToken") or None, listed=len(listed))
+
+
+def _sighting(region: str, machine: Mapping[str, Any]) -> Sighting | None:
+    named = tags(machine.get("Tags", ()))
+    marks = (machine.get("ClientToken"), named.get(LAUNCH_KEY_TAG), named.get("Name"))
+    return sighting(
+        _reference(region, machine),
+        marks,
+        machine["State"]["Name"],
+        STATES,
+        address=machine.get("PublicIpAddress"),
+    )
+
+
+def _reference(region: str, machine: Mapping[str, Any]) -> ProviderRef:
+    """A machine can only be ended in its region, so that is a part of its reference."""
+    return reference_of(f"{region}/{machine['InstanceId']}")
+
+
+def _only_id(region: str, answer: Mapping[str, Any]) -> ProviderRef:
+    machines = answer["Instances"]
+    if len(machines) != 1:
+        raise UnreadableAnswer(f"{len(machines)} instances for one machine")
+    return _reference(region, machines[0])
+
+
+def _ended(instance: str, answer: Mapping[str, Any]) -> None:
+    """Raises MachineNotFound for a machine that was terminated before: to do so again changes nothing, and succeeds."""
+    ending = {each["InstanceId"]: each["PreviousState"]["Name"] for each in answer["TerminatingInstances"]}
+    if instance not in ending:
+        raise UnreadableAnswer("the answer is about another machine")
+    if ending[instance] == "terminated":
+        raise error_for(Verb.TERMINATE, Meaning.NOT_FOUND, "it was terminated before")
+
+
+def connect(settings: Settings, *, send: Send | None = None) -> Aws:
+    return Aws(settings, send=send)

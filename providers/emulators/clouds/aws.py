@@ -1,0 +1,384 @@
+"""The HTTP contract of AWS's EC2 and of its price list, over emulated machines.
+
+One address serves every region and both services, as with `endpoint_url` in botocore: the signature names the region
+and the service. moto answers for what EC2 keeps (`aws_account.py`); here is what EC2 refuses and moto does not: wrong
+signatures, too many requests, sold-out zones, quotas, other parameters for the same token, user data that is too long.
+Error codes and limits are those of "Error codes for the Amazon EC2 API" and of its page on request throttling
+(docs.aws.amazon.com, read 2026-11-23). Where they say nothing, we chose: the texts, the limits of the price list
+(none), and how old a signature may be (any age).
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import parse_qsl
+from xml.etree import ElementTree as ET
+from xml.sax.saxutils import escape
+
+from litestar import Litestar, Request, Response, post
+from litestar.datastructures import State
+from litestar.status_codes import HTTP_200_OK
+
+from providers.emulators.clouds.aws_account import Account, Machine, gpus_of, vcpus_of, zones_of
+from providers.emulators.clouds.aws_products import matching
+from providers.emulators.clouds.aws_signatures import Scope, Signed, is_signed_by, signed_parts
+from providers.emulators.host import MachineHost
+from providers.emulators.scenario import (
+    FaultKind,
+    Scenario,
+    ScriptedFailure,
+    control_routes,
+    cut_connections,
+)
+
+ACCESS_KEY_ID = "EMULATED-ACCESS-KEY-ID"
+SECRET_ACCESS_KEY = "emulated-secret-access-key"  # noqa: S105 - it gives access to nothing but the emulator
+REQUEST_ID = "9c0ab5f1-0000-4000-8000-000000000000"
+USER_DATA_BYTES_MAX = 16_384
+CLIENT_TOKEN_CHARACTERS_MAX = 64
+VERBS = {
+    "DescribeInstanceTypes": "offers",
+    "DescribeSubnets": "prepare",
+    "DescribeSecurityGroups": "prepare",
+    "CreateSecurityGroup": "prepare",
+    "AuthorizeSecurityGroupIngress": "prepare",
+    "DescribeImages": "prepare",
+    "DescribeInstances": "inventory",
+    "RunInstances": "launch",
+    "TerminateInstances": "terminate",
+}
+"""The port's verb of each operation, for the scenario. An operation that is missing meets no faults."""
+
+AnyRequest = Request[Any, Any, Any]
+
+
+class Refusal(Exception):  # noqa: N818 - an answer of the contract, not an error of ours
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.code, self.message = status, code, message
+
+
+@dataclass
+class TokenBucket:
+    """`size` requests at once, and `per_second` after that."""
+
+    size: float
+    per_second: float
+    left: float = field(init=False)
+    since: datetime | None = None
+
+    def __post_init__(self) -> None:
+        self.left = self.size
+
+    def draw(self, now: datetime) -> bool:
+        if self.since is not None:
+            self.left = min(self.size, self.left + (now - self.since).total_seconds() * self.per_second)
+        self.since = now
+        if self.left < 1:
+            return False
+        self.left -= 1
+        return True
+
+
+_LIMITS = {
+    "RunInstances": ((5, 2), (1_000, 2)),
+    "TerminateInstances": ((100, 5), (1_000, 20)),
+    "CreateSecurityGroup": ((50, 5),),
+    "AuthorizeSecurityGroupIngress": ((50, 5),),
+}
+"""Size and refill of the buckets of an operation: requests first, then what they make or end, one in each request."""
+_READ_LIMITS = ((100, 20),)
+_UNPAGINATED_LIMITS = ((50, 10),)
+
+
+@dataclass
+class Limiter:
+    """The buckets of an account: those of each operation in each region."""
+
+    now: Callable[[], datetime]
+    refused: int = 0
+    _buckets: dict[tuple[str, str], tuple[TokenBucket, ...]] = field(
+        default_factory=dict[tuple[str, str], tuple[TokenBucket, ...]]
+    )
+
+    def draw(self, region: str, action: str, parameters: Mapping[str, str]) -> None:
+        bare = action.startswith("Describe") and not {"MaxResults", "Filter.1.Name"} & parameters.keys()
+        limits = _UNPAGINATED_LIMITS if bare else _LIMITS.get(action, _READ_LIMITS)
+        name = f"{action}, all" if bare else action
+        if (region, name) not in self._buckets:
+            self._buckets[region, name] = tuple(TokenBucket(*limit) for limit in limits)
+        if not all(bucket.draw(self.now()) for bucket in self._buckets[region, name]):
+            self.refused += 1
+            raise _throttled()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request as EC2 reads it."""
+
+    region: str
+    action: str
+    parameters: Mapping[str, str]
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def create_app(
+    host: MachineHost,
+    scenario: Scenario,
+    *,
+    now: Callable[[], datetime],
+    access_key_id: str = ACCESS_KEY_ID,
+    secret_access_key: str = SECRET_ACCESS_KEY,
+) -> Litestar:
+    """The emulator as an ASGI application; tests find the emulated account at `app.state.account`."""
+    account = Account(host, scenario, now)
+    limiter = Limiter(now)
+    emulated = Ec2(account, scenario, limiter)
+
+    @post("/", status_code=HTTP_200_OK)
+    async def serve(request: AnyRequest) -> Response[bytes]:
+        signed = signed_parts(request.headers.get("Authorization", ""))
+        in_json = signed is not None and signed.scope.service == "pricing"
+        try:
+            body = await request.body()
+            scope = _authenticated(request, body, signed, access_key_id, secret_access_key)
+            if scope.service == "pricing":
+                return await _priced(request, body)
+            return await emulated.serve(scope.region, str(request.url), dict(request.headers), body)
+        except ScriptedFailure as failure:
+            scripted = failure.kind is FaultKind.THROTTLE
+            return _refused(_throttled() if scripted else _internal_error(), in_json=in_json)
+        except Refusal as refusal:
+            return _refused(refusal, in_json=in_json)
+
+    def on_wire() -> list[dict[str, Any]]:
+        standing = account.machines.standing()
+        return [
+            {"id": each.id, "client_token": each.client_token, "zone": each.native_region}
+            for each in standing
+        ]
+
+    return Litestar(
+        route_handlers=[serve, *control_routes(scenario, on_wire)],
+        middleware=[cut_connections],
+        openapi_config=None,
+        state=State({"account": account, "limiter": limiter}),
+    )
+
+
+@dataclass
+class Ec2:
+    """What EC2 decides before and after moto answers."""
+
+    account: Account
+    scenario: Scenario
+    limiter: Limiter
+
+    async def serve(self, region: str, url: str, headers: Mapping[str, str], body: bytes) -> Response[bytes]:
+        parameters = dict(parse_qsl(body.decode(), keep_blank_values=True))
+        call = Call(region, parameters.get("Action", ""), parameters, url, headers, body)
+        if call.action not in {*VERBS, "DescribeInstanceTypeOfferings"}:
+            raise Refusal(
+                400, "InvalidAction", f"The action {call.action} is not valid for this web service."
+            )
+        self.limiter.draw(region, call.action, parameters)
+        verb = VERBS.get(call.action)
+        if verb is None:
+            return _document(*self._moto(call))
+        await self.scenario.arrive(verb)
+        status, document = await self._answer(call)
+        self.scenario.depart(verb)
+        if verb == "inventory" and self.scenario.take(verb, FaultKind.PARTIAL_LIST):
+            document = document[: len(document) // 2]
+        return _document(status, document)
+
+    async def _answer(self, call: Call) -> tuple[int, bytes]:
+        match call.action:
+            case "RunInstances":
+                return 200, await self._launch(call)
+            case "TerminateInstances":
+                return await self._terminate(call)
+            case _:
+                return self._moto(call)
+
+    def _moto(self, call: Call) -> tuple[int, bytes]:
+        return self.account.ask(call.region, call.url, call.headers, call.body)
+
+    async def _launch(self, call: Call) -> bytes:
+        """The answer to a launch. The same launch again changes nothing."""
+        token = call.parameters.get("ClientToken", "")
+        before = self.account.launches.get((call.region, token)) if token else None
+        if before is not None:
+            return _same_launch(call, *before)
+        zone = self._checked(call)
+        self._sell(call, zone)
+        status, document = self._moto(call)
+        if status != HTTP_200_OK:
+            self.scenario.put_back(call.parameters["InstanceType"], zone)
+            error = next(each for each in ET.fromstring(document).iter("Error"))  # noqa: S314 - moto wrote it
+            raise Refusal(status, error.findtext("Code", ""), error.findtext("Message", ""))
+        machine = await self._boot(call, zone, document)
+        if token:
+            self.account.launches[call.region, token] = call.parameters, machine, document
+        return document
+
+    def _checked(self, call: Call) -> str:
+        """The zone of a sound request."""
+        wanted = call.parameters
+        if (wanted.get("MinCount"), wanted.get("MaxCount")) != ("1", "1"):
+            raise Refusal(400, "InvalidParameterValue", "This emulator launches one instance at a time.")
+        if len(wanted.get("ClientToken", "")) > CLIENT_TOKEN_CHARACTERS_MAX:
+            raise Refusal(
+                400, "InvalidParameterValue", "The client token may have at most 64 ASCII characters."
+            )
+        if len(_user_data(call)) > USER_DATA_BYTES_MAX:
+            raise Refusal(400, "InvalidParameterValue", "User data is limited to 16384 bytes")
+        backend = self.account.backend(call.region)
+        if wanted.get("ImageId") not in backend.amis:
+            raise Refusal(
+                400, "InvalidAMIID.NotFound", f"The image id '[{wanted.get('ImageId')}]' does not exist"
+            )
+        subnet = wanted.get("NetworkInterface.1.SubnetId", "")
+        zones = [zone for zone, found in backend.subnets.items() if subnet in found]
+        if not zones:
+            raise Refusal(400, "InvalidSubnetID.NotFound", f"The subnet ID '{subnet}' does not exist")
+        return str(zones[0])
+
+    def _sell(self, call: Call, zone: str) -> None:
+        native_type = call.parameters.get("InstanceType", "")
+        try:
+            vcpus = vcpus_of(native_type)
+        except KeyError:
+            why = f"Invalid value '{native_type}' for InstanceType."
+            raise Refusal(400, "InvalidParameterValue", why) from None
+        if zone not in zones_of(native_type, call.region):
+            why = f"Your requested instance type ({native_type}) is not supported in {zone}."
+            raise Refusal(400, "Unsupported", why)
+        if self.account.vcpus(call.region) + vcpus > self.account.vcpus_max:
+            why = f"You have requested more than your current vCPU limit of {self.account.vcpus_max} allows."
+            raise Refusal(400, "VcpuLimitExceeded", why)
+        if not self.scenario.sell(native_type, zone):
+            why = f"We currently do not have sufficient {native_type} capacity in {zone}."
+            raise Refusal(500, "InsufficientInstanceCapacity", why)
+
+    async def _boot(self, call: Call, zone: str, document: bytes) -> Machine:
+        native_type = call.parameters["InstanceType"]
+        machine = Machine(
+            id=_instance_id(document),
+            native_type=native_type,
+            native_region=zone,
+            region=call.region,
+            client_token=call.parameters.get("ClientToken", ""),
+        )
+        user_data = _user_data(call).decode(errors="replace")
+        return await self.account.machines.launch(machine, *gpus_of(native_type), user_data=user_data)
+
+    async def _terminate(self, call: Call) -> tuple[int, bytes]:
+        instance = call.parameters.get("InstanceId.1", "")
+        machine = self.account.machines.known(instance)
+        missing = machine is None or machine.region != call.region
+        if machine is None or missing or machine.listed_from > self.account.now():
+            raise Refusal(400, "InvalidInstanceID.NotFound", f"The instance ID '{instance}' does not exist")
+        if instance in self.account.protected or self.scenario.take("terminate", FaultKind.REFUSE_TERMINATE):
+            why = (
+                f"The instance '{instance}' may not be terminated."
+                " Modify its 'disableApiTermination' instance attribute and try again."
+            )
+            raise Refusal(400, "OperationNotPermitted", why)
+        if machine.ended_at is not None:
+            return 200, _ended_before(instance, *self.account.status(machine))
+        answer = self._moto(call)
+        await self.account.machines.end(machine)
+        return answer
+
+
+def _same_launch(call: Call, parameters: Mapping[str, str], machine: Machine, document: bytes) -> bytes:
+    if dict(parameters) != dict(call.parameters):
+        why = "Arguments on this idempotent request are inconsistent with arguments used in previous request(s)."
+        raise Refusal(400, "IdempotentParameterMismatch", why)
+    if machine.ended_at is not None:
+        why = "The instance of this idempotent request was terminated."
+        raise Refusal(400, "IdempotentInstanceTerminated", why)
+    return document
+
+
+def _ended_before(instance: str, name: str, code: int) -> bytes:
+    """EC2's answer for a machine whose end was accepted before: nothing changes. moto fails there."""
+    state = f"<code>{code}</code><name>{name}</name>"
+    return (
+        '<TerminateInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
+        f"<requestId>{REQUEST_ID}</requestId><instancesSet><item><instanceId>{instance}</instanceId>"
+        f"<currentState>{state}</currentState><previousState>{state}</previousState>"
+        "</item></instancesSet></TerminateInstancesResponse>"
+    ).encode()
+
+
+def _user_data(call: Call) -> bytes:
+    try:
+        return base64.b64decode(call.parameters.get("UserData", ""), validate=True)
+    except binascii.Error:
+        raise Refusal(400, "InvalidParameterValue", "Invalid BASE64 encoding of user data.") from None
+
+
+def _instance_id(document: bytes) -> str:
+    found = (each.text for each in ET.fromstring(document).iter() if each.tag.endswith("instanceId"))  # noqa: S314 - moto wrote it
+    return str(next(found))
+
+
+def _authenticated(
+    request: AnyRequest, body: bytes, signed: Signed | None, access_key_id: str, secret_access_key: str
+) -> Scope:
+    """What the signature is for. Raises Refusal."""
+    if signed is None:
+        raise Refusal(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
+    known = signed.access_key_id == access_key_id
+    if known and is_signed_by(secret_access_key, signed, str(request.url), dict(request.headers), body):
+        return signed.scope
+    if signed.scope.service == "pricing":
+        raise Refusal(
+            400, "UnrecognizedClientException", "The security token included in the request is invalid."
+        )
+    raise Refusal(401, "AuthFailure", "AWS was not able to validate the provided access credentials")
+
+
+async def _priced(request: AnyRequest, body: bytes) -> Response[bytes]:
+    if request.headers.get("X-Amz-Target") != "AWSPriceListService.GetProducts":
+        raise Refusal(400, "UnknownOperationException", "")
+    asked = json.loads(body)
+    found = matching(asked.get("Filters", []))
+    start, size = int(asked.get("NextToken", "0")), int(asked.get("MaxResults", 100))
+    answer: dict[str, Any] = {"FormatVersion": "aws_v1", "PriceList": found[start : start + size]}
+    if start + size < len(found):
+        answer["NextToken"] = str(start + size)
+    return Response(json.dumps(answer).encode(), media_type="application/x-amz-json-1.1")
+
+
+def _throttled() -> Refusal:
+    return Refusal(503, "RequestLimitExceeded", "Request limit exceeded.")
+
+
+def _internal_error() -> Refusal:
+    return Refusal(500, "InternalError", "An internal error has occurred")
+
+
+def _document(status: int, document: bytes) -> Response[bytes]:
+    return Response(document, status_code=status, media_type="text/xml;charset=UTF-8")
+
+
+def _refused(refusal: Refusal, *, in_json: bool) -> Response[bytes]:
+    if in_json:
+        failure = {"__type": f"com.amazonaws.pricing#{refusal.code}", "message": refusal.message}
+        document = json.dumps(failure).encode()
+        return Response(document, status_code=refusal.status, media_type="application/x-amz-json-1.1")
+    text = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f"<Response><Errors><Error><Code>{refusal.code}</Code><Message>{escape(refusal.message)}</Message></Error></Errors>"
+        f"<RequestID>{REQUEST_ID}</RequestID></Response>"
+    )
+    return _document(refusal.status, text.encode())

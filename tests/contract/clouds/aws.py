@@ -1,0 +1,128 @@
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Protocol
+from xml.sax.saxutils import escape
+
+import httpx
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
+
+from control_plane.domain.ids import LaunchKey, ProviderRef
+from providers.aws import Aws, Settings, connect
+from providers.emulators.clouds.aws import create_app
+from providers.emulators.clouds.aws_account import Account, Machine
+from providers.emulators.host import SimulatedHost
+from providers.emulators.scenario import Scenario
+from providers.listings import LAUNCH_KEY_TAG
+from tests.contract.clouds import UNKNOWN_STATUS, Cloud, EmulatedCloud, Network
+from tests.support.clock import Clock
+
+ACCESS_KEY_ID = "SPLITPLANE-TEST-KEY-ID"
+SECRET_ACCESS_KEY = "aws-secret-key-splitplane-test-0123456789"
+
+
+class Handles(Protocol):
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response: ...
+
+
+class Bridge:
+    """The network of botocore, whose threads wait for what the event loop of the test answers."""
+
+    def __init__(self, network: Handles) -> None:
+        self._network = network
+        self._loop: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):  # One that is made outside of a loop, for its facts, is never asked.
+            self._loop = asyncio.get_running_loop()
+
+    def __call__(self, request: AWSPreparedRequest) -> AWSResponse:
+        assert self._loop is not None
+        return asyncio.run_coroutine_threadsafe(self._answer(request), self._loop).result()
+
+    async def _answer(self, request: AWSPreparedRequest) -> AWSResponse:
+        headers = [(name, text(value)) for name, value in request.headers.items()]
+        asked = httpx.Request(request.method, request.url, headers=headers, content=request.body)
+        try:
+            answer = await self._network.handle_async_request(asked)
+            body = await answer.aread()
+        except httpx.ConnectError:
+            raise EndpointConnectionError(endpoint_url=request.url) from None
+        except httpx.ReadError:
+            raise ConnectionClosedError(endpoint_url=request.url) from None
+        return AWSResponse(request.url, answer.status_code, answer.headers, Body(body))
+
+
+class Body:
+    """What botocore reads a body from."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def stream(self) -> Iterator[bytes]:
+        yield self._content
+
+
+def text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+class EmulatedAws(EmulatedCloud):
+    name = "aws"
+    native_type = "p5.48xlarge"
+    native_region = "us-east-1a"
+    absent_ref = ProviderRef("us-east-1/i-0fffffffffffffff0")
+    secret = ACCESS_KEY_ID
+    seconds_to_run = 200.0
+    seconds_to_be_gone = 3_700.0
+    provider: Aws
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.scenario = Scenario(sleep=self.clock.sleep)
+        host = SimulatedHost(self.clock.now, boot_seconds=180.0)
+        self.app = create_app(
+            host,
+            self.scenario,
+            now=self.clock.now,
+            access_key_id=ACCESS_KEY_ID,
+            secret_access_key=SECRET_ACCESS_KEY,
+        )
+        self.account: Account = self.app.state.account
+        self.network = Network(self.app, self.clock, seconds_between=1.0)
+        self.provider = self.connected(SECRET_ACCESS_KEY)
+
+    def connected(self, key: str) -> Aws:
+        settings = Settings(ACCESS_KEY_ID, key, "us-east-1,eu-central-1", base_url="http://aws.test")
+        return connect(settings, send=Bridge(self.network))
+
+    def ever(self, key: LaunchKey) -> int:
+        return sum(each.client_token == key for each in self.account.machines.every.values())
+
+    def alive(self, key: LaunchKey) -> int:
+        return sum(each.client_token == key for each in self.account.machines.standing())
+
+    async def add_foreign_machine(self) -> None:
+        """One that was bought with the account's own tools: it has another token, and no tag."""
+        order = self.order(99)
+        await self.provider.launch(order)
+        (machine,) = (
+            each for each in self.account.machines.standing() if each.client_token == order.launch_key
+        )
+        machine.client_token = "theirs"
+        backend = self.account.backend("us-east-1")
+        backend.get_instance(machine.id).client_token = "theirs"
+        backend.delete_tags([machine.id], {LAUNCH_KEY_TAG: None, "Name": None})
+
+    def refusal(self, quote: str) -> bytes:
+        error = f"<Code>{escape(quote)}</Code><Message>{escape(quote)}</Message>"
+        return f"<Response><Errors><Error>{error}</Error></Errors></Response>".encode()
+
+    def show_unknown_status(self, ref: ProviderRef) -> None:
+        self.machine(ref).unknown_status = UNKNOWN_STATUS
+
+    def machine(self, ref: ProviderRef) -> Machine:
+        return self.account.machines.every[ref.partition("/")[2]]
+
+
+def make() -> Cloud:
+    return EmulatedAws()

@@ -60,6 +60,19 @@ async def test_a_turn_beyond_the_longest_wait_is_refused_and_takes_nothing(
     assert await wait(budget, LAUNCH, longest=13) == pytest.approx(12.6)
 
 
+async def test_a_call_that_finds_no_turn_in_one_bucket_gives_its_turn_of_the_other_back(
+    db: Database, clock: Clock
+) -> None:
+    budget = SharedBudget(db, clock.now)
+    assert [await wait(budget, MINUTE), await wait(budget, LAUNCH)] == [0, 0]
+    assert await wait(budget, MINUTE, LAUNCH, longest=1) is None
+    interval = MINUTE.pace.interval.total_seconds()
+    assert [await wait(budget, MINUTE) for _ in range(2)] == [
+        pytest.approx(interval),
+        pytest.approx(2 * interval),
+    ]
+
+
 async def test_calls_that_need_the_same_buckets_in_any_order_do_not_deadlock(
     db: Database, clock: Clock
 ) -> None:

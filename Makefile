@@ -41,8 +41,8 @@ golden: $(BIN)/.ready ## Rewrite golden files and docs/generated; review the dif
 	@GOLDEN=write $(BIN)/python -m pytest -q -n 2 -m "not machines" || true
 	@git status --short tests/golden docs/generated
 
-proto: $(BIN)/.ready ## Generate the verifier's messages from verifier.proto
-	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. data_plane/proof/verifier/service/verifier.proto
+proto: $(BIN)/.ready ## Generate the messages of the .proto files
+	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. data_plane/proof/verifier/service/verifier.proto providers/nebius_api/messages.proto
 
 kubernetes: $(BIN)/.ready ## Build real Kubernetes for the tests of clusters: once, about 12 minutes on two cores
 	@$(BIN)/python -m tests.support.kubernetes.build

@@ -50,7 +50,8 @@ from tracing.attributes import Attribute
 from tracing.tracer import NO_TRACER, Kind, Span, Tracer
 
 READ_ATTEMPTS_MAX = 3
-PREPARE_CALLS_MAX = 4
+PREPARE_CALLS_MAX = 8
+"""Nebius takes eight calls once: project, subnet, security group, and each of its rules."""
 ANSWER_SECONDS_MAX = 90.0
 """The longest answer that `Capabilities.answer_seconds` may ask us to wait for."""
 

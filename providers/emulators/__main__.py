@@ -19,7 +19,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +29,7 @@ import uvicorn
 from providers.clock import utc_now
 from providers.emulators import clouds as clouds_package
 from providers.emulators import nspawn, settings
+from providers.emulators.grpc_server import GrpcServer
 from providers.emulators.host import MachineHost, SimulatedHost
 from providers.emulators.host_resources import HostResourceError
 from providers.emulators.image import ImageBuildError, ensure_image
@@ -130,11 +131,13 @@ def _clouds(words: list[str], port: int) -> list[Cloud]:
 
 
 def _module(name: str) -> ModuleType:
-    """The emulator of that name: a module of `clouds/` with `create_app(host, scenario, *, now)`."""
+    """The emulator of that name: a module of `clouds/` with `create_app(host, scenario, *, now)` for HTTP, or with
+    `create_server` for gRPC.
+    """
     path = f"{clouds_package.__name__}.{name}"
     found = name.isidentifier() and importlib.util.find_spec(path) is not None
     module = importlib.import_module(path) if found else None
-    if module is None or not hasattr(module, "create_app"):
+    if module is None or not {"create_app", "create_server"} & vars(module).keys():
         raise ValueError(f"there is no emulated cloud named {name!r}")
     return module
 
@@ -172,8 +175,9 @@ async def _serve(clouds: list[Cloud], host: MachineHost, where: str) -> None:
         loop.add_signal_handler(number, _stop, [server for _, server, _ in servers])
     async with asyncio.TaskGroup() as group:
         for cloud, server, listener in servers:
+            port = listener.getsockname()[1]
             group.create_task(server.serve(sockets=[listener]))
-            group.create_task(_announce(cloud, server, listener, where))
+            group.create_task(_announce(cloud, server, port, where))
     _say("stopped")
 
 
@@ -184,8 +188,12 @@ def _listen(cloud: Cloud) -> socket.socket:
         raise PortError(f"port {cloud.port} of {cloud.name}: {os.strerror(error.errno or 0)}") from error
 
 
-def _server(cloud: Cloud, host: MachineHost) -> Server:
-    app = _module(cloud.name).create_app(host, Scenario(), now=utc_now)
+def _server(cloud: Cloud, host: MachineHost) -> Server | GrpcServer:
+    module = _module(cloud.name)
+    if hasattr(module, "create_server"):
+        server: GrpcServer = module.create_server(host, Scenario(), now=utc_now)
+        return server
+    app = module.create_app(host, Scenario(), now=utc_now)
     return Server(
         uvicorn.Config(
             app,
@@ -197,14 +205,15 @@ def _server(cloud: Cloud, host: MachineHost) -> Server:
     )
 
 
-async def _announce(cloud: Cloud, server: Server, listener: socket.socket, where: str) -> None:
+async def _announce(cloud: Cloud, server: Server | GrpcServer, port: int, where: str) -> None:
     while not server.started:  # noqa: ASYNC110 - uvicorn offers no event to wait for
         await asyncio.sleep(READY_PROBE_SECONDS)
-    port = listener.getsockname()[1]
+    if isinstance(server, GrpcServer):
+        _say(server.note)
     _say(f"ready: {cloud.name} at http://{LOCAL_ADDRESS}:{port} ({where})")
 
 
-def _stop(servers: list[Server]) -> None:
+def _stop(servers: Sequence[Server | GrpcServer]) -> None:
     for server in servers:
         server.should_exit = True
 

@@ -1,7 +1,8 @@
 """A test cloud around each provider, so that one suite of laws runs over all of them.
 
 A new provider adds one module here with `make() -> Cloud`; the roster test fails until it does. For
-a provider with an emulator that module is a subclass of EmulatedCloud, which has the faults already.
+a provider with an emulator that module is a subclass of EmulatedCloud (HTTP) or ScriptedCloud (any other client),
+which have the faults already.
 """
 
 import importlib
@@ -153,19 +154,10 @@ class Network(httpx.AsyncBaseTransport):
         return await self._emulator.handle_async_request(request)
 
 
-class EmulatedCloud(Cloud):
-    """A provider's adapter over its emulator in this process."""
+class ScriptedCloud(Cloud):
+    """A provider whose faults are those of an emulator's scenario, whatever they speak with each other."""
 
     scenario: Scenario
-    network: Network
-    empty_answers: frozenset[tuple[Verb, int]] = frozenset()
-    """The verbs that the provider documents to answer without a body, with the status: Rest.call's `empty_status`."""
-    lists_are_plain: bool = False
-    """Whether a list of machines is a JSON array without an envelope, so that `[]` says that there are none."""
-
-    def quotable(self) -> tuple[str, ...]:
-        """The secrets that the provider could quote: they travel with calls of the port, once launches are prepared."""
-        return (self.secret or "", USER_DATA_SECRET)
 
     @abstractmethod
     def connected(self, key: str) -> Provider:
@@ -206,6 +198,20 @@ class EmulatedCloud(Cloud):
 
     def revoke_the_key(self) -> None:
         self.provider = self.connected("revoked-key-0123456789")
+
+
+class EmulatedCloud(ScriptedCloud):
+    """An adapter of an HTTP API over its emulator in this process."""
+
+    network: Network
+    empty_answers: frozenset[tuple[Verb, int]] = frozenset()
+    """The verbs that the provider documents to answer without a body, with the status: Rest.call's `empty_status`."""
+    lists_are_plain: bool = False
+    """Whether a list of machines is a JSON array without an envelope, so that `[]` says that there are none."""
+
+    def quotable(self) -> tuple[str, ...]:
+        """The secrets that the provider could quote: they travel with calls of the port, once launches are prepared."""
+        return (self.secret or "", USER_DATA_SECRET)
 
     def cut_the_network(self) -> None:
         self.network.cut = True

@@ -36,6 +36,7 @@ from typing import Generic, Protocol, TypeVar, runtime_checkable
 from control_plane.domain.block import BlockScope
 from control_plane.domain.child import Child as Child  # noqa: PLC0414 - part of the port
 from control_plane.domain.child import Needed as Needed  # noqa: PLC0414 - part of the port
+from control_plane.domain.cpu import Architecture
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.money import Nano
 from control_plane.domain.sighting import ListedState as ListedState  # noqa: PLC0414 - part of the port
@@ -128,6 +129,34 @@ class Confidence(StrEnum):
     """The provider publishes no stock at all."""
 
 
+class PriceSource(StrEnum):
+    """Where the price of an offer is from."""
+
+    LISTING = "listing"
+    """The provider's list."""
+    ESTIMATE = "estimate"
+    """A calculation that the provider made for us."""
+    TABLE = "table"
+    """A table of ours, because the provider publishes no prices to programs."""
+
+
+class LeftOutFor(StrEnum):
+    """Why something that a provider lists is no offer of ours."""
+
+    UNKNOWN_GPU = "unknown_gpu"
+    UNKNOWN_REGION = "unknown_region"
+    NO_PRICE = "no_price"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Something with GPUs that a provider lists and that cannot be an offer: it is reported, and nothing is guessed."""
+
+    reason: LeftOutFor
+    name: str
+    """What is unknown, in the provider's word: the GPU or the region; the type where its price is missing."""
+
+
 @dataclass(frozen=True, slots=True)
 class ListedOffer:
     """A provider's capacity at a price, as it lists it now. A sold-out type is listed with `available=False`."""
@@ -142,6 +171,21 @@ class ListedOffer:
     """For the whole machine."""
     available: bool
     confidence: Confidence
+    architecture: Architecture = Architecture.X86_64
+    """Of the CPUs. It is ARM64 for hosts of GH200 and GB200."""
+    spot: bool = False
+    """Whether the provider may take the machine back. Such an offer is listed and not sold."""
+    eviction_notice_seconds: int | None = None
+    """How long before that it says so; None where it does not."""
+    price_source: PriceSource = PriceSource.LISTING
+    network_gbps: int | None = None
+    """Gigabits per second between machines; None where the listing does not say."""
+    ephemeral_gib: int | None = None
+    """Local disk besides that of the shape, whose content ends with the machine; None where it is not listed."""
+
+
+Listed = ListedOffer | LeftOut
+"""What a listing of offers consists of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +278,10 @@ class Capabilities:
     rate_limits: tuple[RateLimit, ...] = ()
     terminate_may_be_refused: bool = False
     billed_while_booting: bool = True
+    boot_seconds_usual: float = 300.0
+    """How long a boot usually takes; it counts where it is billed."""
+    billed_seconds_unit: int = 1
+    """What the provider rounds the time of a machine up to."""
     answer_seconds: Mapping[Verb, float] = field(default_factory=dict[Verb, float])
     """How long to wait for an answer to a verb, where the guard's own timeout is too short. At most
     `guard.ANSWER_SECONDS_MAX`."""
@@ -242,8 +290,11 @@ class Capabilities:
 class Provider(Protocol):
     capabilities: Capabilities
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
-        """Everything the account could buy. Raises Unauthorized, Throttled, Unavailable."""
+    async def offers(self) -> tuple[Listed, ...]:
+        """Everything the account could buy, and what had to be left out.
+
+        Raises Unauthorized, Throttled, Unavailable.
+        """
         ...
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:

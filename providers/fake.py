@@ -15,7 +15,7 @@ exactly one machine existed for a launch key, and what it cost in nano-dollars.
 
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from control_plane.domain.gpu import GpuModel
@@ -27,6 +27,8 @@ from providers.base import (
     Child,
     Confidence,
     LaunchOrder,
+    LeftOut,
+    Listed,
     ListedOffer,
     ListedState,
     MachineNotFound,
@@ -172,6 +174,8 @@ class FakeProvider:
     now: Callable[[], datetime] = utc_now
     settings: Settings = field(default_factory=Settings)
     listing: Sequence[ListedOffer] = DEFAULT_OFFERS
+    left_out: Sequence[LeftOut] = ()
+    """What its listing also has, and what is no offer of ours."""
     faults: FaultScript = field(default_factory=FaultScript)
     network: int = 10
     """The first number of its machines' addresses. Clouds that are used together need one each."""
@@ -197,10 +201,10 @@ class FakeProvider:
 
     # The port.
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
+    async def offers(self) -> tuple[Listed, ...]:
         fault, seconds = self._arrive("offers")
         _raise_before_effect(fault, seconds)
-        listed = tuple(self._priced(offer) for offer in self.listing)
+        listed: tuple[Listed, ...] = (*(self._priced(offer) for offer in self.listing), *self.left_out)
         await self._answer("offers", fault)
         return listed
 
@@ -348,16 +352,7 @@ class FakeProvider:
     def _priced(self, offer: ListedOffer) -> ListedOffer:
         if self.stock.get((offer.native_type, offer.native_region), 0) > 0:
             return offer
-        return ListedOffer(
-            offer.native_type,
-            offer.region,
-            offer.native_region,
-            offer.shape,
-            offer.capacity,
-            offer.cost_nano_per_hour,
-            available=False,
-            confidence=offer.confidence,
-        )
+        return replace(offer, available=False)
 
     def _buy(self, order: LaunchOrder, fault: Fault, seconds: float) -> FakeMachine:
         place = (order.native_type, order.native_region)

@@ -30,7 +30,7 @@ from providers.base import (
     Child,
     HasChildren,
     LaunchOrder,
-    ListedOffer,
+    Listed,
     ListsInPages,
     NeedsPreparing,
     OutcomeUnknown,
@@ -123,7 +123,7 @@ class Guard:
             in_process=pace_in_process,
         )
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
+    async def offers(self) -> tuple[Listed, ...]:
         return await self._read(Verb.OFFERS, self._inner.offers)
 
     async def inventory(self) -> tuple[Sighting, ...]:

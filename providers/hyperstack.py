@@ -25,7 +25,6 @@ from typing import Any
 import httpx
 import msgspec
 
-from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
@@ -33,6 +32,9 @@ from providers.base import (
     Confidence,
     CountedBy,
     LaunchOrder,
+    LeftOut,
+    LeftOutFor,
+    Listed,
     ListedOffer,
     ListedState,
     OrderRefused,
@@ -42,6 +44,7 @@ from providers.base import (
     Verb,
 )
 from providers.error_law import ErrorDetail, Meaning, Rule, error_for, rules_by_code
+from providers.gpu_names import gpu_named
 from providers.listings import UnreadableAnswer, offered_price, ours, reference_of, sighting, whole_listing
 from providers.registered_keys import key_material, key_name
 from providers.rest import ErrorContract, Rest, detail_from, ignored
@@ -70,17 +73,7 @@ CAPABILITIES = Capabilities(
 REGIONS = {"CANADA-1": "ca-canada-1", "NORWAY-1": "no-norway-1", "US-1": "us-us-1"}
 """Hyperstack's region names to ours, whose first two letters are the jurisdiction. Others are left out."""
 
-GPUS = {
-    "A100-80G-PCIe": GpuModel.A100_PCIE_80GB,
-    "A100-80G-PCIe-NVLink": GpuModel.A100_PCIE_80GB,
-    "A100-80G-SXM4": GpuModel.A100_SXM_80GB,
-    "H100-80G-PCIe": GpuModel.H100_PCIE_80GB,
-    "H100-80G-PCIe-NVLink": GpuModel.H100_PCIE_80GB,
-    "H100-80G-SXM5": GpuModel.H100_SXM_80GB,
-    "H200-141G-SXM5": GpuModel.H200_SXM_141GB,
-    "RTX-A6000": GpuModel.A6000_48GB,
-}
-
+_SPOT = "-spot"
 STATES = {
     "CREATING": ListedState.PROVISIONING,
     "BUILD": ListedState.PROVISIONING,
@@ -116,6 +109,8 @@ class Flavor(msgspec.Struct):
     disk: int
     region_name: str
     stock_available: bool
+    ephemeral: int | None = None
+    """GB of local disk."""
 
 
 class FlavorsOfGpu(msgspec.Struct):
@@ -237,7 +232,7 @@ class Hyperstack:
         self._keys: frozenset[tuple[str, str]] | None = None
         """The environment and the material of each key pair of ours; None before they were read."""
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
+    async def offers(self) -> tuple[Listed, ...]:
         prices = await self._rest.call(Verb.OFFERS, "GET", "pricebook", list[Price], _prices)
         return await self._rest.call(
             Verb.OFFERS, "GET", "core/flavors", Flavors, lambda listed: _offers(listed, prices)
@@ -351,26 +346,30 @@ def _prices(listed: list[Price]) -> Mapping[str, Decimal]:
     return {price.name: price.value for price in listed}
 
 
-def _offers(listed: Flavors, prices: Mapping[str, Decimal]) -> tuple[ListedOffer, ...]:
+def _offers(listed: Flavors, prices: Mapping[str, Decimal]) -> tuple[Listed, ...]:
     flavors = (flavor for group in listed.data for flavor in group.flavors)
-    return tuple(_offer(each, prices[each.gpu]) for each in flavors if _sold(each, prices))
+    return tuple(_offer(each, prices) for each in flavors if each.gpu_count > 0)
 
 
-def _sold(flavor: Flavor, prices: Mapping[str, Decimal]) -> bool:
-    return flavor.gpu in GPUS and flavor.gpu in prices and flavor.region_name in REGIONS
-
-
-def _offer(flavor: Flavor, usd_per_gpu_hour: Decimal) -> ListedOffer:
-    shape = Shape(GPUS[flavor.gpu], flavor.gpu_count, flavor.cpu, int(flavor.ram), disk_gib=flavor.disk)
+def _offer(flavor: Flavor, prices: Mapping[str, Decimal]) -> Listed:
+    model = gpu_named(flavor.gpu.removesuffix(_SPOT))
+    if model is None:
+        return LeftOut(LeftOutFor.UNKNOWN_GPU, flavor.gpu)
+    if flavor.region_name not in REGIONS:
+        return LeftOut(LeftOutFor.UNKNOWN_REGION, flavor.region_name)
+    if flavor.gpu not in prices:
+        return LeftOut(LeftOutFor.NO_PRICE, flavor.name)
     return ListedOffer(
         native_type=flavor.name,
         region=REGIONS[flavor.region_name],
         native_region=flavor.region_name,
-        shape=shape,
+        shape=Shape(model, flavor.gpu_count, flavor.cpu, int(flavor.ram), disk_gib=flavor.disk),
         capacity=CapacityShape.VM,
-        cost_nano_per_hour=offered_price(usd_per_gpu_hour, units=flavor.gpu_count),
+        cost_nano_per_hour=offered_price(prices[flavor.gpu], units=flavor.gpu_count),
         available=flavor.stock_available,
         confidence=Confidence.ADVISORY,
+        spot=flavor.gpu.endswith(_SPOT),
+        ephemeral_gib=flavor.ephemeral,
     )
 
 

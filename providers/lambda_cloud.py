@@ -16,17 +16,17 @@
 - The old host cloud.lambdalabs.com may redirect to the new one. `rest.py` follows redirects within
   one origin only, so the base URL must name the new host.
 - The list has no pages today. An answer with a page token is not the whole list, so it is an error.
-- GPU model and memory are given only as text, such as `H100 (80 GB SXM5)`.
+- GPU model and memory are given only as text, such as `H100 (80 GB SXM5)`. Hosts of GH200 have ARM CPUs.
 """
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import msgspec
 
+from control_plane.domain.cpu import Architecture
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import CapacityShape, Shape
@@ -34,6 +34,9 @@ from providers.base import (
     Capabilities,
     Confidence,
     LaunchOrder,
+    LeftOut,
+    LeftOutFor,
+    Listed,
     ListedOffer,
     ListedState,
     OrderRefused,
@@ -42,6 +45,7 @@ from providers.base import (
     Verb,
 )
 from providers.error_law import ErrorDetail, Meaning, error_for, rules_by_code
+from providers.gpu_names import gpu_named
 from providers.listings import LAUNCH_KEY_TAG, UnreadableAnswer, offered_price, ours, reference_of, sighting
 from providers.registered_keys import key_material, key_name
 from providers.rest import ErrorContract, Rest, detail_from, ignored
@@ -66,6 +70,7 @@ CAPABILITIES = Capabilities(
     ),
     terminate_may_be_refused=True,
     billed_while_booting=False,  # From the health check after boot, by the minute.
+    billed_seconds_unit=60,
 )
 
 REGIONS = {
@@ -84,21 +89,6 @@ REGIONS = {
 }
 """Lambda's region names to ours, whose first two letters are the jurisdiction. A customer who asks for "EU" relies on
 its law, so the jurisdiction is never guessed from a name: offers in a region that is missing here are left out."""
-
-GPUS = {
-    ("A10", 24, "PCIE"): GpuModel.A10_24GB,
-    ("A100", 40, "PCIE"): GpuModel.A100_PCIE_40GB,
-    ("A100", 40, "SXM"): GpuModel.A100_SXM_40GB,
-    ("A100", 80, "PCIE"): GpuModel.A100_PCIE_80GB,
-    ("A100", 80, "SXM"): GpuModel.A100_SXM_80GB,
-    ("A6000", 48, ""): GpuModel.A6000_48GB,
-    ("B200", 180, "SXM"): GpuModel.B200_SXM_180GB,
-    ("GH200", 96, ""): GpuModel.GH200_96GB,
-    ("H100", 80, "PCIE"): GpuModel.H100_PCIE_80GB,
-    ("H100", 80, "SXM"): GpuModel.H100_SXM_80GB,
-    ("H200", 141, "SXM"): GpuModel.H200_SXM_141GB,
-}
-_GPU_TEXT = re.compile(r"(?:Tesla )?(?P<name>[A-Z0-9 ]+) \((?P<gb>\d+) GB(?: (?P<link>[A-Za-z]+)\d*)?\)")
 
 STATES = {
     "booting": ListedState.PROVISIONING,
@@ -210,18 +200,6 @@ ERRORS = ErrorContract(
 )
 
 
-def gpu_of(description: str) -> GpuModel | None:
-    """The GPU model that a description names; None for a model that we do not sell.
-
-    >>> gpu_of("H100 (80 GB SXM5)")
-    <GpuModel.H100_SXM_80GB: 'h100-sxm-80gb'>
-    """
-    match = _GPU_TEXT.fullmatch(description)
-    if match is None:
-        return None
-    return GPUS.get((match["name"], int(match["gb"]), (match["link"] or "").upper()))
-
-
 class LambdaCloud:
     capabilities = CAPABILITIES
 
@@ -235,12 +213,11 @@ class LambdaCloud:
         )
         self._key_names: dict[str, str] = {}
         self._keys_read = False
-        self.types_left_out: frozenset[str] = frozenset()
-        """Native types of the last listing whose GPU is in no table of ours."""
-        self.regions_left_out: frozenset[str] = frozenset()
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
-        return await self._rest.call(Verb.OFFERS, "GET", "instance-types", Types, self._offers)
+    async def offers(self) -> tuple[Listed, ...]:
+        return await self._rest.call(
+            Verb.OFFERS, "GET", "instance-types", Types, lambda listed: tuple(_offers(listed))
+        )
 
     async def inventory(self) -> tuple[Sighting, ...]:
         return await self._rest.call(Verb.INVENTORY, "GET", "instances", Instances, _sightings)
@@ -308,22 +285,18 @@ class LambdaCloud:
             "user_data": order.user_data,
         }
 
-    def _offers(self, listed: Types) -> tuple[ListedOffer, ...]:
-        self._note_what_is_left_out(listed.data.values())
-        return tuple(
-            _offer(each, model, native_region)
-            for each in listed.data.values()
-            if (model := gpu_of(each.instance_type.gpu_description)) is not None
-            for native_region in REGIONS
-        )
 
-    def _note_what_is_left_out(self, types: Iterable[TypeOnOffer]) -> None:
-        with_gpu = [each for each in types if each.instance_type.specs.gpus > 0]
-        self.types_left_out = frozenset(
-            each.instance_type.name for each in with_gpu if gpu_of(each.instance_type.gpu_description) is None
-        )
-        regions = {region.name for each in with_gpu for region in each.regions_with_capacity_available}
-        self.regions_left_out = frozenset(regions - REGIONS.keys())
+def _offers(listed: Types) -> Iterator[Listed]:
+    for each in listed.data.values():
+        model = gpu_named(each.instance_type.gpu_description)
+        if model is not None:
+            yield from (_offer(each, model, native_region) for native_region in REGIONS)
+        elif each.instance_type.specs.gpus > 0:
+            yield LeftOut(LeftOutFor.UNKNOWN_GPU, each.instance_type.gpu_description)
+    regions = {
+        region.name for each in listed.data.values() for region in each.regions_with_capacity_available
+    }
+    yield from (LeftOut(LeftOutFor.UNKNOWN_REGION, name) for name in sorted(regions - REGIONS.keys()))
 
 
 def _offer(listed: TypeOnOffer, model: GpuModel, native_region: str) -> ListedOffer:
@@ -339,6 +312,7 @@ def _offer(listed: TypeOnOffer, model: GpuModel, native_region: str) -> ListedOf
         cost_nano_per_hour=offered_price(kind.price_cents_per_hour, per_usd=100),
         available=any(region.name == native_region for region in listed.regions_with_capacity_available),
         confidence=Confidence.ADVISORY,
+        architecture=Architecture.ARM64 if model is GpuModel.GH200_96GB else Architecture.X86_64,
     )
 
 

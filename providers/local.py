@@ -22,6 +22,9 @@ from providers.base import (
     Capabilities,
     Confidence,
     LaunchOrder,
+    LeftOut,
+    LeftOutFor,
+    Listed,
     ListedOffer,
     ListedState,
     Page,
@@ -137,7 +140,7 @@ class Local:
             transport=transport,
         )
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
+    async def offers(self) -> tuple[Listed, ...]:
         return await self._rest.call(Verb.OFFERS, "GET", "v1/types", Types, _offers)
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:
@@ -167,11 +170,15 @@ class Local:
         await self._rest.close()
 
 
-def _offers(listed: Types) -> tuple[ListedOffer, ...]:
-    return tuple(_offer(kind) for kind in listed.types if kind.gpu.model in GPUS and kind.region in REGIONS)
+def _offers(listed: Types) -> tuple[Listed, ...]:
+    return tuple(_offer(kind) for kind in listed.types)
 
 
-def _offer(kind: MachineType) -> ListedOffer:
+def _offer(kind: MachineType) -> Listed:
+    if kind.gpu.model not in GPUS:
+        return LeftOut(LeftOutFor.UNKNOWN_GPU, kind.gpu.model)
+    if kind.region not in REGIONS:
+        return LeftOut(LeftOutFor.UNKNOWN_REGION, kind.region)
     return ListedOffer(
         native_type=kind.name,
         region=REGIONS[kind.region],

@@ -1,5 +1,6 @@
 """Queries on provider accounts: when each is listed next, and its last list."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +29,8 @@ class Account:
     offers_failing_since: datetime | None
     """Since when its offers cannot be listed or stored. They grow stale, and are not used then."""
     offers_failing_why: str | None
+    offers_left_out: tuple[str, ...]
+    """What the last listing of offers had that is no offer of ours, and why."""
     offers_at: datetime | None
     """When its offers were listed last; None before the first time."""
     drained_at: datetime | None
@@ -51,8 +54,8 @@ ON CONFLICT (name) DO NOTHING
 """)
 _ALL = text("""
 SELECT name, provider, listing_asked_at, listing_size, frozen_since, frozen_lists, frozen_why, failing_since,
-       failing_why, offers_failing_since, offers_failing_why, offers_at, drained_at, drained_why, secret_id,
-       credentials_version, credentials_since
+       failing_why, offers_failing_since, offers_failing_why, offers_left_out, offers_at, drained_at, drained_why,
+       secret_id, credentials_version, credentials_since
 FROM provider_accounts WHERE name = :name OR CAST(:name AS text) IS NULL AND removed_at IS NULL ORDER BY name
 """)
 _TAKE_LISTING = text("""
@@ -73,7 +76,8 @@ UPDATE provider_accounts SET
 WHERE name = :name
 """)
 _REFRESHED = text("""
-UPDATE provider_accounts SET offers_at = :now, offers_failing_since = NULL, offers_failing_why = NULL
+UPDATE provider_accounts SET offers_at = :now, offers_failing_since = NULL, offers_failing_why = NULL,
+  offers_left_out = CAST(:left_out AS jsonb)
 WHERE name = :name
 """)
 _FAILING = text("""
@@ -153,9 +157,14 @@ async def record_listing(
     )
 
 
-async def record_refresh(connection: Connection, name: AccountName, *, now: datetime) -> None:
-    """Store that the account's offers were refreshed, and clear their failure if there was one."""
-    await write(connection, _REFRESHED, name=name, now=now)
+async def record_refresh(
+    connection: Connection, name: AccountName, *, now: datetime, left_out: Sequence[str] = ()
+) -> None:
+    """Store that the account's offers were refreshed, and clear their failure if there was one.
+
+    `left_out` are sentences for operators.
+    """
+    await write(connection, _REFRESHED, name=name, now=now, left_out=json.dumps(list(left_out)))
 
 
 async def record_failure(connection: Connection, name: AccountName, *, why: str, now: datetime) -> None:

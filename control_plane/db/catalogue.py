@@ -9,6 +9,8 @@ from sqlalchemy import text
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.admission import ListPrice, Price
+from control_plane.domain.cpu import Architecture
+from control_plane.domain.effective_price import History, Terms
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
 from control_plane.domain.money import Nano
@@ -120,9 +122,24 @@ class _OfferRow:
     available: bool
     confidence: str
     observed_at: datetime
+    architecture: Architecture
+    spot: bool
+    eviction_notice_seconds: int | None
+    price_source: str
+    network_gbps: int | None
+    ephemeral_gib: int | None
+    setup_seconds: int
+    unit_seconds: int
+    tried: int
+    failed: int
 
 
 _OFFER_COLUMNS = ", ".join(field.name for field in fields(_OfferRow))
+_LISTED_ANEW = ", ".join(
+    f"{field.name} = excluded.{field.name}"
+    for field in fields(_OfferRow)
+    if field.name not in ("key", "account", "provider")
+)
 _OFFERS = text(f"""
 SELECT {_OFFER_COLUMNS} FROM offers
 WHERE (CAST(:gpu_model AS text) IS NULL OR gpu_model = :gpu_model)
@@ -139,12 +156,7 @@ WITH listed AS (
 )
 INSERT INTO offers ({_OFFER_COLUMNS})
 SELECT {_OFFER_COLUMNS} FROM listed
-ON CONFLICT (key) DO UPDATE SET
-  region = excluded.region, native_region = excluded.native_region, native_type = excluded.native_type,
-  gpu_model = excluded.gpu_model, gpu_count = excluded.gpu_count, capacity = excluded.capacity,
-  vcpus = excluded.vcpus, memory_gib = excluded.memory_gib, disk_gib = excluded.disk_gib,
-  cost_nano_per_hour = excluded.cost_nano_per_hour, available = excluded.available,
-  confidence = excluded.confidence, observed_at = excluded.observed_at
+ON CONFLICT (key) DO UPDATE SET {_LISTED_ANEW}
 """)
 
 
@@ -168,6 +180,14 @@ async def offers(
             available=row.available,
             confidence=row.confidence,
             observed_at=row.observed_at,
+            architecture=row.architecture,
+            spot=row.spot,
+            eviction_notice_seconds=row.eviction_notice_seconds,
+            price_source=row.price_source,
+            network_gbps=row.network_gbps,
+            ephemeral_gib=row.ephemeral_gib,
+            terms=Terms(row.setup_seconds, row.unit_seconds),
+            history=History(row.tried, row.failed),
         )
         for row in found
     ]
@@ -195,6 +215,16 @@ async def replace_offers(
             available=offer.available,
             confidence=offer.confidence,
             observed_at=now,
+            architecture=offer.architecture,
+            spot=offer.spot,
+            eviction_notice_seconds=offer.eviction_notice_seconds,
+            price_source=offer.price_source,
+            network_gbps=offer.network_gbps,
+            ephemeral_gib=offer.ephemeral_gib,
+            setup_seconds=offer.terms.setup_seconds,
+            unit_seconds=offer.terms.unit_seconds,
+            tried=offer.history.tried,
+            failed=offer.history.failed,
         )
         for offer in listed
     ]

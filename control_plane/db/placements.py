@@ -29,6 +29,12 @@ class PlacedOffer:
 
 
 @dataclass(frozen=True, slots=True)
+class RankedOffer(PlacedOffer):
+    effective_nano_per_hour: Nano
+    """What an hour of use cost us, by which it was ranked."""
+
+
+@dataclass(frozen=True, slots=True)
 class RejectedOffer(PlacedOffer):
     code: RejectCode
     why: str
@@ -38,7 +44,7 @@ class RejectedOffer(PlacedOffer):
 
 @dataclass(frozen=True, slots=True)
 class PlacedRanking:
-    candidates: tuple[PlacedOffer, ...]
+    candidates: tuple[RankedOffer, ...]
     """Best first."""
     rejected: tuple[RejectedOffer, ...]
 
@@ -93,14 +99,14 @@ async def insert(connection: Connection, rankings: dict[LeaseId, Ranking], *, no
 def _decision(lease_id: LeaseId, ranking: Ranking) -> _Decision:
     chosen = ranking.candidates[0].key if ranking.candidates else None
     shown = PlacedRanking(
-        tuple(_placed(offer) for offer in ranking.candidates),
+        tuple(_ranked(offer) for offer in ranking.candidates),
         tuple(_rejected(rejection) for rejection in ranking.rejected),
     )
     return _Decision(lease_id, chosen, shown, digest(ranking).hex())
 
 
-def _placed(offer: Offer) -> PlacedOffer:
-    return PlacedOffer(
+def _ranked(offer: Offer) -> RankedOffer:
+    return RankedOffer(
         offer=offer.key,
         provider=offer.provider,
         region=offer.region,
@@ -108,6 +114,7 @@ def _placed(offer: Offer) -> PlacedOffer:
         cost_nano_per_hour=offer.cost_nano_per_hour,
         confidence=offer.confidence,
         observed_at=offer.observed_at,
+        effective_nano_per_hour=offer.effective_nano_per_hour,
     )
 
 

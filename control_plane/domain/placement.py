@@ -1,9 +1,9 @@
 """Which offer to try next: every candidate in order, and every rejected offer with the reason.
 
-Candidates are ordered by our cost, then by how sure the provider is of its stock, then by a stable key, so that the
-same facts always give the same order. An offer on which this lease failed before is rejected: for a while when it
-had no capacity, permanently when it sold us the wrong hardware. An offer is also rejected while a refused order of any
-lease covers it (`block.py`).
+Candidates are ordered by what an hour of use costs us (`effective_price.py`), then by how sure the provider is of its
+stock, then by a stable key, so that the same facts always give the same order. An offer on which this lease failed
+before is rejected: for a while when it had no capacity, permanently when it sold us the wrong hardware. An offer is
+also rejected while a refused order of any lease covers it (`block.py`).
 
 `serves` decides which SKUs an offer can be sold as, for placement and for the catalogue alike.
 """
@@ -11,22 +11,32 @@ lease covers it (`block.py`).
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.block import Blocks
+from control_plane.domain.cpu import SOLD, Architecture
+from control_plane.domain.effective_price import History, Terms, effective_nano_per_hour
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.money import Nano, dollars_down, dollars_up
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import Shape
 
-OFFER_STALE_AFTER = timedelta(minutes=15)
-"""An offer that was last seen longer ago is not bought: dstack's hourly and SkyPilot's 7-hour catalogues sell
-capacity that is long gone."""
+STALE_AFTER = {
+    "live": timedelta(minutes=5),
+    "advisory": timedelta(minutes=15),
+    "static": timedelta(hours=1),
+}
+"""By confidence: an offer that was last seen longer ago is not bought. The more a listing says about stock, the sooner
+it is outdated; a static one says prices alone. dstack's hourly and SkyPilot's 7-hour catalogues sell capacity that is
+long gone."""
+STALE_AFTER_UNLESS_KNOWN = min(STALE_AFTER.values())
+HISTORY_WINDOW = timedelta(hours=24)
+"""How far back the history of an offer goes."""
 RETRY_AFTER = timedelta(minutes=2)
 """How long a lease avoids an offer on which it failed for a temporary reason."""
 PROOF_RECORD_WINDOW = timedelta(hours=24)
@@ -55,6 +65,10 @@ _PASSING = frozenset(
 
 class RejectCode(StrEnum):
     SHAPE_DIFFERS = "shape_differs"
+    ARCHITECTURE_NOT_SOLD = "architecture_not_sold"
+    """Its CPU is one on which we are not known to run."""
+    SPOT = "spot"
+    """The provider may take its machine back. What we sell is on demand."""
     REGION_EXCLUDED = "region_excluded"
     PROVIDER_EXCLUDED = "provider_excluded"
     ENVELOPE_EXCLUDED = "envelope_excluded"
@@ -87,6 +101,23 @@ class Offer:
     available: bool
     confidence: str
     observed_at: datetime
+    architecture: Architecture = Architecture.X86_64
+    spot: bool = False
+    """Whether the provider may take the machine back."""
+    eviction_notice_seconds: int | None = None
+    """How long before that it says so; None where it does not, and for offers on demand."""
+    price_source: str = "listing"
+    network_gbps: int | None = None
+    """Gigabits per second between machines; None where the listing does not say."""
+    ephemeral_gib: int | None = None
+    """Local disk besides that of the shape, whose content ends with the machine; None where it is not listed."""
+    terms: Terms = field(default_factory=Terms)
+    history: History = field(default_factory=History)
+
+    @property
+    def effective_nano_per_hour(self) -> Nano:
+        """What an hour of use costs us, by which it is ranked."""
+        return effective_nano_per_hour(self.cost_nano_per_hour, self.terms, self.history)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +197,12 @@ def rank(
 
 def serves(offer: Offer, price: ListPrice) -> bool:
     """Whether an offer can be sold as this SKU at this price."""
-    return offer.shape.holds(price.sku.shape) and _pays(offer, price.nano_per_hour)
+    return _is_sold(offer) and offer.shape.holds(price.sku.shape) and _pays(offer, price.nano_per_hour)
+
+
+def _is_sold(offer: Offer) -> bool:
+    """Whether we sell such machines at all."""
+    return offer.architecture in SOLD and not offer.spot
 
 
 def _pays(offer: Offer, price_nano_per_hour: Nano) -> bool:
@@ -215,7 +251,7 @@ def is_news(ranking: Ranking, last: bytes | None) -> bool:
 
 
 def _order(offer: Offer) -> tuple[int, int, str]:
-    return (offer.cost_nano_per_hour, _CONFIDENCE_ORDER.get(offer.confidence, 3), offer.key)
+    return (offer.effective_nano_per_hour, _CONFIDENCE_ORDER.get(offer.confidence, 3), offer.key)
 
 
 def _rejection_order(rejection: Rejection) -> tuple[str, str]:
@@ -225,7 +261,21 @@ def _rejection_order(rejection: Rejection) -> tuple[str, str]:
 def _does_not_fit(
     request: CapacityRequest, shape: Shape, price_nano_per_hour: Nano, offer: Offer
 ) -> Rejection | None:
-    return _too_small(offer, shape) or _excluded(offer, request) or _too_expensive(offer, price_nano_per_hour)
+    return (
+        _not_sold(offer)
+        or _too_small(offer, shape)
+        or _excluded(offer, request)
+        or _too_expensive(offer, price_nano_per_hour)
+    )
+
+
+def _not_sold(offer: Offer) -> Rejection | None:
+    if offer.architecture not in SOLD:
+        why = f"Its CPU is {offer.architecture}; machines are sold with {' or '.join(sorted(SOLD))}."
+        return Rejection(offer, RejectCode.ARCHITECTURE_NOT_SOLD, why)
+    if offer.spot:
+        return Rejection(offer, RejectCode.SPOT, "It is spot capacity; leases are on demand.")
+    return None
 
 
 def _too_small(offer: Offer, shape: Shape) -> Rejection | None:
@@ -274,8 +324,9 @@ def _cannot_be_bought(offer: Offer, unhealthy_accounts: Mapping[str, str], now: 
     if offer.account in unhealthy_accounts:
         return Rejection(offer, RejectCode.ACCOUNT_UNHEALTHY, unhealthy_accounts[offer.account])
     age = now - offer.observed_at
-    if age > OFFER_STALE_AFTER:
-        seconds, limit = int(age.total_seconds()), int(OFFER_STALE_AFTER.total_seconds())
+    stale_after = STALE_AFTER.get(offer.confidence, STALE_AFTER_UNLESS_KNOWN)
+    if age > stale_after:
+        seconds, limit = int(age.total_seconds()), int(stale_after.total_seconds())
         why = f"It was last seen {seconds} s ago; {limit} s is the limit."
         return Rejection(offer, RejectCode.STALE, why)
     if not offer.available:

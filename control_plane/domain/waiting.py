@@ -99,6 +99,8 @@ def held_back(why: str, *, due_at: datetime, gives_up_at: datetime, now: datetim
 
 _WAITING_WORDS = {
     RejectCode.SHAPE_DIFFERS: "smaller than the SKU promises",
+    RejectCode.ARCHITECTURE_NOT_SOLD: "with a CPU that is not sold",
+    RejectCode.SPOT: "only as spot capacity",
     RejectCode.REGION_EXCLUDED: "in other regions",
     RejectCode.PROVIDER_EXCLUDED: "of other providers",
     RejectCode.ENVELOPE_EXCLUDED: "outside of the envelope",

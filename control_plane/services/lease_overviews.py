@@ -19,7 +19,7 @@ from control_plane.db.attempts import AttemptOverview
 from control_plane.db.connection import Connection
 from control_plane.db.journal import Line, Page
 from control_plane.db.lease_overviews import LatestProof, Overview
-from control_plane.db.placements import PlacedOffer, PlacedRanking, Placement, RejectedOffer
+from control_plane.db.placements import PlacedRanking, Placement, RankedOffer, RejectedOffer
 from control_plane.db.proofs import Proof
 from control_plane.db.verification_reports import VerificationReport
 from control_plane.domain.access import Reach
@@ -39,10 +39,10 @@ __all__ = [  # For controllers and views, which must not import the layer below.
     "LatestProof",
     "Line",
     "Overview",
-    "PlacedOffer",
     "PlacedRanking",
     "Placement",
     "Proof",
+    "RankedOffer",
     "RejectedOffer",
     "Shown",
     "VerificationReport",

@@ -114,6 +114,8 @@ class AccountView(View):
     """What is not ordered there for a while because orders were refused, the longest first."""
     limits: tuple[RateLimitView, ...] = ()
     """Its provider's rate limits, once calls were made. One that counts by source address is at the first account."""
+    offers_left_out: tuple[str, ...] = ()
+    """What its last listing had that cannot be sold, such as GPUs with unknown names, each with the reason."""
 
 
 class AccountList(View):

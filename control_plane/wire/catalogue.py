@@ -19,7 +19,14 @@ from control_plane.wire.common import (
     View,
 )
 from control_plane.wire.problems import RefusalView
-from control_plane.wire.vocabulary import CapacityWord, ConfidenceWord, GpuModelWord, TierWord
+from control_plane.wire.vocabulary import (
+    ArchitectureWord,
+    CapacityWord,
+    ConfidenceWord,
+    GpuModelWord,
+    PriceSourceWord,
+    TierWord,
+)
 
 PRIORITY_DEFAULT = 50
 PRIORITY_MAX = 100
@@ -95,6 +102,21 @@ class OfferView(View):
     """The SKUs that this offer can serve."""
     cost_per_hour: Money | None
     """What we pay. Null without the permission to see costs."""
+    effective_cost_per_hour: Money | None = None
+    """What an hour of use costs us with setting up, rounding and machines that fail. Offers are ranked by it. Null
+    without the permission to see costs."""
+    architecture: ArchitectureWord = "x86_64"
+    """The architecture of its CPUs."""
+    spot: bool = False
+    """Whether the provider may take the machine back. Such an offer serves no SKU."""
+    eviction_notice_seconds: int | None = None
+    """How many seconds before that it says so; null where it does not."""
+    price_source: PriceSourceWord = "listing"
+    """Where the price is from."""
+    network_gbps: int | None = None
+    """Gigabits per second between machines; null where the provider does not say."""
+    ephemeral_gib: int | None = None
+    """More local disk in GiB, whose content ends with the machine; null where the provider does not say."""
 
 
 class OfferList(View):
@@ -155,6 +177,8 @@ class CandidateView(View):
     """How the provider knows its stock: `live`, `advisory` or `static`; null when it is not recorded."""
     cost_per_hour: Money | None
     """What we pay. Null without the permission to see costs."""
+    effective_cost_per_hour: Money | None = None
+    """What an hour of use costs us; candidates are ranked by it. Null without the permission to see costs."""
 
 
 class RejectedView(View):

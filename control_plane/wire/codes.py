@@ -40,6 +40,8 @@ RejectCodeWord = Annotated[
         "RejectCode",
         "Why an offer cannot serve a request.",
         shape_differs="It has other GPUs, or less of something, than the SKU.",
+        architecture_not_sold="Its CPU is one on which we are not known to run.",
+        spot="It is spot capacity, and what we sell is on demand.",
         region_excluded="It is in a region that the request excludes.",
         provider_excluded="It is of a provider that the request excludes.",
         envelope_excluded="An envelope does not allow its region or its provider.",

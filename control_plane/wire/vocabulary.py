@@ -56,6 +56,25 @@ ChargeIdText = Annotated[str, _id("ch", "a charge")]
 QuotaRequestIdText = Annotated[str, _id("qr", "a quota request")]
 DecisionIdText = Annotated[str, _id("ad", "a decision of admission")]
 
+ArchitectureWord = Annotated[
+    str,
+    one_of(
+        "Architecture",
+        "The architecture of a machine's CPUs.",
+        x86_64="AMD64, which Intel and AMD make.",
+        arm64="ARM, as in hosts of GH200 and GB200. It is not sold.",
+    ),
+]
+PriceSourceWord = Annotated[
+    str,
+    one_of(
+        "PriceSource",
+        "Where the price of an offer is from.",
+        listing="The provider's list.",
+        estimate="A calculation that the provider made for us.",
+        table="A table of ours, because the provider publishes no prices to programs.",
+    ),
+]
 LeaseKindWord = Annotated[
     str,
     one_of(

@@ -18,6 +18,9 @@ from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.request import CapacityRequest
 from providers.base import (
     LaunchOrder,
+    LeftOut,
+    LeftOutFor,
+    ListedOffer,
     ListedState,
     MachineNotFound,
     NoCapacity,
@@ -149,7 +152,9 @@ async def test_the_example_reads_offers_and_machines() -> None:
         "usd_per_gpu_hour": 2.345,
         "regions": ["FIN-01"],
     }
-    (offer,) = await example(200, json={"types": [kind, kind | {"gpu": "V100"}]}).offers()
+    offer, left_out = await example(200, json={"types": [kind, kind | {"gpu": "V100"}]}).offers()
+    assert left_out == LeftOut(LeftOutFor.UNKNOWN_GPU, "V100")
+    assert isinstance(offer, ListedOffer)
     assert (offer.cost_nano_per_hour, offer.region, offer.available) == (18_760_000_000, "eu-north-1", True)
     assert CapacityRequest("h100-sxm.8x", regions=("eu",)).allows_region(offer.region)
     ours = {"id": 7, "status": "running", "label": a_key(), "ip": "192.0.2.7"}

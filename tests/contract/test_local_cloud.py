@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 
 from providers import local
-from providers.base import ListedState, OutcomeUnknown, Unavailable
+from providers.base import ListedOffer, ListedState, OutcomeUnknown, Unavailable
 from providers.emulators.__main__ import Server
 from providers.emulators.clouds.local import PAGE_SIZE, TERMINATED_SHOWN
 from providers.emulators.host import EmulatedGpu, MachineSpec, SimulatedHost
@@ -102,20 +102,22 @@ async def test_a_terminated_machine_stays_visible_for_a_while(cloud: EmulatedLoc
     assert await cloud.provider.inventory() == ()
 
 
+async def _available(cloud: EmulatedLocalCloud) -> list[bool]:
+    """Of each offer of the cloud's type, whether it is in stock."""
+    listed = [each for each in await cloud.provider.offers() if isinstance(each, ListedOffer)]
+    return [offer.available for offer in listed if offer.native_type == cloud.native_type]
+
+
 async def test_the_last_machine_in_stock_sells_out_and_its_end_puts_it_back(
     cloud: EmulatedLocalCloud,
 ) -> None:
     cloud.scenario.stock[cloud.native_type, cloud.native_region] = 1
     ref = await cloud.provider.launch(cloud.order())
-    assert [o.available for o in await cloud.provider.offers() if o.native_type == cloud.native_type] == [
-        False
-    ]
+    assert await _available(cloud) == [False]
 
     await cloud.provider.terminate(ref)
     await cloud.provider.inventory()
-    assert [o.available for o in await cloud.provider.offers() if o.native_type == cloud.native_type] == [
-        True
-    ]
+    assert await _available(cloud) == [True]
 
 
 @dataclass

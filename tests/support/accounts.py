@@ -7,7 +7,7 @@ from control_plane.domain.ids import AccountName, ProviderRef
 from providers.base import (
     Capabilities,
     LaunchOrder,
-    ListedOffer,
+    Listed,
     Provider,
     Sighting,
     Unauthorized,
@@ -58,7 +58,7 @@ class _Keyed:
             raise Unauthorized("invalid API key", code="global/invalid-api-key")
         return self.ring.accounts[self.key]
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
+    async def offers(self) -> tuple[Listed, ...]:
         return await self._account().offers()
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:

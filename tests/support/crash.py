@@ -43,7 +43,7 @@ from data_plane.mesh.members import Members
 from data_plane.mesh.port import Hub, HubIdentity, Network, OverlayPeer, OverlayPlace, Peer, ReadAuthorities
 from data_plane.mesh.tunnels import Interface
 from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
-from providers.base import Child, HasChildren, LaunchOrder, ListedOffer, Provider, Sighting
+from providers.base import Child, HasChildren, LaunchOrder, Listed, Provider, Sighting
 from reconciler.worlds.complete import CompleteWorld
 
 Answer = TypeVar("Answer")
@@ -185,7 +185,7 @@ class _Provider:
         self.inner = inner
         self.capabilities = inner.capabilities
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
+    async def offers(self) -> tuple[Listed, ...]:
         return await self.crash.call("offers", self.inner.offers)
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:

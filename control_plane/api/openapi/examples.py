@@ -70,6 +70,8 @@ _TEXTS: Mapping[str, str] = {
     "chain": f"org_{_ID}",
     "BillView.since": "2026-11-01T00:00:00Z",
     "BillView.until": "2026-12-01T00:00:00Z",
+    "offers_left_out": "unknown GPU: H100 (94 GB SXM5)",
+    "RateLimitView.bucket": "launch",
     "OfferBlockView.subject": "gpu_8x_h100_sxm5 in us-east-1",
     "OfferBlockView.machine_id": f"mc_{_ID}",
     "RejectedView.code": "sold_out",

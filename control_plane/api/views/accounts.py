@@ -51,6 +51,7 @@ def account_view(overview: AccountOverview, now: datetime) -> AccountView:
         credentials_from="environment" if account.secret_id is None else "operator",
         credentials_since=account.credentials_since if account.secret_id is not None else None,
         blocks=tuple(_block_view(block) for block in overview.blocks),
+        offers_left_out=account.offers_left_out,
         limits=tuple(_limit_view(bucket, now) for bucket in overview.limits),
     )
 

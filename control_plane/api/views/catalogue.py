@@ -52,6 +52,13 @@ def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, costs: boo
         price_per_hour=money_or_none(sold.nano_per_hour),
         skus=sold.skus,
         cost_per_hour=money(offer.cost_nano_per_hour) if costs else None,
+        effective_cost_per_hour=money(offer.effective_nano_per_hour) if costs else None,
+        architecture=offer.architecture.value,
+        spot=offer.spot,
+        eviction_notice_seconds=offer.eviction_notice_seconds,
+        price_source=offer.price_source,
+        network_gbps=offer.network_gbps,
+        ephemeral_gib=offer.ephemeral_gib,
     )
 
 

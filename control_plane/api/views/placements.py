@@ -10,7 +10,7 @@ from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.placement import Offer, RejectCode, Rejection
-from control_plane.services.lease_overviews import PlacedOffer, Placement, RejectedOffer
+from control_plane.services.lease_overviews import Placement, RankedOffer, RejectedOffer
 from control_plane.wire.catalogue import CandidateView, RejectedView
 from control_plane.wire.explanations import PlacementView
 
@@ -30,6 +30,7 @@ def candidate_view(offer: Offer, disclosure: Disclosure) -> CandidateView:
         native_type=offer.native_type,
         confidence=offer.confidence,
         cost_per_hour=money(offer.cost_nano_per_hour) if disclosure.costs else None,
+        effective_cost_per_hour=money(offer.effective_nano_per_hour) if disclosure.costs else None,
     )
 
 
@@ -55,7 +56,7 @@ def placement_view(placement: Placement, disclosure: Disclosure) -> PlacementVie
     )
 
 
-def _stored_candidate(offer: PlacedOffer, disclosure: Disclosure) -> CandidateView:
+def _stored_candidate(offer: RankedOffer, disclosure: Disclosure) -> CandidateView:
     return CandidateView(
         key=offer.offer,
         provider=offer.provider,
@@ -63,6 +64,7 @@ def _stored_candidate(offer: PlacedOffer, disclosure: Disclosure) -> CandidateVi
         native_type=offer.native_type,
         confidence=offer.confidence,
         cost_per_hour=money(offer.cost_nano_per_hour) if disclosure.costs else None,
+        effective_cost_per_hour=money(offer.effective_nano_per_hour) if disclosure.costs else None,
     )
 
 

@@ -72,6 +72,9 @@ def _details(account: AccountView, now: datetime) -> list[RenderableType]:
             parts.append(indented(Text(why or "", style=style)))
     if account.blocks:
         parts += [Text(), heading(account.name, "not ordered for a while"), _block_table(account.blocks, now)]
+    if account.offers_left_out:
+        parts += [Text(), heading(account.name, "listed, and cannot be sold")]
+        parts += [indented(Text(line)) for line in account.offers_left_out]
     if account.termination_permit is not None:
         parts += [Text(), permit_lines(account.termination_permit)]
     return parts

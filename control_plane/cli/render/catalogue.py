@@ -90,7 +90,7 @@ def _offer_table(offers: Sequence[OfferView], *, cost: bool) -> Table:
         (
             offer.provider,
             offer.region,
-            offer.native_type,
+            _type(offer),
             _stock(offer),
             coarse(timedelta(seconds=offer.age_seconds)),
             price(offer.price_per_hour),
@@ -99,6 +99,15 @@ def _offer_table(offers: Sequence[OfferView], *, cost: bool) -> Table:
         for offer in offers
     ]
     return table(columns, rows, right=("SEEN", "USD/H", "COST"))
+
+
+def _type(offer: OfferView) -> str:
+    """The provider's name of the machine, and why it is not sold where that is not its price."""
+    marks = [
+        *(["spot"] if offer.spot else []),
+        *([offer.architecture] if offer.architecture == "arm64" else []),
+    ]
+    return f"{offer.native_type} ({', '.join(marks)})" if marks else offer.native_type
 
 
 def _stock(offer: OfferView) -> Text:
@@ -142,7 +151,7 @@ def _place(quote: QuoteView) -> str:
 def candidate_table(candidates: Sequence[CandidateView], *, chosen: str | None) -> RenderableType:
     """`chosen` is the key of the candidate to mark."""
     cost = any(candidate.cost_per_hour for candidate in candidates)
-    columns = ("", "#", "PROVIDER", "REGION", "TYPE", "STOCK", *(("COST USD/H",) if cost else ()))
+    columns = ("", "#", "PROVIDER", "REGION", "TYPE", "STOCK", *(("COST USD/H", "OF USE") if cost else ()))
     rows = [
         (
             Text("▸" if candidate.key == chosen else " ", style="green"),
@@ -151,11 +160,11 @@ def candidate_table(candidates: Sequence[CandidateView], *, chosen: str | None) 
             candidate.region,
             candidate.native_type,
             STOCK.get(candidate.confidence or "", candidate.confidence or "-"),
-            *((price(candidate.cost_per_hour),) if cost else ()),
+            *((price(candidate.cost_per_hour), price(candidate.effective_cost_per_hour)) if cost else ()),
         )
         for number, candidate in enumerate(candidates, start=1)
     ]
-    return table(columns, rows, right=("#", "COST USD/H"))
+    return table(columns, rows, right=("#", "COST USD/H", "OF USE"))
 
 
 def rejected_lines(rejected: Sequence[RejectedView], *, verbose: bool) -> RenderableType:

@@ -16,6 +16,7 @@ from sqlalchemy import (
 
 from control_plane.db.tables.marks import at, known, table
 from control_plane.domain.block import BlockScope
+from control_plane.domain.cpu import Architecture
 from control_plane.domain.failure import FailReason
 from control_plane.domain.proof import Tier
 
@@ -77,6 +78,18 @@ offers = table(
     Column("available", Boolean, nullable=False),
     Column("confidence", Text, nullable=False),
     at("observed_at", nullable=False),
+    Column("architecture", Text, nullable=False),
+    Column("spot", Boolean, nullable=False),
+    Column("eviction_notice_seconds", Integer),
+    Column("price_source", Text, nullable=False),
+    Column("network_gbps", Integer),
+    Column("ephemeral_gib", Integer),
+    # By these, offers are ranked: how the provider bills, and what became of the machines lately.
+    Column("setup_seconds", Integer, nullable=False),
+    Column("unit_seconds", Integer, nullable=False),
+    Column("tried", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    known("architecture", Architecture),
     Index("ix_offers_gpu_model_gpu_count", "gpu_model", "gpu_count"),
     Index("ix_offers_account", "account"),
     shared="what providers offer us",

@@ -111,6 +111,7 @@ machines = table(
         "proof_due_at",
         postgresql_where=text(f"state = '{MachineState.VERIFIED}' AND proof_due_at IS NOT NULL"),
     ),
+    Index("ix_machines_account_asked_at", "account", "asked_at"),
     Index(
         "ix_machines_suspect",
         "account",

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Uuid,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 
 from control_plane.db.tables.marks import Tenancy, at, known, table, work
 from control_plane.domain.account_request import AccountOutcome, AccountVerb
@@ -38,6 +39,7 @@ provider_accounts = table(
     # The same for its offers, which are listed apart: that says nothing about its machines.
     at("offers_failing_since"),
     Column("offers_failing_why", Text),
+    Column("offers_left_out", JSONB, nullable=False, server_default=text("'[]'")),
     # Credentials that operators gave us; null for an account that is configured in the reconciler's environment.
     Column("secret_id", Uuid, ForeignKey("secrets.id")),
     # Counts the credentials, so that every replica notices new ones.

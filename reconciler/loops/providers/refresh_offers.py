@@ -2,25 +2,27 @@
 
 Without this loop, placement would use yesterday's prices and stock of an hour ago. An account that does not
 answer keeps its old offers, which become stale by age; a slow provider makes only its own offers stale. Operators read
-on the account why its offers could not be refreshed. An offer that cannot be right is left out with a note, and the
-account's others are used.
+on the account why its offers could not be refreshed. What cannot be sold, because its GPU or its region has no name of
+ours or because it cannot be right, is left out, and operators read it on the account; the account's others are used.
 """
 
+import math
 from datetime import datetime, timedelta
 
-from control_plane.db import accounts, catalogue, offer_blocks
+from control_plane.db import accounts, catalogue, offer_blocks, offer_histories
+from control_plane.domain.effective_price import History, Terms
 from control_plane.domain.ids import AccountName
 from control_plane.domain.listed import usable
-from control_plane.domain.placement import Offer
-from providers.base import ListedOffer, ProviderError
-from reconciler import account_faults
+from control_plane.domain.placement import HISTORY_WINDOW, Offer
+from providers.base import Capabilities, LeftOut, ListedOffer, ProviderError
+from reconciler import account_faults, offers_left_out
 from reconciler.loop import AccountLoop, Report
 from reconciler.worlds.providers import ProviderWorld
 
 NAME = "refresh_offers"
 EVERY = timedelta(seconds=30)
 NOTES_MAX = 20
-"""So many odd offers are named in a report; a provider may list thousands."""
+"""So much of what is left out is named; a provider may list thousands."""
 
 
 async def activate(world: ProviderWorld, account: AccountName) -> Report:
@@ -28,6 +30,7 @@ async def activate(world: ProviderWorld, account: AccountName) -> Report:
     async with world.db.transaction() as connection:
         if not await accounts.take_offers(connection, account, now=now, due_next=now + EVERY):
             return Report()
+        histories = await offer_histories.of_account(connection, account, since=now - HISTORY_WINDOW)
     try:
         listed = await world.accounts[account].offers()
     except ProviderError as error:
@@ -36,20 +39,40 @@ async def activate(world: ProviderWorld, account: AccountName) -> Report:
         return Report(errors=[why])
 
     observed_at = world.now()
+    terms = _terms(world.accounts[account].capabilities)
     async with account_faults.marked(
         world, account, accounts.record_offers_failure, "they could not be stored"
     ):
-        offers, odd = usable(_offer(account, listed_offer, observed_at) for listed_offer in listed)
+        offers, odd = usable(
+            _offer(account, each, terms, histories, observed_at)
+            for each in listed
+            if isinstance(each, ListedOffer)
+        )
+        unnamed = [each for each in listed if isinstance(each, LeftOut)]
+        offers_left_out.count(account, unnamed, odd=len(odd))
+        left_out = [*offers_left_out.notes(unnamed), *odd][:NOTES_MAX]
         async with world.db.transaction() as connection:
             await catalogue.replace_offers(connection, account, offers, now=now)
-            await accounts.record_refresh(connection, account, now=now)
+            await accounts.record_refresh(connection, account, now=now, left_out=left_out)
             await offer_blocks.forget(connection, account, now=now)
-    return Report(looked_at=len(offers), acted_on=0, notes=odd[:NOTES_MAX])
+    return Report(looked_at=len(offers), acted_on=0, notes=left_out)
 
 
-def _offer(account: AccountName, listed: ListedOffer, observed_at: datetime) -> Offer:
+def _terms(capabilities: Capabilities) -> Terms:
+    setup = capabilities.boot_seconds_usual if capabilities.billed_while_booting else 0.0
+    return Terms(math.ceil(setup), capabilities.billed_seconds_unit)
+
+
+def _offer(
+    account: AccountName,
+    listed: ListedOffer,
+    terms: Terms,
+    histories: dict[str, History],
+    observed_at: datetime,
+) -> Offer:
+    key = f"{account}:{listed.native_region}:{listed.native_type}{':spot' if listed.spot else ''}"
     return Offer(
-        key=f"{account}:{listed.native_region}:{listed.native_type}",
+        key=key,
         account=account,
         provider=account.partition("/")[0],
         region=listed.region,
@@ -61,6 +84,14 @@ def _offer(account: AccountName, listed: ListedOffer, observed_at: datetime) -> 
         available=listed.available,
         confidence=listed.confidence.value,
         observed_at=observed_at,
+        architecture=listed.architecture,
+        spot=listed.spot,
+        eviction_notice_seconds=listed.eviction_notice_seconds,
+        price_source=listed.price_source.value,
+        network_gbps=listed.network_gbps,
+        ephemeral_gib=listed.ephemeral_gib,
+        terms=terms,
+        history=histories.get(key, History()),
     )
 
 

@@ -13,7 +13,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.permission import OPERATOR, OWNER, Permission
 from control_plane.domain.placement import Offer, RejectCode, Rejection
 from control_plane.domain.sku import Shape
-from control_plane.services.lease_overviews import PlacedOffer, PlacedRanking, Placement, RejectedOffer
+from control_plane.services.lease_overviews import PlacedRanking, Placement, RankedOffer, RejectedOffer
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 OFFER = Offer(
@@ -39,7 +39,7 @@ COST = Nano(1_234_567_891)
 
 
 def _placement(
-    *, candidates: tuple[PlacedOffer, ...] = (), rejected: tuple[RejectedOffer, ...] = ()
+    *, candidates: tuple[RankedOffer, ...] = (), rejected: tuple[RejectedOffer, ...] = ()
 ) -> Placement:
     return Placement(1, NOW, None, PlacedRanking(candidates, rejected))
 
@@ -67,13 +67,16 @@ def test_a_sentence_about_our_purchasing_needs_its_permission_and_no_other(permi
 
 
 def test_costs_need_their_permission() -> None:
-    row = _placement(candidates=(PlacedOffer("k", "fake", "eu", "h100", COST, "live", NOW),))
+    row = _placement(candidates=(RankedOffer("k", "fake", "eu", "h100", COST, "live", NOW, COST),))
     for permissions, shown in ((OPERATOR, True), (OPERATOR - {Permission.COSTS_READ}, False)):
         disclosure = Disclosure.of(permissions)
         for cost in (
             offer_view(OFFER, [], NOW, costs=disclosure.costs).cost_per_hour,
             candidate_view(OFFER, disclosure).cost_per_hour,
             placement_view(row, disclosure).candidates[0].cost_per_hour,
+            offer_view(OFFER, [], NOW, costs=disclosure.costs).effective_cost_per_hour,
+            candidate_view(OFFER, disclosure).effective_cost_per_hour,
+            placement_view(row, disclosure).candidates[0].effective_cost_per_hour,
         ):
             assert (cost.nano if cost else None) == (1_234_567_891 if shown else None)
 

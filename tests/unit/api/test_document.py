@@ -26,6 +26,7 @@ from control_plane.domain.account_request import AccountCode, AccountOutcome, Ac
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.block import BlockScope
+from control_plane.domain.cpu import Architecture
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import Prefix
 from control_plane.domain.lease import EndReason, LeaseState, PurchaseKind
@@ -48,7 +49,7 @@ from control_plane.wire import common, leases, vocabulary
 from control_plane.wire.common import NAME_PATTERN
 from control_plane.wire.leases import LeaseRequest
 from data_plane.proof.challenger import judgement
-from providers.base import Confidence
+from providers.base import Confidence, PriceSource
 from providers.listings import REFERENCE_CHARACTERS_MAX
 from tests.support.cases import case
 
@@ -81,6 +82,8 @@ WORDS: Mapping[str, Iterable[StrEnum]] = {
     "FailReason": FailReason,
     "RejectCode": RejectCode,
     "BlockScope": BlockScope,
+    "Architecture": Architecture,
+    "PriceSource": PriceSource,
     "HeldCode": HeldCode,
 }
 """The enumerations of the document that the control plane has as well."""

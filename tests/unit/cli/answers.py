@@ -1348,6 +1348,7 @@ ACCOUNTS: Json = {
                 a_limit("all", 1, 1.0, turns_last_minute=31),
                 a_limit("launch", 1, 12.0, share_percent=70, turns_last_minute=4, next_turn_at=at(seconds=-17)),
             ],
+            offers_left_out=["unknown GPU: H100 (94 GB SXM5)", "no price: gpu_8x (2 times)"],
         ),
         an_account(
             "lambda_cloud/research", listing_size=3, frozen_since=at(minutes=7),

@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.block import Block, Blocks, block_after, in_force
+from control_plane.domain.cpu import Architecture
+from control_plane.domain.effective_price import History
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import (
-    OFFER_STALE_AFTER,
     PROOF_RECORD_MAX,
     RETRY_AFTER,
+    STALE_AFTER,
+    STALE_AFTER_UNLESS_KNOWN,
     Disproven,
     Failure,
     Offer,
@@ -35,6 +38,7 @@ from control_plane.domain.placement import (
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku
+from providers.base import Confidence
 from tests.support.clock import START
 
 SOLD = Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100)
@@ -152,9 +156,34 @@ def test_nothing_is_bought_at_an_unhealthy_account_and_its_reason_is_passed_on()
 
 
 def test_an_offer_is_sold_until_it_is_stale() -> None:
-    assert ranked(replace(OFFER, observed_at=START - OFFER_STALE_AFTER)).candidates
-    old = replace(OFFER, observed_at=START - OFFER_STALE_AFTER - MOMENT)
-    expect_rejected(ranked(old), RejectCode.STALE)
+    assert set(STALE_AFTER) == set(Confidence)
+    for confidence, limit in [*STALE_AFTER.items(), ("unheard of", STALE_AFTER_UNLESS_KNOWN)]:
+        offer = replace(OFFER, confidence=confidence)
+        assert ranked(replace(offer, observed_at=START - limit)).candidates, confidence
+        expect_rejected(ranked(replace(offer, observed_at=START - limit - MOMENT)), RejectCode.STALE)
+
+
+def test_the_more_a_listing_says_about_stock_the_sooner_it_is_stale() -> None:
+    live, advisory, static = (STALE_AFTER[each] for each in Confidence)
+    assert live < advisory < static
+    assert live == STALE_AFTER_UNLESS_KNOWN
+
+
+def test_spot_capacity_and_machines_on_which_we_are_not_known_to_run_are_never_sold() -> None:
+    for change, code in (
+        ({"spot": True}, RejectCode.SPOT),
+        ({"architecture": Architecture.ARM64}, RejectCode.ARCHITECTURE_NOT_SOLD),
+    ):
+        offer = replace(OFFER, **change)
+        expect_rejected(ranked(offer), code)
+        assert sold_as(offer, [a_price("h100x8")]) == SoldAs((), None)
+
+
+def test_the_offer_that_costs_least_to_use_comes_first_and_not_the_one_with_the_lowest_price() -> None:
+    cheap = replace(OFFER, key="cheap", cost_nano_per_hour=Nano(PRICE - 100_000_000))
+    failing = replace(cheap, history=History(tried=20, failed=15))
+    assert ranked(OFFER, cheap).candidates == (cheap, OFFER)
+    assert ranked(OFFER, failing).candidates == (OFFER, failing)
 
 
 def test_what_is_sold_out_is_not_tried() -> None:
@@ -212,7 +241,7 @@ OFFERS = st.lists(
         cost_nano_per_hour=st.integers(PRICE - 1, PRICE + 1).map(Nano),
         available=st.booleans(),
         confidence=st.sampled_from(["live", "advisory", "static", "?"]),
-        observed_at=st.sampled_from([START, START - OFFER_STALE_AFTER - MOMENT]),
+        observed_at=st.sampled_from([START, START - max(STALE_AFTER.values()) - MOMENT]),
     ),
     unique_by=lambda offer: offer.key,
     max_size=12,
@@ -274,6 +303,8 @@ def test_no_candidate_breaks_a_promise(
 def test_every_code_can_be_the_reason() -> None:
     ranking = ranked(
         replace(OFFER, key="shape", shape=replace(SOLD, gpu_count=4)),
+        replace(OFFER, key="arm", architecture=Architecture.ARM64),
+        replace(OFFER, key="spot", spot=True),
         replace(OFFER, key="region", region="us-east-1"),
         replace(OFFER, key="provider", provider="b"),
         replace(OFFER, key="outside", region="eu-west-9"),

@@ -11,6 +11,9 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN
 from providers.base import (
+    LeftOut,
+    LeftOutFor,
+    ListedOffer,
     ListedState,
     MachineNotFound,
     NoCapacity,
@@ -91,6 +94,7 @@ def test_every_region_has_a_jurisdiction() -> None:
 @pytest.mark.parametrize("value", [1.9, "1.9", "1.90"])
 async def test_a_machine_costs_the_price_of_its_gpus_exactly(value: float | str) -> None:
     (offer,) = await selling(flavor(), prices=[{"name": "H100-80G-PCIe", "value": value}]).offers()
+    assert isinstance(offer, ListedOffer)
     assert offer.cost_nano_per_hour == 15_200_000_000
     assert (offer.shape.gpu_model, offer.shape.gpu_count, offer.region) == (
         GpuModel.H100_PCIE_80GB,
@@ -99,17 +103,27 @@ async def test_a_machine_costs_the_price_of_its_gpus_exactly(value: float | str)
     )
 
 
-async def test_what_has_no_price_no_known_gpu_or_no_known_region_is_not_sold() -> None:
+async def test_what_has_no_price_no_known_gpu_or_no_known_region_is_left_out_by_name_and_spot_is_said() -> (
+    None
+):
     provider = selling(
         flavor(name="spot", gpu="H100-80G-PCIe-spot"),
         flavor(name="mars", region_name="MARS-1"),
         flavor(name="unpriced", gpu="H200-141G-SXM5"),
+        flavor(name="new", gpu="B300-288G-SXM6"),
         flavor(name="cpu", gpu="", gpu_count=0),
         flavor(name="sold out", stock_available=False),
         prices=[{"name": "H100-80G-PCIe", "value": 1.9}, {"name": "H100-80G-PCIe-spot", "value": 1.5}],
     )
-    assert [(offer.native_type, offer.available) for offer in await provider.offers()] == [
-        ("sold out", False)
+    spot, *left_out, sold_out = await provider.offers()
+    assert isinstance(spot, ListedOffer)
+    assert isinstance(sold_out, ListedOffer)
+    assert (spot.native_type, spot.spot, spot.cost_nano_per_hour) == ("spot", True, 12_000_000_000)
+    assert (sold_out.native_type, sold_out.spot, sold_out.available) == ("sold out", False, False)
+    assert left_out == [
+        LeftOut(LeftOutFor.UNKNOWN_REGION, "MARS-1"),
+        LeftOut(LeftOutFor.NO_PRICE, "unpriced"),
+        LeftOut(LeftOutFor.UNKNOWN_GPU, "B300-288G-SXM6"),
     ]
 
 

@@ -5,10 +5,13 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from control_plane.domain.gpu import GpuModel
+from control_plane.domain.cpu import Architecture
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN, region_within
 from providers.base import (
+    LeftOut,
+    LeftOutFor,
+    ListedOffer,
     ListedState,
     MachineNotFound,
     NotYet,
@@ -19,7 +22,7 @@ from providers.base import (
     Unauthorized,
     Unavailable,
 )
-from providers.lambda_cloud import REGIONS, LambdaCloud, Settings, connect, gpu_of
+from providers.lambda_cloud import REGIONS, LambdaCloud, Settings, connect
 from providers.listings import UNREADABLE_PRICE
 from tests.contract.clouds import a_key
 from tests.contract.clouds.fake import FakeCloud
@@ -45,37 +48,13 @@ def error(status: int, code: str, message: str = "no") -> LambdaCloud:
     return always(status, json={"error": {"code": code, "message": message}})
 
 
-@pytest.mark.parametrize(
-    ("text", "model"),
-    [
-        ("H100 (80 GB SXM5)", GpuModel.H100_SXM_80GB),
-        ("H100 (80 GB PCIe)", GpuModel.H100_PCIE_80GB),
-        ("H200 (141 GB SXM5)", GpuModel.H200_SXM_141GB),
-        ("B200 (180 GB SXM6)", GpuModel.B200_SXM_180GB),
-        ("A100 (40 GB PCIe)", GpuModel.A100_PCIE_40GB),
-        ("A100 (40 GB SXM4)", GpuModel.A100_SXM_40GB),
-        ("A100 (80 GB SXM4)", GpuModel.A100_SXM_80GB),
-        ("A10 (24 GB PCIe)", GpuModel.A10_24GB),
-        ("A6000 (48 GB)", GpuModel.A6000_48GB),
-        ("GH200 (96 GB)", GpuModel.GH200_96GB),
-        ("RTX 6000 (24 GB)", None),
-        ("Tesla V100 (16 GB)", None),
-        ("H100 (94 GB SXM5)", None),
-        ("N/A", None),
-        ("", None),
-    ],
-)
-def test_a_gpu_is_known_by_name_memory_and_link_or_not_at_all(text: str, model: GpuModel | None) -> None:
-    assert gpu_of(text) is model
-
-
 def test_every_region_has_a_jurisdiction_and_only_germany_is_in_the_eu() -> None:
     assert all(REGION_PATTERN.fullmatch(ours) for ours in REGIONS.values())
     assert [theirs for theirs, ours in REGIONS.items() if region_within(ours, "eu")] == ["europe-central-1"]
     assert len(set(REGIONS.values())) == len(REGIONS)
 
 
-async def test_types_and_regions_that_we_cannot_name_are_left_out_and_counted() -> None:
+async def test_types_and_regions_that_we_cannot_name_are_left_out_and_named() -> None:
     specs = {"vcpus": 1, "memory_gib": 1, "storage_gib": 1, "gpus": 1}
     kinds = {
         name: {
@@ -92,17 +71,24 @@ async def test_types_and_regions_that_we_cannot_name_are_left_out_and_counted() 
             ("h", "H100 (80 GB SXM5)", 329),
             ("v", "Tesla V100 (16 GB)", 329),
             ("odd", "H100 (80 GB SXM5)", -329),
+            ("arm", "GH200 (96 GB)", 329),
         )
     }
     provider = always(200, json={"data": kinds})
     listed = await provider.offers()
-    offers = [offer for offer in listed if offer.cost_nano_per_hour != UNREADABLE_PRICE]
-    assert {offer.native_type for offer in listed if offer not in offers} == {"odd"}
-    assert {offer.native_type for offer in offers} == {"h"}
-    assert [offer.native_region for offer in offers if offer.available] == ["us-east-1"]
+    assert [each for each in listed if isinstance(each, LeftOut)] == [
+        LeftOut(LeftOutFor.UNKNOWN_GPU, "Tesla V100 (16 GB)"),
+        LeftOut(LeftOutFor.UNKNOWN_REGION, "europe-north-1"),
+    ]
+    named = [each for each in listed if isinstance(each, ListedOffer)]
+    offers = [offer for offer in named if offer.cost_nano_per_hour != UNREADABLE_PRICE]
+    assert {offer.native_type for offer in named if offer not in offers} == {"odd"}
+    assert {(offer.native_type, offer.architecture) for offer in offers} == {
+        ("h", Architecture.X86_64),
+        ("arm", Architecture.ARM64),
+    }
+    assert [offer.native_region for offer in offers if offer.available] == ["us-east-1"] * 2
     assert {offer.cost_nano_per_hour for offer in offers} == {3_290_000_000}
-    assert provider.types_left_out == {"v"}
-    assert provider.regions_left_out == {"europe-north-1"}
 
 
 @pytest.mark.parametrize(

@@ -1812,6 +1812,12 @@ def _create_tables() -> None:
         sa.Column("failing_why", sa.Text(), nullable=True),
         sa.Column("offers_failing_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("offers_failing_why", sa.Text(), nullable=True),
+        sa.Column(
+            "offers_left_out",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'[]'"),
+            nullable=False,
+        ),
         sa.Column("secret_id", sa.Uuid(), nullable=True),
         sa.Column("credentials_version", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("credentials_since", sa.DateTime(timezone=True), nullable=True),
@@ -1963,6 +1969,7 @@ def _create_tables() -> None:
         unique=False,
         postgresql_where=sa.text("state = 'verified' AND proof_due_at IS NOT NULL"),
     )
+    op.create_index("ix_machines_account_asked_at", "machines", ["account", "asked_at"], unique=False)
     op.create_index(
         "ix_machines_suspect",
         "machines",
@@ -1997,6 +2004,17 @@ def _create_tables() -> None:
         sa.Column("available", sa.Boolean(), nullable=False),
         sa.Column("confidence", sa.Text(), nullable=False),
         sa.Column("observed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("architecture", sa.Text(), nullable=False),
+        sa.Column("spot", sa.Boolean(), nullable=False),
+        sa.Column("eviction_notice_seconds", sa.Integer(), nullable=True),
+        sa.Column("price_source", sa.Text(), nullable=False),
+        sa.Column("network_gbps", sa.Integer(), nullable=True),
+        sa.Column("ephemeral_gib", sa.Integer(), nullable=True),
+        sa.Column("setup_seconds", sa.Integer(), nullable=False),
+        sa.Column("unit_seconds", sa.Integer(), nullable=False),
+        sa.Column("tried", sa.Integer(), nullable=False),
+        sa.Column("failed", sa.Integer(), nullable=False),
+        sa.CheckConstraint("architecture IN ('arm64', 'x86_64')", name=op.f("ck_offers_architecture_known")),
         sa.ForeignKeyConstraint(
             ["account"], ["provider_accounts.name"], name=op.f("fk_offers_account_provider_accounts")
         ),

@@ -1,7 +1,8 @@
 """The business metrics, as they were read from the database last. A scrape reads this memory and never the database.
 
 Every replica that runs the wing `housekeeping` exports the same figures, so a query over replicas takes `max`, not
-`sum`. Labels are states, providers, regions, GPU models and our accounts: never ids, so their number stays small.
+`sum`. Labels are states, providers, regions, GPU models, our accounts and our clusters: never ids, so their number
+stays small.
 """
 
 from collections import Counter as Counts
@@ -13,6 +14,7 @@ from prometheus_client import REGISTRY, Counter, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from control_plane.db.cluster_figures import ClusterFigures, PoolCount
 from control_plane.db.data_keys import Counts as KeyCounts
 from control_plane.db.figures import (
     AccountFigures,
@@ -25,6 +27,7 @@ from control_plane.db.figures import (
 from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.organization import OrganizationState
+from reconciler.cluster_metrics import of_clusters
 
 VANISHED = Counter(
     "splitplane_machines_vanished", "Machines that their provider no longer lists.", ("account",)
@@ -47,6 +50,8 @@ class Figures:
     accounts: Sequence[AccountFigures]
     unrated: UnratedMoney
     organizations: Sequence[OrganizationCount]
+    clusters: Sequence[ClusterFigures]
+    node_pools: Sequence[PoolCount]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class FigureCollector(Collector):
             yield from _of_accounts(figures.accounts)
             yield from _of_unrated(figures.unrated)
             yield from _of_organizations(figures.organizations)
+            yield from of_clusters(figures.clusters, figures.node_pools)
         if (audit := self.audit) is not None:
             yield _gauge("ledger_audited_timestamp_seconds", "When the ledger was added up.", audit.at)
             yield _gauge("ledger_postings", "Postings that were added up.", audit.postings)

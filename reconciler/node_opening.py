@@ -20,6 +20,7 @@ from control_plane.outcomes import machines as machine_outcomes
 from control_plane.vault.errors import KeyManagerError
 from data_plane.cluster import node as in_cluster
 from data_plane.cluster.port import KubernetesPort, TooManyRequests, Unauthorized, Unreachable
+from reconciler.cluster_metrics import FAILED, OPENED, count_join
 from reconciler.loop import Report, each
 from reconciler.node_joining import HeldUp, Hostile, NotYet, node_of, problem_of
 from reconciler.nodes import OURS, Held, loaded
@@ -132,6 +133,7 @@ async def _open(world: ClusterWorld, port: KubernetesPort, held: Held) -> None:
     }
     async with world.db.statement() as connection:
         await node_openings.note_step(connection, held.node.id, JoinStep.OPENED, evidence, now=world.now())
+    count_join(held.cluster.name, OPENED, world.now() - held.node.created_at)
 
 
 async def open_rest(world: ClusterWorld, report: Report) -> None:
@@ -151,6 +153,7 @@ async def _open_one(world: ClusterWorld, node: Node, report: Report) -> None:
         report.errors.append(f"{node.name}: it cannot be opened: {why}")
         if not isinstance(error, _UNANSWERED) and opening_has_failed(node, world.now()):
             await _fail(world, node, why)
+            count_join(held.cluster.name, FAILED)
 
 
 async def _fail(world: ClusterWorld, node: Node, why: str) -> None:

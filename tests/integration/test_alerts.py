@@ -19,6 +19,8 @@ from control_plane.pool_metrics import PoolCollector
 from data_plane.proof.verifier.service.metrics import Metrics as VerifierMetrics
 from providers import guard
 from reconciler import health, proving, registry
+from reconciler.cluster_metrics import FAILED as FAILED_JOIN
+from reconciler.cluster_metrics import HOSTILE, OPENED
 from reconciler.figures import FIGURES, ROTATION
 from tests.support.cases import case
 from tests.support.figures import SAMPLE_AUDIT, SAMPLE_FIGURES
@@ -37,6 +39,8 @@ LATE_AFTER = f"splitplane_loop_late_after_seconds{LOOP}"
 OF_A = '{account="a"}'
 OFFERS = f"splitplane_account_offers_timestamp_seconds{OF_A}"
 REFRESHES = 'splitplane_loop_late_after_seconds{loop="refresh_offers", account="a"}'
+IN_C = 'cluster="c"'
+UNREADY = f"splitplane_nodes_unready{{{IN_C}}}"
 UNFINISHED = 'splitplane_organizations_unfinished_since_timestamp_seconds{state="closing"}'
 OK, FAILED = (f'splitplane_api_requests_total{{status="{status}"}}' for status in (200, 500))
 BUCKET = "splitplane_api_request_seconds_bucket"
@@ -55,6 +59,10 @@ class Judged:
 
 def _of_account(metric: str, loud: str, quiet: str, minutes: int = 30) -> Judged:
     return Judged({metric + OF_A: loud}, {metric + OF_A: quiet}, {"account": "a"}, minutes)
+
+
+def _of_cluster(metric: str, loud: str, quiet: str, minutes: int = 30) -> Judged:
+    return Judged({f"{metric}{{{IN_C}}}": loud}, {f"{metric}{{{IN_C}}}": quiet}, {"cluster": "c"}, minutes)
 
 
 def _durations(route: str) -> dict[str, str]:
@@ -119,6 +127,27 @@ JUDGED: dict[str, Judged] = {
     ),
     "SplitplaneMachinesWithoutUsage": Judged(
         {"splitplane_leases_unmetered": "1x300"}, {"splitplane_leases_unmetered": "0x300"}, {}
+    ),
+    "SplitplaneClusterFailing": _of_cluster("splitplane_cluster_failing", "1x300", "0x300"),
+    "SplitplaneClusterUnready": Judged(
+        {UNREADY: "2x300", f'splitplane_nodes{{{IN_C}, state="ready"}}': "2x300"},
+        {UNREADY: "1x300", f'splitplane_nodes{{{IN_C}, state="ready"}}': "2x300"},
+        {"cluster": "c"},
+    ),
+    "SplitplaneNodesUnready": _of_cluster("splitplane_nodes_unready", "1x300", "1x50 0x250", minutes=60),
+    "SplitplaneNodeJoinsFailing": Judged(
+        {
+            f'splitplane_node_joins_total{{{IN_C}, outcome="{FAILED_JOIN}"}}': "0x20 3x280",
+            f'splitplane_node_joins_total{{{IN_C}, outcome="{HOSTILE}"}}': "0x20 2x280",
+        },
+        {f'splitplane_node_joins_total{{{IN_C}, outcome="{OPENED}"}}': "0+1x300"},
+        {"cluster": "c"},
+    ),
+    "SplitplaneTunnelsOld": _of_cluster(
+        "splitplane_tunnels_read_oldest_timestamp_seconds", STUCK, FRESH
+    ),
+    "SplitplaneKubeconfigsWaiting": _of_cluster(
+        "splitplane_kubeconfigs_wanted_oldest_timestamp_seconds", STUCK, FRESH
     ),
     "SplitplaneKeysNotRotated": Judged(
         {'splitplane_data_keys_waiting{what="rewrap"}': "1x300"},

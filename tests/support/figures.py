@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from control_plane.db.cluster_figures import ClusterFigures, PoolCount
 from control_plane.db.figures import (
     AccountFigures,
     LeaseCount,
@@ -10,10 +11,12 @@ from control_plane.db.figures import (
     OrganizationCount,
     UnratedMoney,
 )
+from control_plane.domain.cluster import ClusterState
 from control_plane.domain.ids import AccountName
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano
+from control_plane.domain.node_pool import NodePoolState
 from control_plane.domain.organization import OrganizationState
 from reconciler.figures import Audit, Figures
 
@@ -47,5 +50,20 @@ SAMPLE_FIGURES = Figures(
     ],
     unrated=UnratedMoney(intervals=1, oldest_at=AT, nano=Nano(1)),
     organizations=[OrganizationCount(OrganizationState.CLOSING, organizations=1, oldest_at=AT)],
+    clusters=[
+        ClusterFigures(
+            name="eu-1",
+            state=ClusterState.READY,
+            failing_since=None,
+            joining=1,
+            ready=2,
+            leaving=0,
+            unready=1,
+            tunnels_read_at=AT,
+            kubeconfigs=3,
+            kubeconfig_wanted_at=AT,
+        )
+    ],
+    node_pools=[PoolCount(NodePoolState.READY, pools=1, waiting_since=AT)],
 )
 SAMPLE_AUDIT = Audit(AT, postings=2, difference=Nano(0))

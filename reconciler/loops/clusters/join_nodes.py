@@ -32,6 +32,7 @@ from control_plane.domain.node_deadline import Deadline, deadline
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes import machines as machine_outcomes
 from data_plane.access.port import AccessError, Unreachable
+from reconciler.cluster_metrics import FAILED, HOSTILE, count_join, expect_joins
 from reconciler.loop import Loop, Report, each
 from reconciler.node_joining import STEPS, HeldUp, Hostile, NotYet
 from reconciler.node_opening import open_nodes, open_rest
@@ -88,6 +89,7 @@ async def _begin(world: ClusterWorld, report: Report) -> None:
 
 async def _join(world: ClusterWorld, node: Node, token: UUID, report: Report) -> None:
     held = await loaded(world, node, token)
+    expect_joins(held.cluster.name)
     try:
         while not held.place.claim_ended and await _next(world, held, report):
             held = await loaded(world, await _current(world, held), token)
@@ -180,6 +182,7 @@ async def _leave(
         moved = step(node.state, NodeEvent.HOSTILE if is_hostile else NodeEvent.FAILED)
         if isinstance(moved, Moved):
             await nodes.move(connection, node, moved, now=now, reason=reason, why=why)
+    count_join(held.cluster.name, HOSTILE if is_hostile else FAILED)
 
 
 LOOP = Loop(

@@ -1,11 +1,12 @@
-"""Reads the figures of the business metrics: leases, machines, liabilities, orphans, accounts, money, organizations.
+"""Reads the figures of the business metrics: leases, machines, liabilities, orphans, accounts, money, organizations,
+clusters.
 
 When the database does not answer, the metrics keep the last figures, and their age shows it.
 """
 
 from datetime import timedelta
 
-from control_plane.db import agents, figures, usage
+from control_plane.db import agents, cluster_figures, figures, usage
 from control_plane.domain import agent
 from control_plane.domain.metering import SILENT_AFTER
 from reconciler.figures import FIGURES, Figures
@@ -28,6 +29,8 @@ async def activate(world: World) -> Report:
             accounts=await figures.accounts(connection, now=now),
             unrated=await figures.unrated(connection),
             organizations=await figures.organizations(connection),
+            clusters=await cluster_figures.clusters(connection, now=now),
+            node_pools=await cluster_figures.node_pools(connection),
         )
     FIGURES.figures = read
     return Report(looked_at=sum(count.leases for count in read.leases))

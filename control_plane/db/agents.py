@@ -104,12 +104,13 @@ RETURNING a.claim_id, a.machine_id, due.launch_key, due.machine_address, due.ssh
           due.network, due.number, due.overlay, a.tries
 """)
 _ISSUED = text("""
-UPDATE agents SET digest = :digest, agent_sha256 = NULL
+UPDATE agents SET next_digest = :digest
 WHERE claim_id = :claim_id AND EXISTS (SELECT FROM claims c WHERE c.id = :claim_id AND c.ended_at IS NULL)
 """)
 _INSTALLED = text("""
-UPDATE agents SET agent_sha256 = :sha256, installed_at = :now, tries = 0, why = NULL
-WHERE claim_id = :claim_id AND digest = :digest
+UPDATE agents SET digest = :digest, next_digest = NULL, agent_sha256 = :sha256, installed_at = :now, tries = 0,
+  why = NULL
+WHERE claim_id = :claim_id AND next_digest = :digest
 """)
 _FAILED = text("UPDATE agents SET tries = tries + 1, why = :why, due_at = :due_at WHERE claim_id = :claim_id")
 _END = text("""
@@ -119,20 +120,21 @@ WHERE c.id = a.claim_id AND a.ended_at IS NULL AND c.ended_at IS NOT NULL
 _FORGET = text("DELETE FROM agents WHERE ended_at < :before")
 # A node that has left its cluster has no tunnel to a collector any more.
 _KNOWN = text(f"""
-SELECT a.digest, a.ended_at IS NOT NULL AS ended, a.sequence,
+SELECT known.digest, a.ended_at IS NOT NULL AS ended, a.sequence,
        (SELECT coalesce(jsonb_object_agg(task, result -> 'at'), '{{}}') FROM jsonb_each(a.results) AS r(task, result))
          AS done_at,
        k.id AS cluster_id, k.overlay
 FROM agents a JOIN leases l ON l.id = a.lease_id
   LEFT JOIN nodes n ON n.claim_id = a.claim_id AND {among("n.state", IN_CLUSTER)}
   LEFT JOIN clusters k ON k.id = n.cluster_id
-WHERE a.digest IS NOT NULL AND (l.node_pool_id IS NULL OR k.id IS NOT NULL)
+  CROSS JOIN LATERAL (VALUES (a.digest), (a.next_digest)) AS known(digest)
+WHERE known.digest IS NOT NULL AND (l.node_pool_id IS NULL OR k.id IS NOT NULL)
 ORDER BY a.installed_at, a.claim_id LIMIT :limit
 """)
 _STORE = text(f"""
 UPDATE agents a SET sequence = reported.sequence, reported_at = greatest(a.reported_at, reported.at),
   heartbeat = reported.heartbeat, received = a.received + reported.received, results = a.results || reported.results
-FROM {_REPORTED} WHERE a.digest = reported.digest AND a.sequence < reported.sequence
+FROM {_REPORTED} WHERE reported.digest IN (a.digest, a.next_digest) AND a.sequence < reported.sequence
 """)
 _PAGE = text("""
 SELECT claim_id, machine_id, lease_id, agent_sha256, installed_at, why, reported_at, heartbeat, received, results,

@@ -139,7 +139,7 @@ UPDATE overlays SET tries = tries + 1, tried_at = :now WHERE cluster_id = :clust
 """)
 _NODE_APPLIED = text(f"""
 UPDATE nodes SET applied_version = :version, peers_read_at = :read_at, peers_tries = 0, handshake_at = :handshake_at
-WHERE id = :node_id AND {_STILL}
+WHERE id = :node_id AND removed_at IS NULL AND {_STILL}
 """)
 _NODE_FAILED = text(f"""
 UPDATE nodes SET peers_tries = peers_tries + 1, peers_tried_at = :now WHERE id = :node_id AND {_STILL}

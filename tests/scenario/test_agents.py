@@ -138,7 +138,7 @@ async def test_an_agent_that_cannot_be_installed_is_tried_again_and_the_lease_go
     assert await stage.state(lease) == "ready"
 
 
-async def test_a_newer_agent_replaces_an_older_one_with_a_new_credential(stage: Stage) -> None:
+async def test_a_newer_agent_replaces_an_older_one_which_is_heard_until_then(stage: Stage) -> None:
     _, machine = await _leased(stage)
     await stage.run("install_agents")
     await _hear(stage, 2)
@@ -146,13 +146,18 @@ async def test_a_newer_agent_replaces_an_older_one_with_a_new_credential(stage: 
     stage.world = stage.replica("newer")
     object.__setattr__(stage.world, "agent", Bundle(b"newer", "1" * 64))
     stage.clock.advance(timedelta(minutes=5).total_seconds())
+    machine.step_fails["install agent"] = 1
+    await stage.run("install_agents")
+    assert machine.agent == before
+    await _hear(stage, 4)
+    assert (await _agent(stage)).received == 6
     await stage.run("install_agents")
     assert machine.agent is not None
     assert before is not None
     assert machine.agent.credential != before.credential
     await _hear(stage)
     after = await _agent(stage)
-    assert (after.agent_sha256, after.received) == ("1" * 64, 3)
+    assert (after.agent_sha256, after.received) == ("1" * 64, 7)
 
 
 async def test_heartbeats_that_are_returned_twice_are_stored_once(stage: Stage) -> None:

@@ -15,7 +15,7 @@ _AUDIT = {
 KEPT = {
     "audit_events": _AUDIT,
     "audit_pending": _AUDIT,
-    "agents": {"digest", "agent_sha256", "why", "heartbeat", "results"},
+    "agents": {"digest", "next_digest", "agent_sha256", "why", "heartbeat", "results"},
     "api_keys": {"role", "scopes", "project_ids"},
     "attempts": {"offer_key", "outcome", "fail_reason", "fail_why"},
     "capacity_held": {"gpu_model"},

@@ -150,6 +150,8 @@ agents = table(
     own("lease_id", "leases"),
     # The SHA-256 of its credential, and the agent that was installed with it.
     Column("digest", Text, unique=True),
+    # That of a newer agent while it is being installed. Both are good until it is.
+    Column("next_digest", Text, unique=True),
     Column("agent_sha256", Text),
     at("installed_at"),
     at("due_at", nullable=False),

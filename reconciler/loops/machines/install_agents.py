@@ -3,7 +3,7 @@
 A machine gets it once its customer is admitted, because it reports through the tunnel of the lease's network; a node
 once it is open, through the overlay of its cluster. Each installation has a new credential, which is good for reports
 of this lease alone. Its digest is stored before the machine gets it, so a crash leaves no credential that we do not
-know; the next activation replaces it.
+know; the next activation replaces it. Until a newer agent is installed, the one before it may report, too.
 
 An agent that cannot be installed costs nobody a machine: the lease goes on without it, and operators see why.
 """

@@ -3250,6 +3250,7 @@ def _create_tables() -> None:
         sa.Column("machine_id", sa.Uuid(), nullable=False),
         sa.Column("lease_id", sa.Uuid(), nullable=False),
         sa.Column("digest", sa.Text(), nullable=True),
+        sa.Column("next_digest", sa.Text(), nullable=True),
         sa.Column("agent_sha256", sa.Text(), nullable=True),
         sa.Column("installed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
@@ -3282,6 +3283,7 @@ def _create_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("claim_id", name=op.f("pk_agents")),
         sa.UniqueConstraint("digest", name=op.f("uq_agents_digest")),
+        sa.UniqueConstraint("next_digest", name=op.f("uq_agents_next_digest")),
     )
     op.create_index("ix_agents_machine_id", "agents", ["machine_id"])
     op.create_index("ix_agents_ended_at", "agents", ["ended_at"])

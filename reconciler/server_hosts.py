@@ -7,7 +7,7 @@ from uuid import UUID
 
 from control_plane.db import clusters
 from control_plane.domain.backoff import delay
-from control_plane.domain.cluster import Cluster, ClusterState, ServerHost
+from control_plane.domain.cluster import Cluster, ClusterState, ServerHost, server_name
 from data_plane.access.port import Target
 from data_plane.cluster import port
 from data_plane.cluster.admin import credential_of
@@ -52,7 +52,8 @@ async def connected(world: ClusterWorld, cluster: Cluster) -> AsyncIterator[Kube
     """
     if cluster.endpoint is None or cluster.ca_pem is None:
         raise Unauthorized(f"the cluster {cluster.name} has no API server yet")
-    reached = port.Cluster(cluster.endpoint, cluster.ca_pem, await _credential(world, cluster))
+    credential = await _credential(world, cluster)
+    reached = port.Cluster(cluster.endpoint, cluster.ca_pem, credential, server_name(cluster.id))
     async with world.kubernetes.connect(reached) as opened:
         yield opened
 

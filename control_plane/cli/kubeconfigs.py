@@ -62,7 +62,7 @@ def _opened(shown: KubeconfigView, private: Any) -> dict[str, Any]:
         file = msgspec.json.decode(
             suite.decrypt(sealed, private, info=shown.id.encode()), type=dict[str, Any]
         )
-        return _named(file, f"{shown.cluster}-{shown.project}")
+        return _named(file, f"{shown.cluster}/{shown.project}")
     except (InvalidTag, ValueError, KeyError, TypeError, IndexError):
         raise CliError(
             f"The kubeconfig {shown.id} does not open: it is not the one that was requested. Revoke it with"
@@ -81,12 +81,14 @@ def _named(file: dict[str, Any], name: str) -> dict[str, Any]:
     server = _text(cluster["cluster"]["server"])
     if not server.startswith("https://"):
         raise ValueError("a token is sent through TLS only")
-    authority = _text(cluster["cluster"]["certificate-authority-data"])
+    verified = {
+        part: _text(cluster["cluster"][part]) for part in ("certificate-authority-data", "tls-server-name")
+    }
     namespace = _text(context["context"]["namespace"])
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": authority}}],
+        "clusters": [{"name": name, "cluster": {"server": server, **verified}}],
         "users": [{"name": name, "user": {"token": _text(user["user"]["token"])}}],
         "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": namespace}}],
         "current-context": name,
@@ -131,7 +133,7 @@ def write(path: Path, file: Mapping[str, Any]) -> None:
 
 
 def merge(path: Path, file: Mapping[str, Any]) -> None:
-    """Add a kubeconfig to a configuration of kubectl, or replace the one of its name there, and make it current."""
+    """Add a kubeconfig to a configuration of kubectl, or replace the one for the same place, and make it current."""
     with _reported(path):
         # What a link leads to is replaced, not the link.
         path = path.resolve()
@@ -141,12 +143,25 @@ def merge(path: Path, file: Mapping[str, Any]) -> None:
 
 
 def _merged(kept: dict[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:
+    file = _distinct(kept, file)
     name = file["current-context"]
     merged = {"apiVersion": "v1", "kind": "Config", **kept, "current-context": name}
     for part in _LISTS:
         others = [each for each in kept.get(part) or [] if each["name"] != name]
         merged[part] = [*others, *file[part]]
     return merged
+
+
+def _distinct(kept: Mapping[str, Any], file: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The file, under a longer name if the name leads elsewhere: other organizations use the same names."""
+    name, context = file["current-context"], file["contexts"][0]["context"]
+    taken = [each for part in _LISTS for each in kept.get(part) or [] if each["name"] == name]
+    same = {"namespace": context["namespace"]}, {"server": file["clusters"][0]["cluster"]["server"]}
+    told = [each.get("context") or each.get("cluster") or {} for each in taken]
+    leads_elsewhere = any(
+        key in place and place[key] != wanted[key] for place in told for wanted in same for key in wanted
+    )
+    return _named(dict(file), f"{name}/{context['namespace']}") if leads_elsewhere else file
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from control_plane.domain.ids import ClusterId, OrganizationId, Prefix, ServerHostName
+from control_plane.domain.ids import ClusterId, OrganizationId, Prefix, ServerHostName, on_wire
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
 
@@ -50,6 +50,15 @@ NEXT: dict[tuple[ClusterState, ClusterEvent], ClusterState] = {
 LIVE = frozenset({_S.BUILDING, _S.READY, _S.DELETING})
 """States in which a cluster has its name, its range of addresses and its server hosts."""
 TERMINAL = frozenset({_S.GONE})
+
+
+def server_name(cluster_id: ClusterId) -> str:
+    """The name that only the certificate of this cluster's servers has.
+
+    It is one label, because K3s may sign a certificate with a wildcard for a node, and a wildcard never stands for a
+    whole name (RFC 6125, 6.4.3).
+    """
+    return on_wire(Prefix.CLUSTER, cluster_id).replace("_", "-")
 
 
 def looks_like_an_id(name: str) -> bool:

@@ -38,6 +38,8 @@ class Address:
     endpoint: str
     authority: str
     """PEM."""
+    server_name: str
+    """The name that the server's certificate has to have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ async def issue(
         name=address.name,
         endpoint=address.endpoint,
         authority=address.authority,
+        server_name=address.server_name,
         tenant=tenant,
         token=issued.token,
     )

@@ -88,7 +88,7 @@ class LightkubePort:
     ) -> None:
         """`inner` replaces the network. Raises ssl.SSLError or ValueError when the cluster's certificates are bad."""
         network = inner or httpx2.AsyncHTTPTransport(verify=tls(cluster), trust_env=False)
-        self._client = _Requests(cluster, BoundedTransport(network, sleep))
+        self._client = _Requests(cluster, BoundedTransport(network, sleep, server_name=cluster.server_name))
 
     async def aclose(self) -> None:
         await self._client.close()  # type: ignore[no-untyped-call]  # lightkube left its types out.

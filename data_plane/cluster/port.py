@@ -44,6 +44,8 @@ class Cluster:
     authority: str
     """The PEM certificates of the cluster's CA. No other CA is trusted."""
     credential: Token | ClientCertificate
+    server_name: str | None = None
+    """The name that its certificate has to have; None for the one of the endpoint."""
 
 
 class ClusterError(Exception):

@@ -6,21 +6,22 @@ from data_plane.cluster.shell import BINARY, CONFIG, KUBELET_ARGUMENTS, PLACING,
 
 API_PORT = 6_443
 
-# Arguments: the address at which nodes and customers reach the host, its address in the overlay, the overlay's
-# interface, the ranges of pods and services, the digests of k3s and install.sh, then name and digest of each archive of
-# images. Input: the credential of servers, and that of agents, a line each.
+# Arguments: the address at which nodes and customers reach the host, the name in its certificate, its address in the
+# overlay, the overlay's interface, the ranges of pods and services, the digests of k3s and install.sh, then name and
+# digest of each archive of images. Input: the credential of servers, and that of agents, a line each.
 INSTALL = Step(
     "install server",
     f"""set -eu
 umask 077
 outside=$1
-address=$2
-interface=$3
-pods=$4
-services=$5
-binary=$6
-installer={FOLDER}/$7
-shift 7
+server_name=$2
+address=$3
+interface=$4
+pods=$5
+services=$6
+binary=$7
+installer={FOLDER}/$8
+shift 8
 read -r token
 read -r agent_token
 {SETTINGS}{PLACING}
@@ -38,6 +39,7 @@ flannel-iface: "$interface"
 tls-san:
   - "$address"
   - "$outside"
+  - "$server_name"
 cluster-cidr: "$pods"
 service-cidr: "$services"
 disable: [traefik, servicelb, metrics-server, local-storage]

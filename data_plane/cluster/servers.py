@@ -21,6 +21,8 @@ class ServerOrder:
     """The address at which nodes and customers reach the host."""
     place: OverlayPlace
     """Where it is in the overlay of its cluster."""
+    name: str
+    """The name in the server's certificate by which everybody recognizes it."""
     services: str
     """The range of the addresses of services."""
     token: str = field(repr=False)

@@ -46,7 +46,7 @@ class SshServers:
             await apply_peers(session, order.place, [])
             place = order.place
             ranges = [place.pods, order.services]
-            arguments = [order.outside, place.address, INTERFACE, *ranges, *k3s.digests()]
+            arguments = [order.outside, order.name, place.address, INTERFACE, *ranges, *k3s.digests()]
             credentials = f"{order.token}\n{agent_token(order.token)}\n"
             await must(session, server_scripts.INSTALL, arguments, stdin=credentials.encode())
             await must(session, server_scripts.AWAIT_NODE, [str(NODE_REGISTERS_SECONDS)])

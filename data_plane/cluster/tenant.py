@@ -7,6 +7,7 @@ from data_plane.cluster.objects.device_plugin import DevicePlugin, device_plugin
 from data_plane.cluster.objects.expected_nodes import expected_nodes
 from data_plane.cluster.objects.namespace import deletion_problem, kubeconfigs_namespace, tenant_namespace
 from data_plane.cluster.objects.network_policy import network_policies
+from data_plane.cluster.objects.node_name import reserved_node_name
 from data_plane.cluster.objects.probe import probe
 from data_plane.cluster.objects.resource_quota import Allowance, limit_range, resource_quota
 from data_plane.cluster.objects.role import (
@@ -27,13 +28,18 @@ from data_plane.cluster.resource import (
 )
 
 
-async def prepare_cluster(port: KubernetesPort, device_plugin: DevicePlugin | None = None) -> None:
+async def prepare_cluster(
+    port: KubernetesPort, server_name: str, device_plugin: DevicePlugin | None = None
+) -> None:
     """What a cluster has once, before its first tenant. The API server needs some seconds until its rules bind.
+
+    `server_name` is reserved before nodes can join, for which the list of expected nodes has to be there.
 
     Without a device plugin of ours, one that is there stays: it may be an operator's own.
     """
     for thing in (
         kubeconfigs_namespace(),
+        reserved_node_name(server_name),
         expected_nodes(),
         view_role(),
         edit_role(),

@@ -28,12 +28,18 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class BoundedTransport(httpx2.AsyncBaseTransport):
-    def __init__(self, inner: httpx2.AsyncBaseTransport, sleep: Sleep) -> None:
+    def __init__(
+        self, inner: httpx2.AsyncBaseTransport, sleep: Sleep, *, server_name: str | None = None
+    ) -> None:
+        """`server_name`: the name that the server's certificate has to have, instead of the URL's."""
         self._inner = inner
+        self._server_name = server_name
         self._sleep = sleep
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         request.headers["Accept-Encoding"] = "identity"  # So that the bytes we count are the bytes we keep.
+        if self._server_name is not None:
+            request.extensions["sni_hostname"] = self._server_name
         is_watch = request.url.params.get("watch") == "true"
         if is_watch:
             request.extensions["timeout"] = {

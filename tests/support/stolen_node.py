@@ -11,6 +11,8 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import asyncssh
 import httpx2
@@ -20,12 +22,16 @@ from data_plane.cluster import node as in_cluster
 from data_plane.cluster.bootstrap_token import admit_machine, withdraw
 from data_plane.cluster.connection import tls
 from data_plane.cluster.objects.bootstrap_token import BootstrapToken
+from data_plane.cluster.objects.kubeconfig import kubeconfig
 from data_plane.cluster.objects.node import joining_taint
-from data_plane.cluster.port import ClientCertificate, Cluster, KubernetesPort
+from data_plane.cluster.objects.tenant import Tenant
+from data_plane.cluster.port import ClientCertificate, Cluster, KubernetesPort, Token
 from data_plane.cluster.resource import NODE, Object, head
 from tests.support.kubernetes import pki
 from tests.support.kubernetes.clients import eventually
+from tests.support.kubernetes.parts import parts
 from tests.support.kubernetes.pki import Subject
+from tests.support.kubernetes.toolchain import expected_version
 from tests.support.machines import Machine
 
 AGENT = "/var/lib/rancher/k3s/agent"
@@ -74,6 +80,8 @@ class Place:
     endpoint: str
     """Where everybody reaches the API server."""
     authority: str
+    server_name: str
+    """That of the server's certificate."""
     admin: KubernetesPort
     machine: Machine
     node: str
@@ -190,6 +198,47 @@ async def _asks_kubelet_of_server(thief: Thief) -> bool:
     )
 
 
+async def _poses(thief: Thief, credential: str, node: str) -> bool:
+    """Whether kubectl, with a kubeconfig of ours, talks to a server with a certificate that K3s signs for a node."""
+    pair = await thief.certificate("serving-kubelet", node, credential, "127.0.0.1")
+    assert pair is not None
+    names = ["localhost", thief.place.server_name]  # The first is in every certificate of a node.
+    talked = [await _talks(thief, pair, name) for name in names]
+    assert talked[0], "the thief's server works"
+    return talked[1]
+
+
+def _kubeconfig(place: Place, endpoint: str, name: str) -> str:
+    tenant, token = Tenant("org_1", "prj_1"), Token("a-token")
+    return kubeconfig(
+        name="x", endpoint=endpoint, authority=place.authority, server_name=name, tenant=tenant, token=token
+    )
+
+
+async def _talks(thief: Thief, pair: ClientCertificate, name: str) -> bool:
+    heard: list[bytes] = []
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(1))
+        writer.close()
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with TemporaryDirectory() as folder:
+        held, path = Path(folder, "pair.pem"), Path(folder, "kubeconfig")
+        await asyncio.to_thread(held.write_text, pair.certificate + pair.key)
+        context.load_cert_chain(held)
+        async with await asyncio.start_server(hear, "127.0.0.1", 0, ssl=context) as server:
+            port = server.sockets[0].getsockname()[1]
+            text = _kubeconfig(thief.place, f"https://127.0.0.1:{port}", name)
+            await asyncio.to_thread(path.write_text, text)
+            program = parts(expected_version()) / "kubectl"
+            command = [str(program), f"--kubeconfig={path}", "--request-timeout=5s", "get", "--raw=/api"]
+            quiet = asyncio.subprocess.DEVNULL
+            done = await asyncio.create_subprocess_exec(*command, stdout=quiet, stderr=quiet)
+            await done.wait()
+    return b"".join(heard) != b""
+
+
 async def _reaches(thief: Thief, ports: set[int], *, every: bool) -> bool:
     connect = f"s.create_connection(('{thief.place.server_address}', {{}}), 2).close()"
     found = [await thief.on_node(f"import socket as s; {connect.format(port)}") for port in sorted(ports)]
@@ -260,6 +309,9 @@ ATTEMPTS: Mapping[tuple[str, str], Attempt] = {
     (KUBELET, "get a certificate for a server at the address of the cluster's"): lambda t: _is_issued(
         t, "serving-kubelet", t.place.node, KUBELET, t.place.server_address
     ),
+    (KUBELET, "pose as the server to kubectl with such a certificate"): lambda t: _poses(
+        t, KUBELET, t.place.node
+    ),
     (KUBELET, "read K3s' tokens, keys of authorities or settings of encryption"): lambda t: t.gets(
         KUBELET, *(f"/v1-k3s/{path}" for path in SUPERVISOR)
     ),
@@ -284,6 +336,12 @@ ATTEMPTS: Mapping[tuple[str, str], Attempt] = {
         t, "client-kubelet", "sp-other", TOKEN
     ),
     (TOKEN, "register a Node with that certificate"): _registers_with_token,
+    (TOKEN, "get a certificate with the name of the server"): lambda t: _is_issued(
+        t, "serving-kubelet", t.place.server_name.upper(), TOKEN
+    ),
+    (TOKEN, "pose as the server to kubectl with a certificate for all names"): lambda t: _poses(
+        t, TOKEN, "*"
+    ),
     (LEFT, "register again"): _registers_after_it_left,
     (PASSWORD, "get a certificate of its node"): lambda t: _is_issued(
         t, "client-kubelet", t.place.node, PASSWORD

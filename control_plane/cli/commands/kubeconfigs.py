@@ -38,7 +38,7 @@ def add(to: Commands) -> None:
         "Create a kubeconfig for a project, and hand it to kubectl.",
         more=(
             "It is merged into the configuration of kubectl (the first file of KUBECONFIG, or\n"
-            "~/.kube/config) as the context CLUSTER-PROJECT, which becomes the current one."
+            "~/.kube/config) as the context CLUSTER/PROJECT, which becomes the current one."
         ),
         examples="""
         splitplane kubeconfig create --cluster eu-1

@@ -7,11 +7,18 @@ from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import Token
 
 
-def kubeconfig(*, name: str, endpoint: str, authority: str, tenant: Tenant, token: Token) -> str:
-    """The text of the file. It is JSON, which is YAML too."""
+def kubeconfig(
+    *, name: str, endpoint: str, authority: str, server_name: str, tenant: Tenant, token: Token
+) -> str:
+    """The text of the file. It is JSON, which is YAML too.
+
+    K3s signs a certificate for any address that a node names, the server's among them, so kubectl has to ask for a name
+    that no node gets (`node_name.py`).
+    """
     cluster = {
         "server": endpoint,
         "certificate-authority-data": base64.b64encode(authority.encode()).decode(),
+        "tls-server-name": server_name,
     }
     document = {
         "apiVersion": "v1",

@@ -12,7 +12,7 @@ from uuid import UUID
 from control_plane.db import clusters, server_hosts
 from control_plane.db import secrets as secret_rows
 from control_plane.db.clusters import Built
-from control_plane.domain.cluster import Cluster, ClusterEvent, ClusterState, step
+from control_plane.domain.cluster import Cluster, ClusterEvent, ClusterState, server_name, step
 from control_plane.domain.overlay import PODS, SERVER_NUMBER, SERVICES, address_of, range_of
 from control_plane.domain.transitions import Moved
 from control_plane.vault.errors import KeyManagerError
@@ -43,7 +43,9 @@ async def _build(world: ClusterWorld, cluster: Cluster, token: UUID, report: Rep
         place = OverlayPlace(
             address_of(cluster.overlay, SERVER_NUMBER), str(range_of(cluster.overlay)), str(PODS)
         )
-        order = ServerOrder(target(host), host.outside, place, str(SERVICES), credential)
+        order = ServerOrder(
+            target(host), host.outside, place, server_name(cluster.id), str(SERVICES), credential
+        )
         identity = await world.servers.install(order)
         await _record(world, cluster, identity, token, report)
     except (AccessError, KeyManagerError) as error:

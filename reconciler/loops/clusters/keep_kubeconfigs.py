@@ -14,7 +14,7 @@ from control_plane.db import audit, cluster_tenants, clusters, kubeconfigs
 from control_plane.db.connection import Connection
 from control_plane.domain.audit import AuditLine, AuditOutcome, Happening, SubjectKind
 from control_plane.domain.backoff import delay
-from control_plane.domain.cluster import Cluster
+from control_plane.domain.cluster import Cluster, server_name
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.kubeconfig import (
     LASTS_MIN,
@@ -96,7 +96,7 @@ async def _act(world: ClusterWorld, kubeconfig: Kubeconfig, token: UUID, report:
 async def _issue(
     world: ClusterWorld, kubeconfig: Kubeconfig, cluster: Cluster, until: datetime, token: UUID
 ) -> int:
-    address = Address(cluster.name, cluster.endpoint or "", cluster.ca_pem or "")
+    address = Address(cluster.name, cluster.endpoint or "", cluster.ca_pem or "", server_name(cluster.id))
     # Kubernetes makes no token of less. We take it back when it is over for us.
     life = max(until - world.now(), LASTS_MIN)
     async with connected(world, cluster) as port:

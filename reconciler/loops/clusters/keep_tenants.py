@@ -12,7 +12,7 @@ from uuid import UUID
 from control_plane.db import cluster_tenants, clusters
 from control_plane.db.cluster_tenants import ClusterTenant, Leased
 from control_plane.domain.backoff import delay
-from control_plane.domain.cluster import Cluster, ClusterState
+from control_plane.domain.cluster import Cluster, ClusterState, server_name
 from control_plane.domain.ids import ClusterId, Prefix, on_wire
 from data_plane.cluster.objects.resource_quota import Allowance
 from data_plane.cluster.port import KubernetesPort
@@ -72,7 +72,7 @@ async def _keep_all(
         return
     try:
         async with connected(world, cluster) as port:
-            await prepare_cluster(port, world.device_plugin)
+            await prepare_cluster(port, server_name(cluster.id), world.device_plugin)
             for tenant in tenants:
                 await _look_after(world, port, tenant, token, report)
     except Exception as error:  # noqa: BLE001 - whatever it is, operators read it, and all tenants are given back

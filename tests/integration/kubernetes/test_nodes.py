@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from control_plane.domain.cluster import server_name
 from control_plane.domain.overlay import PODS, SERVER_NUMBER, address_of, range_of
 from control_plane.world import utc_now
 from data_plane.access.port import StepFailed
@@ -95,7 +96,7 @@ async def spare(cloud: NodeCloud) -> AsyncIterator[Spare]:
     found = await cloud.cluster()
     made = Spare(cloud, machine, found.overlay, found.ca_pem or "", await state_of(machine))
     async with cloud.kubernetes() as port:
-        await prepare_cluster(port)
+        await prepare_cluster(port, server_name(found.id))
     await made.agents.prepare(machine.target)
     await made.tunnel()
     await made.agents.start(await made.order())
@@ -162,6 +163,7 @@ async def test_the_files_of_a_node_open_what_the_page_says_and_no_more(spare: Sp
         place = stolen_node.Place(
             endpoint=cluster.endpoint,
             authority=spare.authority,
+            server_name=server_name(cluster.id),
             admin=port,
             machine=spare.machine,
             node=NAME,

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from control_plane.db import clusters
+from control_plane.domain.cluster import server_name
 from control_plane.domain.overlay import PODS, SERVER_NUMBER, SERVICES, address_of, range_of
 from data_plane.access.port import StepFailed
 from data_plane.cluster import files, k3s_files, ssh_servers
@@ -51,7 +52,7 @@ async def _order(cloud: NodeCloud) -> ServerOrder:
     overlay = cluster.overlay
     place = OverlayPlace(address_of(overlay, SERVER_NUMBER), str(range_of(overlay)), str(PODS))
     target = cloud.server.target
-    return ServerOrder(target, target.address, place, str(SERVICES), credential)
+    return ServerOrder(target, target.address, place, server_name(cluster.id), str(SERVICES), credential)
 
 
 async def test_a_server_that_is_built_answers_outside_and_is_left_as_it_is_when_it_is_built_again(

@@ -210,7 +210,14 @@ def a_certificate(state: str = "signed", *, minutes: float = 10, **other: Any) -
 KUBECONFIG_ID = "kc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5e"
 KUBECONFIG_FILE: Json = {
     "clusters": [
-        {"name": "x", "cluster": {"server": "https://k8s-1:6443", "certificate-authority-data": "Y2E="}}
+        {
+            "name": "x",
+            "cluster": {
+                "server": "https://k8s-1:6443",
+                "certificate-authority-data": "Y2E=",
+                "tls-server-name": "cl-1",
+            },
+        }
     ],
     "users": [{"name": "x", "user": {"token": "a-token"}}],
     "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x", "namespace": "prj-1"}}],

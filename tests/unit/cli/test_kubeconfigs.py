@@ -16,7 +16,7 @@ from tests.unit.cli.stand import Answer, Stand
 
 CREATE = "POST /v1/clusters/eu-1/kubeconfigs"
 ASK: dict[str, Answer] = {CREATE: sealed}
-NAME = "eu-1-research"
+NAME = "eu-1/research"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -56,6 +56,30 @@ def test_a_kubeconfig_is_merged_into_that_of_kubectl_which_keeps_everything_else
     assert file.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in file.parent.iterdir()] == ["config"]
     assert "a-token" not in result.out + result.err
+
+
+def test_names_that_lead_elsewhere_are_left_alone(tmp_path: Path) -> None:
+    """Another organization's project of the same name in the same cluster, or another installation's."""
+    file = tmp_path / ".kube" / "config"
+    stand = Stand(tmp_path, ASK)
+    assert _create(stand).code == 0
+    first = _read(file)
+    for changed in ({"contexts": "prj-2"}, {"clusters": "https://other"}):
+        with case(changed):
+            kept = json.loads(json.dumps(first))
+            if "contexts" in changed:
+                kept["contexts"][0]["context"]["namespace"] = changed["contexts"]
+            else:
+                kept["clusters"][0]["cluster"]["server"] = changed["clusters"]
+            file.write_text(yaml.safe_dump(kept))
+            for _ in range(2):
+                assert _create(stand).code == 0
+                found = _read(file)
+                for part in ("clusters", "users", "contexts"):
+                    assert [each["name"] for each in found[part]] == [NAME, f"{NAME}/prj-1"]
+                    assert found[part][0] == kept[part][0]
+                assert found["current-context"] == f"{NAME}/prj-1"
+                assert found["contexts"][1]["context"]["user"] == f"{NAME}/prj-1"
 
 
 def test_it_is_written_where_the_caller_says(tmp_path: Path) -> None:

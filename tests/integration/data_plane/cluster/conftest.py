@@ -18,7 +18,7 @@ ALLOWANCE = Allowance(nodes=1, gpus=8, cpu_millis=16_000, memory_bytes=64 * 2**3
 async def admin(kubernetes: ControlPlane) -> AsyncIterator[LightkubePort]:
     """The port in our hands, with the cluster's rules in force."""
     client = port(kubernetes, kubernetes.admin)
-    await prepare_cluster(client)
+    await prepare_cluster(client, "cl-1")
     tenant = new_tenant()
     await keep_tenant(client, tenant, ALLOWANCE, [])
 

@@ -22,7 +22,7 @@ PLUGIN = DevicePlugin("registry.invalid/device-plugin@sha256:" + "0" * 64, is_at
 
 @pytest.fixture
 async def prepared(admin: LightkubePort) -> AsyncIterator[LightkubePort]:
-    await prepare_cluster(admin, PLUGIN)
+    await prepare_cluster(admin, "cl-1", PLUGIN)
     yield admin
     await delete_if_there(admin, DAEMON_SET, NAME, NAMESPACE)
 
@@ -58,7 +58,7 @@ async def test_what_somebody_changes_about_it_is_put_right(prepared: LightkubePo
     stolen = {"nodeSelector": {"kubernetes.io/os": "linux"}, "tolerations": [], "containers": [other]}
     await prepared.patch(DAEMON_SET, NAME, {"spec": {"template": {"spec": stolen}}}, NAMESPACE)
     await delete_if_there(prepared, RUNTIME_CLASS, RUNTIME)
-    await prepare_cluster(prepared, PLUGIN)
+    await prepare_cluster(prepared, "cl-1", PLUGIN)
     spec = (await prepared.get(DAEMON_SET, NAME, NAMESPACE))["spec"]["template"]["spec"]
     assert spec["nodeSelector"]["node-restriction.kubernetes.io/gpu"] == "nvidia"
     assert spec["tolerations"] == [{"operator": "Exists"}]

@@ -48,7 +48,7 @@ async def _issue(
     role: Role = Role.EDIT,
     name: str | None = None,
 ) -> Kubeconfig:
-    address = Address("gpus", plane.url, plane.authority.decode())
+    address = Address("gpus", plane.url, plane.authority.decode(), "kubernetes")
     name = name or new_name("kc_")
     return await kubeconfigs.issue(admin, address, tenant, name, role=role, all_nodes=all_nodes, life=LIFE)
 
@@ -278,7 +278,7 @@ async def test_a_rotated_kubeconfig_works_while_the_old_one_has_no_right_any_mor
 async def test_a_kubeconfig_lives_for_ten_minutes_to_a_day_and_the_api_server_agrees(
     kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
 ) -> None:
-    address = Address("gpus", kubernetes.url, kubernetes.authority.decode())
+    address = Address("gpus", kubernetes.url, kubernetes.authority.decode(), "kubernetes")
     for life in (timedelta(minutes=9), timedelta(hours=25)):
         with pytest.raises(ValueError, match="lives between"):
             await kubeconfigs.issue(admin, address, tenant, "kc_x", role=Role.EDIT, all_nodes=True, life=life)

@@ -19,8 +19,15 @@ class PasswordRefusedError(Exception):
     """Another machine registered this name before. The text is K3s' own."""
 
 
+class NotStoredError(Exception):
+    """A new password cannot be stored, such as that of a node whose name no Secret can have."""
+
+
 def ensure(admin: Client, node: str, password: str) -> None:
-    """Remember a new node's password, or compare a known one's. Raises PasswordRefusedError or ApiError."""
+    """Remember a new node's password, or compare a known one's.
+
+    Raises PasswordRefusedError, NotStoredError or ApiError.
+    """
     name = _secret(node)
     try:
         known = admin.get(f"{PATH}/{quote(name)}")
@@ -29,7 +36,10 @@ def ensure(admin: Client, node: str, password: str) -> None:
             raise
         data = {"hash": base64.b64encode(_hashed(password, secrets.token_bytes(8)).encode()).decode()}
         thing = {"metadata": {"name": name}, "type": "Opaque", "immutable": True, "data": data}
-        admin.send("POST", PATH, thing)
+        try:
+            admin.send("POST", PATH, thing)
+        except ApiError as refusal:
+            raise NotStoredError(f"password of node {node} is stored later: {refusal}") from refusal
         return
     assert isinstance(known, dict)
     stored = base64.b64decode(known["data"]["hash"]).decode()

@@ -204,7 +204,7 @@ def for_agents(handler: Handler) -> Handler:
 
 async def _registered(self: Supervisor, head: Head, caller: Caller) -> str:
     """The node's name, once its password fits. Raises RefusedError."""
-    node, password = head.header("k3s-Node-Name"), head.header("k3s-Node-Password")
+    node, password = head.header("k3s-Node-Name").lower(), head.header("k3s-Node-Password")
     if not node or not password:
         raise RefusedError(400, "node name and node password must be set")
     if NODES in caller.groups and caller.name != f"system:node:{node}":
@@ -213,6 +213,8 @@ async def _registered(self: Supervisor, head: Head, caller: Caller) -> str:
         if NODES in caller.groups:
             await asyncio.to_thread(self.admin.get, f"/api/v1/nodes/{node}")
         await asyncio.to_thread(passwords.ensure, self.admin, node, password)
+    except passwords.NotStoredError as error:
+        say(f"level=info msg={str(error)!r}")  # K3s lets the node pass, and tries to store it later.
     except passwords.PasswordRefusedError as refusal:
         say(f"level=error msg={str(refusal)!r}")
         raise RefusedError(403, str(refusal)) from refusal

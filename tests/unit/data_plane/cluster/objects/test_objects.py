@@ -148,13 +148,19 @@ def test_a_quota_has_no_room_for_services_that_open_ports_of_nodes() -> None:
 
 def test_a_kubeconfig_has_one_context_and_the_clusters_own_authority() -> None:
     text = kubeconfig(
-        name="gpus", endpoint="https://h:6443", authority="PEM", tenant=TENANT, token=Token("t")
+        name="gpus",
+        endpoint="https://h:6443",
+        authority="PEM",
+        server_name="cl-1",
+        tenant=TENANT,
+        token=Token("t"),
     )
     document = json.loads(text)
     assert [context["context"]["namespace"] for context in document["contexts"]] == [TENANT.namespace]
     assert document["clusters"][0]["cluster"] == {
         "server": "https://h:6443",
         "certificate-authority-data": "UEVN",
+        "tls-server-name": "cl-1",
     }
     assert document["users"] == [{"name": "gpus", "user": {"token": "t"}}]
 

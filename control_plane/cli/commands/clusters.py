@@ -3,11 +3,13 @@
 from argparse import Namespace
 from urllib.parse import quote
 
+from control_plane.cli import waiting
+from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.commands import node_pools, nodes
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
-from control_plane.cli.render.clusters import Everybodys, Inside, cluster_page, cluster_table
+from control_plane.cli.render.clusters import Everybodys, Inside, cluster_page, cluster_table, progress_of
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.clusters import ClusterPage, ClusterRequest, ClusterView
 from control_plane.wire.node_pools import NodePoolPage
@@ -42,11 +44,11 @@ def add(to: Commands) -> None:
         clusters,
         "create",
         create,
-        "Create a cluster on a free server host (operators).",
+        "Create a cluster on a free server host, and wait until it is ready (operators).",
         more=(
             "Its server runs on a host of yours: see splitplane server-host add. Its nodes\n"
             "are rented, at whichever providers. A cluster is shared by all organizations, or\n"
-            "dedicated to one."
+            "dedicated to one. Leaving early (Ctrl-C, --no-wait) does not end the building."
         ),
         examples="""
         splitplane cluster create eu --region eu-1
@@ -56,6 +58,9 @@ def add(to: Commands) -> None:
     parser.add_argument("name", metavar="NAME", help="unique among the clusters; not cl_...")
     parser.add_argument("--region", required=True, metavar="REGION", help="the region of a free server host")
     parser.add_argument("--organization", metavar="ORG", help="the organization that it is dedicated to")
+    parser.add_argument(
+        "--no-wait", "--detach", dest="no_wait", action="store_true", help="return while it is being built"
+    )
     parser = command(
         clusters,
         "delete",
@@ -104,8 +109,30 @@ def _inside(client: Client, cluster: ClusterView) -> Inside | None:
 
 def create(terminal: Terminal, args: Namespace) -> None:
     request = ClusterRequest(args.name, args.region, args.organization)
-    answer = terminal.client().post("/v1/operator/clusters", ClusterView, request)
+    client = terminal.client()
+    answer = client.post("/v1/operator/clusters", ClusterView, request)
+    if not args.no_wait:
+        answer = _watched(terminal, client, answer)
     terminal.present(args.json, answer, lambda cluster: cluster_page(cluster, terminal.now()))
+    if not args.no_wait and answer.value.state != "ready":
+        raise CliError(f"{answer.value.name} is being deleted.", code="cluster_deleted")
+
+
+def _watched(terminal: Terminal, client: Client, answer: Answer[ClusterView]) -> Answer[ClusterView]:
+    """Read the cluster until it is built or deleted. What fails is tried again, so it does not end the wait."""
+    cluster_id = answer.value.id
+    return waiting.until(
+        terminal,
+        client,
+        answer,
+        lambda: client.get(f"/v1/clusters/{cluster_id}", ClusterView),
+        is_done=lambda cluster: cluster.state != "building",
+        says=progress_of,
+        goes_on=(
+            f"It is being built all the same. To see it: splitplane cluster show {cluster_id}\n"
+            f"To end it: splitplane cluster delete {cluster_id}"
+        ),
+    )
 
 
 def delete(terminal: Terminal, args: Namespace) -> None:

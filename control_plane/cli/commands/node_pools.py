@@ -1,9 +1,10 @@
 """Node pools: equal nodes of one SKU in a Kubernetes cluster. Each of them is a lease."""
 
 from argparse import Namespace
+from collections.abc import Callable
 from typing import Any
 
-from control_plane.cli import progress
+from control_plane.cli import waiting
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.commands.catalogue import add_constraints, constraints, naming_the_nearest
@@ -11,10 +12,9 @@ from control_plane.cli.commands.labels import labels
 from control_plane.cli.commands.lookup import named
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, is_id, noun, seconds, suggestion
-from control_plane.cli.progress import POLL_SECONDS
 from control_plane.cli.render.node_pools import node_pool_page, node_pool_table, progress_of
 from control_plane.cli.terminal import Terminal
-from control_plane.cli.words import clean, plural, price, sentence
+from control_plane.cli.words import plural, price, sentence
 from control_plane.wire.leases import WAIT_SECONDS_DEFAULT
 from control_plane.wire.node_pools import (
     NodePoolChangeRequest,
@@ -117,12 +117,13 @@ def _add_scale(pools: Commands) -> None:
             "youngest; their billing stops at once."
         ),
         examples="""
-        splitplane node-pool scale train --nodes 3
+        splitplane node-pool scale train --nodes 3 --wait
         splitplane node-pool scale train --nodes 1 --yes
         """,
     )
     parser.add_argument("node_pool", metavar="POOL", help=_POOL)
     parser.add_argument("--nodes", type=int, metavar="N", required=True, help="how many nodes, up to 64")
+    parser.add_argument("--wait", action="store_true", help="wait until it has that many ready nodes")
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
@@ -174,7 +175,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
     per_hour = f"{price(pool.price_per_hour)} USD per hour"
     terminal.note(f"{pool.id} is admitted: {plural(pool.nodes, 'node')} at {per_hour} together.")
     if not args.no_wait:
-        answer = _watched(terminal, client, answer)
+        answer = _watched(terminal, client, answer, _is_ready)
     terminal.present(args.json, answer, lambda found: node_pool_page(found, terminal.now()))
     if answer.value.state not in ("pending", "ready"):
         why = sentence(answer.value.why or answer.value.state)
@@ -190,30 +191,32 @@ def taint(text: str) -> TaintRequest:
     return TaintRequest(key=key, effect=effect, value=value)
 
 
-def _watched(terminal: Terminal, client: Client, answer: Answer[NodePoolView]) -> Answer[NodePoolView]:
-    """Read the pool until it is ready or ends. Progress goes to standard error, a line for each change."""
-    printed, answered = "", client.clock.seconds()
-    outage = progress.OUTAGE_SECONDS_MAX if terminal.timeout is None else terminal.timeout
-    try:
-        while answer.value.state == "pending":
-            line = progress_of(answer.value)
-            if line != printed:
-                terminal.note(clean(line))
-                printed = line
-            client.clock.sleep(POLL_SECONDS)
-            try:
-                answer = client.get(f"{_PATH}/{answer.value.id}", NodePoolView)
-                answered = client.clock.seconds()
-            except CliError as error:
-                if not progress.is_passing(error) or client.clock.seconds() - answered >= outage:
-                    raise
-    except KeyboardInterrupt:
-        terminal.note(
-            f"The node pool continues. To see it: splitplane node-pool show {answer.value.id}\n"
-            f"To end it: splitplane node-pool delete {answer.value.id}"
-        )
-        raise
-    return answer
+def _watched(
+    terminal: Terminal, client: Client, answer: Answer[NodePoolView], is_done: Callable[[NodePoolView], bool]
+) -> Answer[NodePoolView]:
+    """Read the pool until it is as it was asked for, or ends."""
+    pool_id = answer.value.id
+    return waiting.until(
+        terminal,
+        client,
+        answer,
+        lambda: client.get(f"{_PATH}/{pool_id}", NodePoolView),
+        is_done=lambda pool: is_done(pool) or pool.state not in ("pending", "ready"),
+        says=progress_of,
+        goes_on=(
+            f"The node pool continues. To see it: splitplane node-pool show {pool_id}\n"
+            f"To end it: splitplane node-pool delete {pool_id}"
+        ),
+    )
+
+
+def _is_ready(pool: NodePoolView) -> bool:
+    return pool.state == "ready"
+
+
+def _is_whole(pool: NodePoolView) -> bool:
+    """Whether it has the nodes that it wants, and no others."""
+    return _is_ready(pool) and pool.leases.ready == pool.nodes
 
 
 def list_pools(terminal: Terminal, args: Namespace) -> None:
@@ -248,6 +251,8 @@ def scale(terminal: Terminal, args: Namespace) -> None:
             otherwise="--yes",
         )
     answer = client.patch(f"{_PATH}/{pool.id}", NodePoolView, NodePoolChangeRequest(args.nodes))
+    if args.wait:
+        answer = _watched(terminal, client, answer, _is_whole)
     terminal.present(args.json, answer, lambda found: node_pool_page(found, terminal.now()))
 
 

@@ -34,6 +34,13 @@ def cluster_table(clusters: Sequence[ClusterView], now: datetime) -> RenderableT
     return table(columns, rows, right=("AGE",), whole=("FOR",))
 
 
+def progress_of(cluster: ClusterView) -> str:
+    """What happens to a cluster that is being built, as a sentence."""
+    if cluster.failing_since is None:
+        return f"{cluster.name}: its server is being installed on a host in {cluster.region}"
+    return f"{cluster.name}: it cannot be built, and is tried again: {cluster.failing_why or 'see its host'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Inside:
     """What the caller has in a cluster."""

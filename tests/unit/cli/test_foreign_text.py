@@ -121,7 +121,7 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "service-account remove": ("service-account remove ci --yes", {"GET /v1/service-accounts": answers.SERVICE_ACCOUNTS}),
     "role revoke": ("role revoke rb_019aa10 --yes", answers.NAMES | {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
     "environment create": ("environment create prod --project research", {"POST /v1/projects/research/environments": answers.ENVIRONMENTS["items"][1]}),
-    "cluster create": ("cluster create eu-1 --region eu", {"POST /v1/operator/clusters": answers.CLUSTERS["items"][1]}),
+    "cluster create": ("cluster create eu-1 --region eu --no-wait", {"POST /v1/operator/clusters": answers.CLUSTERS["items"][1]}),
     "cluster delete": (
         "cluster delete eu-1",
         {

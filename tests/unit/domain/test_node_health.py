@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from control_plane.domain.node_health import problem, unready
+from control_plane.domain.node_health import gpu_problem, problem, unready
 from tests.support.clock import START
 
 SECOND = timedelta(seconds=1)
@@ -20,6 +20,13 @@ def test_a_node_takes_pods_only_while_its_kubelet_is_ready_and_reports_no_pressu
         found = problem(conditions)
         assert found is not None, conditions
         assert word in found
+
+
+def test_pods_have_to_be_able_to_get_all_gpus_and_a_node_without_any_lacks_none() -> None:
+    assert gpu_problem(allocatable=8, sold=8) is None
+    assert gpu_problem(allocatable=0, sold=0) is None
+    assert gpu_problem(allocatable=7, sold=8) == "its device plugin reports 7 of 8 GPUs"
+    assert gpu_problem(allocatable=0, sold=1) == "its device plugin reports 0 of 1 GPU"
 
 
 def test_an_open_node_is_unready_by_its_kubelet_alone_and_never_by_the_pressure_of_its_pods() -> None:

@@ -207,6 +207,7 @@ class Guard:
             self._note(verb, error)
             span.set(Attribute.OUTCOME, type(error).__name__)
             if isinstance(error, Throttled) and not isinstance(error, LocallyThrottled):
+                await self._learn()
                 await self._pacer.throttled(verb, error.retry_after_seconds)
             raise
         except BaseException:
@@ -214,9 +215,13 @@ class Guard:
             raise
         self._note(verb, None)
         span.set(Attribute.OUTCOME, "ok")
+        await self._learn()
+        return answer
+
+    async def _learn(self) -> None:
+        """Hand on what the provider's last answer told about its limits."""
         if isinstance(self._inner, TellsLimits):
             await self._pacer.told(self._inner.told_limits())
-        return answer
 
     async def _answer(self, verb: Verb, call: Callable[[], Awaitable[Answer]]) -> Answer:
         begun = self._now()

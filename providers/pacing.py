@@ -1,12 +1,15 @@
 """Keeps a provider's rate limits over all replicas together, by the rule of `call_budget`.
 
-A call draws a turn of every bucket that names its verb, all at one moment, and waits for it. It waits only as long as
-it is allowed to; a call whose turn would come later raises LocallyThrottled, and the provider is not asked. More urgent
-verbs wait longer and may use more of what is saved up, so that a terminate finds a turn while offers are refreshed.
+A call draws turns of every bucket that names its verb, for one moment, and waits for it. It waits only as long as it is
+allowed to; a call whose turn would come later raises LocallyThrottled, and the provider is not asked. More urgent verbs
+wait longer and may use more of what is saved up, so that a terminate finds a turn while offers are refreshed.
+
+A call that has to wait for its scarcest bucket draws the others when that turn is near: a launch that waits for half a
+minute must not keep them from everybody else meanwhile.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -19,6 +22,8 @@ from control_plane.domain.ids import AccountName
 from providers.base import CountedBy, RateLimit, Throttled, ToldLimit, Unavailable, Verb
 from providers.error_law import place_of
 
+CLOSED_SECONDS_MAX = 3_600.0
+"""No provider closes a limit for longer, whatever its answer says."""
 URGENCY: Mapping[Verb, float] = {
     Verb.TERMINATE: 1.0,
     Verb.LAUNCH: 0.8,
@@ -41,6 +46,10 @@ class NotCalled(Unavailable):
     """The breaker is open, or our budget cannot be read; the provider was not called."""
 
 
+NEAR_SECONDS = 2.0
+"""How long before its moment in the scarcest bucket a call draws the others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draw:
     """The turns of one bucket that a call takes."""
@@ -56,8 +65,10 @@ class Draw:
 class Budget(Protocol):
     """What all replicas together may ask of accounts."""
 
-    async def draw(self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float) -> float | None:
-        """Take a turn of each bucket, all for one moment.
+    async def draw(
+        self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float, wait_seconds_min: float = 0.0
+    ) -> float | None:
+        """Take the turns of each bucket, all for one moment, and not before `wait_seconds_min`.
 
         Returns the seconds until then, or None when that would exceed `wait_seconds_max`; then nothing was taken.
         """
@@ -81,15 +92,18 @@ class OneProcessBudget:
         default_factory=dict[tuple[AccountName, str], Bucket]
     )
 
-    async def draw(self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float) -> float | None:
+    async def draw(
+        self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float, wait_seconds_min: float = 0.0
+    ) -> float | None:
         now = self.now()
-        buckets = [(self._bucket(draw), draw.pace) for draw in draws]
-        start = start_of(buckets, urgency=urgency, now=now, not_before=now)
+        buckets = [(self._bucket(draw), draw.pace, draw.turns) for draw in draws]
+        not_before = now + timedelta(seconds=wait_seconds_min)
+        start = start_of(buckets, urgency=urgency, not_before=not_before)
         wait = (start - now).total_seconds()
         if wait > wait_seconds_max:
             return None
-        for draw, (bucket, pace) in zip(draws, buckets, strict=True):
-            self._buckets[_key(draw)] = bucket.drawn(pace, start, draw.turns, now)
+        for draw, (bucket, pace, turns) in zip(draws, buckets, strict=True):
+            self._buckets[_key(draw)] = bucket.drawn(pace, start, turns, now)
         return wait
 
     async def slow(self, draw: Draw, retry_after_seconds: float) -> None:
@@ -107,8 +121,8 @@ def learned(bucket: AnyBucket, draw: Draw, told: ToldLimit, now: datetime) -> An
     """The bucket after the provider told its limit: at most its pace, and no call before it takes some again."""
     limit = draw.limit
     ceiling = (told.calls / told.seconds) / (limit.calls / limit.seconds)
-    closed = told.left <= draw.pace.ahead
-    return bucket.told(ceiling, free_at=now + timedelta(seconds=told.resets_seconds) if closed else None)
+    resets = timedelta(seconds=min(told.resets_seconds, told.seconds, CLOSED_SECONDS_MAX))
+    return bucket.told(ceiling, closed_until=now + resets if told.left <= draw.pace.ahead else None)
 
 
 class Pacer:
@@ -133,7 +147,7 @@ class Pacer:
         self._sleep = sleep
         self._budget = budget
         self._not_before: dict[Verb, datetime] = {}
-        self._draws = [_draw(account, limit) for limit in limits]
+        self._draws = [_draw(account, limit, limits) for limit in limits]
         self._told: dict[str, ToldLimit] = {}
         self._gates = {
             draw.limit.bucket: AsyncLimiter(
@@ -146,13 +160,15 @@ class Pacer:
     async def throttled(self, verb: Verb, retry_after_seconds: float) -> None:
         """The provider throttled a call: the next ones of this verb wait until then, and all are slower for a while.
 
-        The scarcest bucket is slowed: which one was empty is not known.
+        Those buckets are slowed that the answer says are empty. Where it does not say, that is the scarcest.
         """
         self._not_before[verb] = self._now() + timedelta(seconds=retry_after_seconds)
         draws = self._draws_of(verb)
-        if draws and self._budget is not None:
-            with suppress(Exception):  # The pace is a courtesy; the error of the call is what counts.
-                await self._budget.slow(draws[0], retry_after_seconds)
+        empty = [draw for draw in draws if (told := self._told.get(draw.limit.bucket)) and not told.left]
+        if self._budget is not None:
+            for draw in empty or draws[:1]:
+                with suppress(Exception):  # The pace is a courtesy; the error of the call is what counts.
+                    await self._budget.slow(draw, retry_after_seconds)
 
     async def told(self, limits: Sequence[ToldLimit]) -> None:
         """The provider told these limits with its answer. What is as it was, with calls left, is not stored again."""
@@ -162,11 +178,7 @@ class Pacer:
             if draw is None or self._budget is None:
                 continue
             same = before is not None and (before.calls, before.seconds) == (told.calls, told.seconds)
-            published = before is None and (told.calls, told.seconds) == (
-                draw.limit.calls,
-                draw.limit.seconds,
-            )
-            if told.left <= draw.pace.ahead or not (same or published):
+            if told.left <= draw.pace.ahead or not same:
                 with suppress(Exception):  # As above.
                     await self._budget.learn(draw, told)
 
@@ -175,7 +187,8 @@ class Pacer:
         left = seconds_max
         left -= await self._wait_out_throttle(verb, left)
         draws = self._draws_of(verb)
-        left -= await self._draw_shared(verb, draws, left)
+        if self._budget is not None and draws:
+            left -= await self._draw_shared(self._budget, URGENCY[verb], draws, left)
         for draw in draws:
             left -= await self._pass_gate(draw, left)
 
@@ -197,18 +210,43 @@ class Pacer:
         await self._sleep(wait)
         return wait
 
-    async def _draw_shared(self, verb: Verb, draws: Sequence[Draw], left: float) -> float:
-        if self._budget is None or not draws:
-            return 0.0
+    async def _draw_shared(
+        self, budget: Budget, urgency: float, draws: Sequence[Draw], seconds_max: float
+    ) -> float:
+        """Draw, and wait for the moment. Returns the seconds that this took."""
+        near, most = min(NEAR_SECONDS, seconds_max), max(0.0, seconds_max)
+        wait = await self._asked(budget.draw(draws, urgency=urgency, wait_seconds_max=max(0.0, near)))
+        if wait is not None:
+            await self._sleep(wait)
+            return wait
+        scarce, *others = draws
+        wait = await self._asked(budget.draw([scarce], urgency=urgency, wait_seconds_max=most))
+        if wait is None:
+            raise self._no_turn_in(scarce)
+        before = max(0.0, wait - NEAR_SECONDS) if others else wait
+        await self._sleep(before)
+        if not others:
+            return before
+        rest = await self._asked(
+            budget.draw(
+                others,
+                urgency=urgency,
+                wait_seconds_min=wait - before,
+                wait_seconds_max=wait - before + scarce.pace.late_max.total_seconds(),
+            )
+        )
+        if (
+            rest is None
+        ):  # The turn of the scarce bucket is lost: used later, it would come too close to the next one.
+            raise self._no_turn_in(others[0])
+        await self._sleep(rest)
+        return before + rest
+
+    async def _asked(self, drawing: Awaitable[float | None]) -> float | None:
         try:
-            wait = await self._budget.draw(draws, urgency=URGENCY[verb], wait_seconds_max=max(0.0, left))
+            return await drawing
         except Exception as error:
             raise NotCalled(f"{self._account}: the budget raised {place_of(error)}") from error
-        if wait is None:
-            raise self._no_turn_in(draws[0])
-        if wait > 0:
-            await self._sleep(wait)
-        return wait
 
     async def _pass_gate(self, draw: Draw, left: float) -> float:
         gate = self._gates.get(draw.limit.bucket)
@@ -228,10 +266,17 @@ class Pacer:
         return LocallyThrottled(why, retry_after_seconds=draw.pace.interval.total_seconds())
 
 
-def _draw(account: AccountName, limit: RateLimit) -> Draw:
+def _draw(account: AccountName, limit: RateLimit, limits: Iterable[RateLimit]) -> Draw:
     by_address = limit.counted_by is CountedBy.SOURCE_ADDRESS
     holder = AccountName(account.partition("/")[0]) if by_address else account
-    return Draw(holder, limit, pace_of(calls=limit.calls, seconds=limit.seconds, burst=limit.burst))
+    beside = (each for each in limits if each.verbs & limit.verbs and _interval(each) < _interval(limit))
+    others = sum(map(_interval, beside))
+    pace = pace_of(calls=limit.calls, seconds=limit.seconds, burst=limit.burst, others=others)
+    return Draw(holder, limit, pace)
+
+
+def _interval(limit: RateLimit) -> float:
+    return limit.seconds / limit.calls
 
 
 def _key(draw: Draw) -> tuple[AccountName, str]:

@@ -113,6 +113,7 @@ class Rest:
         Raises the error of the port that the law has for whatever else happens, also inside `read`;
         only a ProviderError that `read` raises passes as it is.
         """
+        self.told = ()
         answer = await self._exchange(verb, method, path, query, body)
         self.told = told_limits(answer.headers)
         failure = self._failure(answer)

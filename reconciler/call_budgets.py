@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from prometheus_client import Counter, Gauge
@@ -46,19 +46,21 @@ class SharedBudget:
     _ahead: dict[Terms, _Ahead] = field(default_factory=dict[Terms, _Ahead])
     _known: set[Terms] = field(default_factory=set[Terms])
 
-    async def draw(self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float) -> float | None:
+    async def draw(
+        self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float, wait_seconds_min: float = 0.0
+    ) -> float | None:
         """Seconds to wait before the call; None, without a turn, when that would exceed `wait_seconds_max`."""
         now = self.now()
-        latest = now + timedelta(seconds=wait_seconds_max)
+        earliest, latest = (now + timedelta(seconds=wait) for wait in (wait_seconds_min, wait_seconds_max))
         here: list[tuple[Draw, datetime]] = []
         missing: list[Draw] = []
         for draw in draws:
-            moment = self._taken_here(draw, now, latest) if draw.turns == 1 else None
+            moment = self._taken_here(draw, earliest, latest) if draw.turns == 1 else None
             if moment is None:
                 missing.append(draw)
             else:
                 here.append((draw, moment))
-        start = max((moment for _, moment in here), default=now)
+        start = max([earliest, *(moment for _, moment in here)])
         if missing:
             drawn = await self._drawn(missing, urgency, start, latest)
             if drawn is None:
@@ -76,16 +78,18 @@ class SharedBudget:
         self._ahead.pop(_terms(draw), None)
         await self._change(draw, lambda bucket: learned(bucket, draw, told, self.now()))
 
-    def _taken_here(self, draw: Draw, now: datetime, latest: datetime) -> datetime | None:
+    def _taken_here(self, draw: Draw, earliest: datetime, latest: datetime) -> datetime | None:
         """A turn that was drawn ahead. The next ones are drawn in the background when half of them are used."""
         ahead = self._ahead.get(_terms(draw))
         if ahead is None:
             return None
-        while ahead.moments and ahead.moments[0] < now - draw.pace.late_max:
+        late_max = draw.pace.late_max
+        while ahead.moments and ahead.moments[0] < self.now() - late_max:
             ahead.moments.popleft()
-        if not ahead.moments or ahead.moments[0] > latest:
+        moment = next((each for each in ahead.moments if earliest - late_max <= each <= latest), None)
+        if moment is None:
             return None
-        moment = ahead.moments.popleft()
+        ahead.moments.remove(moment)
         if ahead.refill is None and len(ahead.moments) <= draw.pace.ahead // 2:
             ahead.refill = asyncio.create_task(self._refill(draw, ahead))
         return moment
@@ -93,13 +97,14 @@ class SharedBudget:
     def _give_back(self, here: Sequence[tuple[Draw, datetime]]) -> None:
         for draw, moment in here:
             if (ahead := self._ahead.get(_terms(draw))) is not None:
-                ahead.moments.appendleft(moment)
+                ahead.moments = deque(sorted((moment, *ahead.moments)))
 
     async def _refill(self, draw: Draw, ahead: _Ahead) -> None:
         now = self.now()
         try:
             with suppress(Exception):  # The next call that finds no turn asks again, and says why it failed.
-                await self._drawn([draw], 0.0, now, now + draw.pace.ahead * 2 * draw.pace.interval)
+                nobodys = replace(draw, turns=0)
+                await self._drawn([nobodys], 0.0, now, now + draw.pace.ahead * 2 * draw.pace.interval)
         finally:
             ahead.refill = None
 
@@ -112,8 +117,8 @@ class SharedBudget:
         async with self.db.transaction() as connection:
             rows = await call_budgets.lock(connection, terms)
             now = self.now()
-            paces = [draw.pace for draw in draws]
-            start = start_of(zip(rows, paces, strict=True), urgency=urgency, now=now, not_before=not_before)
+            wanted = [(row, draw.pace, draw.turns) for row, draw in zip(rows, draws, strict=True)]
+            start = start_of(wanted, urgency=urgency, not_before=max(now, not_before))
             if start > latest:
                 return None
             moved = [

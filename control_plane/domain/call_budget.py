@@ -41,29 +41,34 @@ class Pace:
     ahead: int
     """Turns that a process draws at once."""
     late_max: timedelta
-    """How long after its moment a turn that was drawn ahead may still be used."""
+    """How long after its moment a turn may still be used."""
 
     def tolerance(self, urgency: float) -> timedelta:
         """How much earlier than evenly spaced a turn may be, for calls that may use this share of the burst."""
         return max(0, int(self.burst * urgency) - 1) * self.interval
 
 
-def pace_of(*, calls: int, seconds: float, burst: int | None = None) -> Pace:
+def pace_of(*, calls: int, seconds: float, burst: int | None = None, others: float = 0.0) -> Pace:
     """The pace for at most `calls` in any `seconds`; with `burst`, for a bucket of so many tokens that refills so.
+
+    `others`: the intervals in seconds of the faster limits that calls draw from beside this one. A call may have to
+    wait for them after its turn here has come.
 
     >>> pace_of(calls=1, seconds=12.0).interval.total_seconds()
     12.6
     """
     if burst is None:
-        return _pace_of_window(calls, seconds)
+        return _pace_of_window(calls, seconds, others)
     interval = SLACK * seconds / calls
     late = min(LATE_MAX.total_seconds(), 0.05 * burst * interval)
     return _pace(interval, max(1, int(0.9 * burst - late / interval)), late)
 
 
-def _pace_of_window(calls: int, seconds: float) -> Pace:
+def _pace_of_window(calls: int, seconds: float, others: float) -> Pace:
     if calls < BURST_OF_A_WINDOW:
-        return _pace(SLACK * seconds / calls, 1, 0.0)
+        return Pace(
+            timedelta(seconds=SLACK * (seconds + others) / calls), 1, 1, late_max=timedelta(seconds=others)
+        )
     burst = calls // BURST_OF_A_WINDOW
     late = min(LATE_MAX.total_seconds(), seconds / 60)
     # A turn may also be used `late` after its moment, and a call takes a while to arrive.
@@ -72,7 +77,7 @@ def _pace_of_window(calls: int, seconds: float) -> Pace:
 
 
 def _pace(interval: float, burst: int, late: float) -> Pace:
-    ahead = max(1, min(AHEAD_TURNS_MAX, int(AHEAD.total_seconds() / interval))) if late else 1
+    ahead = max(1, min(AHEAD_TURNS_MAX, int(AHEAD.total_seconds() / interval)))
     return Pace(timedelta(seconds=interval), burst, ahead, timedelta(seconds=late))
 
 
@@ -82,6 +87,8 @@ class Bucket:
 
     free_at: datetime
     """The moment of the next turn, if none is saved up."""
+    closed_until: datetime | None = None
+    """Until then the provider takes no call, also none that was saved up."""
     share: float = 1.0
     """The share of the published limit that we used after we were throttled last."""
     share_at: datetime | None = None
@@ -98,15 +105,19 @@ class Bucket:
 
     def slowed(self, now: datetime, retry_after: timedelta) -> Self:
         """After the provider throttled a call."""
-        free_at = max(self.free_at, now + retry_after)
+        closed = self.closed(now + retry_after)
         if self.share_at is not None and now - self.share_at < SAME_THROTTLE:
-            return replace(self, free_at=free_at)
-        return replace(self, free_at=free_at, share=SLOWED * self.share_now(now), share_at=now)
+            return closed
+        return replace(closed, share=SLOWED * self.share_now(now), share_at=now)
 
-    def told(self, ceiling: float, *, free_at: datetime | None) -> Self:
+    def told(self, ceiling: float, *, closed_until: datetime | None) -> Self:
         """After the provider told its limit, and from when on it takes calls if it takes none now."""
-        later = self.free_at if free_at is None else max(self.free_at, free_at)
-        return replace(self, ceiling=ceiling, free_at=later)
+        told = replace(self, ceiling=ceiling)
+        return told if closed_until is None else told.closed(closed_until)
+
+    def closed(self, until: datetime) -> Self:
+        """No call before then."""
+        return replace(self, closed_until=max(until, self.closed_until or until))
 
     def drawn(self, pace: Pace, start: datetime, turns: int, now: datetime) -> Self:
         """After `turns` were drawn, the first of them at `start`."""
@@ -128,11 +139,14 @@ class Bucket:
 
 
 def start_of(
-    buckets: Iterable[tuple[Bucket, Pace]], *, urgency: float, now: datetime, not_before: datetime
+    buckets: Iterable[tuple[Bucket, Pace, int]], *, urgency: float, not_before: datetime
 ) -> datetime:
-    """When a call may be made that takes a turn of each of these buckets.
+    """When a call may be made that takes so many turns of each of these buckets at once.
 
     `urgency`: the share of each burst that the call may use, so that more urgent ones find some of it left.
     """
-    earliest = (bucket.free_at - pace.tolerance(urgency) for bucket, pace in buckets)
-    return max(now, not_before, *earliest)
+    moments = [not_before]
+    for bucket, pace, turns in buckets:
+        together = max(0, turns - 1) * pace.interval
+        moments += [bucket.free_at - pace.tolerance(urgency) + together, bucket.closed_until or not_before]
+    return max(moments)

@@ -27,7 +27,7 @@ from providers.breaker import Breaker
 from providers.emulators.scenario import FaultKind
 from providers.fake import Call, FakeProvider, Fault
 from providers.guard import ANSWER_SECONDS_MAX, TIMEOUTS, Guard, Timeout
-from providers.pacing import Draw, LocallyThrottled, NotCalled, OneProcessBudget
+from providers.pacing import Draw, LocallyThrottled, NotCalled, OneProcessBudget, Pacer
 from tests.contract.clouds import a_key
 from tests.contract.clouds.fake import FakeCloud
 from tests.contract.clouds.lambda_cloud import EmulatedLambdaCloud
@@ -353,7 +353,9 @@ class FullBudget:
         self.wait = wait
         self.asked: list[str] = []
 
-    async def draw(self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float) -> float | None:
+    async def draw(
+        self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float, wait_seconds_min: float = 0.0
+    ) -> float | None:
         self.asked.extend(draw.limit.bucket for draw in draws)
         return self.wait if self.wait <= wait_seconds_max else None
 
@@ -396,6 +398,52 @@ async def test_the_more_urgent_a_verb_the_longer_it_may_wait_for_its_turn(
         with suppress(Throttled):
             await call()
     assert {call.verb for call in fake.calls} == served
+
+
+async def test_a_launch_that_waits_for_its_turn_keeps_nobody_else_waiting() -> None:
+    clock, held = Clock(), asyncio.Event()
+    limits = (
+        RateLimit("all", 1, 1.0, frozenset(Verb)),
+        RateLimit("launch", 1, 12.0, frozenset({Verb.LAUNCH})),
+    )
+    budget, slept = OneProcessBudget(clock.now), dict[str, list[float]](launch=[], other=[])
+
+    def pacer(name: str, *, blocked: bool) -> Pacer:
+        async def sleep(seconds: float) -> None:
+            slept[name].append(seconds)
+            if blocked and seconds:
+                await held.wait()
+
+        return Pacer(ACCOUNT, limits, now=clock.now, sleep=sleep, budget=budget, in_process=False)
+
+    await pacer("other", blocked=False).wait_for_turn(Verb.LAUNCH, 15)
+    waiting = asyncio.create_task(pacer("launch", blocked=True).wait_for_turn(Verb.LAUNCH, 15))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert slept["launch"] == [pytest.approx(12.0, abs=0.8)], (
+        "it waits for its scarcest bucket, and draws the other later"
+    )
+    for _ in range(2):
+        await pacer("other", blocked=False).wait_for_turn(Verb.TERMINATE, 60)
+    assert slept["other"][1:] == [pytest.approx(1.05), pytest.approx(2.1)]
+    waiting.cancel()
+
+
+async def test_an_answer_that_tells_which_limit_is_empty_closes_that_one_for_no_longer_than_its_window() -> (
+    None
+):
+    clock, budget = Clock(), OneProcessBudget(Clock().now)
+    limits = (
+        RateLimit("project", 500, 60.0, frozenset(Verb)),
+        RateLimit("launch", 60, 60.0, frozenset({Verb.LAUNCH})),
+    )
+    pacer = Pacer(ACCOUNT, limits, now=clock.now, sleep=clock.sleep, budget=budget, in_process=False)
+    await pacer.told([ToldLimit("project", 500, 60.0, left=0, resets_seconds=900_000_000.0)])
+    await pacer.throttled(Verb.LAUNCH, 5.0)
+    by_bucket = {bucket: row for (_, bucket), row in vars(budget)["_buckets"].items()}
+    assert by_bucket["project"].closed_until == clock.now() + timedelta(seconds=60)
+    assert by_bucket["project"].share_now(clock.now()) < 1.0
+    assert "launch" not in by_bucket, "it was not empty"
 
 
 async def test_a_budget_that_cannot_be_read_lets_nothing_leave() -> None:

@@ -64,5 +64,5 @@ def _limit_view(bucket: BucketRow, now: datetime) -> RateLimitView:
         burst=bucket.burst,
         share_percent=round(100 * bucket.share_now(now)),
         turns_last_minute=bucket.turns_of_the_last_minute(now),
-        next_turn_at=max(now, bucket.free_at),
+        next_turn_at=max(now, bucket.free_at, bucket.closed_until or now),
     )

@@ -148,6 +148,7 @@ call_budgets = table(
     Column("seconds", Double, nullable=False),
     Column("burst", Integer),
     at("free_at", nullable=False),
+    at("closed_until"),
     Column("share", Double, server_default=text("1"), nullable=False),
     at("share_at"),
     Column("ceiling", Double, server_default=text("1"), nullable=False),

@@ -37,7 +37,7 @@ def turns(pace: Pace, waits: Iterator[float], *, many: int) -> list[datetime]:
     bucket, now, found = Bucket(START), START, list[datetime]()
     for _ in range(many):
         now += timedelta(seconds=next(waits))
-        start = start_of([(bucket, pace)], urgency=1.0, now=now, not_before=now)
+        start = start_of([(bucket, pace, 1)], urgency=1.0, not_before=now)
         bucket = bucket.drawn(pace, start, 1, now)
         found.append(start)
     return found
@@ -86,7 +86,7 @@ def test_less_urgent_calls_leave_a_part_of_a_burst_to_the_more_urgent_ones() -> 
     pace, bucket = pace_of(calls=500, seconds=60.0), Bucket(START)
 
     def wait(urgency: float) -> timedelta:
-        return start_of([(bucket, pace)], urgency=urgency, now=START, not_before=START) - START
+        return start_of([(bucket, pace, 1)], urgency=urgency, not_before=START) - START
 
     for _ in range(pace.burst // 2):
         bucket = bucket.drawn(pace, START, 1, START)
@@ -94,27 +94,34 @@ def test_less_urgent_calls_leave_a_part_of_a_burst_to_the_more_urgent_ones() -> 
     assert wait(1.0) == timedelta(0)
 
 
-def test_a_call_that_needs_several_buckets_takes_its_turns_at_one_moment() -> None:
+def test_a_call_of_several_buckets_or_turns_waits_until_all_of_them_are_there() -> None:
     every, launch = pace_of(calls=1, seconds=1.0), pace_of(calls=1, seconds=12.0)
-    buckets, starts = (Bucket(START), Bucket(START)), list[datetime]()
-    for _ in range(3):
-        start = start_of(zip(buckets, (every, launch), strict=True), urgency=1, now=START, not_before=START)
-        first, second = buckets
-        buckets = first.drawn(every, start, 1, START), second.drawn(launch, start, 1, START)
-        starts.append(start)
-    assert [(start - START) / SECOND for start in starts] == [0, 12.6, 25.2]
-    assert buckets[0].free_at == starts[-1] + every.interval, "what waits for one bucket holds up no other"
+    used = Bucket(START).drawn(launch, START, 1, START)
+    wanted = [(Bucket(START), every, 1), (used, launch, 1)]
+    assert start_of(wanted, urgency=1.0, not_before=START) == START + launch.interval
+    pace = pace_of(calls=500, seconds=60.0)
+    bucket = Bucket(START).drawn(pace, START, pace.burst - 2, START)
+    for turns, wait in ((2, 0), (3, 1), (5, 3)):
+        assert (
+            start_of([(bucket, pace, turns)], urgency=1.0, not_before=START) == START + wait * pace.interval
+        )
+
+
+def test_a_limit_beside_faster_ones_leaves_room_for_waiting_for_them() -> None:
+    pace = pace_of(calls=1, seconds=12.0, others=1.0)
+    assert pace.interval - pace.late_max >= 12 * SECOND
+    assert pace.late_max == SECOND
 
 
 def test_a_throttle_closes_a_bucket_and_slows_it_down_until_it_has_recovered() -> None:
     pace, bucket = pace_of(calls=500, seconds=60.0), Bucket(START)
     slowed = bucket.slowed(START, 30 * SECOND)
-    assert slowed.free_at == START + 30 * SECOND
+    assert start_of([(slowed, pace, 1)], urgency=1.0, not_before=START) == START + 30 * SECOND
     assert slowed.share_now(START) == SLOWED
-    assert slowed.slowed(START + SECOND, 30 * SECOND).share_now(START + SECOND) > SLOWED, (
+    assert slowed.slowed(START + SECOND, 9 * SECOND).share_now(START + SECOND) > SLOWED, (
         "one throttle, told twice"
     )
-    assert slowed.drawn(pace, START, 7, START).free_at == START + 30 * SECOND + 7 * pace.interval / SLOWED
+    assert slowed.drawn(pace, START, 7, START).free_at == START + 7 * pace.interval / SLOWED
     assert slowed.share_now(START + RECOVERY) == 1.0
     for number in range(1, 30):
         slowed = slowed.slowed(START + number * 6 * SECOND, SECOND)
@@ -122,10 +129,12 @@ def test_a_throttle_closes_a_bucket_and_slows_it_down_until_it_has_recovered() -
 
 
 def test_what_a_provider_tells_is_a_ceiling_and_never_speeds_us_up() -> None:
-    bucket = Bucket(START).told(0.5, free_at=None)
+    bucket = Bucket(START).told(0.5, closed_until=None)
     assert bucket.share_now(START) == 0.5
-    assert bucket.told(2.0, free_at=None).share_now(START) == 1.0
-    assert bucket.told(1.0, free_at=START + 40 * SECOND).free_at == START + 40 * SECOND
+    assert bucket.told(2.0, closed_until=None).share_now(START) == 1.0
+    later = START + 40 * SECOND
+    closed = bucket.told(1.0, closed_until=later)
+    assert closed.told(1.0, closed_until=START).closed_until == later, "what was closed opens no sooner"
 
 
 def test_the_turns_of_this_minute_and_of_the_one_before_are_counted() -> None:

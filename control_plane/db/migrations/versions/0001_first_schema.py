@@ -626,6 +626,7 @@ def _create_tables() -> None:
         sa.Column("seconds", sa.Double(), nullable=False),
         sa.Column("burst", sa.Integer(), nullable=True),
         sa.Column("free_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("closed_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("share", sa.Double(), server_default=sa.text("1"), nullable=False),
         sa.Column("share_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ceiling", sa.Double(), server_default=sa.text("1"), nullable=False),

@@ -89,6 +89,7 @@ class AwsClient:
         self._rate_limits = capabilities.rate_limits
         self._base_url = base_url or None
         self._send = send
+        self._session = _new_session()
         self._clients: dict[tuple[str, str], Any] = {}
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
@@ -160,7 +161,7 @@ class AwsClient:
             return self._clients[service, region]
 
     def _new_client(self, service: str, region: str) -> Any:
-        client = _session().create_client(
+        client = self._session.create_client(
             service,
             region_name=region,
             endpoint_url=self._base_url,
@@ -194,7 +195,7 @@ def _loader() -> Loader:
     return create_loader()
 
 
-def _session() -> Session:
+def _new_session() -> Session:
     session = Session(session_vars=_NOT_FROM_THE_ENVIRONMENT)
     session.register_component("data_loader", _loader())
     return session

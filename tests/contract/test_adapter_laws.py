@@ -198,9 +198,12 @@ async def test_a_provider_that_quotes_any_part_of_our_request_gets_no_secret_int
             cloud.network.answer = quote
             with pytest.raises(ProviderError) as caught:
                 await calls(cloud)[verb]()
-            shown += f"{verb} {caught.value} {caught.value!r} {caught.value.code}\n"
+            said = f"{verb} {caught.value} {caught.value!r} {caught.value.code}\n"
+            shown += said
             if not rest:
                 break
+            if any(secret in plain(rest[0]) for secret in cloud.quotable()):
+                assert rest[0][:40] not in said, "also not in base64"
             quoted |= {rest[0], plain(rest[0])}
     assert all(cloud.quotable())
     for secret in cloud.quotable():

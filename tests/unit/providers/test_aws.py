@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import threading
 import time
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -122,7 +123,7 @@ def test_neither_half_of_the_key_shows() -> None:
 
 
 async def test_what_is_no_zone_of_ours_is_not_asked_for(cloud: EmulatedAws) -> None:
-    for zone in ("us-east-1", "us-east-1-bos-1a", "moon-north-1a", "evil.example/us-east-1a"):
+    for zone in ("us-east-1", "us-east-1-bos-1a", "mn-north-1a", "evil.example/us-east-1a"):
         cloud.native_region = zone
         assert isinstance(await failure(cloud.provider.launch(cloud.order())), OrderRefused)
     for ref in ("i-1", "evil.example/i-1", "moon-1/i-1"):
@@ -182,16 +183,18 @@ async def test_types_for_capacity_blocks_and_arm_types_are_not_offered(cloud: Em
         "<instanceType>{name}</instanceType><supportedUsageClasses><item>{usage}</item></supportedUsageClasses>"
         "<processorInfo><supportedArchitectures><item>{arch}</item></supportedArchitectures></processorInfo>"
         "<vCpuInfo><defaultVCpus>96</defaultVCpus></vCpuInfo><memoryInfo><sizeInMiB>1179648</sizeInMiB></memoryInfo>"
-        "<gpuInfo><gpus><item><name>A100</name><manufacturer>NVIDIA</manufacturer><count>8</count>"
+        "<gpuInfo><gpus><item><name>A100</name><manufacturer>NVIDIA</manufacturer><count>{count}</count>"
         "<memoryInfo><sizeInMiB>40960</sizeInMiB></memoryInfo></item></gpus></gpuInfo>"
     )
     kinds = (
-        ("p4d.24xlarge", "on-demand", "x86_64"),
-        ("p4de.24xlarge", "capacity-block", "x86_64"),
-        ("p5.48xlarge", "on-demand", "arm64"),
+        ("p4d.24xlarge", "on-demand", "x86_64", 8),
+        ("p4de.24xlarge", "capacity-block", "x86_64", 8),
+        ("p5.48xlarge", "on-demand", "arm64", 8),
+        ("p5en.48xlarge", "on-demand", "x86_64", 0),
     )
     items = "".join(
-        f"<item>{kind.format(name=name, usage=usage, arch=arch)}</item>" for name, usage, arch in kinds
+        f"<item>{kind.format(name=name, usage=usage, arch=arch, count=count)}</item>"
+        for name, usage, arch, count in kinds
     )
     requests = Requests(
         cloud,
@@ -509,6 +512,23 @@ async def test_a_group_that_was_made_but_not_opened_is_opened_as_far_as_it_is_cl
         assert [value for name, value in form.items() if name.endswith("IpProtocol")] == opened
 
 
+async def test_nothing_is_launched_behind_a_port_that_is_closed_when_the_group_is_read_again(
+    cloud: EmulatedAws,
+) -> None:
+    """Of two launches at the same time, one may read the group while the other opens it."""
+    order = cloud.order(2)
+    await cloud.provider.launch(cloud.order(1))
+    backend = cloud.account.backend("us-east-1")
+    (group,) = (each for each in backend.describe_security_groups() if each.name == GROUP)
+    everybody = [{"CidrIp": "0.0.0.0/0"}]
+    backend.revoke_security_group_ingress(group.id, "tcp", 22, 22, everybody, vpc_id=group.vpc_id)
+    cloud.provider._preparation._regions["us-east-1"].group = None
+    await cloud.provider.prepare(order)
+    assert not cloud.provider.prepared(order)
+    await cloud.provider.launch(order)
+    assert {int(rule.from_port) for rule in group.ingress_rules} == {22, 51_820}
+
+
 async def test_what_another_replica_made_meanwhile_is_found_by_reading_again(cloud: EmulatedAws) -> None:
     order = cloud.order()
     mine, theirs = cloud.connected(SECRET_ACCESS_KEY), cloud.connected(SECRET_ACCESS_KEY)
@@ -532,7 +552,7 @@ async def test_a_group_that_somebody_deleted_is_made_again(cloud: EmulatedAws) -
     await cloud.provider.launch(cloud.order(2))
 
 
-async def test_the_newest_image_of_amazon_is_used_and_no_stranger_s(cloud: EmulatedAws) -> None:
+async def test_the_newest_image_of_amazon_is_used_and_no_strangers(cloud: EmulatedAws) -> None:
     requests = Requests(cloud)
     await cloud.provider.launch(cloud.order())
     (form,) = requests.of("RunInstances")
@@ -583,9 +603,29 @@ async def test_a_document_of_another_operation_is_no_answer(cloud: EmulatedAws) 
         assert isinstance(await failure(cloud.provider.inventory()), Unavailable)
 
 
+async def test_a_page_of_somebody_else_is_no_answer_to_what_needs_nothing_from_its_answer(
+    cloud: EmulatedAws,
+) -> None:
+    page = httpx.Response(200, content=b"<html><body>welcome</body></html>")
+    requests = Requests(cloud, AuthorizeSecurityGroupIngress=lambda _: page)
+    assert isinstance(await failure(cloud.provider.launch(cloud.order())), Unavailable)
+    assert not requests.of("RunInstances")
+
+
+async def test_only_200_is_a_whole_answer(cloud: EmulatedAws) -> None:
+    await cloud.provider.launch(cloud.order())
+    document = xml("DescribeInstances", "<reservationSet/>")
+    for status in (201, 202, 206, 207):
+        cloud.network.answer = lambda _, status=status: httpx.Response(status, content=document)
+        assert isinstance(await failure(cloud.provider.inventory()), Unavailable), status
+    cloud.network.answer = lambda _: httpx.Response(200, content=document)
+    assert await cloud.provider.inventory() == ()
+
+
 async def test_the_environment_of_the_host_changes_nothing(
     cloud: EmulatedAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    await cloud.provider.launch(cloud.order(1))  # moto reads the environment too, once.
     for name, value in (
         ("AWS_PROFILE", "nobody"),
         ("AWS_ACCESS_KEY_ID", "AKIAOFTHEHOST"),
@@ -594,7 +634,9 @@ async def test_the_environment_of_the_host_changes_nothing(
         ("AWS_MAX_ATTEMPTS", "9"),
     ):
         monkeypatch.setenv(name, value)
-    await cloud.provider.launch(cloud.order())
+    await cloud.provider.close()
+    cloud.provider = cloud.connected(SECRET_ACCESS_KEY)
+    await cloud.provider.launch(cloud.order(2))
     cloud.scenario.add("inventory", FaultKind.ERROR_BEFORE)
     cloud.network.requests.clear()
     assert isinstance(await failure(cloud.provider.inventory()), Unavailable)
@@ -602,10 +644,11 @@ async def test_the_environment_of_the_host_changes_nothing(
 
 
 async def test_a_call_that_nobody_waits_for_any_more_holds_no_loop(cloud: EmulatedAws) -> None:
-    """The thread ends by its own timeout; the loop goes on at once."""
-    begun = time.monotonic()
+    """The thread ends by its own timeout, and is none of those that others use; the loop goes on at once."""
+    begun, threads = time.monotonic(), list[str]()
 
     def hang(_: Any) -> Any:
+        threads.append(threading.current_thread().name)
         time.sleep(0.2)
         raise ReadTimeoutError(endpoint_url="http://aws.test")
 
@@ -614,6 +657,7 @@ async def test_a_call_that_nobody_waits_for_any_more_holds_no_loop(cloud: Emulat
         async with asyncio.timeout(0.02):
             await provider.inventory()
     assert time.monotonic() - begun < 0.2
+    assert [name.partition("_")[0] for name in threads] == ["aws"]
     await provider.close()
 
 

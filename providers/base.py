@@ -39,6 +39,7 @@ from control_plane.domain.child import Needed as Needed  # noqa: PLC0414 - part 
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.money import Nano
+from control_plane.domain.sighting import LateRefusal as LateRefusal  # noqa: PLC0414 - part of the port
 from control_plane.domain.sighting import ListedState as ListedState  # noqa: PLC0414 - part of the port
 from control_plane.domain.sku import CapacityShape, Shape
 from control_plane.domain.user_data import UserDataKind
@@ -336,6 +337,15 @@ class ListsInPages(Protocol):
 
     async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
         """The first page for None, then the page of `cursor`. Raises Unauthorized, Throttled, Unavailable."""
+        ...
+
+
+@runtime_checkable
+class RefusesLater(Protocol):
+    """A provider that accepts launches first and may refuse them afterwards, without a machine that is listed."""
+
+    async def refused_later(self) -> tuple[LateRefusal, ...]:
+        """The latest refusals. Raises Unauthorized, Throttled, Unavailable."""
         ...
 
 

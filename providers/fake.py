@@ -26,6 +26,7 @@ from providers.base import (
     Capabilities,
     Child,
     Confidence,
+    LateRefusal,
     LaunchOrder,
     LeftOut,
     Listed,
@@ -197,6 +198,7 @@ class FakeProvider:
             (offer.native_type, offer.native_region): self.settings.stock for offer in self.listing
         }
         self._still_listed: dict[ProviderRef, FakeMachine] = {}
+        self._refused: list[LateRefusal] = []
         self._by_key: defaultdict[LaunchKey, list[FakeMachine]] = defaultdict(list)
 
     # The port.
@@ -217,6 +219,10 @@ class FakeProvider:
             raise _REFUSALS[fault](f"injected fault: {fault}")
         if fault is Fault.LOST_WITHOUT_EFFECT:
             raise OutcomeUnknown("the answer to the launch was lost")
+        if fault is Fault.REFUSED_LATER:
+            ref = ProviderRef(f"fake-refused-{len(self._refused):08x}")
+            self._refused.append(LateRefusal(ref, ListedState.SOLD_OUT, "out_of_stock"))
+            return ref
         machine = self._buy(order, fault, seconds)
         await self._answer("launch", fault, order.launch_key)
         if fault is Fault.LOST_AFTER_EFFECT:
@@ -243,6 +249,9 @@ class FakeProvider:
             listed = listed[: len(listed) // 2]
         await self._answer("inventory", fault)
         return tuple(_sighting(machine, now, unknown=fault is Fault.UNKNOWN_STATUSES) for machine in listed)
+
+    async def refused_later(self) -> tuple[LateRefusal, ...]:
+        return tuple(self._refused)
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         fault, seconds = self._arrive("terminate", provider_ref)

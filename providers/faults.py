@@ -31,6 +31,8 @@ class Fault(StrEnum):
     """The answer is lost and nothing happened. [launch, terminate; children: a deletion]"""
     FALSE_NO_CAPACITY = "false_no_capacity"
     """The provider says "no capacity" and launches anyway: it breaks law 2, as some do. [launch]"""
+    REFUSED_LATER = "refused_later"
+    """The launch is accepted and sold out afterwards. No inventory shows a machine, and there is none. [launch]"""
     NEVER_BOOTS = "never_boots"
     """The machine is accepted and stays PROVISIONING for ever. [launch]"""
     LISTED_LATE = "listed_late"

@@ -29,6 +29,7 @@ from control_plane.domain.ids import AccountName, ProviderRef
 from providers.base import (
     Child,
     HasChildren,
+    LateRefusal,
     LaunchOrder,
     Listed,
     ListsInPages,
@@ -36,6 +37,7 @@ from providers.base import (
     OutcomeUnknown,
     Provider,
     ProviderError,
+    RefusesLater,
     Sighting,
     TellsLimits,
     Throttled,
@@ -141,6 +143,13 @@ class Guard:
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         await self._once(Verb.TERMINATE, lambda: self._inner.terminate(provider_ref))
+
+    async def refused_later(self) -> tuple[LateRefusal, ...]:
+        """None where the provider refuses launches at once or not at all."""
+        inner = self._inner
+        return (
+            await self._read(Verb.INVENTORY, inner.refused_later) if isinstance(inner, RefusesLater) else ()
+        )
 
     async def children(self) -> tuple[Child, ...]:
         """None where the provider's launches make nothing but machines."""

@@ -36,6 +36,18 @@ class Sighting:
     ssh_port: int = 22
 
 
+@dataclass(frozen=True, slots=True)
+class LateRefusal:
+    """A launch that was accepted and failed before there was a machine, so that no list will ever show it."""
+
+    provider_ref: ProviderRef
+    """What the launch returned."""
+    state: ListedState
+    """SOLD_OUT, or FAILED for any other reason."""
+    native_status: str
+    """The provider's own word for the reason."""
+
+
 _FAILED = frozenset({ListedState.FAILED, ListedState.STOPPED, ListedState.SOLD_OUT})
 _MAY_FAIL = frozenset({MachineState.BOOTING, MachineState.BOOTSTRAPPING, MachineState.VERIFIED})
 

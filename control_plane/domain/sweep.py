@@ -24,7 +24,7 @@ from control_plane.domain.machine import (
     step,
 )
 from control_plane.domain.progress import Step
-from control_plane.domain.sighting import ListedState, Sighting, concluded
+from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, concluded
 from control_plane.domain.transitions import Moved
 
 MISSED_LISTS_MIN = 2
@@ -232,12 +232,16 @@ def sweep(
     installation: str,
     timing: Timing,
     asked_at: datetime,
+    refused: Iterable[LateRefusal] = (),
 ) -> Swept:
     """What a complete list that was requested at `asked_at` means for the open records of its account.
 
     `before` is the account's freeze so far. Nothing is concluded from an absence while the account is frozen.
+    `refused` are launches that the provider refused after it had accepted them.
     """
-    findings = match(machines, listing, installation=installation, asked_at=asked_at)
+    machines = list(machines)
+    shown = [*listing, *_in_place_of(machines, listing, refused)]
+    findings = match(machines, shown, installation=installation, asked_at=asked_at)
     freeze = freeze_after(before, oddness(findings, len(listing)), now=asked_at)
     believed = freeze is None or freeze.persists(asked_at)
     absent = findings.missed if believed else ()
@@ -259,6 +263,21 @@ def sweep(
         freeze=freeze,
         believed=believed,
     )
+
+
+def _in_place_of(
+    machines: Iterable[Machine], listing: Sequence[Sighting], refused: Iterable[LateRefusal]
+) -> Iterator[Sighting]:
+    """A sighting for each booting machine whose launch was refused late. One that is listed exists all the same."""
+    refusals = {refusal.provider_ref: refusal for refusal in refused}
+    for sighting in listing:
+        refusals.pop(sighting.provider_ref, None)
+    for machine in machines:
+        refusal = refusals.get(machine.provider_ref) if machine.provider_ref else None
+        if refusal is not None and machine.state is MachineState.BOOTING:
+            yield Sighting(
+                refusal.provider_ref, machine.launch_key, refusal.state, native_status=refusal.native_status
+            )
 
 
 def _appeared(machine: Machine, sighting: Sighting) -> bool:

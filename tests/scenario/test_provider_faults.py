@@ -54,6 +54,21 @@ async def test_a_lost_answer_to_a_launch_is_looked_for_and_the_one_machine_is_fo
     await stage.finish()
 
 
+async def test_a_launch_that_is_refused_after_it_was_accepted_costs_seconds_and_not_the_time_of_a_boot(
+    stage: Stage,
+) -> None:
+    stage.cloud.faults.script("launch", Fault.REFUSED_LATER)
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=60)
+    assert await _failed(stage, lease) == [FailReason.NO_CAPACITY, None]
+    refused, found = await stage.machines(lease)
+    assert refused.native_region != found.native_region or refused.native_type != found.native_type
+    await stage.play(600, step=20)
+    assert (await stage.machines(lease))[0].state is MachineState.GONE
+    assert stage.cloud.ever(refused.launch_key) == 0
+    await stage.finish()
+
+
 async def test_a_lost_launch_that_had_no_effect_is_never_posted_again_and_the_lease_tries_elsewhere(
     stage: Stage,
 ) -> None:

@@ -17,10 +17,10 @@ from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import MachineEvent
-from control_plane.domain.sighting import Sighting
+from control_plane.domain.sighting import LateRefusal, Sighting
 from control_plane.domain.sweep import Loss, Swept, Timing, sweep
 from control_plane.outcomes import machines as outcomes
-from providers.base import Provider, ProviderError
+from providers.base import Provider, ProviderError, RefusesLater
 from reconciler import account_faults, traced
 from reconciler.figures import VANISHED
 from reconciler.loop import AccountLoop, Report, each
@@ -43,8 +43,9 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         why = f"{type(error).__name__}: {error}"
         await account_faults.store(world, account, accounts.record_failure, why)
         return Report(errors=[why])
+    refused = await _refused(provider)
     async with account_faults.marked(world, account, accounts.record_failure, "its list could not be stored"):
-        swept, looked_at = await _record(world, account, listing, asked_at)
+        swept, looked_at = await _record(world, account, listing, refused, asked_at)
     report = _report(swept, looked_at=looked_at)
     for loss in await _to_lose(
         world, swept.losses
@@ -54,7 +55,11 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
 
 
 async def _record(
-    world: MachineWorld, account: AccountName, listing: Sequence[Sighting], asked_at: datetime
+    world: MachineWorld,
+    account: AccountName,
+    listing: Sequence[Sighting],
+    refused: Sequence[LateRefusal],
+    asked_at: datetime,
 ) -> tuple[Swept, int]:
     """Hold a listing against the records and store what it means; returns that, and the number of records."""
     async with world.db.transaction() as connection:
@@ -68,6 +73,7 @@ async def _record(
         installation=world.installation,
         timing=Timing(capabilities.list_lag_seconds, capabilities.boot_seconds_max),
         asked_at=asked_at,
+        refused=refused,
     )
     actor = world.actor(NAME)
     async with world.db.transaction() as connection:
@@ -113,6 +119,16 @@ async def _listing(provider: Provider) -> list[Sighting]:
         )
         for machine in await provider.inventory()
     ]
+
+
+async def _refused(provider: Provider) -> Sequence[LateRefusal]:
+    """The launches that were refused late. Without an answer, the time that a boot may take decides in the end."""
+    if not isinstance(provider, RefusesLater):
+        return ()
+    try:
+        return await provider.refused_later()
+    except ProviderError:  # The guard counts it, and the next activation asks again.
+        return ()
 
 
 async def _write_machines(

@@ -7,6 +7,7 @@ from tests.support.clock import Clock
 
 class FakeCloud(CloudWithChildren):
     name = "fake"
+    may_sell_out_later = True
     native_type = "h100-sxm-80gb.8"
     native_region = "eu-central-1"
     seconds_to_run = 30.0
@@ -31,6 +32,9 @@ class FakeCloud(CloudWithChildren):
 
     async def add_foreign_child(self) -> None:
         self.provider.plant_child(LaunchKey("research-box"), "startup_script", Needed.UNTIL_BOOT)
+
+    def sell_out_later(self) -> None:
+        self.provider.faults.script("launch", Fault.REFUSED_LATER)
 
     def lose_the_answer(self, verb: str) -> None:
         self.provider.faults.script(verb, Fault.LOST_AFTER_EFFECT)

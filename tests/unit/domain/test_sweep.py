@@ -1,5 +1,6 @@
 """Machines held against a listing: who is found, who is missed, when a list is not believed, and what it means."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from random import Random
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, Machine, MachineEvent, MachineState
 from control_plane.domain.progress import Step
-from control_plane.domain.sighting import ListedState, Sighting
+from control_plane.domain.sighting import LateRefusal, ListedState, Sighting
 from control_plane.domain.sweep import (
     MISSED_LISTS_MIN,
     SETUP_MAX,
@@ -307,8 +308,13 @@ def test_a_lost_launch_is_looked_for_longer_than_a_list_may_lag() -> None:
 # What the list means.
 
 
-def swept(machines: list[Machine], listing: list[Sighting], before: Freeze | None = None) -> Swept:
-    return sweep(machines, listing, before, installation=OURS, timing=TIMING, asked_at=START)
+def swept(
+    machines: list[Machine],
+    listing: list[Sighting],
+    before: Freeze | None = None,
+    refused: Sequence[LateRefusal] = (),
+) -> Swept:
+    return sweep(machines, listing, before, installation=OURS, timing=TIMING, asked_at=START, refused=refused)
 
 
 def an_empty_sweep(**other: Any) -> Swept:
@@ -382,6 +388,31 @@ def test_a_machine_that_turns_out_to_be_sold_out_is_given_up_for_lack_of_capacit
     (loss,) = swept([a_machine(state=S.BOOTING)], [listed]).losses
     assert (loss.failure.event, loss.failure.reason) == (E.FAILED, FailReason.NO_CAPACITY)
     assert loss.failure.why == "the provider accepted the order and then had no capacity left"
+
+
+def test_a_booting_machine_whose_launch_is_refused_late_is_given_up_without_being_listed() -> None:
+    booting = a_machine(state=S.BOOTING)
+    assert booting.provider_ref is not None
+    for state, reason in (
+        (ListedState.SOLD_OUT, FailReason.NO_CAPACITY),
+        (ListedState.FAILED, FailReason.PROVIDER_REPORTED_FAILURE),
+    ):
+        refusal = LateRefusal(booting.provider_ref, state, "out_of_stock")
+        (loss,) = swept([booting], [], refused=[refusal]).losses
+        assert (loss.failure.event, loss.failure.reason) == (E.FAILED, reason)
+        assert loss.failure.provider_words == "the provider lists it as 'out_of_stock'"
+
+
+def test_a_late_refusal_says_nothing_about_a_machine_that_is_listed_or_known_to_be_reachable() -> None:
+    for machine in (a_machine(state=S.VERIFIED), a_machine(state=S.TERMINATING)):
+        assert machine.provider_ref is not None
+        refusal = LateRefusal(machine.provider_ref, ListedState.SOLD_OUT, "out_of_stock")
+        assert swept([machine], [], refused=[refusal]) == swept([machine], [])
+    booting = a_machine(state=S.BOOTING)
+    assert booting.provider_ref is not None
+    refusal = LateRefusal(booting.provider_ref, ListedState.SOLD_OUT, "out_of_stock")
+    listing = [a_sighting(1, state=ListedState.PROVISIONING)]
+    assert swept([booting], listing, refused=[refusal]).losses == ()
 
 
 def test_a_machine_that_is_listed_again_is_sighted_and_one_that_always_was_is_not_written() -> None:

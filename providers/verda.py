@@ -35,7 +35,6 @@ from uuid import UUID
 import httpx
 import msgspec
 
-from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.sku import CapacityShape, Shape
 from control_plane.domain.user_data import UserDataKind
@@ -44,6 +43,9 @@ from providers.base import (
     Child,
     Confidence,
     LaunchOrder,
+    LeftOut,
+    LeftOutFor,
+    Listed,
     ListedOffer,
     ListedState,
     Needed,
@@ -57,6 +59,7 @@ from providers.base import (
 from providers.client_credentials import Client, TokenRest
 from providers.clock import utc_now
 from providers.error_law import ErrorDetail, Failure, Meaning, Rule, error_for, error_of, rules_by_code
+from providers.gpu_names import gpu_named
 from providers.listings import (
     LAUNCH_KEY_TAG,
     UnreadableAnswer,
@@ -92,29 +95,20 @@ CAPABILITIES = Capabilities(
     user_data_bytes_max=32_768,  # Not documented: many times what our script needs.
     user_data_kind=UserDataKind.SHELL_SCRIPT,
     rate_limits=(
-        # Of 500: listing offers or children and ending a machine take more than one request each.
-        RateLimit("project", 200, _MINUTE, frozenset(Verb)),
+        # Prices are listed without a token, and are not counted. Pages of scripts: one with some, one that is empty.
+        RateLimit("project", 500, _MINUTE, frozenset(Verb), requests={Verb.TERMINATE: 2, Verb.CHILDREN: 3}),
         RateLimit("instances", 120, _MINUTE, frozenset({Verb.INVENTORY})),
         RateLimit("launch", 60, _MINUTE, frozenset({Verb.LAUNCH})),
         RateLimit("terminate", 60, _MINUTE, frozenset({Verb.TERMINATE})),
-        RateLimit("scripts", 60, _MINUTE, frozenset({Verb.PREPARE})),
-        RateLimit("children", 20, _MINUTE, frozenset({Verb.CHILDREN})),
+        RateLimit(
+            "scripts", 60, _MINUTE, frozenset({Verb.PREPARE, Verb.CHILDREN}), requests={Verb.CHILDREN: 2}
+        ),
     ),
     terminate_may_be_refused=True,
 )
 
 REGIONS = {"FIN-01": "eu-fin-01", "FIN-02": "eu-fin-02", "FIN-03": "eu-fin-03", "ICE-01": "is-ice-01"}
 """Verda's location codes to our regions, whose first two letters are the jurisdiction. Others are left out."""
-
-GPUS = {
-    "A100 SXM4 40GB": GpuModel.A100_SXM_40GB,
-    "A100 SXM4 80GB": GpuModel.A100_SXM_80GB,
-    "B200 SXM6 180GB": GpuModel.B200_SXM_180GB,
-    "H100 SXM5 80GB": GpuModel.H100_SXM_80GB,
-    "H200 SXM5 141GB": GpuModel.H200_SXM_141GB,
-    "L40S 48GB": GpuModel.L40S_48GB,
-    "RTX A6000 48GB": GpuModel.A6000_48GB,
-}
 
 STATES = {
     "new": ListedState.PROVISIONING,
@@ -271,7 +265,7 @@ class Verda:
         self._scripts: dict[tuple[LaunchKey, str], str | None] = {}
         """The id of the script of each order, None where there is none yet. One that is missing was not looked up."""
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
+    async def offers(self) -> tuple[Listed, ...]:
         types = await self._rest.call(Verb.OFFERS, "GET", "instance-types", list[InstanceType], tuple)
         volume = await self._rest.call(Verb.OFFERS, "GET", "volume-types", list[VolumeType], _usd_per_gb_hour)
         return await self._rest.call(
@@ -404,10 +398,15 @@ class Verda:
 
     def _offers(
         self, types: tuple[InstanceType, ...], usd_per_volume_hour: Decimal, listed: list[Availability]
-    ) -> Iterator[ListedOffer]:
+    ) -> Iterator[Listed]:
         available = {(each.location_code, name) for each in listed for name in each.availabilities}
-        sold = [(each, shape) for each in types if (shape := _shape(each, self._settings)) is not None]
-        for each, shape in sold:
+        for each in types:
+            shape = _shape(each, self._settings)
+            if shape is None:
+                continue
+            if isinstance(shape, LeftOut):
+                yield shape
+                continue
             for location, region in REGIONS.items():
                 yield ListedOffer(
                     native_type=each.instance_type,
@@ -421,14 +420,19 @@ class Verda:
                 )
 
 
-def _shape(kind: InstanceType, settings: Settings) -> Shape | None:
-    """None for a type without GPUs or with unknown ones, without our image, or with a price in another currency."""
+def _shape(kind: InstanceType, settings: Settings) -> Shape | LeftOut | None:
+    """None for a type without GPUs, or one that does not support our image."""
     count = kind.gpu.number_of_gpus
-    gpu = GPUS.get(kind.gpu.description.removeprefix(f"{count}x "))
-    if gpu is None or count < 1 or settings.image not in kind.supported_os or kind.currency != "usd":
+    if count < 1 or settings.image not in kind.supported_os:
         return None
+    name = kind.gpu.description.removeprefix(f"{count}x ")
+    model = gpu_named(name)
+    if model is None:
+        return LeftOut(LeftOutFor.UNKNOWN_GPU, name)
+    if kind.currency != "usd":
+        return LeftOut(LeftOutFor.NO_PRICE, kind.instance_type)
     memory = int(kind.memory.size_in_gigabytes)
-    return Shape(gpu, count, kind.cpu.number_of_cores, memory, disk_gib=settings.os_volume_gb)
+    return Shape(model, count, kind.cpu.number_of_cores, memory, disk_gib=settings.os_volume_gb)
 
 
 def _usd_per_gb_hour(listed: list[VolumeType]) -> Decimal:

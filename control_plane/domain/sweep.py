@@ -240,7 +240,7 @@ def sweep(
     `refused` are launches that the provider refused after it had accepted them.
     """
     machines = list(machines)
-    shown = [*listing, *_in_place_of(machines, listing, refused)]
+    shown = [*listing, *_in_place_of(machines, refused)]
     findings = match(machines, shown, installation=installation, asked_at=asked_at)
     freeze = freeze_after(before, oddness(findings, len(listing)), now=asked_at)
     believed = freeze is None or freeze.persists(asked_at)
@@ -265,13 +265,9 @@ def sweep(
     )
 
 
-def _in_place_of(
-    machines: Iterable[Machine], listing: Sequence[Sighting], refused: Iterable[LateRefusal]
-) -> Iterator[Sighting]:
-    """A sighting for each booting machine whose launch was refused late. One that is listed exists all the same."""
+def _in_place_of(machines: Iterable[Machine], refused: Iterable[LateRefusal]) -> Iterator[Sighting]:
+    """A sighting for each booting machine whose launch was refused late. `match` prefers one of the list."""
     refusals = {refusal.provider_ref: refusal for refusal in refused}
-    for sighting in listing:
-        refusals.pop(sighting.provider_ref, None)
     for machine in machines:
         refusal = refusals.get(machine.provider_ref) if machine.provider_ref else None
         if refusal is not None and machine.state is MachineState.BOOTING:

@@ -16,6 +16,9 @@ from control_plane.domain.sku import REGION_PATTERN
 from control_plane.domain.user_data import UserDataKind
 from providers.base import (
     Child,
+    LeftOut,
+    LeftOutFor,
+    ListedOffer,
     ListedState,
     MachineNotFound,
     Needed,
@@ -331,7 +334,8 @@ def test_every_region_has_a_jurisdiction() -> None:
 
 
 async def test_an_offer_costs_the_machine_and_its_volume_exactly() -> None:
-    offers = await selling(kind()).offers()
+    listed = await selling(kind()).offers()
+    offers = [each for each in listed if isinstance(each, ListedOffer)]
     assert {offer.cost_nano_per_hour for offer in offers} == {25_360_000_000 + 27_397_261}
     assert {offer.shape.gpu_model for offer in offers} == {GpuModel.H100_SXM_80GB}
     assert [offer.native_region for offer in offers if offer.available] == ["FIN-02"]
@@ -346,7 +350,10 @@ async def test_what_has_no_known_gpu_image_or_currency_is_not_sold() -> None:
         kind(supported_os=["ubuntu-22.04"]),
         kind(currency="eur"),
     )
-    assert await provider.offers() == ()
+    assert await provider.offers() == (
+        LeftOut(LeftOutFor.UNKNOWN_GPU, "GB300 SXM6 288GB"),
+        LeftOut(LeftOutFor.NO_PRICE, "8H100.80S.176V"),
+    )
 
 
 async def test_without_the_price_of_a_volume_nothing_is_sold() -> None:

@@ -20,6 +20,7 @@ from benchmarks import (
     proof_catch_rates,
     proof_verifier,
     provider_limits,
+    quotes,
     rates,
     traces,
 )
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
     "proof_verifier": proof_verifier.measure,
     "proof_catch_rates": proof_catch_rates.measure,
     "provider_limits": provider_limits.measure,
+    "quotes": quotes.measure,
     "rates": rates.measure,
     "traces": traces.measure,
 }

@@ -6,11 +6,12 @@ The composition roots (`__main__.py`) build it; tests pass a virtual clock and i
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
 
 from control_plane.db.engine import Database
+from control_plane.db.offer_cache import OfferCache
 from control_plane.vault.sealing.port import KeyMaker
 from tracing.tracer import NO_TRACER, Tracer
 
@@ -51,5 +52,7 @@ class World:
     clock_refusal: Callable[[], str | None] = no_refusal
     """Why the clock must not be trusted now, as a sentence; None when it is right."""
     tracer: Tracer = NO_TRACER
+    offers: OfferCache = field(default_factory=OfferCache)
+    """Of the database above."""
     sealing: KeyMaker | None = None
     """Makes the data keys of secrets, and can unwrap none. None when no key manager is configured."""

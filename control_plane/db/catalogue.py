@@ -144,6 +144,7 @@ _OFFERS = text(f"""
 SELECT {_OFFER_COLUMNS} FROM offers
 WHERE (CAST(:gpu_model AS text) IS NULL OR gpu_model = :gpu_model)
   AND (CAST(:gpu_count AS int) IS NULL OR gpu_count = :gpu_count)
+  AND (CAST(:accounts AS text[]) IS NULL OR account = ANY(:accounts))
 ORDER BY cost_nano_per_hour, key
 """)
 # Replaces the offers of a whole account. An offer that is no longer listed stays, as unavailable, with its age.
@@ -161,11 +162,17 @@ ON CONFLICT (key) DO UPDATE SET {_LISTED_ANEW}
 
 
 async def offers(
-    connection: Connection, *, gpu_model: GpuModel | None = None, gpu_count: int | None = None
+    connection: Connection,
+    *,
+    gpu_model: GpuModel | None = None,
+    gpu_count: int | None = None,
+    accounts: Sequence[AccountName] | None = None,
 ) -> list[Offer]:
-    """Every offer, or those with this GPU model and count; cheapest first."""
+    """Every offer, or those with this GPU model and count, or of these accounts; cheapest first."""
     model = None if gpu_model is None else gpu_model.value
-    found = await read(connection, _OFFERS, _OfferRow, gpu_model=model, gpu_count=gpu_count)
+    found = await read(
+        connection, _OFFERS, _OfferRow, gpu_model=model, gpu_count=gpu_count, accounts=accounts
+    )
     return [
         Offer(
             key=row.key,

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from control_plane.db import accounts, catalogue
 from control_plane.db.connection import Connection
+from control_plane.db.offer_cache import OfferCache
 from control_plane.domain.admission import Price
 from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
 from control_plane.domain.placement import Offer
@@ -25,14 +26,20 @@ class Market:
     """The SKUs that are sold, when the request's is not."""
 
 
-async def market_of(connection: Connection, request: CapacityRequest, now: datetime) -> Market:
+async def market_of(
+    connection: Connection, request: CapacityRequest, now: datetime, *, cache: OfferCache | None = None
+) -> Market:
+    """What a request may be served with. With a `cache`, offers may come from it: for quotes, which decide nothing."""
     prices = await catalogue.prices(connection, now=now, sku=request.sku)
     if not prices:
         book = await catalogue.prices(connection, now=now)
         return Market(None, sold=tuple(other.sku.name for other in book))
     (price,) = prices
     shape = price.sku.shape
-    offers = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
+    if cache is not None:
+        offers = await cache.offers(connection, shape.gpu_model, shape.gpu_count)
+    else:
+        offers = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
     return Market(price, offers, await _unserved(connection, request, price, offers, now))
 
 

@@ -70,7 +70,7 @@ async def quote(
         place = await place_of(connection, organization_id, project, environment, reach=reach)
         if isinstance(place, Refused):
             return place
-        market = await market_of(connection, request, now)
+        market = await market_of(connection, request, now, cache=world.offers)
         proposal = await new_proposal(connection, place.of_leases, request, market, now, lock=False)
         price, ranking = market.price, Ranking((), ())
         if price is not None and market.unserved is None:

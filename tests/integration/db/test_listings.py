@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from control_plane.db import accounts, attempts, catalogue, machines, offer_blocks, orphans, usage
 from control_plane.db.engine import Database
+from control_plane.db.offer_cache import OfferCache
 from control_plane.domain.attempt import Attempt, AttemptOutcome
 from control_plane.domain.block import block_after
 from control_plane.domain.failure import FailReason
@@ -356,6 +357,44 @@ async def test_a_list_of_one_account_does_not_touch_the_offers_of_another(own: D
         await accounts.register(connection, AccountName("other"), "a", now=START)
         await catalogue.replace_offers(connection, AccountName("other"), [other], now=START)
     assert other in await _offered(own, START + MINUTE)
+
+
+async def test_the_cache_has_what_the_table_has_whatever_is_refreshed_or_removed(own: Database) -> None:
+    cache, other = OfferCache(), AccountName("other")
+    shape = OFFER.shape
+
+    async def refresh(account: AccountName, at: datetime, *listed: Offer) -> None:
+        async with own.transaction() as connection:
+            await accounts.register(connection, account, "a", now=START)
+            await catalogue.replace_offers(connection, account, listed, now=at)
+            await accounts.record_refresh(connection, account, now=at)
+
+    async def same() -> int:
+        async with own.reading() as connection:
+            table = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
+            for _ in range(2):
+                cached = await cache.offers(connection, shape.gpu_model, shape.gpu_count)
+                assert sorted(cached, key=str) == sorted(table, key=str)
+        return len(table)
+
+    assert await same() == 0
+    await refresh(ACCOUNT, START, OFFER)
+    assert await same() == 1
+    await refresh(other, START, replace(OFFER, key="other", account=other))
+    assert await same() == 2
+    for minute, cost in ((1, 5), (2, 9)):
+        await refresh(
+            other, START + minute * MINUTE, replace(OFFER, key="other", cost_nano_per_hour=Nano(cost))
+        )
+        assert await same() == 2
+    await refresh(ACCOUNT, START + 3 * MINUTE)
+    assert await same() == 2, "it is listed no longer, and stays as sold out"
+    async with own.transaction() as connection:
+        await connection.execute(text("DELETE FROM offers WHERE account = 'other'"), {})
+        await connection.execute(
+            text("UPDATE provider_accounts SET removed_at = :at WHERE name = 'other'"), {"at": START}
+        )
+    assert await same() == 1
 
 
 # What is not ordered because orders were refused.

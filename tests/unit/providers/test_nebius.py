@@ -34,7 +34,7 @@ from providers.nebius_api import messages_pb2 as pb
 from providers.nebius_api import methods
 from providers.nebius_api.access_token import USED_SHARE
 from providers.rpc import Method
-from tests.contract.clouds import a_key
+from tests.contract.clouds import USER_DATA_SECRET, a_key
 from tests.contract.clouds.nebius import EmulatedNebius, a_private_key, a_private_pem
 
 
@@ -147,6 +147,16 @@ async def test_an_operation_without_a_machine_is_what_its_status_says_and_unclea
 
 
 # A launch.
+
+
+async def test_a_refusal_that_quotes_the_user_data_is_shown_without_it() -> None:
+    def quoting(request: pb.CreateInstanceRequest) -> pb.Operation:
+        raise refusal("INVALID_ARGUMENT", f"bad: {request.spec.cloud_init_user_data}", "bad_request")
+
+    cloud = answering(EmulatedNebius(), methods.CREATE_INSTANCE, quoting)
+    got = await error_of(cloud.provider.launch(cloud.order()))
+    assert type(got) is OrderRefused
+    assert USER_DATA_SECRET not in str(got)
 
 
 async def test_a_launch_that_arrives_twice_is_one_machine_and_its_key_is_ours() -> None:

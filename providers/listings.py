@@ -123,6 +123,18 @@ def ip_address_of(text: str | None) -> str | None:
         raise UnreadableAnswer("an address is no IP address") from None
 
 
+def address_or_name(text: str | None) -> str | None:
+    """The IP address where a listing may have a host name instead; None for a name and where there is nothing yet.
+
+    >>> address_or_name("box.example.com") is None
+    True
+    """
+    try:
+        return ip_address_of(text)
+    except UnreadableAnswer:
+        return None
+
+
 def reference_of(native_id: str | int | UUID) -> ProviderRef:
     """A provider's id for a machine, as our reference. Raises UnreadableAnswer for an unusable one."""
     text = str(native_id)

@@ -180,21 +180,24 @@ class Channels:
         if self._url.scheme not in ("http", "https") or not self._url.hostname or self._url.path.strip("/"):
             raise ValueError("base_url is neither https://DOMAIN nor http://ADDRESS:PORT")
         self._channels: dict[str, grpc.aio.Channel] = {}
+        self._closed = False
 
     async def call(self, host: str, path: str, request: bytes, metadata: Metadata) -> bytes:
+        if self._closed:
+            raise NotConnectedError("the account was disconnected")
         channel = self._channel(host)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await channel.channel_ready()
         except TimeoutError:
             raise NotConnectedError(f"{host} did not answer in {CONNECT_SECONDS:g} s") from None
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path)
-        try:
-            return await call(request, metadata=metadata, timeout=ANSWER_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            raise CallFailedError(error.code().name, error.details() or "", _details(error)) from None
+        except grpc.aio.UsageError:
+            raise NotConnectedError("the account was disconnected") from None
+        return await _call(channel, path, request, metadata)
 
     async def close(self) -> None:
+        """Calls that are under way end without an answer."""
+        self._closed = True
         for channel in self._channels.values():
             await channel.close()
         self._channels.clear()
@@ -213,6 +216,20 @@ class Channels:
         if self._url.scheme == "http":
             return self._url.netloc
         return f"{host}.{self._url.hostname}:{self._url.port or 443}"
+
+
+async def _call(channel: grpc.aio.Channel, path: str, request: bytes, metadata: Metadata) -> bytes:
+    call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path)
+    try:
+        return await call(request, metadata=metadata, timeout=ANSWER_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        raise CallFailedError(error.code().name, error.details() or "", _details(error)) from None
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Nobody cancelled us: the channel was closed under the call, which gRPC tells in the same way.
+        raise CallFailedError("CANCELLED", "the connection was closed") from None
 
 
 def _details(error: grpc.aio.AioRpcError) -> bytes:

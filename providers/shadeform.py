@@ -32,7 +32,6 @@ from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from ipaddress import ip_address
 from typing import Any
 
 import httpx
@@ -53,7 +52,7 @@ from providers.base import (
     Verb,
 )
 from providers.error_law import ErrorDetail, Meaning, Rule
-from providers.listings import offered_price, ours, reference_of, sighting
+from providers.listings import address_or_name, offered_price, ours, reference_of, sighting
 from providers.rest import ErrorContract, Rest, detail_from, ignored
 from providers.signing import header
 
@@ -302,17 +301,9 @@ def _sighting(instance: Instance) -> Sighting | None:
         marks,
         instance.status,
         STATES,
-        address=_address(instance.ip),
+        address=address_or_name(instance.ip),
         ssh_port=instance.ssh_port or 22,
     )
-
-
-def _address(text: str | None) -> str | None:
-    """The IP address; None where there is none yet, or a name instead of one."""
-    try:
-        return str(ip_address(text or ""))
-    except ValueError:
-        return None
 
 
 def connect(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> Shadeform:

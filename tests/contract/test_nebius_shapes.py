@@ -187,6 +187,48 @@ async def test_a_machines_life_over_real_grpc(monkeypatch: pytest.MonkeyPatch) -
     await provider.close()
 
 
+async def test_a_launch_during_which_the_account_is_disconnected_is_unknown_and_later_ones_are_not_sent() -> (
+    None
+):
+    cloud = EmulatedNebius()
+    arrived, hold = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: float) -> None:
+        arrived.set()
+        await hold.wait()
+
+    async with served(cloud.server) as base_url:
+        provider = over_grpc(cloud, base_url)
+        await provider.launch(cloud.order())
+        cloud.scenario.sleep, cloud.scenario.latency_seconds = wait, {"launch": 1.0}
+        launching = asyncio.create_task(provider.launch(cloud.order(2)))
+        await arrived.wait()
+        await provider.close()
+        with pytest.raises(OutcomeUnknown):
+            await launching
+        with pytest.raises(Unavailable):
+            await provider.launch(cloud.order(3))
+        hold.set()
+
+
+async def test_a_call_that_its_caller_gives_up_ends_at_once() -> None:
+    cloud = EmulatedNebius()
+    hold = asyncio.Event()
+
+    async def wait(_: float) -> None:
+        await hold.wait()
+
+    async with served(cloud.server) as base_url:
+        provider = over_grpc(cloud, base_url)
+        await provider.inventory()
+        cloud.scenario.sleep, cloud.scenario.latency_seconds = wait, {"inventory": 1.0}
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await provider.inventory()
+        hold.set()
+        await provider.close()
+
+
 async def test_a_launch_for_which_there_is_no_connection_was_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -43,10 +43,14 @@ from providers.base import (
     Capabilities,
     Confidence,
     LaunchOrder,
+    LeftOut,
+    LeftOutFor,
+    Listed,
     ListedOffer,
     ListedState,
     OrderRefused,
     Page,
+    PriceSource,
     RateLimit,
     Sighting,
     Verb,
@@ -178,15 +182,17 @@ class Nebius:
         self._network = Network(self._api, settings.project_id, settings.subnet_id)
         self._project: _Project | None = None
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
+    async def offers(self) -> tuple[Listed, ...]:
         """Three listings: types, prices, what is free. The project is read once, since it never moves."""
         project = await self._place(Verb.OFFERS)
         if project.region not in REGIONS:
-            return ()
-        types = await self._types()
+            return (LeftOut(LeftOutFor.UNKNOWN_REGION, project.region),)
+        listed = await self._types()
+        types = [each for each in listed if isinstance(each, _Type)]
         prices = await self._prices(types) if types else {}
         free = await self._free(project)
-        return tuple(_offer(each, project.region, prices, free) for each in types)
+        unknown = (each for each in listed if isinstance(each, LeftOut))
+        return (*(_offer(each, project.region, prices, free) for each in types), *unknown)
 
     async def inventory(self) -> tuple[Sighting, ...]:
         return await whole_listing(Verb.INVENTORY, self.inventory_page)
@@ -246,7 +252,7 @@ class Nebius:
             self._project = await self._api.call(verb, GET_PROJECT, request, _project)
         return self._project
 
-    async def _types(self) -> list[_Type]:
+    async def _types(self) -> list[_Type | LeftOut]:
         async def page(cursor: str | None) -> Page[pb.Platform]:
             request = pb.ListPlatformsRequest(
                 parent_id=self._settings.project_id, page_size=PAGE_SIZE, page_token=cursor or ""
@@ -339,13 +345,12 @@ def _project(found: pb.Project) -> _Project:
     return _Project(found.spec.region, found.metadata.parent_id)
 
 
-def _types_of(platform: pb.Platform) -> list[_Type]:
+def _types_of(platform: pb.Platform) -> list[_Type | LeftOut]:
     name = platform.metadata.name
-    return [
-        _Type(name, preset.name, _shape(GPUS[name], preset.resources))
-        for preset in platform.spec.presets
-        if name in GPUS and preset.resources.gpu_count > 0
-    ]
+    presets = [preset for preset in platform.spec.presets if preset.resources.gpu_count > 0]
+    if presets and name not in GPUS:
+        return [LeftOut(LeftOutFor.UNKNOWN_GPU, name)]
+    return [_Type(name, preset.name, _shape(GPUS[name], preset.resources)) for preset in presets]
 
 
 def _shape(model: GpuModel, resources: pb.PresetResources) -> Shape:
@@ -354,19 +359,21 @@ def _shape(model: GpuModel, resources: pb.PresetResources) -> Shape:
     )
 
 
-def _offer(each: _Type, region: str, prices: Mapping[str, Nano], free: Mapping[str, bool]) -> ListedOffer:
+def _offer(each: _Type, region: str, prices: Mapping[str, Nano], free: Mapping[str, bool]) -> Listed:
     """A type that the advisor does not mention is offered: that this means sold out is not documented."""
     machine, disk = (prices.get(name, UNREADABLE_PRICE) for name in (each.name, _DISK))
-    whole = UNREADABLE_PRICE not in (machine, disk)
+    if UNREADABLE_PRICE in (machine, disk):
+        return LeftOut(LeftOutFor.NO_PRICE, each.name)
     return ListedOffer(
         native_type=each.name,
         region=REGIONS[region],
         native_region=region,
         shape=each.shape,
         capacity=CapacityShape.VM,
-        cost_nano_per_hour=Nano(machine + disk) if whole else UNREADABLE_PRICE,
+        cost_nano_per_hour=Nano(machine + disk),
         available=free.get(each.name, True),
         confidence=Confidence.ADVISORY,
+        price_source=PriceSource.ESTIMATE,
     )
 
 

@@ -45,6 +45,9 @@ from providers.base import (
     Capabilities,
     Confidence,
     LaunchOrder,
+    LeftOut,
+    LeftOutFor,
+    Listed,
     ListedOffer,
     ListedState,
     RateLimit,
@@ -211,7 +214,7 @@ class Shadeform:
         )
         self._os = settings.os
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
+    async def offers(self) -> tuple[Listed, ...]:
         return await self._rest.call(
             Verb.OFFERS, "GET", "instances/types", InstanceTypes, lambda listed: _offers(listed, self._os)
         )
@@ -253,34 +256,45 @@ class Shadeform:
         }
 
 
-def _offers(listed: InstanceTypes, wanted_os: str) -> tuple[ListedOffer, ...]:
-    sold = (
-        _offer(kind, place, model, REGIONS[kind.cloud, place.region])
+def _offers(listed: InstanceTypes, wanted_os: str) -> tuple[Listed, ...]:
+    found = (
+        _offer(kind, place)
         for kind in listed.instance_types
+        if _sold(kind, wanted_os)
         for place in kind.availability
-        if (model := _model(kind, wanted_os))
-        if place.rental_type in ON_DEMAND and (kind.cloud, place.region) in REGIONS
+        if place.rental_type in ON_DEMAND
     )
-    return tuple({(each.native_type, each.native_region): each for each in sold}.values())
+    return tuple({_place(each): each for each in found}.values())
 
 
-def _model(kind: InstanceType, wanted_os: str) -> GpuModel | None:
-    """The GPU of a type that we sell; None for any other type."""
-    configuration = kind.configuration
-    if kind.deployment_type != SOLD or configuration.num_gpus < 1:
-        return None
-    if wanted_os not in (configuration.os_options or ()):
-        return None
-    name, _, _ = configuration.gpu_type.partition("_")
-    link = (configuration.interconnect or "").lower().rstrip("0123456789")
-    return GPUS.get((name, configuration.vram_per_gpu_in_gb or 0, link))
+def _place(each: Listed) -> tuple[str, str]:
+    """What may be listed once."""
+    if isinstance(each, LeftOut):
+        return each.reason, each.name
+    return each.native_type, each.native_region
 
 
-def _offer(kind: InstanceType, place: Place, model: GpuModel, region: str) -> ListedOffer:
+def _sold(kind: InstanceType, wanted_os: str) -> bool:
     has = kind.configuration
+    return kind.deployment_type == SOLD and has.num_gpus > 0 and wanted_os in (has.os_options or ())
+
+
+def _model(has: Configuration) -> GpuModel | None:
+    name, _, _ = has.gpu_type.partition("_")
+    link = (has.interconnect or "").lower().rstrip("0123456789")
+    return GPUS.get((name, has.vram_per_gpu_in_gb or 0, link))
+
+
+def _offer(kind: InstanceType, place: Place) -> Listed:
+    has, model, region = kind.configuration, _model(kind.configuration), (kind.cloud, place.region)
+    if model is None:
+        name = f"{has.gpu_type} {has.vram_per_gpu_in_gb or '?'} GB {has.interconnect or ''}"
+        return LeftOut(LeftOutFor.UNKNOWN_GPU, name.strip())
+    if region not in REGIONS:
+        return LeftOut(LeftOutFor.UNKNOWN_REGION, "/".join(region))
     return ListedOffer(
         native_type=kind.name,
-        region=region,
+        region=REGIONS[region],
         native_region=place.region,
         shape=Shape(model, has.num_gpus, has.vcpus, has.memory_in_gb, disk_gib=has.storage_in_gb),
         capacity=CapacityShape.VM,

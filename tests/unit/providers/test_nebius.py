@@ -12,12 +12,16 @@ from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN
 from providers import nebius
 from providers.base import (
+    LeftOut,
+    LeftOutFor,
+    ListedOffer,
     ListedState,
     MachineNotFound,
     NoCapacity,
     NotYet,
     OrderRefused,
     OutcomeUnknown,
+    PriceSource,
     ProviderError,
     QuotaReached,
     Throttled,
@@ -28,7 +32,7 @@ from providers.base import (
 from providers.emulators.clouds.nebius import refusal
 from providers.emulators.clouds.nebius_account import PROJECT_ID, TOKEN_SECONDS
 from providers.emulators.scenario import ConnectionCut
-from providers.listings import LAUNCH_KEY_TAG, UNREADABLE_PRICE
+from providers.listings import LAUNCH_KEY_TAG
 from providers.nebius import REGIONS
 from providers.nebius_api import messages_pb2 as pb
 from providers.nebius_api import methods
@@ -55,6 +59,15 @@ def answering(
 
 def sent(cloud: EmulatedNebius, method: Method[Any], kind: type[Any]) -> list[Any]:
     return [kind.FromString(request) for _, path, request, *_ in cloud.wire.calls if path == method.path]
+
+
+async def offers(cloud: EmulatedNebius) -> list[ListedOffer]:
+    return [each for each in await cloud.provider.offers() if isinstance(each, ListedOffer)]
+
+
+async def left_out(cloud: EmulatedNebius) -> set[tuple[str, str]]:
+    found = (each for each in await cloud.provider.offers() if isinstance(each, LeftOut))
+    return {(each.reason, each.name) for each in found}
 
 
 async def error_of(call: Awaitable[object]) -> ProviderError:
@@ -327,7 +340,7 @@ async def test_every_page_of_the_list_is_read(monkeypatch: pytest.MonkeyPatch) -
     cloud.wire.calls.clear()
     assert {each.launch_key for each in await cloud.provider.inventory()} == {a_key(n) for n in range(1, 6)}
     assert len(cloud.wire.calls) == 3
-    assert len(await cloud.provider.offers()) == 5
+    assert len(await offers(cloud)) == 5
 
 
 async def test_a_machine_is_found_by_its_name_when_somebody_removed_its_label() -> None:
@@ -348,7 +361,7 @@ def test_every_region_has_a_jurisdiction() -> None:
 
 async def test_all_types_are_priced_by_one_call_with_the_boot_disk_and_exactly() -> None:
     cloud = EmulatedNebius()
-    found = {each.native_type: each for each in await cloud.provider.offers()}
+    found = {each.native_type: each for each in await offers(cloud)}
     assert cloud.wire.paths.count(methods.ESTIMATE.path) == 1
     assert found.keys() == {
         "gpu-h200-sxm/1gpu-16vcpu-200gb",
@@ -357,7 +370,9 @@ async def test_all_types_are_priced_by_one_call_with_the_boot_disk_and_exactly()
         "gpu-h100-sxm/8gpu-128vcpu-1600gb",
         "gpu-l40s-a/1gpu-8vcpu-32gb",
     }, "no CPU machines, and no GPU that we do not know"
+    assert await left_out(cloud) == {("unknown_gpu", "gpu-rtx6000")}
     offer = found["gpu-h200-sxm/8gpu-128vcpu-1600gb"]
+    assert offer.price_source is PriceSource.ESTIMATE
     assert (
         offer.cost_nano_per_hour == 28_000_000_000 + 19_452_055
     )  # 200 GiB x 0.0000972602739726 USD, rounded up.
@@ -409,9 +424,14 @@ async def test_a_type_without_a_price_by_the_hour_is_left_out_and_the_others_are
         )
 
     cloud = answering(EmulatedNebius(), methods.ESTIMATE, estimate)
-    prices = {each.native_type: each.cost_nano_per_hour for each in await cloud.provider.offers()}
-    assert prices.pop("gpu-h100-sxm/1gpu-16vcpu-200gb") == 2_960_000_000
-    assert set(prices.values()) == {UNREADABLE_PRICE}
+    prices = {each.native_type: each.cost_nano_per_hour for each in await offers(cloud)}
+    assert prices == {"gpu-h100-sxm/1gpu-16vcpu-200gb": 2_960_000_000}
+    assert {name for reason, name in await left_out(cloud) if reason == "no_price"} == {
+        "gpu-h100-sxm/8gpu-128vcpu-1600gb",
+        "gpu-h200-sxm/1gpu-16vcpu-200gb",
+        "gpu-h200-sxm/8gpu-128vcpu-1600gb",
+        "gpu-l40s-a/1gpu-8vcpu-32gb",
+    }
 
 
 async def test_an_estimate_in_another_currency_is_no_estimate() -> None:
@@ -451,7 +471,7 @@ async def test_a_type_is_sold_out_only_when_the_advisor_says_so() -> None:
         )
         answer = pb.ListResourceAdviceResponse(items=[*items, elsewhere])
         cloud = answering(EmulatedNebius(), methods.LIST_ADVICE, answer)
-        found = {each.native_type: each.available for each in await cloud.provider.offers()}
+        found = {each.native_type: each.available for each in await offers(cloud)}
         assert found[name] is available, advised
 
 
@@ -460,7 +480,7 @@ async def test_a_project_in_a_region_without_a_jurisdiction_offers_nothing() -> 
         metadata=pb.ResourceMetadata(id=PROJECT_ID, parent_id="tenant"), spec=pb.ProjectSpec(region="mars1")
     )
     cloud = answering(EmulatedNebius(), methods.GET_PROJECT, project)
-    assert await cloud.provider.offers() == ()
+    assert await cloud.provider.offers() == (LeftOut(LeftOutFor.UNKNOWN_REGION, "mars1"),)
 
 
 # The access token.

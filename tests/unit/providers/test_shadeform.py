@@ -12,6 +12,9 @@ from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN
 from control_plane.domain.user_data import UserDataKind
 from providers.base import (
+    LeftOut,
+    LeftOutFor,
+    ListedOffer,
     ListedState,
     MachineNotFound,
     NoCapacity,
@@ -64,7 +67,19 @@ def kind(
 
 async def sold(*kinds: dict[str, Any], **settings: str) -> list[tuple[str, str]]:
     provider = answering(lambda _: httpx.Response(200, json={"instance_types": kinds}), **settings)
-    return [(each.native_type, each.native_region) for each in await provider.offers()]
+    found = await provider.offers()
+    return [(each.native_type, each.native_region) for each in found if isinstance(each, ListedOffer)]
+
+
+async def test_gpus_and_regions_without_a_name_of_ours_are_told_once() -> None:
+    rare = kind(configuration={"gpu_type": "L40", "vram_per_gpu_in_gb": 48})
+    places = [{"region": region, "available": True} for region in ("mars-1", "mars-1", "canada-1")]
+    body = {"instance_types": [rare, rare, kind(*places), kind(deployment_type="container", cloud="x")]}
+    found = await saying(200, body).offers()
+    assert [each for each in found if isinstance(each, LeftOut)] == [
+        LeftOut(LeftOutFor.UNKNOWN_GPU, "L40 48 GB pcie"),
+        LeftOut(LeftOutFor.UNKNOWN_REGION, "hyperstack/mars-1"),
+    ]
 
 
 def test_every_region_has_a_jurisdiction() -> None:
@@ -74,6 +89,7 @@ def test_every_region_has_a_jurisdiction() -> None:
 
 async def test_a_type_is_named_with_its_cloud_and_priced_in_cents() -> None:
     (offer, *_) = await saying(200, {"instance_types": [kind()]}).offers()
+    assert isinstance(offer, ListedOffer)
     shape = offer.shape
     assert (offer.native_type, offer.region, offer.cost_nano_per_hour, offer.available) == (
         "hyperstack/A100_80Gx8",
@@ -124,6 +140,7 @@ async def test_the_generation_of_a_link_does_not_matter() -> None:
     ):
         body = {"instance_types": [kind(configuration={"interconnect": link})]}
         (offer,) = await saying(200, body).offers()
+        assert isinstance(offer, ListedOffer)
         assert offer.shape.gpu_model is model
 
 

@@ -50,7 +50,9 @@ from providers.aws_preparation import Preparation, Ready
 from providers.base import (
     Capabilities,
     LaunchOrder,
-    ListedOffer,
+    LeftOut,
+    LeftOutFor,
+    Listed,
     ListedState,
     OrderRefused,
     Page,
@@ -186,18 +188,19 @@ class Aws:
         self._disk_gib = settings.disk_gib
         self._preparation = Preparation(self._aws, settings.image)
 
-    async def offers(self) -> tuple[ListedOffer, ...]:
-        offers: list[ListedOffer] = []
+    async def offers(self) -> tuple[Listed, ...]:
+        listed: list[Listed] = []
         for region in self._regions:
             types = await self._types(region)
             zones = await self._zones(region, types) if types else ()
             prices = await self._prices(region) if types else {}
-            offers.extend(
+            listed.extend(LeftOut(LeftOutFor.NO_PRICE, name) for name in types if name not in prices)
+            listed.extend(
                 offer(types[name], zone, self._disk_gib, prices[name])
                 for name, zone in zones
                 if name in prices
             )
-        return tuple(offers)
+        return tuple(listed)
 
     async def inventory(self) -> tuple[Sighting, ...]:
         return await whole_listing(Verb.INVENTORY, self.inventory_page)

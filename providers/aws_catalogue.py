@@ -132,7 +132,14 @@ def offer(kind: Mapping[str, Any], zone: str, disk_gib: int, usd_per_hour: Decim
         cost_nano_per_hour=UNREADABLE_PRICE if usd_per_hour is None else offered_price(usd_per_hour),
         available=True,
         confidence=Confidence.STATIC,
+        ephemeral_gib=_ephemeral_gib(kind),
     )
+
+
+def _ephemeral_gib(kind: Mapping[str, Any]) -> int | None:
+    """The local disks of a type, which AWS states in GB."""
+    total_gb = kind.get("InstanceStorageInfo", {}).get("TotalSizeInGB")
+    return None if total_gb is None else total_gb * 10**9 // 2**30
 
 
 def on_demand_in(region: str) -> list[dict[str, str]]:

@@ -76,7 +76,7 @@ class AccountRequestController(Controller):
         responses=made(AccountRequestView, 202),
     )
     async def change(self, request: ApiRequest, data: JSONBody[AccountChangeRequest]) -> Response[bytes]:
-        """Test, drain, resume or remove a provider account."""
+        """Test, drain, resume, arm, disarm or remove a provider account."""
         return await _ask(request, AccountName(data.account), AccountVerb(data.verb), why=data.why)
 
     @get(

@@ -147,12 +147,15 @@ ON CONFLICT (name) DO UPDATE SET
   offers_failing_why = NULL,
   drained_at = CASE WHEN provider_accounts.removed_at IS NULL THEN provider_accounts.drained_at END,
   drained_why = CASE WHEN provider_accounts.removed_at IS NULL THEN provider_accounts.drained_why END,
+  armed_at = CASE WHEN provider_accounts.removed_at IS NULL THEN provider_accounts.armed_at END,
   removed_at = NULL
 """)
 _DRAIN = text("""
 UPDATE provider_accounts SET drained_at = coalesce(drained_at, :now), drained_why = :why WHERE name = :account
 """)
 _RESUME = text("UPDATE provider_accounts SET drained_at = NULL, drained_why = NULL WHERE name = :account")
+_ARM = text("UPDATE provider_accounts SET armed_at = coalesce(armed_at, :now) WHERE name = :account")
+_DISARM = text("UPDATE provider_accounts SET armed_at = NULL WHERE name = :account")
 _REMOVE = text("UPDATE provider_accounts SET removed_at = :now, secret_id = NULL WHERE name = :account")
 _FORGET_OFFERS = text("DELETE FROM offers WHERE account = :account")
 
@@ -240,6 +243,16 @@ async def drain(connection: Connection, account: AccountName, *, why: str, now: 
 
 async def resume(connection: Connection, account: AccountName) -> None:
     await write(connection, _RESUME, account=account)
+
+
+async def arm(connection: Connection, account: AccountName, *, now: datetime) -> None:
+    """Let orphans of an account be terminated."""
+    await write(connection, _ARM, account=account, now=now)
+
+
+async def disarm(connection: Connection, account: AccountName) -> None:
+    """Only report the orphans of an account."""
+    await write(connection, _DISARM, account=account)
 
 
 async def remove(connection: Connection, account: AccountName, *, now: datetime) -> None:

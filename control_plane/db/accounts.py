@@ -36,6 +36,8 @@ class Account:
     drained_at: datetime | None
     """Since when nothing is ordered there; None while it is used."""
     drained_why: str | None
+    armed_at: datetime | None
+    """Since when its orphans are terminated; None while they are only reported."""
     secret_id: SecretId | None
     """Its sealed credentials; None when the reconciler's environment has them."""
     credentials_version: int
@@ -55,7 +57,7 @@ ON CONFLICT (name) DO NOTHING
 _ALL = text("""
 SELECT name, provider, listing_asked_at, listing_size, frozen_since, frozen_lists, frozen_why, failing_since,
        failing_why, offers_failing_since, offers_failing_why, offers_left_out, offers_at, drained_at, drained_why,
-       secret_id, credentials_version, credentials_since
+       armed_at, secret_id, credentials_version, credentials_since
 FROM provider_accounts WHERE name = :name OR CAST(:name AS text) IS NULL AND removed_at IS NULL ORDER BY name
 """)
 _TAKE_LISTING = text("""

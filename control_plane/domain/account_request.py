@@ -21,6 +21,10 @@ class AccountVerb(StrEnum):
     """Order nothing there any more. Machines that exist stay as they are."""
     RESUME = "resume"
     """Order there again."""
+    ARM = "arm"
+    """Let orphans there be terminated. A new account only reports them."""
+    DISARM = "disarm"
+    """Only report orphans there."""
     REMOVE = "remove"
     """Forget the account and destroy its credentials. Refused while something may exist there."""
 

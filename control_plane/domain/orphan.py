@@ -33,6 +33,7 @@ class HeldCode(StrEnum):
     WATCHED = "watched"
     ACCOUNT_FROZEN = "account_frozen"
     TOO_MANY = "too_many"
+    NOT_ARMED = "not_armed"
     DRY_RUN = "dry_run"
     NEXT_RUN = "next_run"
 
@@ -74,12 +75,14 @@ def to_terminate(
     *,
     listing_size: int,
     frozen_why: str | None,
+    armed: bool,
     dry_run: bool = False,
     now: datetime,
 ) -> Verdict:
     """The orphans of an account to terminate now, those that an operator decided first, and why the others are held.
 
     `listing_size` counts all machines on the account's last list; `frozen_why` is None unless the account is frozen.
+    An account is `armed` once an operator allowed it. Until then it shows what would be terminated.
     """
     ripe = sorted((orphan for orphan in orphans if _ripe(orphan, now)), key=_turn)
     held = {orphan.provider_ref: _WATCHED for orphan in orphans if not _ripe(orphan, now)}
@@ -87,7 +90,7 @@ def to_terminate(
     others = [orphan for orphan in ripe if orphan.decided_at is None]
     take = decided[:DECIDED_PER_RUN_MAX]
     held |= {orphan.provider_ref: _NEXT_DECIDED for orphan in decided[DECIDED_PER_RUN_MAX:]}
-    breaker = _breaker(len(ripe), listing_size, frozen_why, dry_run=dry_run)
+    breaker = _breaker(len(ripe), listing_size, frozen_why, armed=armed, dry_run=dry_run)
     if breaker is not None:
         held |= {orphan.provider_ref: breaker for orphan in others}
     else:
@@ -119,13 +122,17 @@ def _turn(orphan: Orphan) -> tuple[bool, datetime, ProviderRef]:
     return (asked is not None, asked or orphan.first_seen_at, orphan.provider_ref)
 
 
-def _breaker(ripe: int, listing_size: int, frozen_why: str | None, *, dry_run: bool) -> Held | None:
+def _breaker(
+    ripe: int, listing_size: int, frozen_why: str | None, *, armed: bool, dry_run: bool
+) -> Held | None:
     """Why none is terminated without an operator's decision, although some are old enough."""
     if frozen_why is not None:
         return Held(HeldCode.ACCOUNT_FROZEN, f"The account is frozen: {frozen_why}")
     if ripe > LEAK_MAX and ripe * 100 > listing_size * SHARE_MAX_PERCENT:
         why = f"{ripe} of {listing_size} machines look like orphans; it is more likely that our records were lost."
         return Held(HeldCode.TOO_MANY, why)
+    if not armed:
+        return Held(HeldCode.NOT_ARMED, "The account is not armed: it only shows what would be terminated.")
     if dry_run:
         return Held(
             HeldCode.DRY_RUN, "The reconciler runs with SPLITPLANE_ORPHANS_DRY_RUN and only reports orphans."

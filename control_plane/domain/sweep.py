@@ -27,6 +27,9 @@ from control_plane.domain.progress import Step
 from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, concluded
 from control_plane.domain.transitions import Moved
 
+SHRUNK_MIN = 3
+SHRUNK_PERCENT = 30
+"""A list that misses so many machines, and more than this share of those that should be on it, is not believed."""
 MISSED_LISTS_MIN = 2
 """Absence counts from the second complete list on."""
 THAW_AFTER = timedelta(minutes=15)
@@ -97,22 +100,33 @@ class Odd:
 
 
 def oddness(findings: Findings, listing_size: int) -> Odd | None:
-    """Whether a list is too empty or too short to draw conclusions from.
+    """Whether a list is too empty or too short to draw conclusions from, as a whole or for one region.
 
-    Only machines that were sighted before and are not being terminated are expected.
+    Only machines that were sighted before and are not being terminated are expected. A provider asks its regions one by
+    one, so a list that lacks one of them may look nearly complete.
     """
-    expected_found = sum(machine.state in SHOULD_BE_SIGHTED for machine, _ in findings.found)
-    expected_missed = sum(
-        machine.state in SHOULD_BE_SIGHTED and machine.sighted_at is not None for machine in findings.missed
-    )
-    expected = expected_found + expected_missed
-    if expected_missed == 0:
+    found = [machine.region for machine, _ in findings.found if machine.state in SHOULD_BE_SIGHTED]
+    missed = [
+        machine.region
+        for machine in findings.missed
+        if machine.state in SHOULD_BE_SIGHTED and machine.sighted_at is not None
+    ]
+    expected = len(found) + len(missed)
+    if not missed:
         return None
     if listing_size == 0:
         return Odd(f"The list is empty and {expected} machines should be on it.")
-    if expected_missed > 1 and expected_missed * 2 > expected:
-        return Odd(f"The list misses {expected_missed} of {expected} machines that should be on it.")
+    if _shrunk(len(missed), expected) or (len(missed) > 1 and len(missed) * 2 > expected):
+        return Odd(f"The list misses {len(missed)} of {expected} machines that should be on it.")
+    for region in sorted(set(missed)):
+        gone, there = missed.count(region), found.count(region)
+        if _shrunk(gone, gone + there):
+            return Odd(f"The list misses {gone} of {gone + there} machines in {region} that should be on it.")
     return None
+
+
+def _shrunk(missed: int, expected: int) -> bool:
+    return missed >= SHRUNK_MIN and missed * 100 > expected * SHRUNK_PERCENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,17 +50,19 @@ AccountVerbWord = Annotated[
         test="Ask the provider whether it accepts the credentials that are in force.",
         drain="Order nothing there any more. Machines that exist stay as they are.",
         resume="Order there again.",
+        arm="Let orphans there be terminated. A new account only reports them.",
+        disarm="Only report orphans there.",
         remove="Remove the account and destroy its credentials.",
     ),
 ]
-_CHANGES = ("test", "drain", "resume", "remove")
+_CHANGES = ("test", "drain", "resume", "arm", "disarm", "remove")
 AccountChangeWord = Annotated[
     str,
     Meta(
         pattern=rf"^({'|'.join(_CHANGES)})$(?!\n)",
-        description="What is asked for: `test`, `drain`, `resume` or `remove`.",
+        description="What is asked for: `test`, `drain`, `resume`, `arm`, `disarm` or `remove`.",
         examples=["test"],
-        extra={"must": "one of test, drain, resume, remove"},
+        extra={"must": "one of test, drain, resume, arm, disarm, remove"},
         extra_json_schema={"enum": list(_CHANGES)},
     ),
 ]

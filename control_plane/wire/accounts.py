@@ -106,6 +106,8 @@ class AccountView(View):
     """Since when nothing is ordered there, because an operator drained it; null while it is used."""
     drained_why: str | None = None
     """Why it is drained; null when it is not."""
+    armed_since: Timestamp | None = None
+    """Since when orphans there are terminated; null while they are only reported, because no operator armed it."""
     credentials_from: CredentialsFromWord = "environment"
     """Where its credentials come from."""
     credentials_since: Timestamp | None = None

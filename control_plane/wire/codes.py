@@ -76,6 +76,7 @@ HeldCodeWord = Annotated[
         watched="A record may be about to claim it.",
         account_frozen="The account's list looks wrong, so nothing is terminated there.",
         too_many="Too much of the account's list looks orphaned, so our records are more likely wrong.",
+        not_armed="No operator has armed the account, so its orphans are only reported.",
         dry_run="The reconciler reports orphans and terminates none.",
         next_run="Others come first in this run.",
     ),

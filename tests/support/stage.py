@@ -12,7 +12,7 @@ from functools import partial
 
 from sqlalchemy import text
 
-from control_plane.db import accounts, attempts, audit_retention, envelopes, machines
+from control_plane.db import account_requests, accounts, attempts, audit_retention, envelopes, machines
 from control_plane.db.engine import Database
 from control_plane.db.envelopes import EnvelopeScope
 from control_plane.db.lease_overviews import Overview
@@ -490,8 +490,10 @@ async def set_stage(
     capabilities: Capabilities = CAPABILITIES,
     api_db: Database | None = None,
     tracer: Tracer = NO_TRACER,
+    clouds: dict[AccountName, FakeProvider] | None = None,
 ) -> Stage:
-    clouds = {
+    """A stage with a provider for each name, or with the providers of another stage."""
+    clouds = clouds or {
         AccountName(name): FakeProvider(
             now=clock.now,
             settings=settings or FakeSettings(),
@@ -509,6 +511,7 @@ async def set_stage(
         await audit_retention.set_bucket(connection, "audit")
         for name in clouds:
             await accounts.register(connection, name, "fake", now=clock.now())
+            await account_requests.arm(connection, name, now=clock.now())
     world = CompleteWorld(
         db=db,
         now=clock.now,

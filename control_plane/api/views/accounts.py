@@ -48,6 +48,7 @@ def account_view(overview: AccountOverview, now: datetime) -> AccountView:
         termination_permit=None if permit is None else termination_permit_view(permit),
         drained_since=account.drained_at,
         drained_why=account.drained_why,
+        armed_since=account.armed_at,
         credentials_from="environment" if account.secret_id is None else "operator",
         credentials_since=account.credentials_since if account.secret_id is not None else None,
         blocks=tuple(_block_view(block) for block in overview.blocks),

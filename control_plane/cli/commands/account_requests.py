@@ -1,4 +1,4 @@
-"""Adds, tests, rotates, drains and removes provider accounts. Credentials come from a file, a pipe or a prompt."""
+"""Adds, tests, changes and removes provider accounts. Credentials come from a file, a pipe or a prompt."""
 
 import os
 import tomllib
@@ -98,6 +98,28 @@ def _add_changes(accounts: Commands) -> None:
     _why(parser)
     parser = command(
         accounts,
+        "arm",
+        arm_account,
+        "Let orphans of an account be terminated.",
+        more=(
+            "A new account is not armed: orphans there are reported, and none is terminated.\n"
+            "Look at what would be terminated first: splitplane orphan list"
+        ),
+        examples='splitplane account arm lambda_cloud --reason "ticket 4711"',
+    )
+    _account(parser)
+    _why(parser)
+    parser = command(
+        accounts,
+        "disarm",
+        disarm_account,
+        "Terminate no orphan of an account any more, and only report them.",
+        examples='splitplane account disarm lambda_cloud --reason "ticket 4711"',
+    )
+    _account(parser)
+    _why(parser)
+    parser = command(
+        accounts,
         "remove",
         remove_account,
         "Remove an account and destroy its credentials.",
@@ -163,6 +185,14 @@ def drain_account(terminal: Terminal, args: Namespace) -> None:
 
 def resume_account(terminal: Terminal, args: Namespace) -> None:
     _change(terminal, args, "resume", args.why)
+
+
+def arm_account(terminal: Terminal, args: Namespace) -> None:
+    _change(terminal, args, "arm", args.why)
+
+
+def disarm_account(terminal: Terminal, args: Namespace) -> None:
+    _change(terminal, args, "disarm", args.why)
 
 
 def remove_account(terminal: Terminal, args: Namespace) -> None:

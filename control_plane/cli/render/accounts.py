@@ -75,6 +75,12 @@ def _details(account: AccountView, now: datetime) -> list[RenderableType]:
     if account.offers_left_out:
         parts += [Text(), heading(account.name, "listed, and cannot be sold")]
         parts += [indented(Text(line)) for line in account.offers_left_out]
+    if account.armed_since is None:
+        parts += [Text(), heading(account.name, "not armed")]
+        command = f"splitplane account arm {account.name} --reason TEXT"
+        parts.append(
+            indented(Text(f"Orphans are reported and not terminated. Look at them, then: {command}"))
+        )
     if account.termination_permit is not None:
         parts += [Text(), permit_lines(account.termination_permit)]
     return parts

@@ -47,6 +47,8 @@ provider_accounts = table(
     at("credentials_since"),
     # Nothing is ordered there from this time on.
     at("drained_at"),
+    # Orphans are terminated there from this time on; before that they are only reported.
+    at("armed_at"),
     Column("drained_why", Text),
     at("removed_at"),
     CheckConstraint("removed_at IS NULL OR secret_id IS NULL", name="removed_has_no_credentials"),

@@ -5,10 +5,10 @@ provider reports a failure and launches anyway, or when it lists a machine as en
 loop, we would be charged for them indefinitely.
 
 It is also the most dangerous loop: after a restore from a backup, every machine looks like an orphan. So it
-waits (two lists, two minutes), terminates only a few per run and none on a frozen account, and refuses when too
-much of a list looks orphaned (domain/orphan.py). What it does not terminate it marks with the reason, and an
-operator who has looked may decide that single orphans are terminated all the same. It never touches machines of
-other installations.
+waits (two lists, two minutes), terminates only a few per run, none on a frozen account or on one that no operator
+armed, and refuses when too much of a list looks orphaned (domain/orphan.py). What it does not terminate it marks with
+the reason, and an operator who has looked may decide that single orphans are terminated all the same. It never touches
+machines of other installations.
 """
 
 from collections.abc import Sequence
@@ -35,6 +35,7 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         orphans,
         listing_size=state.listing_size,
         frozen_why=state.frozen_why,
+        armed=state.armed_at is not None,
         dry_run=world.orphans_dry_run,
         now=now,
     )
@@ -53,7 +54,7 @@ def _tell(orphans: Sequence[Orphan], verdict: Verdict, report: Report) -> None:
         held = verdict.held.get(orphan.provider_ref)
         if held is None or held.code in (HeldCode.WATCHED, HeldCode.NEXT_RUN):
             continue
-        if held.code is HeldCode.DRY_RUN:
+        if held.code in (HeldCode.NOT_ARMED, HeldCode.DRY_RUN):
             report.notes.append(f"would terminate {orphan.provider_ref} ({orphan.launch_key})")
         elif held.why not in report.errors:
             report.errors.append(held.why)

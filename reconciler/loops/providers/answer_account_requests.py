@@ -1,4 +1,4 @@
-"""Does what operators ask for concerning provider accounts: adds, tests, rotates, drains, resumes and removes them.
+"""Does what operators ask for concerning provider accounts: adds, tests, rotates, drains, arms and removes them.
 
 The API stores requests, with sealed credentials, because it touches no provider. Credentials are tried first, with a
 listing of the account's machines, and put in force only when the provider accepts them: a mistake in a rotation leaves
@@ -186,6 +186,10 @@ async def record(world: RequestWorld, request: AccountRequest, finding: Finding 
             )
         elif accepted and request.verb is AccountVerb.RESUME:
             await account_requests.resume(connection, request.account)
+        elif accepted and request.verb is AccountVerb.ARM:
+            await account_requests.arm(connection, request.account, now=now)
+        elif accepted and request.verb is AccountVerb.DISARM:
+            await account_requests.disarm(connection, request.account)
         elif accepted and request.verb is AccountVerb.REMOVE:
             await account_requests.remove(connection, request.account, now=now)
     return True
@@ -194,6 +198,8 @@ async def record(world: RequestWorld, request: AccountRequest, finding: Finding 
 _DONE: Mapping[AccountVerb, Finding] = {
     AccountVerb.DRAIN: Finding(AccountOutcome.ACCEPTED, "Nothing is ordered there any more."),
     AccountVerb.RESUME: Finding(AccountOutcome.ACCEPTED, "It is used again."),
+    AccountVerb.ARM: Finding(AccountOutcome.ACCEPTED, "Orphans there are terminated."),
+    AccountVerb.DISARM: Finding(AccountOutcome.ACCEPTED, "Orphans there are only reported."),
     AccountVerb.REMOVE: Finding(AccountOutcome.ACCEPTED, "It is removed, and its credentials are deleted."),
 }
 

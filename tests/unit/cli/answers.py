@@ -1298,6 +1298,7 @@ def an_account(name: str, **changes: Any) -> Json:
         "termination_permit": None,
         "drained_since": None,
         "drained_why": None,
+        "armed_since": at(minutes=200),
         "credentials_from": "environment",
         "credentials_since": None,
         "limits": [],
@@ -1346,7 +1347,7 @@ BLOCKS: list[Json] = [
 ACCOUNTS: Json = {
     "items": [
         an_account(
-            "hyperstack", listing_asked_at=None, listing_size=0,
+            "hyperstack", listing_asked_at=None, listing_size=0, armed_since=None,
             limits=[a_limit("requests", 500, 60.0, turns_last_minute=438)],
         ),
         an_account(

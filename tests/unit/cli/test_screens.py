@@ -360,6 +360,14 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "account resume lambda_cloud --reason mended",
         _asked("resume", said="It is used again."),
     ),
+    "account_arm": (
+        "account arm lambda_cloud --reason ticket-4711",
+        _asked("arm", said="Orphans there are terminated."),
+    ),
+    "account_disarm": (
+        "account disarm lambda_cloud --reason ticket-4712",
+        _asked("disarm", said="Orphans there are only reported."),
+    ),
     "account_remove": (
         "account remove lambda_cloud --yes --reason closed",
         _asked("remove", said="It is removed, and its credentials are deleted."),

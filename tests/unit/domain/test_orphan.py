@@ -31,7 +31,7 @@ def an_orphan(number: int = 1, **other: Any) -> Orphan:
 
 
 def terminated(*orphans: Orphan, listing_size: int = 1_000, frozen_why: str | None = None) -> list[str]:
-    verdict = to_terminate(orphans, listing_size=listing_size, frozen_why=frozen_why, now=START)
+    verdict = to_terminate(orphans, listing_size=listing_size, frozen_why=frozen_why, armed=True, now=START)
     return [orphan.provider_ref for orphan in verdict.terminate]
 
 
@@ -53,7 +53,9 @@ def codes(verdict: Verdict) -> set[HeldCode]:
 
 
 def test_nothing_is_terminated_on_a_frozen_account_and_it_says_why() -> None:
-    verdict = to_terminate([an_orphan()], listing_size=100, frozen_why="the list is empty.", now=START)
+    verdict = to_terminate(
+        [an_orphan()], listing_size=100, frozen_why="the list is empty.", armed=True, now=START
+    )
     assert verdict.terminate == ()
     assert verdict.held == {
         "ref-1": Held(HeldCode.ACCOUNT_FROZEN, "The account is frozen: the list is empty.")
@@ -68,11 +70,12 @@ def test_every_orphan_is_terminated_or_held_with_its_reason() -> None:
         ("watched on a frozen account", young, {"frozen_why": "it is."}, {HeldCode.WATCHED}),
         ("lost records", many, {"listing_size": 21}, {HeldCode.TOO_MANY}),
         ("frozen", many, {"frozen_why": "it is."}, {HeldCode.ACCOUNT_FROZEN}),
+        ("not armed", many, {"armed": False}, {HeldCode.NOT_ARMED}),
         ("dry run", many, {"dry_run": True}, {HeldCode.DRY_RUN}),
         ("next run", many, {}, {HeldCode.NEXT_RUN}),
         ("next run of the decided", [decided(n) for n in range(20)], {}, {HeldCode.NEXT_RUN}),
     ):
-        given: Any = {"listing_size": 1_000, "frozen_why": None} | settings
+        given: Any = {"listing_size": 1_000, "frozen_why": None, "armed": True} | settings
         verdict = to_terminate(orphans, now=START, **given)
         assert codes(verdict) == expected, name
         taken = {orphan.provider_ref for orphan in verdict.terminate}
@@ -85,9 +88,10 @@ def test_an_orphan_that_an_operator_decided_is_terminated_whatever_holds_the_oth
     for name, settings in (
         ("lost records", {}),
         ("frozen", {"frozen_why": "the list is empty."}),
+        ("not armed", {"listing_size": 1_000, "armed": False}),
         ("dry run", {"listing_size": 1_000, "dry_run": True}),
     ):
-        given: Any = {"listing_size": 60, "frozen_why": None} | settings
+        given: Any = {"listing_size": 60, "frozen_why": None, "armed": True} | settings
         verdict = to_terminate([decided(1), *others], now=START, **given)
         assert [orphan.provider_ref for orphan in verdict.terminate] == ["ref-1"], name
         assert len(verdict.held) == len(others), name
@@ -95,7 +99,7 @@ def test_an_orphan_that_an_operator_decided_is_terminated_whatever_holds_the_oth
 
 def test_no_decision_shortens_the_watch() -> None:
     young = replace(decided(1), first_seen_at=START - GRACE + MOMENT)
-    verdict = to_terminate([young], listing_size=100, frozen_why=None, now=START)
+    verdict = to_terminate([young], listing_size=100, frozen_why=None, armed=True, now=START)
     assert (verdict.terminate, codes(verdict)) == ((), {HeldCode.WATCHED})
 
 
@@ -113,7 +117,7 @@ def test_more_than_a_fifth_of_a_list_means_that_our_records_are_lost() -> None:
     many = [an_orphan(number) for number in range(LEAK_MAX + 1)]
     share = len(many) * 100 // SHARE_MAX_PERCENT
     assert len(terminated(*many, listing_size=share)) == len(many)
-    verdict = to_terminate(many, listing_size=share - 1, frozen_why=None, now=START)
+    verdict = to_terminate(many, listing_size=share - 1, frozen_why=None, armed=True, now=START)
     assert verdict.terminate == ()
     assert codes(verdict) == {HeldCode.TOO_MANY}
     assert "our records were lost" in verdict.held[a_ref(1)].why

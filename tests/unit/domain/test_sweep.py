@@ -213,13 +213,33 @@ def test_an_empty_list_is_odd_even_for_one_machine() -> None:
     assert verdict.why == "The list is empty and 1 machines should be on it."
 
 
-@pytest.mark.parametrize(
-    ("missed", "of", "is_odd"), [(1, 2, False), (1, 3, False), (2, 4, False), (2, 3, True), (3, 5, True)]
-)
-def test_a_list_is_odd_when_it_misses_more_than_half_and_more_than_one(
-    missed: int, of: int, is_odd: bool
-) -> None:
-    assert (odd(missed, of) is not None) is is_odd
+def test_a_list_is_odd_when_it_misses_three_machines_and_thirty_percent_or_two_and_half_of_them() -> None:
+    for missed, of, is_odd in (
+        (1, 2, False),
+        (1, 3, False),
+        (2, 4, False),
+        (2, 3, True),
+        (3, 5, True),
+        (3, 9, True),
+        (3, 10, False),
+        (30, 100, False),
+        (31, 100, True),
+    ):
+        machines = [a_machine(number, region=f"region-{number}") for number in range(1, of + 1)]
+        findings = found(machines, a_listing(*range(missed + 1, of + 1)))
+        assert (oddness(findings, of - missed) is not None) is is_odd, (missed, of)
+
+
+def test_a_list_that_lacks_a_region_is_odd_however_many_machines_are_elsewhere() -> None:
+    here = [a_machine(number) for number in range(1, 101)]
+    there = [a_machine(number, region="eu-central-1") for number in range(101, 105)]
+
+    def verdict(missed: int) -> Odd | None:
+        findings = found([*here, *there], a_listing(*range(1, 105 - missed)))
+        return oddness(findings, len(findings.found))
+
+    assert verdict(2) is None
+    assert verdict(4) == Odd("The list misses 4 of 4 machines in eu-central-1 that should be on it.")
 
 
 def test_one_machine_missing_beside_orphans_is_an_absence_and_no_oddness() -> None:

@@ -1305,7 +1305,7 @@ def _create_tables() -> None:
             name=op.f("ck_account_requests_outcome_known"),
         ),
         sa.CheckConstraint(
-            "verb IN ('add', 'drain', 'remove', 'resume', 'rotate', 'test')",
+            "verb IN ('add', 'arm', 'disarm', 'drain', 'remove', 'resume', 'rotate', 'test')",
             name=op.f("ck_account_requests_verb_known"),
         ),
         sa.CheckConstraint(
@@ -1823,6 +1823,7 @@ def _create_tables() -> None:
         sa.Column("credentials_version", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("credentials_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("drained_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("armed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("drained_why", sa.Text(), nullable=True),
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(

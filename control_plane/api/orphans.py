@@ -50,7 +50,8 @@ class OrphanController(Controller):
             request.world, request.principal.organization_id, gone=gone, after=after, limit=limit + 1
         )
         page, following = paging.cut(found, limit, lambda row: paging.after_place("orphans", row.place))
-        return OrphanList(tuple(orphan_view(row) for row in page), following)
+        now = request.world.now()
+        return OrphanList(tuple(orphan_view(row, now) for row in page), following)
 
     @post(
         "/orphan-terminations",

@@ -11,7 +11,8 @@ from control_plane.db.rows import Recordset, read, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.ids import AccountName, LaunchKey, ProviderRef
 from control_plane.domain.machine import MAY_EXIST
-from control_plane.domain.orphan import Held, HeldCode, Orphan
+from control_plane.domain.money import Nano, accrued
+from control_plane.domain.orphan import Held, HeldCode, Order, Origin, Orphan, origin
 from control_plane.domain.sighting import Sighting
 
 
@@ -32,6 +33,9 @@ class ListedOrphan:
     provider_ref: ProviderRef
     launch_key: LaunchKey
     native_status: str
+    origin: Origin
+    cost_nano_per_hour: Nano | None
+    """None where no record tells the price."""
     first_seen_at: datetime
     last_seen_at: datetime
     lists_seen: int
@@ -47,6 +51,13 @@ class ListedOrphan:
     decided_by: str | None
     decided_why: str | None
 
+    def cost(self, now: datetime) -> Nano | None:
+        """What it has cost since it was first seen, until it was gone or `now`; None where nobody knows."""
+        if self.cost_nano_per_hour is None:
+            return None
+        seconds = int(((self.gone_at or now) - self.first_seen_at).total_seconds())
+        return accrued(self.cost_nano_per_hour, max(0, seconds))
+
     @property
     def place(self) -> Place:
         return Place(self.gone_at, self.account, self.provider_ref)
@@ -59,16 +70,29 @@ class _HeldRow:
     why: str
 
 
-_LISTING = Recordset(Sighting, "listed")
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    provider_ref: ProviderRef
+    launch_key: LaunchKey
+    native_status: str
+    origin: Origin
+    cost_nano_per_hour: Nano | None
+
+
+_LISTING = Recordset(_Seen, "listed")
 _HELD = Recordset(_HeldRow, "held")
 _ADOPTED = f"""
 EXISTS (SELECT FROM machines AS m WHERE m.account = o.account AND m.provider_ref = o.provider_ref
         AND {among("m.state", MAY_EXIST)})
 """
+_ORDERS = text("""
+SELECT launch_key, provider_ref, fail_reason, cost_nano_per_hour FROM machines
+WHERE account = :account AND launch_key = ANY(:keys)
+""")
 # An orphan that shows again after it was gone is watched anew: its grace and its lists count from here.
 _SEE = text(f"""
 WITH seen AS (
-  SELECT provider_ref, launch_key, native_status FROM {_LISTING}
+  SELECT provider_ref, launch_key, native_status, origin, cost_nano_per_hour FROM {_LISTING}
 ), unlisted AS (
   SELECT o.provider_ref, {_ADOPTED} AS adopted FROM orphans AS o
   WHERE o.account = :account AND o.gone_at IS NULL AND o.provider_ref NOT IN (SELECT provider_ref FROM seen)
@@ -79,19 +103,21 @@ WITH seen AS (
   UPDATE orphans AS o SET gone_at = :asked_at FROM unlisted AS u
   WHERE o.account = :account AND o.provider_ref = u.provider_ref AND NOT u.adopted AND CAST(:believed AS boolean)
 )
-INSERT INTO orphans (account, provider_ref, launch_key, native_status, first_seen_at, last_seen_at)
-SELECT :account, provider_ref, launch_key, native_status, :asked_at, :asked_at FROM seen
+INSERT INTO orphans (account, provider_ref, launch_key, native_status, origin, cost_nano_per_hour, first_seen_at,
+                     last_seen_at)
+SELECT :account, provider_ref, launch_key, native_status, origin, cost_nano_per_hour, :asked_at, :asked_at FROM seen
 ON CONFLICT (account, provider_ref) DO UPDATE SET
   launch_key = excluded.launch_key, native_status = excluded.native_status, last_seen_at = excluded.last_seen_at,
+  origin = excluded.origin, cost_nano_per_hour = excluded.cost_nano_per_hour,
   first_seen_at = CASE WHEN orphans.gone_at IS NULL THEN orphans.first_seen_at ELSE excluded.first_seen_at END,
   lists_seen = CASE WHEN orphans.gone_at IS NULL THEN orphans.lists_seen + 1 ELSE 1 END,
   gone_at = NULL
 """)
 # A decision counts for the machine that its operator saw: one that was gone since is watched anew.
 _SELECT = """
-SELECT o.account, o.provider_ref, o.launch_key, o.native_status, o.first_seen_at, o.last_seen_at, o.lists_seen,
-       o.terminate_asked_at, o.note, o.gone_at, o.held_code, o.held_why, d.at AS decided_at, d.actor AS decided_by,
-       d.why AS decided_why
+SELECT o.account, o.provider_ref, o.launch_key, o.native_status, o.origin, o.cost_nano_per_hour, o.first_seen_at,
+       o.last_seen_at, o.lists_seen, o.terminate_asked_at, o.note, o.gone_at, o.held_code, o.held_why,
+       d.at AS decided_at, d.actor AS decided_by, d.why AS decided_why
 FROM orphans AS o LEFT JOIN LATERAL (
   SELECT t.at, t.actor, t.why FROM orphan_terminations AS t
   WHERE t.account = o.account AND t.provider_ref = o.provider_ref AND t.launch_key = o.launch_key
@@ -145,9 +171,29 @@ async def see(
 
     A list that is not `believed` ends no orphan, because it proves no absence.
     """
-    document = _LISTING.document(listed)
+    orders = await _orders(connection, account, [sighting.launch_key for sighting in listed])
+    document = _LISTING.document([_seen(sighting, orders.get(sighting.launch_key)) for sighting in listed])
     values = {"listed": document, "account": account, "believed": believed, "asked_at": asked_at}
     await write(connection, _SEE, **values)
+
+
+async def _orders(
+    connection: Connection, account: AccountName, keys: Sequence[LaunchKey]
+) -> dict[LaunchKey, Order]:
+    if not keys:
+        return {}
+    found = await read(connection, _ORDERS, Order, account=account, keys=list(keys))
+    return {order.launch_key: order for order in found}
+
+
+def _seen(sighting: Sighting, order: Order | None) -> _Seen:
+    return _Seen(
+        sighting.provider_ref,
+        sighting.launch_key,
+        sighting.native_status,
+        origin(order, sighting.provider_ref),
+        None if order is None else order.cost_nano_per_hour,
+    )
 
 
 async def of_account(connection: Connection, account: AccountName) -> list[Orphan]:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import LaunchKey, ProviderRef
+from control_plane.domain.money import Nano
 
 LISTS_MIN = 2
 """How many lists have to show an orphan before it may be terminated."""
@@ -36,6 +38,53 @@ class HeldCode(StrEnum):
     NOT_ARMED = "not_armed"
     DRY_RUN = "dry_run"
     NEXT_RUN = "next_run"
+
+
+class Origin(StrEnum):
+    """How a machine became an orphan, as far as our records tell."""
+
+    LOST_ANSWER = "lost_answer"
+    LATE_SUCCESS = "late_success"
+    SECOND_MACHINE = "second_machine"
+    LISTED_AGAIN = "listed_again"
+    UNRECORDED = "unrecorded"
+
+
+ORIGIN_WHY: Mapping[Origin, str] = {
+    Origin.LOST_ANSWER: (
+        "The answer to its launch was lost, and it was not listed before the search for it was given up."
+    ),
+    Origin.LATE_SUCCESS: "The provider refused the order, and launched the machine all the same.",
+    Origin.SECOND_MACHINE: "One order made two machines: our record has another id of the provider.",
+    Origin.LISTED_AGAIN: "The provider had listed it as ended, or had not listed it any more.",
+    Origin.UNRECORDED: (
+        "No record of ours has its launch key: our records were lost, or another tool copied the name."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What our record tells about the order of a launch key."""
+
+    launch_key: LaunchKey
+    provider_ref: ProviderRef | None
+    fail_reason: FailReason | None
+    cost_nano_per_hour: Nano
+
+
+_REFUSED = frozenset(
+    {FailReason.NO_CAPACITY, FailReason.QUOTA_REACHED, FailReason.ORDER_REFUSED, FailReason.UNAUTHORIZED}
+)
+
+
+def origin(order: Order | None, ref: ProviderRef) -> Origin:
+    """How the machine became an orphan that a provider lists as `ref`. None: no record has its launch key."""
+    if order is None:
+        return Origin.UNRECORDED
+    if order.provider_ref is None:
+        return Origin.LATE_SUCCESS if order.fail_reason in _REFUSED else Origin.LOST_ANSWER
+    return Origin.LISTED_AGAIN if order.provider_ref == ref else Origin.SECOND_MACHINE
 
 
 @dataclass(frozen=True, slots=True)

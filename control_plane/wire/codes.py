@@ -81,6 +81,18 @@ HeldCodeWord = Annotated[
         next_run="Others come first in this run.",
     ),
 ]
+OriginWord = Annotated[
+    str,
+    one_of(
+        "Origin",
+        "How a machine became an orphan.",
+        lost_answer="The answer to its launch was lost, and it was listed only after the search for it was given up.",
+        late_success="The provider refused the order, and launched the machine all the same.",
+        second_machine="One order made two machines.",
+        listed_again="The provider had listed it as ended, or had not listed it any more.",
+        unrecorded="No record has its launch key: our records were lost, or another tool copied the name.",
+    ),
+]
 FindingCodeWord = Annotated[
     str,
     one_of(

@@ -4,9 +4,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from control_plane.wire.codes import HeldCodeWord
+from control_plane.wire.codes import HeldCodeWord, OriginWord
 from control_plane.wire.common import (
     AccountText,
+    Money,
     NextCursor,
     ProviderRefText,
     Request,
@@ -78,6 +79,14 @@ class OrphanView(View):
     """The result of the last try to terminate it."""
     gone_at: Timestamp | None
     """When a list no longer showed it; null while it is listed."""
+    origin: OriginWord = "unrecorded"
+    """How it became an orphan, as far as our records tell."""
+    origin_why: str = ""
+    """The same as a sentence."""
+    cost_per_hour: Money | None = None
+    """What the provider charges for it; null where no record tells the price."""
+    cost: Money | None = None
+    """What it has cost since a list first showed it; null where no record tells the price."""
     held_code: HeldCodeWord | None = None
     """Why it is held back; null when it is not."""
     held_why: str | None = None

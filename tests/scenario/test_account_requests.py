@@ -33,8 +33,8 @@ SECOND = AccountName("fake/second")
 KEY, NEW_KEY = "planted-key-1", "planted-key-2"
 CALLS_MAX = 40
 _PLANT = text("""
-INSERT INTO orphans (account, provider_ref, launch_key, native_status, first_seen_at, last_seen_at)
-VALUES (:account, 'ref', 'sp-0', 'running', :now, :now)
+INSERT INTO orphans (account, provider_ref, launch_key, native_status, origin, first_seen_at, last_seen_at)
+VALUES (:account, 'ref', 'sp-0', 'running', 'unrecorded', :now, :now)
 """)
 
 

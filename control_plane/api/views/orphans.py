@@ -1,10 +1,14 @@
 """Orphans on the wire."""
 
+from datetime import datetime
+
+from control_plane.api.views.money import money_or_none
+from control_plane.domain.orphan import ORIGIN_WHY
 from control_plane.services.orphans import ListedOrphan, OrphanTermination
 from control_plane.wire.orphans import OrphanTerminationView, OrphanView
 
 
-def orphan_view(orphan: ListedOrphan) -> OrphanView:
+def orphan_view(orphan: ListedOrphan, now: datetime) -> OrphanView:
     return OrphanView(
         account=orphan.account,
         provider_ref=orphan.provider_ref,
@@ -16,6 +20,10 @@ def orphan_view(orphan: ListedOrphan) -> OrphanView:
         terminate_asked_at=orphan.terminate_asked_at,
         note=orphan.note,
         gone_at=orphan.gone_at,
+        origin=orphan.origin,
+        origin_why=ORIGIN_WHY[orphan.origin],
+        cost_per_hour=money_or_none(orphan.cost_nano_per_hour),
+        cost=money_or_none(orphan.cost(now)),
         held_code=orphan.held_code,
         held_why=orphan.held_why,
         termination=_termination(orphan),

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import facts, heading, indented
-from control_plane.cli.words import both, plural
+from control_plane.cli.words import both, plural, price, rounded
 from control_plane.wire.orphans import OrphanTerminationList, OrphanView
 
 
@@ -23,6 +23,8 @@ def orphan_pages(orphans: Sequence[OrphanView], now: datetime) -> RenderableType
             heading(f"{orphan.account} {orphan.provider_ref}", orphan.native_status),
             facts(
                 ("Launch key", orphan.launch_key),
+                ("What it is", orphan.origin_why),
+                ("Costs", _cost(orphan)),
                 ("First seen", both(orphan.first_seen_at, now)),
                 ("Last seen", f"{both(orphan.last_seen_at, now)}, in {lists}"),
                 ("Gone", both(orphan.gone_at, now)),
@@ -34,6 +36,12 @@ def orphan_pages(orphans: Sequence[OrphanView], now: datetime) -> RenderableType
             Text(),
         ]
     return Group(*parts[:-1])
+
+
+def _cost(orphan: OrphanView) -> str:
+    if orphan.cost_per_hour is None or orphan.cost is None:
+        return "unknown: no record tells its price"
+    return f"{price(orphan.cost_per_hour)} USD per hour, {rounded(orphan.cost)} USD since it was first seen"
 
 
 def _not_yet(orphan: OrphanView) -> str:

@@ -1,6 +1,7 @@
 """Our accounts at providers, what operators ask for there, their call budgets, and the orphans there."""
 
 from sqlalchemy import (
+    BigInteger,
     CheckConstraint,
     Column,
     Double,
@@ -17,6 +18,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from control_plane.db.tables.marks import Tenancy, at, known, table, work
 from control_plane.domain.account_request import AccountOutcome, AccountVerb
 from control_plane.domain.actor import ActorKind
+from control_plane.domain.orphan import Origin
 
 provider_accounts = table(
     "provider_accounts",
@@ -91,6 +93,9 @@ orphans = table(
     Column("provider_ref", Text, nullable=False),
     Column("launch_key", Text, nullable=False),
     Column("native_status", Text, nullable=False),
+    # How it became an orphan, and what it costs; null where no record tells the price.
+    Column("origin", Text, nullable=False),
+    Column("cost_nano_per_hour", BigInteger),
     at("first_seen_at", nullable=False),
     at("last_seen_at", nullable=False),
     Column("lists_seen", Integer, nullable=False, server_default=text("1")),
@@ -99,6 +104,7 @@ orphans = table(
     Column("held_code", Text),
     Column("held_why", Text),
     at("gone_at"),
+    known("origin", Origin),
     PrimaryKeyConstraint("account", "provider_ref"),
     Index("ix_orphans_gone", "gone_at", postgresql_where=text("gone_at IS NOT NULL")),
     shared="machines that no record matches",

@@ -1,6 +1,8 @@
 """Orphans over HTTP."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -8,6 +10,8 @@ from sqlalchemy import text
 from control_plane.api import paging
 from control_plane.db import accounts, orphans
 from control_plane.domain.ids import AccountName, ProviderRef
+from control_plane.domain.money import Nano, accrued
+from providers.fake import Fault
 from providers.listings import REFERENCE_CHARACTERS_MAX
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.problems import hold
@@ -27,6 +31,33 @@ async def test_an_operator_sees_machines_that_no_record_claims(
     (orphan,) = (await operator.http.get("/v1/operator/orphans")).json()["items"]
     assert orphan["account"] == "fake"
     assert orphan["launch_key"] in stage.planted
+
+
+async def test_an_orphan_shows_how_it_became_one_and_what_it_burns(
+    api: Api, stage: Stage, operator: Tenant
+) -> None:
+    stage.cloud.faults.script("launch", Fault.FALSE_NO_CAPACITY)
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=30)
+    unknown = stage.plant()
+    await stage.play(4)
+    (refused, _) = await stage.machines(lease)
+
+    async def shown(path: str) -> dict[str, Any]:
+        items = (await operator.http.get(path)).json()["items"]
+        return {orphan["launch_key"]: orphan for orphan in items}
+
+    early = (await shown("/v1/operator/orphans"))[refused.launch_key]
+    assert (early["origin"], early["origin_why"][:26]) == ("late_success", "The provider refused the o")
+    assert early["cost_per_hour"] == {"usd": "2.190000000", "nano": 2_190_000_000}
+    strange = (await shown("/v1/operator/orphans"))[unknown.launch_key]
+    assert (strange["origin"], strange["cost_per_hour"], strange["cost"]) == ("unrecorded", None, None)
+    await stage.play(300, step=5)
+    late = (await shown("/v1/operator/orphans?gone=true"))[refused.launch_key]
+    lasted = datetime.fromisoformat(late["gone_at"]) - datetime.fromisoformat(late["first_seen_at"])
+    assert late["cost"]["nano"] == accrued(Nano(2_190_000_000), int(lasted.total_seconds()))
+    assert timedelta(minutes=2) < lasted < timedelta(minutes=4), "it burns nothing once it is gone"
+    await stage.finish()
 
 
 async def test_an_orphan_that_was_terminated_is_on_record_for_thirty_days(

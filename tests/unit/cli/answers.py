@@ -1245,13 +1245,18 @@ ORPHANS: Json = {
             "launch_key": "sp-5a17c0de-019aa1b2c0007e5f8a9b0c1d2e3f4a00", "native_status": "active",
             "first_seen_at": at(minutes=12), "last_seen_at": at(seconds=20), "lists_seen": 12,
             "terminate_asked_at": at(minutes=2), "note": "asked to end; the provider answered terminating",
-            "gone_at": None,
+            "gone_at": None, "origin": "late_success",
+            "origin_why": "The provider refused the order, and launched the machine all the same.",
+            "cost_per_hour": {"usd": "2.490000000", "nano": 2_490_000_000},
+            "cost": {"usd": "0.498000000", "nano": 498_000_000},
         },
         {
             "account": "lambda_cloud", "provider_ref": "1f20582c7ff041399e34823a0be62550",
             "launch_key": "sp-5a17c0de-019aa1b2c0007e5f8a9b0c1d2e3f4a01", "native_status": "booting",
             "first_seen_at": at(seconds=20), "last_seen_at": at(seconds=20), "lists_seen": 1,
-            "terminate_asked_at": None, "note": None, "gone_at": None,
+            "terminate_asked_at": None, "note": None, "gone_at": None, "origin": "unrecorded",
+            "origin_why": "No record of ours has its launch key: our records were lost, or another tool copied the name.",
+            "cost_per_hour": None, "cost": None,
         },
     ]
 }  # fmt: skip

@@ -8,16 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import ProviderRef
+from control_plane.domain.money import Nano
 from control_plane.domain.orphan import (
     GRACE,
     LEAK_MAX,
     LISTS_MIN,
+    ORIGIN_WHY,
     SHARE_MAX_PERCENT,
     TERMINATED_PER_RUN_MAX,
     Held,
     HeldCode,
+    Order,
+    Origin,
     Orphan,
     Verdict,
+    origin,
     to_terminate,
 )
 from tests.support.clock import START
@@ -33,6 +40,26 @@ def an_orphan(number: int = 1, **other: Any) -> Orphan:
 def terminated(*orphans: Orphan, listing_size: int = 1_000, frozen_why: str | None = None) -> list[str]:
     verdict = to_terminate(orphans, listing_size=listing_size, frozen_why=frozen_why, armed=True, now=START)
     return [orphan.provider_ref for orphan in verdict.terminate]
+
+
+def test_what_an_orphan_is_follows_from_the_record_of_its_launch_key() -> None:
+    def what(ref: str | None, reason: FailReason | None) -> Origin:
+        order = Order(a_key(1), None if ref is None else ProviderRef(ref), reason, Nano(1))
+        return origin(order, a_ref(1))
+
+    assert origin(None, a_ref(1)) is Origin.UNRECORDED
+    assert what("ref-1", None) is Origin.LISTED_AGAIN
+    assert what("ref-2", None) is Origin.SECOND_MACHINE
+    refusals = {
+        FailReason.NO_CAPACITY,
+        FailReason.QUOTA_REACHED,
+        FailReason.ORDER_REFUSED,
+        FailReason.UNAUTHORIZED,
+    }
+    for reason in (None, *FailReason):
+        expected = Origin.LATE_SUCCESS if reason in refusals else Origin.LOST_ANSWER
+        assert what(None, reason) is expected, reason
+    assert set(ORIGIN_WHY) == set(Origin)
 
 
 def test_an_old_orphan_with_our_key_is_terminated() -> None:

@@ -2088,6 +2088,8 @@ def _create_tables() -> None:
         sa.Column("provider_ref", sa.Text(), nullable=False),
         sa.Column("launch_key", sa.Text(), nullable=False),
         sa.Column("native_status", sa.Text(), nullable=False),
+        sa.Column("origin", sa.Text(), nullable=False),
+        sa.Column("cost_nano_per_hour", sa.BigInteger(), nullable=True),
         sa.Column("first_seen_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("last_seen_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("lists_seen", sa.Integer(), server_default=sa.text("1"), nullable=False),
@@ -2096,6 +2098,10 @@ def _create_tables() -> None:
         sa.Column("held_code", sa.Text(), nullable=True),
         sa.Column("held_why", sa.Text(), nullable=True),
         sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "origin IN ('late_success', 'listed_again', 'lost_answer', 'second_machine', 'unrecorded')",
+            name=op.f("ck_orphans_origin_known"),
+        ),
         sa.ForeignKeyConstraint(
             ["account"], ["provider_accounts.name"], name=op.f("fk_orphans_account_provider_accounts")
         ),

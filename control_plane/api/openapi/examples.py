@@ -77,6 +77,8 @@ _TEXTS: Mapping[str, str] = {
     "RejectedView.code": "sold_out",
     "RejectedView.key": "lambda_cloud:us-east-1:gpu_1x_h100_sxm5",
     "RejectedView.region": "us-east-1",
+    "bucket": "launch",
+    "origin_why": "The answer to its launch was lost, and the search for it was given up.",
     "RejectedView.why": "lambda_cloud lists no stock in us-east-1",
     "QuotaRequestView.reason": "a larger model",
     "account": "lambda_cloud/research",

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import facts, heading, indented
-from control_plane.cli.words import both, plural, price, rounded
+from control_plane.cli.words import both, cents, plural, price, rounded
 from control_plane.wire.orphans import OrphanTerminationList, OrphanView
 
 
@@ -35,7 +35,18 @@ def orphan_pages(orphans: Sequence[OrphanView], now: datetime) -> RenderableType
             ),
             Text(),
         ]
-    return Group(*parts[:-1])
+    total = _total([orphan for orphan in orphans if orphan.gone_at is None])
+    return Group(*parts[:-1]) if total is None else Group(*parts, Text(total))
+
+
+def _total(listed: Sequence[OrphanView]) -> str | None:
+    """What the orphans that are listed cost together; None when there are none."""
+    if not listed:
+        return None
+    nano = sum(orphan.cost_per_hour.nano for orphan in listed if orphan.cost_per_hour is not None)
+    unknown = sum(orphan.cost_per_hour is None for orphan in listed)
+    without = f", without {unknown} whose price nobody knows" if unknown else ""
+    return f"{plural(len(listed), 'orphan')} listed, {cents(nano)} USD per hour in all{without}."
 
 
 def _cost(orphan: OrphanView) -> str:

@@ -150,6 +150,18 @@ def test_more_than_a_fifth_of_a_list_means_that_our_records_are_lost() -> None:
     assert "our records were lost" in verdict.held[a_ref(1)].why
 
 
+def test_a_tenth_of_a_large_fleet_that_leaked_is_terminated_to_the_last_within_bounded_runs() -> None:
+    left = {orphan.provider_ref: orphan for orphan in map(an_orphan, range(100))}
+    runs = 0
+    while left:
+        taken = terminated(*left.values(), listing_size=900 + len(left))
+        assert 0 < len(taken) <= TERMINATED_PER_RUN_MAX
+        for ref in taken:
+            del left[ProviderRef(ref)]
+        runs += 1
+    assert runs == 100 // TERMINATED_PER_RUN_MAX
+
+
 def test_only_a_few_are_terminated_per_run_and_the_oldest_first() -> None:
     orphans = [
         an_orphan(number, first_seen_at=START - GRACE - timedelta(seconds=number))

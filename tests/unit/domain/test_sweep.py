@@ -83,6 +83,20 @@ def test_a_machine_that_nobody_claims_is_an_orphan_and_that_of_another_installat
     assert findings.foreign == 2
 
 
+def test_a_name_that_is_only_like_a_launch_key_of_ours_is_foreign() -> None:
+    ours = a_key(9)
+    for name in (
+        f"{ours}-backup",
+        f"x{ours}",
+        ours.upper(),
+        ours[:-1],
+        f"{ours}\n",
+        ours.replace("sp-", "sp_"),
+    ):
+        findings = found([], [a_sighting(9, launch_key=name)])
+        assert (findings.orphans, findings.foreign) == ((), 1), name
+
+
 def test_a_second_machine_of_one_launch_key_is_an_orphan() -> None:
     twin = a_sighting(1, provider_ref="ref-twin")
     findings = found([a_lost_launch()], [*a_listing(1), twin])

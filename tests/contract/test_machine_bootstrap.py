@@ -292,7 +292,7 @@ async def test_a_line_cut_in_the_middle_of_a_step_leaves_something_that_can_be_r
         await cut()
     async with fleet.access.connect(machine.target) as session:
         await join_mesh(session, request)
-    assert await fleet["alice1"].reaches(ALICE.address_of(2))
+    assert await fleet["alice1"].reaches(ALICE.address_of(2), seconds=10)
 
 
 async def _kill_logins(machine: Machine) -> None:

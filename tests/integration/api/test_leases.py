@@ -52,6 +52,9 @@ async def test_customers_read_our_sentence_and_a_code_and_operators_what_the_pro
 ) -> None:
     planted = "injected fault"  # What the fake provider says.
     for tenant in (acme, operator):
+        stage.clock.advance(
+            3_600
+        )  # What was refused to the one is not ordered for the other for some minutes.
         stage.cloud.faults.script(
             "launch",
             Fault.THROTTLED,
@@ -61,7 +64,7 @@ async def test_customers_read_our_sentence_and_a_code_and_operators_what_the_pro
             Fault.LOST_AFTER_EFFECT,
         )
         lease = await tenant.lease()
-        await stage.play(180)
+        await stage.play(900, step=20)  # A quota that is used up closes the region for five minutes.
         why = (await tenant.http.get(f"/v1/leases/{lease}/explanation")).json()
         failed = {
             attempt["fail_reason"]: (attempt["fail_why"], (attempt["provider_words"] or "").partition(":")[0])

@@ -320,6 +320,8 @@ async def test_a_loop_that_finds_nothing_to_do_and_a_lease_that_waits_add_no_spa
         "refresh_offers",
         "seal_audit",  # The request left a line in the audit log.
         "provider offers",
+        "sweep_children",
+        "provider children",
     }
 
 

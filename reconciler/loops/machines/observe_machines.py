@@ -18,7 +18,7 @@ from control_plane.domain.actor import Actor
 from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import MachineEvent
 from control_plane.domain.sighting import LateRefusal, Sighting
-from control_plane.domain.sweep import Loss, Swept, Timing, sweep
+from control_plane.domain.sweep import Loss, Swept, Timing, boots_unlisted, sweep
 from control_plane.outcomes import machines as outcomes
 from providers.base import Provider, ProviderError, RefusesLater
 from reconciler import account_faults, traced
@@ -43,9 +43,8 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         why = f"{type(error).__name__}: {error}"
         await account_faults.store(world, account, accounts.record_failure, why)
         return Report(errors=[why])
-    refused = await _refused(provider)
     async with account_faults.marked(world, account, accounts.record_failure, "its list could not be stored"):
-        swept, looked_at = await _record(world, account, listing, refused, asked_at)
+        swept, looked_at = await _record(world, account, listing, asked_at)
     report = _report(swept, looked_at=looked_at)
     for loss in await _to_lose(
         world, swept.losses
@@ -58,14 +57,16 @@ async def _record(
     world: MachineWorld,
     account: AccountName,
     listing: Sequence[Sighting],
-    refused: Sequence[LateRefusal],
     asked_at: datetime,
 ) -> tuple[Swept, int]:
     """Hold a listing against the records and store what it means; returns that, and the number of records."""
     async with world.db.transaction() as connection:
         before = (await accounts.get(connection, account)).freeze
         records = await machines.open_of_account(connection, account)
-    capabilities = world.accounts[account].capabilities
+    provider = world.accounts[account]
+    capabilities = provider.capabilities
+    # Nobody else needs the answer, and with every list it would take half of what a provider allows.
+    refused = await _refused(provider) if boots_unlisted(records, listing) else ()
     swept = sweep(
         records,
         listing,

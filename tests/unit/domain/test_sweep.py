@@ -26,6 +26,7 @@ from control_plane.domain.sweep import (
     Swept,
     Timing,
     absence_proves_gone,
+    boots_unlisted,
     freeze_after,
     look_for,
     match,
@@ -353,6 +354,13 @@ def swept(
 
 def an_empty_sweep(**other: Any) -> Swept:
     return replace(Swept((), (), (), (), (), (), 0, None, believed=True), **other)
+
+
+def test_only_a_booting_machine_that_the_list_lacks_is_worth_asking_for_refused_launches() -> None:
+    booting = a_machine(1, state=MachineState.BOOTING)
+    assert boots_unlisted([booting], a_listing(2))
+    assert not boots_unlisted([booting], a_listing(1))
+    assert not boots_unlisted([a_machine(1), a_lost_launch(2)], [])
 
 
 def test_a_steady_machine_means_nothing_and_costs_no_write() -> None:

@@ -13,14 +13,15 @@ Karpenter's and dstack's adapters, which are named; nothing was tried against AW
 - A request over the limits is HTTP 503 `RequestLimitExceeded` without Retry-After. Each operation has a bucket of its
   own in each region, and launches draw from a second one. We keep the limits of one region for all of them together.
 - Every region is asked for its machines, and one that does not answer fails the whole list. A region that is taken out
-  of the settings is not listed any more: do that when its last machine ended.
+  of the settings is not listed any more: while machines of ours may be there, the list counts as failed.
 - The names of regions do not show the jurisdiction: `eu-west-2` is in London and `eu-central-2` in Zurich.
 - Prices are in another service (`GetProducts`), which names a type once for each operating system, tenancy and kind of
   capacity. A type with two prices after all filters is left out. Root volume and public address cost extra, and are no
   part of the price. Types that are sold in capacity blocks only are left out, as are shared GPUs (g6f) and ARM types.
 - Anybody can publish an image under any name: images are taken from Amazon and from the account itself only.
-- A machine that shuts itself down would stay, and cost its disk: it is launched to be terminated then. Its volume and
-  its network interface go with it. Its user data can be read from inside, for which a token is demanded (IMDSv2).
+- A machine that shuts itself down would stay, and cost its disk: it is launched to be terminated then. Its volumes,
+  also those that its image adds, and its network interface go with it. Its user data can be read from inside, for which
+  a token is demanded (IMDSv2).
 - A type with several network cards gets no public address by itself (dstack), unless it is launched with one interface.
 - No port is open unless a security group opens it. Ours is called `splitplane`, in the default VPC of each region.
 - Permissions that are missing are HTTP 403 `UnauthorizedOperation`; docs/providers.md has the policy that is needed.
@@ -205,6 +206,10 @@ class Aws:
     async def inventory(self) -> tuple[Sighting, ...]:
         return await whole_listing(Verb.INVENTORY, self.inventory_page)
 
+    def lists(self, native_region: str) -> bool:
+        zone = ZONE.fullmatch(native_region)
+        return zone is not None and zone.group(1) in self._regions
+
     async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
         """One page of one region. A cursor is a region and, unless its first page is meant, a token of AWS."""
         region, _, token = (cursor or self._regions[0]).partition(" ")
@@ -353,7 +358,11 @@ class Aws:
                 {
                     "DeviceName": found.root_device,
                     "Ebs": {"VolumeSize": self._disk_gib, "VolumeType": "gp3", "DeleteOnTermination": True},
-                }
+                },
+                *(
+                    {"DeviceName": device, "Ebs": {"DeleteOnTermination": True}}
+                    for device in found.other_volumes
+                ),
             ],
             "TagSpecifications": [
                 {"ResourceType": kind, "Tags": marks} for kind in ("instance", "volume", "network-interface")

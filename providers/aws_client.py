@@ -3,10 +3,11 @@
 What `rest.py` is for adapters over HTTP, this is for adapters over AWS's own client:
 
   - A request is sent once; botocore's retries are off. botocore blocks, so its calls run in threads of their own: when
-    AWS hangs, it holds no thread that another part of this process needs.
-  - Every answer is looked at before botocore reads it. Whatever has not the status 200 is a failure, and botocore would
-    take any document, also a proxy's page, for a success without content.
-  - Clients take nothing from this host's environment: no profile, no endpoint, no credentials.
+    AWS hangs, it holds no thread that another part of this process needs. Each region has its threads, and some that
+    only terminates use, so that no region waits for another, and no terminate for anything else.
+  - Every answer is looked at before botocore reads it. Anything but status 200 is a failure; botocore would take any
+    document, also a proxy's page, for a success without content.
+  - Clients take nothing from this host's environment: no profile, no endpoint, no credentials, no proxy.
   - No error text repeats a credential, a signature, or what the adapter names as private.
 """
 
@@ -22,6 +23,7 @@ from xml.etree import ElementTree as ET
 import msgspec
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.config import Config
+from botocore.configprovider import BOTOCORE_DEFAUT_SESSION_VARIABLES
 from botocore.exceptions import (
     BotoCoreError,
     ConnectTimeoutError,
@@ -39,11 +41,12 @@ from providers.listings import UnreadableAnswer
 
 CONNECT_SECONDS = 10.0
 """Shorter than the guard's shortest timeout: an AWS out of reach is Unavailable, also to a write."""
-ANSWER_SECONDS = 100.0
-"""Longer than the guard's longest timeout, which is the one that counts; this ends a forgotten connection."""
+ANSWER_SECONDS: Mapping[Verb, float] = {Verb.LAUNCH: 60.0, Verb.OFFERS: 60.0}
+ANSWER_SECONDS_USUAL = 30.0
+"""As long as the guard waits: a thread is not held longer by a request that nobody waits for any more."""
 BODY_BYTES_MAX = 16 * 1024 * 1024
 THREADS = 8
-"""Requests at the same time, for each account."""
+"""Requests at the same time in a region of an account: so many terminates, and so many others."""
 _REDIRECTS_NOT_PROCESSED = frozenset({307, 308})
 _NEVER_LEFT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 
@@ -90,9 +93,10 @@ class AwsClient:
         self._base_url = base_url or None
         self._send = send
         self._session = _new_session()
-        self._clients: dict[tuple[str, str], Any] = {}
+        self._clients: dict[tuple[str, str, float], Any] = {}
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="aws")
+        self._threads: dict[tuple[str, bool], ThreadPoolExecutor] = {}
+        """By region, and whether they are those of terminates."""
 
     async def call(
         self,
@@ -110,7 +114,7 @@ class AwsClient:
         only a ProviderError that `read` raises passes as it is.
         """
         ask = partial(self._ask, verb, region, operation, arguments, private)
-        answer = await asyncio.get_running_loop().run_in_executor(self._threads, ask)
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads_of(verb, region), ask)
         try:
             return read(answer)
         except ProviderError:
@@ -123,15 +127,22 @@ class AwsClient:
 
     async def close(self) -> None:
         """Close all connections. A request that nobody waits for any more ends by its own timeout."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in self._threads.values():
+            threads.shutdown(wait=False, cancel_futures=True)
         for client in self._clients.values():
             client.close()
+
+    def _threads_of(self, verb: Verb, region: str) -> ThreadPoolExecutor:
+        lane = region, verb is Verb.TERMINATE
+        if lane not in self._threads:
+            self._threads[lane] = ThreadPoolExecutor(THREADS, thread_name_prefix=f"aws-{region}")
+        return self._threads[lane]
 
     def _ask(
         self, verb: Verb, region: str, operation: Operation, arguments: Mapping[str, object], private: str
     ) -> Mapping[str, Any]:
         try:
-            client = self._client(operation.service, region)
+            client = self._client(operation.service, region, ANSWER_SECONDS.get(verb, ANSWER_SECONDS_USUAL))
             answer: Mapping[str, Any] = getattr(client, operation.name)(**arguments)
         except _Refused as refused:
             raise self._error(verb, refused.failure, private) from None
@@ -154,20 +165,22 @@ class AwsClient:
         hidden = (self._credentials.access_key_id, self._credentials.secret_access_key, private)
         return error_of(verb, failure, self._rules, private=hidden, rate_limits=self._rate_limits)
 
-    def _client(self, service: str, region: str) -> Any:
+    def _client(self, service: str, region: str, answer_seconds: float) -> Any:
+        which = service, region, answer_seconds
         with self._lock:  # Making a client is not safe in several threads, using one is.
-            if (service, region) not in self._clients:
-                self._clients[service, region] = self._new_client(service, region)
-            return self._clients[service, region]
+            if which not in self._clients:
+                self._clients[which] = self._new_client(*which)
+            return self._clients[which]
 
-    def _new_client(self, service: str, region: str) -> Any:
+    def _new_client(self, service: str, region: str, answer_seconds: float) -> Any:
         client = self._session.create_client(
             service,
             region_name=region,
             endpoint_url=self._base_url,
             aws_access_key_id=self._credentials.access_key_id,
             aws_secret_access_key=self._credentials.secret_access_key,
-            config=_CONFIG,
+            verify=True,  # With the certificates of this package, whatever AWS_CA_BUNDLE says.
+            config=_CONFIG.merge(Config(read_timeout=answer_seconds)),
         )
         client.meta.events.register("before-parse", _check)
         if self._send is not None:
@@ -178,15 +191,19 @@ class AwsClient:
 
 _CONFIG = Config(
     connect_timeout=CONNECT_SECONDS,
-    read_timeout=ANSWER_SECONDS,
-    max_pool_connections=THREADS,
+    max_pool_connections=2 * THREADS,
     retries={"total_max_attempts": 1},
     ignore_configured_endpoint_urls=True,
+    proxies={},  # None would mean those of the environment.
+    use_fips_endpoint=False,
+    use_dualstack_endpoint=False,
     user_agent="splitplane",
 )
-_NOT_FROM_THE_ENVIRONMENT = dict.fromkeys(
-    ("profile", "config_file", "credentials_file"), (None, None, None, None)
-)
+_NOT_FROM_THE_ENVIRONMENT: Mapping[str, tuple[None, None, Any, Any]] = {
+    name: (None, None, default, convert)
+    for name, (_, _, default, convert) in BOTOCORE_DEFAUT_SESSION_VARIABLES.items()
+} | dict.fromkeys(("profile", "config_file", "credentials_file"), (None, None, None, None))
+"""Every variable of a session with its default, and neither in the environment nor in a file."""
 
 
 @cache

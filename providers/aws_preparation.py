@@ -26,6 +26,8 @@ class Ready:
     group: str
     image: str
     root_device: str
+    other_volumes: tuple[str, ...]
+    """Devices for which the image makes further volumes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class _Group:
 class _Image:
     id: str
     root_device: str
+    other_volumes: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -78,7 +81,8 @@ class Preparation:
         if found.group.closed:
             return None
         subnets = {zone: subnet.id for zone, subnet in found.subnets.items()}
-        return Ready(subnets, found.group.id, found.image.id, found.image.root_device)
+        image = found.image
+        return Ready(subnets, found.group.id, image.id, image.root_device, image.other_volumes)
 
     def forget(self, region: str) -> None:
         """Have everything read again: somebody may have deleted something of it."""
@@ -194,4 +198,8 @@ def _open_to_all(protocol: str, port: int) -> dict[str, Any]:
 
 def _newest(answer: Mapping[str, Any]) -> _Image | None:
     found = max(answer["Images"], key=lambda image: image["CreationDate"], default=None)
-    return None if found is None else _Image(found["ImageId"], found["RootDeviceName"])
+    if found is None:
+        return None
+    root = found["RootDeviceName"]
+    volumes = (each["DeviceName"] for each in found.get("BlockDeviceMappings", ()) if "Ebs" in each)
+    return _Image(found["ImageId"], root, tuple(device for device in volumes if device != root))

@@ -350,6 +350,18 @@ class RefusesLater(Protocol):
 
 
 @runtime_checkable
+class ListsSomeRegions(Protocol):
+    """A provider whose settings say in which of its regions it looks for machines.
+
+    A list is incomplete while one of our machines may be elsewhere, and then nobody draws conclusions from it.
+    """
+
+    def lists(self, native_region: str) -> bool:
+        """Whether the inventory would show a machine that was bought in this `native_region`."""
+        ...
+
+
+@runtime_checkable
 class TellsLimits(Protocol):
     """A provider whose answers say what its limits are."""
 

@@ -33,6 +33,7 @@ from providers.base import (
     LaunchOrder,
     Listed,
     ListsInPages,
+    ListsSomeRegions,
     NeedsPreparing,
     OutcomeUnknown,
     Provider,
@@ -150,6 +151,11 @@ class Guard:
         return (
             await self._read(Verb.INVENTORY, inner.refused_later) if isinstance(inner, RefusesLater) else ()
         )
+
+    def lists(self, native_region: str) -> bool:
+        """True where the provider looks for machines in all of its regions."""
+        inner = self._inner
+        return inner.lists(native_region) if isinstance(inner, ListsSomeRegions) else True
 
     async def children(self) -> tuple[Child, ...]:
         """None where the provider's launches make nothing but machines."""

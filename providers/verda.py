@@ -12,7 +12,9 @@
 - The answer to a delete with HTTP 207 has a status of its own for each machine, which may be a refusal. 204 says that
   the machine is being deleted already.
 - A delete while the machine is being provisioned is `forbidden_action`, and so is one of a machine that is gone: the
-  message tells them apart (dstack).
+  message tells them apart (dstack). A volume that is still attached cannot be deleted: a 403 as well.
+- What a full quota of scripts is answered is not documented. A refusal that speaks of a limit or a quota is taken
+  for it.
 - A machine costs its price also while it is shut down, and its volumes cost extra: the price of an offer includes the
   volume of the operating system. A month has 730 hours.
 - Prices are JSON strings. The GPU's name is in the description, after the number of GPUs (gpuhunt).
@@ -35,6 +37,7 @@ from uuid import UUID
 import httpx
 import msgspec
 
+from control_plane.domain.block import BlockScope
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.sku import CapacityShape, Shape
 from control_plane.domain.user_data import UserDataKind
@@ -100,9 +103,9 @@ CAPABILITIES = Capabilities(
         RateLimit("instances", 120, _MINUTE, frozenset({Verb.INVENTORY})),
         RateLimit("launch", 60, _MINUTE, frozenset({Verb.LAUNCH})),
         RateLimit("terminate", 60, _MINUTE, frozenset({Verb.TERMINATE})),
-        RateLimit(
-            "scripts", 60, _MINUTE, frozenset({Verb.PREPARE, Verb.CHILDREN}), requests={Verb.CHILDREN: 2}
-        ),
+        # Six of the 60 lists of scripts are for the children, which are listed once a minute, on two pages.
+        RateLimit("scripts", 54, _MINUTE, frozenset({Verb.PREPARE})),
+        RateLimit("children", 60, _MINUTE, frozenset({Verb.CHILDREN})),
     ),
     terminate_may_be_refused=True,
 )
@@ -234,6 +237,10 @@ ERRORS = ErrorContract(
         Rule(Meaning.NOT_FOUND, text="invalid instance id", verb=Verb.TERMINATE),
         Rule(Meaning.NOT_FOUND, status=404, verb=Verb.TERMINATE),
         Rule(Meaning.BUSY, status=403, verb=Verb.TERMINATE),
+        Rule(Meaning.BUSY, status=403, verb=Verb.CHILDREN),
+        Rule(Meaning.QUOTA_REACHED, text="limit", status=400, verb=Verb.PREPARE, scope=BlockScope.ACCOUNT),
+        Rule(Meaning.QUOTA_REACHED, text="limit", status=403, verb=Verb.PREPARE, scope=BlockScope.ACCOUNT),
+        Rule(Meaning.QUOTA_REACHED, text="quota", verb=Verb.PREPARE, scope=BlockScope.ACCOUNT),
         *rules_by_code(
             {
                 "unauthorized_request": Meaning.UNAUTHORIZED,

@@ -31,10 +31,10 @@ WHERE m.account = :account AND m.launch_key = ANY(:keys)
 _NOTE = text(f"""
 {journal.INSERT}
 SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, m.id, :now, {journal.ACTOR},
-       '{Note.CHILD_DELETED}', NULL, NULL, :why
+       '{Note.CHILD_DELETION_REQUESTED}', NULL, NULL, :why
 FROM machines m {journal.CLAIMANTS.format(machine="m.id")}
 WHERE m.id = :machine_id AND NOT EXISTS (
-  SELECT FROM journal j WHERE j.machine_id = m.id AND j.event = '{Note.CHILD_DELETED}' AND j.why = :why)
+  SELECT FROM journal j WHERE j.machine_id = m.id AND j.event = '{Note.CHILD_DELETION_REQUESTED}' AND j.why = :why)
 """)
 
 
@@ -51,9 +51,9 @@ async def parents(
     return {parent.launch_key: parent for parent in found}
 
 
-async def note_deletion(
+async def note_request(
     connection: Connection, machine_id: MachineId, *, why: str, actor: Actor, now: datetime
 ) -> None:
-    """Add the journal's line about the deletion of a machine's child, once for each `why`."""
+    """Add the journal's line that a machine's child is about to be deleted, once for each `why`."""
     values = {"machine_id": machine_id, "why": why, "now": now}
     await write(connection, _NOTE, **values, **journal.actor_values(actor))

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import groupby, zip_longest
 
 from control_plane.domain.ids import LaunchKey, MachineId, installation_of
 from control_plane.domain.machine import MachineState
@@ -133,8 +134,18 @@ def _hold(child: Child, unrecorded: int, ours: int, frozen_why: str | None) -> s
 
 
 def _turn(unneeded: Sequence[Unneeded], now: datetime) -> tuple[Unneeded, ...]:
-    """As many as one run may delete. Each minute begins elsewhere, so that some that stay keep no other waiting."""
-    if len(unneeded) <= DELETED_PER_RUN_MAX:
-        return tuple(unneeded)
-    begin = int(now.timestamp()) // 60 * DELETED_PER_RUN_MAX % len(unneeded)
-    return tuple([*unneeded[begin:], *unneeded[:begin]][:DELETED_PER_RUN_MAX])
+    """As many as one run may delete, of every kind some. Each minute begins elsewhere, so that some that stay keep no
+    other waiting.
+    """
+    kinds = [list(group) for _, group in groupby(unneeded, key=lambda each: each.child.kind)]
+    share = max(1, DELETED_PER_RUN_MAX // max(1, len(kinds)))
+    minute = int(now.timestamp()) // 60
+    rounds = zip_longest(*(_from(group, minute * share) for group in kinds))
+    mixed = [each for together in rounds for each in together if each is not None]
+    return tuple(mixed[:DELETED_PER_RUN_MAX])
+
+
+def _from(unneeded: Sequence[Unneeded], begin: int) -> Sequence[Unneeded]:
+    """All of them, beginning at a place that may lie behind the last one."""
+    begin %= len(unneeded)
+    return [*unneeded[begin:], *unneeded[:begin]]

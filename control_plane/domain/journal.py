@@ -36,7 +36,7 @@ class Note(StrEnum):
     GPU_SHOWN_ELSEWHERE = "gpu_shown_elsewhere"
     MEMORY_OVERWRITTEN = "memory_overwritten"
     MEMORY_NOT_SHOWN_OVERWRITTEN = "memory_not_shown_overwritten"
-    CHILD_DELETED = "child_deleted"
+    CHILD_DELETION_REQUESTED = "child_deletion_requested"
     """The provider is asked to delete what the launch made beside the machine, such as its start-up script."""
 
 

@@ -20,7 +20,8 @@ CUSTOMER_USER = "ubuntu"
 @dataclass(frozen=True, slots=True)
 class BootOrder:
     host_key_private: str = field(repr=False)
-    """OpenSSH ed25519 private key. We render it once and never store it; `repr` omits it, and so do logs."""
+    """OpenSSH ed25519 private key. We render it once, and we never store it; where the provider keeps scripts, it holds
+    it until the machine is reached. `repr` omits it, and so do logs."""
     host_key_public: str
     authorities: Sequence[str]
     """The public keys of our SSH authorities, one OpenSSH line each."""

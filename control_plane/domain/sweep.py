@@ -7,7 +7,7 @@ But a complete-looking list can still be wrong: SkyPilot destroyed healthy clust
 from an absence until the lists look sane again, or have shown the same for a long time.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -87,6 +87,18 @@ def match(
         sighting for sighting in unclaimed if installation_of(sighting.launch_key) == installation
     )
     return Findings(tuple(found), tuple(missed), orphans, foreign=len(unclaimed) - len(orphans))
+
+
+# Whether the list is complete
+
+
+def unlisted_regions(machines: Iterable[Machine], lists: Callable[[str], bool]) -> tuple[str, ...]:
+    """The provider's regions where machines may exist and where it does not look for them, as `lists` says.
+
+    While there are any, the list of the account is incomplete and means nothing, not even for machines elsewhere.
+    """
+    places = {machine.native_region for machine in machines if machine.state in MAY_EXIST}
+    return tuple(sorted(place for place in places if not lists(place)))
 
 
 # Whether the list is believed

@@ -266,7 +266,7 @@ JournalEventWord = Annotated[
         gpu_shown_elsewhere="A machine of another provider account reports a GPU of this one.",
         memory_overwritten="The GPU memory was overwritten after the lease.",
         memory_not_shown_overwritten="It could not be shown that the GPU memory was overwritten after the lease.",
-        child_deleted="A child of the machine, such as its start-up script, is deleted at the provider.",
+        child_deletion_requested="The provider is asked to delete a child of the machine, such as its start-up script.",
     ),
 ]
 JournalStateWord = Annotated[

@@ -11,6 +11,7 @@ from providers.base import (
     Confidence,
     ListedOffer,
     ListedState,
+    ListsSomeRegions,
     MachineNotFound,
     NoCapacity,
     NotYet,
@@ -195,6 +196,13 @@ async def test_a_machine_that_never_boots_stays_listed(cloud: Cloud) -> None:
     assert await state(cloud) is ListedState.PROVISIONING
 
 
+async def test_a_provider_looks_for_machines_wherever_it_sells_some(cloud: Cloud) -> None:
+    if not isinstance(cloud.provider, ListsSomeRegions):
+        pytest.skip("it looks for them in all of its regions")
+    assert all(cloud.provider.lists(offer.native_region) for offer in await _offers(cloud))
+    assert not cloud.provider.lists("nowhere")
+
+
 # Law 4: the end of a machine.
 
 
@@ -210,6 +218,7 @@ async def test_a_terminated_machine_ends_and_the_account_pays_no_more(cloud: Clo
 
 async def test_terminating_what_is_gone_raises_machine_not_found(cloud: Cloud) -> None:
     ref = await cloud.provider.launch(cloud.order())
+    until_it_can_end(cloud)
     await cloud.provider.terminate(ref)
     cloud.advance(cloud.seconds_to_be_gone)
     with pytest.raises(MachineNotFound):
@@ -218,10 +227,26 @@ async def test_terminating_what_is_gone_raises_machine_not_found(cloud: Cloud) -
 
 async def test_terminating_twice_at_once_leaves_no_machine_and_hurts_nobody_else(cloud: Cloud) -> None:
     ref, _ = [await cloud.provider.launch(cloud.order(number)) for number in (1, 2)]
+    until_it_can_end(cloud)
     await cloud.provider.terminate(ref)
     with suppress(MachineNotFound):  # Some say "gone" at once, others only when it is; both are lawful.
         await cloud.provider.terminate(ref)
     assert (cloud.alive(a_key(1)), cloud.alive(a_key(2))) == (0, 1)
+
+
+async def test_a_machine_is_ended_while_it_is_created_or_the_refusal_says_not_yet(cloud: Cloud) -> None:
+    ref = await cloud.provider.launch(cloud.order())
+    if cloud.ends_while_creating:
+        await cloud.provider.terminate(ref)
+    else:
+        with pytest.raises(NotYet):
+            await cloud.provider.terminate(ref)
+    assert cloud.alive(a_key()) == (0 if cloud.ends_while_creating else 1)
+
+
+def until_it_can_end(cloud: Cloud) -> None:
+    if not cloud.ends_while_creating:
+        cloud.advance(cloud.seconds_to_run)
 
 
 async def test_terminating_what_never_was_raises_machine_not_found(cloud: Cloud) -> None:
@@ -233,6 +258,7 @@ async def test_a_terminate_with_a_lost_answer_is_unknown_and_the_inventory_shows
     cloud: Cloud,
 ) -> None:
     ref = await cloud.provider.launch(cloud.order())
+    until_it_can_end(cloud)
     cloud.lose_the_answer("terminate")
     with pytest.raises(OutcomeUnknown):
         await cloud.provider.terminate(ref)
@@ -244,6 +270,7 @@ async def test_a_terminate_refused_for_now_leaves_the_machine(cloud: Cloud) -> N
     if not cloud.provider.capabilities.terminate_may_be_refused:
         pytest.skip("this provider never refuses")
     ref = await cloud.provider.launch(cloud.order())
+    until_it_can_end(cloud)
     cloud.refuse_terminate()
     with pytest.raises(NotYet):
         await cloud.provider.terminate(ref)

@@ -157,6 +157,7 @@ async def test_several_actions_have_a_result_each_and_one_that_was_done_before_h
     cloud = EmulatedVerda()
     api = await client(cloud)
     ref = await cloud.provider.launch(cloud.order())
+    cloud.advance(cloud.seconds_to_run)
     body = {"action": "delete", "id": [ref, str(cloud.absent_ref)]}
     answer = await api.put("instances", json=body)
     assert answer.status_code == 207

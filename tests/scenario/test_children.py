@@ -1,18 +1,24 @@
 """Children of machines at a provider: what is deleted, when, and what is never touched."""
 
+from dataclasses import replace
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
 
 from control_plane.db.engine import Database
+from control_plane.domain.child import DELETED_PER_RUN_MAX
 from control_plane.domain.ids import LaunchKey, launch_key
 from control_plane.domain.journal import Note
 from control_plane.world import uuid7
+from providers import verda
 from providers.base import Needed
-from providers.fake import Fault
+from providers.fake import CAPABILITIES, Fault
 from providers.fake import Settings as FakeSettings
+from providers.guard import Guard
+from providers.pacing import OneProcessBudget
 from tests.support.clock import Clock
-from tests.support.stage import Stage, set_stage
+from tests.support.stage import FAKE, Stage, set_stage
 
 pytestmark = pytest.mark.database
 
@@ -47,7 +53,7 @@ async def test_a_script_goes_when_the_machine_is_reached_and_a_volume_when_it_is
     await stage.play_until(lease, "ready", seconds_max=30)
     await stage.play(65, step=5)
     assert kinds(stage, machine.launch_key) == {"volume"}
-    assert (await stage.story(lease)).count(f"machine {Note.CHILD_DELETED}") == 1
+    assert (await stage.story(lease)).count(f"machine {Note.CHILD_DELETION_REQUESTED}") == 1
     await stage.finish()
     await stage.play(300, step=60)
     assert kinds(stage, machine.launch_key) == {"volume"}, "a late machine may still show"
@@ -141,7 +147,57 @@ async def test_a_deletion_that_is_refused_is_tried_again_and_the_journal_tells_o
     stage.clock.advance(60)
     (report,) = await stage.run("sweep_children")
     assert report.acted_on == 1
-    assert (await stage.story(lease)).count(f"machine {Note.CHILD_DELETED}") == 1
+    assert (await stage.story(lease)).count(f"machine {Note.CHILD_DELETION_REQUESTED}") == 1
+    await stage.finish()
+
+
+async def test_one_run_deletes_all_that_it_may_within_the_limits_of_a_real_provider(
+    db: Database, api_db: Database, clock: Clock
+) -> None:
+    stage = await set_stage(
+        db,
+        clock,
+        api_db=api_db,
+        capabilities=replace(CAPABILITIES, rate_limits=verda.CAPABILITIES.rate_limits),
+    )
+    guard = Guard(
+        stage.cloud,
+        account=FAKE,
+        now=clock.now,
+        sleep=clock.sleep,
+        budget=OneProcessBudget(clock.now),
+        pace_in_process=False,
+    )
+    stage.world = replace(stage.world, accounts={FAKE: guard})
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=30)
+    ((machine,),) = [await stage.machines(lease)]
+    for number in range(DELETED_PER_RUN_MAX):
+        stage.cloud.plant_child(machine.launch_key, f"startup_script_{number}", Needed.UNTIL_BOOT)
+    clock.advance(60)
+    begun = clock.now()
+    (report,) = await stage.run("sweep_children")
+    assert (report.acted_on, report.errors, report.notes) == (DELETED_PER_RUN_MAX, [], [])
+    assert clock.now() - begun < timedelta(seconds=60)
+    assert stage.cloud.leftovers == {}
+    await stage.finish()
+
+
+async def test_once_the_provider_takes_no_more_calls_the_rest_waits_for_the_next_run(stage: Stage) -> None:
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=30)
+    ((machine,),) = [await stage.machines(lease)]
+    for number in range(3):
+        stage.cloud.plant_child(machine.launch_key, f"startup_script_{number}", Needed.UNTIL_BOOT)
+    clock, faults = stage.clock, stage.cloud.faults
+    clock.advance(60)
+    faults.script("children", Fault.NONE, Fault.NONE, *[Fault.THROTTLED] * 3)
+    (report,) = await stage.run("sweep_children")
+    assert (report.acted_on, report.errors) == (1, [])
+    assert report.notes[0].startswith("3 wait for the next run")
+    clock.advance(120)
+    (report,) = await stage.run("sweep_children")
+    assert report.acted_on == 3
     await stage.finish()
 
 

@@ -74,6 +74,34 @@ async def _states(stage: Stage, leases: list[Lease]) -> list[str]:
 # Lists that are not to be believed.
 
 
+async def test_a_machine_in_a_region_that_the_settings_lost_is_never_taken_for_gone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, ended = await _ready(stage, 2)
+    region = (await stage.machines(kept))[0].native_region
+    monkeypatch.setattr(stage.world.accounts[FAKE], "lists", lambda native: native != region)
+    refs = list(stage.cloud.machines)
+    for ref in refs:
+        stage.cloud.hide(ref)
+    await stage.release(ended)
+    await stage.play(3_600, step=60)
+    assert await stage.state(kept) == "ready"
+    states = [machine.state for lease in (kept, ended) for machine in await stage.machines(lease)]
+    assert states == [MachineState.VERIFIED, MachineState.TERMINATING]
+    stage.clock.advance(60)
+    (report,) = await stage.run("observe_machines")
+    assert report.errors == [
+        f"machines may exist in {region}, where the settings do not look: add that region again"
+    ]
+    monkeypatch.undo()
+    for ref in refs:
+        stage.cloud.show(ref)
+    await stage.play(120, step=10)
+    states = [machine.state for lease in (kept, ended) for machine in await stage.machines(lease)]
+    assert states == [MachineState.VERIFIED, MachineState.GONE]
+    await stage.finish()
+
+
 async def test_a_listing_that_fails_half_way_concludes_nothing(stage: Stage) -> None:
     leases = await _ready(stage, 2)
     orphan = stage.plant()

@@ -340,7 +340,8 @@ async def _delete_machines(account: Account, scenario: Scenario, wanted: ActionI
 
 async def _delete_machine(account: Account, scenario: Scenario, instance_id: str, wanted: ActionIn) -> None:
     found = _known(account, instance_id)
-    if scenario.take("terminate", FaultKind.REFUSE_TERMINATE):
+    creating = account.instances.life(found) is Life.CREATING
+    if scenario.take("terminate", FaultKind.REFUSE_TERMINATE) or creating:
         raise Refusal(403, "forbidden_action", "Can't discontinue a provisioning instance")
     await account.end(found, wanted.volume_ids, permanently=wanted.delete_permanently)
 

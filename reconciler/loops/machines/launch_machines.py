@@ -51,7 +51,9 @@ from reconciler.worlds.machines import MachineWorld
 NAME = "launch_machines"
 LAUNCHES_PER_ACTIVATION_MAX = 32
 ASKED_SECONDS_MAX = 120
-"""Longer than the guard ever takes for a launch, including its wait in the queue and the preparation."""
+"""Longer than a launch takes, with its wait for a turn and a preparation whose calls are answered at once. A
+preparation that is answered slowly may take longer. The machine may then be given up while it is launched: a reference
+that comes after that is stored, and the machine is terminated."""
 PUT_BACK_FOR = timedelta(seconds=5)
 
 

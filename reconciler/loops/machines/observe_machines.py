@@ -2,8 +2,9 @@
 
 One listing serves every machine of the account: a launch whose answer was lost is found by its launch key, a booting
 machine shows its address, a terminating one its end, and a running one that it is still alive. `domain/sweep.py`
-decides what a listing means. A failed listing means nothing; one that lacks too many of the expected machines
-freezes the account, and then no absence is believed.
+decides what a listing means. A failed listing means nothing, and neither does one of a provider that is not told to
+look where a machine of ours may be. One that lacks too many of the expected machines freezes the account, and then no
+absence is believed.
 
 A machine on every list costs no write: the time of the account's last listing is the evidence that it is alive.
 """
@@ -16,11 +17,19 @@ from control_plane.db import accounts, claims, machines, orphans
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.ids import AccountName
-from control_plane.domain.machine import MachineEvent
+from control_plane.domain.machine import Machine, MachineEvent
 from control_plane.domain.sighting import LateRefusal, Sighting
-from control_plane.domain.sweep import Loss, Swept, Timing, boots_unlisted, sweep
+from control_plane.domain.sweep import (
+    Freeze,
+    Loss,
+    Swept,
+    Timing,
+    boots_unlisted,
+    sweep,
+    unlisted_regions,
+)
 from control_plane.outcomes import machines as outcomes
-from providers.base import Provider, ProviderError, RefusesLater
+from providers.base import ListsSomeRegions, Provider, ProviderError, RefusesLater
 from reconciler import account_faults, traced
 from reconciler.figures import VANISHED
 from reconciler.loop import AccountLoop, Report, each
@@ -44,8 +53,11 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         await account_faults.store(world, account, accounts.record_failure, why)
         return Report(errors=[why])
     async with account_faults.marked(world, account, accounts.record_failure, "its list could not be stored"):
-        swept, looked_at = await _record(world, account, listing, asked_at)
-    report = _report(swept, looked_at=looked_at)
+        before, records = await _records(world, account)
+        if elsewhere := _elsewhere(provider, records):
+            return await _incomplete(world, account, elsewhere)
+        swept = await _record(world, account, records, listing, before=before, asked_at=asked_at)
+    report = _report(swept, looked_at=len(records))
     for loss in await _to_lose(
         world, swept.losses
     ):  # One by one: leases that share a wallet would wait for each other.
@@ -53,20 +65,35 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
     return report
 
 
+async def _records(world: MachineWorld, account: AccountName) -> tuple[Freeze | None, Sequence[Machine]]:
+    async with world.db.transaction() as connection:
+        before = (await accounts.get(connection, account)).freeze
+        return before, await machines.open_of_account(connection, account)
+
+
+def _elsewhere(provider: Provider, records: Sequence[Machine]) -> Sequence[str]:
+    return unlisted_regions(records, provider.lists) if isinstance(provider, ListsSomeRegions) else ()
+
+
+async def _incomplete(world: MachineWorld, account: AccountName, regions: Sequence[str]) -> Report:
+    why = f"machines may exist in {', '.join(regions)}, where the settings do not look: add that region again"
+    await account_faults.store(world, account, accounts.record_failure, why)
+    return Report(errors=[why])
+
+
 async def _record(
     world: MachineWorld,
     account: AccountName,
+    records: Sequence[Machine],
     listing: Sequence[Sighting],
+    *,
+    before: Freeze | None,
     asked_at: datetime,
-) -> tuple[Swept, int]:
-    """Hold a listing against the records and store what it means; returns that, and the number of records."""
-    async with world.db.transaction() as connection:
-        before = (await accounts.get(connection, account)).freeze
-        records = await machines.open_of_account(connection, account)
+) -> Swept:
+    """Hold a listing against the records and store what it means."""
     provider = world.accounts[account]
-    capabilities = provider.capabilities
-    # Nobody else needs the answer, and with every list it would take half of what a provider allows.
     refused = await _refused(provider) if boots_unlisted(records, listing) else ()
+    capabilities = provider.capabilities
     swept = sweep(
         records,
         listing,
@@ -83,7 +110,7 @@ async def _record(
         steps = await traced.of_machines(world, connection, NAME, [move.id for move in swept.moves])
     for move in swept.moves:
         steps.note(move.id, move.moved.event)
-    return swept, len(records)
+    return swept
 
 
 async def _to_lose(world: MachineWorld, losses: Sequence[Loss]) -> list[Loss]:

@@ -4,17 +4,18 @@ Providers do not delete them with the machine. A script may hold the machine's p
 the machine was reached; the rest goes once the machine is certainly gone. `domain/child.py` decides. The list of the
 provider is the only record of a child: what a killed run left is on the next list.
 
-The journal says what is deleted, and why, before it is.
+The journal says what we ask the provider to delete, and why, before we do. Children are deleted one after the other:
+deletions are the least urgent of all calls, and several at once would not get their turns in time.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
-from functools import partial
 
 from control_plane.db import accounts, children
 from control_plane.domain.child import Child, Sorted, Unneeded, to_delete
 from control_plane.domain.ids import AccountName
-from providers.base import HasChildren, ProviderError
-from reconciler.loop import AccountLoop, Report, each
+from providers.base import HasChildren, ProviderError, Throttled
+from reconciler.loop import AccountLoop, Report
 from reconciler.worlds.machines import MachineWorld
 
 NAME = "sweep_children"
@@ -38,7 +39,7 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
     found = await _sort(world, account, listed)
     report = Report(looked_at=len(listed))
     _tell(found, report)
-    await each(found.delete, partial(_delete, world, provider, report), report)
+    await _delete_all(world, provider, report, found.delete)
     return report
 
 
@@ -69,19 +70,33 @@ def _tell(found: Sorted, report: Report) -> None:
         )
 
 
-async def _delete(world: MachineWorld, provider: HasChildren, report: Report, unneeded: Unneeded) -> None:
-    child = unneeded.child
-    why = f"{child.kind} {child.ref}: {unneeded.why}"
+async def _delete_all(
+    world: MachineWorld, provider: HasChildren, report: Report, children: Sequence[Unneeded]
+) -> None:
+    """One after the other. Once the provider takes no more calls for now, the rest waits for the next run."""
+    for number, unneeded in enumerate(children):
+        try:
+            await _delete(world, provider, unneeded)
+        except Throttled as error:
+            report.notes.append(f"{len(children) - number} wait for the next run: {error}")
+            return
+        except ProviderError as error:
+            report.errors.append(f"{_name(unneeded)}: {type(error).__name__}: {error}")
+        else:
+            report.acted_on += 1
+
+
+async def _delete(world: MachineWorld, provider: HasChildren, unneeded: Unneeded) -> None:
+    why = f"{_name(unneeded)}: {unneeded.why}"
     async with world.db.transaction() as connection:
-        await children.note_deletion(
+        await children.note_request(
             connection, unneeded.machine_id, why=why, actor=world.actor(NAME), now=world.now()
         )
-    try:
-        await provider.delete_child(child)
-    except ProviderError as error:
-        report.errors.append(f"{child.kind} {child.ref}: {type(error).__name__}: {error}")
-        return
-    report.acted_on += 1
+    await provider.delete_child(unneeded.child)
 
 
-LOOP = AccountLoop(NAME, EVERY, activate)
+def _name(unneeded: Unneeded) -> str:
+    return f"{unneeded.child.kind} {unneeded.child.ref}"
+
+
+LOOP = AccountLoop(NAME, EVERY, activate, lasts=timedelta(minutes=2))

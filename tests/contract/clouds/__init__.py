@@ -41,6 +41,8 @@ class Cloud(ABC):
     native_region: str
     absent_ref = ProviderRef("f" * 32)
     seconds_to_run: float = 0.0
+    ends_while_creating = True
+    """Whether a machine can be ended before it runs."""
     may_sell_out_later: bool = False
     """Whether the provider may accept a launch and find later that it is sold out."""
     seconds_to_be_gone: float = 0.0

@@ -35,6 +35,7 @@ class EmulatedVerda(EmulatedCloud, CloudWithChildren):
     absent_ref = ProviderRef("1d2f3a4b-0000-4000-8000-000000000000")
     secret = SECRET
     may_sell_out_later = True
+    ends_while_creating = False
     lists_are_plain = True
     seconds_to_run = 200.0
     seconds_to_be_gone = 30.0

@@ -102,6 +102,15 @@ def test_when_many_children_have_no_record_our_records_were_lost_and_none_is_del
     assert len(found(LEAK_MAX + 1, 4 * (LEAK_MAX + 1)).delete) == DELETED_PER_RUN_MAX
 
 
+def test_of_every_kind_some_are_deleted_in_each_run_however_many_there_are_of_another() -> None:
+    children = [a_script(number) for number in range(1, 61)] + [a_volume(100)]
+    parents = [a_parent(number, MachineState.GONE, gone_at=START - LATE) for number in (*range(1, 61), 100)]
+    for minute in range(7):
+        found = sort(children, parents, now=START + timedelta(minutes=minute))
+        assert len(found.delete) == DELETED_PER_RUN_MAX
+        assert {each.child.kind for each in found.delete} == {"startup_script", "volume"}, minute
+
+
 def test_one_run_deletes_only_so_many_and_those_that_stay_keep_no_other_waiting() -> None:
     number = 3 * DELETED_PER_RUN_MAX + 2
     children = [a_script(index) for index in range(1, number + 1)]

@@ -32,6 +32,7 @@ from control_plane.domain.sweep import (
     match,
     oddness,
     sweep,
+    unlisted_regions,
 )
 from tests.support.clock import START
 from tests.support.values import AN_HOUR_BEFORE, OURS, THEIRS, a_key, a_machine, a_ref, a_sighting
@@ -65,6 +66,15 @@ def test_a_machine_is_found_by_its_reference() -> None:
 
 def test_a_lost_answer_is_found_by_its_launch_key() -> None:
     assert found([a_lost_launch()], a_listing(1)).found == ((a_lost_launch(), a_sighting(1)),)
+
+
+def test_a_list_is_incomplete_while_a_machine_may_exist_where_the_provider_does_not_look() -> None:
+    def unlisted(state: MachineState) -> tuple[str, ...]:
+        machines = [a_machine(number, state=state, native_region=f"here-{number}") for number in (1, 2, 3)]
+        return unlisted_regions(machines, lambda region: region == "here-2")
+
+    for state in MachineState:
+        assert unlisted(state) == (("here-1", "here-3") if state in MAY_EXIST else ()), state
 
 
 def test_a_list_asked_for_before_the_launch_cannot_miss_it() -> None:

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 import httpx
 import pytest
-from botocore.exceptions import ReadTimeoutError
+from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from control_plane.domain.block import BlockScope
 from control_plane.domain.gpu import GpuModel
@@ -20,6 +20,7 @@ from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN
 from providers.aws import CAPABILITIES, Aws, Settings, connect
 from providers.aws_catalogue import REGIONS
+from providers.aws_client import THREADS
 from providers.aws_preparation import GROUP
 from providers.base import (
     Confidence,
@@ -27,6 +28,7 @@ from providers.base import (
     LeftOutFor,
     ListedOffer,
     ListedState,
+    ListsSomeRegions,
     MachineNotFound,
     NoCapacity,
     NotYet,
@@ -305,6 +307,13 @@ def instance(number: int, *, token: str = "", tag: str = "", state: str = "runni
     )
 
 
+def test_only_machines_in_regions_of_the_settings_are_listed() -> None:
+    provider = connect(settings("us-east-1"))
+    assert isinstance(provider, ListsSomeRegions)
+    regions = ("us-east-1a", "us-east-1f", "us-east-2a", "eu-central-1a", "us-east-1", "")
+    assert [region for region in regions if provider.lists(region)] == ["us-east-1a", "us-east-1f"]
+
+
 async def test_every_page_is_read_also_behind_one_that_is_empty(cloud: EmulatedAws) -> None:
     pages = {
         "": ("", "t1"),
@@ -394,6 +403,35 @@ async def test_a_launch_carries_its_key_three_times_and_leaves_nothing_behind(cl
     for number, kind in enumerate(("instance", "volume", "network-interface"), 1):
         assert form[f"TagSpecification.{number}.ResourceType"] == kind
         assert form[f"TagSpecification.{number}.Tag.1.Value"] == order.launch_key
+
+
+async def test_further_volumes_of_an_image_go_with_the_machine_as_well(cloud: EmulatedAws) -> None:
+    mappings = "".join(
+        f"<item><deviceName>{name}</deviceName>{what}</item>"
+        for name, what in (
+            ("/dev/sda1", "<ebs><volumeSize>8</volumeSize></ebs>"),
+            ("/dev/sdf", "<ebs><deleteOnTermination>false</deleteOnTermination></ebs>"),
+            ("/dev/sdb", "<virtualName>ephemeral0</virtualName>"),
+        )
+    )
+    image = (
+        "<item><imageId>ami-1</imageId><creationDate>2026-11-01T00:00:00.000Z</creationDate>"
+        f"<rootDeviceName>/dev/sda1</rootDeviceName><blockDeviceMapping>{mappings}</blockDeviceMapping></item>"
+    )
+    requests = Requests(
+        cloud,
+        DescribeImages=lambda _: httpx.Response(
+            200, content=xml("DescribeImages", f"<imagesSet>{image}</imagesSet>")
+        ),
+        RunInstances=lambda _: refusal(400, "InvalidParameterValue"),
+    )
+    await failure(cloud.provider.launch(cloud.order()))
+    (form,) = requests.of("RunInstances")
+    assert {name: value for name, value in form.items() if name.startswith("BlockDeviceMapping.2")} == {
+        "BlockDeviceMapping.2.DeviceName": "/dev/sdf",
+        "BlockDeviceMapping.2.Ebs.DeleteOnTermination": "true",
+    }
+    assert not any(name.startswith("BlockDeviceMapping.3") for name in form)
 
 
 async def test_the_same_launch_again_is_the_same_machine_and_another_under_its_key_is_unknown(
@@ -653,6 +691,39 @@ async def test_the_environment_of_the_host_changes_nothing(
     assert len(cloud.network.requests) == 1
 
 
+async def test_no_proxy_no_certificates_and_no_kind_of_endpoint_come_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in (
+        ("HTTP_PROXY", "http://proxy.test:3128"),
+        ("HTTPS_PROXY", "http://proxy.test:3128"),
+        ("AWS_CA_BUNDLE", "/nowhere/aws.pem"),
+        ("REQUESTS_CA_BUNDLE", "/nowhere/requests.pem"),
+        ("AWS_USE_FIPS_ENDPOINT", "true"),
+        ("AWS_USE_DUALSTACK_ENDPOINT", "true"),
+        ("AWS_DEFAULTS_MODE", "mobile"),
+        ("AWS_SDK_UA_APP_ID", "of-the-host"),
+    ):
+        monkeypatch.setenv(name, value)
+    sent: list[Any] = []
+
+    def send(request: Any) -> Any:
+        sent.append(request)
+        raise EndpointConnectionError(endpoint_url=request.url)
+
+    provider = connect(Settings(ACCESS_KEY_ID, SECRET_ACCESS_KEY, "us-east-1"), send=send)
+    assert isinstance(await failure(provider.inventory()), Unavailable)
+    (request,) = sent
+    assert request.url == "https://ec2.us-east-1.amazonaws.com/"
+    assert "of-the-host" not in str(request.headers)
+    (client,) = vars(vars(provider)["_aws"])["_clients"].values()
+    session = vars(vars(client)["_endpoint"].http_session)
+    assert vars(session["_proxy_config"])["_proxies"] == {}
+    assert session["_verify"] is True
+    assert (session["_timeout"].connect_timeout, session["_timeout"].read_timeout) == (10.0, 30.0)
+    await provider.close()
+
+
 async def test_a_call_that_nobody_waits_for_any_more_holds_no_loop() -> None:
     """Its thread ends by its own timeout, and is none of those that others use; the loop goes on at once."""
     entered, released, threads = threading.Event(), threading.Event(), list[str]()
@@ -669,9 +740,41 @@ async def test_a_call_that_nobody_waits_for_any_more_holds_no_loop() -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert [name.partition("_")[0] for name in threads] == ["aws"]
+    assert [name.partition("_")[0] for name in threads] == ["aws-us-east-1"]
     released.set()
     await provider.close()
+
+
+async def test_a_region_that_hangs_delays_no_terminate_of_another_and_its_lists_not_its_own_terminates() -> (
+    None
+):
+    for hung in ("DescribeInstances", "TerminateInstances"):
+        released, entered = threading.Event(), threading.Semaphore(0)
+
+        def send(request: Any, hung: str = hung, released: Any = released, entered: Any = entered) -> Any:
+            if "us-east-1" in request.url and hung in str(request.body):
+                entered.release()
+                released.wait(60)
+            raise EndpointConnectionError(endpoint_url=request.url)
+
+        provider = connect(Settings(ACCESS_KEY_ID, SECRET_ACCESS_KEY, "us-east-1,eu-central-1"), send=send)
+        calls = [
+            asyncio.ensure_future(
+                provider.inventory()
+                if hung == "DescribeInstances"
+                else provider.terminate(ProviderRef(f"us-east-1/i-{number}"))
+            )
+            for number in range(2 * THREADS)
+        ]
+        for _ in range(THREADS):
+            assert await asyncio.to_thread(entered.acquire, timeout=60)
+        others = ["eu-central-1", *(["us-east-1"] if hung == "DescribeInstances" else [])]
+        for region in others:
+            ended = asyncio.wait_for(provider.terminate(ProviderRef(f"{region}/i-0")), 60)
+            assert isinstance(await failure(ended), Unavailable), (hung, region)
+        released.set()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await provider.close()
 
 
 # Rate limits.

@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from control_plane.domain.block import BlockScope
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import ProviderRef
+from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.sku import REGION_PATTERN
 from control_plane.domain.user_data import UserDataKind
 from providers.base import (
@@ -30,9 +31,12 @@ from providers.base import (
     QuotaReached,
     TellsLimits,
     Throttled,
+    ToldLimit,
     Unauthorized,
     Unavailable,
+    Verb,
 )
+from providers.pacing import OneProcessBudget, Pacer
 from providers.verda import REGIONS, SCRIPT, VOLUME, Settings, Verda
 from tests.contract.clouds import a_key
 from tests.contract.clouds.verda import SECRET, TOKENS, EmulatedVerda
@@ -235,12 +239,34 @@ async def test_the_volume_of_a_machine_that_others_ended_is_a_child() -> None:
     ]
 
 
+async def test_a_volume_that_is_still_attached_is_asked_for_again_with_the_same_access_token() -> None:
+    cloud = EmulatedVerda()
+    await cloud.provider.launch(cloud.order())
+    (volume,) = [child for child in await cloud.provider.children() if child.kind == VOLUME]
+    before = cloud.network.fetched
+    assert type(await raised(cloud.provider.delete_child(volume))) is Unavailable
+    await cloud.provider.inventory()
+    assert cloud.network.fetched == before
+    provider = refusing(403, "forbidden_action", "Insufficient scope")
+    assert type(await raised(provider.delete_child(volume))) is Unauthorized
+
+
+async def test_a_full_quota_of_scripts_blocks_the_account_and_no_single_offer() -> None:
+    cloud = EmulatedVerda()
+    cloud.account.scripts_max = 1
+    await prepared(cloud.provider, cloud.order())
+    error = await raised(prepared(cloud.provider, cloud.order(2)))
+    assert isinstance(error, QuotaReached)
+    assert error.scope is BlockScope.ACCOUNT
+
+
 # Ends
 
 
 async def test_an_ended_machine_leaves_no_volume_detached_or_in_the_trash() -> None:
     cloud = EmulatedVerda()
     ref = await cloud.provider.launch(cloud.order())
+    cloud.advance(cloud.seconds_to_run)
     data = cloud.account.add_volume("data", 500, [], "FIN-03")
     data.instance_id = ref
     await cloud.provider.terminate(ref)
@@ -390,6 +416,32 @@ async def test_the_limit_of_the_project_is_told_and_that_of_some_endpoint_is_not
         ("project", 500, 499)
     ]
     assert isinstance(cloud.provider, TellsLimits)
+
+
+async def test_half_the_told_limit_of_the_project_halves_our_pace() -> None:
+    """Verda counts requests, and some calls make several, so what it tells is compared with requests as well."""
+    clock = Clock()
+
+    def turn_seconds(budget: OneProcessBudget) -> float:
+        (row,) = [row for (_, name), row in vars(budget)["_buckets"].items() if name == "project"]
+        taken: timedelta = row.free_at - clock.now()
+        return taken.total_seconds()
+
+    seconds = []
+    for told in (500, 250):
+        budget = OneProcessBudget(clock.now)
+        pacer = Pacer(
+            AccountName("verda"),
+            Verda.capabilities.rate_limits,
+            now=clock.now,
+            sleep=clock.sleep,
+            budget=budget,
+            in_process=False,
+        )
+        await pacer.told([ToldLimit("project", told, 60.0, left=told - 1, resets_seconds=60.0)])
+        await pacer.wait_for_turn(Verb.TERMINATE, 60.0)
+        seconds.append(turn_seconds(budget))
+    assert seconds[1] == pytest.approx(2 * seconds[0])
 
 
 async def test_one_token_serves_until_shortly_before_it_expires() -> None:

@@ -13,8 +13,7 @@
   the machine is being deleted already.
 - A delete while the machine is being provisioned is `forbidden_action`, and so is one of a machine that is gone: the
   message tells them apart (dstack). A volume that is still attached cannot be deleted: a 403 as well.
-- What a full quota of scripts is answered is not documented. A refusal that speaks of a limit or a quota is taken
-  for it.
+- What a full quota of scripts is answered is not documented. A 400 that speaks of a limit is taken for it.
 - A machine costs its price also while it is shut down, and its volumes cost extra: the price of an offer includes the
   volume of the operating system. A month has 730 hours.
 - Prices are JSON strings. The GPU's name is in the description, after the number of GPUs (gpuhunt).
@@ -236,11 +235,8 @@ ERRORS = ErrorContract(
         Rule(Meaning.NOT_FOUND, text="discontinue a discontinued", verb=Verb.TERMINATE),
         Rule(Meaning.NOT_FOUND, text="invalid instance id", verb=Verb.TERMINATE),
         Rule(Meaning.NOT_FOUND, status=404, verb=Verb.TERMINATE),
-        Rule(Meaning.BUSY, status=403, verb=Verb.TERMINATE),
-        Rule(Meaning.BUSY, status=403, verb=Verb.CHILDREN),
+        *(Rule(Meaning.BUSY, status=403, verb=verb) for verb in (Verb.TERMINATE, Verb.CHILDREN)),
         Rule(Meaning.QUOTA_REACHED, text="limit", status=400, verb=Verb.PREPARE, scope=BlockScope.ACCOUNT),
-        Rule(Meaning.QUOTA_REACHED, text="limit", status=403, verb=Verb.PREPARE, scope=BlockScope.ACCOUNT),
-        Rule(Meaning.QUOTA_REACHED, text="quota", verb=Verb.PREPARE, scope=BlockScope.ACCOUNT),
         *rules_by_code(
             {
                 "unauthorized_request": Meaning.UNAUTHORIZED,
@@ -320,10 +316,9 @@ class Verda:
                 await self.prepare(order)
         if not self.prepared(order):
             raise error_for(Verb.LAUNCH, Meaning.REFUSED, "a key or a script could not be stored")
+        body = self._body(order)
         try:
-            return await self._rest.call(
-                Verb.LAUNCH, "POST", "instances", UUID, reference_of, body=self._body(order)
-            )
+            return await self._rest.call(Verb.LAUNCH, "POST", "instances", UUID, reference_of, body=body)
         except OrderRefused:
             self._keys = None  # Somebody may have deleted the key or the script.
             self._scripts.pop(_script_of(order), None)

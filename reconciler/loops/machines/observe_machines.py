@@ -92,6 +92,7 @@ async def _record(
 ) -> Swept:
     """Hold a listing against the records and store what it means."""
     provider = world.accounts[account]
+    # Nobody else needs the answer, and with every list it would take half of what a provider allows.
     refused = await _refused(provider) if boots_unlisted(records, listing) else ()
     capabilities = provider.capabilities
     swept = sweep(

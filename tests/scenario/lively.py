@@ -128,6 +128,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.play(9 * 60, step=60, without=LATE)
     await stage.release(closing)
     await stage.play(65, step=5, without=LATE)
+    await stage.run("refresh_offers")  # Older ones are not sold.
     await stage.lease(rich, name="admitting")
     await node_pools.pool(stage, rich, name=f"{NODE}-joining", nodes=1)
     await stage.play(40, step=4, without=LATE)

@@ -30,10 +30,10 @@ ORDER BY c.relname
 _SEQUENCES = (
     "SELECT quote_ident(relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'S'"
 )
-_ROW = "mine.xmin::text::bigint > since"
+_ROW = "mine.xmin::text::bigint > kept_at"
 _EMPTY = "IF EXISTS (SELECT FROM public.{0}) THEN DELETE FROM public.{0}; END IF;"
 _PUT_BACK = """
-CREATE FUNCTION kept.put_back(since bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION kept.put_back(kept_at bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE changed boolean;
 BEGIN
 {}

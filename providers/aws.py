@@ -16,8 +16,9 @@ Karpenter's and dstack's adapters, which are named; nothing was tried against AW
   of the settings is not listed any more: while machines of ours may be there, the list counts as failed.
 - The names of regions do not show the jurisdiction: `eu-west-2` is in London and `eu-central-2` in Zurich.
 - Prices are in another service (`GetProducts`), which names a type once for each operating system, tenancy and kind of
-  capacity. A type with two prices after all filters is left out. Root volume and public address cost extra, and are no
-  part of the price. Types that are sold in capacity blocks only are left out, as are shared GPUs (g6f) and ARM types.
+  capacity. A type with two prices after all filters is left out. Root volume and public address cost extra, and are
+  part of the price of an offer. Types that are sold in capacity blocks only are left out, as are shared GPUs (g6f) and
+  ARM types.
 - Anybody can publish an image under any name: images are taken from Amazon and from the account itself only.
 - A machine that shuts itself down would stay, and cost its disk: it is launched to be terminated then. Its volumes,
   also those that its image adds, and its network interface go with it. Its user data can be read from inside, for which
@@ -37,6 +38,7 @@ from control_plane.domain.ids import ProviderRef
 from providers.aws_catalogue import (
     FAMILIES,
     REGIONS,
+    VOLUME_TYPE,
     ZONE,
     Product,
     is_sold,
@@ -45,6 +47,8 @@ from providers.aws_catalogue import (
     products,
     region_of,
     single_prices,
+    usd_per_hour_beside,
+    volumes_in,
 )
 from providers.aws_client import AwsClient, Credentials, Operation, Send, filter_of, tags
 from providers.aws_preparation import Preparation, Ready
@@ -107,7 +111,7 @@ CAPABILITIES = Capabilities(
         RateLimit("run_instances", 2, 1.0, frozenset({Verb.LAUNCH}), burst=5),
     ),
     terminate_may_be_refused=True,  # Where somebody protected the machine.
-    answer_seconds={Verb.OFFERS: 60.0},  # Three requests for each region.
+    answer_seconds={Verb.OFFERS: 60.0},  # Four requests for each region.
 )
 
 STATES = {
@@ -310,8 +314,17 @@ class Aws:
         )
 
     async def _prices(self, region: str) -> Mapping[str, Decimal | None]:
-        """USD for an hour of each type that has GPUs; None where there is no single price."""
+        """USD for an hour of each type that has GPUs, with its root volume and its address. None where there is no
+        single price.
+        """
+        machines = single_prices(await self._products(on_demand_in(region)))
+        beside = usd_per_hour_beside(await self._products(volumes_in(region)), self._disk_gib)
+        return {
+            name: None if price is None or beside is None else price + beside
+            for name, price in machines.items()
+        }
 
+    async def _products(self, filters: list[dict[str, str]]) -> Iterable[Product]:
         async def page(cursor: str | None) -> Page[Product]:
             return await self._aws.call(
                 Verb.OFFERS,
@@ -319,12 +332,12 @@ class Aws:
                 Operation("pricing", "get_products"),
                 lambda answer: Page(products(answer["PriceList"]), answer.get("NextToken") or None),
                 ServiceCode="AmazonEC2",
-                Filters=on_demand_in(region),
+                Filters=filters,
                 MaxResults=100,
                 **_after(cursor),
             )
 
-        return single_prices(await whole_listing(Verb.OFFERS, page))
+        return await whole_listing(Verb.OFFERS, page)
 
     def _body(self, order: LaunchOrder, found: Ready | None) -> dict[str, Any]:
         """What RunInstances takes. A spot machine would add `InstanceMarketOptions`, and nothing else."""
@@ -357,7 +370,11 @@ class Aws:
             "BlockDeviceMappings": [
                 {
                     "DeviceName": found.root_device,
-                    "Ebs": {"VolumeSize": self._disk_gib, "VolumeType": "gp3", "DeleteOnTermination": True},
+                    "Ebs": {
+                        "VolumeSize": self._disk_gib,
+                        "VolumeType": VOLUME_TYPE,
+                        "DeleteOnTermination": True,
+                    },
                 },
                 *(
                     {"DeviceName": device, "Ebs": {"DeleteOnTermination": True}}

@@ -63,6 +63,12 @@ ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-[0-9])[a-z]")
 """A zone of a region; local zones have longer names, no GPUs of these families, and other prices."""
 
 
+VOLUME_TYPE = "gp3"
+HOURS_PER_MONTH = 730
+USD_PER_ADDRESS_HOUR = Decimal("0.005")
+"""A public IPv4 address that is in use; the same in every region (aws.amazon.com/vpc/pricing, since 2024-02-01)."""
+
+
 class PriceDimension(msgspec.Struct, rename="camel"):
     unit: str
     price_per_unit: dict[str, Decimal]
@@ -77,7 +83,8 @@ class Terms(msgspec.Struct, rename="pascal"):
 
 
 class Attributes(msgspec.Struct, rename="camel"):
-    instance_type: str
+    instance_type: str = ""
+    """Empty for what is no machine."""
 
 
 class ProductDetail(msgspec.Struct):
@@ -158,6 +165,20 @@ def on_demand_in(region: str) -> list[dict[str, str]]:
     return [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
 
 
+def volumes_in(region: str) -> list[dict[str, str]]:
+    """The filters that leave the price of a volume of the kind that machines boot from."""
+    wanted = {"regionCode": region, "productFamily": "Storage", "volumeApiName": VOLUME_TYPE}
+    return [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
+
+
+def usd_per_hour_beside(volumes: Iterable[Product], disk_gib: int) -> Decimal | None:
+    """What a machine costs beside its own price: its root volume and its public address. None without one price."""
+    found = {price for product in volumes for price in _prices(product.terms, "GB-Mo")}
+    if len(found) != 1:
+        return None
+    return found.pop() * disk_gib / HOURS_PER_MONTH + USD_PER_ADDRESS_HOUR
+
+
 def products(listed: Iterable[str]) -> list[Product]:
     return [msgspec.json.decode(each, type=Product) for each in listed]
 
@@ -165,12 +186,12 @@ def products(listed: Iterable[str]) -> list[Product]:
 def single_prices(products: Iterable[Product]) -> Mapping[str, Decimal | None]:
     prices: defaultdict[str, set[Decimal]] = defaultdict(set)
     for product in products:
-        prices[product.product.attributes.instance_type].update(_hourly(product.terms))
+        prices[product.product.attributes.instance_type].update(_prices(product.terms, "Hrs"))
     return {name: next(iter(found)) if len(found) == 1 else None for name, found in prices.items()}
 
 
-def _hourly(terms: Terms) -> Iterable[Decimal]:
-    """The prices of an hour. One of zero stands for what is paid in another way, and is no price."""
+def _prices(terms: Terms, unit: str) -> Iterable[Decimal]:
+    """The prices of a unit. One of zero stands for what is paid in another way, and is no price."""
     dimensions = (each for price in terms.on_demand.values() for each in price.price_dimensions.values())
-    usd = (each.price_per_unit.get("USD", Decimal(0)) for each in dimensions if each.unit == "Hrs")
+    usd = (each.price_per_unit.get("USD", Decimal(0)) for each in dimensions if each.unit == unit)
     return [price for price in usd if price > 0]

@@ -24,6 +24,8 @@ _VARIANTS: tuple[tuple[Mapping[str, str], str], ...] = (
 )
 """What differs from a shared Linux machine on demand, and its price."""
 
+USD_PER_GB_MONTH = {"gp2": "0.1000000000", "gp3": "0.0800000000"}
+
 
 def products(region: str) -> Iterator[dict[str, Any]]:
     """Every product of a region."""
@@ -31,47 +33,59 @@ def products(region: str) -> Iterator[dict[str, Any]]:
         if not zones_of(native_type, region):
             continue
         for other, price in _VARIANTS:
-            yield _product(native_type, region, {**_ON_DEMAND, **other}, price or usd)
+            yield _product(
+                "Compute Instance",
+                _machine(native_type, region, {**_ON_DEMAND, **other}),
+                price or usd,
+                f"${price or usd} per On Demand {native_type} Instance Hour",
+            )
+    for volume, usd in USD_PER_GB_MONTH.items():
+        attributes = {**_place(region), "volumeApiName": volume, "volumeType": "General Purpose"}
+        yield _product("Storage", attributes, usd, f"${usd} per GB-month of {volume}", unit="GB-Mo")
 
 
 def matching(filters: list[Mapping[str, str]]) -> list[str]:
     """The products that match every filter, each as a JSON text."""
     wanted = {each["Field"]: each["Value"] for each in filters if each["Type"] == "TERM_MATCH"}
     found = products(wanted.get("regionCode", "us-east-1"))
-    return [json.dumps(each) for each in found if wanted.items() <= each["product"]["attributes"].items()]
+    return [json.dumps(each) for each in found if wanted.items() <= _fields(each).items()]
 
 
-def _product(native_type: str, region: str, attributes: Mapping[str, str], usd: str) -> dict[str, Any]:
-    sku = (
-        hashlib.sha256(f"{native_type} {region} {sorted(attributes.items())}".encode())
-        .hexdigest()[:16]
-        .upper()
-    )
+def _fields(product: Mapping[str, Any]) -> Mapping[str, str]:
+    return {"productFamily": product["product"]["productFamily"], **product["product"]["attributes"]}
+
+
+def _place(region: str) -> Mapping[str, str]:
+    return {"regionCode": region, "locationType": "AWS Region", "servicecode": "AmazonEC2"}
+
+
+def _machine(native_type: str, region: str, other: Mapping[str, str]) -> Mapping[str, str]:
+    return {
+        **_place(region),
+        "instanceType": native_type,
+        "instanceFamily": "GPU instance",
+        "vcpu": str(vcpus_of(native_type)),
+        "gpu": str(gpus_of(native_type)[1]),
+        **other,
+    }
+
+
+def _product(
+    family: str, attributes: Mapping[str, str], usd: str, description: str, *, unit: str = "Hrs"
+) -> dict[str, Any]:
+    sku = hashlib.sha256(f"{family} {sorted(attributes.items())}".encode()).hexdigest()[:16].upper()
     term, dimension = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
     price = {
-        "unit": "Hrs",
+        "unit": unit,
         "endRange": "Inf",
         "beginRange": "0",
-        "description": f"${usd} per On Demand {attributes['operatingSystem']} {native_type} Instance Hour",
+        "description": description,
         "appliesTo": [],
         "rateCode": dimension,
         "pricePerUnit": {"USD": usd},
     }
     return {
-        "product": {
-            "productFamily": "Compute Instance",
-            "sku": sku,
-            "attributes": {
-                "instanceType": native_type,
-                "instanceFamily": "GPU instance",
-                "regionCode": region,
-                "locationType": "AWS Region",
-                "servicecode": "AmazonEC2",
-                "vcpu": str(vcpus_of(native_type)),
-                "gpu": str(gpus_of(native_type)[1]),
-                **attributes,
-            },
-        },
+        "product": {"productFamily": family, "sku": sku, "attributes": dict(attributes)},
         "serviceCode": "AmazonEC2",
         "terms": {
             "OnDemand": {

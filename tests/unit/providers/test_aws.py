@@ -154,7 +154,7 @@ async def test_a_type_is_offered_in_each_zone_that_has_it_at_the_exact_price_of_
     assert {offer.region for offer in offers} == {"us-east-1", "eu-central-1"}
     found = by_type(offers, "us-east-1c")
     p4, p5 = found["p4d.24xlarge"], found["p5.48xlarge"]
-    assert p4.cost_nano_per_hour == 21_957_642_000
+    assert p4.cost_nano_per_hour == 21_957_642_000 + BESIDE
     assert p5.ephemeral_gib == 8 * 3_800 * 10**9 // 2**30
     assert (
         p5.shape.gpu_model,
@@ -219,7 +219,23 @@ async def test_types_for_capacity_blocks_and_arm_types_are_not_offered(cloud: Em
 
 
 def priced(*products: dict[str, Any]) -> Callable[[dict[str, str]], httpx.Response]:
-    return lambda _: httpx.Response(200, json={"PriceList": [json.dumps(each) for each in products]})
+    """A price list with these machines and one volume."""
+
+    def answer(form: dict[str, str]) -> httpx.Response:
+        listed = [VOLUME] if "volumeApiName" in str(form) else products
+        return httpx.Response(200, json={"PriceList": [json.dumps(each) for each in listed]})
+
+    return answer
+
+
+BESIDE = 54_794_521 + 5_000_000
+"""500 GB of a volume at 0.08 USD a month, and an address, in nano-USD per hour."""
+VOLUME = {
+    "product": {"attributes": {"volumeApiName": "gp3"}},
+    "terms": {
+        "OnDemand": {"a": {"priceDimensions": {"b": {"unit": "GB-Mo", "pricePerUnit": {"USD": "0.08"}}}}}
+    },
+}
 
 
 def product(usd: str | None, *, unit: str = "Hrs") -> dict[str, Any]:
@@ -234,9 +250,9 @@ async def test_a_type_with_two_prices_or_none_is_left_out_and_the_same_price_twi
     cloud: EmulatedAws,
 ) -> None:
     for listed, expected in (
-        ((product("55.0400000000"), product("55.04")), 55_040_000_000),
-        ((product("55.04"), product("0.0000000000")), 55_040_000_000),
-        ((product("55.0400000001"),), 55_040_000_001),
+        ((product("55.0400000000"), product("55.04")), 55_040_000_000 + BESIDE),
+        ((product("55.04"), product("0.0000000000")), 55_040_000_000 + BESIDE),
+        ((product("55.0400000011"),), 55_040_000_001 + BESIDE),
         ((product("55.04"), product("60.00")), UNREADABLE_PRICE),
         ((product("0.0000000000"),), UNREADABLE_PRICE),
         ((product(None),), UNREADABLE_PRICE),
@@ -245,6 +261,18 @@ async def test_a_type_with_two_prices_or_none_is_left_out_and_the_same_price_twi
         Requests(cloud, GetProducts=priced(*listed))
         offers = by_type(await offered(cloud), "us-east-1a")
         assert {name: offer.cost_nano_per_hour for name, offer in offers.items()} == {"p5.48xlarge": expected}
+
+
+async def test_without_a_single_price_of_a_volume_no_type_has_a_price(cloud: EmulatedAws) -> None:
+    for volumes in ([], [product("55.04")]):
+
+        def answer(form: dict[str, str], volumes: Any = volumes) -> httpx.Response:
+            listed = volumes if "volumeApiName" in str(form) else [product("55.04")]
+            return httpx.Response(200, json={"PriceList": [json.dumps(each) for each in listed]})
+
+        Requests(cloud, GetProducts=answer)
+        offers = by_type(await offered(cloud), "us-east-1a")
+        assert {offer.cost_nano_per_hour for offer in offers.values()} == {UNREADABLE_PRICE}
 
 
 async def test_the_filters_leave_one_product_of_each_type(cloud: EmulatedAws) -> None:
@@ -259,10 +287,11 @@ async def test_the_filters_leave_one_product_of_each_type(cloud: EmulatedAws) ->
 
     provider = connect(settings("us-east-1"), send=Bridge(Recorded()))
     await provider.offers()
-    (body,) = (json.loads(each) for each in bodies)
+    body, volumes = (json.loads(each) for each in bodies)
+    assert len(matching(volumes["Filters"])) == 1
     found = [json.loads(each)["product"]["attributes"]["instanceType"] for each in matching(body["Filters"])]
     assert len(found) == len(set(found)) > 5
-    assert len(list(products("us-east-1"))) == 6 * len(found)
+    assert len(list(products("us-east-1"))) == 6 * len(found) + 2
     await provider.close()
 
 

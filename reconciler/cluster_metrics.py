@@ -1,13 +1,13 @@
 """The metrics of clusters and their nodes.
 
 Those of a reading of the database are the same in every replica, as in `figures.py`. Joins are counted by the process
-in which a node was opened or given up.
+in which a node was opened or given up, and each process says when it had an answer of a cluster.
 """
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from prometheus_client import Counter, Histogram, Metric
+from prometheus_client import Counter, Gauge, Histogram, Metric
 from prometheus_client.core import GaugeMetricFamily
 
 from control_plane.db.cluster_figures import ClusterFigures, PoolCount
@@ -25,6 +25,26 @@ _JOIN_SECONDS = Histogram(
     ("cluster",),
     buckets=(30, 60, 120, 180, 300, 600, 1200, 1800, 3600),
 )
+
+
+_ANSWERED = Gauge(
+    "splitplane_cluster_answered_timestamp_seconds",
+    "When the API server of a cluster with open nodes answered last, or was asked first by this process.",
+    ("cluster",),
+)
+_asked: set[str] = set()
+"""Clusters that this process has asked."""
+
+
+def note_asked(cluster: str, now: datetime) -> None:
+    """Export from now on when it answered, so that one that never answers this process is noticed as well."""
+    if cluster not in _asked:
+        _asked.add(cluster)
+        note_answer(cluster, now)
+
+
+def note_answer(cluster: str, now: datetime) -> None:
+    _ANSWERED.labels(cluster).set(now.timestamp())
 
 
 def expect_joins(cluster: str) -> None:
@@ -49,14 +69,18 @@ def of_clusters(clusters: Sequence[ClusterFigures], pools: Sequence[PoolCount]) 
     failing = _family("cluster_failing", "1 while a cluster cannot be built or dismantled.")
     nodes = _family("nodes", "Nodes by state. Those that are gone are not counted.", "state")
     unready = _family("nodes_unready", "Open nodes that are not ready in their cluster.")
+    without_gpus = _family(
+        "nodes_without_gpus", "Open nodes on which pods cannot have all GPUs that were sold."
+    )
     kubeconfigs = _family("kubeconfigs", "Kubeconfigs that open something.")
     for each in clusters:
         failing.add_metric((each.name,), each.failing_since is not None)
         for state, number in (("joining", each.joining), ("ready", each.ready), ("leaving", each.leaving)):
             nodes.add_metric((each.name, state), number)
         unready.add_metric((each.name,), each.unready)
+        without_gpus.add_metric((each.name,), each.without_gpus)
         kubeconfigs.add_metric((each.name,), each.kubeconfigs)
-    yield from (failing, nodes, unready, kubeconfigs)
+    yield from (failing, nodes, unready, without_gpus, kubeconfigs)
     yield _times(
         "tunnels_read_oldest_timestamp_seconds",
         "When the tunnels were last read of the open node or server that was read the longest ago.",

@@ -28,8 +28,6 @@ from reconciler.worlds.clusters import ClusterWorld
 
 TOKEN_LIFE = timedelta(minutes=10)
 API_PORT = 6443
-GPUS_MISSING = "GpusMissing"
-"""The condition of a node on which pods cannot have all GPUs that were sold. It is ours."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 Evidence = Mapping[str, object]
@@ -148,8 +146,7 @@ async def _register(world: ClusterWorld, held: Held) -> Evidence:
         if not keeps_pods_away(found):
             raise Hostile("it registered without the taint that keeps pods away")
         await bootstrap_token.withdraw(port, held.token_id, held.node.name)
-        if world.device_plugin is not None and held.marks.has_gpus:
-            await in_cluster.expect_gpus(port, held.node.name)
+        await let_plugin_run(world, port, held, found)
     await world.agents.drop_token(held.machine)
     pods = found["spec"].get("podCIDR")
     block = _pod_block(pods)
@@ -163,6 +160,16 @@ async def _register(world: ClusterWorld, held: Held) -> Evidence:
         )
         await overlays.soon(connection, held.cluster.id, now=world.now())
     return {"uid": uid, "pods": pods, "version": _info(found).get("kubeletVersion")}
+
+
+async def let_plugin_run(world: ClusterWorld, port: KubernetesPort, held: Held, found: Object) -> None:
+    """Let the device plugin run on a node that was sold with GPUs, also when it is switched on after it registered."""
+    if (
+        world.device_plugin is not None
+        and held.marks.has_gpus
+        and not in_cluster.is_expected_to_have_gpus(found)
+    ):
+        await in_cluster.expect_gpus(port, held.node.name)
 
 
 def _pod_block(pods: str | None) -> int:
@@ -189,15 +196,7 @@ async def node_of(port: KubernetesPort, held: Held) -> Object:
 async def _measure(world: ClusterWorld, held: Held) -> Evidence:
     async with connected(world, held.cluster) as port:
         found = await node_of(port, held)
-    try:
-        claimed = claimed_capacity(found)
-    except ValueError:
-        raise Hostile(
-            "its capacity cannot be read"
-        ) from None  # Customers read this; `nodes.reported` has it.
-    verdict = judge(held.place, claimed)
-    if verdict.finding is Finding.EXCESS:
-        raise Hostile("; ".join(verdict.reasons))
+    claimed, verdict = _judged(found, held.place)
     if verdict.finding is Finding.SHORT and not world.accept_emulated:
         raise StepFailed(JoinStep.MEASURED, None, "; ".join(verdict.reasons))
     return {
@@ -213,9 +212,23 @@ async def _measure(world: ClusterWorld, held: Held) -> Evidence:
     }
 
 
+def _judged(found: Object, place: Place) -> tuple[ClaimedCapacity, Verdict]:
+    """What a node claims, and that it is no more than was bought. Raises Hostile."""
+    try:
+        claimed = claimed_capacity(found)
+    except ValueError:
+        raise Hostile(
+            "its capacity cannot be read"
+        ) from None  # Customers read this; `nodes.reported` has it.
+    verdict = judge(place, claimed)
+    if verdict.finding is Finding.EXCESS:
+        raise Hostile("; ".join(verdict.reasons))
+    return claimed, verdict
+
+
 def reported(found: Object, gpu_problem: str | None = None) -> dict[str, object]:
     """What a Node says of itself, as we keep it: bounded, and believed in nothing."""
-    missing = {GPUS_MISSING: "True"} if gpu_problem else {}
+    missing = {node_health.GPUS_MISSING: "True"} if gpu_problem else {}
     status = found.get("status", {})
     capacity = list((status.get("capacity") or {}).items())[:32]
     return {
@@ -257,6 +270,7 @@ def judge(place: Place | OpenNode, claimed: ClaimedCapacity) -> Verdict:
 async def _see_healthy(world: ClusterWorld, held: Held) -> Evidence:
     async with connected(world, held.cluster) as port:
         found = await node_of(port, held)
+        await let_plugin_run(world, port, held, found)
     problem = problem_of(world, found, held.place)
     if problem is not None:
         raise NotYet(problem)
@@ -264,7 +278,11 @@ async def _see_healthy(world: ClusterWorld, held: Held) -> Evidence:
 
 
 def problem_of(world: ClusterWorld, found: Object, place: Place) -> str | None:
-    """Why a node is not opened, as a sentence; None when it may be."""
+    """Why a node is not opened, as a sentence; None when it may be.
+
+    Raises Hostile when it claims more than was bought by now: its GPUs are reported long after it was measured.
+    """
+    _judged(found, place)
     return node_health.problem(conditions(found)) or gpu_problem(world, found, place)
 
 

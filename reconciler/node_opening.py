@@ -22,7 +22,7 @@ from data_plane.cluster import node as in_cluster
 from data_plane.cluster.port import KubernetesPort, TooManyRequests, Unauthorized, Unreachable
 from reconciler.cluster_metrics import FAILED, OPENED, count_join
 from reconciler.loop import Report, each
-from reconciler.node_joining import HeldUp, Hostile, NotYet, node_of, problem_of
+from reconciler.node_joining import HeldUp, Hostile, NotYet, let_plugin_run, node_of, problem_of
 from reconciler.nodes import OURS, Held, loaded
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
@@ -71,7 +71,9 @@ async def _see_other_healthy(world: ClusterWorld, port: KubernetesPort, other: H
 
 
 async def _problem(world: ClusterWorld, port: KubernetesPort, held: Held) -> str | None:
-    return problem_of(world, await node_of(port, held), held.place)
+    found = await node_of(port, held)
+    await let_plugin_run(world, port, held, found)
+    return problem_of(world, found, held.place)
 
 
 async def _opening(world: ClusterWorld, held: Held) -> list[Node]:
@@ -132,8 +134,11 @@ async def _open(world: ClusterWorld, port: KubernetesPort, held: Held) -> None:
         "labels": dict(marks.labels),
     }
     async with world.db.statement() as connection:
-        await node_openings.note_step(connection, held.node.id, JoinStep.OPENED, evidence, now=world.now())
-    count_join(held.cluster.name, OPENED, world.now() - held.node.created_at)
+        is_first = await node_openings.note_step(
+            connection, held.node.id, JoinStep.OPENED, evidence, now=world.now()
+        )
+    if is_first:  # Another worker may have opened it at the same time.
+        count_join(held.cluster.name, OPENED, world.now() - held.node.created_at)
 
 
 async def open_rest(world: ClusterWorld, report: Report) -> None:

@@ -10,6 +10,7 @@ from control_plane.db.rows import read
 from control_plane.db.tables.marks import among
 from control_plane.domain.cluster import LIVE, ClusterState
 from control_plane.domain.node import IN_CLUSTER, NodeState
+from control_plane.domain.node_health import GPUS_MISSING
 from control_plane.domain.node_pool import LIVE as LIVE_POOL
 from control_plane.domain.node_pool import NodePoolState
 
@@ -26,6 +27,8 @@ class ClusterFigures:
     leaving: int
     unready: int
     """How many of the nodes that are ready in our books are not ready in the cluster."""
+    without_gpus: int
+    """On how many of them pods cannot have all GPUs that were sold."""
     tunnels_read_at: datetime | None
     """When the tunnels of the member were last read that was read the longest ago."""
     kubeconfigs: int
@@ -43,7 +46,7 @@ class PoolCount:
 
 
 _CLUSTERS = text(f"""
-SELECT c.name, c.state, c.failing_since, n.joining, n.ready, n.leaving, n.unready,
+SELECT c.name, c.state, c.failing_since, n.joining, n.ready, n.leaving, n.unready, n.without_gpus,
        least(n.read_at, CASE WHEN c.state = '{ClusterState.READY}' THEN o.read_at END) AS tunnels_read_at,
        k.kubeconfigs, k.kubeconfig_wanted_at
 FROM clusters c LEFT JOIN overlays o ON o.cluster_id = c.id
@@ -52,6 +55,8 @@ CROSS JOIN LATERAL (
          count(*) FILTER (WHERE state = '{NodeState.READY}') AS ready,
          count(*) FILTER (WHERE state = '{NodeState.LEAVING}') AS leaving,
          count(*) FILTER (WHERE state = '{NodeState.READY}' AND unready_since IS NOT NULL) AS unready,
+         count(*) FILTER (WHERE state = '{NodeState.READY}'
+           AND reported -> 'conditions' ->> '{GPUS_MISSING}' = 'True') AS without_gpus,
          min(peers_read_at) FILTER (WHERE state = '{NodeState.READY}' AND removed_at IS NULL) AS read_at
   FROM nodes WHERE cluster_id = c.id AND {among("state", IN_CLUSTER)}
 ) n

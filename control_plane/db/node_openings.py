@@ -62,6 +62,11 @@ async def was_not_opened(connection: Connection, claim_id: ClaimId) -> bool:
 
 async def note_step(
     connection: Connection, node_id: NodeId, taken: JoinStep, evidence: object, *, now: datetime
-) -> None:
-    """Store the evidence of a step that every worker may take, also at a node that nobody holds."""
-    await write(connection, _NOTE_STEP, id=node_id, step=taken, now=now, evidence=document(evidence))
+) -> bool:
+    """Store the evidence of a step that every worker may take, also at a node that nobody holds.
+
+    Returns whether this was the first time.
+    """
+    return (
+        await write(connection, _NOTE_STEP, id=node_id, step=taken, now=now, evidence=document(evidence)) == 1
+    )

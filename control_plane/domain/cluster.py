@@ -114,7 +114,7 @@ class Cluster:
     tries: int
     """Failed tries of the step in progress."""
     failing_since: datetime | None
-    """Since when it can be neither built nor dismantled, or its API server does not answer."""
+    """Since when it can be neither built nor dismantled. Whether a ready one answers is a metric."""
     failing_why: str | None
     """What fails, for operators. That its tunnels cannot be applied is no reason for `failing_since`."""
     created_at: datetime

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+GPUS_MISSING = "GpusMissing"
+"""The condition of a node on which pods cannot have all GPUs that were sold. It is ours."""
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 
 

@@ -17,6 +17,7 @@ from data_plane.cluster.objects.device_plugin import DevicePlugin
 BINARY, INSTALLER, SUMS = "k3s", "install.sh", "SHA256SUMS"
 _IMAGES = "k3s-airgap-images-"
 DEVICE_PLUGIN, DEVICE_PLUGIN_ARCHIVE = "device-plugin.image", "device-plugin.tar"
+_DEVICE_PLUGIN_FILES = "device-plugin*"
 VERSION = re.compile(r"v1\.[0-9]{1,3}\.[0-9]{1,3}\+[a-z0-9.]{1,32}")
 """How a release calls itself, such as `v1.36.3+k3s1`."""
 
@@ -127,8 +128,11 @@ def _sums(path: Path) -> Mapping[str, str]:
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        names = "k3s* install.sh"
+        if any(path.parent.glob(_DEVICE_PLUGIN_FILES)):
+            names += f" {_DEVICE_PLUGIN_FILES}"
         raise K3sFilesError(
-            f"{path} cannot be read ({error}); make it with: sha256sum k3s* install.sh > {SUMS}"
+            f"{path} cannot be read ({error}); make it with: sha256sum {names} > {SUMS}"
         ) from None
     words = [line.split() for line in lines if line.strip()]
     return {pair[1].lstrip("*"): pair[0] for pair in words if len(pair) == 2}

@@ -69,6 +69,11 @@ async def expect_gpus(port: KubernetesPort, name: str) -> None:
     await port.patch(NODE, name, {"metadata": {"labels": dict(on_node.GPU_LABEL)}})
 
 
+def is_expected_to_have_gpus(node: Object) -> bool:
+    labels = node["metadata"].get("labels", {})
+    return all(labels.get(name) == value for name, value in on_node.GPU_LABEL.items())
+
+
 async def _change(port: KubernetesPort, name: str, change: Callable[[Object], Object]) -> None:
     for _ in range(ATTEMPTS_MAX):
         node = await port.get(NODE, name)

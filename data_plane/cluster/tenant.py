@@ -18,7 +18,15 @@ from data_plane.cluster.objects.role import (
     view_role,
 )
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, PROJECT, Tenant
-from data_plane.cluster.port import Forbidden, Invalid, KubernetesPort, NotFound, delete_if_there
+from data_plane.cluster.port import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubernetesPort,
+    NotFound,
+    delete_if_there,
+)
 from data_plane.cluster.resource import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -36,18 +44,26 @@ async def prepare_cluster(
     `server_name` is reserved before nodes can join, for which the list of expected nodes has to be there.
 
     Without a device plugin of ours, one that is there stays: it may be an operator's own.
+
+    An object that the API server refuses holds up no other one. The first refusal is raised when all were tried.
     """
+    refused: list[ClusterError] = []
     for thing in (
-        kubeconfigs_namespace(),
-        reserved_node_name(server_name),
-        expected_nodes(),
+        *admission_policies(),
         view_role(),
         edit_role(),
         all_nodes_role(),
-        *admission_policies(),
+        kubeconfigs_namespace(),
+        reserved_node_name(server_name),
+        expected_nodes(),
         *(device_plugin_objects(device_plugin) if device_plugin else []),
     ):
-        await port.apply(thing, take_over=True)
+        try:
+            await port.apply(thing, take_over=True)
+        except (Conflict, Forbidden, Invalid) as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]
 
 
 async def keep_tenant(

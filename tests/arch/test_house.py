@@ -472,3 +472,9 @@ def test_every_module_of_the_product_is_used_or_run() -> None:
         if name not in imported and not (discovered or command or provider or run):
             unused.append(source.path)
     assert not unused
+
+
+def test_no_two_decisions_have_the_same_number() -> None:
+    numbers = [path.name.partition("-")[0] for path in sorted(Path("docs/decisions").glob("*.md"))]
+    assert numbers
+    assert len(numbers) == len(set(numbers)), numbers

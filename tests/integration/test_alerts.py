@@ -41,6 +41,8 @@ OFFERS = f"splitplane_account_offers_timestamp_seconds{OF_A}"
 REFRESHES = 'splitplane_loop_late_after_seconds{loop="refresh_offers", account="a"}'
 IN_C = 'cluster="c"'
 UNREADY = f"splitplane_nodes_unready{{{IN_C}}}"
+ANSWERED = f"splitplane_cluster_answered_timestamp_seconds{{{IN_C}}}"
+SERVING = f'splitplane_nodes{{{IN_C}, state="ready"}}'
 UNFINISHED = 'splitplane_organizations_unfinished_since_timestamp_seconds{state="closing"}'
 OK, FAILED = (f'splitplane_api_requests_total{{status="{status}"}}' for status in (200, 500))
 BUCKET = "splitplane_api_request_seconds_bucket"
@@ -135,6 +137,10 @@ JUDGED: dict[str, Judged] = {
         {"cluster": "c"},
     ),
     "SplitplaneNodesUnready": _of_cluster("splitplane_nodes_unready", "1x300", "1x50 0x250", minutes=60),
+    "SplitplaneNodesWithoutGpus": _of_cluster("splitplane_nodes_without_gpus", "1x300", "1x10 0x290"),
+    "SplitplaneClusterNotAnswering": Judged(
+        {ANSWERED: STUCK, SERVING: "1x300"}, {ANSWERED: STUCK, SERVING: "0x300"}, {"cluster": "c"}
+    ),
     "SplitplaneNodeJoinsFailing": Judged(
         {
             f'splitplane_node_joins_total{{{IN_C}, outcome="{FAILED_JOIN}"}}': "0x20 3x280",

@@ -38,6 +38,15 @@ async def test_a_cluster_is_seen_in_figures_from_its_nodes_to_its_kubeconfigs(
     assert _value("node_joins_total", cluster=NAME, outcome="opened") == opened + 2
     assert (_value("node_join_seconds_sum", cluster=NAME) or 0) > seconds
 
+    answered = "cluster_answered_timestamp_seconds"
+    assert stage.clock.now().timestamp() - (_value(answered, cluster=NAME) or 0) < 60
+    cluster.server.away = True
+    await cluster.play(6 * 60, step=30)
+    assert stage.clock.now().timestamp() - (_value(answered, cluster=NAME) or 0) > 300
+    cluster.server.away = False
+    await cluster.play(40)
+    assert stage.clock.now().timestamp() - (_value(answered, cluster=NAME) or 0) < 60
+
     async with stage.db.reading() as connection:
         found = await db_clusters.named(connection, NAME)
     assert found is not None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import pytest
+from prometheus_client import REGISTRY
 from sqlalchemy import text
 
 from control_plane.db import clusters as db_clusters
@@ -24,7 +25,7 @@ from data_plane.cluster.agents import AgentOrder, Cleaned, Started
 from data_plane.cluster.objects import expected_nodes
 from data_plane.cluster.objects.device_plugin import DevicePlugin
 from data_plane.cluster.objects.node import joining_taint
-from data_plane.cluster.objects.tenant import NODE_PROJECT
+from data_plane.cluster.objects.tenant import NODE_GPU, NODE_PROJECT
 from data_plane.cluster.port import Conflict
 from data_plane.cluster.resource import CONFIG_MAP, NODE, SECRET, Object, Resource, head
 from data_plane.simulation.agents import FakeAgents
@@ -41,6 +42,7 @@ from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
+PLUGIN = DevicePlugin("registry.invalid/plugin@sha256:" + "0" * 64, is_at_hand=True)
 
 
 @pytest.fixture
@@ -126,8 +128,7 @@ async def _shown(cluster: Cluster) -> nodes.NodeOverview:
 async def test_with_a_device_plugin_a_node_is_opened_once_pods_can_have_all_gpus_that_were_sold(
     cluster: Cluster,
 ) -> None:
-    plugin = DevicePlugin("registry.invalid/plugin@sha256:" + "0" * 64, is_at_hand=True)
-    cluster.stage.world = dataclasses.replace(cluster.stage.world, device_plugin=plugin)
+    cluster.stage.world = dataclasses.replace(cluster.stage.world, device_plugin=PLUGIN)
     organization_id = await cluster.build()
     pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
     await cluster.play_until(lambda: cluster.nodes)
@@ -151,6 +152,45 @@ async def test_with_a_device_plugin_a_node_is_opened_once_pods_can_have_all_gpus
     found = await _shown(cluster)
     assert found.conditions == {"Ready": "True", "GpusMissing": "True"}
     assert await _lease_states(cluster, pool) == [LeaseState.READY], "its pods may still run"
+    await cluster.stage.run("read_figures")
+    assert REGISTRY.get_sample_value("splitplane_nodes_without_gpus", {"cluster": "eu-1"}) == 1
+
+
+async def test_a_node_that_claims_more_gpus_than_were_sold_once_it_was_measured_is_never_opened(
+    cluster: Cluster,
+) -> None:
+    cluster.stage.world = dataclasses.replace(cluster.stage.world, device_plugin=PLUGIN)
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    liar = await cluster.first_address()
+    await cluster.play_until(lambda: cluster.nodes)
+    await cluster.play(30)
+    assert (await cluster.steps())[-1] == "measured"
+    cluster.kubelets.claims[liar] = {GPU: "64"}
+    await cluster.play(30)
+    (lease,) = await node_pools.members(cluster.stage, pool)
+    assert (await cluster.stage.attempts(lease))[0].fail_reason == "node_hostile"
+    assert not cluster.open_nodes
+
+
+async def test_nodes_that_join_while_a_device_plugin_is_switched_on_get_it(cluster: Cluster) -> None:
+    organization_id = await cluster.build()
+    pool = await node_pools.pool(cluster.stage, organization_id, nodes=2)
+    sick = await cluster.first_address()
+    cluster.kubelets.pressure[sick] = "DiskPressure"
+    await cluster.play(120)
+    assert (await cluster.steps()).count("healthy") == 1, (
+        "one of them waits to be opened, the other for its disk"
+    )
+    cluster.stage.world = dataclasses.replace(cluster.stage.world, device_plugin=PLUGIN)
+    await cluster.play(40)
+    assert [node["metadata"]["labels"].get(NODE_GPU) for node in cluster.nodes] == ["nvidia"] * 2
+    for machine in cluster.stage.cloud.alive():
+        cluster.kubelets.claims[str(machine.address)] = {GPU: "1"}
+    cluster.kubelets.pressure.clear()
+    await cluster.play_until(lambda: len(cluster.open_nodes) == 2)
+    await cluster.play(10)
+    assert await _lease_states(cluster, pool) == [LeaseState.READY] * 2
 
 
 async def test_a_pool_that_is_not_ready_in_time_costs_its_customer_nothing_and_leaves_nothing(

@@ -59,6 +59,7 @@ SAMPLE_FIGURES = Figures(
             ready=2,
             leaving=0,
             unready=1,
+            without_gpus=1,
             tunnels_read_at=AT,
             kubeconfigs=3,
             kubeconfig_wanted_at=AT,

@@ -198,6 +198,27 @@ async def _asks_kubelet_of_server(thief: Thief) -> bool:
     )
 
 
+async def _answers_dns(thief: Thief) -> bool:
+    """Whether a pod that its kubelet claims to run gets the label by which the Service of the cluster's DNS selects."""
+    node = await thief.place.admin.get(NODE, thief.place.node)
+    owner = {"apiVersion": "v1", "kind": "Node", "name": thief.place.node, "uid": node["metadata"]["uid"]}
+    metadata = {
+        "name": "sp-mirror",
+        "annotations": {"kubernetes.io/config.mirror": "x"},
+        "labels": {"k8s-app": "kube-dns"},
+        "ownerReferences": [{**owner, "controller": True}],
+    }
+    spec = {
+        "nodeName": thief.place.node,
+        "automountServiceAccountToken": False,
+        "containers": [{"name": "x", "image": "x"}],
+        "tolerations": [{"operator": "Exists"}],
+    }
+    return await thief.posts(
+        KUBELET, "/api/v1/namespaces/kube-system/pods", {"metadata": metadata, "spec": spec}
+    )
+
+
 async def _poses(thief: Thief, credential: str, node: str) -> bool:
     """Whether kubectl, with a kubeconfig of ours, talks to a server with a certificate that K3s signs for a node."""
     pair = await thief.certificate("serving-kubelet", node, credential, "127.0.0.1")
@@ -316,6 +337,7 @@ ATTEMPTS: Mapping[tuple[str, str], Attempt] = {
         KUBELET, *(f"/v1-k3s/{path}" for path in SUPERVISOR)
     ),
     (KUBELET, "ask the server's kubelet what runs there"): _asks_kubelet_of_server,
+    (KUBELET, "put a pod with the label of the cluster's DNS into its namespace"): _answers_dns,
     (OWN, "list all pods"): lambda t: t.gets(OWN, "/api/v1/pods"),
     (OWN, "list all namespaces"): lambda t: t.gets(OWN, "/api/v1/namespaces"),
     (OWN, "list Secrets or ConfigMaps"): lambda t: t.gets(OWN, "/api/v1/secrets", "/api/v1/configmaps"),

@@ -40,7 +40,7 @@ def node_pool_page(
         Text(),
         facts(
             ("Node pool", pool.id),
-            ("State", f"{pool.state}: {progress_of(pool)}"),
+            ("State", f"{pool.state}: {_nodes(pool)}"),
             ("Waiting", _waiting(pool, now)),
             ("Why", pool.why),
             ("Gives up", both(pool.gives_up_at, now)),
@@ -59,7 +59,12 @@ def node_pool_page(
 
 
 def progress_of(pool: NodePoolView) -> str:
-    """How far the nodes of a pool are, as a phrase."""
+    """How far the nodes of a pool are, and what it waits for, as a phrase."""
+    waiting = pool.waiting
+    return _nodes(pool) if waiting is None else f"{_nodes(pool)}, {spaced(waiting.code)}: {waiting.why}"
+
+
+def _nodes(pool: NodePoolView) -> str:
     leases = pool.leases
     counts = {
         "with a machine": leases.with_machine,

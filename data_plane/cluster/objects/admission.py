@@ -7,7 +7,8 @@ one is missing. All are evaluated inside the API server: there is no webhook tha
 
 Nodes register themselves. One that we do not expect is refused, and so is one that leaves out our taint: otherwise pods
 of the system, which choose no nodes, could land on a machine that nobody has checked. A node neither chooses the range
-of its pods, which could be another one's, nor holds up the deletion of its Node.
+of its pods, which could be another one's, nor holds up the deletion of its Node. It creates no pods anywhere: K3s
+has no static pods, and a mirror pod with the label of the cluster's DNS would answer the queries of all tenants.
 """
 
 from data_plane.cluster.objects.expected_nodes import NAME as EXPECTED_NODES
@@ -31,6 +32,7 @@ SERVICES = "splitplane-services"
 GPU_RUNTIME = "splitplane-gpu-runtime"
 NODES = "splitplane-nodes"
 NODE_CHANGES = "splitplane-node-changes"
+NODE_PODS = "splitplane-node-pods"
 _OURS = {MANAGED_BY: MANAGER}
 _TENANTS = {"matchExpressions": [{"key": PROJECT, "operator": "Exists"}]}
 _PROJECT_OF_NAMESPACE = f"namespaceObject.metadata.labels['{PROJECT}']"
@@ -105,6 +107,8 @@ _CHANGE_RULES = (
     ),
 )
 
+_NODE_POD_RULES = (("false", "nodes create no pods"),)
+
 
 def admission_policies() -> Objects:
     return [
@@ -113,6 +117,7 @@ def admission_policies() -> Objects:
         *_refusals(SERVICES, _on("services", ["CREATE", "UPDATE"]), _SERVICE_RULES),
         *_registration(),
         *_changes(),
+        *_validating(NODE_PODS, _for_nodes(_on("pods", ["CREATE"]), _NODE_POD_RULES)),
     ]
 
 

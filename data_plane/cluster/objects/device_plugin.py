@@ -6,6 +6,9 @@ Support"). K3s has the RuntimeClass by itself; applying it again makes sure of i
 (https://github.com/NVIDIA/k8s-device-plugin, deployments/static), with two differences: it tolerates every taint,
 because nodes have that of their project and those that customers chose, and it has no token of a ServiceAccount,
 because machines of tenants are no place for one. It chooses nodes by a label that no node can set.
+
+A plugin that runs is never replaced: its node would have no GPUs until the next one has registered, and none at all
+where the node lacks the new image.
 """
 
 import re
@@ -45,7 +48,7 @@ def _daemon_set(plugin: DevicePlugin) -> Object:
     pods = {"app.kubernetes.io/name": NAME}
     spec = {
         "selector": {"matchLabels": pods},
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
+        "updateStrategy": {"type": "OnDelete"},
         "template": {"metadata": {"labels": pods}, "spec": _pod(plugin)},
     }
     return {**head(DAEMON_SET, NAME, NAMESPACE, labels=_OURS), "spec": spec}

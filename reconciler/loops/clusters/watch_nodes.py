@@ -28,6 +28,7 @@ from data_plane.cluster.capacity import claimed_capacity
 from data_plane.cluster.node import Marks
 from data_plane.cluster.port import ClusterError, KubernetesPort, Unauthorized, Unreachable
 from data_plane.cluster.resource import NODE, Object
+from reconciler.cluster_metrics import note_answer, note_asked
 from reconciler.loop import Loop, Report, each
 from reconciler.node_joining import conditions, gpu_problem, judge, reported
 from reconciler.nodes import OURS, Held, loaded, wait
@@ -79,9 +80,11 @@ async def activate(world: ClusterWorld) -> Report:
 async def _watch(world: ClusterWorld, group: Sequence[Node], token: UUID, report: Report) -> None:
     held = {node.id: await loaded(world, node, token) for node in group}
     cluster = held[group[0].id].cluster
+    note_asked(cluster.name, world.now())
     try:
         async with connected(world, cluster) as port:
             listed: _Listed = {each["metadata"]["name"]: each for each in await port.list(NODE)}
+            note_answer(cluster.name, world.now())
             async with world.db.reading() as connection:
                 open_nodes = await nodes.open_in(connection, cluster.id)
                 strays = await nodes.gone_among(connection, cluster.id, listed)

@@ -76,3 +76,19 @@ def test_a_pool_that_is_scaled_is_waited_for_until_it_is_whole(tmp_path: Path) -
     assert result.code == 0, result.err
     assert result.err.count("1 of 3 nodes ready") == 1
     assert len(stand.hours.waits) == 2
+
+
+def test_who_waits_for_a_node_pool_reads_what_it_waits_for(tmp_path: Path) -> None:
+    why = "None of 3 offers can serve it now: 3 sold out."
+    waits = {"since": WHOLE["created_at"], "code": "no_stock", "why": why}
+    waiting = {**WHOLE, "state": "pending", "waiting": waits}
+    path = f"GET /v1/node-pools/{WHOLE['id']}"
+    stand = Stand(
+        tmp_path,
+        {"POST /v1/node-pools": waiting, path: _one_after_the_other([waiting, {**WHOLE, "state": "ready"}])},
+    )
+    result = stand.run(
+        "node-pool", "create", "train", "--cluster", "eu-1", "--nodes", "2", "--sku", "h100-sxm.8x"
+    )
+    assert result.code == 0, result.err
+    assert f"no stock: {why}" in result.err

@@ -1,7 +1,7 @@
 """What a node's certificate is good for in the hands of whoever owns the machine, as docs/security.md says it."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,14 +54,14 @@ class Attacker:
         body = {"spec": {"expirationSeconds": 600, "audiences": [], "boundObjectRef": bound}}
         return await self.client.post(f"{self.space}/serviceaccounts/{account}/token", json=body)
 
-    async def mirror(self, namespace: str) -> httpx2.Response:
+    async def mirror(self, namespace: str, labels: Mapping[str, str]) -> httpx2.Response:
         """A pod that the node says it runs from a file of its own. It can have the labels that a Service selects by."""
         owner = {"apiVersion": "v1", "kind": "Node", "name": self.node, "uid": self.uid, "controller": True}
         body = pod(namespace, new_name("mirror-"), nodeName=self.node, automountServiceAccountToken=False)
         body["metadata"] |= {
             "annotations": {"kubernetes.io/config.mirror": "x"},
             "ownerReferences": [owner],
-            "labels": {"app": "somebody-elses"},
+            "labels": dict(labels),
         }
         return await self.client.post(f"/api/v1/namespaces/{namespace}/pods", json=body)
 
@@ -132,8 +132,12 @@ ATTEMPTS: dict[str, Attempt] = {
     ),
     "get a token of the ServiceAccount of a pod on it": lambda a: a.mint("default", "here"),
     "get a token of another ServiceAccount": lambda a: a.mint("another", "here"),
-    "put a pod into a tenant's namespace, as a mirror pod": lambda a: a.mirror(a.namespace),
-    "put a pod into a system namespace, as a mirror pod": lambda a: a.mirror("kube-public"),
+    "put a pod into a tenant's namespace, as a mirror pod": lambda a: a.mirror(
+        a.namespace, {"app": "somebody-elses"}
+    ),
+    "put a pod into a system namespace, as a mirror pod": lambda a: a.mirror(
+        "kube-system", {"k8s-app": "kube-dns"}
+    ),
     "delete a pod on it": lambda a: a.client.delete(f"{a.space}/pods/here?gracePeriodSeconds=0"),
     "delete a pod of another node": lambda a: a.client.delete(
         f"{a.space}/pods/elsewhere?gracePeriodSeconds=0"

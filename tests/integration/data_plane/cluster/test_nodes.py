@@ -1,6 +1,8 @@
 """What we do to nodes, on a real API server: admission, drain, and the end. No kubelet: pods are bound, and stay."""
 
+import asyncio
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
@@ -15,8 +17,11 @@ from data_plane.cluster.objects.node import joining_taint
 from data_plane.cluster.objects.tenant import NODE_LEASE, NODE_POOL, NODE_PROJECT, PROJECT, Tenant
 from data_plane.cluster.port import Conflict, NotFound, Token
 from data_plane.cluster.resource import NODE, POD, SECRET, Object, head
+from data_plane.cluster.tenant import prepare_cluster
 from tests.support.kubernetes.clients import eventually, merge, new_name, new_node, new_tenant, pod, raw
 from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.k3s import passwords
+from tests.support.kubernetes.k3s.api import Client
 from tests.support.kubernetes.tier import KUBERNETES
 
 pytestmark = KUBERNETES
@@ -185,6 +190,30 @@ async def test_a_node_is_forgotten_with_its_password_unless_another_one_has_its_
     await node.forget(admin, name, uid=uid)
     with pytest.raises(NotFound):
         await admin.get(SECRET, f"{name}.node-password.k3s", "kube-system")
+
+
+async def test_the_reserved_name_stays_reserved_when_k3s_restarts_and_deletes_passwords_without_a_node(
+    kubernetes: ControlPlane, admin: LightkubePort
+) -> None:
+    """With what K3s does at each start and every minute, as our stand-in for it does it."""
+    pair = kubernetes.credentials.files.pair("client-admin")
+    k3s = Client(kubernetes.url, kubernetes.authority, pair)
+    reserved, left = new_name("cl-"), new_name("sp-")
+    await prepare_cluster(admin, reserved)
+    legacy = {**head(SECRET, f"{left}.node-password.k3s", "kube-system"), "type": "Opaque"}
+    await admin.apply({**legacy, "stringData": {"hash": "x"}})
+
+    def delete_orphans() -> None:
+        passwords.delete_orphans(k3s, [], utc_now() + timedelta(minutes=11))
+
+    for _ in range(2):
+        for what in (partial(passwords.migrate, k3s), delete_orphans):
+            await asyncio.to_thread(what)
+            with pytest.raises(passwords.PasswordRefusedError):
+                await asyncio.to_thread(passwords.ensure, k3s, reserved, "the thief's")
+            await prepare_cluster(admin, reserved)
+    with pytest.raises(NotFound):
+        await admin.get(SECRET, f"{left}.node-password.k3s", "kube-system")
 
 
 async def test_a_bootstrap_token_is_accepted_until_it_expires_and_is_withdrawn(

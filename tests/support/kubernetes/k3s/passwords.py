@@ -1,18 +1,26 @@
 """Passwords of nodes: who registers a name first keeps it, until its Secret is deleted.
 
-The Secret is `NODE.node-password.k3s` in kube-system and holds a salted hash, in K3s' form.
+The Secret is `NODE.node-password.k3s` in kube-system and holds a salted hash, in K3s' form. It has a type of its own
+(pkg/nodepassword of K3s, 2026-11-23): a server that starts creates those of another type again, and those for which
+there is no Node are deleted after ten minutes.
 """
 
 import base64
 import hashlib
 import hmac
 import secrets
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
 from urllib.parse import quote
 
 from tests.support.kubernetes.k3s.api import ApiError, Client
 
 PATH = "/api/v1/namespaces/kube-system/secrets"
+TYPE = "k3s.cattle.io/node-password"
+ORPHANED_AFTER = timedelta(minutes=10)
 ROUNDS, BLOCK, PARALLEL = 15, 8, 1
+_SUFFIX = ".node-password.k3s"
 
 
 class PasswordRefusedError(Exception):
@@ -35,7 +43,7 @@ def ensure(admin: Client, node: str, password: str) -> None:
         if error.status != 404:
             raise
         data = {"hash": base64.b64encode(_hashed(password, secrets.token_bytes(8)).encode()).decode()}
-        thing = {"metadata": {"name": name}, "type": "Opaque", "immutable": True, "data": data}
+        thing = {"metadata": {"name": name}, "type": TYPE, "immutable": True, "data": data}
         try:
             admin.send("POST", PATH, thing)
         except ApiError as refusal:
@@ -48,6 +56,41 @@ def ensure(admin: Client, node: str, password: str) -> None:
         raise PasswordRefusedError(f"unable to verify password for node {node}: hash does not match")
 
 
+def migrate(admin: Client) -> None:
+    """Create the passwords of another type again, as a server does when it starts. Raises ApiError."""
+    for thing in _stored(admin):
+        metadata = thing["metadata"]
+        if thing.get("type") == TYPE or not metadata["name"].endswith(_SUFFIX):
+            continue
+        _delete(admin, metadata)
+        fresh = {key: value for key, value in metadata.items() if key not in ("uid", "resourceVersion")}
+        admin.ensure(PATH, {**thing, "metadata": fresh, "type": TYPE})
+
+
+def delete_orphans(admin: Client, nodes: Collection[str], now: datetime) -> None:
+    """Delete the passwords for which there has been no Node for long enough to join. Raises ApiError."""
+    known = {_secret(node) for node in nodes}
+    for thing in _stored(admin):
+        metadata = thing["metadata"]
+        age = now - datetime.fromisoformat(metadata["creationTimestamp"])
+        if thing.get("type") == TYPE and age > ORPHANED_AFTER and metadata["name"] not in known:
+            _delete(admin, metadata)
+
+
+def _stored(admin: Client) -> list[Any]:
+    listed = admin.get(PATH)
+    assert isinstance(listed, dict)
+    return list(listed["items"])
+
+
+def _delete(admin: Client, metadata: dict[str, Any]) -> None:
+    try:
+        admin.send("DELETE", f"{PATH}/{quote(metadata['name'])}", {"preconditions": {"uid": metadata["uid"]}})
+    except ApiError as error:
+        if error.status not in (404, 409):
+            raise
+
+
 def forget(admin: Client, node: str) -> None:
     """Raises ApiError."""
     try:
@@ -58,7 +101,7 @@ def forget(admin: Client, node: str) -> None:
 
 
 def _secret(node: str) -> str:
-    return f"{node.lower()}.node-password.k3s"
+    return f"{node.lower()}{_SUFFIX}"
 
 
 def _hashed(password: str, salt: bytes) -> str:

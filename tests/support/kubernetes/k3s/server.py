@@ -1,6 +1,7 @@
 """`k3s server`: etcd and the real control plane, behind the supervisor."""
 
 import asyncio
+import itertools
 import secrets as random
 import socket
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from tests.support.kubernetes.k3s.supervisor import Secrets, Supervisor
 PORTS = Ports(etcd=2379, etcd_peers=2380, api=API_PORT, controllers=10257, scheduler=10259)
 SUPERVISOR_PORT = "6443"
 LOOK_SECONDS = 1.0
+LOOKS_FOR_ORPHANS_EVERY = 60
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RULES_OF_AGENTS = [
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
@@ -54,7 +56,8 @@ async def run(options: Options, layout: Layout, now: Callable[[], datetime]) -> 
     _write_admin_kubeconfig(options, made, port)
     supervisor = Supervisor(made, admin, held, ranges, (f"{address}:{port}",), now)
     await supervisor.listen(options.one("bind-address", "0.0.0.0"), port)
-    forgetting = asyncio.create_task(_forget_passwords(admin))
+    await asyncio.to_thread(passwords.migrate, admin)
+    forgetting = asyncio.create_task(_forget_passwords(admin, now))
     say('level=info msg="k3s is up and running"')
     if options.is_on("disable-agent"):
         tell_systemd("READY=1")
@@ -68,10 +71,10 @@ async def run(options: Options, layout: Layout, now: Callable[[], datetime]) -> 
         forgetting.cancel()
 
 
-async def _forget_passwords(admin: Client) -> None:
-    """A Node that is deleted takes its password with it. One that never registered leaves it, as in K3s."""
+async def _forget_passwords(admin: Client, clock: Callable[[], datetime]) -> None:
+    """A Node that is deleted takes its password with it. One that never registered leaves it for a while, as in K3s."""
     known: set[str] = set()
-    while True:
+    for look in itertools.count():
         try:
             listed = await asyncio.to_thread(admin.get, "/api/v1/nodes")
             assert isinstance(listed, dict)
@@ -79,6 +82,8 @@ async def _forget_passwords(admin: Client) -> None:
             for name in known - now:
                 await asyncio.to_thread(passwords.forget, admin, name)
             known = now
+            if look % LOOKS_FOR_ORPHANS_EVERY == 0:
+                await asyncio.to_thread(passwords.delete_orphans, admin, known, clock())
         except ApiError as error:
             say(f"level=error msg={str(error)!r}")
         await asyncio.sleep(LOOK_SECONDS)

@@ -64,3 +64,11 @@ def test_a_device_plugin_that_nodes_could_not_run_is_refused_at_the_start(tmp_pa
     (tmp_path / "SHA256SUMS").write_text("")
     with pytest.raises(K3sFilesError, match="does not name"):
         k3s_files.read(tmp_path)
+
+
+def test_a_folder_without_digests_is_told_how_to_make_them_of_all_its_files(tmp_path: Path) -> None:
+    with pytest.raises(K3sFilesError, match=r"sha256sum k3s\* install\.sh > SHA256SUMS"):
+        k3s_files.read(tmp_path)
+    (tmp_path / "device-plugin.image").touch()
+    with pytest.raises(K3sFilesError, match=r"sha256sum k3s\* install\.sh device-plugin\* > SHA256SUMS"):
+        k3s_files.read(tmp_path)

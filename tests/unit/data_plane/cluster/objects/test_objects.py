@@ -55,6 +55,17 @@ def test_every_object_is_of_a_kind_that_the_port_knows_and_marked_as_ours() -> N
         assert thing["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "splitplane"
 
 
+def test_a_device_plugin_that_runs_is_not_replaced_when_its_image_changes() -> None:
+    (found,) = (
+        thing["spec"]
+        for thing in device_plugin_objects(
+            DevicePlugin(f"registry.invalid/x@sha256:{'0' * 64}", is_at_hand=True)
+        )
+        if thing["kind"] == "DaemonSet"
+    )
+    assert found["updateStrategy"] == {"type": "OnDelete"}, "its node would lose its GPUs"
+
+
 def test_objects_of_one_tenant_say_nothing_of_another_one() -> None:
     for mine, theirs in zip(_everything(TENANT), _everything(OTHER), strict=True):
         assert OTHER.project not in json.dumps(mine)

@@ -72,6 +72,7 @@ def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> Non
         "export_audit",  # Waits for the bucket.
         "prune_audit",  # Waits for the bucket too.
         "rotate_keys",  # Waits for the key manager.
+        "sweep_children",  # Waits for providers to list what they keep.
     }
     assert loops["challenge_machines"].lasts >= timedelta(seconds=CHALLENGE_SECONDS_MAX)
 

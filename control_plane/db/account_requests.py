@@ -20,7 +20,7 @@ from control_plane.domain.account_request import (
     Holdings,
 )
 from control_plane.domain.actor import Actor
-from control_plane.domain.ids import AccountName, AccountRequestId, ProviderRef, SecretId
+from control_plane.domain.ids import AccountName, AccountRequestId, LaunchKey, ProviderRef, SecretId
 from control_plane.domain.machine import MAY_EXIST, WANTED
 
 
@@ -135,6 +135,10 @@ SELECT provider_ref FROM machines
 WHERE account = :account AND provider_ref IS NOT NULL AND sighted_at IS NOT NULL AND missed_since IS NULL
   AND {among("state", MAY_EXIST)}
 """)
+_CLAIMANTS = text(f"""
+SELECT DISTINCT account FROM machines
+WHERE launch_key = ANY(:keys) AND account <> :account AND {among("state", MAY_EXIST)} ORDER BY account
+""")
 _SECRET = text("SELECT secret_id FROM provider_accounts WHERE name = :account AND secret_id IS NOT NULL")
 _PUT_IN_FORCE = text("""
 INSERT INTO provider_accounts (name, provider, listing_due_at, offers_due_at, secret_id, credentials_version,
@@ -147,15 +151,24 @@ ON CONFLICT (name) DO UPDATE SET
   offers_failing_why = NULL,
   drained_at = CASE WHEN provider_accounts.removed_at IS NULL THEN provider_accounts.drained_at END,
   drained_why = CASE WHEN provider_accounts.removed_at IS NULL THEN provider_accounts.drained_why END,
-  armed_at = CASE WHEN provider_accounts.removed_at IS NULL THEN provider_accounts.armed_at END,
+  armed_at = CASE WHEN provider_accounts.removed_at IS NULL AND :same_account THEN provider_accounts.armed_at END,
+  disarmed_why = CASE
+    WHEN provider_accounts.removed_at IS NOT NULL THEN NULL
+    WHEN provider_accounts.armed_at IS NOT NULL AND NOT :same_account THEN :disarmed_why
+    ELSE provider_accounts.disarmed_why END,
   removed_at = NULL
 """)
+_DISARMED_WHY = (
+    "Its credentials were changed, and no machine showed that they are of the same account of the provider."
+)
 _DRAIN = text("""
 UPDATE provider_accounts SET drained_at = coalesce(drained_at, :now), drained_why = :why WHERE name = :account
 """)
 _RESUME = text("UPDATE provider_accounts SET drained_at = NULL, drained_why = NULL WHERE name = :account")
-_ARM = text("UPDATE provider_accounts SET armed_at = coalesce(armed_at, :now) WHERE name = :account")
-_DISARM = text("UPDATE provider_accounts SET armed_at = NULL WHERE name = :account")
+_ARM = text(
+    "UPDATE provider_accounts SET armed_at = coalesce(armed_at, :now), disarmed_why = NULL WHERE name = :account"
+)
+_DISARM = text("UPDATE provider_accounts SET armed_at = NULL, disarmed_why = NULL WHERE name = :account")
 _REMOVE = text("UPDATE provider_accounts SET removed_at = :now, secret_id = NULL WHERE name = :account")
 _FORGET_OFFERS = text("DELETE FROM offers WHERE account = :account")
 
@@ -187,6 +200,13 @@ async def holdings(connection: Connection, account: AccountName, *, lock: bool =
     return Holdings(
         row.known, row.known and row.stored, row.machines, row.orphans, row.drained_at, frozenset(shown)
     )
+
+
+async def claimants(
+    connection: Connection, account: AccountName, keys: Sequence[LaunchKey]
+) -> list[AccountName]:
+    """The accounts other than `account` that have open records of these launch keys."""
+    return await read(connection, _CLAIMANTS, AccountName, account=account, keys=list(keys))
 
 
 async def secret_in_force(connection: Connection, account: AccountName) -> SecretId | None:
@@ -227,11 +247,29 @@ async def finish(
 
 
 async def put_in_force(
-    connection: Connection, account: AccountName, provider: str, secret_id: SecretId, *, now: datetime
+    connection: Connection,
+    account: AccountName,
+    provider: str,
+    secret_id: SecretId,
+    *,
+    same_account: bool = False,
+    now: datetime,
 ) -> None:
-    """Let an account use new credentials, and delete the old ones. An account that was removed exists again."""
+    """Let an account use new credentials, and delete the old ones. An account that was removed exists again.
+
+    It stays armed only if the credentials are known to be of the `same_account` of the provider as the old ones.
+    """
     old = await secret_in_force(connection, account)
-    await write(connection, _PUT_IN_FORCE, account=account, provider=provider, secret_id=secret_id, now=now)
+    await write(
+        connection,
+        _PUT_IN_FORCE,
+        account=account,
+        provider=provider,
+        secret_id=secret_id,
+        same_account=same_account,
+        disarmed_why=_DISARMED_WHY,
+        now=now,
+    )
     if old is not None:
         await secrets.delete(connection, old)
 

@@ -38,6 +38,8 @@ class Account:
     drained_why: str | None
     armed_at: datetime | None
     """Since when its orphans are terminated; None while they are only reported."""
+    disarmed_why: str | None
+    """Why they no longer are, when no operator asked for it."""
     secret_id: SecretId | None
     """Its sealed credentials; None when the reconciler's environment has them."""
     credentials_version: int
@@ -57,7 +59,7 @@ ON CONFLICT (name) DO NOTHING
 _ALL = text("""
 SELECT name, provider, listing_asked_at, listing_size, frozen_since, frozen_lists, frozen_why, failing_since,
        failing_why, offers_failing_since, offers_failing_why, offers_left_out, offers_at, drained_at, drained_why,
-       armed_at, secret_id, credentials_version, credentials_since
+       armed_at, disarmed_why, secret_id, credentials_version, credentials_since
 FROM provider_accounts WHERE name = :name OR CAST(:name AS text) IS NULL AND removed_at IS NULL ORDER BY name
 """)
 _TAKE_LISTING = text("""
@@ -65,6 +67,13 @@ UPDATE provider_accounts SET listing_due_at = :next WHERE name = :name AND listi
 """)
 _TAKE_OFFERS = text("""
 UPDATE provider_accounts SET offers_due_at = :next WHERE name = :name AND offers_due_at <= :now
+""")
+_TAKE_ORPHANS = text("""
+UPDATE provider_accounts SET orphans_due_at = :next WHERE name = :name AND coalesce(orphans_due_at <= :now, true)
+""")
+# An operator who armed the account again meanwhile has seen more than this run.
+_TRIP = text("""
+UPDATE provider_accounts SET armed_at = NULL, disarmed_why = :why WHERE name = :name AND armed_at = :armed_at
 """)
 # The time of the last list is the evidence for every machine that no list missed. A list that is not believed
 # records no absence, so its time must not count: it would be evidence for machines that it does not show.
@@ -136,6 +145,18 @@ async def take_offers(
     return bool(await write(connection, _TAKE_OFFERS, name=name, now=now, next=due_next))
 
 
+async def take_orphans(
+    connection: Connection, name: AccountName, *, now: datetime, due_next: datetime
+) -> bool:
+    """Whether this replica terminates orphans of the account now: their bound holds for all replicas together."""
+    return bool(await write(connection, _TAKE_ORPHANS, name=name, now=now, next=due_next))
+
+
+async def trip(connection: Connection, name: AccountName, *, armed_at: datetime, why: str) -> None:
+    """Disarm an account that was armed at `armed_at`, until an operator arms it again."""
+    await write(connection, _TRIP, name=name, armed_at=armed_at, why=why)
+
+
 async def record_listing(
     connection: Connection,
     name: AccountName,
@@ -145,7 +166,7 @@ async def record_listing(
     foreign: int,
     freeze: Freeze | None,
 ) -> None:
-    """Store what a complete list showed, and clear the account's failure if it had one."""
+    """Store what a complete list showed, with `size` live machines of ours, and clear the account's failure."""
     await write(
         connection,
         _LISTED,

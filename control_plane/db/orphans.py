@@ -86,8 +86,8 @@ EXISTS (SELECT FROM machines AS m WHERE m.account = o.account AND m.provider_ref
         AND {among("m.state", MAY_EXIST)})
 """
 _ORDERS = text("""
-SELECT launch_key, provider_ref, fail_reason, cost_nano_per_hour FROM machines
-WHERE account = :account AND launch_key = ANY(:keys)
+SELECT launch_key, account, provider_ref, fail_reason, cost_nano_per_hour FROM machines
+WHERE launch_key = ANY(:keys)
 """)
 # An orphan that shows again after it was gone is watched anew: its grace and its lists count from here.
 _SEE = text(f"""
@@ -136,9 +136,13 @@ _LISTED = text("""
 SELECT provider_ref, launch_key FROM orphans
 WHERE account = :account AND provider_ref = ANY(:refs) AND gone_at IS NULL
 """)
-# A record may have claimed one since the last list.
+# A record may have claimed one since the last list. A launch key is unique, so at most one record of another account
+# has it.
 _OF_ACCOUNT = text(f"""
-{_SELECT} WHERE o.account = :account AND o.gone_at IS NULL AND NOT EXISTS (
+SELECT o.*, r.account AS other_account
+FROM ({_SELECT} WHERE o.account = :account AND o.gone_at IS NULL) AS o
+LEFT JOIN machines AS r ON r.launch_key = o.launch_key AND r.account <> o.account AND {among("r.state", MAY_EXIST)}
+WHERE NOT EXISTS (
   SELECT FROM machines AS m WHERE m.account = o.account AND {among("m.state", MAY_EXIST)}
     AND (m.provider_ref = o.provider_ref OR m.provider_ref IS NULL AND m.launch_key = o.launch_key))
 ORDER BY o.provider_ref
@@ -171,28 +175,30 @@ async def see(
 
     A list that is not `believed` ends no orphan, because it proves no absence.
     """
-    orders = await _orders(connection, account, [sighting.launch_key for sighting in listed])
-    document = _LISTING.document([_seen(sighting, orders.get(sighting.launch_key)) for sighting in listed])
+    orders = await _orders(connection, [sighting.launch_key for sighting in listed])
+    document = _LISTING.document(
+        [_seen(account, sighting, orders.get(sighting.launch_key)) for sighting in listed]
+    )
     values = {"listed": document, "account": account, "believed": believed, "asked_at": asked_at}
     await write(connection, _SEE, **values)
 
 
-async def _orders(
-    connection: Connection, account: AccountName, keys: Sequence[LaunchKey]
-) -> dict[LaunchKey, Order]:
+async def _orders(connection: Connection, keys: Sequence[LaunchKey]) -> dict[LaunchKey, Order]:
     if not keys:
         return {}
-    found = await read(connection, _ORDERS, Order, account=account, keys=list(keys))
+    found = await read(connection, _ORDERS, Order, keys=list(keys))
     return {order.launch_key: order for order in found}
 
 
-def _seen(sighting: Sighting, order: Order | None) -> _Seen:
+def _seen(account: AccountName, sighting: Sighting, order: Order | None) -> _Seen:
+    what = origin(order, account, sighting.provider_ref)
     return _Seen(
         sighting.provider_ref,
         sighting.launch_key,
         sighting.native_status,
-        origin(order, sighting.provider_ref),
-        None if order is None else order.cost_nano_per_hour,
+        what,
+        # What another account's record costs already counts there.
+        None if order is None or what is Origin.OTHER_ACCOUNT else order.cost_nano_per_hour,
     )
 
 

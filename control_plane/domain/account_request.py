@@ -3,6 +3,7 @@
 The API stores a request, because it touches no provider. The reconciler does what is asked for and stores the outcome.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -76,6 +77,8 @@ class Finding:
     said: str
     """A sentence for the operator, without any part of the credentials."""
     code: AccountCode | None = None
+    same_account: bool = False
+    """Whether the credentials were seen to show a machine that our records have at the account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,26 @@ def may_be_removed_from(holdings: Holdings, now: datetime) -> datetime:
     return (holdings.drained_at or now) + DRAINED_FIRST
 
 
-def of_another_account(holdings: Holdings, listed: frozenset[str]) -> bool:
-    """Whether credentials belong to another account than the one that they replace: they show none of its machines."""
-    return bool(holdings.refs) and not holdings.refs & listed
+def of_another_account(
+    request: AccountRequest, holdings: Holdings, listed: frozenset[str], others: Sequence[AccountName]
+) -> Finding | None:
+    """Why credentials with which a provider lists machines may not be put in force for an account.
+
+    They belong to another account of the provider than those that they replace when they show none of its machines.
+    `others` are the accounts of ours that have open records of what they show: one account of a provider under two
+    names would have every machine twice, as a machine of one name and as an orphan of the other.
+    """
+    account = request.account
+    if others:
+        said = (
+            f"These credentials show machines of {', '.join(others)}: they belong to the same account of the provider,"
+            f" which must not be used under two names."
+        )
+        return _no(AccountCode.CREDENTIALS_OF_ANOTHER_ACCOUNT, said)
+    if holdings.refs and not holdings.refs & listed:
+        said = (
+            f"These credentials show none of the {len(holdings.refs)} machines that {account} has: they belong to"
+            " another account of the provider."
+        )
+        return _no(AccountCode.CREDENTIALS_OF_ANOTHER_ACCOUNT, said)
+    return None

@@ -2,9 +2,10 @@
 
 Terminating one is the most dangerous thing that the reconciler does: after a restore from an old backup every
 machine looks like an orphan. So an orphan is only watched at first, few are terminated at a time, none on a
-frozen account, and none when too much of a list looks orphaned. Each one that is not terminated has its reason
-stored beside it. An operator who has looked may decide that single orphans are terminated: the decision overrides
-every reason but the first watch.
+frozen account, and none when too much of a list looks orphaned: that also disarms the account, because the rest of
+such a list may be machines of customers even when few are left. Each one that is not terminated has its reason stored
+beside it. An operator who has looked may decide that single orphans are terminated: the decision overrides every
+reason but the first watch, and a record of another account that claims the machine.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from control_plane.domain.failure import FailReason
-from control_plane.domain.ids import LaunchKey, ProviderRef
+from control_plane.domain.ids import AccountName, LaunchKey, ProviderRef
 from control_plane.domain.money import Nano
 
 LISTS_MIN = 2
@@ -32,7 +33,9 @@ SHARE_MAX_PERCENT = 20
 class HeldCode(StrEnum):
     """Why an orphan is not terminated."""
 
+    OTHER_ACCOUNT = "other_account"
     WATCHED = "watched"
+    ACCOUNT_FAILING = "account_failing"
     ACCOUNT_FROZEN = "account_frozen"
     TOO_MANY = "too_many"
     NOT_ARMED = "not_armed"
@@ -47,6 +50,7 @@ class Origin(StrEnum):
     LATE_SUCCESS = "late_success"
     SECOND_MACHINE = "second_machine"
     LISTED_AGAIN = "listed_again"
+    OTHER_ACCOUNT = "other_account"
     UNRECORDED = "unrecorded"
 
 
@@ -57,6 +61,9 @@ ORIGIN_WHY: Mapping[Origin, str] = {
     Origin.LATE_SUCCESS: "The provider refused the order, and launched the machine all the same.",
     Origin.SECOND_MACHINE: "One order made two machines: our record has another id of the provider.",
     Origin.LISTED_AGAIN: "The provider had listed it as ended, or had not listed it any more.",
+    Origin.OTHER_ACCOUNT: (
+        "Its order was placed at another account of ours: both may be the same account of the provider."
+    ),
     Origin.UNRECORDED: (
         "No record of ours has its launch key: our records were lost, or another tool copied the name."
     ),
@@ -68,6 +75,7 @@ class Order:
     """What our record tells about the order of a launch key."""
 
     launch_key: LaunchKey
+    account: AccountName
     provider_ref: ProviderRef | None
     fail_reason: FailReason | None
     cost_nano_per_hour: Nano
@@ -78,10 +86,12 @@ _REFUSED = frozenset(
 )
 
 
-def origin(order: Order | None, ref: ProviderRef) -> Origin:
-    """How the machine became an orphan that a provider lists as `ref`. None: no record has its launch key."""
+def origin(order: Order | None, account: AccountName, ref: ProviderRef) -> Origin:
+    """How the machine became an orphan that an account lists as `ref`. None: no record has its launch key."""
     if order is None:
         return Origin.UNRECORDED
+    if order.account != account:
+        return Origin.OTHER_ACCOUNT
     if order.provider_ref is None:
         return Origin.LATE_SUCCESS if order.fail_reason in _REFUSED else Origin.LOST_ANSWER
     return Origin.LISTED_AGAIN if order.provider_ref == ref else Origin.SECOND_MACHINE
@@ -110,6 +120,8 @@ class Orphan:
     decided_by: str | None = None
     """The operator's API key, as on the wire."""
     decided_why: str | None = None
+    other_account: AccountName | None = None
+    """The account of the open record that has its launch key, when that is another account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +129,8 @@ class Verdict:
     terminate: tuple[Orphan, ...]
     held: Mapping[ProviderRef, Held]
     """The reason of every other orphan."""
+    disarm_why: str | None = None
+    """Why the account has to be disarmed; None when it stays as it is."""
 
 
 def to_terminate(
@@ -124,28 +138,48 @@ def to_terminate(
     *,
     listing_size: int,
     frozen_why: str | None,
+    failing_why: str | None = None,
     armed: bool,
+    disarmed_why: str | None = None,
     dry_run: bool = False,
     now: datetime,
 ) -> Verdict:
     """The orphans of an account to terminate now, those that an operator decided first, and why the others are held.
 
-    `listing_size` counts all machines on the account's last list; `frozen_why` is None unless the account is frozen.
-    An account is `armed` once an operator allowed it. Until then it shows what would be terminated.
+    `listing_size` counts the live machines of this installation on the account's last list. `frozen_why` and
+    `failing_why` are None unless the account is frozen, or its machines cannot be listed. An account is `armed` once an
+    operator allowed it. Until then it shows what would be terminated; `disarmed_why` says why it no longer is.
     """
-    ripe = sorted((orphan for orphan in orphans if _ripe(orphan, now)), key=_turn)
-    held = {orphan.provider_ref: _WATCHED for orphan in orphans if not _ripe(orphan, now)}
+    held = {
+        orphan.provider_ref: _elsewhere(orphan.other_account) for orphan in orphans if orphan.other_account
+    }
+    ours = [orphan for orphan in orphans if orphan.other_account is None]
+    ripe = sorted((orphan for orphan in ours if _ripe(orphan, now)), key=_turn)
+    held |= {orphan.provider_ref: _WATCHED for orphan in ours if not _ripe(orphan, now)}
     decided = [orphan for orphan in ripe if orphan.decided_at is not None]
     others = [orphan for orphan in ripe if orphan.decided_at is None]
     take = decided[:DECIDED_PER_RUN_MAX]
     held |= {orphan.provider_ref: _NEXT_DECIDED for orphan in decided[DECIDED_PER_RUN_MAX:]}
-    breaker = _breaker(len(ripe), listing_size, frozen_why, armed=armed, dry_run=dry_run)
+    breaker = (
+        _unlisted(frozen_why, failing_why)
+        or _too_many(len(ripe), listing_size)
+        or _not_allowed(armed=armed, disarmed_why=disarmed_why, dry_run=dry_run)
+    )
+    tripped = armed and breaker is not None and breaker.code is HeldCode.TOO_MANY
     if breaker is not None:
         held |= {orphan.provider_ref: breaker for orphan in others}
     else:
         take += others[:TERMINATED_PER_RUN_MAX]
         held |= {orphan.provider_ref: _NEXT for orphan in others[TERMINATED_PER_RUN_MAX:]}
-    return Verdict(tuple(take), held)
+    return Verdict(tuple(take), held, disarm_why=breaker.why if breaker and tripped else None)
+
+
+def _elsewhere(account: AccountName) -> Held:
+    why = (
+        f"The account {account} has an open record of its launch key, so it is no orphan: both names may stand for one"
+        " account of the provider."
+    )
+    return Held(HeldCode.OTHER_ACCOUNT, why)
 
 
 _WATCHED = Held(
@@ -171,15 +205,27 @@ def _turn(orphan: Orphan) -> tuple[bool, datetime, ProviderRef]:
     return (asked is not None, asked or orphan.first_seen_at, orphan.provider_ref)
 
 
-def _breaker(
-    ripe: int, listing_size: int, frozen_why: str | None, *, armed: bool, dry_run: bool
-) -> Held | None:
-    """Why none is terminated without an operator's decision, although some are old enough."""
+def _unlisted(frozen_why: str | None, failing_why: str | None) -> Held | None:
+    """Why the account's last list is no ground to terminate anything."""
+    if failing_why is not None:
+        return Held(HeldCode.ACCOUNT_FAILING, f"The account's machines cannot be listed: {failing_why}")
     if frozen_why is not None:
         return Held(HeldCode.ACCOUNT_FROZEN, f"The account is frozen: {frozen_why}")
-    if ripe > LEAK_MAX and ripe * 100 > listing_size * SHARE_MAX_PERCENT:
-        why = f"{ripe} of {listing_size} machines look like orphans; it is more likely that our records were lost."
-        return Held(HeldCode.TOO_MANY, why)
+    return None
+
+
+def _too_many(ripe: int, listing_size: int) -> Held | None:
+    if ripe <= LEAK_MAX or ripe * 100 <= listing_size * SHARE_MAX_PERCENT:
+        return None
+    why = (
+        f"{ripe} of {listing_size} machines look like orphans; it is more likely that our records were lost."
+    )
+    return Held(HeldCode.TOO_MANY, why)
+
+
+def _not_allowed(*, armed: bool, disarmed_why: str | None, dry_run: bool) -> Held | None:
+    if not armed and disarmed_why is not None:
+        return Held(HeldCode.NOT_ARMED, f"The account was disarmed: {disarmed_why}")
     if not armed:
         return Held(HeldCode.NOT_ARMED, "The account is not armed: it only shows what would be terminated.")
     if dry_run:

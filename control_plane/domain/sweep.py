@@ -238,6 +238,8 @@ class Swept:
     missed: tuple[MachineId, ...]
     """Machines that this list does not show to be alive."""
     orphans: tuple[Sighting, ...]
+    size: int
+    """How many live machines of this installation the list shows."""
     foreign: int
     freeze: Freeze | None
     believed: bool
@@ -285,6 +287,10 @@ def sweep(
         + tuple(machine.id for machine in absent),
         # A machine that has ended and is still listed for a while is no orphan.
         orphans=tuple(sighting for sighting in findings.orphans if sighting.state is not ListedState.GONE),
+        size=sum(
+            sighting.state is not ListedState.GONE and installation_of(sighting.launch_key) == installation
+            for sighting in listing
+        ),
         foreign=findings.foreign,
         freeze=freeze,
         believed=believed,

@@ -91,7 +91,7 @@ class AccountView(View):
     listing_asked_at: Timestamp | None
     """When its last complete list was requested; null before the first."""
     listing_size: int
-    """How many machines the last complete list had."""
+    """How many live machines of ours the last complete list had."""
     frozen_since: Timestamp | None
     """Since when no machine is bought or terminated there, because a list looked wrong; null when it is not so."""
     frozen_why: str | None
@@ -107,7 +107,9 @@ class AccountView(View):
     drained_why: str | None = None
     """Why it is drained; null when it is not."""
     armed_since: Timestamp | None = None
-    """Since when orphans there are terminated; null while they are only reported, because no operator armed it."""
+    """Since when orphans there are terminated; null while they are only reported, because it is not armed."""
+    disarmed_why: str | None = None
+    """Why it was disarmed, when no operator asked for it; null otherwise."""
     credentials_from: CredentialsFromWord = "environment"
     """Where its credentials come from."""
     credentials_since: Timestamp | None = None

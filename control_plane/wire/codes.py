@@ -73,10 +73,12 @@ HeldCodeWord = Annotated[
     one_of(
         "HeldCode",
         "Why an orphan is held back.",
+        other_account="Another account has an open record of it, so it is no orphan.",
         watched="A record may be about to claim it.",
+        account_failing="The account's machines cannot be listed, so nothing is terminated there.",
         account_frozen="The account's list looks wrong, so nothing is terminated there.",
         too_many="Too much of the account's list looks orphaned, so our records are more likely wrong.",
-        not_armed="No operator has armed the account, so its orphans are only reported.",
+        not_armed="The account is not armed, or no longer, so its orphans are only reported.",
         dry_run="The reconciler reports orphans and terminates none.",
         next_run="Others come first in this run.",
     ),
@@ -90,6 +92,7 @@ OriginWord = Annotated[
         late_success="The provider refused the order, and launched the machine all the same.",
         second_machine="One order made two machines.",
         listed_again="The provider had listed it as ended, or had not listed it any more.",
+        other_account="Its order was placed at another account of ours.",
         unrecorded="No record has its launch key: our records were lost, or another tool copied the name.",
     ),
 ]

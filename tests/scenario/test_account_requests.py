@@ -184,6 +184,85 @@ async def test_credentials_that_the_provider_refuses_are_deleted_and_change_noth
         assert await office.live[SECOND].inventory() == ()
 
 
+async def test_one_account_of_a_provider_is_not_added_under_a_second_name(office: Office) -> None:
+    """Each name would list the machines of the other as orphans, and terminate them once it is armed."""
+    office.ring.accounts[KEY] = office.stage.cloud
+    lease = await office.stage.lease(await office.stage.organization())
+    await office.stage.play_until(lease, "ready", seconds_max=60)
+    found = await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    assert _told(found) == ("refused", "credentials_of_another_account")
+    assert found.said == (
+        "These credentials show machines of fake: they belong to the same account of the provider,"
+        " which must not be used under two names."
+    )
+    assert await office.secrets() == 0
+
+
+async def test_machines_that_another_account_has_on_record_are_never_terminated_as_orphans(
+    office: Office,
+) -> None:
+    """An account that was added under a second name while it had no machines."""
+    stage = office.stage
+    office.ring.accounts[KEY] = stage.cloud
+    await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    await office.done(AccountVerb.ARM)
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=60)
+    held = text("SELECT account, origin, held_code FROM orphans WHERE gone_at IS NULL")
+    for _ in range(10):
+        for name in ("observe_machines", "collect_orphans"):
+            await stage.run(name, world=office.world)
+        stage.clock.advance(30)
+    async with stage.db.reading() as connection:
+        shown = [tuple(row) for row in await rows(connection, held)]
+    there = {machine.account for machine in await stage.machines(lease)}
+    (other,) = {FAKE, SECOND} - there
+    assert shown == [(other, "other_account", "other_account")]
+    assert await stage.state(lease) == "ready"
+    assert len(stage.cloud.alive()) == 1
+
+
+async def test_an_account_of_the_environment_is_not_replaced_by_one_with_other_machines(
+    office: Office,
+) -> None:
+    office.ring.account(KEY)
+    lease = await office.stage.lease(await office.stage.organization())
+    await office.stage.play_until(lease, "ready", seconds_max=60)
+    await office.stage.play(10)
+    found = await office.done(AccountVerb.ADD, FAKE, given={"api_key": KEY})
+    assert _told(found) == ("refused", "credentials_of_another_account")
+    assert await office.secrets() == 0
+
+
+async def test_an_account_stays_armed_only_when_its_new_credentials_show_a_machine_that_it_has(
+    office: Office,
+) -> None:
+    stage = office.stage
+
+    async def armed() -> tuple[bool, str | None]:
+        async with stage.db.reading() as connection:
+            account = await accounts.get(connection, FAKE)
+        return account.armed_at is not None, account.disarmed_why
+
+    office.ring.accounts[KEY] = office.ring.accounts[NEW_KEY] = stage.cloud
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=60)
+    await stage.play(10)
+    await office.done(AccountVerb.ARM, FAKE)
+    assert _told(await office.done(AccountVerb.ADD, FAKE, given={"api_key": KEY})) == ("accepted", None)
+    assert await armed() == (True, None), "it shows the machine of the account"
+    await stage.release(lease)
+    await stage.play_until(lease, "ended", seconds_max=600)
+    assert _told(await office.done(AccountVerb.ROTATE, FAKE, given={"api_key": NEW_KEY})) == (
+        "accepted",
+        None,
+    )
+    is_armed, why = await armed()
+    assert (is_armed, str(why)[:32]) == (False, "Its credentials were changed, an")
+    await office.done(AccountVerb.ARM, FAKE)
+    assert await armed() == (True, None)
+
+
 async def test_credentials_of_another_account_are_refused_while_machines_live(office: Office) -> None:
     office.ring.account(KEY)
     await office.done(AccountVerb.ADD, given={"api_key": KEY})

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import accounts, catalogue
+from control_plane.db import account_requests, accounts, catalogue
 from control_plane.db import leases as lease_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor, ActorKind
@@ -27,6 +27,7 @@ from control_plane.services.orphans import ListedOrphan
 from data_plane.mesh.port import HubIdentity, Network, Peer
 from providers.fake import FakeMachine, Fault
 from reconciler import network
+from reconciler.loop import Report
 from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage
 
@@ -415,6 +416,13 @@ async def test_the_meter_never_runs_ahead_of_evidence_and_catches_up_after_an_ou
 # Orphans.
 
 
+async def _collect(stage: Stage) -> Report:
+    """What the next run of the loop does."""
+    stage.clock.advance(15)
+    (report,) = await stage.run("collect_orphans")
+    return report
+
+
 async def test_an_old_orphan_with_our_key_is_ended_after_its_grace_and_not_before(stage: Stage) -> None:
     (lease,) = await _ready(stage, 1)
     orphan = stage.plant()
@@ -443,14 +451,23 @@ async def test_too_many_orphans_mean_that_our_records_were_lost_and_none_is_term
     orphans = [stage.plant() for _ in range(4)]
     await stage.play(400, step=10)
     assert [orphan.ended_at for orphan in orphans] == [None] * 4
-    (report,) = await stage.run("collect_orphans")
+    report = await _collect(stage)
     assert report.errors == [
         "4 of 7 machines look like orphans; it is more likely that our records were lost."
     ]
     assert await _states(stage, leases) == ["ready"] * 3
     stage.cloud.disappear(orphans[0].provider_ref)
     await stage.play(60, step=5)
-    assert [orphan.ended_at is None for orphan in orphans] == [False] * 4, "three are few enough"
+    assert [orphan.ended_at is None for orphan in orphans] == [False, True, True, True], "they were spared"
+    account = await _account(stage)
+    assert (account.armed_at, account.disarmed_why) == (None, report.errors[0])
+    assert {(orphan.held_code, orphan.held_why) for orphan in await _orphans(stage)} == {
+        (HeldCode.NOT_ARMED, f"The account was disarmed: {report.errors[0]}")
+    }
+    async with stage.db.transaction() as connection:
+        await account_requests.arm(connection, FAKE, now=stage.clock.now())
+    await stage.play(60, step=5)
+    assert [orphan.ended_at is None for orphan in orphans] == [False] * 4, "an operator looked, and armed it"
     await stage.finish()
 
 
@@ -470,7 +487,7 @@ async def test_orphans_of_a_restored_database_are_held_until_an_operator_decides
     }
     first, *others = planted
     await _decide(stage, [first], why="ticket 4711")
-    (report,) = await stage.run("collect_orphans")
+    report = await _collect(stage)
     assert [machine.provider_ref for machine in planted if machine.ended_at] == [first.provider_ref]
     (line,) = report.events
     assert line.facts["why"].startswith("key_1 decided it at ")
@@ -491,7 +508,7 @@ async def test_what_an_operator_decides_ends_in_a_dry_run_and_on_a_frozen_accoun
     await stage.play(200, step=20)
     assert {orphan.held_code for orphan in await _orphans(stage)} == {HeldCode.DRY_RUN}
     await _decide(stage, orphans[:1])
-    await stage.run("collect_orphans")
+    await _collect(stage)
     assert [orphan.ended_at is None for orphan in orphans] == [False, True]
     stage.world = dataclasses.replace(stage.world, orphans_dry_run=False)
     hidden = [machine for machine in stage.cloud.alive() if machine not in orphans]
@@ -499,10 +516,10 @@ async def test_what_an_operator_decides_ends_in_a_dry_run_and_on_a_frozen_accoun
         stage.cloud.hide(machine.provider_ref)
     stage.clock.advance(60)
     await stage.run("observe_machines")
-    await stage.run("collect_orphans")
+    await _collect(stage)
     assert {orphan.held_code for orphan in await _orphans(stage)} >= {HeldCode.ACCOUNT_FROZEN}
     await _decide(stage, orphans[1:])
-    await stage.run("collect_orphans")
+    await _collect(stage)
     assert [orphan.ended_at is None for orphan in orphans] == [False, False]
     for machine in hidden:
         stage.cloud.show(machine.provider_ref)
@@ -544,7 +561,7 @@ async def test_a_dry_run_ends_no_orphan_and_says_which_it_would(stage: Stage) ->
     orphan = stage.plant()
     stage.world = dataclasses.replace(stage.world, orphans_dry_run=True)
     await stage.play(300, step=30)
-    (report,) = await stage.run("collect_orphans")
+    report = await _collect(stage)
     assert report.notes == [f"would terminate {orphan.provider_ref} ({orphan.launch_key})"]
     assert orphan.ended_at is None
     stage.world = dataclasses.replace(stage.world, orphans_dry_run=False)
@@ -559,7 +576,7 @@ async def test_an_orphan_that_is_gone_between_the_look_and_the_kill_stops_nothin
     stage.clock.advance(20)
     await stage.run("observe_machines")
     stage.cloud.disappear(orphans[0].provider_ref)
-    (report,) = await stage.run("collect_orphans")
+    report = await _collect(stage)
     assert report.errors == []
     assert orphans[1].ended_at is not None
     await stage.finish()
@@ -569,8 +586,50 @@ async def test_an_orphan_whose_end_is_refused_is_asked_again(stage: Stage) -> No
     await _ready(stage, 1)
     orphan = stage.plant()
     stage.cloud.faults.script("terminate", Fault.NOT_YET, Fault.LOST_WITHOUT_EFFECT)
-    await stage.play(160, step=5)
+    await stage.play(180, step=5)
     assert orphan.ended_at is not None
+    await stage.finish()
+
+
+async def test_three_replicas_together_terminate_no_more_orphans_per_run_than_one(stage: Stage) -> None:
+    leases = await _ready(stage, 1)
+    orphans = [stage.plant() for _ in range(3)]
+    await stage.play(110, step=10)
+    stage.clock.advance(20)
+    await stage.run("observe_machines")
+    reports = [
+        (await stage.run("collect_orphans", world=stage.replica(name)))[0] for name in ("one", "two", "three")
+    ]
+    assert [report.looked_at for report in reports] == [3, 0, 0]
+    assert all(orphan.ended_at for orphan in orphans)
+    assert await _states(stage, leases) == ["ready"]
+    await stage.finish()
+
+
+async def test_no_orphan_is_terminated_while_the_listing_fails(stage: Stage) -> None:
+    await _ready(stage, 1)
+    orphan = stage.plant()
+    await stage.play(100, step=10)
+    stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
+    await stage.play(120, step=10)
+    assert orphan.ended_at is None
+    assert {shown.held_code for shown in await _orphans(stage)} == {HeldCode.ACCOUNT_FAILING}
+    stage.cloud.faults.clear()
+    await stage.play(60, step=10)
+    assert orphan.ended_at is not None
+    await stage.finish()
+
+
+async def test_machines_of_others_and_machines_that_ended_make_no_breaker_blunter(stage: Stage) -> None:
+    """An account that is shared with a large fleet: a fifth of that fleet is no measure of ours."""
+    await _ready(stage, 3)
+    foreign = [stage.plant(f"sp-00000000-{number:032x}") for number in range(40)]
+    orphans = [stage.plant() for _ in range(4)]
+    await stage.play(200, step=20)
+    assert (await _account(stage)).listing_size == 7
+    assert [orphan.ended_at for orphan in orphans] == [None] * 4
+    for machine in (*foreign, *orphans):
+        stage.cloud.disappear(machine.provider_ref)
     await stage.finish()
 
 

@@ -47,6 +47,7 @@ async def test_a_new_account_shows_what_would_be_terminated_and_ends_nothing_unt
     await _ask(stage, AccountVerb.DISARM)  # As it is when it was added.
     orphan = stage.plant()
     await stage.play(300, step=30)
+    stage.clock.advance(15)
     (report,) = await stage.run("collect_orphans")
     assert report.notes == [f"would terminate {orphan.provider_ref} ({orphan.launch_key})"]
     assert (orphan.ended_at, await _held(stage)) == (None, [HeldCode.NOT_ARMED])

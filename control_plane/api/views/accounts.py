@@ -49,6 +49,7 @@ def account_view(overview: AccountOverview, now: datetime) -> AccountView:
         drained_since=account.drained_at,
         drained_why=account.drained_why,
         armed_since=account.armed_at,
+        disarmed_why=account.disarmed_why,
         credentials_from="environment" if account.secret_id is None else "operator",
         credentials_since=account.credentials_since if account.secret_id is not None else None,
         blocks=tuple(_block_view(block) for block in overview.blocks),

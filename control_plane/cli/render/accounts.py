@@ -76,7 +76,9 @@ def _details(account: AccountView, now: datetime) -> list[RenderableType]:
         parts += [Text(), heading(account.name, "listed, and cannot be sold")]
         parts += [indented(Text(line)) for line in account.offers_left_out]
     if account.armed_since is None:
-        parts += [Text(), heading(account.name, "not armed")]
+        parts += [Text(), heading(account.name, "disarmed" if account.disarmed_why else "not armed")]
+        if account.disarmed_why:
+            parts.append(indented(Text(account.disarmed_why, style="yellow")))
         command = f"splitplane account arm {account.name} --reason TEXT"
         parts.append(
             indented(Text(f"Orphans are reported and not terminated. Look at them, then: {command}"))

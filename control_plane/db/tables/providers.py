@@ -29,6 +29,8 @@ provider_accounts = table(
     at("offers_due_at", nullable=False),
     # The same for what launches made beside their machines; null before the first time.
     at("children_due_at"),
+    # The same for terminating its orphans.
+    at("orphans_due_at"),
     at("listing_asked_at"),
     Column("listing_size", Integer, nullable=False, server_default=text("0")),
     Column("listing_foreign", Integer, nullable=False, server_default=text("0")),
@@ -51,6 +53,8 @@ provider_accounts = table(
     at("drained_at"),
     # Orphans are terminated there from this time on; before that they are only reported.
     at("armed_at"),
+    # Why a loop disarmed it; null when it is armed, or when no loop did.
+    Column("disarmed_why", Text),
     Column("drained_why", Text),
     at("removed_at"),
     CheckConstraint("removed_at IS NULL OR secret_id IS NULL", name="removed_has_no_credentials"),

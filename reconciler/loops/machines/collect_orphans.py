@@ -5,8 +5,9 @@ provider reports a failure and launches anyway, or when it lists a machine as en
 loop, we would be charged for them indefinitely.
 
 It is also the most dangerous loop: after a restore from a backup, every machine looks like an orphan. So it
-waits (two lists, two minutes), terminates only a few per run, none on a frozen account or on one that no operator
-armed, and refuses when too much of a list looks orphaned (domain/orphan.py). What it does not terminate it marks with
+waits (two lists, two minutes), terminates only a few per run, none on an account that is frozen or failing or that no
+operator armed, none that a record of another account claims, and disarms the account when too much of a list looks
+orphaned (domain/orphan.py). The bound per run holds for all replicas together. What it does not terminate it marks with
 the reason, and an operator who has looked may decide that single orphans are terminated all the same. It never touches
 machines of other installations.
 """
@@ -24,23 +25,30 @@ from reconciler.loop import AccountLoop, Event, Report
 from reconciler.worlds.machines import MachineWorld
 
 NAME = "collect_orphans"
+EVERY = timedelta(seconds=15)
 
 
 async def activate(world: MachineWorld, account: AccountName) -> Report:
     now = world.now()
     async with world.db.transaction() as connection:
+        if not await accounts.take_orphans(connection, account, now=now, due_next=now + EVERY):
+            return Report()
         state = await accounts.get(connection, account)
         orphans = await rows.of_account(connection, account)
     verdict = orphan_rules.to_terminate(
         orphans,
         listing_size=state.listing_size,
         frozen_why=state.frozen_why,
+        failing_why=state.failing_why,
         armed=state.armed_at is not None,
+        disarmed_why=state.disarmed_why,
         dry_run=world.orphans_dry_run,
         now=now,
     )
     async with world.db.transaction() as connection:
         await rows.hold(connection, account, verdict.held)
+        if verdict.disarm_why is not None and state.armed_at is not None:
+            await accounts.trip(connection, account, armed_at=state.armed_at, why=verdict.disarm_why)
     report = Report(looked_at=len(orphans))
     _tell(orphans, verdict, report)
     for orphan in verdict.terminate:
@@ -97,4 +105,4 @@ def _reason(orphan: Orphan) -> str:
     return f"no open record has matched {orphan.launch_key} since {orphan.first_seen_at}"
 
 
-LOOP = AccountLoop(NAME, timedelta(seconds=15), activate)
+LOOP = AccountLoop(NAME, EVERY, activate)

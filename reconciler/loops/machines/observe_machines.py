@@ -107,7 +107,7 @@ async def _record(
     actor = world.actor(NAME)
     async with world.db.transaction() as connection:
         await _write_machines(connection, account, swept, actor=actor, asked_at=asked_at)
-        await _write_account(connection, account, swept, size=len(listing), asked_at=asked_at)
+        await _write_account(connection, account, swept, asked_at=asked_at)
         steps = await traced.of_machines(world, connection, NAME, [move.id for move in swept.moves])
     for move in swept.moves:
         steps.note(move.id, move.moved.event)
@@ -177,11 +177,11 @@ async def _write_machines(
 
 
 async def _write_account(
-    connection: Connection, account: AccountName, swept: Swept, *, size: int, asked_at: datetime
+    connection: Connection, account: AccountName, swept: Swept, *, asked_at: datetime
 ) -> None:
     await orphans.see(connection, account, swept.orphans, believed=swept.believed, asked_at=asked_at)
     await accounts.record_listing(
-        connection, account, asked_at=asked_at, size=size, foreign=swept.foreign, freeze=swept.freeze
+        connection, account, asked_at=asked_at, size=swept.size, foreign=swept.foreign, freeze=swept.freeze
     )
 
 

@@ -90,7 +90,7 @@ async def _tried(world: RequestWorld, request: AccountRequest, holdings: Holding
     except KeyManagerError as error:
         return Finding(AccountOutcome.REFUSED, _sentence(error), AccountCode.CREDENTIALS_UNREADABLE)
     try:
-        return await _listed(provider, request, holdings)
+        return await _listed(world, provider, request, holdings)
     finally:
         if ours:
             await provider.close()
@@ -101,7 +101,9 @@ def _sentence(error: Exception) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-async def _listed(provider: Provider, request: AccountRequest, holdings: Holdings) -> Finding:
+async def _listed(
+    world: RequestWorld, provider: Provider, request: AccountRequest, holdings: Holdings
+) -> Finding:
     name = request.account.partition("/")[0]
     try:
         machines = await provider.inventory()
@@ -113,16 +115,18 @@ async def _listed(provider: Provider, request: AccountRequest, holdings: Holding
         return Finding(AccountOutcome.REFUSED, said[:SAID_MAX], AccountCode.CREDENTIALS_REFUSED)
     except ProviderError as error:
         raise _NoAnswer(f"{name} gives no answer: {type(error).__name__}") from error
-    if request.verb is AccountVerb.ROTATE and of_another_account(
-        holdings, frozenset(machine.provider_ref for machine in machines)
-    ):
-        said = (
-            f"These credentials show none of the {len(holdings.refs)} machines that {request.account} has: they"
-            " belong to another account of the provider."
-        )
-        return Finding(AccountOutcome.REFUSED, said, AccountCode.CREDENTIALS_OF_ANOTHER_ACCOUNT)
+    listed = frozenset(machine.provider_ref for machine in machines)
+    if request.secret_id is not None:
+        async with world.db.reading() as connection:
+            keys = [machine.launch_key for machine in machines]
+            others = await account_requests.claimants(connection, request.account, keys)
+        refused = of_another_account(request, holdings, listed, others)
+        if refused is not None:
+            return refused
     return Finding(
-        AccountOutcome.ACCEPTED, f"{name} accepts the credentials and lists {len(machines)} machines of ours."
+        AccountOutcome.ACCEPTED,
+        f"{name} accepts the credentials and lists {len(machines)} machines of ours.",
+        same_account=bool(holdings.refs & listed),
     )
 
 
@@ -176,7 +180,12 @@ async def record(world: RequestWorld, request: AccountRequest, finding: Finding 
             if accepted:
                 provider = request.account.partition("/")[0]
                 await account_requests.put_in_force(
-                    connection, request.account, provider, request.secret_id, now=now
+                    connection,
+                    request.account,
+                    provider,
+                    request.secret_id,
+                    same_account=found.same_account,
+                    now=now,
                 )
             else:
                 await secrets.delete(connection, request.secret_id)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.failure import FailReason
-from control_plane.domain.ids import ProviderRef
+from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.money import Nano
 from control_plane.domain.orphan import (
     GRACE,
@@ -31,6 +31,7 @@ from tests.support.clock import START
 from tests.support.values import a_key, a_ref
 
 MOMENT = timedelta(microseconds=1)
+HERE = AccountName("lambda_cloud")
 
 
 def an_orphan(number: int = 1, **other: Any) -> Orphan:
@@ -44,10 +45,11 @@ def terminated(*orphans: Orphan, listing_size: int = 1_000, frozen_why: str | No
 
 def test_what_an_orphan_is_follows_from_the_record_of_its_launch_key() -> None:
     def what(ref: str | None, reason: FailReason | None) -> Origin:
-        order = Order(a_key(1), None if ref is None else ProviderRef(ref), reason, Nano(1))
-        return origin(order, a_ref(1))
+        order = Order(a_key(1), HERE, None if ref is None else ProviderRef(ref), reason, Nano(1))
+        assert origin(order, AccountName("lambda_cloud/research"), a_ref(1)) is Origin.OTHER_ACCOUNT
+        return origin(order, HERE, a_ref(1))
 
-    assert origin(None, a_ref(1)) is Origin.UNRECORDED
+    assert origin(None, HERE, a_ref(1)) is Origin.UNRECORDED
     assert what("ref-1", None) is Origin.LISTED_AGAIN
     assert what("ref-2", None) is Origin.SECOND_MACHINE
     refusals = {
@@ -75,6 +77,10 @@ def decided(number: int) -> Orphan:
     return an_orphan(number, decided_at=START, decided_by="key_1", decided_why="ticket 4711")
 
 
+def elsewhere(number: int, **other: Any) -> Orphan:
+    return an_orphan(number, other_account=HERE, **other)
+
+
 def codes(verdict: Verdict) -> set[HeldCode]:
     return {held.code for held in verdict.held.values()}
 
@@ -97,6 +103,8 @@ def test_every_orphan_is_terminated_or_held_with_its_reason() -> None:
         ("watched on a frozen account", young, {"frozen_why": "it is."}, {HeldCode.WATCHED}),
         ("lost records", many, {"listing_size": 21}, {HeldCode.TOO_MANY}),
         ("frozen", many, {"frozen_why": "it is."}, {HeldCode.ACCOUNT_FROZEN}),
+        ("failing", many, {"failing_why": "Unavailable"}, {HeldCode.ACCOUNT_FAILING}),
+        ("recorded elsewhere", [elsewhere(1), *young], {}, {HeldCode.OTHER_ACCOUNT, HeldCode.WATCHED}),
         ("not armed", many, {"armed": False}, {HeldCode.NOT_ARMED}),
         ("dry run", many, {"dry_run": True}, {HeldCode.DRY_RUN}),
         ("next run", many, {}, {HeldCode.NEXT_RUN}),
@@ -115,6 +123,7 @@ def test_an_orphan_that_an_operator_decided_is_terminated_whatever_holds_the_oth
     for name, settings in (
         ("lost records", {}),
         ("frozen", {"frozen_why": "the list is empty."}),
+        ("failing", {"failing_why": "Unavailable"}),
         ("not armed", {"listing_size": 1_000, "armed": False}),
         ("dry run", {"listing_size": 1_000, "dry_run": True}),
     ):
@@ -122,6 +131,34 @@ def test_an_orphan_that_an_operator_decided_is_terminated_whatever_holds_the_oth
         verdict = to_terminate([decided(1), *others], now=START, **given)
         assert [orphan.provider_ref for orphan in verdict.terminate] == ["ref-1"], name
         assert len(verdict.held) == len(others), name
+
+
+def test_a_machine_that_another_account_has_on_record_is_never_terminated_and_trips_no_breaker() -> None:
+    """One account of a provider under two names: each lists the other's machines."""
+    theirs = [elsewhere(number, decided_at=START) for number in range(2, 60)]
+    verdict = to_terminate([an_orphan(1), *theirs], listing_size=59, frozen_why=None, armed=True, now=START)
+    assert [orphan.provider_ref for orphan in verdict.terminate] == ["ref-1"]
+    assert codes(verdict) == {HeldCode.OTHER_ACCOUNT}
+    assert "The account lambda_cloud has an open record" in verdict.held[a_ref(2)].why
+    assert verdict.disarm_why is None
+
+
+def test_a_list_that_trips_the_breaker_disarms_the_account_and_one_that_is_not_armed_says_why() -> None:
+    many = [an_orphan(number) for number in range(60)]
+    verdict = to_terminate(many, listing_size=60, frozen_why=None, armed=True, now=START)
+    why = "60 of 60 machines look like orphans; it is more likely that our records were lost."
+    assert verdict.disarm_why == why
+    spared = to_terminate(many[:3], listing_size=3, frozen_why=None, armed=False, disarmed_why=why, now=START)
+    assert (spared.terminate, spared.disarm_why) == ((), None)
+    assert {held.why for held in spared.held.values()} == {f"The account was disarmed: {why}"}
+    for name, settings in (
+        ("frozen", {"frozen_why": "it is."}),
+        ("failing", {"failing_why": "it is."}),
+        ("not armed", {"armed": False}),
+        ("few", {"listing_size": 1_000}),
+    ):
+        given: Any = {"listing_size": 60, "frozen_why": None, "armed": True} | settings
+        assert to_terminate(many, now=START, **given).disarm_why is None, name
 
 
 def test_no_decision_shortens_the_watch() -> None:

@@ -363,7 +363,7 @@ def swept(
 
 
 def an_empty_sweep(**other: Any) -> Swept:
-    return replace(Swept((), (), (), (), (), (), 0, None, believed=True), **other)
+    return replace(Swept((), (), (), (), (), (), 1, 0, None, believed=True), **other)
 
 
 def test_only_a_booting_machine_that_the_list_lacks_is_worth_asking_for_refused_launches() -> None:
@@ -488,7 +488,7 @@ def test_an_absence_that_lasts_ends_what_was_terminated_and_loses_what_was_wante
 
 def test_a_lost_launch_that_no_list_shows_stays_open_and_is_looked_for() -> None:
     lost = a_lost_launch(missed_since=AN_HOUR_BEFORE, missed_lists=9)
-    assert swept([lost], []) == an_empty_sweep(missed=(lost.id,))
+    assert swept([lost], []) == an_empty_sweep(size=0, missed=(lost.id,))
 
 
 # Frozen accounts.
@@ -557,3 +557,9 @@ def test_a_frozen_account_concludes_nothing_from_an_absence(
     of = {machine.id: machine for machine in machines}
     for concluded in (*result.missed, *(loss.id for loss in result.losses)):
         assert of[concluded].provider_ref in refs or of[concluded].launch_key in keys
+
+
+def test_the_size_of_a_list_counts_the_live_machines_of_this_installation() -> None:
+    ended = a_sighting(2, state=ListedState.GONE)
+    foreign = [a_sighting(number, launch_key=a_key(number, THEIRS)) for number in range(3, 40)]
+    assert swept([a_machine()], [a_sighting(1), ended, *foreign, a_sighting(90)]).size == 2

@@ -1802,6 +1802,7 @@ def _create_tables() -> None:
         sa.Column("listing_due_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("offers_due_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("children_due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("orphans_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listing_asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listing_size", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("listing_foreign", sa.Integer(), server_default=sa.text("0"), nullable=False),
@@ -1824,6 +1825,7 @@ def _create_tables() -> None:
         sa.Column("credentials_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("drained_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("armed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("disarmed_why", sa.Text(), nullable=True),
         sa.Column("drained_why", sa.Text(), nullable=True),
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
@@ -2099,7 +2101,7 @@ def _create_tables() -> None:
         sa.Column("held_why", sa.Text(), nullable=True),
         sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "origin IN ('late_success', 'listed_again', 'lost_answer', 'second_machine', 'unrecorded')",
+            "origin IN ('late_success', 'listed_again', 'lost_answer', 'other_account', 'second_machine', 'unrecorded')",
             name=op.f("ck_orphans_origin_known"),
         ),
         sa.ForeignKeyConstraint(

@@ -41,7 +41,7 @@ FAKE = AccountName("fake")
 
 _LEASES = text("""
 INSERT INTO leases (id, organization_id, project_id, environment_id, name, sku, gpu_model, gpu_count, purchase,
-  nano_per_gpu_hour, price_book, proof, regions, providers, ssh_keys, wait_timeout_seconds, state, due_at, created_at,
+  nano_per_unit_hour, price_book, proof, regions, providers, ssh_keys, wait_timeout_seconds, state, due_at, created_at,
   ready_at, attempts)
 SELECT gen_random_uuid(), p.organization_id, p.id, e.id, 'n' || n, 'h100-sxm.1x', 'h100-sxm-80gb', 1, 'on_demand',
   3490000000, (SELECT max(version) FROM price_books), 'listed', '{}', '{}', '[]', 1800, 'ready', now(), now(), now(), 1

@@ -31,7 +31,7 @@ class _Line:
     disk_gib: int
     capacity: CapacityShape
     proof: Tier
-    nano_per_gpu_hour: Nano
+    nano_per_unit_hour: Nano
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _PriceRow(_Line):
 
 _PRICES = text("""
 SELECT DISTINCT ON (s.name) s.name AS sku, s.gpu_model, s.gpu_count, s.vcpus, s.memory_gib, s.disk_gib, s.capacity,
-       s.proof, p.nano_per_gpu_hour, p.price_book AS book
+       s.proof, p.nano_per_unit_hour, p.price_book AS book
 FROM skus s JOIN prices p ON p.sku = s.name AND p.effective_from <= :now
 WHERE CAST(:sku AS text) IS NULL OR s.name = :sku
 ORDER BY s.name, p.effective_from DESC
@@ -56,14 +56,14 @@ ON CONFLICT (name) DO UPDATE SET proof = excluded.proof WHERE skus.proof <> excl
 # An unchanged price is not written again, and a book without changes makes no new version.
 _PUT_PRICES = text(f"""
 WITH changed AS (
-  SELECT book.sku, book.nano_per_gpu_hour FROM {_BOOK}
-  WHERE (SELECT p.nano_per_gpu_hour FROM prices p WHERE p.sku = book.sku AND p.effective_from <= :now
-         ORDER BY p.effective_from DESC LIMIT 1) IS DISTINCT FROM book.nano_per_gpu_hour
+  SELECT book.sku, book.nano_per_unit_hour FROM {_BOOK}
+  WHERE (SELECT p.nano_per_unit_hour FROM prices p WHERE p.sku = book.sku AND p.effective_from <= :now
+         ORDER BY p.effective_from DESC LIMIT 1) IS DISTINCT FROM book.nano_per_unit_hour
 ), made AS (
   INSERT INTO price_books (effective_from) SELECT :now WHERE EXISTS (SELECT FROM changed) RETURNING version
 ), put AS (
-  INSERT INTO prices (sku, effective_from, price_book, nano_per_gpu_hour)
-  SELECT changed.sku, :now, made.version, changed.nano_per_gpu_hour FROM changed, made
+  INSERT INTO prices (sku, effective_from, price_book, nano_per_unit_hour)
+  SELECT changed.sku, :now, made.version, changed.nano_per_unit_hour FROM changed, made
 )
 SELECT version FROM made
 """)
@@ -74,7 +74,7 @@ _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtext('price_books'))")
 async def prices(connection: Connection, *, now: datetime, sku: str | None = None) -> list[Price]:
     """The prices in force at `now`, of every SKU or of one."""
     return [
-        Price(Sku(row.sku, _shape(row), row.capacity, row.proof), row.nano_per_gpu_hour, row.book)
+        Price(Sku(row.sku, _shape(row), row.capacity, row.proof), row.nano_per_unit_hour, row.book)
         for row in await read(connection, _PRICES, _PriceRow, now=now, sku=sku)
     ]
 
@@ -98,7 +98,7 @@ def _line(price: ListPrice) -> _Line:
         disk_gib=shape.disk_gib,
         capacity=price.sku.capacity,
         proof=price.sku.proof,
-        nano_per_gpu_hour=price.nano_per_gpu_hour,
+        nano_per_unit_hour=price.nano_per_unit_hour,
     )
 
 
@@ -129,7 +129,7 @@ class _OfferRow:
     network_gbps: int | None
     ephemeral_gib: int | None
     setup_seconds: int
-    unit_seconds: int
+    increment_seconds: int
     tried: int
     failed: int
 
@@ -193,7 +193,7 @@ async def offers(
             price_source=row.price_source,
             network_gbps=row.network_gbps,
             ephemeral_gib=row.ephemeral_gib,
-            terms=Terms(row.setup_seconds, row.unit_seconds),
+            terms=Terms(row.setup_seconds, row.increment_seconds),
             history=History(row.tried, row.failed),
         )
         for row in found
@@ -229,7 +229,7 @@ async def replace_offers(
             network_gbps=offer.network_gbps,
             ephemeral_gib=offer.ephemeral_gib,
             setup_seconds=offer.terms.setup_seconds,
-            unit_seconds=offer.terms.unit_seconds,
+            increment_seconds=offer.terms.increment_seconds,
             tried=offer.history.tried,
             failed=offer.history.failed,
         )

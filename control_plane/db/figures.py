@@ -145,7 +145,7 @@ WHERE a.removed_at IS NULL GROUP BY a.name ORDER BY a.name
 """)
 _UNRATED = text("""
 SELECT count(*) AS intervals, min(i.recorded_at) AS oldest_at,
-       CAST(coalesce(sum(CAST(i.gpu_seconds AS numeric) * l.nano_per_gpu_hour / 3600), 0) AS bigint) AS nano
+       CAST(coalesce(sum(CAST(i.unit_seconds AS numeric) * l.nano_per_unit_hour / 3600), 0) AS bigint) AS nano
 FROM unrated u JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = u.lease_id
 """)
 _POSTINGS = text("""

@@ -130,7 +130,7 @@ async def insert(
             **given,
             **decision_values(decision, decision_id, now=lease.created_at),
             hold_nano=hold_nano,
-            nano_per_hour=lease.nano_per_gpu_hour * lease.gpu_count,
+            nano_per_hour=lease.nano_per_hour,
             why=why,
             **actor_values(actor),
         )
@@ -141,11 +141,11 @@ async def insert(
 _REPLACE = text("""
 WITH before AS (
   SELECT l.id, l.organization_id, l.project_id, l.environment_id, l.gpu_model, l.gpu_count,
-         l.nano_per_gpu_hour * l.gpu_count AS nano_per_hour, h.amount_nano
+         l.nano_per_unit_hour * l.units AS nano_per_hour, h.amount_nano
   FROM leases l JOIN holds h ON h.lease_id = l.id AND h.organization_id = l.organization_id WHERE l.id = :id
 ), changed AS (
   UPDATE leases SET sku = :sku, gpu_model = :gpu_model, gpu_count = :gpu_count,
-    nano_per_gpu_hour = :nano_per_gpu_hour, price_book = :price_book, proof = :proof, regions = :regions,
+    nano_per_unit_hour = :nano_per_unit_hour, price_book = :price_book, proof = :proof, regions = :regions,
     providers = :providers, price_nano_per_hour_max = :price_nano_per_hour_max, priority = :priority,
     wait_timeout_seconds = :wait_timeout_seconds, due_at = :now, generation = generation + 1
   WHERE id = :id
@@ -185,7 +185,7 @@ async def replace_request(connection: Connection, lease: Lease, *, hold_nano: Na
         _REPLACE,
         id=lease.id,
         sku=lease.sku,
-        nano_per_gpu_hour=lease.nano_per_gpu_hour,
+        nano_per_unit_hour=lease.nano_per_unit_hour,
         price_book=lease.price_book,
         proof=lease.proof,
         regions=list(lease.regions),
@@ -203,7 +203,7 @@ async def replace_request(connection: Connection, lease: Lease, *, hold_nano: Na
         organization_id=lease.organization_id,
         project_id=lease.project_id,
         environment_id=lease.environment_id,
-        nano_per_hour=lease.nano_per_gpu_hour * lease.gpu_count,
+        nano_per_hour=lease.nano_per_hour,
         **figures,
     )
 
@@ -261,7 +261,8 @@ class _Left:
     environment_id: EnvironmentId
     gpu_model: GpuModel
     gpu_count: int
-    nano_per_gpu_hour: Nano
+    units: int
+    nano_per_unit_hour: Nano
     ready_at: datetime | None
     billed_until: datetime | None
     leaves_live: bool
@@ -295,13 +296,14 @@ moved AS (
   FROM wanted w
   WHERE l.id = w.id AND l.state = w.before AND l.generation = w.seen
   RETURNING l.id, l.organization_id, l.project_id, l.environment_id, l.gpu_model, l.gpu_count,
-            l.nano_per_gpu_hour, l.ready_at, l.billed_until,
+            l.units, l.nano_per_unit_hour, l.ready_at, l.billed_until,
             w.event, w.before, w.after, w.why, w.leaves_live
 ), noted AS (
   {INSERT}
   SELECT organization_id, project_id, id, NULL, :now, {ACTOR}, event, before, after, why FROM moved
 )
-SELECT id, organization_id, environment_id, gpu_model, gpu_count, nano_per_gpu_hour, ready_at, billed_until, leaves_live
+SELECT id, organization_id, environment_id, gpu_model, gpu_count, units, nano_per_unit_hour, ready_at, billed_until,
+       leaves_live
 FROM moved ORDER BY id
 """)
 # Holds are locked after their standing. `rate_usage` posts charges in the same order.
@@ -364,14 +366,14 @@ async def move(
 def _last_hold(lease: _Left) -> _LastHold:
     cost = None
     if lease.ready_at is not None and lease.billed_until is not None:
-        cost = cost_until(lease.ready_at, lease.gpu_count, lease.nano_per_gpu_hour, lease.billed_until)
+        cost = cost_until(lease.ready_at, lease.units, lease.nano_per_unit_hour, lease.billed_until)
     return _LastHold(
         lease.id,
         cost,
         lease.environment_id,
         lease.gpu_model,
         lease.gpu_count,
-        Nano(lease.nano_per_gpu_hour * lease.gpu_count),
+        Nano(lease.nano_per_unit_hour * lease.units),
     )
 
 

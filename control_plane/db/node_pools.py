@@ -139,7 +139,7 @@ SELECT p.id,
   count(n.id) FILTER (WHERE EXISTS (
     SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.HEALTHY}')) AS healthy,
   count(l.id) FILTER (WHERE l.state = '{LeaseState.READY}') AS ready,
-  coalesce(sum(l.nano_per_gpu_hour * l.gpu_count) FILTER (WHERE {among("l.state", LIVE_LEASES)}), 0)::bigint
+  coalesce(sum(l.nano_per_unit_hour * l.units) FILTER (WHERE {among("l.state", LIVE_LEASES)}), 0)::bigint
     AS nano_per_hour,
   count(l.id) FILTER (WHERE l.state = '{LeaseState.ENDING}') AS ending
 FROM node_pools p LEFT JOIN leases l ON l.node_pool_id = p.id

@@ -19,7 +19,7 @@ from control_plane.domain.metering import Interval, Meter, Use
 from control_plane.domain.money import Nano
 
 USE = f"""l.ready_at, l.billed_until, CASE WHEN NOT {WAS_NOT_OPENED} THEN {SIGHTED_AT} END AS evidence_at,
-       m.suspect_since, l.release_at, l.gpu_count, l.nano_per_gpu_hour,
+       m.suspect_since, l.release_at, l.units, l.nano_per_unit_hour,
        h.posted_nano + h.amount_nano AS set_aside_nano"""
 """SQL: the columns of `metering.Use`. Needs `USED`."""
 USED = """
@@ -45,7 +45,7 @@ class Metered(Use):
 
     @property
     def meter(self) -> Meter:
-        return Meter(self.ready_at, self.gpu_count, self.metered_until, self.intervals)
+        return Meter(self.ready_at, self.units, self.metered_until, self.intervals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class IntervalRow:
     region: str
     started_at: datetime
     ended_at: datetime
-    gpu_seconds_before: int
-    gpu_seconds: int
+    unit_seconds_before: int
+    unit_seconds: int
     final: bool
 
 
@@ -77,9 +77,9 @@ ORDER BY l.metered_until, l.id LIMIT :limit FOR NO KEY UPDATE OF l SKIP LOCKED
 _RECORD = text(f"""
 WITH made AS (
   INSERT INTO intervals (lease_id, number, organization_id, project_id, machine_id, provider, region, started_at,
-                         ended_at, gpu_seconds_before, gpu_seconds, final, recorded_at)
+                         ended_at, unit_seconds_before, unit_seconds, final, recorded_at)
   SELECT lease_id, number, organization_id, project_id, machine_id, provider, region, started_at, ended_at,
-         gpu_seconds_before, gpu_seconds, final, :now
+         unit_seconds_before, unit_seconds, final, :now
   FROM {Recordset(IntervalRow, "intervals")}
   RETURNING lease_id, number, organization_id, ended_at, final
 ), queued AS (
@@ -122,8 +122,8 @@ async def record_intervals(
             region=metered.region,
             started_at=interval.started_at,
             ended_at=interval.ended_at,
-            gpu_seconds_before=interval.gpu_seconds_before,
-            gpu_seconds=interval.gpu_seconds,
+            unit_seconds_before=interval.unit_seconds_before,
+            unit_seconds=interval.unit_seconds,
             final=interval.final,
         )
         for metered, interval in intervals
@@ -150,11 +150,11 @@ class Unrated:
     sku: str
     purchase: PurchaseKind
     price_book: int
-    nano_per_gpu_hour: Nano
+    nano_per_unit_hour: Nano
     started_at: datetime
     ended_at: datetime
-    gpu_seconds_before: int
-    gpu_seconds: int
+    unit_seconds_before: int
+    unit_seconds: int
     final: bool
 
 
@@ -176,16 +176,17 @@ WITH due AS (
   RETURNING u.lease_id, u.number
 )
 SELECT i.lease_id, i.number, i.organization_id, i.project_id, i.machine_id, i.provider, i.region, l.sku, l.purchase,
-       l.price_book, l.nano_per_gpu_hour, i.started_at, i.ended_at, i.gpu_seconds_before, i.gpu_seconds, i.final
+       l.price_book, l.nano_per_unit_hour, i.started_at, i.ended_at, i.unit_seconds_before, i.unit_seconds, i.final
 FROM taken JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.organization_id, i.lease_id, i.number
 """)
 # In the order of leases, because each charge locks its lease against deletion, and all code locks leases in this order.
 _CHARGE = text(f"""
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
-                     price_book, started_at, ended_at, gpu_seconds, nano_per_gpu_hour, amount_nano, rated_at)
+                     price_book, started_at, ended_at, unit_seconds, nano_per_unit_hour, amount_nano, rated_at)
 SELECT charges.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
-       l.purchase, l.price_book, i.started_at, i.ended_at, i.gpu_seconds, l.nano_per_gpu_hour, charges.amount_nano, :now
+       l.purchase, l.price_book, i.started_at, i.ended_at, i.unit_seconds, l.nano_per_unit_hour, charges.amount_nano,
+       :now
 FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.lease_id, i.number
 """)
@@ -240,8 +241,8 @@ class Charge:
     price_book: int
     started_at: datetime
     ended_at: datetime
-    gpu_seconds: int
-    nano_per_gpu_hour: Nano
+    unit_seconds: int
+    nano_per_unit_hour: Nano
     amount_nano: Nano
     labels: Mapping[str, str]
     """The labels that the lease has now; a charge itself never changes."""
@@ -252,7 +253,7 @@ class Charge:
 @dataclass(frozen=True, slots=True)
 class Total:
     amount_nano: Nano
-    gpu_seconds: int
+    unit_seconds: int
     charges: int
     """The number of charges."""
 
@@ -270,7 +271,7 @@ class LeaseUsage(Use):
     node_pool: str | None
     """The name of the node pool that it is a node of."""
     metered_until: datetime | None
-    gpu_seconds: int
+    unit_seconds: int
     """Rated in the period."""
     amount_nano: Nano
     """Rated in the period."""
@@ -278,7 +279,7 @@ class LeaseUsage(Use):
 
 _CHARGES = text(f"""
 SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, p.name AS project, c.machine_id, c.provider,
-       c.region, c.sku, c.purchase, c.price_book, c.started_at, c.ended_at, c.gpu_seconds, c.nano_per_gpu_hour,
+       c.region, c.sku, c.purchase, c.price_book, c.started_at, c.ended_at, c.unit_seconds, c.nano_per_unit_hour,
        c.amount_nano, l.labels, (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool
 FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
@@ -288,16 +289,16 @@ WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.star
 ORDER BY c.started_at, c.id LIMIT :limit
 """)
 _TOTAL = text("""
-SELECT coalesce(sum(amount_nano), 0)::bigint AS amount_nano, coalesce(sum(gpu_seconds), 0)::bigint AS gpu_seconds,
+SELECT coalesce(sum(amount_nano), 0)::bigint AS amount_nano, coalesce(sum(unit_seconds), 0)::bigint AS unit_seconds,
        count(*) AS charges
 FROM charges WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until
 """)
 _BY_LEASE = text(f"""
 SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.metered_until, {USE},
        (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool,
-       coalesce(rated.gpu_seconds, 0)::bigint AS gpu_seconds, coalesce(rated.amount_nano, 0)::bigint AS amount_nano
+       coalesce(rated.unit_seconds, 0)::bigint AS unit_seconds, coalesce(rated.amount_nano, 0)::bigint AS amount_nano
 FROM leases l {USED} JOIN projects p ON p.id = l.project_id
-LEFT JOIN (SELECT lease_id, sum(gpu_seconds) AS gpu_seconds, sum(amount_nano) AS amount_nano FROM charges
+LEFT JOIN (SELECT lease_id, sum(unit_seconds) AS unit_seconds, sum(amount_nano) AS amount_nano FROM charges
            WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until
            GROUP BY lease_id) rated ON rated.lease_id = l.id
 WHERE l.organization_id = :organization_id AND l.ready_at IS NOT NULL AND l.ready_at < :until

@@ -46,11 +46,11 @@ class ListPrice:
     """A line of a price book: a SKU and its price."""
 
     sku: Sku
-    nano_per_gpu_hour: Nano
+    nano_per_unit_hour: Nano
 
     @property
     def nano_per_hour(self) -> Nano:
-        return Nano(self.nano_per_gpu_hour * self.sku.shape.gpu_count)
+        return Nano(self.nano_per_unit_hour * self.sku.shape.units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +100,14 @@ class Admitted:
 
 
 def hold_for(price: Price, seconds: int = HOLD_SECONDS) -> Nano:
-    return accrued(price.nano_per_gpu_hour, price.sku.shape.gpu_count * seconds)
+    return accrued(price.nano_per_unit_hour, price.sku.shape.units * seconds)
 
 
 def agreed_price(lease: Lease) -> Price:
     """What a lease costs, as it was agreed when it was admitted. The size of its machine is not part of it."""
     shape = Shape(lease.gpu_model, lease.gpu_count, vcpus=0, memory_gib=0, disk_gib=0)
     sku = Sku(lease.sku, shape, CapacityShape.VM, lease.proof)
-    return Price(sku, lease.nano_per_gpu_hour, lease.price_book)
+    return Price(sku, lease.nano_per_unit_hour, lease.price_book)
 
 
 def not_spending(state: OrganizationState) -> Refused:
@@ -180,8 +180,8 @@ def _priced(proposal: Proposal, percent: int) -> Proposal:
     price = proposal.price
     if price is None or percent == WHOLE or not proposal.adds:
         return proposal
-    raised = Nano(-(-price.nano_per_gpu_hour * percent // WHOLE))
-    return replace(proposal, price=replace(price, nano_per_gpu_hour=raised))
+    raised = Nano(-(-price.nano_per_unit_hour * percent // WHOLE))
+    return replace(proposal, price=replace(price, nano_per_unit_hour=raised))
 
 
 def _factor(envelopes: Iterable[Applied], rules: Iterable[Spoken]) -> int:

@@ -26,10 +26,10 @@ class AutoRelease:
 
 
 def release_at(
-    limits: AutoRelease, ready_at: datetime, nano_per_gpu_hour: Nano, gpu_count: int
+    limits: AutoRelease, ready_at: datetime, nano_per_unit_hour: Nano, units: int
 ) -> datetime | None:
     """The moment at which a lease that became ready at `ready_at` is released; None when no limit applies."""
-    moments = [_lived(limits, ready_at), _spent(limits, ready_at, nano_per_gpu_hour, gpu_count)]
+    moments = [_lived(limits, ready_at), _spent(limits, ready_at, nano_per_unit_hour, units)]
     return min((moment for moment in moments if moment is not None), default=None)
 
 
@@ -53,11 +53,9 @@ def _lived(limits: AutoRelease, ready_at: datetime) -> datetime | None:
     return ready_at + timedelta(seconds=min(limits.after_seconds, SECONDS_MAX))
 
 
-def _spent(
-    limits: AutoRelease, ready_at: datetime, nano_per_gpu_hour: Nano, gpu_count: int
-) -> datetime | None:
+def _spent(limits: AutoRelease, ready_at: datetime, nano_per_unit_hour: Nano, units: int) -> datetime | None:
     """The end of the last whole second that the amount pays for."""
-    if limits.spend_nano is None or nano_per_gpu_hour == 0:
+    if limits.spend_nano is None or nano_per_unit_hour == 0:
         return None
-    seconds = affordable(nano_per_gpu_hour, limits.spend_nano) // gpu_count
+    seconds = affordable(nano_per_unit_hour, limits.spend_nano) // units
     return billing_start(ready_at) + timedelta(seconds=seconds) if seconds <= SECONDS_MAX else None

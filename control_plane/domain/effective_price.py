@@ -22,7 +22,7 @@ class Terms:
 
     setup_seconds: int = 0
     """Billed before a customer can use the machine."""
-    unit_seconds: int = 1
+    increment_seconds: int = 1
     """What the provider rounds the time of a machine up to."""
 
 
@@ -40,8 +40,8 @@ def effective_nano_per_hour(listed: Nano, terms: Terms, history: History) -> Nan
 
     A failed machine is billed for its setting up, and is expected as often as the history says.
     """
-    billed = _rounded_up(USE_SECONDS + terms.setup_seconds, terms.unit_seconds)
-    wasted = _rounded_up(terms.setup_seconds, terms.unit_seconds) + FAILED_TRY_SECONDS
+    billed = _rounded_up(USE_SECONDS + terms.setup_seconds, terms.increment_seconds)
+    wasted = _rounded_up(terms.setup_seconds, terms.increment_seconds) + FAILED_TRY_SECONDS
     good = history.tried - history.failed + GOOD_TRIES_ASSUMED
     nano = -(-listed * (billed * good + wasted * history.failed) // (USE_SECONDS * good))
     return Nano(min(nano, NANO_MAX))

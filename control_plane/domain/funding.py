@@ -26,8 +26,9 @@ LOOK_AGAIN_AFTER = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class Funding:
-    nano_per_gpu_hour: Nano
-    gpu_count: int
+    nano_per_unit_hour: Nano
+    units: int
+    """What the price is for: GPUs, or one machine where there are none."""
     held_nano: Nano
     """Set aside now, after posted charges were taken out of it."""
     unposted_nano: Nano
@@ -44,7 +45,7 @@ class Funding:
         return Nano(self.held_nano - self.unposted_nano)
 
     def cost_of(self, duration: timedelta) -> Nano:
-        return accrued(self.nano_per_gpu_hour, self.gpu_count * int(duration.total_seconds()))
+        return accrued(self.nano_per_unit_hour, self.units * int(duration.total_seconds()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def next_look(funding: Funding, now: datetime) -> datetime:
     `funding` is the funding at `now`, after any renewal. The check is at most an hour and at least
     `LOOK_AGAIN_AFTER` ahead.
     """
-    per_hour = funding.nano_per_gpu_hour * funding.gpu_count
+    per_hour = funding.nano_per_unit_hour * funding.units
     spare = funding.left_nano - funding.cost_of(RENEW_BELOW)
     seconds = spare * SECONDS_PER_HOUR // per_hour + 1 if per_hour else HOLD_SECONDS
     soonest = int(LOOK_AGAIN_AFTER.total_seconds())

@@ -29,6 +29,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.scope import Scope, ScopeKind
+from control_plane.domain.sku import units_of
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
 
@@ -194,7 +195,7 @@ class Lease:
     gpu_model: GpuModel
     gpu_count: int
     purchase: PurchaseKind
-    nano_per_gpu_hour: Nano
+    nano_per_unit_hour: Nano
     """Fixed when the lease was admitted; later price changes do not affect it."""
     price_book: int
     """The version of the price book that the price is from."""
@@ -226,6 +227,15 @@ class Lease:
     """When it is released by itself; None before it is ready, and when no limit applies."""
     billed_until: datetime | None
     ended_at: datetime | None
+
+    @property
+    def units(self) -> int:
+        """What the price is for: GPUs, or one machine where there are none."""
+        return units_of(self.gpu_count)
+
+    @property
+    def nano_per_hour(self) -> Nano:
+        return Nano(self.nano_per_unit_hour * self.units)
 
     @property
     def kind(self) -> LeaseKind:

@@ -1,7 +1,7 @@
 """Billable time, derived from the transitions in the journal.
 
 A lease is billed in whole UTC seconds from the first full second after it was ready to the last full second
-before it was released. Time is cut at full hours and at the end, and an interval carries the GPU-seconds
+before it was released. Time is cut at full hours and at the end, and an interval carries the unit-seconds
 *before* it as well: a charge is the difference of two totals.
 
 `used_until` is the only rule for how long a lease has been used: the meter and the bill take the time that is
@@ -34,8 +34,9 @@ class Use:
     use yet."""
     suspect_since: datetime | None
     """When the machine became suspect because of its GPU proof; None while it is not."""
-    gpu_count: int
-    nano_per_gpu_hour: Nano
+    units: int
+    """What the price is for: GPUs, or one machine where there are none (`sku.units_of`)."""
+    nano_per_unit_hour: Nano
     set_aside_nano: Nano
     """All that was set aside for the lease so far: its posted charges and its hold."""
     release_at: datetime | None
@@ -44,7 +45,7 @@ class Use:
     @property
     def funded_until(self) -> datetime | None:
         """When all that was set aside is used up; None when the lease costs nothing."""
-        return funded_until(self.ready_at, self.gpu_count, self.nano_per_gpu_hour, self.set_aside_nano)
+        return funded_until(self.ready_at, self.units, self.nano_per_unit_hour, self.set_aside_nano)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class Meter:
     """How far a lease has been metered."""
 
     ready_at: datetime
-    gpu_count: int
+    units: int
     metered_until: datetime | None
     """End of the last interval, a whole second; None before the first."""
     intervals: int
@@ -97,8 +98,8 @@ class Interval:
     """1, 2, 3 ... per lease. Together with the lease's id it identifies the interval permanently."""
     started_at: datetime
     ended_at: datetime
-    gpu_seconds_before: int
-    gpu_seconds: int
+    unit_seconds_before: int
+    unit_seconds: int
     final: bool
 
 
@@ -113,24 +114,24 @@ def billing_end(ready_at: datetime, at: datetime) -> datetime:
     return max(at.replace(microsecond=0), billing_start(ready_at))
 
 
-def gpu_seconds_total(ready_at: datetime, gpu_count: int, at: datetime) -> int:
-    """GPU-seconds from the billing start to `at`."""
+def unit_seconds_total(ready_at: datetime, units: int, at: datetime) -> int:
+    """Unit-seconds from the billing start to `at`."""
     seconds = (billing_end(ready_at, at) - billing_start(ready_at)) // timedelta(seconds=1)
-    return seconds * gpu_count
+    return seconds * units
 
 
-def cost_until(ready_at: datetime, gpu_count: int, nano_per_gpu_hour: Nano, until: datetime) -> Nano:
+def cost_until(ready_at: datetime, units: int, nano_per_unit_hour: Nano, until: datetime) -> Nano:
     """What a lease costs in total from its billing start to `until`."""
-    return accrued(nano_per_gpu_hour, gpu_seconds_total(ready_at, gpu_count, until))
+    return accrued(nano_per_unit_hour, unit_seconds_total(ready_at, units, until))
 
 
 def funded_until(
-    ready_at: datetime, gpu_count: int, nano_per_gpu_hour: Nano, set_aside_nano: Nano
+    ready_at: datetime, units: int, nano_per_unit_hour: Nano, set_aside_nano: Nano
 ) -> datetime | None:
     """The last whole second until which a lease costs at most `set_aside_nano`; None when it costs nothing."""
-    if nano_per_gpu_hour == 0:
+    if nano_per_unit_hour == 0:
         return None
-    seconds = affordable(nano_per_gpu_hour, set_aside_nano) // gpu_count
+    seconds = affordable(nano_per_unit_hour, set_aside_nano) // units
     return billing_start(ready_at) + timedelta(seconds=seconds)
 
 
@@ -170,8 +171,8 @@ class Ending:
 
 def ending(
     ready_at: datetime,
-    gpu_count: int,
-    nano_per_gpu_hour: Nano,
+    units: int,
+    nano_per_unit_hour: Nano,
     set_aside_nano: Nano,
     used_until: datetime,
     *bounds: Bound,
@@ -180,7 +181,7 @@ def ending(
 
     Besides the given bounds, the money that was set aside for the lease is one.
     """
-    funded = funded_until(ready_at, gpu_count, nano_per_gpu_hour, set_aside_nano)
+    funded = funded_until(ready_at, units, nano_per_unit_hour, set_aside_nano)
     if funded is not None:
         bounds = (*bounds, Bound(funded, "the money set aside for the lease was used up"))
     until, unbilled = used_until, list[Unbilled]()
@@ -188,7 +189,7 @@ def ending(
         seconds = (billing_end(ready_at, until) - billing_end(ready_at, bound.until)) // timedelta(seconds=1)
         if seconds > 0:
             used, billed = (
-                cost_until(ready_at, gpu_count, nano_per_gpu_hour, end) for end in (until, bound.until)
+                cost_until(ready_at, units, nano_per_unit_hour, end) for end in (until, bound.until)
             )
             unbilled.append(Unbilled(seconds, Nano(used - billed), bound.why))
             until = bound.until
@@ -221,7 +222,7 @@ def _interval(
         number=number,
         started_at=since,
         ended_at=until,
-        gpu_seconds_before=(since - start) // timedelta(seconds=1) * meter.gpu_count,
-        gpu_seconds=(until - since) // timedelta(seconds=1) * meter.gpu_count,
+        unit_seconds_before=(since - start) // timedelta(seconds=1) * meter.units,
+        unit_seconds=(until - since) // timedelta(seconds=1) * meter.units,
         final=final,
     )

@@ -18,30 +18,30 @@ NANO_PER_CENT = 10_000_000
 NANO_MAX = 2**63 - 1
 
 
-def accrued(nano_per_gpu_hour: Nano, gpu_seconds: int) -> Nano:
-    """What `gpu_seconds` cost in total at this price, rounded once, half to even.
+def accrued(nano_per_unit_hour: Nano, unit_seconds: int) -> Nano:
+    """What `unit_seconds` cost in total at this price, rounded once, half to even.
 
     Always bill `accrued(price, total_after) - accrued(price, total_before)`; never round a slice.
     """
-    if nano_per_gpu_hour < 0 or gpu_seconds < 0:
+    if nano_per_unit_hour < 0 or unit_seconds < 0:
         raise ValueError("a price and a duration are never negative")
-    whole, rest = divmod(nano_per_gpu_hour * gpu_seconds, SECONDS_PER_HOUR)
+    whole, rest = divmod(nano_per_unit_hour * unit_seconds, SECONDS_PER_HOUR)
     half = SECONDS_PER_HOUR // 2
     if rest > half or (rest == half and whole % 2 == 1):
         whole += 1
     return Nano(whole)
 
 
-def affordable(nano_per_gpu_hour: Nano, amount: Nano) -> int:
-    """The most GPU-seconds that cost at most `amount` at this price: the inverse of `accrued`.
+def affordable(nano_per_unit_hour: Nano, amount: Nano) -> int:
+    """The most unit-seconds that cost at most `amount` at this price: the inverse of `accrued`.
 
     Raises ValueError for a price of zero, at which any time is affordable.
     """
-    if nano_per_gpu_hour <= 0 or amount < 0:
+    if nano_per_unit_hour <= 0 or amount < 0:
         raise ValueError("a price is positive, and an amount is never negative")
     # `accrued` rounds half to even: half a nano above an even amount is rounded down to it, above an odd one up.
     limit = (2 * amount + 1) * SECONDS_PER_HOUR - amount % 2
-    return limit // (2 * nano_per_gpu_hour)
+    return limit // (2 * nano_per_unit_hour)
 
 
 def usd(amount: Nano) -> str:

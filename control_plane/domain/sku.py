@@ -13,6 +13,11 @@ class CapacityShape(StrEnum):
     BAREMETAL = "baremetal"
 
 
+def units_of(gpu_count: int) -> int:
+    """How many units a machine is billed as, and priced in: its GPUs, or one where it has none."""
+    return max(1, gpu_count)
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The hardware of one machine, as sold or as offered. Memory and disk in GiB."""
@@ -22,6 +27,10 @@ class Shape:
     vcpus: int
     memory_gib: int
     disk_gib: int
+
+    @property
+    def units(self) -> int:
+        return units_of(self.gpu_count)
 
     def holds(self, smaller: "Shape") -> bool:
         """Whether a machine of this shape can be sold as `smaller`: same GPUs, at least as much of everything else."""

@@ -167,7 +167,7 @@ def _admitted(
         gpu_model=price.sku.shape.gpu_model,
         gpu_count=price.sku.shape.gpu_count,
         purchase=PurchaseKind.ON_DEMAND,
-        nano_per_gpu_hour=price.nano_per_gpu_hour,
+        nano_per_unit_hour=price.nano_per_unit_hour,
         price_book=price.book,
         proof=price.sku.proof,
         regions=request.regions,

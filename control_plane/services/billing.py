@@ -60,12 +60,12 @@ class BillLine:
     sku: str
     node_pool: str | None
     """The name of the node pool that the lease is a node of."""
-    nano_per_gpu_hour: Nano
-    gpu_seconds: int
+    nano_per_unit_hour: Nano
+    unit_seconds: int
     """Rated in this period."""
     amount_nano: Nano
     """Rated in this period, and posted."""
-    unrated_gpu_seconds: int
+    unrated_unit_seconds: int
     """Certainly used, and not yet rated."""
     unrated_nano: Nano
 
@@ -146,10 +146,10 @@ def bill_line(lease: usage.LeaseUsage, now: datetime) -> BillLine:
     """A lease's line on the bill: what was rated, and what has certainly been used since."""
     # Time that is metered already counts through its charges; only the time since the last interval is unrated.
     metered_until = lease.metered_until or lease.ready_at
-    before = metering.gpu_seconds_total(lease.ready_at, lease.gpu_count, metered_until)
+    before = metering.unit_seconds_total(lease.ready_at, lease.units, metered_until)
     used = metering.used_until(lease, now)
-    through = metering.gpu_seconds_total(lease.ready_at, lease.gpu_count, used.certain)
-    price = lease.nano_per_gpu_hour
+    through = metering.unit_seconds_total(lease.ready_at, lease.units, used.certain)
+    price = lease.nano_per_unit_hour
     return BillLine(
         lease_id=lease.id,
         name=lease.name,
@@ -157,10 +157,10 @@ def bill_line(lease: usage.LeaseUsage, now: datetime) -> BillLine:
         project=lease.project,
         sku=lease.sku,
         node_pool=lease.node_pool,
-        nano_per_gpu_hour=price,
-        gpu_seconds=lease.gpu_seconds,
+        nano_per_unit_hour=price,
+        unit_seconds=lease.unit_seconds,
         amount_nano=lease.amount_nano,
-        unrated_gpu_seconds=max(0, through - before),
+        unrated_unit_seconds=max(0, through - before),
         unrated_nano=Nano(max(0, accrued(price, through) - accrued(price, before))),
     )
 
@@ -194,7 +194,7 @@ async def usage_page(
 class Reconciliation:
     """Totals that have to agree: nano-USD rated in charges, posted as revenue, and the balance of the wallet."""
 
-    gpu_seconds: int
+    unit_seconds: int
     rated_nano: Nano
     posted_nano: Nano
     balance_nano: Nano
@@ -212,7 +212,7 @@ async def reconcile(world: World, organization_id: OrganizationId) -> Reconcilia
         rated = await usage.total(connection, organization_id, since=always[0], until=always[1])
         posted = await ledger.totals(connection, organization_id)
     return Reconciliation(
-        gpu_seconds=rated.gpu_seconds,
+        unit_seconds=rated.unit_seconds,
         rated_nano=rated.amount_nano,
         posted_nano=posted.get(AccountKind.REVENUE, Nano(0)),
         balance_nano=posted.get(AccountKind.WALLET, Nano(0)),

@@ -133,7 +133,7 @@ class _Changing:
                 changed,
                 gpu_model=price.sku.shape.gpu_model,
                 gpu_count=price.sku.shape.gpu_count,
-                nano_per_gpu_hour=price.nano_per_gpu_hour,
+                nano_per_unit_hour=price.nano_per_unit_hour,
                 price_book=price.book,
                 proof=price.sku.proof,
             )
@@ -150,7 +150,7 @@ class _Changing:
         release_at = None
         if lease.ready_at is not None:
             release_at = auto_release.release_at(
-                limits, lease.ready_at, lease.nano_per_gpu_hour, lease.gpu_count
+                limits, lease.ready_at, lease.nano_per_unit_hour, lease.units
             )
             if release_at is not None and release_at <= self.now:
                 why = f"The lease would have been released at {release_at:%Y-%m-%d %H:%M:%S} UTC, which has passed."
@@ -218,9 +218,8 @@ def _action(before: CapacityRequest, after: CapacityRequest) -> Action | None:
 
 
 def _without(applied: Sequence[Applied], lease: Lease, hold: Nano) -> tuple[Applied, ...]:
-    per_hour = Nano(lease.nano_per_gpu_hour * lease.gpu_count)
     return tuple(
-        replace(each, use=without(each.use, lease.gpu_model, lease.gpu_count, per_hour, hold))
+        replace(each, use=without(each.use, lease.gpu_model, lease.gpu_count, lease.nano_per_hour, hold))
         for each in applied
     )
 

@@ -106,7 +106,7 @@ async def test_a_lease_keeps_the_price_the_book_and_the_request_that_it_was_admi
 ) -> None:
     lease = await _lease(world, await _organization(db, world))
     (price,) = await catalogue.skus(world)
-    assert (lease.nano_per_gpu_hour, lease.price_book) == (H100.nano_per_gpu_hour, price.book)
+    assert (lease.nano_per_unit_hour, lease.price_book) == (H100.nano_per_unit_hour, price.book)
     assert (lease.request, lease.purchase, lease.gpu_count) == (REQUEST, PurchaseKind.ON_DEMAND, 1)
 
 

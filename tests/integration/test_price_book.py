@@ -39,7 +39,7 @@ async def _load(world: World, *book: ListPrice) -> int | None:
 
 async def _in_force(world: World) -> dict[str, tuple[int, int]]:
     """Price per GPU-hour, and the version it is from, by SKU."""
-    return {price.sku.name: (price.nano_per_gpu_hour, price.book) for price in await catalogue.skus(world)}
+    return {price.sku.name: (price.nano_per_unit_hour, price.book) for price in await catalogue.skus(world)}
 
 
 async def test_a_price_names_the_version_that_it_is_from(world: World, clock: Clock) -> None:
@@ -47,7 +47,7 @@ async def test_a_price_names_the_version_that_it_is_from(world: World, clock: Cl
     assert first is not None
     assert await _in_force(world) == {"h100x1": (2_000_000_000, first), "h100x8": (1_900_000_000, first)}
     clock.advance(60)
-    second = await _load(world, replace(ONE, nano_per_gpu_hour=Nano(2_100_000_000)), EIGHT)
+    second = await _load(world, replace(ONE, nano_per_unit_hour=Nano(2_100_000_000)), EIGHT)
     assert second is not None
     assert second > first
     assert await _in_force(world) == {"h100x1": (2_100_000_000, second), "h100x8": (1_900_000_000, first)}
@@ -67,7 +67,7 @@ async def test_a_book_in_which_no_price_changed_is_no_new_version(world: World, 
 async def test_a_price_that_comes_back_is_a_new_version_again(world: World, clock: Clock) -> None:
     versions = []
     for nano in (2, 3, 2):
-        versions.append(await _load(world, replace(ONE, nano_per_gpu_hour=Nano(nano))))
+        versions.append(await _load(world, replace(ONE, nano_per_unit_hour=Nano(nano))))
         clock.advance(60)
     assert len({version for version in versions if version is not None}) == 3
     assert await _in_force(world) == {"h100x1": (2, versions[-1])}

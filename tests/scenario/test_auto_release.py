@@ -47,7 +47,7 @@ async def test_a_lease_never_costs_more_than_its_limit_although_the_loops_come_h
     lease = await _ready(stage, AutoRelease(spend_nano=CENTS_90))
     assert lease.ready_at is not None
     assert lease.release_at == billing_start(lease.ready_at) + HOUR / 4
-    assert H100.nano_per_gpu_hour == 4 * CENTS_90
+    assert H100.nano_per_unit_hour == 4 * CENTS_90
     stage.clock.advance(2 * HOUR.total_seconds())
     for name in ("observe_machines", "meter_usage", "rate_usage", "fund_leases"):
         await stage.run(name)

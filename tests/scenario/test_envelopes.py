@@ -116,7 +116,7 @@ class Play:
         seconds = int((row.billed_until - billing_start(row.ready_at)).total_seconds())
         assert _charged(
             await billing.bill(self.stage.api, self.organization_id, reach=EVERYWHERE), row
-        ) == accrued(row.nano_per_gpu_hour, row.gpu_count * seconds)
+        ) == accrued(row.nano_per_unit_hour, row.units * seconds)
 
 
 def _charged(bill: billing.Bill, lease: Lease) -> Nano:

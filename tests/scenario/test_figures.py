@@ -101,7 +101,7 @@ async def test_use_without_a_charge_and_meters_that_stand_still_are_shown(stage:
     async with stage.db.reading() as connection:
         (waiting,) = await rows(
             connection,
-            text("""SELECT count(*) AS n, sum(gpu_seconds * l.nano_per_gpu_hour / 3600.0) / 1e9 AS usd
+            text("""SELECT count(*) AS n, sum(unit_seconds * l.nano_per_unit_hour / 3600.0) / 1e9 AS usd
                     FROM intervals i JOIN leases l ON l.id = i.lease_id"""),
         )
     assert waiting.n

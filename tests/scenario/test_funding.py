@@ -24,7 +24,7 @@ from tests.support.stage import H100, Stage
 pytestmark = pytest.mark.database
 
 _CHARGES = text(
-    "SELECT started_at, ended_at, gpu_seconds, amount_nano FROM charges WHERE lease_id = :id ORDER BY number"
+    "SELECT started_at, ended_at, unit_seconds, amount_nano FROM charges WHERE lease_id = :id ORDER BY number"
 )
 _MONEY = text("SELECT posted_nano, held_nano FROM standings WHERE organization_id = :id")
 _WARNED = text("SELECT funding_warned_at FROM leases WHERE id = :id")
@@ -240,7 +240,7 @@ async def test_quota_and_hold_of_a_released_lease_are_free_at_once_and_the_used_
     row = await stage.lease_row(lease)
     assert row.ready_at is not None
     assert row.billed_until is not None
-    used = cost_until(row.ready_at, row.gpu_count, row.nano_per_gpu_hour, row.billed_until)
+    used = cost_until(row.ready_at, row.units, row.nano_per_unit_hour, row.billed_until)
     assert used < H100.nano_per_hour / 5
     assert (await _standing(stage, organization_id)).available_nano == 8 * NANO_PER_USD - used
     assert isinstance(await stage.try_lease(organization_id), Lease)
@@ -263,7 +263,7 @@ async def test_an_hour_boundary_cuts_the_bill_without_a_gap_or_an_overlap(stage:
     assert len(charges) == 4
     assert all(one.ended_at == other.started_at for one, other in pairwise(charges))
     assert charges[0].started_at == billing_start(row.ready_at)
-    assert sum(one.amount_nano for one in charges) == sum(one.gpu_seconds for one in charges) * 1_000_000
+    assert sum(one.amount_nano for one in charges) == sum(one.unit_seconds for one in charges) * 1_000_000
 
 
 async def test_a_month_boundary_bills_each_month_its_own_seconds(stage: Stage) -> None:
@@ -278,13 +278,13 @@ async def test_a_month_boundary_bills_each_month_its_own_seconds(stage: Stage) -
     midnight = datetime(2026, 12, 1, tzinfo=UTC)
     async with stage.db.reading() as connection:
         charges = await rows(connection, _CHARGES, id=lease.id)
-    november = sum(one.gpu_seconds for one in charges if one.started_at < midnight)
-    december = sum(one.gpu_seconds for one in charges if one.started_at >= midnight)
+    november = sum(one.unit_seconds for one in charges if one.started_at < midnight)
+    december = sum(one.unit_seconds for one in charges if one.started_at >= midnight)
     assert november == (midnight - ready_at).total_seconds()
     assert december == int((released_at - midnight).total_seconds())
     bill = await billing.bill(stage.api, lease.organization_id, reach=EVERYWHERE)
     assert bill.since == midnight
-    assert [line.gpu_seconds for line in bill.lines] == [december]
+    assert [line.unit_seconds for line in bill.lines] == [december]
     assert bill.amount_nano == december * 1_000_000
 
 
@@ -320,5 +320,5 @@ async def test_a_lease_that_is_released_the_moment_it_is_ready_costs_nothing_and
     await stage.release(lease)
     await stage.finish()
     totals = await billing.reconcile(stage.api, lease.organization_id)
-    assert (totals.gpu_seconds, totals.rated_nano, totals.posted_nano) == (0, 0, 0)
+    assert (totals.unit_seconds, totals.rated_nano, totals.posted_nano) == (0, 0, 0)
     assert totals.balance_nano == 1_000 * NANO_PER_USD

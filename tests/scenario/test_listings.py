@@ -17,7 +17,7 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import MachineId, OrganizationId, ProviderRef
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.machine import MachineState
-from control_plane.domain.metering import gpu_seconds_total
+from control_plane.domain.metering import unit_seconds_total
 from control_plane.domain.network import range_of
 from control_plane.domain.orphan import HeldCode
 from control_plane.domain.request import CapacityRequest
@@ -410,7 +410,7 @@ async def test_the_meter_never_runs_ahead_of_evidence_and_catches_up_after_an_ou
     row = await stage.lease_row(lease)
     assert row.ready_at is not None
     assert row.billed_until is not None
-    assert gpu_seconds_total(row.ready_at, 1, row.billed_until) > 8 * 1_350
+    assert unit_seconds_total(row.ready_at, 1, row.billed_until) > 8 * 1_350
 
 
 # Orphans.

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.database
 HOURS_AWAY = 3
 MONEY = ("meter_usage", "rate_usage", "fund_leases")
 _NOTES = text("SELECT why FROM journal WHERE lease_id = :id AND event = 'use_not_billed'")
-_CHARGED = text("SELECT coalesce(sum(gpu_seconds), 0)::bigint AS seconds FROM charges WHERE lease_id = :id")
+_CHARGED = text("SELECT coalesce(sum(unit_seconds), 0)::bigint AS seconds FROM charges WHERE lease_id = :id")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class _Paid:
     balance_nano: int
     ends: tuple[EndReason | None, ...]
     seconds: tuple[int, ...]
-    """The GPU-seconds that were charged for each lease."""
+    """The unit-seconds that were charged for each lease."""
 
 
 async def _ready(stage: Stage, *, usd: int, count: int) -> list[Lease]:
@@ -159,7 +159,7 @@ async def test_the_meter_waits_for_a_hold_that_nobody_renews_and_goes_on_once_it
     await stage.play(HOURS_AWAY * 3_600, step=600, without={"fund_leases"})
     assert 0 < await _charged(stage, lease) <= 3_600
     (line,) = (await billing.bill(stage.api, lease.organization_id, reach=EVERYWHERE)).lines
-    assert line.gpu_seconds + line.unrated_gpu_seconds == 3_600, "the bill follows the same rule"
+    assert line.unit_seconds + line.unrated_unit_seconds == 3_600, "the bill follows the same rule"
     await stage.check()
     await stage.play(60, step=20)
     assert await _charged(stage, lease) > 2 * 3_600

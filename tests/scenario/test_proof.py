@@ -873,7 +873,7 @@ async def test_a_machine_that_failed_twice_and_is_kept_is_not_paid_for_however_i
     assert row.billed_until == failed.suspect_since
     assert row.ready_at is not None
     used = (failed.suspect_since - row.ready_at).total_seconds()
-    assert line.gpu_seconds + line.unrated_gpu_seconds == int(used), (
+    assert line.unit_seconds + line.unrated_unit_seconds == int(used), (
         "the running bill waits as the meter does"
     )
     await stage.finish()

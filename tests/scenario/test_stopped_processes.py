@@ -51,7 +51,7 @@ async def test_a_lease_ends_when_the_process_goes_on_and_is_billed_until_then(st
     await stage.check()
     bill = await billing.bill(stage.api, row.organization_id, reach=EVERYWHERE)
     (line,) = [line for line in bill.lines if line.lease_id == row.id]
-    assert line.gpu_seconds + line.unrated_gpu_seconds == used
+    assert line.unit_seconds + line.unrated_unit_seconds == used
 
 
 async def test_a_lease_is_not_ended_by_a_process_that_did_not_look_for_longer_than_the_grace_allows(

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from control_plane.db import ledger
 from control_plane.db.engine import Database
 from control_plane.domain.ledger import AccountKind
-from control_plane.domain.metering import gpu_seconds_total
+from control_plane.domain.metering import unit_seconds_total
 from control_plane.domain.money import accrued
 from providers.fake import FakeProvider
 from tests.support import proof_laws
@@ -27,9 +27,9 @@ WHERE m.purpose = 'lease' AND m.state IN ('intended', 'launching', 'booting', 'b
   AND NOT EXISTS (SELECT FROM claims c WHERE c.machine_id = m.id AND c.released_at IS NULL)
 """)
 _LEASES = text("""
-SELECT l.*, (SELECT coalesce(sum(gpu_seconds), 0) FROM intervals i WHERE i.lease_id = l.id) AS metered,
+SELECT l.*, (SELECT coalesce(sum(unit_seconds), 0) FROM intervals i WHERE i.lease_id = l.id) AS metered,
        (SELECT coalesce(sum(amount_nano), 0) FROM charges c WHERE c.lease_id = l.id) AS charged,
-       (SELECT coalesce(sum(gpu_seconds), 0) FROM charges c WHERE c.lease_id = l.id) AS rated,
+       (SELECT coalesce(sum(unit_seconds), 0) FROM charges c WHERE c.lease_id = l.id) AS rated,
        (SELECT count(*) FROM claims c JOIN machines m ON m.id = c.machine_id
         WHERE c.lease_id = l.id AND c.slot IS NULL AND m.state <> 'gone') AS open,
        (SELECT count(*) FROM claims c WHERE c.lease_id = l.id AND c.ended_at IS NULL) AS claims,
@@ -52,7 +52,7 @@ _CAPACITY = text("""
 SELECT coalesce(h.gpus, 0) AS gpus, coalesce(h.nano_per_hour, 0) AS nano_per_hour, coalesce(l.gpus, 0) AS held,
        coalesce(l.nano_per_hour, 0) AS costs
 FROM capacity_held h FULL JOIN (
-  SELECT environment_id, gpu_model, sum(gpu_count) AS gpus, sum(gpu_count * nano_per_gpu_hour) AS nano_per_hour
+  SELECT environment_id, gpu_model, sum(gpu_count) AS gpus, sum(units * nano_per_unit_hour) AS nano_per_hour
   FROM leases WHERE state IN ('placing', 'starting', 'ready') GROUP BY environment_id, gpu_model
 ) l USING (environment_id, gpu_model)
 """)
@@ -136,9 +136,9 @@ def _lease(lease: Any) -> None:
             assert lease.billed_until is None or lease.billed_until <= lease.release_at, (
                 f"{lease.id} is billed after it was to be released"
             )
-        limit = gpu_seconds_total(lease.ready_at, lease.gpu_count, until)
-        assert lease.metered <= limit, f"{lease.id} is billed {lease.metered} of {limit} GPU-seconds"
-    assert lease.charged == accrued(lease.nano_per_gpu_hour, lease.rated), (
+        limit = unit_seconds_total(lease.ready_at, lease.units, until)
+        assert lease.metered <= limit, f"{lease.id} is billed {lease.metered} of {limit} unit-seconds"
+    assert lease.charged == accrued(lease.nano_per_unit_hour, lease.rated), (
         f"{lease.id}: the parts do not add up (law 7)"
     )
     assert lease.tries == lease.attempts, f"{lease.id} counts {lease.attempts} of {lease.tries} attempts"
@@ -148,7 +148,7 @@ def _lease(lease: Any) -> None:
     assert lease.claims == (lease.state in ("starting", "ready")), f"{lease.id} is {lease.state}"
     if lease.billed_until is not None:
         owed = accrued(
-            lease.nano_per_gpu_hour, gpu_seconds_total(lease.ready_at, lease.gpu_count, lease.billed_until)
+            lease.nano_per_unit_hour, unit_seconds_total(lease.ready_at, lease.units, lease.billed_until)
         )
         assert lease.posted + lease.held == owed, (
             f"{lease.id} has {lease.held} set aside for its last charges"
@@ -168,7 +168,7 @@ async def check_finished(db: Database, *clouds: FakeProvider, planted: Collectio
             assert lease.state == "ended", f"{lease.id} is {lease.state}"
             assert lease.held == 0, f"{lease.id} still holds {lease.held}"
             if lease.ready_at is not None:
-                total = gpu_seconds_total(lease.ready_at, lease.gpu_count, lease.billed_until)
+                total = unit_seconds_total(lease.ready_at, lease.units, lease.billed_until)
                 assert lease.metered == lease.rated == total, (
-                    f"{lease.id}: {lease.rated} of {total} GPU-seconds billed"
+                    f"{lease.id}: {lease.rated} of {total} unit-seconds billed"
                 )

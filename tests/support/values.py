@@ -123,7 +123,7 @@ def a_lease(**other: Any) -> Lease:
         "gpu_model": GpuModel.H100_SXM_80GB,
         "gpu_count": 1,
         "purchase": PurchaseKind.ON_DEMAND,
-        "nano_per_gpu_hour": Nano(1),
+        "nano_per_unit_hour": Nano(1),
         "price_book": 1,
         "proof": Tier.LISTED,
         "regions": (),

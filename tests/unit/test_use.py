@@ -32,8 +32,8 @@ CASES = [
         billed_until=billed,
         evidence_at=evidence,
         suspect_since=suspect,
-        gpu_count=1,
-        nano_per_gpu_hour=PRICE,
+        units=1,
+        nano_per_unit_hour=PRICE,
         set_aside_nano=Nano(hours * 3_600),
         release_at=release,
     )
@@ -74,7 +74,7 @@ def _answers(use: Use) -> Answers:
         sku="h100x1",
         node_pool=None,
         metered_until=None,
-        gpu_seconds=0,
+        unit_seconds=0,
         amount_nano=Nano(0),
         **known,
     )
@@ -87,8 +87,8 @@ def _answers(use: Use) -> Answers:
         **known,
     )
     return Answers(
-        metered=sum(interval.gpu_seconds for interval in intervals(metered, NOW)),
-        billed=bill_line(usage, NOW).unrated_gpu_seconds,
+        metered=sum(interval.unit_seconds for interval in intervals(metered, NOW)),
+        billed=bill_line(usage, NOW).unrated_unit_seconds,
         held_for=funding(funded, STANDING, NOW).unposted_nano,
     )
 

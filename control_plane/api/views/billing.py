@@ -16,8 +16,8 @@ def usage_row(charge: Charge) -> UsageRow:
         sku=charge.sku,
         started_at=charge.started_at,
         ended_at=charge.ended_at,
-        gpu_seconds=charge.gpu_seconds,
-        price_per_gpu_hour=money(charge.nano_per_gpu_hour),
+        gpu_seconds=charge.unit_seconds,
+        price_per_gpu_hour=money(charge.nano_per_unit_hour),
         amount=money(charge.amount_nano),
         project=charge.project,
         project_id=on_wire(Prefix.PROJECT, charge.project_id),
@@ -49,9 +49,9 @@ def _project(total: ProjectTotal) -> ProjectTotalView:
     return ProjectTotalView(
         project=total.project,
         project_id=on_wire(Prefix.PROJECT, total.project_id),
-        gpu_seconds=sum(line.gpu_seconds for line in total.lines),
+        gpu_seconds=sum(line.unit_seconds for line in total.lines),
         amount=money(Nano(sum(line.amount_nano for line in total.lines))),
-        unrated_gpu_seconds=sum(line.unrated_gpu_seconds for line in total.lines),
+        unrated_gpu_seconds=sum(line.unrated_unit_seconds for line in total.lines),
         unrated=money(Nano(sum(line.unrated_nano for line in total.lines))),
     )
 
@@ -63,10 +63,10 @@ def _line(line: BillLine) -> BillLineView:
         project=line.project,
         project_id=on_wire(Prefix.PROJECT, line.project_id),
         sku=line.sku,
-        price_per_gpu_hour=money(line.nano_per_gpu_hour),
-        gpu_seconds=line.gpu_seconds,
+        price_per_gpu_hour=money(line.nano_per_unit_hour),
+        gpu_seconds=line.unit_seconds,
         amount=money(line.amount_nano),
-        unrated_gpu_seconds=line.unrated_gpu_seconds,
+        unrated_gpu_seconds=line.unrated_unit_seconds,
         unrated=money(line.unrated_nano),
         node_pool=line.node_pool,
     )
@@ -74,7 +74,7 @@ def _line(line: BillLine) -> BillLineView:
 
 def reconciliation_view(reconciliation: Reconciliation) -> ReconciliationView:
     return ReconciliationView(
-        gpu_seconds=reconciliation.gpu_seconds,
+        gpu_seconds=reconciliation.unit_seconds,
         rated=money(reconciliation.rated_nano),
         posted=money(reconciliation.posted_nano),
         balance=money(reconciliation.balance_nano),

@@ -26,7 +26,7 @@ def sku_view(price: Price) -> SkuView:
         disk_gib=shape.disk_gib,
         capacity=price.sku.capacity.value,
         proof=price.sku.proof.value,
-        price_per_gpu_hour=money(price.nano_per_gpu_hour),
+        price_per_gpu_hour=money(price.nano_per_unit_hour),
         price_per_hour=money(price.nano_per_hour),
     )
 
@@ -70,7 +70,7 @@ def quote_view(quote: Quote, sku_name: str, disclosure: Disclosure) -> QuoteView
         sku=sku_name,
         project=quote.project,
         environment=quote.environment,
-        price_per_gpu_hour=None if price is None else money(price.nano_per_gpu_hour),
+        price_per_gpu_hour=None if price is None else money(price.nano_per_unit_hour),
         price_per_hour=first_hour,
         first_hour=first_hour,
         candidates=tuple(candidate_view(offer, disclosure) for offer in quote.ranking.candidates),

@@ -13,7 +13,7 @@ from control_plane.api.views.proofs import proof_view
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.lease import AdmittedKey
-from control_plane.domain.money import Nano, usd
+from control_plane.domain.money import usd
 from control_plane.domain.rendering import CUSTOMER_USER
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.status import Unconfirmed, Waiting
@@ -52,8 +52,8 @@ def lease_view(shown: Shown) -> LeaseView:
         request=request_view(lease.request),
         gpu_model=lease.gpu_model,
         gpu_count=lease.gpu_count,
-        price_per_gpu_hour=money(lease.nano_per_gpu_hour),
-        price_per_hour=money(Nano(lease.nano_per_gpu_hour * lease.gpu_count)),
+        price_per_gpu_hour=money(lease.nano_per_unit_hour),
+        price_per_hour=money(lease.nano_per_hour),
         state=lease.state.value,
         status=status_view(shown),
         machine=_machine(shown),

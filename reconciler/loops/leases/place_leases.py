@@ -30,7 +30,6 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, launch_key
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, PlacingLease, step
 from control_plane.domain.machine import MachineOrder, Purpose
-from control_plane.domain.money import Nano
 from control_plane.domain.placement import (
     PROOF_RECORD_WINDOW,
     Disproven,
@@ -108,7 +107,7 @@ class _Market:
         return rank(
             lease.request,
             self.shapes[lease.sku],
-            Nano(lease.nano_per_gpu_hour * lease.gpu_count),
+            lease.nano_per_hour,
             self.offers.get((lease.gpu_model, lease.gpu_count), ()),
             failures=self.failures.get(lease.id, {}),
             unhealthy_accounts=self.unhealthy_accounts,

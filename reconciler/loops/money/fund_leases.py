@@ -107,10 +107,10 @@ async def _standing(connection: Connection, organization_id: OrganizationId, *, 
 def funding(funded: Funded, standing: Standing, now: datetime) -> Funding:
     """The facts that funding is decided on. A hold has to cover the most that may have been used."""
     used = metering.used_until(funded, now)
-    owed = metering.cost_until(funded.ready_at, funded.gpu_count, funded.nano_per_gpu_hour, used.at_most)
+    owed = metering.cost_until(funded.ready_at, funded.units, funded.nano_per_unit_hour, used.at_most)
     return Funding(
-        nano_per_gpu_hour=funded.nano_per_gpu_hour,
-        gpu_count=funded.gpu_count,
+        nano_per_unit_hour=funded.nano_per_unit_hour,
+        units=funded.units,
         held_nano=funded.held_nano,
         unposted_nano=Nano(owed - funded.posted_nano),
         available_nano=standing.available_nano,

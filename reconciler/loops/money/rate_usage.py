@@ -39,7 +39,7 @@ async def activate(world: World) -> Report:
 
 def rated(unrated: Unrated, charge_id: UUID) -> NewCharge:
     """The charge of an interval."""
-    amount = charge(unrated.nano_per_gpu_hour, unrated.gpu_seconds_before, unrated.gpu_seconds)
+    amount = charge(unrated.nano_per_unit_hour, unrated.unit_seconds_before, unrated.unit_seconds)
     return NewCharge(charge_id, unrated.lease_id, unrated.number, amount)
 
 

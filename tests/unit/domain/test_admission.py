@@ -42,7 +42,7 @@ def ceiling(limit: int, held: int = 0) -> Applied:
     return Applied(
         Level.CEILING,
         Envelope(gpus=limit),
-        Use({GpuModel.H100_SXM_80GB: held}, Nano(held * PRICE.nano_per_gpu_hour)),
+        Use({GpuModel.H100_SXM_80GB: held}, Nano(held * PRICE.nano_per_unit_hour)),
     )
 
 
@@ -188,7 +188,7 @@ def test_a_burst_admits_over_the_limit_at_its_price_and_names_the_level() -> Non
     admitted = expect_admitted(admit(over))
     assert admitted.decision.outcome is Verdict.BURST
     assert admitted.over == (Level.CEILING,)
-    assert admitted.price.nano_per_gpu_hour == PRICE.nano_per_gpu_hour * 3 // 2
+    assert admitted.price.nano_per_unit_hour == PRICE.nano_per_unit_hour * 3 // 2
     assert admitted.hold_nano == admitted.price.nano_per_hour
     one_more = replace(rich, envelopes=(bursting(8, 5, Burst(50, 3_600)),))
     expect_refusal(admit(one_more), RefusalCode.QUOTA_EXCEEDED)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.auto_release import SECONDS_MAX, AutoRelease, release_at, why
-from control_plane.domain.metering import billing_start, gpu_seconds_total
+from control_plane.domain.metering import billing_start, unit_seconds_total
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
 from tests.support.clock import START
 
@@ -53,14 +53,14 @@ def test_a_free_lease_spends_nothing_and_an_amount_for_centuries_is_no_limit() -
     st.integers(0, 999_999),
 )
 def test_the_bill_until_then_never_exceeds_the_amount_and_one_more_second_would(
-    price: Nano, gpu_count: int, spend: Nano, microsecond: int
+    price: Nano, units: int, spend: Nano, microsecond: int
 ) -> None:
     ready_at = START + timedelta(microseconds=microsecond)
-    at = release_at(AutoRelease(spend_nano=spend), ready_at, price, gpu_count)
+    at = release_at(AutoRelease(spend_nano=spend), ready_at, price, units)
     if at is None:
-        assert accrued(price, SECONDS_MAX * gpu_count) <= spend
+        assert accrued(price, SECONDS_MAX * units) <= spend
         return
     assert at >= ready_at
-    assert accrued(price, gpu_seconds_total(ready_at, gpu_count, at)) <= spend
-    if price * gpu_count >= 3_600:
-        assert accrued(price, gpu_seconds_total(ready_at, gpu_count, at + SECOND)) > spend
+    assert accrued(price, unit_seconds_total(ready_at, units, at)) <= spend
+    if price * units >= 3_600:
+        assert accrued(price, unit_seconds_total(ready_at, units, at + SECOND)) > spend

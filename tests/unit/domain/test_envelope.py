@@ -136,7 +136,7 @@ def test_adding_a_level_never_admits_more_and_never_makes_cheaper() -> None:
         if isinstance(both, Admitted):
             for single in (alone[one], alone[other]):
                 assert isinstance(single, Admitted), (first, second)
-                assert both.price.nano_per_gpu_hour >= single.price.nano_per_gpu_hour, (first, second)
+                assert both.price.nano_per_unit_hour >= single.price.nano_per_unit_hour, (first, second)
 
 
 def test_adding_a_limit_to_an_envelope_never_admits_more() -> None:

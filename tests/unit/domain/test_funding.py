@@ -23,13 +23,13 @@ from control_plane.domain.funding import (
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
 
 HOUR_COST = 3_600 * 8
-"""At one nano per GPU-second on eight GPUs, a second costs eight."""
+"""At one nano per unit-second on eight GPUs, a second costs eight."""
 
 
 def a_funding(**other: object) -> Funding:
     plain = Funding(
-        nano_per_gpu_hour=Nano(3_600),
-        gpu_count=8,
+        nano_per_unit_hour=Nano(3_600),
+        units=8,
         held_nano=Nano(HOUR_COST),
         unposted_nano=Nano(0),
         available_nano=Nano(0),
@@ -126,7 +126,7 @@ def test_a_hold_that_cannot_be_renewed_is_looked_at_again_and_again() -> None:
 
 
 def test_what_costs_nothing_is_looked_at_once_an_hour() -> None:
-    assert next_look(a_funding(nano_per_gpu_hour=Nano(0)), NOW) == NOW + HOLD
+    assert next_look(a_funding(nano_per_unit_hour=Nano(0)), NOW) == NOW + HOLD
 
 
 @given(
@@ -139,8 +139,8 @@ def test_nobody_looks_before_there_is_something_to_decide_nor_later_than_a_turn_
     price: Nano, gpus: int, held_seconds: int, unposted_seconds: int
 ) -> None:
     funding = a_funding(
-        nano_per_gpu_hour=price,
-        gpu_count=gpus,
+        nano_per_unit_hour=price,
+        units=gpus,
         held_nano=accrued(price, gpus * held_seconds),
         unposted_nano=accrued(price, gpus * unposted_seconds),
     )

@@ -23,8 +23,8 @@ from control_plane.domain.metering import (
     due_intervals,
     ending,
     funded_until,
-    gpu_seconds_total,
     next_hour,
+    unit_seconds_total,
     used_until,
 )
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
@@ -44,7 +44,7 @@ def _wake(meter: Meter, used: UsedUntil) -> tuple[Meter, list[Interval]]:
     """One activation, and where it leaves the meter."""
     made = list(due_intervals(meter, used))
     if made:
-        meter = Meter(meter.ready_at, meter.gpu_count, made[-1].ended_at, made[-1].number)
+        meter = Meter(meter.ready_at, meter.units, made[-1].ended_at, made[-1].number)
     return meter, made
 
 
@@ -73,14 +73,16 @@ def test_however_time_is_cut_the_intervals_follow_each_other_without_gap_or_over
     assert [interval.number for interval in intervals] == list(range(1, len(intervals) + 1))
     for before, after in pairwise(intervals):
         assert before.ended_at == after.started_at
-        assert before.gpu_seconds_before + before.gpu_seconds == after.gpu_seconds_before
+        assert before.unit_seconds_before + before.unit_seconds == after.unit_seconds_before
 
 
 @given(LIVES)
 def test_however_time_is_cut_the_gpu_seconds_are_those_of_the_whole(life: Life) -> None:
     ready_at, gpus, wakes, ended_at = life
     intervals = _metered(ready_at, gpus, wakes, ended_at)
-    assert sum(interval.gpu_seconds for interval in intervals) == gpu_seconds_total(ready_at, gpus, ended_at)
+    assert sum(interval.unit_seconds for interval in intervals) == unit_seconds_total(
+        ready_at, gpus, ended_at
+    )
 
 
 @given(LIVES)
@@ -95,7 +97,7 @@ def test_an_interval_lies_within_one_utc_hour_and_only_the_last_ends_inside_it(l
     intervals = _metered(ready_at, gpus, wakes, ended_at)
     for interval in intervals:
         assert interval.ended_at <= next_hour(interval.started_at)
-        assert interval.gpu_seconds == (interval.ended_at - interval.started_at) // SECOND * gpus
+        assert interval.unit_seconds == (interval.ended_at - interval.started_at) // SECOND * gpus
         assert interval.final == (interval is intervals[-1])
         if not interval.final:
             assert interval.ended_at == next_hour(interval.started_at)
@@ -134,14 +136,14 @@ def test_an_end_before_the_start_bills_nothing_and_still_closes_the_meter(
     ready_at: datetime, back: timedelta
 ) -> None:
     (only,) = due_intervals(Meter(ready_at, 8, None, 0), _certain(ready_at + back, ended=True))
-    assert (only.gpu_seconds, only.final, only.started_at) == (0, True, only.ended_at)
+    assert (only.unit_seconds, only.final, only.started_at) == (0, True, only.ended_at)
 
 
 def test_the_first_and_the_last_broken_second_are_the_customers() -> None:
     ready_at = DAY + timedelta(milliseconds=1)
     assert billing_start(ready_at) == DAY + SECOND
     assert billing_end(ready_at, DAY + timedelta(seconds=5, milliseconds=999)) == DAY + 5 * SECOND
-    assert gpu_seconds_total(ready_at, 8, DAY + timedelta(seconds=5, milliseconds=999)) == 32
+    assert unit_seconds_total(ready_at, 8, DAY + timedelta(seconds=5, milliseconds=999)) == 32
 
 
 def test_a_lease_ready_on_the_second_is_billed_from_it() -> None:
@@ -153,12 +155,12 @@ def test_an_hour_is_closed_by_evidence_at_its_very_end_and_not_a_moment_before()
     just_before = DAY + HOUR - timedelta(microseconds=1)
     assert list(due_intervals(meter, _certain(just_before))) == []
     (hour,) = due_intervals(meter, _certain(DAY + HOUR))
-    assert (hour.gpu_seconds, hour.final) == (3_600, False)
+    assert (hour.unit_seconds, hour.final) == (3_600, False)
 
 
 def test_a_lease_that_ends_on_the_hour_has_one_final_interval_and_no_empty_one() -> None:
     (only,) = due_intervals(Meter(DAY, 1, None, 0), _certain(DAY + HOUR, ended=True))
-    assert (only.gpu_seconds, only.final) == (3_600, True)
+    assert (only.unit_seconds, only.final) == (3_600, True)
 
 
 def test_hours_are_utc_hours_wherever_the_clock_hangs() -> None:
@@ -193,8 +195,8 @@ def _use(
         billed_until=billed_until,
         evidence_at=evidence_at,
         suspect_since=suspect_since,
-        gpu_count=1,
-        nano_per_gpu_hour=PRICE,
+        units=1,
+        nano_per_unit_hour=PRICE,
         set_aside_nano=Nano(set_aside_nano),
         release_at=release_at,
     )
@@ -265,7 +267,7 @@ USED_UP = "the money set aside for the lease was used up"
 
 
 def test_a_lease_that_costs_nothing_is_always_funded() -> None:
-    free = replace(_use(set_aside_nano=0), nano_per_gpu_hour=Nano(0))
+    free = replace(_use(set_aside_nano=0), nano_per_unit_hour=Nano(0))
     assert free.funded_until is None
     assert used_until(free, NOW) == UsedUntil(NOW, NOW, ended=False)
     assert ending(READY, 1, Nano(0), Nano(0), NOW) == Ending(NOW)

@@ -26,9 +26,9 @@ GPU_SECONDS = st.integers(0, 64 * 86_400 * 400)
 
 
 @given(PRICES, GPU_SECONDS)
-def test_what_accrues_is_the_exact_price_rounded_half_to_even(price: Nano, gpu_seconds: int) -> None:
+def test_what_accrues_is_the_exact_price_rounded_half_to_even(price: Nano, unit_seconds: int) -> None:
     # Fraction rounds half to even, in exact arithmetic.
-    assert accrued(price, gpu_seconds) == round(Fraction(price * gpu_seconds, 3_600))
+    assert accrued(price, unit_seconds) == round(Fraction(price * unit_seconds, 3_600))
 
 
 @pytest.mark.parametrize(("price", "expected"), [(1, 0), (3, 2), (5, 2), (7, 4)])
@@ -62,10 +62,10 @@ def test_a_charge_is_never_negative_and_never_a_nano_off(price: Nano, before: in
     assert abs(amount - Fraction(price * more, 3_600)) <= 1
 
 
-@pytest.mark.parametrize(("price", "gpu_seconds"), [(-1, 1), (1, -1)])
-def test_a_negative_price_or_duration_is_refused(price: int, gpu_seconds: int) -> None:
+@pytest.mark.parametrize(("price", "unit_seconds"), [(-1, 1), (1, -1)])
+def test_a_negative_price_or_duration_is_refused(price: int, unit_seconds: int) -> None:
     with pytest.raises(ValueError, match="never negative"):
-        accrued(Nano(price), gpu_seconds)
+        accrued(Nano(price), unit_seconds)
 
 
 @given(st.integers(-NANO_MAX, NANO_MAX).map(Nano))

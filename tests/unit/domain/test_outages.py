@@ -38,8 +38,8 @@ class _Lease:
             billed_until=self.billed_until,
             evidence_at=now,
             suspect_since=None,
-            gpu_count=self.gpus,
-            nano_per_gpu_hour=self.price,
+            units=self.gpus,
+            nano_per_unit_hour=self.price,
             set_aside_nano=Nano(self.posted + self.held),
             release_at=None,
         )
@@ -80,7 +80,7 @@ class _Wallet:
     def rate(self) -> None:
         for lease in self.leases:
             for interval in lease.unrated:
-                amount = charge(lease.price, interval.gpu_seconds_before, interval.gpu_seconds)
+                amount = charge(lease.price, interval.unit_seconds_before, interval.unit_seconds)
                 assert amount <= lease.held, "a charge exceeds what was set aside for it"
                 lease.held -= amount
                 lease.posted += amount

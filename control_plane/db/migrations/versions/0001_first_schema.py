@@ -903,8 +903,8 @@ def _create_tables() -> None:
         sa.Column("sku", sa.Text(), nullable=False),
         sa.Column("effective_from", sa.DateTime(timezone=True), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
-        sa.Column("nano_per_gpu_hour", sa.BigInteger(), nullable=False),
-        sa.CheckConstraint("nano_per_gpu_hour >= 0", name=op.f("ck_prices_not_negative")),
+        sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("nano_per_unit_hour >= 0", name=op.f("ck_prices_not_negative")),
         sa.ForeignKeyConstraint(
             ["price_book"], ["price_books.version"], name=op.f("fk_prices_price_book_price_books")
         ),
@@ -1545,8 +1545,11 @@ def _create_tables() -> None:
         sa.Column("sku", sa.Text(), nullable=False),
         sa.Column("gpu_model", sa.Text(), nullable=False),
         sa.Column("gpu_count", sa.Integer(), nullable=False),
+        sa.Column(
+            "units", sa.Integer(), sa.Computed("greatest(gpu_count, 1)", persisted=True), nullable=False
+        ),
         sa.Column("purchase", sa.Text(), nullable=False),
-        sa.Column("nano_per_gpu_hour", sa.BigInteger(), nullable=False),
+        sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
         sa.Column("proof", sa.Text(), nullable=False),
         sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
@@ -2015,7 +2018,7 @@ def _create_tables() -> None:
         sa.Column("network_gbps", sa.Integer(), nullable=True),
         sa.Column("ephemeral_gib", sa.Integer(), nullable=True),
         sa.Column("setup_seconds", sa.Integer(), nullable=False),
-        sa.Column("unit_seconds", sa.Integer(), nullable=False),
+        sa.Column("increment_seconds", sa.Integer(), nullable=False),
         sa.Column("tried", sa.Integer(), nullable=False),
         sa.Column("failed", sa.Integer(), nullable=False),
         sa.CheckConstraint("architecture IN ('arm64', 'x86_64')", name=op.f("ck_offers_architecture_known")),
@@ -2537,8 +2540,8 @@ def _create_tables() -> None:
         sa.Column("price_book", sa.Integer(), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("gpu_seconds", sa.BigInteger(), nullable=False),
-        sa.Column("nano_per_gpu_hour", sa.BigInteger(), nullable=False),
+        sa.Column("unit_seconds", sa.BigInteger(), nullable=False),
+        sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("amount_nano", sa.BigInteger(), nullable=False),
         sa.Column("rated_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("purchase IN ('on_demand')", name=op.f("ck_charges_purchase_known")),
@@ -2662,13 +2665,13 @@ def _create_tables() -> None:
         sa.Column("region", sa.Text(), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("gpu_seconds_before", sa.BigInteger(), nullable=False),
-        sa.Column("gpu_seconds", sa.BigInteger(), nullable=False),
+        sa.Column("unit_seconds_before", sa.BigInteger(), nullable=False),
+        sa.Column("unit_seconds", sa.BigInteger(), nullable=False),
         sa.Column("final", sa.Boolean(), nullable=False),
         sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("ended_at >= started_at", name=op.f("ck_intervals_ends_after_start")),
         sa.CheckConstraint(
-            "gpu_seconds >= 0 AND gpu_seconds_before >= 0", name=op.f("ck_intervals_not_negative")
+            "unit_seconds >= 0 AND unit_seconds_before >= 0", name=op.f("ck_intervals_not_negative")
         ),
         sa.ForeignKeyConstraint(
             ["machine_id"], ["machines.id"], name=op.f("fk_intervals_machine_id_machines")

@@ -59,6 +59,7 @@ async def measure() -> list[Figure]:
             await cloud.until("the cluster is built", cloud.is_built)
             alone = [await _alone(cloud, number) for number in range(RUNS)]
             together = await _together(cloud, at_once)
+            await _keep_a_witness(cloud)
             lost = [await _lost(cloud, number) for number in range(RUNS)]
     await api_db.close()
     await db.close()
@@ -104,7 +105,7 @@ async def _lost(cloud: NodeCloud, number: int) -> Loss:
     """A node is cut off, given up and replaced."""
     cloud.sells(LOCAL, 0)
     pool = await _pool(cloud, f"lost-{number}", 1)
-    (node,) = await cloud.nodes("ready")
+    (node,) = await _open_nodes(cloud, pool)
     cloud.apart.close_internet(LAMBDA)
     cloud.sells(LOCAL, 100)
 
@@ -112,7 +113,7 @@ async def _lost(cloud: NodeCloud, number: int) -> Loss:
         return (await cloud.get(f"/nodes/{node['id']}"))["unready_since"] is not None
 
     async def is_replaced() -> bool:
-        return [each["id"] for each in await cloud.nodes("ready")] not in ([], [node["id"]])
+        return [each["id"] for each in await _open_nodes(cloud, pool)] not in ([], [node["id"]])
 
     await cloud.until("it is found unready", is_found_unready)
     cloud.clock.advance(HOUR)
@@ -126,6 +127,17 @@ async def _lost(cloud: NodeCloud, number: int) -> Loss:
     replacement, old = await _gone(cloud, pool)
     cut_off = _taken(old)[LeaveStep.CUT_OFF]
     return Loss(_seconds(given_up, cut_off), _seconds(given_up, replacement["ready_at"]))
+
+
+async def _keep_a_witness(cloud: NodeCloud) -> None:
+    """A node at the other provider, which stays ready: no node is given up while all of its cluster are unready."""
+    cloud.sells(LAMBDA, 0)
+    await _pool(cloud, "witness", 1)
+    cloud.sells(LAMBDA, 100)
+
+
+async def _open_nodes(cloud: NodeCloud, pool: str) -> list[Node]:
+    return [node for node in await cloud.nodes("ready") if node["node_pool_id"] == pool]
 
 
 async def _pool(cloud: NodeCloud, name: str, count: int) -> str:

@@ -16,6 +16,8 @@ from typing import Self
 
 SLACK = 1.05
 """Calls that leave a second apart may arrive closer together, so they are spaced five percent wider."""
+JITTER_SECONDS = 0.1
+"""By how much at least the calls of a window without a burst are spaced wider: processes wake up late."""
 BURST_OF_A_WINDOW = 20
 """One in so many calls of a window may be saved up. Windows of fewer calls are spaced evenly."""
 LATE_MAX = timedelta(seconds=1)
@@ -66,9 +68,9 @@ def pace_of(*, calls: int, seconds: float, burst: int | None = None, others: flo
 
 def _pace_of_window(calls: int, seconds: float, others: float) -> Pace:
     if calls < BURST_OF_A_WINDOW:
-        return Pace(
-            timedelta(seconds=SLACK * (seconds + others) / calls), 1, 1, late_max=timedelta(seconds=others)
-        )
+        window = seconds + others
+        spaced = max(SLACK * window, window + JITTER_SECONDS)
+        return Pace(timedelta(seconds=spaced / calls), 1, 1, late_max=timedelta(seconds=others))
     burst = calls // BURST_OF_A_WINDOW
     late = min(LATE_MAX.total_seconds(), seconds / 60)
     # A turn may also be used `late` after its moment, and a call takes a while to arrive.

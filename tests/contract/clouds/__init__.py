@@ -43,6 +43,8 @@ class Cloud(ABC):
     seconds_to_run: float = 0.0
     ends_while_creating = True
     """Whether a machine can be ended before it runs."""
+    lists_what_is_sold_out: bool = True
+    """Whether an offer stays on the list, as not available, while it is sold out."""
     may_sell_out_later: bool = False
     """Whether the provider may accept a launch and find later that it is sold out."""
     seconds_to_be_gone: float = 0.0
@@ -210,6 +212,9 @@ class EmulatedCloud(ScriptedCloud):
     """The verbs that the provider documents to answer without a body, with the status: Rest.call's `empty_status`."""
     lists_are_plain: bool = False
     """Whether a list of machines is a JSON array without an envelope, so that `[]` says that there are none."""
+
+    harmless: str | None = None
+    """A text of a launch request that an error may repeat; None is the name of the machine type."""
 
     def quotable(self) -> tuple[str, ...]:
         """The secrets that the provider could quote: they travel with calls of the port, once launches are prepared."""

@@ -11,6 +11,7 @@ from control_plane.db.machines import SIGHTED_AT
 from control_plane.db.rows import Recordset, read, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.attempt import Attempt, AttemptOutcome
+from control_plane.domain.block import REFUSED
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.ids import LeaseId
 from control_plane.domain.machine import MachineState
@@ -75,9 +76,14 @@ WHERE lease_id = :lease_id AND number = :number
 # terminate says nothing about when to try again, and must not hide the result of a later attempt. An attempt that
 # failed because of us does not count, and does not hide an earlier one that failed because of the offer.
 _FAILURES = text(f"""
-SELECT DISTINCT ON (lease_id, offer_key) lease_id, offer_key, fail_reason AS reason, ended_at AS at
+SELECT DISTINCT ON (lease_id, offer_key) lease_id, offer_key, fail_reason AS reason, ended_at AS at,
+  count(*) OVER (PARTITION BY lease_id, offer_key) AS times
 FROM attempts WHERE lease_id = ANY(:lease_ids) AND fail_reason IS NOT NULL AND NOT {among("fail_reason", OURS)}
 ORDER BY lease_id, offer_key, number DESC
+""")
+_REFUSED = text(f"""
+SELECT lease_id, count(*) AS count FROM attempts
+WHERE lease_id = ANY(:lease_ids) AND {among("fail_reason", REFUSED)} GROUP BY lease_id
 """)
 
 
@@ -96,7 +102,7 @@ async def fail(
     await write(connection, _FAIL, **values, now=now)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _FailedOn(Failure):
     lease_id: LeaseId
     offer_key: str
@@ -106,5 +112,19 @@ async def failures(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict
     """Where each lease failed before, by offer key; the latest failure per offer counts."""
     latest: dict[LeaseId, dict[str, Failure]] = {}
     for failed in await read(connection, _FAILURES, _FailedOn, lease_ids=list(lease_ids)):
-        latest.setdefault(failed.lease_id, {})[failed.offer_key] = Failure(failed.reason, failed.at)
+        latest.setdefault(failed.lease_id, {})[failed.offer_key] = Failure(
+            failed.reason, failed.at, failed.times
+        )
     return latest
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    lease_id: LeaseId
+    count: int
+
+
+async def refused(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, int]:
+    """How many attempts of each lease were orders that no provider took; leases without one are absent."""
+    found = await read(connection, _REFUSED, _Refused, lease_ids=list(lease_ids))
+    return {each.lease_id: each.count for each in found}

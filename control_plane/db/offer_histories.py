@@ -8,20 +8,19 @@ from sqlalchemy import text
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read
 from control_plane.db.tables.marks import among
-from control_plane.domain.block import CONSEQUENCES
+from control_plane.domain.block import REFUSED
 from control_plane.domain.effective_price import History
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import MachineState
 
 _NOT_THE_OFFERS = OURS | {FailReason.LEASE_ENDED}
-_REFUSED = {reason for reason, consequence in CONSEQUENCES.items() if consequence is not None}
 # A machine counts once it is usable or failed; a refused order and one that its lease gave up say nothing.
 _OF_ACCOUNT = text(f"""
 SELECT offer_key, count(*) AS tried, count(*) FILTER (WHERE fail_reason IS NOT NULL) AS failed FROM machines
 WHERE account = :account AND asked_at > :since
   AND (state = '{MachineState.VERIFIED}' OR fail_reason IS NOT NULL)
-  AND (fail_reason IS NULL OR NOT {among("fail_reason", _NOT_THE_OFFERS | _REFUSED)})
+  AND (fail_reason IS NULL OR NOT {among("fail_reason", _NOT_THE_OFFERS | REFUSED)})
 GROUP BY offer_key
 """)
 

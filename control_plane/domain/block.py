@@ -73,6 +73,8 @@ CONSEQUENCES: Mapping[FailReason, Consequence | None] = {
     FailReason.LEASE_ENDED: None,
 }
 # fmt: on
+REFUSED = frozenset(reason for reason, consequence in CONSEQUENCES.items() if consequence is not None)
+"""Reasons for which a provider never took the order, so that there was no machine."""
 
 
 class Placed(Protocol):

@@ -38,7 +38,8 @@ STALE_AFTER_UNLESS_KNOWN = min(STALE_AFTER.values())
 HISTORY_WINDOW = timedelta(hours=24)
 """How far back the history of an offer goes."""
 RETRY_AFTER = timedelta(minutes=2)
-"""How long a lease avoids an offer on which it failed for a temporary reason."""
+"""How long a lease avoids an offer on which it failed for a temporary reason; twice as long after each further time."""
+RETRY_AFTER_MAX = timedelta(minutes=15)
 PROOF_RECORD_WINDOW = timedelta(hours=24)
 PROOF_RECORD_MAX = 2
 """An offer is rejected when this many of its machines were terminated for their GPU proof within the window."""
@@ -126,6 +127,8 @@ class Failure:
 
     reason: FailReason
     at: datetime
+    times: int = 1
+    """How many attempts of this lease have failed on the offer by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,8 +342,9 @@ def _failed_here(offer: Offer, failure: Failure | None, now: datetime) -> Reject
         return None
     if failure.reason not in _PASSING:
         return Rejection(offer, RejectCode.FAILED_BEFORE, f"This lease failed there: {failure.reason}.")
-    if now - failure.at < RETRY_AFTER:
-        seconds = int((RETRY_AFTER - (now - failure.at)).total_seconds())
+    rests = min(RETRY_AFTER * 2 ** min(failure.times - 1, 8), RETRY_AFTER_MAX)
+    if now - failure.at < rests:
+        seconds = int((rests - (now - failure.at)).total_seconds())
         return Rejection(
             offer, RejectCode.RESTING, f"This lease failed there ({failure.reason}); again in {seconds} s."
         )

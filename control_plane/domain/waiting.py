@@ -1,6 +1,8 @@
 """A lease that no offer can serve now: what its customer reads, and when it is given up.
 
-It is given up when it has waited as long as its request says, or has tried too often. The moment at which it gives up
+It is given up when it has waited as long as its request says, or when too many machines have failed. Orders that
+providers did not take cost nobody anything and are not counted: each offer that refused is left alone for longer each
+time (`placement.RETRY_AFTER_MAX`). The moment at which it gives up
 passes whether or not anybody works, so it is no reason by itself (docs/decisions/0016): after an outage of ours the
 stored offers and the health of their accounts are as old as the outage. A lease is given up only on offers that
 somebody has looked at lately, and only by a worker that had looked at the lease when it was due.
@@ -24,7 +26,7 @@ LOOK_AGAIN_AFTER = timedelta(seconds=15)
 REFRESHED_WITHIN = timedelta(minutes=2)
 """Offers are refreshed every 30 s. Those of an account that nobody refreshed for longer say nothing about its stock."""
 ATTEMPTS_MAX = 12
-"""Attempts per lease before it is given up."""
+"""Attempts with a machine per lease before it is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,9 @@ def in_turn(leases: Sequence[L]) -> list[L]:
 
 
 def tried_too_often(attempts: int) -> GiveUp | None:
-    """Why a lease is given up after so many attempts; None when it may try again."""
+    """Why a lease is given up after so many attempts with a machine; None when it may try again."""
     return (
-        GiveUp(f"{attempts} attempts failed; {ATTEMPTS_MAX} is the limit")
+        GiveUp(f"{attempts} attempts failed with a machine; {ATTEMPTS_MAX} is the limit")
         if attempts >= ATTEMPTS_MAX
         else None
     )

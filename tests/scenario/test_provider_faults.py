@@ -18,7 +18,8 @@ from control_plane.domain.lease import EndReason, Lease, LeaseState
 from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.request import CapacityRequest
+from control_plane.domain.request import CapacityRequest, LeaseTerms
+from control_plane.domain.waiting import ATTEMPTS_MAX
 from data_plane.documents.inventory import Inventory
 from providers.base import LaunchOrder, Provider
 from providers.fake import Fault, an_offer
@@ -200,12 +201,12 @@ async def test_a_lease_that_finds_no_capacity_for_half_an_hour_is_given_up_with_
     await stage.finish()
 
 
-async def test_a_lease_whose_every_attempt_fails_stops_at_the_limit(stage: Stage) -> None:
-    stage.cloud.faults.always("launch", Fault.NO_CAPACITY)
-    lease = await stage.lease(await stage.organization())
-    await stage.play_until(lease, "ended", seconds_max=1_790, step=10)
+async def test_a_lease_whose_every_machine_fails_stops_at_the_limit(stage: Stage) -> None:
+    stage.cloud.faults.always("launch", Fault.LOST_WITHOUT_EFFECT)
+    lease = await stage.lease(await stage.organization(), terms=LeaseTerms(wait_timeout_seconds=86_400))
+    await stage.play_until(lease, "ended", seconds_max=36_000, step=30)
     assert (await stage.lease_row(lease)).end_reason is EndReason.NO_CAPACITY
-    assert await _failed(stage, lease) == [FailReason.NO_CAPACITY] * 12
+    assert await _failed(stage, lease) == [FailReason.LAUNCH_ANSWER_LOST] * ATTEMPTS_MAX
     await stage.check_finished()
 
 

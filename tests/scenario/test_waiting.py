@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.domain.access import EVERYWHERE
-from control_plane.domain.placement import RejectCode
+from control_plane.domain.placement import RETRY_AFTER_MAX, RejectCode
 from control_plane.domain.request import CapacityRequest, LeaseTerms
+from control_plane.domain.waiting import ATTEMPTS_MAX
 from control_plane.services import lease_overviews
 from providers.fake import Fault
 from tests.support.stage import Stage
@@ -178,6 +179,18 @@ async def test_every_attempt_has_its_placement_although_it_decides_the_same_as_t
         stage.clock.advance(600)
     first, second = (await stage.why(lease)).placements
     assert (first.chosen, first.ranking.rejected) == (second.chosen, second.ranking.rejected)
+
+
+async def test_orders_that_are_refused_again_and_again_end_no_lease_that_may_wait(stage: Stage) -> None:
+    lease = await stage.lease(await stage.organization(), terms=LeaseTerms(wait_timeout_seconds=86_400))
+    for number in range(1, ATTEMPTS_MAX + 3):
+        stage.cloud.faults.script("launch", Fault.NO_CAPACITY)
+        for loop in ("refresh_offers", "place_leases", "launch_machines"):
+            await stage.run(loop)
+        assert len(await stage.attempts(lease)) == number
+        stage.clock.advance(RETRY_AFTER_MAX.total_seconds())
+    await stage.play_until(lease, "ready", seconds_max=900)
+    await stage.finish()
 
 
 async def test_the_lease_with_the_highest_priority_gets_the_stock_that_returns(stage: Stage) -> None:

@@ -79,8 +79,10 @@ async def activate(world: AccountWorld) -> Report:
         buying = [lease for lease in spending if lease.id not in placing.held_back]
         market = await _market(connection, tuple(world.account_names), buying, now)
         rankings = {lease.id: market.rank(lease, placing.envelopes(lease), now) for lease in buying}
-        refused = {lease_id: verdict.why for lease_id, verdict in placing.held_back.items()}
-        decided = _decide(world, waiting, _Rankings(rankings, refused, market.unrefreshed), now)
+        held_back_why = {lease_id: verdict.why for lease_id, verdict in placing.held_back.items()}
+        decided = _decide(
+            world, waiting, _Rankings(rankings, held_back_why, market.refused, market.unrefreshed), now
+        )
         acted = await _record(connection, world, decided, rankings, now)
         steps = await traced.of_leases(world, connection, NAME, [lease.id for lease in waiting])
     _trace(steps, decided)
@@ -98,6 +100,8 @@ class _Market:
     offers: Mapping[tuple[GpuModel, int], Sequence[Offer]]
     failures: Mapping[LeaseId, Mapping[str, Failure]]
     unhealthy_accounts: Mapping[str, str]
+    refused: Mapping[LeaseId, int]
+    """How many orders of a lease were not taken; leases without one are absent."""
     disproven: Mapping[str, Disproven]
     blocks: Blocks
     unrefreshed: frozenset[AccountName]
@@ -124,10 +128,12 @@ async def _market(
     offers: dict[tuple[GpuModel, int], list[Offer]] = {}
     for offer in await catalogue.offers(connection):
         offers.setdefault((offer.shape.gpu_model, offer.shape.gpu_count), []).append(offer)
+    tried = [lease.id for lease in waiting if lease.attempts]
     return _Market(
         shapes={price.sku.name: price.sku.shape for price in await catalogue.prices(connection, now=now)},
         offers=offers,
-        failures=await attempts.failures(connection, [lease.id for lease in waiting if lease.attempts]),
+        failures=await attempts.failures(connection, tried),
+        refused=await attempts.refused(connection, tried),
         unhealthy_accounts=await unhealthy_accounts(connection),
         disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
         blocks=in_force(await offer_blocks.in_force(connection, now=now), now),
@@ -142,8 +148,9 @@ class _Rankings:
     """The ranking of each lease for which something may be bought."""
 
     found: Mapping[LeaseId, Ranking]
-    refused: Mapping[LeaseId, str]
+    held_back: Mapping[LeaseId, str]
     """The leases whose envelopes allow no placement now, each with the reason as a sentence."""
+    refused: Mapping[LeaseId, int]
     unrefreshed: frozenset[AccountName]
 
 
@@ -177,12 +184,12 @@ def _decide(
 
 def _decide_one(lease: PlacingLease, rankings: _Rankings, now: datetime) -> Offer | KeepWaiting | GiveUp:
     ranking = rankings.found.get(lease.id)
-    if lease.id in rankings.refused:
-        why = rankings.refused[lease.id]
+    if lease.id in rankings.held_back:
+        why = rankings.held_back[lease.id]
         return held_back(why, due_at=lease.due_at, gives_up_at=lease.gives_up_at, now=now)
     if ranking is None:
         return suspended(due_at=lease.due_at, gives_up_at=lease.gives_up_at, now=now)
-    if (given_up := tried_too_often(lease.attempts)) is not None:
+    if (given_up := tried_too_often(lease.attempts - rankings.refused.get(lease.id, 0))) is not None:
         return given_up
     if ranking.candidates:
         return ranking.candidates[0]

@@ -59,7 +59,15 @@ async def test_the_latest_attempt_on_an_offer_counts(leased: Leased) -> None:
     lease = await leased.lease()
     await _attempt_fails(leased, lease, FailReason.NEVER_BOOTED)
     at = await _attempt_fails(leased, lease, FailReason.GPU_MISMATCH)
-    assert await _failures(leased, lease.id) == {"offer": Failure(FailReason.GPU_MISMATCH, at)}
+    assert await _failures(leased, lease.id) == {"offer": Failure(FailReason.GPU_MISMATCH, at, times=2)}
+
+
+async def test_orders_that_no_provider_took_are_counted_apart(leased: Leased) -> None:
+    lease = await leased.lease()
+    for reason in (FailReason.NO_CAPACITY, FailReason.NEVER_BOOTED, FailReason.NOT_TAKEN):
+        await _attempt_fails(leased, lease, reason)
+    async with leased.db.reading() as connection:
+        assert await attempts.refused(connection, [lease.id]) == {lease.id: 2}
 
 
 async def test_an_attempt_that_failed_because_of_us_hides_no_failure_of_the_offer(leased: Leased) -> None:

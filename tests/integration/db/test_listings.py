@@ -458,7 +458,7 @@ async def test_the_latest_failure_on_an_offer_counts(filled: Database) -> None:
     await _fails(filled, 3, FailReason.GPU_MISMATCH, wrong)
     await _fails(filled, 4, FailReason.NO_CAPACITY, wrong + MINUTE, offer="another")
     assert await _failures(filled) == {
-        "offer": Failure(FailReason.GPU_MISMATCH, wrong),
+        "offer": Failure(FailReason.GPU_MISMATCH, wrong, times=2),
         "another": Failure(FailReason.NO_CAPACITY, wrong + MINUTE),
     }
 

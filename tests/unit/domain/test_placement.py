@@ -204,6 +204,17 @@ def test_a_failure_rests_the_offer_or_rules_it_out_for_this_lease(reason: FailRe
         assert after(RETRY_AFTER).candidates
 
 
+def test_an_offer_rests_twice_as_long_after_each_failure_up_to_a_quarter_of_an_hour() -> None:
+    for times, minutes in ((1, 2), (2, 4), (3, 8), (4, 15), (1_000_000, 15)):
+
+        def after(ago: timedelta, times: int = times) -> Ranking:
+            return ranked(OFFER, failures={OFFER.key: Failure(FailReason.NO_CAPACITY, START - ago, times)})
+
+        rests = timedelta(minutes=minutes)
+        expect_rejected(after(rests - MOMENT), RejectCode.RESTING)
+        assert after(rests).candidates, times
+
+
 def test_a_failure_on_another_offer_says_nothing() -> None:
     assert ranked(OFFER, failures={"b": Failure(FailReason.GPU_MISMATCH, START)}).candidates
 

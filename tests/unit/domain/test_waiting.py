@@ -37,7 +37,7 @@ def _unserved(
 
 def test_a_lease_that_tried_as_often_as_it_may_is_given_up() -> None:
     assert tried_too_often(ATTEMPTS_MAX - 1) is None
-    assert f"{ATTEMPTS_MAX} attempts" in str(tried_too_often(ATTEMPTS_MAX))
+    assert f"{ATTEMPTS_MAX} attempts failed" in str(tried_too_often(ATTEMPTS_MAX))
 
 
 def test_a_lease_waits_to_the_moment_at_which_it_gives_up() -> None:

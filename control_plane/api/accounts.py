@@ -14,6 +14,7 @@ from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import accounts
+from control_plane.services.accounts import MissingPermit
 from control_plane.services.idempotency import Connection
 from control_plane.wire.accounts import AccountList, TerminationPermitRequest, TerminationPermitView
 
@@ -50,9 +51,12 @@ class AccountController(Controller):
     async def permit_terminations(
         self, request: ApiRequest, data: JSONBody[TerminationPermitRequest]
     ) -> Response[bytes]:
-        """Permit for a while that all machines of an account that fail their GPU proof are terminated."""
+        """Permit for a while that all machines of an account that fail their GPU proof, or that its lists miss, are
+        terminated.
+        """
 
         async def effect(connection: Connection) -> Made | Refused:
+            seen = data.missing
             permit = await accounts.permit_terminations(
                 connection,
                 request.world,
@@ -60,6 +64,7 @@ class AccountController(Controller):
                 minutes=data.minutes,
                 why=data.why,
                 actor=request.actor,
+                missing=None if seen is None else MissingPermit(seen.frozen_since, seen.machines),
             )
             return permit if isinstance(permit, Refused) else Made(termination_permit_view(permit))
 

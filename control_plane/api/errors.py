@@ -236,6 +236,11 @@ KINDS: dict[str, Kind] = {
     RefusalCode.ORPHAN_UNKNOWN: Kind(
         422, "Use an account and provider ids that GET /v1/operator/orphans lists.", "provider_refs"
     ),
+    RefusalCode.LISTING_CHANGED: Kind(
+        409,
+        "Look at the account again: since you looked, its freeze ended or its list misses more.",
+        "missing",
+    ),
     RefusalCode.PROJECT_UNKNOWN: Kind(
         422, "Use the name or the id of a project that GET /v1/projects lists, or leave it out.", "project"
     ),

@@ -23,6 +23,8 @@ class Account:
     frozen_since: datetime | None
     frozen_lists: int
     frozen_why: str | None
+    frozen_missing: int
+    """How many machines the last list misses, while the account is frozen."""
     failing_since: datetime | None
     """Since when its machines cannot be listed, or their list not be stored. Nothing is bought there meanwhile."""
     failing_why: str | None
@@ -49,7 +51,7 @@ class Account:
     def freeze(self) -> Freeze | None:
         if self.frozen_since is None:
             return None
-        return Freeze(self.frozen_since, self.frozen_lists, self.frozen_why or "")
+        return Freeze(self.frozen_since, self.frozen_lists, self.frozen_why or "", self.frozen_missing)
 
 
 _REGISTER = text("""
@@ -57,9 +59,9 @@ INSERT INTO provider_accounts (name, provider, listing_due_at, offers_due_at) VA
 ON CONFLICT (name) DO NOTHING
 """)
 _ALL = text("""
-SELECT name, provider, listing_asked_at, listing_size, frozen_since, frozen_lists, frozen_why, failing_since,
-       failing_why, offers_failing_since, offers_failing_why, offers_left_out, offers_at, drained_at, drained_why,
-       armed_at, disarmed_why, secret_id, credentials_version, credentials_since
+SELECT name, provider, listing_asked_at, listing_size, frozen_since, frozen_lists, frozen_why, frozen_missing,
+       failing_since, failing_why, offers_failing_since, offers_failing_why, offers_left_out, offers_at, drained_at,
+       drained_why, armed_at, disarmed_why, secret_id, credentials_version, credentials_since
 FROM provider_accounts WHERE name = :name OR CAST(:name AS text) IS NULL AND removed_at IS NULL ORDER BY name
 """)
 _TAKE_LISTING = text("""
@@ -75,6 +77,9 @@ UPDATE provider_accounts SET orphans_due_at = :next WHERE name = :name AND coale
 _TRIP = text("""
 UPDATE provider_accounts SET armed_at = NULL, disarmed_why = :why WHERE name = :name AND armed_at = :armed_at
 """)
+_TAKE_LISTED = text("""
+UPDATE provider_accounts SET listed_at = :asked_at WHERE name = :name AND coalesce(listed_at <= :asked_at, true)
+""")
 # The time of the last list is the evidence for every machine that no list missed. A list that is not believed
 # records no absence, so its time must not count: it would be evidence for machines that it does not show.
 _LISTED = text("""
@@ -83,13 +88,14 @@ UPDATE provider_accounts SET
                           ELSE listing_asked_at END,
   listing_size = :size,
   listing_foreign = :foreign, frozen_since = :frozen_since, frozen_lists = :frozen_lists, frozen_why = :frozen_why,
+  frozen_missing = :frozen_missing,
   failing_since = NULL, failing_why = NULL
 WHERE name = :name
 """)
 _REFRESHED = text("""
 UPDATE provider_accounts SET offers_at = :now, offers_failing_since = NULL, offers_failing_why = NULL,
   offers_left_out = CAST(:left_out AS jsonb)
-WHERE name = :name
+WHERE name = :name AND removed_at IS NULL AND coalesce(offers_at <= :now, true)
 """)
 _FAILING = text("""
 UPDATE provider_accounts SET failing_since = coalesce(failing_since, :now), failing_why = :why WHERE name = :name
@@ -157,6 +163,14 @@ async def trip(connection: Connection, name: AccountName, *, armed_at: datetime,
     await write(connection, _TRIP, name=name, armed_at=armed_at, why=why)
 
 
+async def take_listed(connection: Connection, name: AccountName, *, asked_at: datetime) -> bool:
+    """Whether the list that was asked for at `asked_at` may be stored: none that was asked for later is.
+
+    The account's row is locked afterwards, so that no two lists are stored at a time.
+    """
+    return bool(await write(connection, _TAKE_LISTED, name=name, asked_at=asked_at))
+
+
 async def record_listing(
     connection: Connection,
     name: AccountName,
@@ -177,17 +191,19 @@ async def record_listing(
         frozen_since=freeze.since if freeze else None,
         frozen_lists=freeze.lists if freeze else 0,
         frozen_why=freeze.why if freeze else None,
+        frozen_missing=freeze.missing if freeze else 0,
     )
 
 
 async def record_refresh(
     connection: Connection, name: AccountName, *, now: datetime, left_out: Sequence[str] = ()
-) -> None:
-    """Store that the account's offers were refreshed, and clear their failure if there was one.
+) -> bool:
+    """Store that the account's offers were asked for at `now`, and clear their failure if there was one.
 
-    `left_out` are sentences for operators.
+    `left_out` are sentences for operators. False, and nothing is stored, when the account was removed meanwhile or
+    offers that were asked for later are stored already.
     """
-    await write(connection, _REFRESHED, name=name, now=now, left_out=json.dumps(list(left_out)))
+    return bool(await write(connection, _REFRESHED, name=name, now=now, left_out=json.dumps(list(left_out))))
 
 
 async def record_failure(connection: Connection, name: AccountName, *, why: str, now: datetime) -> None:

@@ -144,6 +144,10 @@ WHERE (CAST(:after AS uuid) IS NULL OR claim_id > :after)
   AND (CAST(:silent_since AS timestamptz) IS NULL OR (ended_at IS NULL AND reported_at < :silent_since))
 ORDER BY claim_id LIMIT :limit
 """)
+_REPORTED_AT = text("""
+SELECT machine_id, max(reported_at) AS reported_at FROM agents
+WHERE machine_id = ANY(:ids) AND ended_at IS NULL AND reported_at IS NOT NULL GROUP BY machine_id
+""")
 _COUNT_SILENT = text("""
 SELECT count(*) FROM agents WHERE ended_at IS NULL AND reported_at < :before
 """)
@@ -207,6 +211,20 @@ async def page(
         "limit": limit,
     }
     return await read(connection, _PAGE, Agent, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class _LastReport:
+    machine_id: MachineId
+    reported_at: datetime
+
+
+async def reported_at(connection: Connection, machine_ids: Sequence[MachineId]) -> dict[MachineId, datetime]:
+    """When the agents of these machines reported last, of those that ever did."""
+    if not machine_ids:
+        return {}
+    found = await read(connection, _REPORTED_AT, _LastReport, ids=list(machine_ids))
+    return {report.machine_id: report.reported_at for report in found}
 
 
 async def count_silent(connection: Connection, *, before: datetime) -> int:

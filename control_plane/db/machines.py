@@ -17,6 +17,7 @@ from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.actor import Actor
 from control_plane.domain.deadline import HAVE_DEADLINES, OverdueMachine
+from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, MachineId, ProviderRef
 from control_plane.domain.journal import Note
@@ -135,6 +136,10 @@ _LOCK = text(f"{SELECT} WHERE m.id = ANY(:ids) ORDER BY m.id FOR NO KEY UPDATE O
 _OPEN_OF_ACCOUNT = text(
     f"{SELECT} WHERE m.account = :account AND {among('m.state', MAY_EXIST)} ORDER BY m.id"
 )
+_VANISHED = text(f"""
+SELECT count(*) FROM machines
+WHERE account = :account AND fail_reason = '{FailReason.VANISHED}' AND (gone_at IS NULL OR gone_at > :since)
+""")
 _ORDERED_AS = text("SELECT gpu_model, gpu_count FROM machines WHERE host_key = :host_key")
 
 
@@ -169,6 +174,11 @@ async def lock(connection: Connection, machine_ids: Iterable[MachineId]) -> dict
 async def open_of_account(connection: Connection, account: AccountName) -> list[Machine]:
     """The machines of an account that may exist at the provider."""
     return await read(connection, _OPEN_OF_ACCOUNT, Machine, account=account)
+
+
+async def count_vanished(connection: Connection, account: AccountName, *, since: datetime) -> int:
+    """How many machines of an account vanished from its lists and were not closed before `since`."""
+    return (await read(connection, _VANISHED, int, account=account, since=since))[0]
 
 
 async def ordered_as(connection: Connection, host_key: str) -> tuple[GpuModel, int]:

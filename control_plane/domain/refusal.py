@@ -31,6 +31,7 @@ class RefusalCode(StrEnum):
     PROVIDER_UNKNOWN = "provider_unknown"
     ACCOUNT_UNKNOWN = "account_unknown"
     ORPHAN_UNKNOWN = "orphan_unknown"
+    LISTING_CHANGED = "listing_changed"
     PROJECT_UNKNOWN = "project_unknown"
     ENVIRONMENT_UNKNOWN = "environment_unknown"
     NETWORK_UNKNOWN = "network_unknown"

@@ -4,13 +4,16 @@ A launch whose answer was lost is found by its launch key, a booting machine sho
 its end, and a running one that it is still alive. A listing is complete or it is an error; the port ensures that.
 But a complete-looking list can still be wrong: SkyPilot destroyed healthy clusters on an empty answer (its issue
 10517). A list that lacks too many of the expected machines therefore freezes the account: nothing is concluded
-from an absence until the lists look sane again, or have shown the same for a long time.
+from an absence until the lists look sane again. When they have shown the same for a long time, a few missing machines
+are believed to be gone; for more an operator has to permit it. A machine whose agent reported lately is not gone,
+whatever the lists show (docs/decisions/0043).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from control_plane.domain.agent import SILENT_AFTER
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import MachineId, ProviderRef, installation_of
 from control_plane.domain.machine import (
@@ -30,11 +33,18 @@ from control_plane.domain.transitions import Moved
 SHRUNK_MIN = 3
 SHRUNK_PERCENT = 30
 """A list that misses so many machines, and more than this share of those that should be on it, is not believed."""
+MISSED_MAX = 10
+"""A list that misses more machines than this is not believed either, however many it shows."""
 MISSED_LISTS_MIN = 2
 """Absence counts from the second complete list on."""
 THAW_AFTER = timedelta(minutes=15)
 THAW_LISTS = 5
-"""Odd lists are believed after all once there were this many in a row, over at least this time."""
+"""Odd lists are believed after all once there were this many in a row, over at least this time, and they miss few."""
+FEW = 3
+"""As many machines of an account are believed to be gone because of odd lists, without an operator's permit."""
+LOST_WINDOW = timedelta(hours=1)
+"""Machines that vanished from an account's lists in this time count as missed, so that lists that lose a few machines
+at a time are as odd as those that lose them at once."""
 LOOK_EXTRA = timedelta(seconds=10)
 SETUP_MAX = timedelta(minutes=10)
 """How long setup may take, from a machine's first address until it is verified. Then it counts as unreachable."""
@@ -109,32 +119,47 @@ class Odd:
     """The list lacks too many machines to be believed at once."""
 
     why: str
+    missing: int
+    """How many machines it misses, with those that vanished in the last hour."""
 
 
-def oddness(findings: Findings, listing_size: int) -> Odd | None:
+def oddness(findings: Findings, listing_size: int, *, lost: int = 0) -> Odd | None:
     """Whether a list is too empty or too short to draw conclusions from, as a whole or for one region.
 
     Only machines that were sighted before and are not being terminated are expected. A provider asks its regions one by
-    one, so a list that lacks one of them may look nearly complete.
+    one, so a list that lacks one of them may look nearly complete. `lost` counts the machines of the account that
+    vanished within LOST_WINDOW.
     """
     found = [machine.region for machine, _ in findings.found if machine.state in SHOULD_BE_SIGHTED]
-    missed = [
-        machine.region
-        for machine in findings.missed
-        if machine.state in SHOULD_BE_SIGHTED and machine.sighted_at is not None
-    ]
-    expected = len(found) + len(missed)
+    missed = [machine.region for machine in findings.missed if _expected(machine)]
+    missing, expected = len(missed) + lost, len(found) + len(missed) + lost
     if not missed:
         return None
+    before = f", {lost} of them for up to an hour" if lost else ""
     if listing_size == 0:
-        return Odd(f"The list is empty and {expected} machines should be on it.")
-    if _shrunk(len(missed), expected) or (len(missed) > 1 and len(missed) * 2 > expected):
-        return Odd(f"The list misses {len(missed)} of {expected} machines that should be on it.")
+        return Odd(f"The list is empty and {expected} machines should be on it{before}.", missing)
+    if (
+        _shrunk(missing, expected)
+        or (len(missed) > 1 and len(missed) * 2 > expected - lost)
+        or missing > MISSED_MAX
+    ):
+        return Odd(f"The list misses {missing} of {expected} machines that should be on it{before}.", missing)
     for region in sorted(set(missed)):
         gone, there = missed.count(region), found.count(region)
         if _shrunk(gone, gone + there):
-            return Odd(f"The list misses {gone} of {gone + there} machines in {region} that should be on it.")
+            why = f"The list misses {gone} of {gone + there} machines in {region} that should be on it."
+            return Odd(why, missing)
     return None
+
+
+def _expected(machine: Machine) -> bool:
+    return machine.state in SHOULD_BE_SIGHTED and machine.sighted_at is not None
+
+
+def expected_and_missed(machines: Iterable[Machine], listing: Iterable[Sighting]) -> list[MachineId]:
+    """The machines that should be on a list and are not, by their references: whoever reported lately is alive."""
+    listed = {sighting.provider_ref for sighting in listing}
+    return [machine.id for machine in machines if _expected(machine) and machine.provider_ref not in listed]
 
 
 def _shrunk(missed: int, expected: int) -> bool:
@@ -149,14 +174,31 @@ class Freeze:
     lists: int
     """How many odd lists there were in a row, including the last one."""
     why: str
+    missing: int
+    """How many machines the last list misses, with those that vanished in the hour before."""
 
-    def persists(self, now: datetime) -> bool:
-        """Whether the lists have been odd for so long that they are believed after all.
+    @property
+    def needs_permit(self) -> bool:
+        """Whether the lists miss too many machines to be believed without an operator, however long they are odd."""
+        return self.missing > FEW
+
+    def believed(self, now: datetime, permit: "MissingPermit | None") -> bool:
+        """Whether odd lists are believed after all: an operator permitted it, or they were odd for long and miss few.
 
         A single list proves no absence, so the next lists are believed as well: the freeze stays on record, with its
         start, until the missing machines are closed and the lists look sane.
         """
-        return now - self.since >= THAW_AFTER and self.lists >= THAW_LISTS
+        if permit is not None and permit.frozen_since == self.since and self.missing <= permit.machines:
+            return True
+        return not self.needs_permit and now - self.since >= THAW_AFTER and self.lists >= THAW_LISTS
+
+
+@dataclass(frozen=True, slots=True)
+class MissingPermit:
+    """An operator's permit to believe the lists of one freeze, as long as they miss no more than the operator saw."""
+
+    frozen_since: datetime
+    machines: int
 
 
 def freeze_after(before: Freeze | None, odd: Odd | None, *, now: datetime) -> Freeze | None:
@@ -164,8 +206,8 @@ def freeze_after(before: Freeze | None, odd: Odd | None, *, now: datetime) -> Fr
     if odd is None:
         return None
     if before is None:
-        return Freeze(now, 1, odd.why)
-    return Freeze(before.since, before.lists + 1, odd.why)
+        return Freeze(now, 1, odd.why, odd.missing)
+    return Freeze(before.since, before.lists + 1, odd.why, odd.missing)
 
 
 # What an absence proves
@@ -202,6 +244,16 @@ def absence_proves_gone(machine: Machine, timing: Timing, now: datetime) -> bool
     if machine.sighted_at is not None:
         return True
     return now - machine.asked_at >= lag + timedelta(seconds=timing.boot_seconds_max)
+
+
+def alive(machine: Machine, reported_at: datetime | None, now: datetime) -> bool:
+    """Whether a machine is known to live although its provider does not list it.
+
+    Its agent reported within the last five heartbeats, or it passed a GPU proof in that time. What a machine says
+    moves no money: such a lease is billed through the last list that shows its machine.
+    """
+    heard = [at for at in (reported_at, machine.last_passed_at) if at is not None]
+    return any(now - at < SILENT_AFTER for at in heard)
 
 
 # What the list means
@@ -252,6 +304,21 @@ class Swept:
         return frozenset({*moved, *self.sighted, *self.missed})
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known about machines that a list misses, besides the list."""
+
+    reported_at: Mapping[MachineId, datetime] = field(default_factory=dict[MachineId, datetime])
+    """When their agents reported last."""
+    lost: int = 0
+    """How many machines of the account vanished within LOST_WINDOW."""
+    permit: MissingPermit | None = None
+    """The operator's permit in force."""
+
+
+NO_EVIDENCE = Evidence()
+
+
 def sweep(
     machines: Iterable[Machine],
     listing: Sequence[Sighting],
@@ -261,21 +328,31 @@ def sweep(
     timing: Timing,
     asked_at: datetime,
     refused: Iterable[LateRefusal] = (),
+    evidence: Evidence = NO_EVIDENCE,
 ) -> Swept:
     """What a complete list that was requested at `asked_at` means for the open records of its account.
 
-    `before` is the account's freeze so far. Nothing is concluded from an absence while the account is frozen.
-    `refused` are launches that the provider refused after it had accepted them.
+    `before` is the account's freeze so far. Nothing is concluded from an absence while the account is frozen, unless
+    the odd lists are believed after all. `refused` are launches that the provider refused after it had accepted them.
     """
     machines = list(machines)
     shown = [*listing, *_in_place_of(machines, refused)]
     findings = match(machines, shown, installation=installation, asked_at=asked_at)
-    freeze = freeze_after(before, oddness(findings, len(listing)), now=asked_at)
-    believed = freeze is None or freeze.persists(asked_at)
+    odd = oddness(findings, len(listing), lost=evidence.lost)
+    if odd is not None:
+        odd = replace(odd, why=odd.why + _reporting(findings.missed, evidence, asked_at))
+    freeze = freeze_after(before, odd, now=asked_at)
+    believed = freeze is None or freeze.believed(asked_at, evidence.permit)
     absent = findings.missed if believed else ()
+    dead = [
+        machine
+        for machine in absent
+        if machine.state is MachineState.TERMINATING
+        or not alive(machine, evidence.reported_at.get(machine.id), asked_at)
+    ]
     conclusions = [
         *(conclusion for pair in findings.found for conclusion in _of_sighting(*pair, timing, asked_at)),
-        *(conclusion for machine in absent for conclusion in _of_absence(machine, timing, asked_at)),
+        *(conclusion for machine in dead for conclusion in _of_absence(machine, timing, asked_at)),
     ]
     return Swept(
         moves=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, MachineMove)),
@@ -295,6 +372,14 @@ def sweep(
         freeze=freeze,
         believed=believed,
     )
+
+
+def _reporting(missed: Iterable[Machine], evidence: Evidence, now: datetime) -> str:
+    """How many of the missed machines are known to live, as a sentence for operators."""
+    living = sum(
+        _expected(machine) and alive(machine, evidence.reported_at.get(machine.id), now) for machine in missed
+    )
+    return f" {living} of them reported in the last five minutes." if living else ""
 
 
 def boots_unlisted(machines: Iterable[Machine], listing: Iterable[Sighting]) -> bool:

@@ -19,6 +19,24 @@ CredentialsFromWord = Annotated[
 ]
 
 
+class MissingMachinesRequest(Request):
+    """What an operator saw of a frozen account whose list misses machines."""
+
+    frozen_since: Timestamp
+    """Since when it is frozen."""
+    machines: Annotated[int, Meta(ge=1, le=1_000_000, examples=[12])]
+    """How many machines its list misses. The permit covers no list that misses more."""
+
+
+class MissingMachinesView(View):
+    """The freeze that a permit is for."""
+
+    frozen_since: Timestamp
+    """Since when the account is frozen."""
+    machines: int
+    """How many machines the list may miss."""
+
+
 class TerminationPermitRequest(Request):
     """A permit to terminate machines of one account."""
 
@@ -28,10 +46,12 @@ class TerminationPermitRequest(Request):
     """Why it is given. Auditors read it."""
     minutes: Annotated[int, Meta(ge=1, le=1440)] = 60
     """For how many minutes it is in force."""
+    missing: MissingMachinesRequest | None = None
+    """For machines that the account's lists miss; without it, for machines that fail their GPU proof."""
 
 
 class TerminationPermitView(View):
-    """Machines of the account that fail their GPU proof may be terminated, however many fail."""
+    """Machines of the account that fail their GPU proof, or that its lists miss, may be terminated, however many."""
 
     account: str
     """The provider account."""
@@ -43,6 +63,8 @@ class TerminationPermitView(View):
     """When it was given."""
     until: Timestamp
     """When it ends."""
+    missing: MissingMachinesView | None = None
+    """The freeze that it is for; null when it is for machines that fail their GPU proof."""
 
 
 class OfferBlockView(View):
@@ -101,7 +123,13 @@ class AccountView(View):
     failing_why: str | None
     """What fails; null when nothing does."""
     termination_permit: TerminationPermitView | None
-    """The permit in force; null when there is none."""
+    """The permit in force for machines that fail their GPU proof; null when there is none."""
+    frozen_missing: int = 0
+    """While it is frozen: how many machines its list misses, with those that vanished in the last hour."""
+    frozen_needs_permit: bool = False
+    """Whether only a permit makes us believe that these machines are gone; otherwise 15 minutes of such lists do."""
+    missing_permit: TerminationPermitView | None = None
+    """The permit in force for machines that its lists miss; null when there is none."""
     drained_since: Timestamp | None = None
     """Since when nothing is ordered there, because an operator drained it; null while it is used."""
     drained_why: str | None = None

@@ -4,7 +4,7 @@ The hub has a mailbox, and so has the server of each cluster. An agent reports t
 with.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from data_plane.access.port import AccessError
@@ -29,6 +29,8 @@ class FakeCollector:
     """Addresses of machines whose agents do not report."""
     mailboxes: dict[str | None, Mailbox] = field(default_factory=dict[str | None, Mailbox])
     """By the addresses of servers in their overlays; that of the hub, which has many addresses, by None."""
+    runs: Callable[[str], bool] = lambda _: True
+    """Whether the machine at an address runs: the agent of one that ended is silent."""
     _now: float = 0.0
 
     async def exchange(self, known: Sequence[Known], server: ClusterServer | None = None) -> Reports:
@@ -42,6 +44,7 @@ class FakeCollector:
             if (
                 machine.agent is not None
                 and address not in self.silent
+                and self.runs(address)
                 and self._place(machine.agent) == place
             ):
                 self._report(machine, mailbox)

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -9,7 +10,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import account_requests, accounts, catalogue
+from control_plane.db import account_requests, accounts, catalogue, organizations
 from control_plane.db import leases as lease_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor, ActorKind
@@ -20,11 +21,17 @@ from control_plane.domain.machine import MachineState
 from control_plane.domain.metering import unit_seconds_total
 from control_plane.domain.network import range_of
 from control_plane.domain.orphan import HeldCode
+from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sighting import Sighting
+from control_plane.domain.status import project
+from control_plane.domain.sweep import MissingPermit
 from control_plane.outcomes import machines as machine_outcomes
+from control_plane.services import accounts as accounts_service
 from control_plane.services import orphans
 from control_plane.services.orphans import ListedOrphan
 from data_plane.mesh.port import HubIdentity, Network, Peer
+from providers.base import ListedOffer
 from providers.fake import FakeMachine, Fault
 from reconciler import network
 from reconciler.loop import Report
@@ -224,7 +231,7 @@ async def test_a_machine_whose_loss_cannot_be_recorded_keeps_no_other_loss_waiti
         return await fail(connection, machine_id, *rest, **more)
 
     monkeypatch.setattr(machine_outcomes, "fail", fails_for_the_first)
-    await stage.play(240, step=4)
+    await stage.play(600, step=10)
     assert await stage.state(first) == "ready"
     assert await stage.state(second) != "ready"
     monkeypatch.undo()
@@ -277,14 +284,144 @@ async def test_an_empty_list_that_stays_for_a_quarter_of_an_hour_is_believed_and
     await stage.finish()
 
 
-async def test_machines_behind_lists_that_were_wrong_for_long_are_ended_all_the_same(stage: Stage) -> None:
-    leases = await _ready(stage, 2)
+async def test_machines_that_report_are_kept_however_long_the_lists_are_wrong_and_billed_once_they_are_right(
+    stage: Stage,
+) -> None:
+    first, second = await _ready(stage, 2)
+    last_seen = stage.clock.now()
     stage.cloud.faults.always("inventory", Fault.EMPTY_LISTING)
-    await stage.play(20 * 60, step=60)
-    assert await _states(stage, leases) == ["ended"] * 2
-    assert stage.cloud.alive() == ()
+    await stage.play(90 * 60, step=60)
+    assert await _states(stage, [first, second]) == ["ready"] * 2
+    assert len(stage.cloud.alive()) == 2
+    assert "2 of them reported in the last five minutes." in (await _frozen(stage) or "")
+    until = await _metered_until(stage, first)
+    assert until is None or until <= last_seen, "what a machine says moves no money"
+    message = project(
+        await stage.lease_row(first), (await stage.shown(first)).overview.evidence, stage.clock.now()
+    )
+    assert message.unconfirmed is not None, "its customer is told"
     stage.cloud.faults.clear()
+    await stage.play(60, step=10)
+    assert await _frozen(stage) is None
+    await stage.release(first)
+    row = await stage.lease_row(first)
+    assert row.ready_at is not None
+    assert row.billed_until is not None
+    assert row.billed_until - row.ready_at > timedelta(minutes=90)
     await stage.finish()
+
+
+async def test_a_silent_fleet_behind_wrong_lists_is_kept_until_an_operator_permits_its_end(
+    stage: Stage,
+) -> None:
+    """The hub is away and the list is empty: nothing tells whether the machines live."""
+    leases = await _ready(stage, 5)
+    last_seen = stage.clock.now()
+    for lease in leases:
+        stage.cloud.disappear((await _machine(stage, lease)).provider_ref)
+    await stage.play(2 * 3_600, step=300)
+    assert await _states(stage, leases) == ["ready"] * 5
+    freeze = (await _account(stage)).freeze
+    assert freeze is not None
+    assert (freeze.missing, freeze.needs_permit) == (5, True)
+    platform = OrganizationId(stage.world.new_id())
+    async with stage.db.transaction(platform) as connection:
+        await organizations.insert(connection, platform, "operators", platform=True, now=stage.clock.now())
+
+    async def permit(seen: MissingPermit) -> accounts_service.Permit | Refused:
+        async with stage.api.db.transaction(platform) as connection:
+            return await accounts_service.permit_terminations(
+                connection, stage.api, FAKE, minutes=30, why="a hall", actor=OPERATOR, missing=seen
+            )
+
+    for seen in (MissingPermit(freeze.since, 4), MissingPermit(freeze.since - timedelta(seconds=1), 5)):
+        refused = await permit(seen)
+        assert isinstance(refused, Refused)
+        assert refused.code is RefusalCode.LISTING_CHANGED
+    await stage.play(300, step=60)
+    assert await _states(stage, leases) == ["ready"] * 5
+    assert isinstance(await permit(MissingPermit(freeze.since, 5)), accounts_service.Permit)
+    await stage.play(240, step=20)
+    assert await _states(stage, leases) == ["ended"] * 5
+    for lease in leases:
+        row = await stage.lease_row(lease)
+        assert row.end_reason is EndReason.MACHINE_LOST
+        assert row.billed_until is not None
+        assert row.billed_until <= last_seen
+    assert await _frozen(stage) is None
+    refused = await permit(MissingPermit(freeze.since, 5))
+    assert isinstance(refused, Refused)
+    await stage.finish()
+
+
+async def test_lists_that_lose_a_few_machines_at_a_time_end_no_more_leases_than_a_few(stage: Stage) -> None:
+    leases = await _ready(stage, 8)
+    for lease in leases[:2]:
+        stage.cloud.disappear((await _machine(stage, lease)).provider_ref)
+    await stage.play(400, step=20)
+    assert await _states(stage, leases) == ["ended"] * 2 + ["ready"] * 6, "two of eight are believed"
+    for lease in leases[2:4]:
+        stage.cloud.disappear((await _machine(stage, lease)).provider_ref)
+    await stage.play(30 * 60, step=60)
+    assert await _states(stage, leases) == ["ended"] * 2 + ["ready"] * 6, "four of eight are not"
+    assert "The list misses 4 of 8 machines" in (await _frozen(stage) or "")
+    await stage.play(60 * 60, step=120)
+    assert await _states(stage, leases) == ["ended"] * 4 + ["ready"] * 4, "an hour later these are two of six"
+    await stage.finish()
+
+
+# Answers that come late.
+
+
+async def test_a_list_that_arrives_after_one_that_was_asked_for_later_is_dropped(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _ready(stage, 3)
+    other = stage.replica("two")
+
+    async def late() -> tuple[Sighting, ...]:
+        stage.clock.advance(2)
+        await stage.run("observe_machines", world=other)
+        return ()
+
+    stage.clock.advance(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.world.accounts[FAKE], "inventory", late)
+        (report,) = await stage.run("observe_machines")
+    assert report.notes == ["a list that was asked for later is stored already"]
+    assert (await _frozen(stage), (await _account(stage)).listing_size) == (None, 3)
+    await stage.finish()
+
+
+async def test_offers_that_arrive_late_replace_no_newer_ones_and_bring_no_removed_account_back(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = stage.replica("two")
+    await stage.run("refresh_offers")
+    listed = stage.cloud.listing
+
+    async def offers() -> int:
+        async with stage.db.reading() as connection:
+            return len(await catalogue.offers(connection))
+
+    async def overtaken() -> Sequence[ListedOffer]:
+        stage.clock.advance(30)
+        await stage.run("refresh_offers", world=other)
+        return listed[:1]
+
+    async def removed() -> Sequence[ListedOffer]:
+        async with stage.db.transaction() as connection:
+            await account_requests.remove(connection, FAKE, now=stage.clock.now())
+        return listed
+
+    assert await offers() == len(listed) > 1
+    for answer, kept in ((overtaken, len(listed)), (removed, 0)):
+        stage.clock.advance(30)
+        with monkeypatch.context() as patch:
+            patch.setattr(stage.world.accounts[FAKE], "offers", answer)
+            (report,) = await stage.run("refresh_offers")
+        assert report.notes == ["the account was removed, or offers that were asked for later are stored"]
+        assert await offers() == kept
 
 
 async def test_one_list_that_misses_one_machine_proves_nothing(stage: Stage) -> None:
@@ -311,7 +448,7 @@ async def test_a_ready_machine_that_vanishes_is_billed_through_the_last_list_tha
     last_seen = stage.clock.now()
     stage.cloud.disappear((await _machine(stage, gone)).provider_ref)
     stage.clock.advance(10)
-    await stage.play_until(gone, "ended", seconds_max=120, step=5)
+    await stage.play_until(gone, "ended", seconds_max=420, step=10)
     row = await stage.lease_row(gone)
     assert (row.end_reason, row.billed_until) == (EndReason.MACHINE_LOST, last_seen)
     assert (await stage.attempts(gone))[0].fail_reason is FailReason.VANISHED

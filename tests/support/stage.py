@@ -426,6 +426,16 @@ class Stage:
 
 
 @dataclasses.dataclass
+class _Running:
+    """Whether a machine at an address runs at one of the clouds."""
+
+    clouds: dict[AccountName, FakeProvider]
+
+    def __call__(self, address: str) -> bool:
+        return any(machine.address == address for cloud in self.clouds.values() for machine in cloud.alive())
+
+
+@dataclasses.dataclass
 class _Numbers:
     """Numbers as host keys: real ones take a millisecond each to make, and a stage does not need them."""
 
@@ -522,7 +532,7 @@ async def set_stage(
         access=access,
         ssh_authorities=FixedAuthority(),
         hub=hub,
-        collector=FakeCollector(access.machines),
+        collector=FakeCollector(access.machines, runs=_Running(clouds)),
         servers=FakeServers(),
         kubernetes=FakeClusters(clock.now, FakeKubelets(agents).report),
         agents=agents,

@@ -4,12 +4,26 @@ from datetime import datetime
 
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.services.accounts import Account, AccountOverview, BucketRow, Permit, StoredBlock
-from control_plane.wire.accounts import AccountView, OfferBlockView, RateLimitView, TerminationPermitView
+from control_plane.wire.accounts import (
+    AccountView,
+    MissingMachinesView,
+    OfferBlockView,
+    RateLimitView,
+    TerminationPermitView,
+)
 
 
 def termination_permit_view(permit: Permit) -> TerminationPermitView:
+    missing = None
+    if permit.frozen_since is not None and permit.missing is not None:
+        missing = MissingMachinesView(permit.frozen_since, permit.missing)
     return TerminationPermitView(
-        account=permit.account, why=permit.why, actor=permit.actor, at=permit.at, until=permit.until
+        account=permit.account,
+        why=permit.why,
+        actor=permit.actor,
+        at=permit.at,
+        until=permit.until,
+        missing=missing,
     )
 
 
@@ -35,7 +49,7 @@ def _block_view(block: StoredBlock) -> OfferBlockView:
 
 
 def account_view(overview: AccountOverview, now: datetime) -> AccountView:
-    account, permit = overview.account, overview.permit
+    account, permit, for_missing = overview.account, overview.permit, overview.missing_permit
     return AccountView(
         name=account.name,
         provider=account.provider,
@@ -46,6 +60,9 @@ def account_view(overview: AccountOverview, now: datetime) -> AccountView:
         failing_since=_failing_since(account),
         failing_why=_failing_why(account),
         termination_permit=None if permit is None else termination_permit_view(permit),
+        frozen_missing=0 if account.freeze is None else account.freeze.missing,
+        frozen_needs_permit=account.freeze is not None and account.freeze.needs_permit,
+        missing_permit=None if for_missing is None else termination_permit_view(for_missing),
         drained_since=account.drained_at,
         drained_why=account.drained_why,
         armed_since=account.armed_at,

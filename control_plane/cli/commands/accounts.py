@@ -10,7 +10,14 @@ from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.accounts import account_table, limit_table, permit_lines
 from control_plane.cli.terminal import Terminal
-from control_plane.wire.accounts import AccountList, TerminationPermitRequest, TerminationPermitView
+from control_plane.cli.words import plural
+from control_plane.wire.accounts import (
+    AccountList,
+    AccountView,
+    MissingMachinesRequest,
+    TerminationPermitRequest,
+    TerminationPermitView,
+)
 
 
 def add(to: Commands) -> None:
@@ -43,19 +50,27 @@ def add(to: Commands) -> None:
         accounts,
         "permit-terminations",
         permit_terminations,
-        "Permit that all machines of an account that fail their proof are terminated.",
+        "Permit the termination of machines that fail their proof or are missing.",
         more=(
             "When more than three machines of one account fail within an hour, our own\n"
             "references or verifier are the more likely cause, and no machine is terminated.\n"
             "Read splitplane proof record first. Once you know that the provider is the\n"
             "cause, permit the terminations: they begin within 15 minutes, two machines in\n"
-            "each run."
+            "each run.\n\n"
+            "With --missing you permit instead that machines are given up which the lists of\n"
+            "a frozen account miss: their leases end. Look at the console first. The\n"
+            "permit ends with the freeze, and covers no list that misses more machines.\n"
+            "Machines whose agents reported in the last five minutes stay all the same."
         ),
         examples="""
         splitplane account permit-terminations lambda_cloud --reason "ticket 4711"
+        splitplane account permit-terminations lambda_cloud --missing --reason 4712
         """,
     )
     parser.add_argument("account", metavar="ACCOUNT", help='as "splitplane account list" shows it')
+    parser.add_argument(
+        "--missing", action="store_true", help="for machines that its lists miss while it is frozen"
+    )
     parser.add_argument(
         "--reason", required=True, dest="why", metavar="TEXT", help="stored with the id of your API key"
     )
@@ -85,23 +100,35 @@ def list_limits(terminal: Terminal, args: Namespace) -> None:
 
 def permit_terminations(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
+    missing = _missing(_look_first(client, args.account)) if args.missing else None
     if not args.yes:
-        _look_first(client, args.account)
-        terminal.confirm(
-            f"Terminate every machine of {args.account} that fails its proof again in the next"
-            f" {args.minutes} min? Their leases end with them.",
-            otherwise="--yes",
-        )
-    request = TerminationPermitRequest(args.account, args.why, args.minutes)
+        if missing is not None:
+            what = f"Give up {plural(missing.machines, 'machine')} that the list of {args.account} misses"
+        else:
+            _look_first(client, args.account)
+            what = (
+                f"Terminate every machine of {args.account} that fails its proof again in the next"
+                f" {args.minutes} min"
+            )
+        terminal.confirm(f"{what}? Their leases end with them.", otherwise="--yes")
+    request = TerminationPermitRequest(args.account, args.why, args.minutes, missing)
     answer = client.post("/v1/operator/termination-permits", TerminationPermitView, request)
     terminal.present(args.json, answer, permit_lines)
 
 
-def _look_first(client: Client, account: str) -> None:
-    """Nobody is asked to confirm what is refused afterwards."""
-    known = client.get("/v1/operator/provider-accounts", AccountList).value.items
-    if account not in {other.name for other in known}:
-        raise _unknown(account)
+def _look_first(client: Client, account: str) -> AccountView:
+    """The account as it is now. Nobody is asked to confirm what is refused afterwards."""
+    for known in client.whole("/v1/operator/provider-accounts", AccountList).value.items:
+        if known.name == account:
+            return known
+    raise _unknown(account)
+
+
+def _missing(account: AccountView) -> MissingMachinesRequest:
+    """What the list of a frozen account misses. Raises CliError when the account is not frozen."""
+    if account.frozen_since is None or account.frozen_missing < 1:
+        raise CliError(f"{account.name} is not frozen: no machine is missing there.", code="listing_changed")
+    return MissingMachinesRequest(account.frozen_since, account.frozen_missing)
 
 
 def _unknown(account: str) -> CliError:

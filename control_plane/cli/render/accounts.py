@@ -70,6 +70,8 @@ def _details(account: AccountView, now: datetime) -> list[RenderableType]:
         if since is not None:
             parts += [Text(), heading(account.name, f"{word} since {both(since, now)}")]
             parts.append(indented(Text(why or "", style=style)))
+            if word == "frozen":
+                parts += _way_out(account)
     if account.blocks:
         parts += [Text(), heading(account.name, "not ordered for a while"), _block_table(account.blocks, now)]
     if account.offers_left_out:
@@ -88,6 +90,18 @@ def _details(account: AccountView, now: datetime) -> list[RenderableType]:
     return parts
 
 
+def _way_out(account: AccountView) -> list[RenderableType]:
+    """What ends a freeze, besides a list that looks sane."""
+    if account.missing_permit is not None:
+        return [permit_lines(account.missing_permit)]
+    if not account.frozen_needs_permit:
+        text = "If its lists stay so for 15 minutes, the missing machines are given up."
+    else:
+        command = f"splitplane account permit-terminations {account.name} --missing --reason TEXT"
+        text = f"Leases there go on. If the machines are gone at the provider: {command}"
+    return [indented(Text(text))]
+
+
 def _block_table(blocks: Sequence[OfferBlockView], now: datetime) -> RenderableType:
     columns = ("WHAT", "REFUSED FOR", "UNTIL")
     rows = [(block.subject, spaced(block.reason), f"in {coarse(block.until - now)}") for block in blocks]
@@ -95,8 +109,9 @@ def _block_table(blocks: Sequence[OfferBlockView], now: datetime) -> RenderableT
 
 
 def permit_lines(permit: TerminationPermitView) -> RenderableType:
+    what = "terminations permitted" if permit.missing is None else "missing machines may be given up"
     return Group(
-        heading(permit.account, f"terminations permitted until {absolute(permit.until)}"),
+        heading(permit.account, f"{what} until {absolute(permit.until)}"),
         indented(Text(f"{permit.why} ({permit.actor})")),
     )
 

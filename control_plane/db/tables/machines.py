@@ -113,6 +113,12 @@ machines = table(
     ),
     Index("ix_machines_account_asked_at", "account", "asked_at"),
     Index(
+        "ix_machines_vanished",
+        "account",
+        "gone_at",
+        postgresql_where=text(f"fail_reason = '{FailReason.VANISHED}'"),
+    ),
+    Index(
         "ix_machines_suspect",
         "account",
         postgresql_where=text(f"state = '{MachineState.VERIFIED}' AND suspect_since IS NOT NULL"),

@@ -31,6 +31,8 @@ provider_accounts = table(
     at("children_due_at"),
     # The same for terminating its orphans.
     at("orphans_due_at"),
+    # When the last list was asked for that is stored, and the last one that is evidence.
+    at("listed_at"),
     at("listing_asked_at"),
     Column("listing_size", Integer, nullable=False, server_default=text("0")),
     Column("listing_foreign", Integer, nullable=False, server_default=text("0")),
@@ -38,6 +40,7 @@ provider_accounts = table(
     at("frozen_since"),
     Column("frozen_lists", Integer, nullable=False, server_default=text("0")),
     Column("frozen_why", Text),
+    Column("frozen_missing", Integer, nullable=False, server_default=text("0")),
     at("failing_since"),
     Column("failing_why", Text),
     # The same for its offers, which are listed apart: that says nothing about its machines.
@@ -133,7 +136,8 @@ orphan_terminations = table(
     api=("INSERT",),
 )
 
-# An operator's permit to terminate machines of an account although many of them fail their proof.
+# An operator's permit to terminate machines of an account although many of them fail their proof; or, with
+# `frozen_since` and `missing`, to give up so many machines that lists have missed since then.
 termination_permits = table(
     "termination_permits",
     Column("id", Uuid, primary_key=True),
@@ -144,8 +148,11 @@ termination_permits = table(
     Column("request_id", Text),
     at("at", nullable=False),
     at("until", nullable=False),
+    at("frozen_since"),
+    Column("missing", Integer),
     known("actor_kind", ActorKind),
     CheckConstraint("until > at", name="until_after_at"),
+    CheckConstraint("(frozen_since IS NULL) = (missing IS NULL)", name="missing_since"),
     Index("ix_termination_permits_account_until", "account", "until"),
     tenancy=Tenancy.PLATFORM,
     fact=True,

@@ -4,7 +4,8 @@ One listing serves every machine of the account: a launch whose answer was lost 
 machine shows its address, a terminating one its end, and a running one that it is still alive. `domain/sweep.py`
 decides what a listing means. A failed listing means nothing, and neither does one of a provider that is not told to
 look where a machine of ours may be. One that lacks too many of the expected machines freezes the account, and then no
-absence is believed.
+absence is believed, until an operator permits it or, when few machines are missing, such lists last. A machine whose
+agent reports is not given up. A list that comes after one that was asked for later is dropped.
 
 A machine on every list costs no write: the time of the account's last listing is the evidence that it is alive.
 """
@@ -13,18 +14,24 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from control_plane.db import accounts, claims, machines, orphans
+from control_plane.db import accounts, agents, claims, machines, orphans
+from control_plane.db import permits as permit_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
-from control_plane.domain.ids import AccountName
+from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.machine import Machine, MachineEvent
 from control_plane.domain.sighting import LateRefusal, Sighting
 from control_plane.domain.sweep import (
+    LOST_WINDOW,
+    NO_EVIDENCE,
+    Evidence,
     Freeze,
     Loss,
+    MissingPermit,
     Swept,
     Timing,
     boots_unlisted,
+    expected_and_missed,
     sweep,
     unlisted_regions,
 )
@@ -57,6 +64,8 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         if elsewhere := _elsewhere(provider, records):
             return await _incomplete(world, account, elsewhere)
         swept = await _record(world, account, records, listing, before=before, asked_at=asked_at)
+    if swept is None:
+        return Report(notes=["a list that was asked for later is stored already"])
     report = _report(swept, looked_at=len(records))
     for loss in await _to_lose(
         world, swept.losses
@@ -89,8 +98,8 @@ async def _record(
     *,
     before: Freeze | None,
     asked_at: datetime,
-) -> Swept:
-    """Hold a listing against the records and store what it means."""
+) -> Swept | None:
+    """Hold a listing against the records and store what it means; None when it is older than one that is stored."""
     provider = world.accounts[account]
     # Nobody else needs the answer, and with every list it would take half of what a provider allows.
     refused = await _refused(provider) if boots_unlisted(records, listing) else ()
@@ -103,15 +112,38 @@ async def _record(
         timing=Timing(capabilities.list_lag_seconds, capabilities.boot_seconds_max),
         asked_at=asked_at,
         refused=refused,
+        evidence=await _evidence(world, account, expected_and_missed(records, listing), now=asked_at),
     )
     actor = world.actor(NAME)
     async with world.db.transaction() as connection:
+        if not await accounts.take_listed(connection, account, asked_at=asked_at):
+            return None
         await _write_machines(connection, account, swept, actor=actor, asked_at=asked_at)
         await _write_account(connection, account, swept, asked_at=asked_at)
         steps = await traced.of_machines(world, connection, NAME, [move.id for move in swept.moves])
     for move in swept.moves:
         steps.note(move.id, move.moved.event)
     return swept
+
+
+async def _evidence(
+    world: MachineWorld, account: AccountName, missed: Sequence[MachineId], *, now: datetime
+) -> Evidence:
+    """What else is known, when a list misses machines. A list that shows all of them needs no evidence."""
+    if not missed:
+        return NO_EVIDENCE
+    async with world.db.reading() as connection:
+        permits = await permit_rows.valid_for_missing(connection, now=now, account=account)
+        granted = [
+            MissingPermit(permit.frozen_since, permit.missing)
+            for permit in permits
+            if permit.frozen_since is not None and permit.missing is not None
+        ]
+        return Evidence(
+            reported_at=await agents.reported_at(connection, missed),
+            lost=await machines.count_vanished(connection, account, since=now - LOST_WINDOW),
+            permit=granted[0] if granted else None,
+        )
 
 
 async def _to_lose(world: MachineWorld, losses: Sequence[Loss]) -> list[Loss]:

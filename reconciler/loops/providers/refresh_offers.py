@@ -52,8 +52,11 @@ async def activate(world: ProviderWorld, account: AccountName) -> Report:
         offers_left_out.count(account, unnamed, odd=len(odd))
         left_out = [*offers_left_out.notes(unnamed), *odd][:NOTES_MAX]
         async with world.db.transaction() as connection:
+            if not await accounts.record_refresh(connection, account, now=now, left_out=left_out):
+                return Report(
+                    notes=["the account was removed, or offers that were asked for later are stored"]
+                )
             await catalogue.replace_offers(connection, account, offers, now=now)
-            await accounts.record_refresh(connection, account, now=now, left_out=left_out)
             await offer_blocks.forget(connection, account, now=now)
     return Report(looked_at=len(offers), acted_on=0, notes=left_out)
 

@@ -105,7 +105,7 @@ async def test_a_machine_that_is_listed_again_is_evident_again(filled: Database)
 async def test_a_list_that_is_not_believed_is_evidence_for_nobody(filled: Database) -> None:
     await _listed(filled, START + MINUTE)
     for minutes in (2, 9, 16):
-        freeze = Freeze(START + 2 * MINUTE, minutes, "The list is empty and 1 machines should be on it.")
+        freeze = Freeze(START + 2 * MINUTE, minutes, "The list is empty and 1 machines should be on it.", 1)
         await _listed(filled, START + minutes * MINUTE, missed=True, freeze=freeze)
     assert await _evidence(filled) == START + MINUTE, "billed for time in which no list showed the machine"
     # Believed at last: the machine was last seen before the freeze.
@@ -128,7 +128,7 @@ async def test_a_listing_ends_a_failure_and_remembers_its_freeze(filled: Databas
             await accounts.record_failure(connection, ACCOUNT, why=why, now=START + minutes * MINUTE)
         failing = await accounts.get(connection, ACCOUNT)
         assert (failing.failing_since, failing.failing_why) == (START + MINUTE, "Unavailable: 2")
-        freeze = Freeze(START, 3, "too short")
+        freeze = Freeze(START, 3, "too short", 5)
         await accounts.record_listing(connection, ACCOUNT, asked_at=START, size=4, foreign=1, freeze=freeze)
         account = await accounts.get(connection, ACCOUNT)
         assert (account.failing_since, account.freeze, account.listing_size) == (None, freeze, 4)

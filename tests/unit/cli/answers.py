@@ -1365,7 +1365,14 @@ ACCOUNTS: Json = {
         ),
         an_account(
             "lambda_cloud/research", listing_size=3, frozen_since=at(minutes=7),
-            frozen_why="The list shrank from 118 machines to 3; nothing is ended until two lists agree.",
+            frozen_why=(
+                "The list misses 115 of 118 machines that should be on it. 98 of them reported in the last five minutes."
+            ),
+            frozen_missing=115, frozen_needs_permit=True,
+        ),
+        an_account(
+            "lambda_cloud/small", listing_size=0, frozen_since=at(minutes=4),
+            frozen_why="The list is empty and 2 machines should be on it.", frozen_missing=2,
         ),
         an_account(
             "lambda_cloud/spare", drained_since=at(minutes=9), drained_why="ticket 4711",
@@ -1374,6 +1381,13 @@ ACCOUNTS: Json = {
         an_account("local", blocks=BLOCKS, failing_since=at(seconds=95), failing_why="ProviderUnavailable: connection refused"),
     ]
 }  # fmt: skip
+
+
+MISSING_PERMIT: Json = PERMIT | {
+    "account": "lambda_cloud/research",
+    "why": "ticket 4712: they lost a hall",
+    "missing": {"frozen_since": at(minutes=7), "machines": 115},
+}
 
 
 def an_account_request(verb: str, **changes: Any) -> Json:

@@ -318,6 +318,13 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "account permit-terminations lambda_cloud --reason slices --yes",
         {"POST /v1/operator/termination-permits": answers.PERMIT},
     ),
+    "account_permit_terminations_missing": (
+        "account permit-terminations lambda_cloud/research --missing --reason hall --yes",
+        {
+            "GET /v1/operator/provider-accounts": answers.ACCOUNTS,
+            "POST /v1/operator/termination-permits": answers.MISSING_PERMIT,
+        },
+    ),
     "usage": ("usage", {"GET /v1/usage": answers.USAGE}),
     "usage_of_projects": ("usage", {"GET /v1/usage": answers.of_two_projects(answers.USAGE, "items")}),
     "usage_empty": ("usage --since 7d", {"GET /v1/usage": EMPTY}),

@@ -10,23 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.domain.agent import SILENT_AFTER
 from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, Machine, MachineEvent, MachineState
 from control_plane.domain.progress import Step
 from control_plane.domain.sighting import LateRefusal, ListedState, Sighting
 from control_plane.domain.sweep import (
+    FEW,
     MISSED_LISTS_MIN,
+    NO_EVIDENCE,
     SETUP_MAX,
     THAW_AFTER,
     THAW_LISTS,
     Adoption,
+    Evidence,
     Findings,
     Freeze,
+    MissingPermit,
     Odd,
     Swept,
     Timing,
     absence_proves_gone,
     boots_unlisted,
+    expected_and_missed,
     freeze_after,
     look_for,
     match,
@@ -238,7 +244,7 @@ def test_an_empty_list_is_odd_even_for_one_machine() -> None:
     assert verdict.why == "The list is empty and 1 machines should be on it."
 
 
-def test_a_list_is_odd_when_it_misses_three_machines_and_thirty_percent_or_two_and_half_of_them() -> None:
+def test_a_list_is_odd_when_it_misses_three_and_thirty_percent_or_two_and_half_or_more_than_ten() -> None:
     for missed, of, is_odd in (
         (1, 2, False),
         (1, 3, False),
@@ -247,8 +253,8 @@ def test_a_list_is_odd_when_it_misses_three_machines_and_thirty_percent_or_two_a
         (3, 5, True),
         (3, 9, True),
         (3, 10, False),
-        (30, 100, False),
-        (31, 100, True),
+        (10, 100, False),
+        (11, 100, True),
     ):
         machines = [a_machine(number, region=f"region-{number}") for number in range(1, of + 1)]
         findings = found(machines, a_listing(*range(missed + 1, of + 1)))
@@ -264,7 +270,7 @@ def test_a_list_that_lacks_a_region_is_odd_however_many_machines_are_elsewhere()
         return oddness(findings, len(findings.found))
 
     assert verdict(2) is None
-    assert verdict(4) == Odd("The list misses 4 of 4 machines in eu-central-1 that should be on it.")
+    assert verdict(4) == Odd("The list misses 4 of 4 machines in eu-central-1 that should be on it.", 4)
 
 
 def test_one_machine_missing_beside_orphans_is_an_absence_and_no_oddness() -> None:
@@ -282,18 +288,18 @@ def test_a_machine_that_was_never_sighted_is_not_expected() -> None:
 
 # Freezing.
 
-ODD = Odd("too short")
+ODD = Odd("too short", 3)
 
 
 def test_an_odd_list_freezes_and_a_sane_one_thaws_at_once() -> None:
     frozen = freeze_after(None, ODD, now=START)
-    assert frozen == Freeze(START, 1, "too short")
+    assert frozen == Freeze(START, 1, "too short", 3)
     assert freeze_after(frozen, None, now=START + MOMENT) is None
 
 
 def test_a_freeze_keeps_its_beginning_and_counts_its_lists() -> None:
-    again = freeze_after(Freeze(START, 1, "too short"), Odd("shorter"), now=START + MOMENT)
-    assert again == Freeze(START, 2, "shorter")
+    again = freeze_after(Freeze(START, 1, "too short", 3), Odd("shorter", 4), now=START + MOMENT)
+    assert again == Freeze(START, 2, "shorter", 4)
 
 
 PERSISTENCE = [
@@ -309,7 +315,35 @@ PERSISTENCE = [
 def test_odd_lists_are_believed_only_when_they_came_long_enough_and_often_enough(
     lists: int, after: timedelta, persists: bool
 ) -> None:
-    assert Freeze(START, lists, "too short").persists(START + after) is persists
+    assert Freeze(START, lists, "too short", FEW).believed(START + after, None) is persists
+    assert not Freeze(START, lists, "too short", FEW + 1).believed(START + after, None), "those are many"
+
+
+def test_a_permit_counts_for_the_freeze_that_its_operator_saw_and_for_no_list_that_misses_more() -> None:
+    permit = MissingPermit(START, 12)
+    for since, missing, believed in (
+        (START, 12, True),
+        (START, 4, True),
+        (START, 13, False),
+        (START + MOMENT, 12, False),
+    ):
+        freeze = Freeze(since, 1, "too short", missing)
+        assert freeze.believed(START + MOMENT, permit) is believed, (since, missing)
+
+
+def test_machines_that_vanished_in_the_last_hour_count_as_missed() -> None:
+    """Lists that lose three of ten machines at a time would otherwise never be odd, and end all of them."""
+    machines = [a_machine(number, region=f"region-{number}") for number in range(1, 8)]
+    findings = found(machines, a_listing(*range(2, 8)))
+    assert oddness(findings, 6) is None
+    assert oddness(findings, 6, lost=1) is None
+    verdict = oddness(findings, 6, lost=3)
+    assert verdict is not None
+    assert (verdict.missing, Freeze(START, 1, verdict.why, verdict.missing).needs_permit) == (4, True)
+    assert (
+        verdict.why == "The list misses 4 of 10 machines that should be on it, 3 of them for up to an hour."
+    )
+    assert oddness(found(machines, a_listing(*range(1, 8))), 7, lost=9) is None, "this list shows all"
 
 
 # Absence.
@@ -358,8 +392,18 @@ def swept(
     listing: list[Sighting],
     before: Freeze | None = None,
     refused: Sequence[LateRefusal] = (),
+    evidence: Evidence = NO_EVIDENCE,
 ) -> Swept:
-    return sweep(machines, listing, before, installation=OURS, timing=TIMING, asked_at=START, refused=refused)
+    return sweep(
+        machines,
+        listing,
+        before,
+        installation=OURS,
+        timing=TIMING,
+        asked_at=START,
+        refused=refused,
+        evidence=evidence,
+    )
 
 
 def an_empty_sweep(**other: Any) -> Swept:
@@ -494,13 +538,60 @@ def test_a_lost_launch_that_no_list_shows_stays_open_and_is_looked_for() -> None
 # Frozen accounts.
 
 
-def many_missing() -> list[Machine]:
-    return [replace(MISSING, id=a_machine(number).id, provider_ref=a_ref(number)) for number in (1, 2, 3)]
+def many_missing(count: int = 3) -> list[Machine]:
+    return [
+        replace(MISSING, id=a_machine(number).id, provider_ref=a_ref(number))
+        for number in range(1, count + 1)
+    ]
+
+
+def test_odd_lists_that_miss_many_machines_are_never_believed_without_a_permit() -> None:
+    before = Freeze(START - timedelta(days=3), 99_999, "too short", FEW + 1)
+    machines = many_missing(FEW + 1)
+    assert (swept(machines, [], before).losses, swept(machines, [], before).missed) == ((), ())
+    for since, covers, ended in (
+        (before.since, FEW + 1, FEW + 1),
+        (before.since, FEW, 0),
+        (before.since + MOMENT, FEW + 1, 0),
+    ):
+        evidence = Evidence(permit=MissingPermit(since, covers))
+        assert len(swept(machines, [], before, evidence=evidence).losses) == ended, (since, covers)
+
+
+def test_what_reported_in_the_last_five_minutes_is_not_gone_whatever_lists_and_permits_say() -> None:
+    living, silent, proven, dying = many_missing(4)
+    lately, long_ago = START - SILENT_AFTER + MOMENT, START - SILENT_AFTER
+    machines = [
+        living,
+        silent,
+        replace(proven, last_passed_at=lately),
+        replace(dying, state=S.TERMINATING),
+    ]
+    evidence = Evidence(
+        reported_at={living.id: lately, silent.id: long_ago, dying.id: lately},
+        permit=MissingPermit(AN_HOUR_BEFORE, 4),
+    )
+    result = swept(machines, [], Freeze(AN_HOUR_BEFORE, 9, "odd", 4), evidence=evidence)
+    assert [loss.id for loss in result.losses] == [silent.id]
+    assert [move.id for move in result.moves] == [dying.id], "what has to go may report until it is gone"
+    assert {living.id, proven.id} <= set(result.missed), "it is not billed beyond the lists"
+    assert result.freeze is not None
+    assert result.freeze.why.endswith("should be on it. 2 of them reported in the last five minutes.")
+    (alone,) = many_missing(1)
+    for heard, kept in ((lately, True), (long_ago, False)):
+        evidence = Evidence(reported_at={alone.id: heard})
+        result = swept([alone, a_machine(2)], a_listing(2), evidence=evidence)
+        assert (result.losses == (), result.freeze) == (kept, None), heard
+
+
+def test_only_machines_that_were_listed_and_are_wanted_are_looked_for_besides_the_list() -> None:
+    machines = [a_machine(1), a_machine(2), a_machine(3, state=S.TERMINATING), a_lost_launch(4)]
+    assert expected_and_missed(machines, a_listing(1)) == [machines[1].id]
 
 
 def test_an_odd_list_freezes_the_account_and_no_absence_on_it_is_believed() -> None:
     result = swept(many_missing(), a_listing(9))
-    assert result.freeze == Freeze(START, 1, "The list misses 3 of 3 machines that should be on it.")
+    assert result.freeze == Freeze(START, 1, "The list misses 3 of 3 machines that should be on it.", 3)
     assert (result.missed, result.losses, result.moves) == ((), (), ())
     assert result.orphans == (a_sighting(9),)
 
@@ -508,14 +599,14 @@ def test_an_odd_list_freezes_the_account_and_no_absence_on_it_is_believed() -> N
 def test_what_a_frozen_account_does_list_is_believed() -> None:
     machines = [*many_missing(), a_lost_launch(4), a_machine(5, state=S.TERMINATING)]
     listing = [a_sighting(4), a_sighting(5, state=ListedState.GONE)]
-    result = swept(machines, listing, Freeze(AN_HOUR_BEFORE, 1, "too short"))
+    result = swept(machines, listing, Freeze(AN_HOUR_BEFORE, 1, "too short", 3))
     assert result.freeze is not None
     assert {move.moved.event for move in result.moves} == {E.FOUND, E.CONFIRMED_GONE}
     assert (result.sighted, result.missed) == ((machines[3].id,), (machines[4].id,))
 
 
 def test_odd_lists_that_persist_are_believed_and_the_freeze_stays_until_they_look_sane() -> None:
-    before = Freeze(START - THAW_AFTER, THAW_LISTS - 1, "too short")
+    before = Freeze(START - THAW_AFTER, THAW_LISTS - 1, "too short", 3)
     result = swept(many_missing(), a_listing(9), before)
     assert [loss.failure.event for loss in result.losses] == [E.VANISHED] * 3
     assert len(result.missed) == 3
@@ -532,7 +623,11 @@ def test_an_orphan_that_ended_and_is_still_listed_is_history() -> None:
     assert swept([], [ended, a_sighting(2)]).orphans == (a_sighting(2),)
 
 
-@given(MACHINES, LISTINGS, st.sampled_from([None, Freeze(AN_HOUR_BEFORE, 1, "odd"), Freeze(START, 9, "odd")]))
+@given(
+    MACHINES,
+    LISTINGS,
+    st.sampled_from([None, Freeze(AN_HOUR_BEFORE, 1, "odd", 3), Freeze(START, 9, "odd", 3)]),
+)
 def test_every_conclusion_is_about_one_open_machine_and_nothing_is_concluded_twice(
     machines: list[Machine], listing: list[Sighting], before: Freeze | None
 ) -> None:
@@ -549,7 +644,7 @@ def test_every_conclusion_is_about_one_open_machine_and_nothing_is_concluded_twi
 def test_a_frozen_account_concludes_nothing_from_an_absence(
     machines: list[Machine], listing: list[Sighting]
 ) -> None:
-    result = swept(machines, listing, Freeze(START, 1, "odd"))
+    result = swept(machines, listing, Freeze(START, 1, "odd", 3))
     if result.freeze is None:
         return
     listed = {(sighting.provider_ref, sighting.launch_key) for sighting in listing}

@@ -1806,6 +1806,7 @@ def _create_tables() -> None:
         sa.Column("offers_due_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("children_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("orphans_due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("listed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listing_asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listing_size", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("listing_foreign", sa.Integer(), server_default=sa.text("0"), nullable=False),
@@ -1813,6 +1814,7 @@ def _create_tables() -> None:
         sa.Column("frozen_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("frozen_lists", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("frozen_why", sa.Text(), nullable=True),
+        sa.Column("frozen_missing", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("failing_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("failing_why", sa.Text(), nullable=True),
         sa.Column("offers_failing_since", sa.DateTime(timezone=True), nullable=True),
@@ -1977,6 +1979,13 @@ def _create_tables() -> None:
         postgresql_where=sa.text("state = 'verified' AND proof_due_at IS NOT NULL"),
     )
     op.create_index("ix_machines_account_asked_at", "machines", ["account", "asked_at"], unique=False)
+    op.create_index(
+        "ix_machines_vanished",
+        "machines",
+        ["account", "gone_at"],
+        unique=False,
+        postgresql_where=sa.text("fail_reason = 'vanished'"),
+    )
     op.create_index(
         "ix_machines_suspect",
         "machines",
@@ -2300,9 +2309,14 @@ def _create_tables() -> None:
         sa.Column("request_id", sa.Text(), nullable=True),
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("until", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("frozen_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("missing", sa.Integer(), nullable=True),
         sa.CheckConstraint(
             "actor_kind IN ('customer', 'loop', 'operator')",
             name=op.f("ck_termination_permits_actor_kind_known"),
+        ),
+        sa.CheckConstraint(
+            "(frozen_since IS NULL) = (missing IS NULL)", name=op.f("ck_termination_permits_missing_since")
         ),
         sa.CheckConstraint("until > at", name=op.f("ck_termination_permits_until_after_at")),
         sa.ForeignKeyConstraint(

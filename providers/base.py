@@ -9,7 +9,8 @@
      When it returns, the provider accepted the request; only the inventory shows that the machine ended.
   5. A status word that an adapter does not know is UNKNOWN, never GONE.
   6. Only ProviderError leaves a provider, and no error text holds a secret.
-  7. A provider does not retry, sleep, pace its calls or read the environment: the guard and the
+  7. `power` of an action that `Capabilities.power` does not name is refused without a call.
+  8. A provider does not retry, sleep, pace its calls or read the environment: the guard and the
      registry do. One call of the port is a fixed number of calls to the provider.
 
 `tests/contract/` runs these laws over every provider. Which answer of a provider becomes which of
@@ -24,7 +25,7 @@ these errors is decided in one place, `error_law.py`.
     |-- Throttled                 asked too often; says when to come back. Nothing changed
     |-- Unavailable               no answer to a read, or the request never left
     |-- OutcomeUnknown            no readable answer to a write: look before anything else
-    |-- NotYet                    the provider will not end this machine now (still creating it)
+    |-- NotYet                    the provider will not end or switch this machine now (still changing it)
     `-- MachineNotFound           no such machine
 """
 
@@ -39,6 +40,7 @@ from control_plane.domain.child import Needed as Needed  # noqa: PLC0414 - part 
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.money import Nano
+from control_plane.domain.power import PowerAction as PowerAction  # noqa: PLC0414 - part of the port
 from control_plane.domain.sighting import LateRefusal as LateRefusal  # noqa: PLC0414 - part of the port
 from control_plane.domain.sighting import ListedState as ListedState  # noqa: PLC0414 - part of the port
 from control_plane.domain.sku import CapacityShape, Shape
@@ -58,6 +60,8 @@ class Verb(StrEnum):
     TERMINATE = "terminate"
     CHILDREN = "children"
     """List or delete what launches made beside their machines. It may be repeated, so it counts as a read."""
+    POWER = "power"
+    """Reboot, stop or start a machine. It is never repeated by itself: a second reboot does harm."""
 
 
 class ProviderError(Exception):
@@ -113,7 +117,7 @@ class OutcomeUnknown(ProviderError):  # noqa: N818
 
 
 class NotYet(ProviderError):  # noqa: N818
-    """The provider refuses to end this machine for now; ask again later."""
+    """The provider refuses to end or switch this machine for now; ask again later."""
 
 
 class MachineNotFound(ProviderError):  # noqa: N818
@@ -283,6 +287,8 @@ class Capabilities:
     """How long a boot usually takes; it counts where it is billed."""
     billed_seconds_unit: int = 1
     """What the provider rounds the time of a machine up to."""
+    power: frozenset[PowerAction] = frozenset()
+    """What `HasPower` can do; nothing for a provider that cannot."""
     answer_seconds: Mapping[Verb, float] = field(default_factory=dict[Verb, float])
     """How long to wait for an answer to a verb, where the guard's own timeout is too short. At most
     `guard.ANSWER_SECONDS_MAX`."""
@@ -383,4 +389,21 @@ class HasChildren(Protocol):
 
     async def delete_child(self, child: Child) -> None:
         """Delete it for good. Raises Rejected (also when it is gone), Throttled, Unavailable."""
+        ...
+
+
+@runtime_checkable
+class HasPower(Protocol):
+    """A provider that can reboot, stop or start machines: what `Capabilities.power` names.
+
+    A stopped machine keeps its disk and its reference, and is listed as STOPPED. Its address may be another one after
+    it was started.
+    """
+
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        """Ask for it. When it returns, the provider accepted the request; only the inventory shows the effect.
+
+        A stop of a stopped machine and a start of a running one succeed without effect. Raises Rejected, NotYet (the
+        machine is being changed), MachineNotFound, Throttled, Unavailable (never left us), OutcomeUnknown.
+        """
         ...

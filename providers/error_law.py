@@ -81,17 +81,17 @@ class Meaning(StrEnum):
 
 # fmt: off
 _LAW: Mapping[Meaning, tuple[type[ProviderError], ...]] = {
-    #                       offers, inventory  prepare,      launch          terminate
+    #                       offers, inventory  prepare,      launch          terminate        power
     #                                          children
-    Meaning.NO_CAPACITY:   (Unavailable,       NoCapacity,   NoCapacity,     NotYet),
-    Meaning.QUOTA_REACHED: (Unavailable,       QuotaReached, QuotaReached,   NotYet),
-    Meaning.REFUSED:       (Unavailable,       OrderRefused, OrderRefused,   NotYet),
-    Meaning.UNAUTHORIZED:  (Unauthorized,      Unauthorized, Unauthorized,   Unauthorized),
-    Meaning.NOT_FOUND:     (Unavailable,       OrderRefused, OrderRefused,   MachineNotFound),
-    Meaning.BUSY:          (Unavailable,       Unavailable,  OrderRefused,   NotYet),
-    Meaning.THROTTLED:     (Throttled,         Throttled,    Throttled,      Throttled),
-    Meaning.UNCLEAR:       (Unavailable,       Unavailable,  OutcomeUnknown, OutcomeUnknown),
-    Meaning.NOT_SENT:      (Unavailable,       Unavailable,  Unavailable,    Unavailable),
+    Meaning.NO_CAPACITY:   (Unavailable,       NoCapacity,   NoCapacity,     NotYet,          NoCapacity),
+    Meaning.QUOTA_REACHED: (Unavailable,       QuotaReached, QuotaReached,   NotYet,          QuotaReached),
+    Meaning.REFUSED:       (Unavailable,       OrderRefused, OrderRefused,   NotYet,          OrderRefused),
+    Meaning.UNAUTHORIZED:  (Unauthorized,      Unauthorized, Unauthorized,   Unauthorized,    Unauthorized),
+    Meaning.NOT_FOUND:     (Unavailable,       OrderRefused, OrderRefused,   MachineNotFound, MachineNotFound),
+    Meaning.BUSY:          (Unavailable,       Unavailable,  OrderRefused,   NotYet,          NotYet),
+    Meaning.THROTTLED:     (Throttled,         Throttled,    Throttled,      Throttled,       Throttled),
+    Meaning.UNCLEAR:       (Unavailable,       Unavailable,  OutcomeUnknown, OutcomeUnknown,  OutcomeUnknown),
+    Meaning.NOT_SENT:      (Unavailable,       Unavailable,  Unavailable,    Unavailable,     Unavailable),
 }
 # fmt: on
 _COLUMN = {
@@ -101,6 +101,7 @@ _COLUMN = {
     Verb.CHILDREN: 1,
     Verb.LAUNCH: 2,
     Verb.TERMINATE: 3,
+    Verb.POWER: 4,
 }
 
 ERRORS: Mapping[tuple[Verb, Meaning], type[ProviderError]] = {

@@ -38,6 +38,7 @@ from providers.base import (
     NotYet,
     OrderRefused,
     OutcomeUnknown,
+    PowerAction,
     QuotaReached,
     Rejected,
     Sighting,
@@ -87,6 +88,7 @@ CAPABILITIES = Capabilities(
     rate_limits=(),
     terminate_may_be_refused=True,
     billed_while_booting=True,
+    power=frozenset(PowerAction),
 )
 
 
@@ -106,12 +108,17 @@ class FakeMachine:
     ended_at: datetime | None = None
     """When it ended; it costs nothing from then on."""
     listed_until: datetime | None = None
+    boots: int = 1
+    stopped: bool = False
+    """It keeps its disk and costs as much as before."""
 
     def state(self, now: datetime) -> ListedState:
         if self.ended_at is not None:
             return ListedState.GONE
         if self.failed:
             return ListedState.FAILED
+        if self.stopped:
+            return ListedState.STOPPED
         booted = self.runs_from is not None and self.runs_from <= now
         return ListedState.RUNNING if booted else ListedState.PROVISIONING
 
@@ -182,6 +189,8 @@ class FakeProvider:
     """The first number of its machines' addresses. Clouds that are used together need one each."""
     slow: Callable[[], Awaitable[None]] = _no_wait
     on_call: Callable[[Call], None] | None = None
+    on_power: Callable[[str, FakeMachine], None] | None = None
+    """Called when a machine was rebooted, stopped or started, with the address that it had before."""
     capabilities: Capabilities = CAPABILITIES
     machines: dict[ProviderRef, FakeMachine] = field(
         default_factory=dict[ProviderRef, FakeMachine],
@@ -267,6 +276,24 @@ class FakeProvider:
         await self._answer("terminate", fault, provider_ref)
         if fault is Fault.LOST_AFTER_EFFECT:
             raise OutcomeUnknown("the answer to the terminate was lost")
+
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        self.calls.append(Call(action.value, self.now(), provider_ref))
+        fault, seconds = self.faults.next("power")
+        _raise_before_effect(fault, seconds)
+        machine = self.machines.get(provider_ref)
+        if machine is None or machine.ended_at is not None:
+            raise MachineNotFound(f"no such machine: {provider_ref[:60]}")
+        if fault is Fault.NOT_YET:
+            raise NotYet("it is being changed")
+        if fault in _REFUSALS:
+            raise _REFUSALS[fault](f"injected fault: {fault}")
+        if fault is Fault.LOST_WITHOUT_EFFECT:
+            raise OutcomeUnknown(f"the answer to the {action} was lost")
+        self._switch(machine, action)
+        await self._answer(action.value, fault, provider_ref)
+        if fault is Fault.LOST_AFTER_EFFECT:
+            raise OutcomeUnknown(f"the answer to the {action} was lost")
 
     async def children(self) -> tuple[Child, ...]:
         fault, seconds = self._arrive("children")
@@ -396,6 +423,22 @@ class FakeProvider:
         if self.settings.makes_children:
             self.plant_child(order.launch_key, "volume", Needed.WHILE_IT_EXISTS)
         return machine
+
+    def _switch(self, machine: FakeMachine, action: PowerAction) -> None:
+        """A machine that is started has another address than before."""
+        if machine.stopped and action is PowerAction.REBOOT:
+            raise OrderRefused("the machine is stopped")
+        if action is (PowerAction.STOP if machine.stopped else PowerAction.START):
+            return
+        before, machine.stopped = machine.address, action is PowerAction.STOP
+        if action is PowerAction.START:
+            number = len(self.machines) * 100 + machine.boots
+            machine.address = f"{self.network}.250.{number // 250 % 250}.{number % 250 + 1}"
+        if not machine.stopped:
+            machine.boots += 1
+            machine.runs_from = self.now() + timedelta(seconds=self.settings.boot_seconds)
+        if self.on_power is not None:
+            self.on_power(before, machine)
 
     def _end(self, machine: FakeMachine, *, visible_seconds: float) -> None:
         now = self.now()

@@ -20,15 +20,15 @@ class Fault(StrEnum):
     ADAPTER_BUG = "adapter_bug"
     """The effect happens, and the adapter raises something other than ProviderError. [all]"""
     NO_CAPACITY = "no_capacity"
-    """[launch]"""
+    """[launch, power]"""
     QUOTA_REACHED = "quota_reached"
-    """[launch]"""
+    """[launch, power]"""
     ORDER_REFUSED = "order_refused"
-    """[launch; children: a deletion]"""
+    """[launch, power; children: a deletion]"""
     LOST_AFTER_EFFECT = "lost_after_effect"
-    """The effect happens and the answer is lost. [launch, terminate; children: a deletion]"""
+    """The effect happens and the answer is lost. [launch, terminate, power; children: a deletion]"""
     LOST_WITHOUT_EFFECT = "lost_without_effect"
-    """The answer is lost and nothing happened. [launch, terminate; children: a deletion]"""
+    """The answer is lost and nothing happened. [launch, terminate, power; children: a deletion]"""
     FALSE_NO_CAPACITY = "false_no_capacity"
     """The provider says "no capacity" and launches anyway: it breaks law 2, as some do. [launch]"""
     REFUSED_LATER = "refused_later"
@@ -48,10 +48,10 @@ class Fault(StrEnum):
     UNKNOWN_STATUSES = "unknown_statuses"
     """Every machine has a status word that nobody knows. [inventory]"""
     NOT_YET = "not_yet"
-    """The provider refuses to end this machine now. [terminate]"""
+    """The provider refuses to end or switch this machine now. [terminate, power]"""
 
 
-VERBS = ("offers", "launch", "inventory", "terminate", "children")
+VERBS = ("offers", "launch", "inventory", "terminate", "children", "power")
 
 
 class FaultScript:

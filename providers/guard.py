@@ -7,7 +7,7 @@ An adapter says what a provider does; the guard decides how we treat it:
   - Only the errors that the law allows for a verb come out. A bug in an adapter looks like a lost
     answer, because that is what we then know; its text stays inside, since it may hold a secret.
   - Calls keep the provider's rate limits, in this process and over all replicas (`pacing.py`). A verb
-    waits for its turn only as long as its urgency allows: terminate outranks launch, launch outranks
+    waits for its turn only as long as its urgency allows: terminate outranks launch and power, these outrank
     inventory, inventory outranks offers. Each page of a listing takes a turn of its own.
   - A provider that fails time after time is left alone for a while and then tried with one call
     (`breaker.py`). A terminate always goes through, since it stops a machine from costing money.
@@ -29,6 +29,7 @@ from control_plane.domain.ids import AccountName, ProviderRef
 from providers.base import (
     Child,
     HasChildren,
+    HasPower,
     LateRefusal,
     LaunchOrder,
     Listed,
@@ -36,6 +37,7 @@ from providers.base import (
     ListsSomeRegions,
     NeedsPreparing,
     OutcomeUnknown,
+    PowerAction,
     Provider,
     ProviderError,
     RefusesLater,
@@ -83,6 +85,7 @@ TIMEOUTS: Mapping[Verb, Timeout] = {
     Verb.TERMINATE: Timeout(turn=60.0, answer=30.0),
     Verb.LAUNCH: Timeout(turn=15.0, answer=60.0),
     Verb.PREPARE: Timeout(turn=15.0, answer=30.0),
+    Verb.POWER: Timeout(turn=15.0, answer=30.0),
     Verb.INVENTORY: Timeout(turn=5.0, answer=30.0),
     Verb.CHILDREN: Timeout(turn=5.0, answer=30.0),
     Verb.OFFERS: Timeout(turn=2.0, answer=20.0),
@@ -144,6 +147,12 @@ class Guard:
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         await self._once(Verb.TERMINATE, lambda: self._inner.terminate(provider_ref))
+
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        inner = self._inner
+        if action not in self.capabilities.power or not isinstance(inner, HasPower):
+            raise error_for(Verb.POWER, Meaning.REFUSED, f"this provider cannot {action} machines")
+        await self._once(Verb.POWER, lambda: inner.power(action, provider_ref))
 
     async def refused_later(self) -> tuple[LateRefusal, ...]:
         """None where the provider refuses launches at once or not at all."""

@@ -28,6 +28,7 @@ URGENCY: Mapping[Verb, float] = {
     Verb.TERMINATE: 1.0,
     Verb.LAUNCH: 0.8,
     Verb.PREPARE: 0.8,
+    Verb.POWER: 0.8,
     Verb.INVENTORY: 0.6,
     Verb.CHILDREN: 0.4,
     Verb.OFFERS: 0.4,

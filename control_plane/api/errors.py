@@ -181,6 +181,12 @@ KINDS: dict[str, Kind] = {
     RefusalCode.OWN_REQUEST: Kind(409, "Let somebody else decide on the request."),
     RefusalCode.REQUEST_DECIDED: Kind(409, "Make a new request; `detail` says what became of this one."),
     RefusalCode.LEASE_ENDING: Kind(409, "Create another lease."),
+    RefusalCode.POWER_NOT_OFFERED: Kind(
+        409, "Do what the lease's `power.actions` name, or lease from a provider whose offers name it."
+    ),
+    RefusalCode.POWER_CONFLICT: Kind(
+        409, "Do what `detail` says; the lease's `power` says what is being done."
+    ),
     RefusalCode.LEASE_HAS_MACHINE: Kind(
         409, "Change this only while the lease waits for a machine; afterwards create another lease."
     ),

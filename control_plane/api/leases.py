@@ -22,10 +22,11 @@ from control_plane.domain.ids import Prefix
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
+from control_plane.domain.power import PowerAction
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import LeaseTerms
 from control_plane.domain.scope import ScopeKind
-from control_plane.services import lease_changes, lease_overviews, leases, proofs
+from control_plane.services import lease_changes, lease_overviews, leases, powers, proofs
 from control_plane.services.idempotency import Connection
 from control_plane.services.lease_changes import Changes
 from control_plane.services.leases import WantedLease
@@ -207,6 +208,42 @@ class LeaseController(Controller):
 
         return await idempotency.once(request, effect, status=202, collection="/v1/leases")
 
+    @post(
+        "/{lease_id:str}/reboot",
+        operation_id="rebootLease",
+        permission=Permission.LEASES_POWER,
+        scope=ScopeKind.LEASE,
+        status_code=202,
+        responses=made(LeaseView, 202),
+    )
+    async def reboot(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
+        """Reboot the machine of a lease. `power` shows when it answers again, or why it does not within ten minutes."""
+        return await _power(request, lease_id, PowerAction.REBOOT)
+
+    @post(
+        "/{lease_id:str}/stop",
+        operation_id="stopLease",
+        permission=Permission.LEASES_POWER,
+        scope=ScopeKind.LEASE,
+        status_code=202,
+        responses=made(LeaseView, 202),
+    )
+    async def stop(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
+        """Stop the machine of a lease. It keeps its disk, and is charged as before until the lease is released."""
+        return await _power(request, lease_id, PowerAction.STOP)
+
+    @post(
+        "/{lease_id:str}/start",
+        operation_id="startLease",
+        permission=Permission.LEASES_POWER,
+        scope=ScopeKind.LEASE,
+        status_code=202,
+        responses=made(LeaseView, 202),
+    )
+    async def start(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
+        """Start the stopped machine of a lease. Its address may be another one; its host key is the same."""
+        return await _power(request, lease_id, PowerAction.START)
+
     @patch(
         "/{lease_id:str}",
         operation_id="updateLease",
@@ -332,6 +369,27 @@ class LeaseController(Controller):
         if isinstance(found, Refused):
             raise refusal(found)
         return explanation_view(found, request.disclosure)
+
+
+async def _power(request: ApiRequest, lease_id: str, action: PowerAction) -> Response[bytes]:
+    await idempotency.no_body(request)
+    world, principal, wanted = request.world, request.principal, read_lease_id(lease_id)
+
+    async def effect(connection: Connection) -> Made | Refused:
+        changed = await powers.change(
+            connection,
+            world,
+            principal.organization_id,
+            wanted,
+            action,
+            actor=request.actor,
+            reach=request.reach,
+        )
+        if isinstance(changed, Refused):
+            return changed
+        return Made(lease_view(lease_overviews.shown(changed, world.now())))
+
+    return await idempotency.once(request, effect, status=202)
 
 
 def _changes(data: LeaseChangeRequest) -> Changes:

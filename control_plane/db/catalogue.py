@@ -15,6 +15,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Offer
+from control_plane.domain.power import PowerAction
 from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 
@@ -132,6 +133,7 @@ class _OfferRow:
     increment_seconds: int
     tried: int
     failed: int
+    power: tuple[PowerAction, ...]
 
 
 _OFFER_COLUMNS = ", ".join(field.name for field in fields(_OfferRow))
@@ -195,6 +197,7 @@ async def offers(
             ephemeral_gib=row.ephemeral_gib,
             terms=Terms(row.setup_seconds, row.increment_seconds),
             history=History(row.tried, row.failed),
+            power=row.power,
         )
         for row in found
     ]
@@ -232,6 +235,7 @@ async def replace_offers(
             increment_seconds=offer.terms.increment_seconds,
             tried=offer.history.tried,
             failed=offer.history.failed,
+            power=offer.power,
         )
         for offer in listed
     ]

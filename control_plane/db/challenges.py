@@ -7,13 +7,15 @@ from sqlalchemy import text
 
 from control_plane.db import machines, work
 from control_plane.db.connection import Connection
+from control_plane.db.powers import NOT_ON
 from control_plane.db.rows import read, read_one, write
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.machine import Machine, MachineState
 
 _TAKE_DUE = work.take(
     "machines",
-    f"account = :account AND state = '{MachineState.VERIFIED}' AND proof_due_at <= :now",
+    f"""account = :account AND state = '{MachineState.VERIFIED}' AND proof_due_at <= :now
+    AND NOT {NOT_ON.format(machine="machines.id")}""",
     order="proof_due_at, id",
 )
 # The hold ends with the wait, so the machine is terminated in time even if the worker dies.

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import TextClause, text
 
+from control_plane.db import powers
 from control_plane.db.agents import EVIDENCE
 from control_plane.db.connection import Connection
 from control_plane.db.leases import COLUMNS
@@ -22,6 +23,7 @@ from control_plane.domain.lease import (
 )
 from control_plane.domain.machine import MachineState
 from control_plane.domain.node import JoinStep
+from control_plane.domain.power import Power, PowerAction
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import ProofOutcome, Record, Tier
 from control_plane.domain.status import Evidence
@@ -38,12 +40,14 @@ SELECT {COLUMNS},
   m.id AS machine_id, m.provider, m.region, m.state AS machine_state, coalesce(c.step, m.step) AS step,
   {SIGHTED_AT} AS sighted_at, m.suspect_since, m.address, m.ssh_port, m.host_key, p.address AS mesh_address,
   m.passes, m.first_passed_at, m.last_passed_at, m.attested, m.failed, m.unanswered, m.last_challenged_at AS last_at,
-  v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at, {EVIDENCE.format(claim_id="c.id")} AS agent
+  v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at, {EVIDENCE.format(claim_id="c.id")} AS agent,
+  {powers.OF_CLAIM.format(claim_id="c.id")} AS power, o.power AS power_offered
 FROM leases l
 LEFT JOIN claims c ON c.lease_id = l.id AND c.attempt = l.attempts
 LEFT JOIN machines m ON m.id = c.machine_id
 LEFT JOIN provider_accounts a ON a.name = m.account
 LEFT JOIN peers p ON p.claim_id = c.id
+LEFT JOIN offers o ON o.key = m.offer_key
 LEFT JOIN LATERAL (SELECT id, outcome, at FROM proofs WHERE m.proof <> '{Tier.LISTED}' AND machine_id = m.id
   ORDER BY at DESC LIMIT 1) v ON true
 """
@@ -80,6 +84,10 @@ class Overview:
     """Its latest GPU proof; None before its first challenge."""
     agent: AgentEvidence | None = None
     """What its agent reported last; None before there is one."""
+    power: Power | None = None
+    """The power of that machine; None while it is on and nobody asked for anything else."""
+    power_offered: tuple[PowerAction, ...] = ()
+    """What its provider can do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +110,8 @@ class _Claimed:
     proof_outcome: ProofOutcome | None
     proof_at: datetime | None
     agent: AgentEvidence | None
+    power: Power | None
+    power_offered: tuple[PowerAction, ...] | None
 
 
 async def _overviews(connection: Connection, statement: TextClause, **values: object) -> list[Overview]:
@@ -122,7 +132,15 @@ def _overview(row: object) -> Overview:
         return Overview(lease)
     claimed = convert(row, _Claimed)
     record = convert(row, Record)
-    return Overview(lease, _evidence(claimed), record, _latest_proof(claimed), claimed.agent)
+    return Overview(
+        lease,
+        _evidence(claimed),
+        record,
+        _latest_proof(claimed),
+        claimed.agent,
+        claimed.power,
+        claimed.power_offered or (),
+    )
 
 
 def _evidence(claimed: _Claimed) -> Evidence:

@@ -92,6 +92,20 @@ WITH adopted AS (
 SELECT id FROM adopted
 """)
 
+_READDRESS = text(f"""
+WITH readdressed AS (
+  UPDATE machines SET address = :address, ssh_port = :ssh_port
+  WHERE id = :id AND state = '{MachineState.VERIFIED}' AND address IS DISTINCT FROM :address
+  RETURNING id, state
+), noted AS (
+  {journal.INSERT}
+  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, readdressed.id, :now, {journal.ACTOR},
+         '{Note.ADDRESS_CHANGED}', state, state, :why
+  FROM readdressed {journal.CLAIMANTS.format(machine="readdressed.id")}
+)
+SELECT id FROM readdressed
+""")
+
 
 async def insert(
     connection: Connection, orders: Sequence[MachineOrder], *, now: datetime, deadline_at: datetime
@@ -127,6 +141,25 @@ async def adopt(
     """Store the provider's reference on an open row that has none. False when the row has one, or is gone."""
     values = journal.actor_values(actor)
     return bool(await read(connection, _ADOPT, MachineId, id=machine_id, ref=ref, why=why, now=now, **values))
+
+
+async def readdress(
+    connection: Connection,
+    machine_id: MachineId,
+    address: str,
+    ssh_port: int,
+    *,
+    actor: Actor,
+    now: datetime,
+) -> None:
+    """Store the new address of a verified machine, with a line in its journal."""
+    values = {
+        "id": machine_id,
+        "address": address,
+        "ssh_port": ssh_port,
+        "why": f"its address is now {address}",
+    }
+    await read(connection, _READDRESS, MachineId, now=now, **values, **journal.actor_values(actor))
 
 
 # Reading

@@ -36,6 +36,10 @@ class Note(StrEnum):
     GPU_SHOWN_ELSEWHERE = "gpu_shown_elsewhere"
     MEMORY_OVERWRITTEN = "memory_overwritten"
     MEMORY_NOT_SHOWN_OVERWRITTEN = "memory_not_shown_overwritten"
+    ADDRESS_CHANGED = "address_changed"
+    POWER_REQUESTED = "power_requested"
+    POWER_CHANGED = "power_changed"
+    POWER_FAILED = "power_failed"
     CHILD_DELETION_REQUESTED = "child_deletion_requested"
     """The provider is asked to delete what the launch made beside the machine, such as its start-up script."""
 

@@ -120,6 +120,8 @@ class Permission(StrEnum):
     """Replace the labels of a lease."""
     LEASES_UPDATE = "leases.update"
     """Change when a lease is released, and what a lease that waits for a machine asks for."""
+    LEASES_POWER = "leases.power"
+    """Reboot, stop and start the machines of leases."""
     ENVELOPES_READ = "envelopes.read"
     """Read envelopes, and what is used of them."""
     ENVELOPES_SET = "envelopes.set"
@@ -302,6 +304,7 @@ MEMBER = VIEWER | {
     _P.LEASES_RELEASE,
     _P.LEASES_LABEL,
     _P.LEASES_UPDATE,
+    _P.LEASES_POWER,
     _P.NODE_POOLS_MANAGE,
     _P.SSH_CERTIFICATES_CREATE,
     _P.SSH_CERTIFICATES_REVOKE,

@@ -23,6 +23,7 @@ from control_plane.domain.effective_price import History, Terms, effective_nano_
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.money import Nano, dollars_down, dollars_up
+from control_plane.domain.power import PowerAction
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import Shape
 
@@ -112,6 +113,8 @@ class Offer:
     """Gigabits per second between machines; None where the listing does not say."""
     ephemeral_gib: int | None = None
     """Local disk besides that of the shape, whose content ends with the machine; None where it is not listed."""
+    power: tuple[PowerAction, ...] = ()
+    """What can be done with the power of its machine."""
     terms: Terms = field(default_factory=Terms)
     history: History = field(default_factory=History)
 

@@ -25,6 +25,8 @@ class RefusalCode(StrEnum):
     REQUEST_DECIDED = "request_decided"
     LEASE_HAS_MACHINE = "lease_has_machine"
     LEASE_ENDING = "lease_ending"
+    POWER_NOT_OFFERED = "power_not_offered"
+    POWER_CONFLICT = "power_conflict"
     RELEASE_TIME_PASSED = "release_time_passed"
     BALANCE_TOO_LOW = "balance_too_low"
     REGION_NOT_SERVED = "region_not_served"

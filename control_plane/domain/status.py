@@ -11,6 +11,7 @@ from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import Lease, LeaseKind, LeaseState
 from control_plane.domain.machine import MachineState
 from control_plane.domain.node import JoinStep
+from control_plane.domain.power import Power, PowerState
 from control_plane.domain.progress import Step, steps_for
 from control_plane.domain.proof import Tier, challenged
 
@@ -103,8 +104,19 @@ _JOINS: dict[Step | JoinStep, str] = {
 """The same for a node."""
 
 
-def project(lease: Lease, evidence: Evidence | None, now: datetime) -> Status:
-    """The status of a lease as its customer reads it at `now`. `evidence` is None before the first attempt."""
+_WITH_POWER = {
+    PowerState.ON: "Ready.",
+    PowerState.REBOOTING: "Ready; its machine is being rebooted.",
+    PowerState.STOPPING: "Ready; its machine is being stopped.",
+    PowerState.OFF: "Ready; its machine is stopped, and charged as if it ran.",
+    PowerState.STARTING: "Ready; its machine is being started.",
+}
+
+
+def project(lease: Lease, evidence: Evidence | None, now: datetime, power: Power | None = None) -> Status:
+    """The status of a lease as its customer reads it at `now`. `evidence` is None before the first attempt, and `power`
+    while nobody asked for a change of it.
+    """
     steps = steps_for(lease.proof, lease.kind)
     total = len(steps)
     step = None if evidence is None else evidence.last_step
@@ -119,7 +131,8 @@ def project(lease: Lease, evidence: Evidence | None, now: datetime) -> Status:
             return Status(lease.state, step, steps_done, total, _starting(step, lease.proof, lease.kind))
         case LeaseState.READY:
             doubt = _unconfirmed(lease, evidence, now)
-            message = "Ready." if doubt is None else f"Ready, but unconfirmed: {doubt.why}"
+            ready = "Ready." if power is None else _WITH_POWER[power.state]
+            message = ready if doubt is None else f"Ready, but unconfirmed: {doubt.why}"
             return Status(lease.state, step, total, total, message, unconfirmed=doubt)
         case LeaseState.ENDING:
             message = "No longer billed; the machine is being terminated."

@@ -275,7 +275,19 @@ class Loss:
     failure: MachineFailure
 
 
-Conclusion = MachineMove | Adoption | Loss
+@dataclass(frozen=True, slots=True)
+class Readdressing:
+    """A running machine has another address than before, as it may after it was stopped and started.
+
+    Whoever connects there still demands its own host key.
+    """
+
+    id: MachineId
+    address: str
+    ssh_port: int
+
+
+Conclusion = MachineMove | Adoption | Loss | Readdressing
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +297,7 @@ class Swept:
     moves: tuple[MachineMove, ...]
     adoptions: tuple[Adoption, ...]
     losses: tuple[Loss, ...]
+    readdressed: tuple[Readdressing, ...]
     sighted: tuple[MachineId, ...]
     """Machines listed for the first time, or again after an absence. A machine on every list costs no write."""
     missed: tuple[MachineId, ...]
@@ -301,6 +314,7 @@ class Swept:
     def written(self) -> frozenset[MachineId]:
         """The machines whose rows this list changes, except those in `losses`."""
         moved = {move.id for move in self.moves} | {adoption.id for adoption in self.adoptions}
+        moved |= {readdressing.id for readdressing in self.readdressed}
         return frozenset({*moved, *self.sighted, *self.missed})
 
 
@@ -358,6 +372,7 @@ def sweep(
         moves=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, MachineMove)),
         adoptions=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Adoption)),
         losses=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Loss)),
+        readdressed=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Readdressing)),
         sighted=tuple(machine.id for machine, sighting in findings.found if _appeared(machine, sighting)),
         # A list that shows a machine as gone is no evidence that it ran until now.
         missed=tuple(machine.id for machine, sighting in findings.found if sighting.state is ListedState.GONE)
@@ -412,6 +427,7 @@ def _of_sighting(
 ) -> Iterator[Conclusion]:
     if machine.provider_ref is None and machine.state is MachineState.TERMINATING:
         yield Adoption(machine.id, sighting.provider_ref)
+    yield from _readdressing(machine, sighting)
     event = concluded(machine.state, sighting.state, has_address=sighting.address is not None)
     moved = None if event is None else step(machine.state, event)
     if not isinstance(moved, Moved):
@@ -430,6 +446,13 @@ def _of_sighting(
             sold_out = sighting.state is ListedState.SOLD_OUT
             reason, why = _SOLD_OUT if sold_out else _FAILED
             yield Loss(machine.id, MachineFailure(moved.event, reason, why, listed_as))
+
+
+def _readdressing(machine: Machine, sighting: Sighting) -> Iterator[Readdressing]:
+    if machine.state is not MachineState.VERIFIED or sighting.state is not ListedState.RUNNING:
+        return
+    if sighting.address is not None and sighting.address != machine.address:
+        yield Readdressing(machine.id, sighting.address, sighting.ssh_port)
 
 
 _ENDED = "the provider lists it as ended"

@@ -71,7 +71,7 @@ class Shown:
 def shown(overview: Overview, now: datetime) -> Shown:
     """A lease with its projected status at `now`."""
     lease = overview.lease
-    status = status_of(lease, overview.evidence, now)
+    status = status_of(lease, overview.evidence, now, overview.power)
     return Shown(overview, status, tier(overview.record or Record(), now), now)
 
 

@@ -18,6 +18,7 @@ from control_plane.wire.common import (
     UsdText,
     View,
 )
+from control_plane.wire.power import PowerActionWord
 from control_plane.wire.problems import RefusalView
 from control_plane.wire.vocabulary import (
     ArchitectureWord,
@@ -117,6 +118,10 @@ class OfferView(View):
     """Gigabits per second between machines; null where the provider does not say."""
     ephemeral_gib: int | None = None
     """More local disk in GiB, whose content ends with the machine; null where the provider does not say."""
+    power: tuple[PowerActionWord, ...] = ()
+    """What you can do with the power of its machine. Empty where the provider can do nothing of it.
+
+    A stopped machine is charged as one that runs."""
 
 
 class OfferList(View):

@@ -23,6 +23,7 @@ from control_plane.wire.common import (
     UsdText,
     View,
 )
+from control_plane.wire.power import PowerView
 from control_plane.wire.vocabulary import (
     EndReasonWord,
     EnvironmentIdText,
@@ -301,6 +302,8 @@ class LeaseView(View, kw_only=True):
     """The state in detail."""
     machine: MachineView | None
     """The machine of the latest attempt; null before the first."""
+    power: PowerView | None = None
+    """Whether that machine is on; null before the first one."""
     proof: LeaseProofView = field(default_factory=_no_proof)
     """What the GPUs of the machine have proven."""
     agent: LeaseAgentView | None = None

@@ -266,6 +266,10 @@ JournalEventWord = Annotated[
         gpu_shown_elsewhere="A machine of another provider account reports a GPU of this one.",
         memory_overwritten="The GPU memory was overwritten after the lease.",
         memory_not_shown_overwritten="It could not be shown that the GPU memory was overwritten after the lease.",
+        address_changed="The machine has another address since.",
+        power_requested="The customer asked to reboot, stop or start the machine.",
+        power_changed="The machine was rebooted, stopped or started.",
+        power_failed="The machine could not be rebooted, stopped or started; `why` says what happened.",
         child_deletion_requested="The provider is asked to delete a child of the machine, such as its start-up script.",
     ),
 ]

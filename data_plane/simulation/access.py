@@ -16,6 +16,7 @@ from configparser import ConfigParser
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Interface, IPv4Network
+from uuid import UUID
 
 from data_plane.access.customer import ADMIT_CUSTOMER, END_CUSTOMER
 from data_plane.access.line import Frame, Line, LineBroken
@@ -30,6 +31,7 @@ from data_plane.documents.heartbeat import Result
 from data_plane.documents.inventory import Inventory
 from data_plane.inspection.agent import FIND_AGENT
 from data_plane.inspection.agent_service import INSTALL_AGENT
+from data_plane.inspection.boot_id import READ_BOOT_ID
 from data_plane.inspection.gpus import RUN_AGENT
 from data_plane.inspection.health import READ_HEALTH
 from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
@@ -55,7 +57,7 @@ class FakeMachine:
     step_fails: dict[str, int] = field(default_factory=dict[str, int])
     """How many more times a step fails, by its name: `trust authorities`, `admit customer`, `make mesh key`,
     `join mesh`, `run agent`, `read health`, `find agent` (before the prover starts), `install agent`,
-    `end customer`."""
+    `end customer`, `read boot id`."""
     breaks_in: set[str] = field(default_factory=set[str])
     """Steps, `prove` included, during which the connection breaks once, after the step took effect."""
     inventory: Inventory | None = None
@@ -83,6 +85,9 @@ class FakeMachine:
     """Of the last heartbeat that the agent delivered."""
     agent_result: Result | None = None
     """What the agent reports next."""
+    boots: int = 1
+    off: bool = False
+    """Nothing answers at its address."""
     calls: list[str] = field(default_factory=list[str])
 
 
@@ -127,12 +132,21 @@ class FakeAccess:
         """Remove the machine. The next machine with this address is a new one."""
         self.machines.pop(address, None)
 
+    def switch(self, before: str, address: str, *, off: bool) -> None:
+        """The machine is switched off, or boots with everything that is on its disk and has this address then."""
+        machine = self.machine(before)
+        machine.off = off
+        machine.boots += not off
+        self.machines[address] = self.machines.pop(before)
+
     @asynccontextmanager
     async def connect(self, target: Target) -> AsyncIterator["FakeSession"]:
         await self.before(target, "connect")
         machine = self.machine(target.address)
         machine.calls.append("connect")
         where = f"{target.address} port {target.port}"
+        if machine.off:
+            raise Unreachable(f"{where}: no route to host")
         if machine.unreachable > 0:
             machine.unreachable -= 1
             raise Unreachable(f"{where}: connection refused")
@@ -174,6 +188,7 @@ class FakeSession:
             RUN_AGENT.name: self._print_inventory,
             READ_HEALTH.name: self._print_health,
             INSTALL_AGENT.name: self._install_agent,
+            READ_BOOT_ID.name: self._print_boot_id,
         }
         await self._begin(step)
         left = self.machine.step_fails.get(step.name, 0)
@@ -247,6 +262,10 @@ class FakeSession:
 
     def _print_health(self, _: bytes) -> Answer:
         return _printed(protocol.encode(self.machine.health or idle(self._inventory())).encode())
+
+    def _print_boot_id(self, _: bytes) -> Answer:
+        seed = f"{self.target.host_key} {self.machine.boots}".encode()
+        return _printed(f"{UUID(bytes=hashlib.sha256(seed).digest()[:16])}\n".encode())
 
     def _inventory(self) -> Inventory:
         return self.machine.inventory or self.access.hardware(self.target)

@@ -15,6 +15,7 @@ from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.ids import AccountRequestId, OrganizationId
 from control_plane.domain.lease import Lease
+from control_plane.domain.power import PowerAction
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.world import uuid7
 from data_plane.cluster.resource import NODE as NODES
@@ -24,7 +25,7 @@ from data_plane.simulation.servers import FakeServers
 from providers.base import Needed
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
-from tests.support import clusters, keys, node_pools
+from tests.support import clusters, keys, node_pools, power
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.rows import rows
@@ -107,7 +108,9 @@ async def build(db: Database, clock: Clock) -> Stage:
     leaving = await stage.lease(rich, name="leaving")
     closing = await stage.lease(rich, name="closing")
     await stage.lease(broke, name="broke")
-    await stage.lease(rich, name="limited", terms=LeaseTerms(auto_release=AutoRelease(after_seconds=3_600)))
+    limited = await stage.lease(
+        rich, name="limited", terms=LeaseTerms(auto_release=AutoRelease(after_seconds=3_600))
+    )
     proven = await stage.lease(rich, PROVEN, name="proven")
     suspect = await stage.lease(rich, PROVEN, name="suspect")
     overwritten = await stage.lease(rich, PROVEN, name="overwritten")
@@ -181,6 +184,8 @@ async def build(db: Database, clock: Clock) -> Stage:
     await clusters.deleted(stage, "deleting")
     await _tenants(stage, rich, broke)
     await _children(stage, steady, released)
+    await power.asked(stage, steady, PowerAction.REBOOT)
+    await power.asked(stage, limited, PowerAction.STOP)
     closed = await stage.organization()
     await node_pools.pool(stage, closed, cluster="ready")
     await stage.close_organization(closed)
@@ -327,6 +332,8 @@ _ROWS = {
     "server_hosts": "SELECT name, ssh_trust, ssh_trust_due_at FROM server_hosts ORDER BY name",
     "agents": """SELECT l.name, a.agent_sha256, a.installed_at, a.due_at, a.tries, a.sequence, a.ended_at
                  FROM agents a JOIN leases l ON l.id = a.lease_id ORDER BY 1, 4""",
+    "powers": """SELECT l.name, w.state, w.generation, w.due_at, w.tries, w.asked_at, w.accepted, w.listed, w.why
+                 FROM powers w JOIN leases l ON l.id = w.lease_id ORDER BY 1""",
     "node_pools": "SELECT name, state, generation, due_at, waiting_code, why FROM node_pools ORDER BY created_at, id",
     "nodes": """SELECT n.state, n.generation, n.due_at, n.work_until, n.tries, n.leave_reason, n.deadline_at, n.unready_since,
                        n.applied_version, n.holders, n.next_key, n.old_key, n.key_holders, n.key_due_at, n.endpoint,
@@ -349,6 +356,7 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
             # Rows that are equal in what a statement orders them by come in any order.
             seen[name] = sorted((tuple(row) for row in await rows(connection, text(statement))), key=repr)
     seen["bought"] = {ref: machine.ended_at for ref, machine in stage.cloud.machines.items()}
+    seen["boots"] = {ref: (machine.boots, machine.stopped) for ref, machine in stage.cloud.machines.items()}
     seen["children"] = sorted(stage.cloud.leftovers)
     seen["hub"] = dict(stage.hub.networks), stage.hub.authorities
     assert isinstance(stage.world.servers, FakeServers)
@@ -397,6 +405,7 @@ _SETTLED = {
                    FROM clusters c LEFT JOIN server_hosts h ON h.cluster_id = c.id""",
     "kubeconfigs": "SELECT name, sealed IS NULL, revoked_why, removed_at IS NULL FROM kubeconfigs",
     "cluster_tenants": "SELECT project_id, ready_at IS NULL, unneeded_since IS NULL FROM cluster_tenants",
+    "powers": "SELECT l.name, w.state, w.why FROM powers w JOIN leases l ON l.id = w.lease_id",
     "node_pools": "SELECT name, state, why FROM node_pools",
     "nodes": """SELECT p.name, n.state, count(*) FROM nodes n JOIN node_pools p ON p.id = n.node_pool_id
                 WHERE n.state <> 'gone' GROUP BY 1, 2""",

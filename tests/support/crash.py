@@ -43,7 +43,16 @@ from data_plane.mesh.members import Members
 from data_plane.mesh.port import Hub, HubIdentity, Network, OverlayPeer, OverlayPlace, Peer, ReadAuthorities
 from data_plane.mesh.tunnels import Interface
 from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
-from providers.base import Child, HasChildren, LaunchOrder, Listed, Provider, Sighting
+from providers.base import (
+    Child,
+    HasChildren,
+    HasPower,
+    LaunchOrder,
+    Listed,
+    PowerAction,
+    Provider,
+    Sighting,
+)
 from reconciler.worlds.complete import CompleteWorld
 
 Answer = TypeVar("Answer")
@@ -196,6 +205,11 @@ class _Provider:
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         await self.crash.call("terminate", lambda: self.inner.terminate(provider_ref))
+
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        inner = self.inner
+        assert isinstance(inner, HasPower)
+        await self.crash.call(f"{action}", lambda: inner.power(action, provider_ref))
 
     async def children(self) -> tuple[Child, ...]:
         return await self.crash.call("children", self._with_children.children)

@@ -234,6 +234,7 @@ class Stage:
         access = FakeAccess(
             hardware=_hardware(list(clouds.values())), hub=hub, machines=machines, proving=DeadLine
         )
+        _connect_power(clouds, access)
         world = dataclasses.replace(
             self.world,
             db=db,
@@ -491,6 +492,12 @@ def _hardware(clouds: Sequence[FakeProvider]) -> Callable[[Target], Inventory]:
     return look
 
 
+def _connect_power(clouds: dict[AccountName, FakeProvider], access: FakeAccess) -> None:
+    """What a provider does with the power of a machine happens to the machine."""
+    for cloud in clouds.values():
+        cloud.on_power = lambda before, machine: access.switch(before, machine.address, off=machine.stopped)
+
+
 async def set_stage(
     db: Database,
     clock: Clock,
@@ -514,6 +521,7 @@ async def set_stage(
     }
     hub = FakeHub()
     access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub, proving=DeadLine)
+    _connect_power(clouds, access)
     challenger = ScriptedChallenger(sleep=clock.advance)
     agents = FakeAgents()
     async with db.transaction() as connection:

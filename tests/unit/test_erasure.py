@@ -49,6 +49,7 @@ KEPT = {
         *("leave_reason", "leave_why", "failing_why"),
     },
     "organizations": {"name", "state"},
+    "powers": {"state", "why", "boot_id", "listed"},
     "peers": {"public_key", "address"},
     "quota_requests": {"level", "limits", "state", "asked_by", "decided_by"},
     "relays": {"public_key", "endpoint", "applied_version"},

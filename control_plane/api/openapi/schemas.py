@@ -38,6 +38,7 @@ from control_plane.wire import (
     nodes,
     organizations,
     orphans,
+    power,
     problems,
     projects,
     proofs,
@@ -55,7 +56,7 @@ _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
     leases, ssh_certificates, explanations, journal, proofs, billing, accounts, account_requests, loops, agents,
     orphans, audit, health, problems, envelopes, admissions, clusters, server_hosts, kubeconfigs,
-    node_pools, nodes,
+    node_pools, nodes, power,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -59,6 +59,7 @@ def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, costs: boo
         price_source=offer.price_source,
         network_gbps=offer.network_gbps,
         ephemeral_gib=offer.ephemeral_gib,
+        power=tuple(action.value for action in offer.power),
     )
 
 

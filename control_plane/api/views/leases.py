@@ -14,6 +14,7 @@ from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.lease import AdmittedKey
 from control_plane.domain.money import usd
+from control_plane.domain.power import PowerState
 from control_plane.domain.rendering import CUSTOMER_USER
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.status import Unconfirmed, Waiting
@@ -30,6 +31,7 @@ from control_plane.wire.leases import (
     UnconfirmedView,
     WaitingView,
 )
+from control_plane.wire.power import PowerView
 
 _READING_TEXT_MAX = 200
 
@@ -57,6 +59,7 @@ def lease_view(shown: Shown) -> LeaseView:
         state=lease.state.value,
         status=status_view(shown),
         machine=_machine(shown),
+        power=_power(shown),
         proof=_proof(shown),
         agent=lease_agent_view(shown.overview.agent, shown.at),
         ssh_keys=_ssh_keys(lease.ssh_keys),
@@ -134,6 +137,17 @@ def _machine(shown: Shown) -> MachineView | None:
         mesh_address=evidence.mesh_address,
         sighted_at=evidence.sighted_at,
     )
+
+
+def _power(shown: Shown) -> PowerView | None:
+    overview = shown.overview
+    if overview.evidence is None:
+        return None
+    actions = tuple(sorted(action.value for action in overview.power_offered))
+    power = overview.power
+    if power is None:
+        return PowerView(PowerState.ON.value, None, None, actions)
+    return PowerView(power.state.value, power.settled_at or power.wanted_at, power.why, actions)
 
 
 def _proof(shown: Shown) -> LeaseProofView:

@@ -13,6 +13,7 @@ from control_plane.cli.render.layout import facts, indented, table
 from control_plane.cli.render.proofs import standing
 from control_plane.cli.words import ago, both, coarse, exact, price, short_id, spaced, span
 from control_plane.wire.leases import AdmittedKeyView, LeaseRequestView, LeaseView, MachineView
+from control_plane.wire.power import PowerView
 
 MARKS = {
     "placing": ("○", "yellow"),
@@ -95,6 +96,7 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
             ("SSH keys", _ssh_keys(lease.ssh_keys)),
             *_waiting_facts(lease, now),
             *_machine_facts(lease.machine, now),
+            ("Power", _power(lease.power, now)),
             ("Proof", standing(lease.proof, now)),
             *agent_facts(lease.agent, now),
             ("Attempts", str(lease.attempts) if lease.attempts > 1 else None),
@@ -157,6 +159,15 @@ def _constraints(request: LeaseRequestView) -> str | None:
     if request.price_usd_per_hour_max is not None:
         words.append(f"at most {exact(request.price_usd_per_hour_max)} USD per hour")
     return ", ".join(words) or None
+
+
+def _power(power: PowerView | None, now: datetime) -> str | None:
+    """Whether the machine is on, and what the provider can do; nothing where it can do nothing."""
+    if power is None or not (power.actions or power.since):
+        return None
+    since = "" if power.since is None else f" since {both(power.since, now)}"
+    failed = "" if power.why is None else f"; the last request failed: {power.why}"
+    return f"{power.state}{since}{failed}; can {', '.join(power.actions) or 'do nothing else'}"
 
 
 def _machine_facts(machine: MachineView | None, now: datetime) -> list[tuple[str, str | None]]:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Text,
     Uuid,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 
 from control_plane.db.tables.marks import at, known, table
 from control_plane.domain.block import BlockScope
@@ -89,6 +90,8 @@ offers = table(
     Column("increment_seconds", Integer, nullable=False),
     Column("tried", Integer, nullable=False),
     Column("failed", Integer, nullable=False),
+    # What can be done with the power of its machines.
+    Column("power", JSONB, nullable=False),
     known("architecture", Architecture),
     Index("ix_offers_gpu_model_gpu_count", "gpu_model", "gpu_count"),
     Index("ix_offers_account", "account"),

@@ -8,6 +8,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    PrimaryKeyConstraint,
     Text,
     Uuid,
     text,
@@ -17,8 +18,10 @@ from sqlalchemy.dialects.postgresql import JSONB
 from control_plane.db.tables.marks import Tenancy, among, at, known, own, project, table, tenant, work
 from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import MAY_EXIST, MachineState, Purpose
+from control_plane.domain.power import CHANGING, PowerState
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
+from control_plane.domain.sighting import ListedState
 
 machines = table(
     "machines",
@@ -174,4 +177,44 @@ agents = table(
     Index("ix_agents_machine_id", "machine_id"),
     Index("ix_agents_ended_at", "ended_at"),
     tenancy=Tenancy.WATCHED,
+)
+
+# The power of the machine of a claim, from the first time that its customer asks for a change. The API writes the
+# request, and the reconciler what it does about it.
+powers = table(
+    "powers",
+    Column("claim_id", Uuid, nullable=False),
+    tenant(),
+    own("claim_id", "claims"),
+    Column("lease_id", Uuid, nullable=False),
+    own("lease_id", "leases"),
+    Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
+    Column("state", Text, nullable=False),
+    Column("generation", Integer, nullable=False, server_default=text("1")),
+    at("wanted_at", nullable=False),
+    at("settled_at"),
+    Column("why", Text),
+    # What was asked of the provider, and the machine's boot id before that.
+    at("due_at", nullable=False),
+    Column("tries", Integer, nullable=False, server_default=text("0")),
+    at("asked_at"),
+    Column("accepted", Boolean, nullable=False, server_default=text("false")),
+    Column("boot_id", Text),
+    # How the provider lists the machine since then.
+    Column("listed", Text),
+    at("listed_at"),
+    PrimaryKeyConstraint("organization_id", "claim_id"),
+    known("state", PowerState),
+    known("listed", ListedState),
+    CheckConstraint("asked_at IS NOT NULL OR NOT accepted", name="accepted_was_asked"),
+    CheckConstraint("(listed IS NULL) = (listed_at IS NULL)", name="listed_has_its_time"),
+    CheckConstraint(f"(settled_at IS NULL) = ({among('state', CHANGING)})", name="open_while_it_changes"),
+    Index("ix_powers_due", "due_at", postgresql_where=text(among("state", CHANGING))),
+    Index("ix_powers_machine_id", "machine_id"),
+    Index("ix_powers_lease_id", "lease_id"),
+    api=("INSERT",),
+    api_updates=(
+        *("state", "generation", "due_at", "tries", "wanted_at", "settled_at", "why"),
+        *("asked_at", "accepted", "boot_id", "listed", "listed_at"),
+    ),
 )

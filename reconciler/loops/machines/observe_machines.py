@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from control_plane.db import accounts, agents, claims, machines, orphans
+from control_plane.db import accounts, agents, claims, machines, orphans, powers
 from control_plane.db import permits as permit_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
@@ -119,6 +119,7 @@ async def _record(
         if not await accounts.take_listed(connection, account, asked_at=asked_at):
             return None
         await _write_machines(connection, account, swept, actor=actor, asked_at=asked_at)
+        await _write_powers(connection, account, records, listing, asked_at=asked_at)
         await _write_account(connection, account, swept, asked_at=asked_at)
         steps = await traced.of_machines(world, connection, NAME, [move.id for move in swept.moves])
     for move in swept.moves:
@@ -201,11 +202,36 @@ async def _write_machines(
     await machines.record_missed(connection, swept.missed, asked_at=asked_at)
     await machines.record_sighted(connection, swept.sighted, asked_at=asked_at)
     await machines.move(connection, swept.moves, actor=actor, now=asked_at)
+    for moved in swept.readdressed:
+        await machines.readdress(
+            connection, moved.id, moved.address, moved.ssh_port, actor=actor, now=asked_at
+        )
     for adoption in swept.adoptions:
         why = f"found at {account} by its launch key, while terminating"
         await machines.adopt(
             connection, adoption.id, adoption.provider_ref, actor=actor, why=why, now=asked_at
         )
+
+
+async def _write_powers(
+    connection: Connection,
+    account: AccountName,
+    records: Sequence[Machine],
+    listing: Sequence[Sighting],
+    *,
+    asked_at: datetime,
+) -> None:
+    """Store how machines are listed whose customers wait for a reboot, a stop or a start."""
+    watched = await powers.watched(connection, account)
+    if not watched:
+        return
+    listed = {sighting.provider_ref: sighting.state for sighting in listing}
+    seen = [
+        powers.Listed(machine.id, listed[machine.provider_ref])
+        for machine in records
+        if machine.id in watched and machine.provider_ref in listed
+    ]
+    await powers.record_listed(connection, seen, asked_at=asked_at)
 
 
 async def _write_account(

@@ -7,6 +7,7 @@ ours or because it cannot be right, is left out, and operators read it on the ac
 """
 
 import math
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from control_plane.db import accounts, catalogue, offer_blocks, offer_histories
@@ -39,12 +40,13 @@ async def activate(world: ProviderWorld, account: AccountName) -> Report:
         return Report(errors=[why])
 
     observed_at = world.now()
-    terms = _terms(world.accounts[account].capabilities)
+    capabilities = world.accounts[account].capabilities
+    terms, power = _terms(capabilities), tuple(sorted(capabilities.power))
     async with account_faults.marked(
         world, account, accounts.record_offers_failure, "they could not be stored"
     ):
         offers, odd = usable(
-            _offer(account, each, terms, histories, observed_at)
+            replace(_offer(account, each, terms, histories, observed_at), power=power)
             for each in listed
             if isinstance(each, ListedOffer)
         )

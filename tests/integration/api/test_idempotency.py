@@ -38,10 +38,8 @@ KEY = {"Idempotency-Key": "order 66 / 7f3a"}
 async def _path(endpoint: Endpoint, shared: Shared) -> str:
     if "kubeconfigs" in endpoint.path:
         return await _of_a_kubeconfig(endpoint, shared)
-    if "ssh-certificates" in endpoint.path:
-        return await _of_a_ready_lease(endpoint, shared)
-    if endpoint.id_prefix == "le":
-        return endpoint.at(await shared.operator.lease())
+    if endpoint.id_prefix == "le" or "ssh-certificates" in endpoint.path:
+        return await _of_a_lease(endpoint, shared)
     if "{project}" in endpoint.path:
         name = f"project of {next(_NUMBERS)}"
         return endpoint.at(
@@ -62,6 +60,14 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
     return endpoint.at(f"org_{shared.acme.id.hex}")
 
 
+async def _of_a_lease(endpoint: Endpoint, shared: Shared) -> str:
+    if "ssh-certificates" in endpoint.path:
+        return await _of_a_ready_lease(endpoint, shared)
+    if endpoint.path.endswith(("/reboot", "/stop", "/start")):
+        return await _of_a_machine_to_switch(endpoint, shared)
+    return endpoint.at(await shared.operator.lease())
+
+
 async def _of_a_ready_lease(endpoint: Endpoint, shared: Shared) -> str:
     """A lease that is ready, and a certificate of it for what is done to one."""
     lease = await ready(shared.api, shared.operator)
@@ -71,6 +77,28 @@ async def _of_a_ready_lease(endpoint: Endpoint, shared: Shared) -> str:
     asked = await shared.operator.http.post(f"/v1/leases/{lease}/ssh-certificates", json=body)
     path = endpoint.path.replace("{certificate_id}", asked.json()["id"])
     return path.replace("{lease_id}", lease)
+
+
+async def _of_a_machine_to_switch(endpoint: Endpoint, shared: Shared) -> str:
+    """A ready lease with a machine whose offer says that everything can be done with its power."""
+    lease, number = await ready(shared.api, shared.operator), 7_000 + next(_NUMBERS)
+    key, tenant = f"switched {number}", shared.operator.id
+    offer = a_row("offers", tenant, number, key=key, account="fake", power=["reboot", "start", "stop"])
+    machine = a_row("machines", tenant, number, account="fake", gpu_count=1, offer_key=key)
+    async with shared.api.owner.db.transaction() as connection:
+        await insert(connection, "offers", offer)
+        await insert(connection, "machines", machine)
+        await connection.execute(
+            _CLAIM,
+            {"id": machine["id"], "lease": UUID(hex=lease.removeprefix("le_")), "now": offer["observed_at"]},
+        )
+    return endpoint.at(lease)
+
+
+_CLAIM = text("""
+INSERT INTO claims (id, organization_id, project_id, lease_id, machine_id, attempt, due_at, claimed_at, admitted_at)
+SELECT :id, organization_id, project_id, id, :id, 1, :now, :now, :now FROM leases WHERE id = :lease
+""")
 
 
 async def _of_a_quota_request(endpoint: Endpoint, shared: Shared) -> str:

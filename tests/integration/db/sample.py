@@ -52,6 +52,7 @@ _VALUES: dict[str, Any] = {
     "ssh_authorities.state": "removed",
     "machines.state": "intended",
     "clusters.state": "building",
+    "powers.state": "stopping",
     "node_pools.state": "pending",
     "nodes.state": "joining",
     "node_steps.step": "opened",

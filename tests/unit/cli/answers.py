@@ -885,6 +885,11 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
     } | changes
 
 
+def a_power(state: str = "on", why: str | None = None) -> Json:
+    """The power of a machine that its provider can switch, four minutes after something was asked for."""
+    return {"state": state, "since": at(minutes=4), "why": why, "actions": ["reboot", "start", "stop"]}
+
+
 PROOF_ID = "pf_019aa1b2c3e07e5f8a9b0c1d2e3f4a5d"
 
 

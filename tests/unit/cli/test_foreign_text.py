@@ -82,6 +82,10 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "lease create, failed": ("lease create h100x8", KEYS | {"POST /v1/leases": a_lease("ended", end_reason="no_capacity", end_why="none")}),
     "lease watch": (f"lease watch {LEASE_ID}", {f"{SHOW}/events": _stream, SHOW: a_lease("starting")}),
     "lease release": (f"lease release {LEASE_ID}", {SHOW: a_lease(), f"POST /v1/leases/{LEASE_ID}/release": a_lease("ending")}),
+    **{
+        f"lease {action}": (f"lease {action} {LEASE_ID}", {SHOW: a_lease(), f"POST /v1/leases/{LEASE_ID}/{action}": a_lease()})
+        for action in ("reboot", "stop", "start")
+    },
     "lease ssh": (f"lease ssh {LEASE_ID} --print", {SHOW: a_lease(), **SIGNED}),
     "lease ssh-config": (f"lease ssh-config {LEASE_ID}", {SHOW: a_lease(), **SIGNED}),
     "kubeconfig create": ("kubeconfig create --cluster eu-1", {"POST /v1/clusters/eu-1/kubeconfigs": answers.a_kubeconfig()}),

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -367,3 +368,22 @@ def test_text_from_a_server_or_provider_cannot_drive_the_terminal(tmp_path: Path
         assert "[red]x[/red]" in out
         json_out = Stand(tmp_path, known).run("lease", *arguments, "--json").out
         assert not {"\x1b", "\x07", "\u202e"} & set(json_out)
+
+
+def test_a_reboot_that_is_waited_for_and_fails_says_why_and_exits_with_one(tmp_path: Path) -> None:
+    path = f"POST /v1/leases/{LEASE_ID}/reboot"
+    failed = a_lease(power=answers.a_power(why="it did not answer within ten minutes"))
+    rebooting = a_lease(power=answers.a_power("rebooting"))
+    for options, code in (([], 0), (["--wait"], 1)):
+        read = iter([a_lease(), rebooting, failed])
+
+        def now(_: httpx.Request, read: Iterator[dict[str, Any]] = read) -> httpx.Response:
+            return httpx.Response(200, json=next(read))
+
+        events = httpx.Response(
+            200, text="event: status\ndata: {}\n\n" * 2, headers={"content-type": "text/event-stream"}
+        )
+        known: dict[str, Answer] = {SHOW: now, f"{SHOW}/events": events, path: rebooting}
+        shown = Stand(tmp_path, known).run("lease", "reboot", LEASE_ID, *options)
+        assert shown.code == code, shown.err
+    assert "error: power_failed: train-1: reboot failed: it did not answer within ten minutes" in shown.err

@@ -218,6 +218,13 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         f"lease extend {LEASE_ID} --time 2h",
         {SHOW: answers.a_lease(), f"PATCH /v1/leases/{LEASE_ID}": answers.a_lease()},
     ),
+    "lease_stop": (
+        f"lease stop {LEASE_ID}",
+        {
+            SHOW: answers.a_lease(),
+            f"POST /v1/leases/{LEASE_ID}/stop": answers.a_lease(power=answers.a_power("stopping")),
+        },
+    ),
     "quota_list": ("quota list", {"GET /v1/quota-requests": answers.QUOTA_REQUESTS}),
     "quota_approve": (
         f"quota approve {answers.QUOTA_REQUEST['id']} --reason agreed",

@@ -407,7 +407,7 @@ def swept(
 
 
 def an_empty_sweep(**other: Any) -> Swept:
-    return replace(Swept((), (), (), (), (), (), 1, 0, None, believed=True), **other)
+    return replace(Swept((), (), (), (), (), (), (), 1, 0, None, believed=True), **other)
 
 
 def test_only_a_booting_machine_that_the_list_lacks_is_worth_asking_for_refused_launches() -> None:

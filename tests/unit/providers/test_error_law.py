@@ -55,6 +55,10 @@ ALLOWED: dict[Verb, set[type[ProviderError]]] = {
         *(Throttled, Unavailable, OutcomeUnknown),
     },
     Verb.TERMINATE: {Unauthorized, Throttled, Unavailable, OutcomeUnknown, NotYet, MachineNotFound},
+    Verb.POWER: {
+        *(NoCapacity, QuotaReached, OrderRefused, Unauthorized, NotYet, MachineNotFound),
+        *(Throttled, Unavailable, OutcomeUnknown),
+    },
 }
 """What the docstrings of the port promise for each verb."""
 RETRYABLE = (Throttled, Unavailable)
@@ -73,8 +77,8 @@ def test_every_verb_and_meaning_has_one_error_of_those_that_the_port_promises() 
         assert set(ERRORS_OF[verb]) == ALLOWED[verb], verb
 
 
-def test_writes_are_launch_and_terminate() -> None:
-    assert {Verb.LAUNCH, Verb.TERMINATE} == WRITES
+def test_writes_are_launch_terminate_and_power() -> None:
+    assert {Verb.LAUNCH, Verb.TERMINATE, Verb.POWER} == WRITES
 
 
 def test_a_write_is_retryable_only_if_nothing_can_have_been_bought() -> None:
@@ -89,7 +93,10 @@ def test_only_a_clear_answer_is_a_definite_no() -> None:
     for verb in Verb:
         assert not issubclass(ERRORS[verb, Meaning.UNCLEAR], (Rejected, NotYet, MachineNotFound)), verb
         assert not issubclass(ERRORS[verb, Meaning.NOT_SENT], (Rejected, NotYet, MachineNotFound)), verb
-    assert {verb for verb, meaning in ERRORS if ERRORS[verb, meaning] is MachineNotFound} == {Verb.TERMINATE}
+    assert {verb for verb, meaning in ERRORS if ERRORS[verb, meaning] is MachineNotFound} == {
+        Verb.TERMINATE,
+        Verb.POWER,
+    }
 
 
 def test_every_status_with_and_without_a_detail_is_exactly_one_lawful_error_for_every_verb() -> None:

@@ -67,6 +67,7 @@ TENANTS = (
     "peers",
     "placements",
     "postings",
+    "powers",
     "projects",
     "proofs",
     "quota_requests",
@@ -156,6 +157,13 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "peers": ((), ()),
     "placements": ((), ()),
     "postings": (("INSERT",), ()),
+    "powers": (
+        ("INSERT",),
+        (
+            *("state", "generation", "due_at", "tries", "wanted_at", "settled_at", "why"),
+            *("asked_at", "accepted", "boot_id", "listed", "listed_at"),
+        ),
+    ),
     "price_books": ((), ()),
     "prices": ((), ()),
     "projects": (("INSERT",), ("name",)),
@@ -2030,6 +2038,7 @@ def _create_tables() -> None:
         sa.Column("increment_seconds", sa.Integer(), nullable=False),
         sa.Column("tried", sa.Integer(), nullable=False),
         sa.Column("failed", sa.Integer(), nullable=False),
+        sa.Column("power", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.CheckConstraint("architecture IN ('arm64', 'x86_64')", name=op.f("ck_offers_architecture_known")),
         sa.ForeignKeyConstraint(
             ["account"], ["provider_accounts.name"], name=op.f("fk_offers_account_provider_accounts")
@@ -3314,6 +3323,65 @@ def _create_tables() -> None:
     )
     op.create_index("ix_agents_machine_id", "agents", ["machine_id"])
     op.create_index("ix_agents_ended_at", "agents", ["ended_at"])
+    op.create_table(
+        "powers",
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("wanted_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("settled_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("accepted", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("boot_id", sa.Text(), nullable=True),
+        sa.Column("listed", sa.Text(), nullable=True),
+        sa.Column("listed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "state IN ('off', 'on', 'rebooting', 'starting', 'stopping')",
+            name=op.f("ck_powers_state_known"),
+        ),
+        sa.CheckConstraint(
+            "listed IN ('ending', 'failed', 'gone', 'provisioning', 'running', 'sold_out', 'stopped', 'unknown')",
+            name=op.f("ck_powers_listed_known"),
+        ),
+        sa.CheckConstraint("asked_at IS NOT NULL OR NOT accepted", name=op.f("ck_powers_accepted_was_asked")),
+        sa.CheckConstraint(
+            "(listed IS NULL) = (listed_at IS NULL)", name=op.f("ck_powers_listed_has_its_time")
+        ),
+        sa.CheckConstraint(
+            "(settled_at IS NULL) = (state IN ('rebooting', 'starting', 'stopping'))",
+            name=op.f("ck_powers_open_while_it_changes"),
+        ),
+        sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_powers_machine_id_machines")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_powers_organization_id_claims"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_powers_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_powers_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "claim_id", name=op.f("pk_powers")),
+    )
+    op.create_index(
+        "ix_powers_due",
+        "powers",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('rebooting', 'starting', 'stopping')"),
+    )
+    op.create_index("ix_powers_machine_id", "powers", ["machine_id"], unique=False)
+    op.create_index("ix_powers_lease_id", "powers", ["lease_id"], unique=False)
     op.create_table(
         "server_hosts",
         sa.Column("name", sa.Text(), nullable=False),

@@ -80,6 +80,13 @@ WAYS = (
         "/v1/leases/{second lease}/release",
         why="a release is idempotent and could be made without a look at the row",
     ),
+    _lease(
+        "reboot the machine of a lease",
+        "leases.power",
+        "POST",
+        "/v1/leases/{lease}/reboot",
+        why="what is stored belongs to a claim, which is looked up by the lease's id",
+    ),
     _way(
         "delete an SSH key",
         "ssh_keys.delete",

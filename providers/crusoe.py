@@ -9,6 +9,7 @@ docs.crusoecloud.com, read 2026-11-23; what comes from dstack's and gpuhunt's ad
 - Status words come with and without the prefix `STATE_`.
 - The start-up script is run at every boot. Ours does nothing from the second time on.
 - Network rules admit SSH, and nothing else from outside. SSH and WireGuard are opened for the whole network.
+- A launch names no network but a subnet, which is in one location. Without one, the machine is in the default network.
 - A delete is accepted with an operation, too. That an unknown machine is 404 is not documented (dstack).
 - An agent of Crusoe's is installed on machines unless a launch says otherwise, and a reservation is used up.
 - Images differ by form factor: one for SXM, another for PCIe (dstack).
@@ -48,6 +49,17 @@ from providers.base import (
     Verb,
 )
 from providers.clock import utc_now
+from providers.crusoe_network import (
+    OPEN,
+    FirewallRules,
+    Network,
+    Networks,
+    Subnets,
+    by_location,
+    interface,
+    rule,
+    rule_names,
+)
 from providers.error_law import ErrorDetail, Failure, Meaning, Rule, error_for, error_of, redacted
 from providers.gpu_names import gpu_named
 from providers.listings import offered_price, ours, reference_of, sighting, whole_listing
@@ -118,10 +130,8 @@ _WORDS = {
 STATES = {f"{prefix}{word}": state for word, state in _WORDS.items() for prefix in ("", "STATE_")}
 
 OUT_OF_STOCK = "out_of_stock"
-OPEN = {"splitplane-ssh": ("tcp", 22), "splitplane-wireguard": ("udp", 51_820)}
-"""The rules that every machine needs, by name."""
 _PAGE_SIZE = 100
-_PREPARE_CALLS_MAX = 4
+_PREPARE_CALLS_MAX = 5
 """Networks read, rules read, two rules made."""
 _REFUSED_REMEMBERED_MAX = 256
 
@@ -147,25 +157,6 @@ class Capacity(msgspec.Struct):
 
 class Capacities(msgspec.Struct):
     items: list[Capacity]
-
-
-class Network(msgspec.Struct):
-    id: str
-    name: str
-    cidr: str
-
-
-class Networks(msgspec.Struct):
-    items: list[Network]
-
-
-class FirewallRule(msgspec.Struct):
-    name: str
-    vpc_network_id: str
-
-
-class FirewallRules(msgspec.Struct):
-    items: list[FirewallRule]
 
 
 class Address(msgspec.Struct):
@@ -267,6 +258,8 @@ class Crusoe:
             transport=transport,
         )
         self._network: Network | None = None
+        self._subnets: dict[str, str] | None = None
+        """By location, those of the network that the settings name; None before they were read."""
         self._rules: frozenset[str] | None = None
         """The names of the rules of our network; None before they were read."""
         self._refused: dict[str, LateRefusal] = {}
@@ -300,10 +293,11 @@ class Crusoe:
 
     def prepared(self, order: LaunchOrder) -> bool:
         del order  # The rules are the same for every machine.
-        return self._rules is not None and self._rules >= OPEN.keys()
+        ready = self._settings.network is None or self._subnets is not None
+        return ready and self._rules is not None and self._rules >= OPEN.keys()
 
     async def prepare(self, order: LaunchOrder) -> None:
-        """Take one step towards the two rules: read the network or its rules, or make one."""
+        """Take one step towards the two rules: read the network, its subnets or its rules, or make one."""
         del order
         rules = self._path("networking/vpc-firewall-rules")
         if self._network is None:
@@ -311,14 +305,20 @@ class Crusoe:
             self._network = await self._rest.call(Verb.PREPARE, "GET", path, Networks, self._only_network)
             return
         network, known = self._network, self._rules
+        if self._settings.network is not None and self._subnets is None:
+            path = self._path("networking/vpc-subnets")
+            self._subnets = await self._rest.call(
+                Verb.PREPARE, "GET", path, Subnets, lambda listed: by_location(listed, network)
+            )
+            return
         if known is None:
             self._rules = await self._rest.call(
-                Verb.PREPARE, "GET", rules, FirewallRules, lambda listed: _names(listed, network)
+                Verb.PREPARE, "GET", rules, FirewallRules, lambda listed: rule_names(listed, network)
             )
             return
         name = min(OPEN.keys() - known)
         self._rules = None  # Unless there is an answer: then read them first.
-        await self._rest.call(Verb.PREPARE, "POST", rules, Started, ignored, body=_rule(name, network))
+        await self._rest.call(Verb.PREPARE, "POST", rules, Started, ignored, body=rule(name, network))
         self._rules = known | {name}
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:
@@ -362,7 +362,18 @@ class Crusoe:
             "startup_script": order.user_data,
             "install_crusoe_watch_agent": False,
             "reservation_specification": {"selection_strategy": "on_demand"},
-        }
+        } | self._interfaces(order.native_region)
+
+    def _interfaces(self, location: str) -> dict[str, Any]:
+        """The place in the network that the settings name."""
+        if self._settings.network is None:
+            return {}
+        subnet = (self._subnets or {}).get(location)
+        if subnet is None:
+            why = f"the network {self._settings.network} has no subnet in {location}: make one"
+            self._subnets = None
+            raise error_for(Verb.LAUNCH, Meaning.REFUSED, why)
+        return {"network_interfaces": [interface(subnet)]}
 
 
 def _decoded(secret_key: str) -> bytes:
@@ -416,25 +427,6 @@ def _sighting(instance: Instance) -> Sighting | None:
     ]
     address = public[0] if public else None
     return sighting(instance.id, (instance.name,), instance.state, STATES, address=address)
-
-
-def _names(listed: FirewallRules, network: Network) -> frozenset[str]:
-    return frozenset(each.name for each in listed.items if each.vpc_network_id == network.id)
-
-
-def _rule(name: str, network: Network) -> dict[str, Any]:
-    protocol, port = OPEN[name]
-    return {
-        "name": name,
-        "vpc_network_id": network.id,
-        "action": "allow",
-        "direction": "ingress",
-        "protocols": [protocol],
-        "sources": [{"cidr": "0.0.0.0/0"}],
-        "source_ports": ["1-65535"],
-        "destinations": [{"cidr": network.cidr}],
-        "destination_ports": [str(port)],
-    }
 
 
 def _text(found: object, name: str) -> str:

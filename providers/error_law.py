@@ -13,7 +13,7 @@ no rule names follows from the status, and only ever errs towards caution:
     429                              THROTTLED
     an answer that is not in the provider's error format (a proxy's page, nothing), whatever its status
                                      UNCLEAR
-    402                              QUOTA_REACHED
+    402                              QUOTA_REACHED, for the whole account: it has to pay first
     403                              UNAUTHORIZED
     409 to a launch                  UNCLEAR: a machine may exist under this name
     408, 499                         UNCLEAR: somebody gave up waiting
@@ -52,6 +52,7 @@ RETRY_AFTER_SECONDS = 5.0
 RETRY_AFTER_SECONDS_MAX = 3_600.0
 CODE_CHARACTERS_MAX = 60
 MESSAGE_CHARACTERS_MAX = 200
+PAYMENT_REQUIRED = 402
 SECRET_CHARACTERS_MIN = 8
 SECRET_PIECE_CHARACTERS = 12
 
@@ -210,8 +211,13 @@ def error_of(
         _text(failure.status, detail),
         code=detail.code if detail else "",
         retry_after_seconds=_usual_wait(verb, rate_limits) if wait is None else wait,
-        scope=None if rule is None else rule.scope,
+        scope=_scope_of(failure) if rule is None or rule.scope is None else rule.scope,
     )
+
+
+def _scope_of(failure: Failure) -> BlockScope | None:
+    """What a refusal covers by its status alone: a balance is that of the account, whatever it was asked for."""
+    return BlockScope.ACCOUNT if failure.status == PAYMENT_REQUIRED else None
 
 
 def error_for(
@@ -295,7 +301,7 @@ def _meaning_by_status(verb: Verb, failure: Failure) -> Meaning:
         return Meaning.UNCLEAR
     if status == 409 and verb is Verb.LAUNCH:
         return Meaning.UNCLEAR
-    return {402: Meaning.QUOTA_REACHED, 403: Meaning.UNAUTHORIZED}.get(status, Meaning.REFUSED)
+    return {PAYMENT_REQUIRED: Meaning.QUOTA_REACHED, 403: Meaning.UNAUTHORIZED}.get(status, Meaning.REFUSED)
 
 
 def _usual_wait(verb: Verb, rate_limits: Iterable[RateLimit]) -> float:

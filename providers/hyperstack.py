@@ -25,6 +25,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from control_plane.domain.block import BlockScope
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
@@ -183,8 +184,8 @@ def _detail(failure: Failure) -> ErrorDetail | None:
     return None if failure.status else ErrorDetail(failure.error_reason or "", failure.message)
 
 
-def _launch_refused(meaning: Meaning, *phrases: str) -> tuple[Rule, ...]:
-    return tuple(Rule(meaning, text=phrase, status=400, verb=Verb.LAUNCH) for phrase in phrases)
+def _launch_refused(meaning: Meaning, *phrases: str, scope: BlockScope | None = None) -> tuple[Rule, ...]:
+    return tuple(Rule(meaning, text=phrase, status=400, verb=Verb.LAUNCH, scope=scope) for phrase in phrases)
 
 
 ERRORS = ErrorContract(
@@ -193,7 +194,8 @@ ERRORS = ErrorContract(
         *_launch_refused(
             Meaning.NO_CAPACITY, "capacity", "out of stock", "not enough", "no longer available"
         ),
-        *_launch_refused(Meaning.QUOTA_REACHED, "balance", "credit", "quota", "limit"),
+        *_launch_refused(Meaning.QUOTA_REACHED, "balance", "credit", scope=BlockScope.ACCOUNT),
+        *_launch_refused(Meaning.QUOTA_REACHED, "quota", "limit"),
         Rule(Meaning.BUSY, text="cannot be deleted", verb=Verb.TERMINATE, status=400),
         Rule(
             Meaning.BUSY, status=409, verb=Verb.PREPARE

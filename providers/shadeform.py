@@ -37,6 +37,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from control_plane.domain.block import BlockScope
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import CapacityShape, Shape
@@ -193,8 +194,12 @@ ERRORS = ErrorContract(
             for status in (400, 404, 409, 422)
         ),
         *(
+            Rule(Meaning.QUOTA_REACHED, text=phrase, status=400, verb=Verb.LAUNCH, scope=BlockScope.ACCOUNT)
+            for phrase in ("balance", "credit", "funds")
+        ),
+        *(
             Rule(Meaning.QUOTA_REACHED, text=phrase, status=400, verb=Verb.LAUNCH)
-            for phrase in ("balance", "credit", "quota", "funds", "limit")
+            for phrase in ("quota", "limit")
         ),
         Rule(Meaning.NOT_FOUND, status=404, verb=Verb.TERMINATE),
     ),

@@ -90,6 +90,7 @@ def test_providers_do_not_know_each_other() -> None:
         "aws_catalogue",
         "aws_client",
         "aws_preparation",
+        "crusoe_network",
         "base",
         "client_credentials",
         "clock",

@@ -66,6 +66,10 @@ class RuleIn(msgspec.Struct):
     destination_ports: list[str] = []
 
 
+class InterfaceIn(msgspec.Struct):
+    subnet: str
+
+
 class LaunchIn(msgspec.Struct):
     name: str
     type: str
@@ -73,6 +77,7 @@ class LaunchIn(msgspec.Struct):
     ssh_public_key: str
     image: str = ""
     startup_script: str = ""
+    network_interfaces: list[InterfaceIn] = []
 
 
 @dataclass
@@ -156,10 +161,22 @@ def _network_routes(base: str, account: Account, scenario: Scenario) -> list[Any
         await scenario.arrive("prepare")
         scenario.depart("prepare")
         found = [
-            {"id": network_id, "name": name, "cidr": cidr, "gateway": new_id(), "subnets": [new_id()]}
+            {
+                "id": network_id,
+                "name": name,
+                "cidr": cidr,
+                "gateway": new_id(),
+                "subnets": [each["id"] for each in account.subnets() if each["vpc_network_id"] == network_id],
+            }
             for network_id, (name, cidr) in account.networks.items()
         ]
         return Response({"items": found})
+
+    @get(f"{base}/networking/vpc-subnets")
+    async def subnets() -> Response[Any]:
+        await scenario.arrive("prepare")
+        scenario.depart("prepare")
+        return Response({"items": account.subnets()})
 
     @get(f"{base}/networking/vpc-firewall-rules")
     async def rules() -> Response[Any]:
@@ -178,7 +195,7 @@ def _network_routes(base: str, account: Account, scenario: Scenario) -> list[Any
         scenario.depart("prepare")
         return _started(Operation(new_id(), rule["id"], account.now()))
 
-    return [networks, rules, add_rule]
+    return [networks, subnets, rules, add_rule]
 
 
 def _instance_routes(base: str, account: Account, scenario: Scenario) -> list[Any]:
@@ -240,11 +257,13 @@ async def _launch(account: Account, scenario: Scenario, wanted: LaunchIn) -> Res
 def _checked(account: Account, wanted: LaunchIn) -> Kind:
     """The type of a sound request."""
     kind = KINDS.get(wanted.type)
+    here = {each["id"] for each in account.subnets() if each["location"] == wanted.location}
     sound = (
         wanted.name
         and wanted.location in LOCATIONS
         and wanted.image in IMAGES
         and wanted.ssh_public_key.startswith("ssh-")
+        and {each.subnet for each in wanted.network_interfaces} <= here
         and len(wanted.startup_script.encode()) <= SCRIPT_BYTES_MAX
         and wanted.name not in [each.name for each in account.existing()]
     )

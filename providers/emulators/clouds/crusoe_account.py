@@ -103,6 +103,20 @@ class Account:
         self.instances = Rentals(self.host, self.scenario, self.now, DELETING_SECONDS, 0.0)
         self.networks[new_id()] = ("default", "172.27.16.0/20")
 
+    def subnets(self) -> list[dict[str, str]]:
+        """One in each location, for every network."""
+        return [
+            {
+                "id": f"{network_id}-{location}",
+                "name": f"{name}-{location}",
+                "cidr": cidr,
+                "location": location,
+                "vpc_network_id": network_id,
+            }
+            for network_id, (name, cidr) in self.networks.items()
+            for location in LOCATIONS
+        ]
+
     def status(self, instance: Instance) -> str:
         life = self.instances.life(instance)
         return STATUS[life] if life is Life.ENDING else instance.unknown_status or STATUS[life]

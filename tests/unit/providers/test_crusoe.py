@@ -30,6 +30,7 @@ from providers.base import (
     Unauthorized,
 )
 from providers.crusoe import REGIONS, STATES, USD_PER_GPU_HOUR, Crusoe, Settings, Signature
+from providers.emulators.clouds.crusoe import KEY_ID, PROJECT
 from providers.gpu_names import gpu_named
 from tests.contract.clouds import a_key
 from tests.contract.clouds.crusoe import SECRET, EmulatedCrusoe
@@ -48,9 +49,14 @@ def answering(
     *,
     networks: list[dict[str, Any]] | None = None,
     rules: list[dict[str, Any]] | None = None,
+    subnets: list[dict[str, Any]] | None = None,
     settings: Settings = SETTINGS,
 ) -> Crusoe:
-    lists = {"vpc-networks": networks or [NETWORK], "vpc-firewall-rules": RULES if rules is None else rules}
+    lists = {
+        "vpc-networks": networks or [NETWORK],
+        "vpc-firewall-rules": RULES if rules is None else rules,
+        "vpc-subnets": subnets or [],
+    }
 
     def handle(request: httpx.Request) -> httpx.Response:
         name = request.url.path.rpartition("/")[2]
@@ -178,8 +184,41 @@ async def test_with_several_networks_the_settings_say_which_and_rules_of_others_
         return started()
 
     settings = replace(SETTINGS, network="other")
-    await answering(answer, networks=networks, settings=settings).launch(ORDER)
+    here = {"id": "s-2", "location": ORDER.native_region, "vpc_network_id": "n-2"}
+    subnets = [
+        here | {"id": "s-1", "vpc_network_id": "n-1"},
+        here,
+        here | {"id": "s-0", "location": "mars-1"},
+    ]
+    await answering(answer, networks=networks, subnets=subnets, settings=settings).launch(ORDER)
     assert [body.get("vpc_network_id") for body in posted] == ["n-2", "n-2", None]
+    (interface,) = posted[-1]["network_interfaces"]
+    assert (interface["subnet"], interface["ips"][0]["public_ipv4"]["type"]) == ("s-2", "dynamic")
+    nowhere = await raised(
+        answering(answer, networks=networks, subnets=subnets[:1], settings=settings).launch(ORDER)
+    )
+    assert type(nowhere) is OrderRefused
+    assert "has no subnet in" in str(nowhere)
+
+
+async def test_a_named_network_is_where_the_machine_is_and_without_a_name_it_is_the_default() -> None:
+    cloud = EmulatedCrusoe()
+    sent: list[Any] = []
+
+    class Recorded(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            if request.method == "POST" and request.url.path.endswith("/instances"):
+                sent.append(json.loads(request.content))
+            return await cloud.network.handle_async_request(request)
+
+    settings = Settings(KEY_ID, SECRET, PROJECT, base_url="http://crusoe.test/v1")
+    for number, network in ((1, None), (2, "default")):
+        chosen = replace(settings, network=network)
+        await Crusoe(chosen, now=cloud.clock.now, transport=Recorded()).launch(cloud.order(number))
+    assert "network_interfaces" not in sent[0]
+    (interface,) = sent[1]["network_interfaces"]
+    (here,) = (each for each in cloud.account.subnets() if each["location"] == cloud.native_region)
+    assert interface["subnet"] == here["id"]
 
 
 # Failed operations

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from control_plane.domain.block import BlockScope
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN
@@ -161,6 +162,17 @@ async def test_a_refused_launch_is_what_its_words_say_and_unknown_when_in_doubt(
         with pytest.raises(ProviderError) as caught:
             await saying(status, body).launch(ORDER)
         assert type(caught.value) is expected, (status, body)
+
+
+async def test_an_empty_balance_blocks_the_account_and_a_quota_what_it_is_for() -> None:
+    for status, message, scope in (
+        (400, "your balance is too low", BlockScope.ACCOUNT),
+        (402, "payment required", BlockScope.ACCOUNT),
+        (400, "quota exceeded", None),
+    ):
+        with pytest.raises(QuotaReached) as caught:
+            await saying(status, {"message": message}).launch(ORDER)
+        assert caught.value.scope is scope, message
 
 
 async def test_a_refused_delete_is_asked_for_again_and_404_is_gone() -> None:

@@ -1,10 +1,11 @@
 """A sighting is a machine as its provider lists it now: its state in our vocabulary, and what follows from it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from control_plane.domain.machine import MachineEvent, MachineState
+from control_plane.domain.machine import Machine, MachineEvent, MachineState
 
 
 class ListedState(StrEnum):
@@ -67,3 +68,11 @@ def concluded(state: MachineState, listed: ListedState, *, has_address: bool) ->
     if state is MachineState.BOOTING and listed is ListedState.RUNNING and has_address:
         return MachineEvent.REACHABLE
     return None
+
+
+def boots_unlisted(machines: Iterable[Machine], listing: Iterable[Sighting]) -> bool:
+    """Whether a machine boots that the list does not show: its launch may have been refused late."""
+    listed = {sighting.provider_ref for sighting in listing}
+    return any(
+        machine.state is MachineState.BOOTING and machine.provider_ref not in listed for machine in machines
+    )

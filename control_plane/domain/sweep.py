@@ -397,14 +397,6 @@ def _reporting(missed: Iterable[Machine], evidence: Evidence, now: datetime) -> 
     return f" {living} of them reported in the last five minutes." if living else ""
 
 
-def boots_unlisted(machines: Iterable[Machine], listing: Iterable[Sighting]) -> bool:
-    """Whether a machine boots that the list does not show: its launch may have been refused late."""
-    listed = {sighting.provider_ref for sighting in listing}
-    return any(
-        machine.state is MachineState.BOOTING and machine.provider_ref not in listed for machine in machines
-    )
-
-
 def _in_place_of(machines: Iterable[Machine], refused: Iterable[LateRefusal]) -> Iterator[Sighting]:
     """A sighting for each booting machine whose launch was refused late. `match` prefers one of the list."""
     refusals = {refusal.provider_ref: refusal for refusal in refused}

@@ -20,7 +20,7 @@ from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.machine import Machine, MachineEvent
-from control_plane.domain.sighting import LateRefusal, Sighting
+from control_plane.domain.sighting import LateRefusal, Sighting, boots_unlisted
 from control_plane.domain.sweep import (
     LOST_WINDOW,
     NO_EVIDENCE,
@@ -30,7 +30,6 @@ from control_plane.domain.sweep import (
     MissingPermit,
     Swept,
     Timing,
-    boots_unlisted,
     expected_and_missed,
     sweep,
     unlisted_regions,

@@ -14,7 +14,7 @@ from control_plane.domain.agent import SILENT_AFTER
 from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, Machine, MachineEvent, MachineState
 from control_plane.domain.progress import Step
-from control_plane.domain.sighting import LateRefusal, ListedState, Sighting
+from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, boots_unlisted
 from control_plane.domain.sweep import (
     FEW,
     MISSED_LISTS_MIN,
@@ -31,7 +31,6 @@ from control_plane.domain.sweep import (
     Swept,
     Timing,
     absence_proves_gone,
-    boots_unlisted,
     expected_and_missed,
     freeze_after,
     look_for,

@@ -61,6 +61,7 @@ from providers.base import (
     ListedState,
     OrderRefused,
     Page,
+    PowerAction,
     RateLimit,
     Sighting,
     Verb,
@@ -107,10 +108,12 @@ CAPABILITIES = Capabilities(
     user_data_bytes_max=16_384,
     rate_limits=(
         RateLimit("reads", 20, 1.0, _READS, burst=50),
-        RateLimit("mutations", 5, 1.0, frozenset({Verb.PREPARE, Verb.TERMINATE}), burst=50),
+        RateLimit("mutations", 5, 1.0, frozenset({Verb.PREPARE, Verb.TERMINATE, Verb.POWER}), burst=50),
         RateLimit("run_instances", 2, 1.0, frozenset({Verb.LAUNCH}), burst=5),
     ),
     terminate_may_be_refused=True,  # Where somebody protected the machine.
+    # A stopped machine would cost its disk alone, and we charge the whole price: docs/decisions/0041.
+    power=frozenset({PowerAction.REBOOT}),
     answer_seconds={Verb.OFFERS: 60.0},  # Four requests for each region.
 )
 
@@ -167,6 +170,8 @@ RULES = (
     Rule(Meaning.BUSY, code="InvalidGroup.Duplicate", verb=Verb.PREPARE),
     Rule(Meaning.BUSY, code="InvalidPermission.Duplicate", verb=Verb.PREPARE),
     Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.TERMINATE),
+    Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.POWER),
+    Rule(Meaning.BUSY, code="IncorrectInstanceState", verb=Verb.POWER),
     *rules_by_code(dict.fromkeys(_QUOTAS, Meaning.QUOTA_REACHED)),
     *rules_by_code(dict.fromkeys(_UNAUTHORIZED, Meaning.UNAUTHORIZED)),
     *rules_by_code(dict.fromkeys(("RequestLimitExceeded", "ThrottlingException"), Meaning.THROTTLED)),
@@ -253,6 +258,20 @@ class Aws:
         except OrderRefused:
             self._preparation.forget(region)  # Somebody may have deleted something of it.
             raise
+
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        region, _, instance = provider_ref.partition("/")
+        if action is not PowerAction.REBOOT:
+            raise error_for(Verb.POWER, Meaning.REFUSED, f"we have AWS {action} no machines")
+        if region not in REGIONS:
+            raise error_for(Verb.POWER, Meaning.NOT_FOUND, "not a reference to a machine of AWS")
+        await self._aws.call(
+            Verb.POWER,
+            region,
+            Operation("ec2", "reboot_instances"),
+            lambda _: None,
+            InstanceIds=[instance],
+        )
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         region, _, instance = provider_ref.partition("/")

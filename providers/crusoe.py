@@ -43,6 +43,7 @@ from providers.base import (
     ListedOffer,
     ListedState,
     Page,
+    PowerAction,
     PriceSource,
     RateLimit,
     Sighting,
@@ -95,6 +96,8 @@ CAPABILITIES = Capabilities(
     # 429 is documented, the limit is not.
     rate_limits=(RateLimit("requests", 60, 60.0, frozenset(Verb), requests={Verb.OFFERS: 2}),),
     billed_while_booting=False,  # Only machines that run are billed.
+    # A stopped machine would cost its disk alone, and we charge the whole price: docs/decisions/0041.
+    power=frozenset({PowerAction.REBOOT}),
 )
 
 REGIONS = {
@@ -210,7 +213,7 @@ ERRORS = ErrorContract(
         Rule(Meaning.NO_CAPACITY, code=OUT_OF_STOCK, verb=Verb.LAUNCH),
         Rule(Meaning.NO_CAPACITY, text="out of stock", verb=Verb.LAUNCH),
         Rule(Meaning.QUOTA_REACHED, text="quota", status=400, verb=Verb.LAUNCH),
-        Rule(Meaning.NOT_FOUND, status=404, verb=Verb.TERMINATE),
+        *(Rule(Meaning.NOT_FOUND, status=404, verb=verb) for verb in (Verb.TERMINATE, Verb.POWER)),
         Rule(Meaning.BUSY, status=409, verb=Verb.PREPARE),  # Another replica was faster: reading finds it.
     ),
 )
@@ -332,6 +335,12 @@ class Crusoe:
         return await self._rest.call(
             Verb.LAUNCH, "POST", path, Started, _reference, body=body, private=order.user_data
         )
+
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        if action is not PowerAction.REBOOT:
+            raise error_for(Verb.POWER, Meaning.REFUSED, f"we have Crusoe {action} no machines")
+        path = self._path("compute/vms/instances", provider_ref)
+        await self._rest.call(Verb.POWER, "PATCH", path, Started, ignored, body={"action": "RESET"})
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         path = self._path("compute/vms/instances", provider_ref)

@@ -40,6 +40,7 @@ from providers.base import (
     ListedState,
     OrderRefused,
     Page,
+    PowerAction,
     RateLimit,
     Sighting,
     Verb,
@@ -69,6 +70,7 @@ CAPABILITIES = Capabilities(
     rate_limits=(RateLimit("requests", 500, 60.0, frozenset(Verb), counted_by=CountedBy.SOURCE_ADDRESS),),
     terminate_may_be_refused=True,
     billed_while_booting=False,  # Transitional states and ERROR are not billed.
+    power=frozenset(PowerAction),
 )
 
 REGIONS = {"CANADA-1": "ca-canada-1", "NORWAY-1": "no-norway-1", "US-1": "us-us-1"}
@@ -90,7 +92,9 @@ STATES = {
     "ERROR": ListedState.FAILED,
     "DELETING": ListedState.ENDING,
 }
-"""We stop and hibernate no machine, and one that is stopped costs its full price (HIBERNATED: disk and address)."""
+"""A machine that is stopped costs its full price. We hibernate none, which would cost disk and address alone."""
+_POWER = {PowerAction.REBOOT: "hard-reboot", PowerAction.STOP: "stop", PowerAction.START: "start"}
+"""A hard reboot is the only one there is."""
 
 PAGE_SIZE = 100
 FLOATING_IP_ATTACHED = "ATTACHED"
@@ -196,6 +200,7 @@ ERRORS = ErrorContract(
         ),
         *_launch_refused(Meaning.QUOTA_REACHED, "balance", "credit", scope=BlockScope.ACCOUNT),
         *_launch_refused(Meaning.QUOTA_REACHED, "quota", "limit"),
+        Rule(Meaning.NOT_FOUND, status=404, verb=Verb.POWER),
         Rule(Meaning.BUSY, text="cannot be deleted", verb=Verb.TERMINATE, status=400),
         Rule(
             Meaning.BUSY, status=409, verb=Verb.PREPARE
@@ -300,6 +305,11 @@ class Hyperstack:
         except OrderRefused:
             self._environments = self._keys = None  # Somebody may have deleted one of them.
             raise
+
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        # These are GET requests that change something. They go out as writes, which are never sent twice.
+        path = ("core/virtual-machines", provider_ref, _POWER[action])
+        await self._rest.call(Verb.POWER, "GET", path, Done, ignored)
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         path = ("core/virtual-machines", provider_ref)

@@ -40,6 +40,7 @@ from providers.base import (
     ListedOffer,
     ListedState,
     OrderRefused,
+    PowerAction,
     RateLimit,
     Sighting,
     Verb,
@@ -71,6 +72,7 @@ CAPABILITIES = Capabilities(
     terminate_may_be_refused=True,
     billed_while_booting=False,  # From the health check after boot, by the minute.
     billed_seconds_unit=60,
+    power=frozenset({PowerAction.REBOOT}),  # Lambda stops no machine.
 )
 
 REGIONS = {
@@ -175,6 +177,14 @@ class Terminated(msgspec.Struct):
     data: _Terminated
 
 
+class _Restarted(msgspec.Struct):
+    restarted_instances: list[Instance]
+
+
+class Restarted(msgspec.Struct):
+    data: _Restarted
+
+
 class _Error(msgspec.Struct):
     code: str
     message: str = ""
@@ -262,6 +272,17 @@ class LambdaCloud:
         except OrderRefused:
             self._keys_read, self._key_names = False, {}  # Somebody may have deleted our key.
             raise
+
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        if action is not PowerAction.REBOOT:
+            raise error_for(Verb.POWER, Meaning.REFUSED, f"Lambda cannot {action} machines")
+
+        def check(answer: Restarted) -> None:
+            if provider_ref not in {each.id for each in answer.data.restarted_instances}:
+                raise error_for(Verb.POWER, Meaning.BUSY, "it is not among the restarted instances")
+
+        path, body = "instance-operations/restart", {"instance_ids": [provider_ref]}
+        await self._rest.call(Verb.POWER, "POST", path, Restarted, check, body=body)
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         def check(answer: Terminated) -> None:

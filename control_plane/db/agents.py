@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
+from control_plane.db.powers import NOT_ON
 from control_plane.db.rows import Recordset, read, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.agent import Agent
@@ -148,8 +149,9 @@ _REPORTED_AT = text("""
 SELECT machine_id, max(reported_at) AS reported_at FROM agents
 WHERE machine_id = ANY(:ids) AND ended_at IS NULL AND reported_at IS NOT NULL GROUP BY machine_id
 """)
-_COUNT_SILENT = text("""
-SELECT count(*) FROM agents WHERE ended_at IS NULL AND reported_at < :before
+_COUNT_SILENT = text(f"""
+SELECT count(*) FROM agents
+WHERE ended_at IS NULL AND reported_at < :before AND NOT {NOT_ON.format(machine="agents.machine_id")}
 """)
 
 
@@ -228,5 +230,5 @@ async def reported_at(connection: Connection, machine_ids: Sequence[MachineId]) 
 
 
 async def count_silent(connection: Connection, *, before: datetime) -> int:
-    """How many agents of open claims reported once, and not since `before`."""
+    """How many agents of open claims reported once, and not since `before`, on machines that are on."""
     return (await read(connection, _COUNT_SILENT, int, before=before))[0]

@@ -27,6 +27,7 @@ from control_plane.domain.machine import (
     step,
 )
 from control_plane.domain.progress import Step
+from control_plane.domain.readdressing import Readdressing, readdressing
 from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, concluded
 from control_plane.domain.transitions import Moved
 
@@ -275,18 +276,6 @@ class Loss:
     failure: MachineFailure
 
 
-@dataclass(frozen=True, slots=True)
-class Readdressing:
-    """A running machine has another address than before, as it may after it was stopped and started.
-
-    Whoever connects there still demands its own host key.
-    """
-
-    id: MachineId
-    address: str
-    ssh_port: int
-
-
 Conclusion = MachineMove | Adoption | Loss | Readdressing
 
 
@@ -419,7 +408,7 @@ def _of_sighting(
 ) -> Iterator[Conclusion]:
     if machine.provider_ref is None and machine.state is MachineState.TERMINATING:
         yield Adoption(machine.id, sighting.provider_ref)
-    yield from _readdressing(machine, sighting)
+    yield from readdressing(machine, sighting)
     event = concluded(machine.state, sighting.state, has_address=sighting.address is not None)
     moved = None if event is None else step(machine.state, event)
     if not isinstance(moved, Moved):
@@ -438,13 +427,6 @@ def _of_sighting(
             sold_out = sighting.state is ListedState.SOLD_OUT
             reason, why = _SOLD_OUT if sold_out else _FAILED
             yield Loss(machine.id, MachineFailure(moved.event, reason, why, listed_as))
-
-
-def _readdressing(machine: Machine, sighting: Sighting) -> Iterator[Readdressing]:
-    if machine.state is not MachineState.VERIFIED or sighting.state is not ListedState.RUNNING:
-        return
-    if sighting.address is not None and sighting.address != machine.address:
-        yield Readdressing(machine.id, sighting.address, sighting.ssh_port)
 
 
 _ENDED = "the provider lists it as ended"

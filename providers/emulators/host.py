@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class HostedState(StrEnum):
@@ -63,12 +63,23 @@ class MachineHost(Protocol):
         ...
 
 
+@runtime_checkable
+class SwitchesMachines(Protocol):
+    """A host whose machines can be switched off and on with everything that is on their disks."""
+
+    async def switch(self, name: str, *, off: bool) -> None:
+        """Switch a machine off, or boot it: from being off, or anew."""
+        ...
+
+
 @dataclass
 class SimulatedHost:
     """Simulated machines: each runs `boot_seconds` after its boot was asked for, by the given clock."""
 
     now: Callable[[], datetime]
     boot_seconds: float = 0.0
+    boots: dict[str, int] = field(default_factory=dict[str, int])
+    """How often each machine booted, of those that were switched."""
     _booted: dict[str, tuple[int, datetime]] = field(default_factory=dict[str, tuple[int, datetime]])
     _counter: int = 0
 
@@ -85,6 +96,9 @@ class SimulatedHost:
         return HostedMachine(
             name, HostedState.RUNNING, address=f"10.99.{number // 250 % 250}.{number % 250 + 1}"
         )
+
+    async def switch(self, name: str, *, off: bool) -> None:
+        self.boots[name] = self.boots.get(name, 1) + (not off)
 
     async def destroy(self, name: str) -> None:
         self._booted.pop(name, None)

@@ -10,13 +10,15 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from control_plane.domain.gpu import APPEARANCES, GpuModel
-from providers.emulators.host import EmulatedGpu, HostedState, MachineHost, MachineSpec
+from providers.emulators.host import EmulatedGpu, HostedState, MachineHost, MachineSpec, SwitchesMachines
 from providers.emulators.scenario import FaultKind, Scenario
 
 
 class Life(StrEnum):
     CREATING = "creating"
     RUNNING = "running"
+    STOPPED = "stopped"
+    """It is off, and keeps its disk."""
     FAILED = "failed"
     SOLD_OUT = "sold_out"
     """Its launch was accepted, and then there was no place for it."""
@@ -42,6 +44,7 @@ class Rental:
     hidden: bool = field(init=False, default=False)
     """It is never listed."""
     running_since: datetime | None = field(init=False, default=None)
+    stopped: bool = field(init=False, default=False)
     ended_at: datetime | None = field(init=False, default=None)
     """When its end was accepted."""
     unknown_status: str | None = field(init=False, default=None)
@@ -95,7 +98,7 @@ class Rentals(Generic[Own]):
         if self.now() - rental.launched_at < timedelta(seconds=self.scenario.boot_delay_seconds):
             return Life.CREATING
         rental.running_since = rental.running_since or self.now()
-        return Life.RUNNING
+        return Life.STOPPED if rental.stopped else Life.RUNNING
 
     def address(self, rental: Own) -> str | None:
         """The address of its machine, once it runs."""
@@ -124,6 +127,16 @@ class Rentals(Generic[Own]):
         rental.ended_at = self.now()
         self.scenario.put_back(rental.native_type, rental.native_region)
         await self.host.destroy(rental.id)
+
+    async def switch(self, rental: Own, *, off: bool) -> bool:
+        """Switch it off, or boot it. False where its host cannot, or while it neither runs nor is stopped."""
+        if not isinstance(self.host, SwitchesMachines):
+            return False
+        if self.life(rental) not in (Life.RUNNING, Life.STOPPED):
+            return False
+        rental.stopped = off
+        await self.host.switch(rental.id, off=off)
+        return True
 
     def seconds_run(self, rental: Own) -> int:
         """For how long it ran until now or until its end: what most clouds bill."""

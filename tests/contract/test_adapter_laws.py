@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from providers.base import (
+    HasPower,
     NeedsPreparing,
     OutcomeUnknown,
     ProviderError,
@@ -78,12 +79,17 @@ async def prepare(cloud: EmulatedCloud) -> None:
 
 def calls(cloud: Cloud) -> dict[Verb, Callable[[], Awaitable[object]]]:
     """One call of each verb; `prepare` belongs to a launch that finds nothing registered."""
-    return {
-        Verb.OFFERS: cloud.provider.offers,
-        Verb.INVENTORY: cloud.provider.inventory,
-        Verb.LAUNCH: lambda: cloud.provider.launch(cloud.order(2)),
-        Verb.TERMINATE: lambda: cloud.provider.terminate(cloud.absent_ref),
+    provider = cloud.provider
+    found: dict[Verb, Callable[[], Awaitable[object]]] = {
+        Verb.OFFERS: provider.offers,
+        Verb.INVENTORY: provider.inventory,
+        Verb.LAUNCH: lambda: provider.launch(cloud.order(2)),
+        Verb.TERMINATE: lambda: provider.terminate(cloud.absent_ref),
     }
+    if isinstance(provider, HasPower) and provider.capabilities.power:
+        action = min(provider.capabilities.power)
+        found[Verb.POWER] = lambda: provider.power(action, cloud.absent_ref)
+    return found
 
 
 async def outcome(call: Callable[[], Awaitable[object]]) -> type[Exception] | None:

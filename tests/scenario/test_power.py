@@ -83,7 +83,7 @@ async def test_a_stopped_machine_keeps_its_lease_and_comes_back_under_another_ad
     address = the_machine(stage).address
     await asked(stage, lease, PowerAction.STOP)
     await play_until(stage, lease, OFF)
-    await stage.play(3_600, step=60)
+    await stage.play(900, step=60)
     shown = await stage.shown(lease)
     assert (shown.overview.lease.state, await power_of(stage, lease)) == ("ready", (OFF, None))
     assert shown.status.message == "Ready; its machine is stopped, and charged as if it ran."
@@ -102,7 +102,7 @@ async def test_a_stopped_machine_is_charged_as_one_that_runs(stage: Stage) -> No
     ready_at = (await stage.lease_row(lease)).ready_at
     assert ready_at is not None
     await asked(stage, lease, PowerAction.STOP)
-    await stage.play(2 * 3_600, step=60)
+    await stage.play(65 * 60, step=100)
     async with stage.db.reading() as connection:
         used = await usage.by_lease(
             connection,

@@ -50,6 +50,7 @@ VERBS = {
     "DescribeInstances": "inventory",
     "RunInstances": "launch",
     "TerminateInstances": "terminate",
+    "RebootInstances": "power",
 }
 """The port's verb of each operation, for the scenario. An operation that is missing meets no faults."""
 
@@ -204,6 +205,8 @@ class Ec2:
                 return 200, await self._launch(call)
             case "TerminateInstances":
                 return await self._terminate(call)
+            case "RebootInstances":
+                return await self._reboot(call)
             case _:
                 return self._moto(call)
 
@@ -296,6 +299,17 @@ class Ec2:
         answer = self._moto(call)
         await self.account.machines.end(machine)
         return answer
+
+    async def _reboot(self, call: Call) -> tuple[int, bytes]:
+        """What moto does in vain: its machines are not those of the host."""
+        instance = call.parameters.get("InstanceId.1", "")
+        machine = self.account.machines.known(instance)
+        if machine is None or machine.region != call.region or machine.listed_from > self.account.now():
+            raise Refusal(400, "InvalidInstanceID.NotFound", f"The instance ID '{instance}' does not exist")
+        if not await self.account.machines.switch(machine, off=False):
+            why = f"The instance '{instance}' is not in a state from which it can be rebooted."
+            raise Refusal(400, "IncorrectInstanceState", why)
+        return self._moto(call)
 
 
 def _same_launch(call: Call, parameters: Mapping[str, str], machine: Machine, document: bytes) -> bytes:

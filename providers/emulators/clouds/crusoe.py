@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 import msgspec
-from litestar import Litestar, Request, Response, delete, get, post
+from litestar import Litestar, Request, Response, delete, get, patch, post
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.status_codes import HTTP_200_OK
@@ -68,6 +68,10 @@ class RuleIn(msgspec.Struct):
 
 class InterfaceIn(msgspec.Struct):
     subnet: str
+
+
+class ActionIn(msgspec.Struct):
+    action: str
 
 
 class LaunchIn(msgspec.Struct):
@@ -242,7 +246,19 @@ def _instance_routes(base: str, account: Account, scenario: Scenario) -> list[An
         scenario.depart("terminate")
         return _started(account.operation(found.id))
 
-    return [instances, operations, launch, remove]
+    @patch(f"{machines}/{{instance_id:str}}", status_code=HTTP_200_OK)
+    async def act(request: AnyRequest) -> Response[Any]:
+        await scenario.arrive("power")
+        found = account.known(request.path_params["instance_id"])
+        if found is None:
+            raise Refusal(404, "not_found")
+        wanted = _body(await request.body(), ActionIn)
+        if wanted.action != "RESET" or not await account.instances.switch(found, off=False):
+            raise Refusal(400, "bad_request")
+        scenario.depart("power")
+        return _started(account.operation(found.id))
+
+    return [instances, operations, launch, remove, act]
 
 
 async def _launch(account: Account, scenario: Scenario, wanted: LaunchIn) -> Response[Any]:

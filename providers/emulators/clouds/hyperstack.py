@@ -244,7 +244,29 @@ def _instance_routes(account: Account, scenario: Scenario) -> list[Any]:
         scenario.depart("terminate")
         return _ok("Deleting virtual machine successful")
 
-    return [instances, launch, remove]
+    @get("/v1/core/virtual-machines/{number:str}/{action:str}")
+    async def switch(request: AnyRequest) -> Response[Any]:
+        await scenario.arrive("power")
+        found = account.instances.known(request.path_params["number"])
+        action = request.path_params["action"]
+        if found is None or action not in _STATES_FOR:
+            raise Refusal(404, "not_found", "Virtual machine not found")
+        if account.status(found) not in _STATES_FOR[action]:
+            raise _bad(f"The virtual machine is in the state {account.status(found)}")
+        if not await account.instances.switch(found, off=action == "stop"):
+            raise _bad("This emulator cannot switch the machines of its host")
+        scenario.depart("power")
+        return _ok("The request was accepted")
+
+    return [instances, launch, remove, switch]
+
+
+_STATES_FOR = {
+    "hard-reboot": ("ACTIVE", "ERROR"),
+    "stop": ("ACTIVE", "SHUTOFF"),
+    "start": ("ACTIVE", "SHUTOFF"),
+}
+"""The states in which an action is taken. The documents say it for the reboot alone."""
 
 
 async def _launch(account: Account, scenario: Scenario, wanted: LaunchIn) -> Instance:

@@ -85,6 +85,7 @@ FLAVORS = {flavor.name: flavor for flavor in (
 STATUS = {
     Life.CREATING: "BUILD",
     Life.RUNNING: "ACTIVE",
+    Life.STOPPED: "SHUTOFF",
     Life.FAILED: "ERROR",
     Life.ENDING: "DELETING",
 }

@@ -111,6 +111,7 @@ def create_app(
     return Litestar(
         route_handlers=[
             *_instance_routes(account, scenario, limiter),
+            *_power_routes(account, scenario, limiter),
             *_key_routes(account, scenario, limiter),
             *control_routes(
                 scenario, lambda: [instance_on_wire(account, each) for each in account.instances.standing()]
@@ -175,6 +176,21 @@ def _instance_routes(account: Account, scenario: Scenario, limiter: Limiter) -> 
         return _data({"terminated_instances": [instance_on_wire(account, each) for each in ended]})
 
     return [instance_types, instances, instance, launch, terminate]
+
+
+def _power_routes(account: Account, scenario: Scenario, limiter: Limiter) -> list[Any]:
+    @post("/api/v1/instance-operations/restart", status_code=HTTP_200_OK)
+    async def restart(request: AnyRequest) -> Response[dict[str, Any]]:
+        limiter.draw(("all", 1.0))
+        await scenario.arrive("power")
+        wanted = [_known(account, each) for each in _body(await request.body(), IdsIn).instance_ids]
+        if any(account.status(each) in ("terminating", "terminated") for each in wanted):
+            raise _absent("Specified instance does not exist.")
+        restarted = [each for each in wanted if await account.instances.switch(each, off=False)]
+        scenario.depart("power")
+        return _data({"restarted_instances": [instance_on_wire(account, each) for each in restarted]})
+
+    return [restart]
 
 
 def _key_routes(account: Account, scenario: Scenario, limiter: Limiter) -> list[Any]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 import httpx
+from litestar import Litestar
 
 from control_plane.domain.ids import LaunchKey, ProviderRef, launch_key
 from providers.base import LaunchOrder, Provider, Verb
@@ -71,6 +72,10 @@ class Cloud(ABC):
     @abstractmethod
     def alive(self, key: LaunchKey) -> int:
         """Machines under this key that run or will run, listed or not."""
+
+    def boots(self, ref: ProviderRef) -> int:
+        """How often a machine booted. Of clouds whose provider can reboot or start machines."""
+        raise NotImplementedError
 
     @abstractmethod
     async def add_foreign_machine(self) -> None:
@@ -208,6 +213,7 @@ class EmulatedCloud(ScriptedCloud):
     """An adapter of an HTTP API over its emulator in this process."""
 
     network: Network
+    app: Litestar
     empty_answers: frozenset[tuple[Verb, int]] = frozenset()
     """The verbs that the provider documents to answer without a body, with the status: Rest.call's `empty_status`."""
     lists_are_plain: bool = False
@@ -215,6 +221,11 @@ class EmulatedCloud(ScriptedCloud):
 
     harmless: str | None = None
     """A text of a launch request that an error may repeat; None is the name of the machine type."""
+
+    def boots(self, ref: ProviderRef) -> int:
+        account = self.app.state.account
+        rentals = account.machines if hasattr(account, "machines") else account.instances
+        return int(rentals.host.boots.get(ref.rpartition("/")[2], 1))
 
     def quotable(self) -> tuple[str, ...]:
         """The secrets that the provider could quote: they travel with calls of the port, once launches are prepared."""

@@ -25,6 +25,9 @@ class FakeCloud(CloudWithChildren):
     def alive(self, key: LaunchKey) -> int:
         return len(self.provider.alive(key))
 
+    def boots(self, ref: ProviderRef) -> int:
+        return self.provider.machines[ref].boots
+
     async def add_foreign_machine(self) -> None:
         self.provider.plant(
             LaunchOrder(LaunchKey("research-box"), self.native_type, self.native_region, "", "")
@@ -70,7 +73,7 @@ class FakeCloud(CloudWithChildren):
         self._always(Fault.UNAVAILABLE)
 
     def _always(self, event: Fault) -> None:
-        for verb in ("offers", "launch", "inventory", "terminate"):
+        for verb in ("offers", "launch", "inventory", "terminate", "power"):
             self.provider.faults.always(verb, event)
 
 

@@ -1,0 +1,27 @@
+"""A verified machine may have another address than before: after a stop and a start, for example."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from control_plane.domain.ids import MachineId
+from control_plane.domain.machine import Machine, MachineState
+from control_plane.domain.sighting import ListedState, Sighting
+
+
+@dataclass(frozen=True, slots=True)
+class Readdressing:
+    """A running machine has another address than before, as it may after it was stopped and started.
+
+    Whoever connects there still demands its own host key.
+    """
+
+    id: MachineId
+    address: str
+    ssh_port: int
+
+
+def readdressing(machine: Machine, sighting: Sighting) -> Iterator[Readdressing]:
+    if machine.state is not MachineState.VERIFIED or sighting.state is not ListedState.RUNNING:
+        return
+    if sighting.address is not None and sighting.address != machine.address:
+        yield Readdressing(machine.id, sighting.address, sighting.ssh_port)

@@ -26,6 +26,7 @@ from control_plane.api.envelopes import EnvelopeController
 from control_plane.api.environments import EnvironmentController
 from control_plane.api.errors import answer
 from control_plane.api.events import EventController
+from control_plane.api.firewalls import FirewallController
 from control_plane.api.forms import lenient, of_credentials
 from control_plane.api.health import HealthController
 from control_plane.api.kubeconfigs import KubeconfigController
@@ -75,6 +76,7 @@ CONTROLLERS = (
     SessionController,
     SshKeyController,
     SshCertificateController,
+    FirewallController,
     ProjectController,
     EnvironmentController,
     NetworkController,

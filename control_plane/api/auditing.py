@@ -13,11 +13,12 @@ from litestar.types import Scope
 from control_plane.api import observe
 from control_plane.api.auth import SECRET_LENGTH_MAX, unauthenticated
 from control_plane.domain.access import Allowed, Holder, decide
-from control_plane.domain.audit import Act, AuditOutcome, Happening, SubjectKind, cleaned, ids_among
+from control_plane.domain.audit import Act, AuditOutcome, Detail, Happening, SubjectKind, cleaned, ids_among
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.services import audit, principals
 from control_plane.services.api_keys import KEY_PREFIX
 from control_plane.services.idempotency import Connection
+from control_plane.wire.firewalls import FirewallRuleView
 from control_plane.world import World
 
 if TYPE_CHECKING:  # requests.py needs this module.
@@ -77,6 +78,7 @@ def act_of(request: "ApiRequest") -> Act:
         rule=_rule(request),
         request_id=observe.request_id(request.scope),
         operation=str(getattr(request.route_handler, "operation_id", "")),
+        details=_details(made),
     )
 
 
@@ -182,6 +184,13 @@ def _ids_in(made: object) -> list[str]:
     parts = (made, getattr(made, "organization", None), getattr(made, "key", None))
     found = (getattr(part, "id", None) for part in parts)
     return [wire_id for wire_id in found if isinstance(wire_id, str)]
+
+
+def _details(made: object) -> dict[str, Detail]:
+    """What a rule of a firewall opens, or opened: it is gone once it is deleted."""
+    if not isinstance(made, FirewallRuleView):
+        return {}
+    return {"protocol": made.protocol, "ports": made.ports, "sources": ", ".join(made.sources)}
 
 
 def _projects(targets: tuple[str, ...]) -> list[str]:

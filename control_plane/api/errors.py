@@ -162,6 +162,17 @@ KINDS: dict[str, Kind] = {
     RefusalCode.NODE_POOL_DELETING: Kind(409, "Create another node pool."),
     RefusalCode.NODE_POOL_FAILING: Kind(409, "Wait, or create a pool of another SKU or in other regions."),
     RefusalCode.LEASE_OF_NODE_POOL: Kind(409, "Scale or delete the node pool that `detail` names."),
+    RefusalCode.PORTS_INVALID: Kind(
+        422, "Name a port from 1 to 65535, or a range with the lower one first.", "ports"
+    ),
+    RefusalCode.PORTS_KEPT_OPEN: Kind(422, "Leave the port that `detail` names out of the range.", "ports"),
+    RefusalCode.SOURCE_INVALID: Kind(422, "Correct the network that `detail` names.", "sources"),
+    RefusalCode.FIREWALL_RULE_DUPLICATE: Kind(
+        409, "Use the rule that is there: GET /v1/leases/{id}/firewall-rules."
+    ),
+    RefusalCode.FIREWALL_RULES_TOO_MANY: Kind(
+        409, "Delete a firewall rule, or open a range of ports with one."
+    ),
     RefusalCode.LEASE_IS_NODE: Kind(409, "Use the cluster's API: nobody logs in to its nodes."),
     RefusalCode.LEASE_UNKNOWN: Kind(422, "Use the id of a lease that GET /v1/leases lists.", "scope"),
     RefusalCode.SCOPE_INVALID: Kind(422, "Choose a scope that the role can be bound to.", "scope"),

@@ -45,6 +45,7 @@ FILES = {
     "api_keys": ("api-key",),
     "ssh_keys": ("ssh-key",),
     "ssh_certificates": ("ssh-certificate",),
+    "firewalls": ("firewall",),
     "projects": ("project",),
     "environments": ("environment",),
     "networks": ("network",),

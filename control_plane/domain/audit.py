@@ -115,7 +115,10 @@ DETAILS = frozenset(
         "last_sequence",
         "machine_region",
         "operation",
+        "ports",
+        "protocol",
         "serial",
+        "sources",
         "state_after",
         "state_before",
     }
@@ -224,6 +227,8 @@ class Act:
     rule: str | None = None
     request_id: str | None = None
     operation: str = ""
+    details: Mapping[str, Detail] = field(default_factory=dict[str, Detail])
+    """What it says besides its operation."""
 
     @property
     def others(self) -> tuple[OrganizationId, ...]:
@@ -262,7 +267,9 @@ class Act:
             region=self.region,
             rule=self.rule if code is None else f"refusal:{code}",
             request_id=self.request_id,
-            details=allowed_details({"operation": self.operation} if self.operation else {}),
+            details=allowed_details(
+                {**self.details, **({"operation": self.operation} if self.operation else {})}
+            ),
         )
 
     def line_of(self, other: OrganizationId, line_id: UUID, at: datetime) -> AuditLine:

@@ -20,6 +20,7 @@ ApiKeyId = NewType("ApiKeyId", UUID)
 SessionId = NewType("SessionId", UUID)
 SshKeyId = NewType("SshKeyId", UUID)
 SshCertificateId = NewType("SshCertificateId", UUID)
+FirewallRuleId = NewType("FirewallRuleId", UUID)
 LeaseId = NewType("LeaseId", UUID)
 MachineId = NewType("MachineId", UUID)
 ClaimId = NewType("ClaimId", UUID)
@@ -57,6 +58,7 @@ class Prefix(StrEnum):
     SESSION = "ses"
     SSH_KEY = "ssh"
     SSH_CERTIFICATE = "cert"
+    FIREWALL_RULE = "fw"
     LEASE = "le"
     MACHINE = "mc"
     CLUSTER = "cl"

@@ -74,6 +74,12 @@ class Permission(StrEnum):
     """Log in to the machines of leases, with certificates that are signed for one's SSH keys."""
     SSH_CERTIFICATES_REVOKE = "ssh_certificates.revoke"
     """Revoke SSH certificates of leases, one's own and those of others."""
+    FIREWALL_RULES_READ = "firewall_rules.read"
+    """Read which ports of the machines of leases are open to whom."""
+    FIREWALL_RULES_CREATE = "firewall_rules.create"
+    """Open ports of the machines of leases."""
+    FIREWALL_RULES_DELETE = "firewall_rules.delete"
+    """Close ports of the machines of leases that were opened."""
     PROJECTS_READ = "projects.read"
     PROJECTS_CREATE = "projects.create"
     """Create projects in the caller's own organization."""
@@ -285,6 +291,7 @@ VIEWER = (
         _P.LEASES_READ,
         _P.NODE_POOLS_READ,
         _P.SSH_CERTIFICATES_READ,
+        _P.FIREWALL_RULES_READ,
         _P.KUBECONFIGS_READ,
         _P.PROOFS_READ,
         _P.ENVELOPES_READ,
@@ -308,6 +315,8 @@ MEMBER = VIEWER | {
     _P.NODE_POOLS_MANAGE,
     _P.SSH_CERTIFICATES_CREATE,
     _P.SSH_CERTIFICATES_REVOKE,
+    _P.FIREWALL_RULES_CREATE,
+    _P.FIREWALL_RULES_DELETE,
     _P.KUBECONFIGS_CREATE,
     _P.KUBECONFIGS_REVOKE,
     _P.QUOTA_REQUESTS_CREATE,
@@ -392,6 +401,7 @@ AUDITOR = frozenset(
         _P.LEASES_READ,
         _P.NODE_POOLS_READ,
         _P.SSH_CERTIFICATES_READ,
+        _P.FIREWALL_RULES_READ,
         _P.KUBECONFIGS_READ,
         _P.PROOFS_READ,
         _P.ENVELOPES_READ,

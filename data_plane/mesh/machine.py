@@ -13,6 +13,8 @@ from data_plane.mesh.shell import MAKE_KEY, WIREGUARD_TOOLS
 from data_plane.mesh.wireguard import public_key, wireguard_key
 
 INTERFACE = "splitplane"
+KEEPALIVE_SECONDS = 25
+"""Most rented machines are behind NAT, which forgets UDP mappings after 30 s or more."""
 
 MESH_KEY = Step(
     "make mesh key",
@@ -128,7 +130,6 @@ def machine_config(link: MeshLink) -> str:
         raise ValueError("an address is outside the network")
     if not ENDPOINT.fullmatch(link.hub_endpoint):
         raise ValueError("the hub's endpoint is not host:port")
-    # With a keepalive, because most rented machines are behind NAT, which forgets UDP mappings after 30 s or more.
     return f"""[Interface]
 Address = {address}/{network.prefixlen}
 PostUp = wg set %i private-key /etc/wireguard/{INTERFACE}.key
@@ -137,5 +138,5 @@ PostUp = wg set %i private-key /etc/wireguard/{INTERFACE}.key
 PublicKey = {wireguard_key(link.hub_public_key)}
 AllowedIPs = {network}
 Endpoint = {link.hub_endpoint}
-PersistentKeepalive = 25
+PersistentKeepalive = {KEEPALIVE_SECONDS}
 """

@@ -1,10 +1,8 @@
 """Parts of scripts that both kinds of machines share: those in a private network, and members of an overlay."""
 
-# wireguard-go is needed only where the kernel has no WireGuard: in containers, and in kernels without the module. The
-# only reliable test is to try, since a list of modules tells nothing about built-in or forbidden ones. The
-# installation runs as a unit of its own, because killing dpkg midway breaks the machine. If it takes longer than the
-# step, or the connection breaks, it goes on; the next try finds it done, or fails because it is still running.
-WIREGUARD_TOOLS = """
+# The installation runs as a unit of its own, because killing dpkg midway breaks the machine. If it takes longer than
+# the step, or the connection breaks, it goes on; the next try finds it done, or fails because it is still running.
+INSTALL_PACKAGE = """
 install_package() {
   timeout 50 systemd-run --quiet --collect --wait --unit=splitplane-install --property=RuntimeMaxSec=900 \\
     --setenv=DEBIAN_FRONTEND=noninteractive sh -c "apt-get -q update
@@ -15,12 +13,20 @@ install_package() {
     exit $status
   }
 }
+"""
+
+# wireguard-go is needed only where the kernel has no WireGuard: in containers, and in kernels without the module. The
+# only reliable test is to try, since a list of modules tells nothing about built-in or forbidden ones.
+WIREGUARD_TOOLS = (
+    INSTALL_PACKAGE
+    + """
 kernel_can() {
   ip link add dev "wgtry$$" type wireguard 2>/dev/null && ip link del dev "wgtry$$"
 }
 command -v wg >/dev/null && command -v wg-quick >/dev/null || install_package wireguard-tools
 command -v wireguard-go >/dev/null || kernel_can || install_package wireguard-go
 """
+)
 
 # Makes the private key in the file $key unless there is one, and prints its public key.
 MAKE_KEY = """

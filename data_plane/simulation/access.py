@@ -34,6 +34,7 @@ from data_plane.inspection.agent_service import INSTALL_AGENT
 from data_plane.inspection.boot_id import READ_BOOT_ID
 from data_plane.inspection.gpus import RUN_AGENT
 from data_plane.inspection.health import READ_HEALTH
+from data_plane.mesh.firewall import APPLY_FIREWALL, READ_FIREWALL
 from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
 from data_plane.mesh.port import FIRST_PORT, MeshLink, Network, Peer
 from data_plane.simulation.hub import FakeHub
@@ -57,7 +58,7 @@ class FakeMachine:
     step_fails: dict[str, int] = field(default_factory=dict[str, int])
     """How many more times a step fails, by its name: `trust authorities`, `admit customer`, `make mesh key`,
     `join mesh`, `run agent`, `read health`, `find agent` (before the prover starts), `install agent`,
-    `end customer`, `read boot id`."""
+    `end customer`, `read boot id`, `apply firewall`, `read firewall`."""
     breaks_in: set[str] = field(default_factory=set[str])
     """Steps, `prove` included, during which the connection breaks once, after the step took effect."""
     inventory: Inventory | None = None
@@ -79,6 +80,8 @@ class FakeMachine:
     """The principal that logs in as the customer; None while nobody can."""
     mesh_key: str | None = None
     link: MeshLink | None = None
+    firewall: str | None = None
+    """The rules that it was given; None while it has none."""
     agent: Config | None = None
     """What its agent was installed with; None while none is."""
     agent_sequence: int = 0
@@ -187,6 +190,8 @@ class FakeSession:
             FIND_AGENT.name: lambda _: _printed(b""),
             RUN_AGENT.name: self._print_inventory,
             READ_HEALTH.name: self._print_health,
+            APPLY_FIREWALL.name: self._apply_firewall,
+            READ_FIREWALL.name: self._read_firewall,
             INSTALL_AGENT.name: self._install_agent,
             READ_BOOT_ID.name: self._print_boot_id,
         }
@@ -247,6 +252,15 @@ class FakeSession:
         if self.access.hub is not None and not _answers(self.access.hub, link, self.machine.mesh_key):
             return _failed(1, "the hub did not answer through the tunnel within 12 s")
         return _printed(b"")
+
+    def _apply_firewall(self, rules: bytes) -> Answer:
+        self.machine.firewall = rules.decode()
+        return self._read_firewall(b"")
+
+    def _read_firewall(self, _: bytes) -> Answer:
+        if self.machine.firewall is None:
+            return _printed(b"none")
+        return _printed(hashlib.sha256(self.machine.firewall.encode()).hexdigest().encode())
 
     def _install_agent(self, config: bytes) -> Answer:
         agent = records.read(Config, strict.load(config, len(config)), "configuration")

@@ -78,6 +78,7 @@ RECIPE = Recipe(
         "iputils-ping",
         "wireguard-tools",
         "wireguard-go",
+        "nftables",
         "python3",  # With the whole standard library, which the agent (a zipapp) needs.
         "python3-numpy",  # Emulated GPUs compute with it when they are challenged.
         "cloud-init",

@@ -25,6 +25,7 @@ from data_plane.access.port import HostKeyChanged, StepFailed, Unreachable
 from data_plane.access.ssh import SshAccess, new_host_key
 from data_plane.inspection.bundle import build_agent
 from data_plane.inspection.gpus import read_gpus
+from data_plane.mesh.firewall import UNIT, Opening, apply_firewall, read_firewall
 from data_plane.mesh.hub import SshHub
 from data_plane.mesh.machine import join_mesh, mesh_public_key
 from data_plane.mesh.node import largest_packet, leave_overlay, make_node_key, read_peers
@@ -121,6 +122,37 @@ async def test_an_agent_that_rotted_on_the_machine_is_not_run_but_replaced(fleet
         await machine.sh(f'echo \'open("/tmp/ran", "w")\' > {path}')
         assert await read_gpus(session, agent) == healthy
     await machine.sh("test ! -e /tmp/ran")
+
+
+async def test_the_firewall_closes_a_machine_but_for_ssh_and_its_network_and_systemd_loads_it_at_boot(
+    fleet: Fleet,
+) -> None:
+    await _enrol(fleet, ALICE, ["alice1", "alice2"])
+    one, two = fleet["alice1"], fleet["alice2"]
+    serve = "sudo systemd-run -q --unit={0} python3 -m http.server {1} --bind 0.0.0.0 --directory /var/empty"
+    for unit, port in (("web", 8080), ("other", 8081)):
+        await one.sh("sudo mkdir -p /var/empty; " + serve.format(unit, port))
+    opened = [Opening("tcp", 8080, 8080, (f"{two.target.address}/32",))]
+    async with fleet.access.connect(one.target) as session:
+        digest = await apply_firewall(session, opened)
+    loaded = f"sudo nft flush ruleset; sudo systemctl restart {UNIT}; systemctl is-enabled {UNIT}"
+    assert (await one.sh(loaded)).strip() == "enabled"
+    async with fleet.access.connect(one.target) as session:  # SSH is open.
+        assert await read_firewall(session) == digest
+    knock = "timeout 2 bash -c 'exec 3<>/dev/tcp/{0}/{1}' 2>/dev/null && echo open || echo closed"
+
+    async def seen(by: Machine, address: str, port: int) -> str:
+        return (await by.sh(knock.format(address, port))).strip()
+
+    outside, inside = one.target.address, ALICE.address_of(1)
+    assert await seen(two, outside, 8080) == "open"
+    assert await seen(two, outside, 8081) == "closed"
+    assert await seen(fleet["bob1"], outside, 8080) == "closed"
+    assert await seen(two, inside, 8081) == "open", "the private network is not filtered"
+    assert await two.reaches(ALICE.address_of(1))
+    await one.sh(
+        f"sudo systemctl disable --now {UNIT}; sudo nft delete table inet splitplane; sudo systemctl stop web other"
+    )
 
 
 async def test_a_machine_without_hardware_says_so(fleet: Fleet) -> None:

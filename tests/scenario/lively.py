@@ -28,6 +28,7 @@ from providers.fake import Settings as FakeSettings
 from tests.support import clusters, keys, node_pools, power
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
+from tests.support.firewall_rules import opened
 from tests.support.rows import rows
 from tests.support.ssh_requests import requested, revoke, signed
 from tests.support.ssh_rotation import store_authorities
@@ -177,6 +178,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await signed(stage, steady, 1)
     await revoke(stage, steady, 1)
     await requested(stage, steady)
+    await opened(stage, steady, 8080)
     await command.rotate(leaked=True)
     await _rotated(stage, steady)
     await clusters.created(stage, "deleting")
@@ -340,6 +342,8 @@ _ROWS = {
                        n.tunnels, n.tunnels_due_at, (SELECT count(*) FROM node_steps s WHERE s.node_id = n.id)
                 FROM nodes n ORDER BY n.created_at, n.id""",
     "overlays": "SELECT due_at, work_until, applied_version, read_at FROM overlays ORDER BY cluster_id",
+    "firewalls": """SELECT l.name, f.version, f.applied_version, f.problem, f.due_at, f.work_until, f.tries
+                    FROM firewalls f JOIN leases l ON l.id = f.lease_id ORDER BY 1""",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),

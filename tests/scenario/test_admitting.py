@@ -48,7 +48,13 @@ async def test_a_customer_is_admitted_in_one_go_network_first_and_keys_last(stag
     assert (await stage.shown(lease)).status.step is Step.GPUS_VERIFIED
     before = len(known.calls)
     await stage.run("admit_customers")
-    assert known.calls[before:] == ["connect", "make mesh key", "join mesh", "admit customer"]
+    assert known.calls[before:] == [
+        "connect",
+        "apply firewall",
+        "make mesh key",
+        "join mesh",
+        "admit customer",
+    ]
     assert await stage.state(lease) == "ready"
     shown = await stage.shown(lease)
     assert shown.overview.evidence is not None

@@ -214,7 +214,7 @@ async def test_nobody_is_on_a_machine_before_its_gpus_are_proven(
         "find agent",
         "prove",
     ]
-    admitting = ["connect", "make mesh key", "join mesh", "admit customer"]
+    admitting = ["connect", "apply firewall", "make mesh key", "join mesh", "admit customer"]
     assert known.calls[len(before) :] == (admitting if admitted else [])
     stage.challenger.otherwise = dataclasses.replace(PASSED, attested=True)
     await stage.finish()

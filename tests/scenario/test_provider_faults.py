@@ -396,7 +396,9 @@ async def test_a_machine_with_another_host_key_gets_no_secret_and_is_ended(stage
     await stage.finish()
 
 
-@pytest.mark.parametrize("step", ["admit customer", "make mesh key", "join mesh", "run agent"])
+@pytest.mark.parametrize(
+    "step", ["apply firewall", "admit customer", "make mesh key", "join mesh", "run agent"]
+)
 async def test_a_connection_that_breaks_in_a_step_is_taken_up_again(stage: Stage, step: str) -> None:
     stage.access.script(FIRST, breaks_in={step})
     lease = await stage.lease(await stage.organization())

@@ -20,7 +20,13 @@ from typing import NoReturn
 from data_plane.access.port import StepFailed, Target, Unreachable
 from data_plane.access.step import Answer, Step
 
-PACKAGES = {"iptables": "iptables", "ip": "iproute2", "wg": "wireguard-tools", "wireguard-go": "wireguard-go"}
+PACKAGES = {
+    "iptables": "iptables",
+    "nft": "nftables",
+    "ip": "iproute2",
+    "wg": "wireguard-tools",
+    "wireguard-go": "wireguard-go",
+}
 
 _PATH = (
     f"{Path(sys.executable).resolve().parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

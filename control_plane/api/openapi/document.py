@@ -19,6 +19,7 @@ _TAGS = {
     "envelopes": "Limits, what is used of them, requests for higher ones, and what was decided by them.",
     "SSH keys": "Public keys that leases can be limited to.",
     "SSH certificates": "What one logs in to the machines of leases with: signed for a key, for minutes.",
+    "firewalls": "Which ports of the machine of a lease are open to whom.",
     "API keys": "The keys that requests are authorized by, each with its owner.",
     "sessions": "Where people are signed in.",
     "users": "The people of an organization.",

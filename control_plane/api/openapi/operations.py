@@ -31,6 +31,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("quota-requests", "quota_request_id"): (Prefix.QUOTA_REQUEST, "quota request"),
     ("sessions", "session_id"): (Prefix.SESSION, "session"),
     ("ssh-certificates", "certificate_id"): (Prefix.SSH_CERTIFICATE, "SSH certificate"),
+    ("firewall-rules", "rule_id"): (Prefix.FIREWALL_RULE, "firewall rule"),
     ("kubeconfigs", "kubeconfig_id"): (Prefix.KUBECONFIG, "kubeconfig"),
     ("ssh-keys", "key_id"): (Prefix.SSH_KEY, "SSH key"),
     ("node-pools", "node_pool_id"): (Prefix.NODE_POOL, "node pool"),

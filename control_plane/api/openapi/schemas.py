@@ -28,6 +28,7 @@ from control_plane.wire import (
     envelopes,
     environments,
     explanations,
+    firewalls,
     health,
     journal,
     kubeconfigs,
@@ -54,8 +55,8 @@ Schema = dict[str, Any]
 REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
-    leases, ssh_certificates, explanations, journal, proofs, billing, accounts, account_requests, loops, agents,
-    orphans, audit, health, problems, envelopes, admissions, clusters, server_hosts, kubeconfigs,
+    leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
+    agents, orphans, audit, health, problems, envelopes, admissions, clusters, server_hosts, kubeconfigs,
     node_pools, nodes, power,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)

@@ -1,9 +1,10 @@
 """Admits customers to verified machines, after which the lease is READY and billed.
 
 A machine is verified before any customer has access, whether it was ordered for the lease or waited in a pool. The
-remaining steps belong to the claim: the machine joins the private network of the claim's lease, and last, its
-sshd learns which lease's certificates may log in as the customer. All steps can be repeated: when a worker crashes, its
-hold on the claim expires, and the next worker starts again from the first step.
+remaining steps belong to the claim: the machine closes every port that the firewall of the claim's lease does not open,
+joins the private network of that lease, and last, its sshd learns which lease's certificates may log in as the
+customer. All steps can be repeated: when a worker crashes, its hold on the claim expires, and the next worker starts
+again from the first step.
 
 A machine that repeatedly fails a step is given up, and its lease tries another one. A machine that cannot be reached
 is given up after the claim's deadline (expire_machines).
@@ -12,20 +13,24 @@ This loop is for whole machines. A slot's customer shares the node with others a
 the cluster's own loop will admit customers to slots (`outcomes/claims.py`, `admit`).
 """
 
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import claims
+from control_plane.db import claims, firewalls
 from control_plane.db.claims import Target as ClaimTarget
 from control_plane.domain.claim import Claim
+from control_plane.domain.firewall import LOOK_EVERY
 from control_plane.domain.ids import AccountName, Prefix, on_wire
 from control_plane.domain.progress import Step
 from control_plane.outcomes import claims as outcomes
 from control_plane.outcomes import machines as machine_outcomes
 from data_plane.access.customer import admit_customer
 from data_plane.access.port import AccessError, NotCertified, Session, Target
+from data_plane.mesh.firewall import apply_firewall
 from data_plane.mesh.machine import join_mesh, mesh_public_key
 from reconciler import network, patience, traced
+from reconciler.firewalls import openings
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.leases import LeaseWorld
 from tracing.tracer import Kind
@@ -66,7 +71,7 @@ async def _admit(world: LeaseWorld, claim: Claim, target: ClaimTarget, token: UU
     try:
         with world.tracer.span("machine session", Kind.CLIENT):
             async with world.access.connect(reached) as session:
-                prepared = await _prepare(world, claim, session, token)
+                closed = await _prepare(world, claim, session, target.ssh_port, token)
     except (network.HubAway, network.NetworkBusy, NotCertified) as error:
         await _wait_for_us(world, claim, token)
         report.errors.append(f"{target.launch_key}: {type(error).__name__}: {error}")
@@ -75,27 +80,51 @@ async def _admit(world: LeaseWorld, claim: Claim, target: ClaimTarget, token: UU
         await _try_again_or_fail(world, claim, error, token)
         report.notes.append(f"{target.launch_key}: {type(error).__name__}: {error}")
         return
-    if not prepared:
+    if closed is None:
         return
     async with world.db.transaction() as connection:
-        report.count(
-            await outcomes.admit(connection, claim, token=token, actor=world.actor(NAME), now=world.now())
-        )
+        now = world.now()
+        admitted = await outcomes.admit(connection, claim, token=token, actor=world.actor(NAME), now=now)
+        if admitted:
+            await firewalls.admitted(
+                connection, claim, closed.version, closed.digest, now=now, look_at=now + LOOK_EVERY
+            )
+    report.count(admitted)
 
 
-async def _prepare(world: LeaseWorld, claim: Claim, session: Session, token: UUID) -> bool:
-    """The steps in their order; False when the claim ended, or another worker took it over meanwhile."""
+@dataclass(frozen=True, slots=True)
+class _Closed:
+    """Which version of the rules a machine has, and what its kernel has as a digest."""
+
+    version: int
+    digest: str
+
+
+async def _close(world: LeaseWorld, claim: Claim, session: Session, ssh_port: int) -> _Closed:
+    """Close the ports of a machine that its lease does not open."""
+    async with world.db.reading() as connection:
+        wanted = await firewalls.rules_of(connection, claim.lease_id)
+    return _Closed(wanted.version, await apply_firewall(session, openings(wanted.rules), ssh_port=ssh_port))
+
+
+async def _prepare(
+    world: LeaseWorld, claim: Claim, session: Session, ssh_port: int, token: UUID
+) -> _Closed | None:
+    """The steps in their order; None when the claim ended, or another worker took it over meanwhile."""
+    closed = await _close(world, claim, session, ssh_port)
+    if not await _step(world, claim, None, token):
+        return None
     public_key = await mesh_public_key(session)
     if not await _step(world, claim, None, token):
-        return False
+        return None
     mesh_link = await network.join(world, claim.id, public_key)
     if not await _step(world, claim, None, token):
-        return False
+        return None
     await join_mesh(session, mesh_link)
     if not await _step(world, claim, Step.MESH_JOINED, token):
-        return False
+        return None
     await admit_customer(session, on_wire(Prefix.LEASE, claim.lease_id))
-    return True
+    return closed
 
 
 async def _step(world: LeaseWorld, claim: Claim, step: Step | None, token: UUID) -> bool:

@@ -74,6 +74,7 @@ class Endpoint:
         return (
             path.replace("{quota_request_id}", f"qr_{0:032x}")
             .replace("{environment}", "default")
+            .replace("{rule_id}", f"fw_{0:032x}")
             .replace("{certificate_id}", f"cert_{0:032x}")
             .replace("{network}", "default")
             .replace("{cluster}", f"cl_{0:032x}")
@@ -146,6 +147,13 @@ ENDPOINTS = (
         {"name": "laptop", "public_key": SSH_KEY, "project": "default"},
     ),
     Endpoint("DELETE", "/v1/ssh-keys/{key_id}", Permission.SSH_KEYS_DELETE),
+    _get("/v1/leases/{lease_id}/firewall-rules", Permission.FIREWALL_RULES_READ),
+    _post(
+        "/v1/leases/{lease_id}/firewall-rules",
+        Permission.FIREWALL_RULES_CREATE,
+        {"protocol": "tcp", "ports": "8080", "sources": ["203.0.113.0/24"]},
+    ),
+    Endpoint("DELETE", "/v1/leases/{lease_id}/firewall-rules/{rule_id}", Permission.FIREWALL_RULES_DELETE),
     _post("/v1/leases/{lease_id}/ssh-certificates", Permission.SSH_CERTIFICATES_CREATE, {"key": SSH_KEY}),
     _get("/v1/leases/{lease_id}/ssh-certificates", Permission.SSH_CERTIFICATES_READ, "limit", "cursor"),
     _get("/v1/leases/{lease_id}/ssh-certificates/{certificate_id}", Permission.SSH_CERTIFICATES_READ),

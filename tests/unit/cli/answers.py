@@ -207,6 +207,35 @@ def a_certificate(state: str = "signed", *, minutes: float = 10, **other: Any) -
     }
 
 
+FIREWALL_RULE: Json = {
+    "id": "fw_019aa1b2c3d47e5f8a9b0c1d2e3f4a5d",
+    "lease_id": LEASE_ID,
+    "protocol": "tcp",
+    "ports": "8080",
+    "sources": ["203.0.113.0/24", "2001:db8::/32"],
+    "created_at": at(minutes=3),
+}
+
+
+def a_firewall(state: str = "applied", **other: Any) -> Json:
+    """The firewall of the lease, with two rules."""
+    everybody = {
+        "id": f"fw_{'1' * 32}",
+        "ports": "6000-6010",
+        "protocol": "udp",
+        "sources": ["0.0.0.0/0", "::/0"],
+    }
+    return {
+        "lease_id": LEASE_ID,
+        "state": state,
+        "problem": None,
+        "applied_at": at(minutes=2),
+        "looked_at": at(minutes=1),
+        "items": [FIREWALL_RULE, FIREWALL_RULE | everybody],
+        **other,
+    }
+
+
 KUBECONFIG_ID = "kc_019aa1b2c3d47e5f8a9b0c1d2e3f4a5e"
 KUBECONFIG_FILE: Json = {
     "clusters": [

@@ -171,6 +171,23 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         f"ssh-certificate list {LEASE_ID}",
         {SHOW: answers.a_lease(), f"{SHOW}/ssh-certificates": EMPTY},
     ),
+    "firewall_list": (
+        f"firewall list {LEASE_ID}",
+        {SHOW: answers.a_lease(), f"{SHOW}/firewall-rules": answers.a_firewall()},
+    ),
+    "firewall_list_pending": (
+        f"firewall list {LEASE_ID}",
+        {
+            SHOW: answers.a_lease(),
+            f"{SHOW}/firewall-rules": answers.a_firewall(
+                "pending", problem="unreachable", applied_at=None, looked_at=None, items=[]
+            ),
+        },
+    ),
+    "firewall_allow": (
+        f"firewall allow {LEASE_ID} tcp/8080 --from 203.0.113.0/24 --from 2001:db8::/32",
+        {SHOW: answers.a_lease(), f"POST /v1/leases/{LEASE_ID}/firewall-rules": answers.FIREWALL_RULE},
+    ),
     "ssh_certificate_get": (
         f"ssh-certificate get {LEASE_ID}",
         {

@@ -49,6 +49,7 @@ TENANTS = (
     "envelope_warnings",
     "envelopes",
     "environments",
+    "firewalls",
     "holds",
     "hub_networks",
     "idempotency_keys",
@@ -128,6 +129,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "envelope_warnings": ((), ()),
     "envelopes": (("INSERT", "UPDATE"), ()),
     "environments": (("INSERT",), ()),
+    "firewalls": (("INSERT",), ("version", "rules", "changed_at", "due_at", "tries")),
     "holds": (("INSERT", "UPDATE"), ()),
     "hub_networks": ((), ()),
     "idempotency_keys": (("INSERT",), ()),
@@ -2676,6 +2678,58 @@ def _create_tables() -> None:
         ["machine_id", "slot"],
         unique=True,
         postgresql_where=sa.text("ended_at IS NULL AND slot IS NOT NULL"),
+    )
+    op.create_table(
+        "firewalls",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("version", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column(
+            "rules", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'[]'"), nullable=False
+        ),
+        sa.Column("changed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("claim_id", sa.Uuid(), nullable=True),
+        sa.Column("applied_version", sa.Integer(), nullable=True),
+        sa.Column("applied_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("digest", sa.Text(), nullable=True),
+        sa.Column("looked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("problem", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "problem IN ('changed', 'failed', 'unreachable')", name=op.f("ck_firewalls_problem_known")
+        ),
+        sa.CheckConstraint("applied_version <= version", name=op.f("ck_firewalls_applied_was_wanted")),
+        sa.CheckConstraint(
+            "applied_version IS NULL OR claim_id IS NOT NULL", name=op.f("ck_firewalls_applied_on_a_machine")
+        ),
+        sa.CheckConstraint(
+            "num_nulls(applied_version, applied_at, digest, looked_at) IN (0, 4)",
+            name=op.f("ck_firewalls_applied_as_a_whole"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_firewalls_organization_id_claims"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_firewalls_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_firewalls_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_firewalls_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "lease_id", name=op.f("pk_firewalls")),
     )
     op.create_table(
         "intervals",

@@ -5,8 +5,16 @@ from typing import Annotated
 from msgspec import Meta
 
 from control_plane.wire.common import Request, Timestamp, View
-from control_plane.wire.vocabulary import FirewallRuleIdText, LeaseIdText, one_of
+from control_plane.wire.vocabulary import LeaseIdText, one_of
 
+FirewallRuleIdText = Annotated[
+    str,
+    Meta(
+        description="The id of a firewall rule.",
+        examples=["fw_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra_json_schema={"pattern": "^fw_[0-9a-f]{32}$"},
+    ),
+]
 ProtocolText = Annotated[
     str,
     Meta(

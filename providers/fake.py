@@ -147,6 +147,12 @@ def an_offer(model: GpuModel, count: int, region: str, *, usd_per_gpu_hour: str)
     )
 
 
+def a_cpu_offer(vcpus: int, region: str, *, usd_per_hour: str) -> ListedOffer:
+    """An offer without GPUs, with 4 GiB of memory for each vCPU: its native type is named like `cpu.16`."""
+    offer = an_offer(GpuModel.L4_24GB, 1, region, usd_per_gpu_hour=usd_per_hour)
+    return replace(offer, native_type=f"cpu.{vcpus}", shape=Shape(None, 0, vcpus, 4 * vcpus, 100))
+
+
 DEFAULT_OFFERS = tuple(
     an_offer(model, count, region, usd_per_gpu_hour=price)
     for region in ("us-east-1", "eu-central-1")
@@ -158,7 +164,7 @@ DEFAULT_OFFERS = tuple(
         (GpuModel.L40S_48GB, 1, "0.79"),
         (GpuModel.L4_24GB, 1, "0.49"),
     )
-)
+) + tuple(a_cpu_offer(16, region, usd_per_hour="0.30") for region in ("us-east-1", "eu-central-1"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ class Gpu(msgspec.Struct):
 class MachineType(msgspec.Struct):
     name: str
     region: str
-    gpu: Gpu
+    gpu: Gpu | None
+    """Null for a machine without GPUs."""
     vcpus: int
     memory_gib: int
     disk_gib: int
@@ -175,7 +176,7 @@ def _offers(listed: Types) -> tuple[Listed, ...]:
 
 
 def _offer(kind: MachineType) -> Listed:
-    if kind.gpu.model not in GPUS:
+    if kind.gpu is not None and kind.gpu.model not in GPUS:
         return LeftOut(LeftOutFor.UNKNOWN_GPU, kind.gpu.model)
     if kind.region not in REGIONS:
         return LeftOut(LeftOutFor.UNKNOWN_REGION, kind.region)
@@ -183,7 +184,7 @@ def _offer(kind: MachineType) -> Listed:
         native_type=kind.name,
         region=REGIONS[kind.region],
         native_region=kind.region,
-        shape=Shape(GPUS[kind.gpu.model], kind.gpu.count, kind.vcpus, kind.memory_gib, kind.disk_gib),
+        shape=_shape(kind),
         capacity=CapacityShape.VM,
         cost_nano_per_hour=offered_price(kind.usd_per_hour),
         available=kind.in_stock,
@@ -205,3 +206,8 @@ def _reference(answer: OneMachine) -> ProviderRef:
 
 def connect(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> Local:
     return Local(settings, transport=transport)
+
+
+def _shape(kind: MachineType) -> Shape:
+    model, count = (None, 0) if kind.gpu is None else (GPUS[kind.gpu.model], kind.gpu.count)
+    return Shape(model, count, kind.vcpus, kind.memory_gib, kind.disk_gib)

@@ -146,7 +146,8 @@ def _of_machines(counts: Sequence[MachineCount]) -> Iterator[Metric]:
     machines, gpus, missed = Tally(), Tally(), Tally()
     for count in counts:
         machines[count.account, count.state] += count.machines
-        gpus[count.provider, count.region, count.gpu_model] += count.gpus
+        if count.gpu_model is not None:
+            gpus[count.provider, count.region, count.gpu_model] += count.gpus
         missed[(count.account,)] += count.missed
     alive = "Machines that may exist, by state. Those that are gone are not counted."
     yield _tallied(_labelled("machines", alive, "account", "state"), machines)

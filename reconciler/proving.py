@@ -50,6 +50,8 @@ async def challenge(
 
     Raises Unreachable, and VerifierAway; everything else is in the report.
     """
+    if machine.gpu_model is None:
+        raise ValueError(f"{machine.id} has no GPUs to prove")
     appearance = APPEARANCES[machine.gpu_model]
     expected = Expected(
         model=machine.gpu_model.value,

@@ -54,6 +54,8 @@ def capacity(db: Database) -> Callable[[Target], Awaitable[Mapping[str, str]]]:
 
 def report(shape: Shape, serial: str) -> Inventory:
     """The reading of an honest machine of this shape. `serial` makes the ids of its cards unique."""
+    if shape.gpu_model is None:
+        return Inventory(source="emulated", driver_version="", gpus=())
     appearance = APPEARANCES[shape.gpu_model]
     name = min(appearance.nvml_names)
     gpus = tuple(

@@ -21,6 +21,7 @@ from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.scope import ScopeKind
+from control_plane.domain.sku import unit_of
 from control_plane.services import billing
 from control_plane.services.billing import Charge
 from control_plane.wire.billing import BillView, ReconciliationView, UsagePage
@@ -34,8 +35,8 @@ CSV_COLUMNS = (
     "sku",
     "started_at",
     "ended_at",
-    "gpu_seconds",
-    "price_usd_per_gpu_hour",
+    "unit_seconds",
+    "price_usd_per_unit_hour",
     "amount_usd",
     "amount_nano_usd",
     "project",
@@ -47,6 +48,7 @@ CSV_COLUMNS = (
     "price_book",
     "labels",
     "node_pool",
+    "unit",
 )
 """New columns go to the end, because people's sheets count them."""
 
@@ -196,6 +198,7 @@ def _csv_row(charge: Charge) -> tuple[object, ...]:
         charge.price_book,
         json.dumps(charge.labels, sort_keys=True, ensure_ascii=False, separators=(",", ":")),
         charge.node_pool or "",
+        unit_of(charge.gpu_count),
     )
 
 

@@ -132,9 +132,9 @@ def _grouped(nano: int) -> str:
     return f"{'-' if nano < 0 else ''}{whole:,}.{places[:2]}{places[2:].rstrip('0')}"
 
 
-def gpu_hours(gpu_seconds: int) -> str:
-    """GPU-hours with four decimal places; the exact amount is in seconds."""
-    parts = (gpu_seconds * 10_000 + 1_800) // 3_600
+def unit_hours(unit_seconds: int) -> str:
+    """Hours of GPUs, or of machines, with four decimal places; the exact amount is in seconds."""
+    parts = (unit_seconds * 10_000 + 1_800) // 3_600
     return f"{parts // 10_000:,}.{parts % 10_000:04d}"
 
 

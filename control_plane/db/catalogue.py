@@ -25,7 +25,7 @@ class _Line:
     """A line of a price book, one field per column."""
 
     sku: str
-    gpu_model: GpuModel
+    gpu_model: GpuModel | None
     gpu_count: int
     vcpus: int
     memory_gib: int
@@ -113,7 +113,7 @@ class _OfferRow:
     region: str
     native_region: str
     native_type: str
-    gpu_model: GpuModel
+    gpu_model: GpuModel | None
     gpu_count: int
     vcpus: int
     memory_gib: int
@@ -170,7 +170,10 @@ async def offers(
     gpu_count: int | None = None,
     accounts: Sequence[AccountName] | None = None,
 ) -> list[Offer]:
-    """Every offer, or those with this GPU model and count, or of these accounts; cheapest first."""
+    """Every offer, or those with this GPU model and count, or of these accounts; cheapest first.
+
+    Those without GPUs have the count 0, and no model.
+    """
     model = None if gpu_model is None else gpu_model.value
     found = await read(
         connection, _OFFERS, _OfferRow, gpu_model=model, gpu_count=gpu_count, accounts=accounts

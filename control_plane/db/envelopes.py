@@ -81,7 +81,8 @@ _MONTH_NANO = f"""
                     0)::bigint END"""
 _HELD = f"""
   coalesce((SELECT jsonb_object_agg(gpu_model, gpus) FROM (
-    SELECT h.gpu_model, sum(h.gpus) AS gpus FROM capacity_held h WHERE {_within("h")} GROUP BY h.gpu_model
+    SELECT h.gpu_model, sum(h.gpus) AS gpus FROM capacity_held h WHERE h.gpu_model IS NOT NULL AND {_within("h")}
+    GROUP BY h.gpu_model
   ) held), '{{}}') AS gpus_of_model,
   coalesce((SELECT sum(h.nano_per_hour) FROM capacity_held h WHERE {_within("h")}), 0)::bigint AS nano_per_hour"""
 # The spend of the month is added up only where it is limited.
@@ -242,7 +243,7 @@ _IS_DUE = """(e.watched_at IS NULL OR e.watched_at <= :before OR (e.watched_at <
   AND EXISTS (SELECT FROM envelope_warnings w WHERE w.envelope_id = e.id)))"""
 _DUE = text(f"""
 SELECT e.id FROM envelopes e WHERE {_IS_DUE} AND (
-  EXISTS (SELECT FROM capacity_held h WHERE h.gpus > 0 AND {_within("h")})
+  EXISTS (SELECT FROM capacity_held h WHERE (h.gpus > 0 OR h.gpu_model IS NULL) AND {_within("h")})
   OR EXISTS (SELECT FROM envelope_warnings w WHERE w.envelope_id = e.id))
 ORDER BY e.watched_at NULLS FIRST, e.id LIMIT :limit
 """)

@@ -42,7 +42,7 @@ class MachineCount:
     account: AccountName
     provider: str
     region: str
-    gpu_model: str
+    gpu_model: str | None
     state: MachineState
     machines: int
     gpus: int

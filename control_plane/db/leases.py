@@ -152,7 +152,8 @@ WITH before AS (
 ), freed AS (
   UPDATE capacity_held c SET gpus = c.gpus - b.gpu_count, nano_per_hour = c.nano_per_hour - b.nano_per_hour
   FROM before b
-  WHERE c.organization_id = b.organization_id AND c.environment_id = b.environment_id AND c.gpu_model = b.gpu_model
+  WHERE c.organization_id = b.organization_id AND c.environment_id = b.environment_id
+    AND c.gpu_model IS NOT DISTINCT FROM b.gpu_model
 ), held AS (
   UPDATE holds h SET amount_nano = :hold_nano FROM before b
   WHERE h.lease_id = b.id AND h.organization_id = b.organization_id
@@ -259,7 +260,7 @@ class _Left:
     id: LeaseId
     organization_id: OrganizationId
     environment_id: EnvironmentId
-    gpu_model: GpuModel
+    gpu_model: GpuModel | None
     gpu_count: int
     units: int
     nano_per_unit_hour: Nano
@@ -276,7 +277,7 @@ class _LastHold:
     cost_nano: Nano | None
     """What the lease costs in total; None when it was never ready, so that its hold is released."""
     environment_id: EnvironmentId
-    gpu_model: GpuModel
+    gpu_model: GpuModel | None
     gpus: int
     nano_per_hour: Nano
 
@@ -324,7 +325,8 @@ WITH standing AS MATERIALIZED (
   FROM standing, (SELECT environment_id, gpu_model, sum(gpus)::integer AS gpus,
                          sum(nano_per_hour)::bigint AS nano_per_hour
                   FROM {Recordset(_LastHold, "last")} GROUP BY environment_id, gpu_model) l
-  WHERE c.organization_id = :organization_id AND c.environment_id = l.environment_id AND c.gpu_model = l.gpu_model
+  WHERE c.organization_id = :organization_id AND c.environment_id = l.environment_id
+    AND c.gpu_model IS NOT DISTINCT FROM l.gpu_model
 )
 UPDATE standings SET gpus_held = gpus_held - :gpu_count,
                      held_nano = held_nano - (SELECT coalesce(sum(held_nano - kept_nano), 0) FROM kept)

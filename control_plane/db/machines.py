@@ -178,7 +178,7 @@ _ORDERED_AS = text("SELECT gpu_model, gpu_count FROM machines WHERE host_key = :
 
 @dataclass(frozen=True, slots=True)
 class _Gpus:
-    gpu_model: GpuModel
+    gpu_model: GpuModel | None
     gpu_count: int
 
 
@@ -214,7 +214,7 @@ async def count_vanished(connection: Connection, account: AccountName, *, since:
     return (await read(connection, _VANISHED, int, account=account, since=since))[0]
 
 
-async def ordered_as(connection: Connection, host_key: str) -> tuple[GpuModel, int]:
+async def ordered_as(connection: Connection, host_key: str) -> tuple[GpuModel | None, int]:
     """GPU model and count of the machine that was ordered with this host key. Raises LookupError when there is none."""
     found = await read_one(connection, _ORDERED_AS, _Gpus, host_key=host_key)
     if found is None:

@@ -49,7 +49,7 @@ class NodeOverview:
     lease_id: LeaseId
     lease: str
     machine_id: MachineId
-    gpu_model: GpuModel
+    gpu_model: GpuModel | None
     gpu_count: int
     state: NodeState
     steps: tuple[NodeStep, ...]

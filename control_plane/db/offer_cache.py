@@ -36,12 +36,12 @@ class _Version:
 class OfferCache:
     """One for each process and database. It holds every offer at most once, about 1 kB each."""
 
-    _kept: dict[tuple[GpuModel, int], dict[_Version, list[Offer]]] = field(
-        default_factory=dict[tuple[GpuModel, int], dict[_Version, list[Offer]]]
+    _kept: dict[tuple[GpuModel | None, int], dict[_Version, list[Offer]]] = field(
+        default_factory=dict[tuple[GpuModel | None, int], dict[_Version, list[Offer]]]
     )
 
-    async def offers(self, connection: Connection, gpu_model: GpuModel, gpu_count: int) -> list[Offer]:
-        """The offers with this GPU model and count, of all accounts, in no order."""
+    async def offers(self, connection: Connection, gpu_model: GpuModel | None, gpu_count: int) -> list[Offer]:
+        """The offers with this GPU model (None: without GPUs) and count, of all accounts, in no order."""
         versions = await read(connection, _VERSIONS, _Version)
         kept = self._kept.get((gpu_model, gpu_count), {})
         changed = {version.account: version for version in versions if version not in kept}

@@ -241,6 +241,8 @@ class Charge:
     price_book: int
     started_at: datetime
     ended_at: datetime
+    gpu_count: int
+    """Of the lease; it does not change any more when the lease is metered."""
     unit_seconds: int
     nano_per_unit_hour: Nano
     amount_nano: Nano
@@ -253,7 +255,9 @@ class Charge:
 @dataclass(frozen=True, slots=True)
 class Total:
     amount_nano: Nano
-    unit_seconds: int
+    gpu_seconds: int
+    machine_seconds: int
+    """Of machines without GPUs."""
     charges: int
     """The number of charges."""
 
@@ -268,6 +272,7 @@ class LeaseUsage(Use):
     project: str
     """The project's name."""
     sku: str
+    gpu_count: int
     node_pool: str | None
     """The name of the node pool that it is a node of."""
     metered_until: datetime | None
@@ -279,8 +284,9 @@ class LeaseUsage(Use):
 
 _CHARGES = text(f"""
 SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, p.name AS project, c.machine_id, c.provider,
-       c.region, c.sku, c.purchase, c.price_book, c.started_at, c.ended_at, c.unit_seconds, c.nano_per_unit_hour,
-       c.amount_nano, l.labels, (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool
+       c.region, c.sku, c.purchase, c.price_book, c.started_at, c.ended_at, l.gpu_count, c.unit_seconds,
+       c.nano_per_unit_hour, c.amount_nano, l.labels,
+       (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool
 FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
   AND {within("l")}
@@ -289,12 +295,14 @@ WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.star
 ORDER BY c.started_at, c.id LIMIT :limit
 """)
 _TOTAL = text("""
-SELECT coalesce(sum(amount_nano), 0)::bigint AS amount_nano, coalesce(sum(unit_seconds), 0)::bigint AS unit_seconds,
-       count(*) AS charges
-FROM charges WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until
+SELECT coalesce(sum(c.amount_nano), 0)::bigint AS amount_nano,
+       coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count > 0), 0)::bigint AS gpu_seconds,
+       coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count = 0), 0)::bigint AS machine_seconds, count(*) AS charges
+FROM charges c JOIN leases l ON l.id = c.lease_id
+WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
 """)
 _BY_LEASE = text(f"""
-SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.metered_until, {USE},
+SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.gpu_count, l.metered_until, {USE},
        (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool,
        coalesce(rated.unit_seconds, 0)::bigint AS unit_seconds, coalesce(rated.amount_nano, 0)::bigint AS amount_nano
 FROM leases l {USED} JOIN projects p ON p.id = l.project_id

@@ -49,6 +49,11 @@ class ListPrice:
     nano_per_unit_hour: Nano
 
     @property
+    def nano_per_gpu_hour(self) -> Nano | None:
+        """What customers compare; None when there are no GPUs."""
+        return self.nano_per_unit_hour if self.sku.shape.gpu_count > 0 else None
+
+    @property
     def nano_per_hour(self) -> Nano:
         return Nano(self.nano_per_unit_hour * self.sku.shape.units)
 
@@ -227,12 +232,13 @@ def _wanted(proposal: Proposal) -> Wanted:
     )
     if price is None:
         return wanted
-    wanted = replace(wanted, tier=price.sku.proof, gpu_model=price.sku.shape.gpu_model)
+    shape = price.sku.shape
+    wanted = replace(wanted, tier=price.sku.proof, gpu_model=shape.gpu_model, takes_gpus=shape.gpu_count > 0)
     if not proposal.adds:
         return wanted
     return replace(
         wanted,
-        gpus=price.sku.shape.gpu_count * proposal.count,
+        gpus=shape.gpu_count * proposal.count,
         nano_per_hour=Nano(price.nano_per_hour * proposal.count),
         hold_nano=Nano(hold_for(price) * proposal.count),
     )

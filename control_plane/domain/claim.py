@@ -18,6 +18,7 @@ from control_plane.domain.machine import Machine, MachineEvent, MachineFailure, 
 from control_plane.domain.metering import Bound, listed_bound
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import at_least, tier
+from control_plane.domain.sku import gpus_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,12 @@ def why_not(
 def _not_what_was_sold(lease: Lease, machine: Machine, slot: int | None) -> str | None:
     enough = lease.gpu_count == machine.gpu_count if slot is None else lease.gpu_count <= machine.gpu_count
     if lease.gpu_model is not machine.gpu_model or not enough:
-        has, needs = f"{machine.gpu_count} x {machine.gpu_model}", f"{lease.gpu_count} x {lease.gpu_model}"
+        has = gpus_in_words(machine.gpu_model, machine.gpu_count)
+        needs = gpus_in_words(lease.gpu_model, lease.gpu_count)
         return f"the machine has {has}, and the lease is for {needs}"
+    if lease.gpu_model is None and machine.purpose is not Purpose.LEASE:
+        # Its size is all that it sells, and a lease does not know it.
+        return "a machine without GPUs is claimed only by the lease that it was ordered for"
     if not at_least(machine.proof, lease.proof):
         return f"the machine has to prove {machine.proof}, and {lease.proof} was sold"
     return None

@@ -57,6 +57,8 @@ class Wanted:
     hold_nano: Nano = NOTHING
     priority: int | None = None
     batch_size: int | None = None
+    takes_gpus: bool = True
+    """Whether it has GPUs. A limit on GPUs says nothing about what has none, even when the limit is exceeded."""
     lives: bool = False
     """Whether it is a live lease that has what is named, instead of a request."""
 
@@ -65,10 +67,11 @@ class Wanted:
         return self.lives and not places
 
 
-def without(use: Use, model: GpuModel, gpus: int, nano_per_hour: Nano, hold_nano: Nano) -> Use:
+def without(use: Use, model: GpuModel | None, gpus: int, nano_per_hour: Nano, hold_nano: Nano) -> Use:
     """What is used without a lease that is about to be replaced."""
     left = dict(use.gpus_of_model)
-    left[model] = left.get(model, 0) - gpus
+    if model is not None:
+        left[model] = left.get(model, 0) - gpus
     return replace(
         use,
         gpus_of_model=left,
@@ -189,7 +192,7 @@ class _Figures:
 
 def _counts(applied: Applied, wanted: Wanted, now: datetime) -> Iterator[Spoken]:
     envelope, use, burst = applied.envelope, applied.use, burst_left(applied, now)
-    if envelope.gpus is not None:
+    if envelope.gpus is not None and wanted.takes_gpus:
         yield _gpus(applied, None, _Figures(envelope.gpus, use.gpus, wanted.gpus), burst)
     for model, limit in sorted(envelope.gpus_of_model.items()):
         if model is wanted.gpu_model:

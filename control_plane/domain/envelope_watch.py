@@ -29,7 +29,7 @@ class Watched:
     environment_id: EnvironmentId
     sku: str
     tier: Tier
-    gpu_model: GpuModel
+    gpu_model: GpuModel | None
     gpu_count: int
     nano_per_hour: Nano
     region: str | None
@@ -151,6 +151,7 @@ def _held_against(applied: Applied, lease: Watched, now: datetime) -> Decision:
         regions=() if lease.region is None else (lease.region,),
         providers=() if lease.provider is None else (lease.provider,),
         gpu_model=lease.gpu_model,
+        takes_gpus=lease.gpu_count > 0,
         lives=True,
     )
     return decided(Action.LEASE_RUN, says(applied, wanted, now))

@@ -30,6 +30,7 @@ class Note(StrEnum):
     PROOF_FAILED = "proof_failed"
     PROOF_UNANSWERED = "proof_unanswered"
     PROOF_EMULATED = "proof_emulated"
+    PROOF_SKIPPED = "proof_skipped"
     PROOF_TERMINATION_HELD = "proof_termination_held"
     PROOF_DOUBT_LAPSED = "proof_doubt_lapsed"
     GPU_SOLD_TWICE = "gpu_sold_twice"

@@ -192,7 +192,7 @@ class Lease:
     """The name of the pool's cluster."""
     name: str
     sku: str
-    gpu_model: GpuModel
+    gpu_model: GpuModel | None
     gpu_count: int
     purchase: PurchaseKind
     nano_per_unit_hour: Nano

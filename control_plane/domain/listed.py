@@ -50,8 +50,10 @@ def _odd_name(offer: Offer) -> str | None:
 
 def _odd_number(offer: Offer) -> str | None:
     shape = offer.shape
-    if not 1 <= shape.gpu_count <= GPU_COUNT_MAX:
-        return f"it has {shape.gpu_count} GPUs, and 1 to {GPU_COUNT_MAX} are possible"
+    least = 0 if shape.gpu_model is None else 1
+    most = 0 if shape.gpu_model is None else GPU_COUNT_MAX
+    if not least <= shape.gpu_count <= most:
+        return f"it has {shape.gpu_count} GPUs of the model {shape.gpu_model}, and {least} to {most} are possible"
     sizes = {"vCPUs": shape.vcpus, "GiB of memory": shape.memory_gib, "GiB of disk": shape.disk_gib}
     for what, size in sizes.items():
         if not 0 <= size <= SIZE_MAX:

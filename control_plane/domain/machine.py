@@ -142,7 +142,7 @@ class Machine:
     native_region: str
     native_type: str
     offer_key: str
-    gpu_model: GpuModel
+    gpu_model: GpuModel | None
     gpu_count: int
     proof: Tier
     """What it has to prove before it counts as verified."""
@@ -252,7 +252,7 @@ class MachineOrder:
     native_type: str
     offer_key: str
     cost_nano_per_hour: Nano
-    gpu_model: GpuModel
+    gpu_model: GpuModel | None
     gpu_count: int
     vcpus: int
     """As its offer said when it was bought; providers correct their offers later."""

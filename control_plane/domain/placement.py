@@ -25,7 +25,7 @@ from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.money import Nano, dollars_down, dollars_up
 from control_plane.domain.power import PowerAction
 from control_plane.domain.request import CapacityRequest
-from control_plane.domain.sku import Shape
+from control_plane.domain.sku import Shape, gpus_in_words
 
 STALE_AFTER = {
     "live": timedelta(minutes=5),
@@ -374,7 +374,6 @@ def _disproven(offer: Offer, record: Disproven | None) -> Rejection | None:
 
 
 def _describe(shape: Shape) -> str:
-    return (
-        f"{shape.gpu_count} x {shape.gpu_model}, {shape.vcpus} vCPUs, {shape.memory_gib} GiB memory,"
-        f" {shape.disk_gib} GiB disk"
-    )
+    size = f"{shape.vcpus} vCPUs, {shape.memory_gib} GiB memory, {shape.disk_gib} GiB disk"
+    gpus = gpus_in_words(shape.gpu_model, shape.gpu_count)
+    return f"{size}, {gpus}" if shape.gpu_model is None else f"{gpus}, {size}"

@@ -1,4 +1,4 @@
-"""What we sell: a GPU model, a count and the smallest machine around it."""
+"""What we sell: the smallest machine that a customer gets, with a number of GPUs of one model, or without any."""
 
 import re
 from dataclasses import dataclass
@@ -13,16 +13,33 @@ class CapacityShape(StrEnum):
     BAREMETAL = "baremetal"
 
 
+class Unit(StrEnum):
+    """What a price is for, and what a bill counts."""
+
+    GPU = "gpu"
+    MACHINE = "machine"
+    """Where there are no GPUs."""
+
+
+def unit_of(gpu_count: int) -> Unit:
+    return Unit.GPU if gpu_count > 0 else Unit.MACHINE
+
+
 def units_of(gpu_count: int) -> int:
     """How many units a machine is billed as, and priced in: its GPUs, or one where it has none."""
     return max(1, gpu_count)
+
+
+def gpus_in_words(model: GpuModel | None, count: int) -> str:
+    return "no GPUs" if model is None else f"{count} x {model}"
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The hardware of one machine, as sold or as offered. Memory and disk in GiB."""
 
-    gpu_model: GpuModel
+    gpu_model: GpuModel | None
+    """None for a machine without GPUs, whose count is 0."""
     gpu_count: int
     vcpus: int
     memory_gib: int
@@ -33,7 +50,10 @@ class Shape:
         return units_of(self.gpu_count)
 
     def holds(self, smaller: "Shape") -> bool:
-        """Whether a machine of this shape can be sold as `smaller`: same GPUs, at least as much of everything else."""
+        """Whether a machine of this shape can be sold as `smaller`: same GPUs, at least as much of everything else.
+
+        A machine with GPUs is never sold as one without, however cheap it is.
+        """
         return (
             self.gpu_model is smaller.gpu_model
             and self.gpu_count == smaller.gpu_count

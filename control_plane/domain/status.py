@@ -13,7 +13,7 @@ from control_plane.domain.machine import MachineState
 from control_plane.domain.node import JoinStep
 from control_plane.domain.power import Power, PowerState
 from control_plane.domain.progress import Step, steps_for
-from control_plane.domain.proof import Tier, challenged
+from control_plane.domain.proof import challenged
 
 CONTACT_LOST_AFTER = timedelta(minutes=5)
 """A ready lease whose machine was not sighted for this long reads as unconfirmed. It does not end (law 5)."""
@@ -102,6 +102,10 @@ _JOINS: dict[Step | JoinStep, str] = {
     Step.GPUS_PROVEN: "The GPUs are proven; preparing the machine for its cluster.",
 }
 """The same for a node."""
+_CONNECTED_WITHOUT_GPUS = {
+    LeaseKind.MACHINE: "Connected; it has no GPUs to read. Joining your private network.",
+    LeaseKind.NODE: "Connected; it has no GPUs to read. Preparing the machine for its cluster.",
+}
 
 
 _WITH_POWER = {
@@ -117,7 +121,7 @@ def project(lease: Lease, evidence: Evidence | None, now: datetime, power: Power
     """The status of a lease as its customer reads it at `now`. `evidence` is None before the first attempt, and `power`
     while nobody asked for a change of it.
     """
-    steps = steps_for(lease.proof, lease.kind)
+    steps = steps_for(lease.proof, lease.gpu_count, lease.kind)
     total = len(steps)
     step = None if evidence is None else evidence.last_step
     steps_done = 0 if step is None else sum(_ORDER[each] <= _ORDER[step] for each in steps)
@@ -128,7 +132,7 @@ def project(lease: Lease, evidence: Evidence | None, now: datetime, power: Power
             waiting = _waiting(lease)
             return Status(lease.state, None, 0, total, _placing(lease.attempts, waiting), waiting)
         case LeaseState.STARTING:
-            return Status(lease.state, step, steps_done, total, _starting(step, lease.proof, lease.kind))
+            return Status(lease.state, step, steps_done, total, _starting(step, lease))
         case LeaseState.READY:
             doubt = _unconfirmed(lease, evidence, now)
             ready = "Ready." if power is None else _WITH_POWER[power.state]
@@ -166,12 +170,14 @@ def changes_at(lease: Lease, evidence: Evidence | None, now: datetime) -> dateti
     return evidence.sighted_at + CONTACT_LOST_AFTER
 
 
-def _starting(step: Step | JoinStep | None, demanded: Tier, kind: LeaseKind) -> str:
+def _starting(step: Step | JoinStep | None, lease: Lease) -> str:
     if step is None:
         return _AFTER_STEP[Step.PLACED]
-    if step is Step.GPUS_VERIFIED and challenged(demanded):
+    if step is Step.GPUS_VERIFIED and challenged(lease.proof):
         return "The GPUs read as sold; proving them."
-    if kind is LeaseKind.NODE and step in _JOINS:
+    if step is Step.CONNECTED and lease.gpu_count == 0:
+        return _CONNECTED_WITHOUT_GPUS[lease.kind]
+    if lease.kind is LeaseKind.NODE and step in _JOINS:
         return _JOINS[step]
     return _AFTER_STEP[step]
 

@@ -18,6 +18,7 @@ from control_plane.domain.claim import Claim
 from control_plane.domain.deadline import ADMIT_MAX, NOT_TAKEN_AFTER
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import LeaseId, MachineId
+from control_plane.domain.journal import Note
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import (
     Machine,
@@ -29,8 +30,7 @@ from control_plane.domain.machine import (
     step,
 )
 from control_plane.domain.node import LEAVE_MAX
-from control_plane.domain.progress import Step
-from control_plane.domain.proof import challenged
+from control_plane.domain.progress import last_of_machine
 from control_plane.domain.transitions import Moved
 from control_plane.domain.verification import Verdict
 from control_plane.outcomes import leases as lease_outcomes
@@ -104,6 +104,10 @@ async def fail(
     return True
 
 
+NO_GPUS = "no_gpus"
+"""Why the GPUs of a machine were neither read nor proven."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verification:
     """A machine's reading of its GPUs, as it is stored."""
@@ -117,7 +121,7 @@ class Verification:
 async def verified(
     connection: Connection,
     machine: Machine,
-    verification: Verification,
+    verification: Verification | None,
     *,
     actor: Actor,
     now: datetime,
@@ -125,18 +129,23 @@ async def verified(
 ) -> bool:
     """Record that the machine is what was ordered, so its customers can be admitted. False when it moved meanwhile.
 
-    `proof_due_at` is when its GPUs are challenged next; None when its SKU demands no proof.
+    `proof_due_at` is when its GPUs are challenged next; None when its SKU demands no proof. `verification` is None for
+    a machine without GPUs, which has nothing to read.
     """
     moved = step(machine.state, MachineEvent.VERIFIED)
     if not isinstance(moved, Moved):
         return False
     await claims.lock_open_of_machine(connection, machine.id)
-    last = Step.GPUS_PROVEN if challenged(machine.proof) else Step.GPUS_VERIFIED
+    last = last_of_machine(machine.proof, machine.gpu_count)
     move = MachineMove(machine.id, machine.generation, moved, step=last, proof_due_at=proof_due_at)
     if not await machines.move(connection, [move], actor=actor, now=now):
         return False
     await claims.machine_verified(connection, machine.id, now=now, deadline_at=now + ADMIT_MAX)
-    await store_report(connection, machine, verification, verdict=Verdict.VERIFIED, why=None, now=now)
+    if verification is None:
+        note = Note.PROOF_SKIPPED
+        await journal.note_machine(connection, machine.id, event=note, why=NO_GPUS, actor=actor, now=now)
+    else:
+        await store_report(connection, machine, verification, verdict=Verdict.VERIFIED, why=None, now=now)
     return True
 
 

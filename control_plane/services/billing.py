@@ -14,6 +14,7 @@ from control_plane.domain.ledger import AccountKind, top_up
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.organization import OPEN
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.sku import Unit, unit_of
 from control_plane.world import World
 
 __all__ = [
@@ -60,6 +61,8 @@ class BillLine:
     sku: str
     node_pool: str | None
     """The name of the node pool that the lease is a node of."""
+    unit: Unit
+    """What the price is for, and what the seconds are of."""
     nano_per_unit_hour: Nano
     unit_seconds: int
     """Rated in this period."""
@@ -77,6 +80,13 @@ class ProjectTotal:
     project: str
     project_id: ProjectId
     lines: tuple[BillLine, ...]
+
+    def seconds(self, unit: Unit) -> int:
+        """Rated seconds of this unit."""
+        return sum(line.unit_seconds for line in self.lines if line.unit is unit)
+
+    def unrated_seconds(self, unit: Unit) -> int:
+        return sum(line.unrated_unit_seconds for line in self.lines if line.unit is unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +167,7 @@ def bill_line(lease: usage.LeaseUsage, now: datetime) -> BillLine:
         project=lease.project,
         sku=lease.sku,
         node_pool=lease.node_pool,
+        unit=unit_of(lease.gpu_count),
         nano_per_unit_hour=price,
         unit_seconds=lease.unit_seconds,
         amount_nano=lease.amount_nano,
@@ -194,7 +205,9 @@ async def usage_page(
 class Reconciliation:
     """Totals that have to agree: nano-USD rated in charges, posted as revenue, and the balance of the wallet."""
 
-    unit_seconds: int
+    gpu_seconds: int
+    machine_seconds: int
+    """Of machines without GPUs."""
     rated_nano: Nano
     posted_nano: Nano
     balance_nano: Nano
@@ -212,7 +225,8 @@ async def reconcile(world: World, organization_id: OrganizationId) -> Reconcilia
         rated = await usage.total(connection, organization_id, since=always[0], until=always[1])
         posted = await ledger.totals(connection, organization_id)
     return Reconciliation(
-        unit_seconds=rated.unit_seconds,
+        gpu_seconds=rated.gpu_seconds,
+        machine_seconds=rated.machine_seconds,
         rated_nano=rated.amount_nano,
         posted_nano=posted.get(AccountKind.REVENUE, Nano(0)),
         balance_nano=posted.get(AccountKind.WALLET, Nano(0)),

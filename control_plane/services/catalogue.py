@@ -10,7 +10,7 @@ from control_plane.db import catalogue
 from control_plane.db.connection import Connection
 from control_plane.domain.admission import ListPrice, Price
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.money import parse_usd
+from control_plane.domain.money import Nano, parse_usd
 from control_plane.domain.placement import Offer
 from control_plane.domain.proof import DEMANDED, Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
@@ -22,9 +22,13 @@ class CatalogueError(ValueError):
 
 
 def parse_price_book(text: str) -> list[ListPrice]:
-    """Read a price book in TOML: one `[[sku]]` table per SKU, `usd_per_gpu_hour` as a string.
+    """Read a price book in TOML: one `[[sku]]` table per SKU, with its price as a string.
 
-    `proof` is the tier that the SKU's machines have to prove. The default is `proven`; emulated machines need `listed`.
+    The price is `usd_per_gpu_hour`, or `usd_per_machine_hour` for a SKU without GPUs, whose `gpu_count` is 0 and which
+    has no `gpu_model`.
+
+    `proof` is the tier that the SKU's machines have to prove. The default is `proven`, and `listed` where there are no
+    GPUs to prove; emulated machines need `listed`.
     """
     try:
         entries = tomllib.loads(text).get("sku", [])
@@ -44,7 +48,9 @@ def parse_price_book(text: str) -> list[ListPrice]:
     return list(book.values())
 
 
-_FIELDS = {field.name for field in fields(Shape)} | {"name", "capacity", "proof", "usd_per_gpu_hour"}
+_PRICES = ("usd_per_gpu_hour", "usd_per_machine_hour")
+"""The field of the price, with GPUs and without."""
+_FIELDS = {field.name for field in fields(Shape)} | {"name", "capacity", "proof", *_PRICES}
 _COUNT_MAX = 2**31 - 1
 """The largest number that the columns of a SKU hold."""
 _Words = TypeVar("_Words", bound=StrEnum)
@@ -55,18 +61,36 @@ def _list_price(entry: dict[str, Any]) -> ListPrice:
     unknown = sorted(entry.keys() - _FIELDS)
     if unknown:
         raise ValueError(f"there is no field {unknown[0]!r}; the fields are {', '.join(sorted(_FIELDS))}")
+    gpu_count = _count(entry, "gpu_count")
     shape = Shape(
-        gpu_model=_word(entry, "gpu_model", GpuModel),
-        gpu_count=_count(entry, "gpu_count", least=1),
+        gpu_model=_gpu_model(entry, gpu_count),
+        gpu_count=gpu_count,
         vcpus=_count(entry, "vcpus"),
         memory_gib=_count(entry, "memory_gib"),
         disk_gib=_count(entry, "disk_gib"),
     )
     capacity = _word(entry, "capacity", CapacityShape) if "capacity" in entry else CapacityShape.VM
-    price = parse_usd(_text(entry, "usd_per_gpu_hour"))
+    sku = Sku(_text(entry, "name"), shape, capacity, _demanded(entry, gpu_count))
+    return ListPrice(sku, _price(entry, gpu_count))
+
+
+def _gpu_model(entry: dict[str, Any], gpu_count: int) -> GpuModel | None:
+    if gpu_count > 0:
+        return _word(entry, "gpu_model", GpuModel)
+    if "gpu_model" in entry:
+        raise ValueError("'gpu_model' must be left out where 'gpu_count' is 0")
+    return None
+
+
+def _price(entry: dict[str, Any], gpu_count: int) -> Nano:
+    """The price of one unit for an hour: of a GPU, or of the machine where there are none."""
+    field, other = _PRICES if gpu_count > 0 else reversed(_PRICES)
+    if other in entry:
+        raise ValueError(f"the price of a SKU with {gpu_count} GPUs is {field!r}, and not {other!r}")
+    price = parse_usd(_text(entry, field))
     if price < 0:
-        raise ValueError("'usd_per_gpu_hour' must not be negative")
-    return ListPrice(Sku(_text(entry, "name"), shape, capacity, _demanded(entry)), price)
+        raise ValueError(f"{field!r} must not be negative")
+    return price
 
 
 def _text(entry: dict[str, Any], field: str) -> str:
@@ -78,12 +102,12 @@ def _text(entry: dict[str, Any], field: str) -> str:
     return value
 
 
-def _count(entry: dict[str, Any], field: str, *, least: int = 0) -> int:
+def _count(entry: dict[str, Any], field: str) -> int:
     if field not in entry:
         raise ValueError(f"the field {field!r} is missing")
     value = entry[field]
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _COUNT_MAX:
-        raise ValueError(f"{field!r} must be a whole number from {least} to {_COUNT_MAX}")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _COUNT_MAX:
+        raise ValueError(f"{field!r} must be a whole number from 0 to {_COUNT_MAX}")
     return value
 
 
@@ -94,9 +118,12 @@ def _word(entry: dict[str, Any], field: str, kind: type[_Words]) -> _Words:
     return kind(value)
 
 
-def _demanded(entry: dict[str, Any]) -> Tier:
+def _demanded(entry: dict[str, Any], gpu_count: int) -> Tier:
     """The tier that machines of a SKU have to prove: `proven`, unless the price book says otherwise."""
-    tier = _word(entry, "proof", Tier) if "proof" in entry else Tier.PROVEN
+    unless_given = Tier.PROVEN if gpu_count > 0 else Tier.LISTED
+    tier = _word(entry, "proof", Tier) if "proof" in entry else unless_given
+    if gpu_count == 0 and tier is not Tier.LISTED:
+        raise ValueError(f"'proof' is {tier.value!r}, and without GPUs nothing can be proven; leave it out")
     if tier not in DEMANDED:
         raise ValueError(f"no new machine can be {tier}; use one of {', '.join(sorted(DEMANDED))}")
     return tier

@@ -1,5 +1,7 @@
 """Usage, the running bill, and the reconciliation of charges with the ledger."""
 
+from typing import Annotated
+
 from msgspec import field
 
 from control_plane.wire.common import Money, NextCursor, Timestamp, View
@@ -9,7 +11,18 @@ from control_plane.wire.vocabulary import (
     MachineIdText,
     ProjectIdText,
     PurchaseWord,
+    one_of,
 )
+
+UnitWord = Annotated[
+    str,
+    one_of(
+        "Unit",
+        "What a price is for, and what a bill counts.",
+        gpu="A GPU.",
+        machine="A machine that has no GPUs.",
+    ),
+]
 
 
 class UsageRow(View):
@@ -29,9 +42,11 @@ class UsageRow(View):
     """Start of the interval."""
     ended_at: Timestamp
     """End of the interval."""
-    gpu_seconds: int
-    """Seconds of the interval, times the number of GPUs."""
-    price_per_gpu_hour: Money
+    unit: UnitWord
+    """What the price is for: a GPU, or a machine where there are none."""
+    unit_seconds: int
+    """Seconds of the interval, times the number of GPUs, or 1 where there are none."""
+    price_per_unit_hour: Money
     """The price when the lease was admitted."""
     amount: Money
     """What the interval costs."""
@@ -76,14 +91,16 @@ class BillLineView(View):
     """The id of the lease's project."""
     sku: str
     """The SKU of the lease."""
-    price_per_gpu_hour: Money
+    unit: UnitWord
+    """What the price is for: a GPU, or a machine where there are none."""
+    price_per_unit_hour: Money
     """The price when the lease was admitted."""
-    gpu_seconds: int
-    """GPU-seconds that are rated."""
+    unit_seconds: int
+    """Seconds that are rated, times the number of GPUs, or 1 where there are none."""
     amount: Money
     """Rated and posted."""
-    unrated_gpu_seconds: int
-    """GPU-seconds that are not rated yet."""
+    unrated_unit_seconds: int
+    """The same of what is not rated yet."""
     unrated: Money
     """Used since the last rated interval, and not rated yet."""
     node_pool: str | None = None
@@ -99,10 +116,14 @@ class ProjectTotalView(View):
     """The project's id."""
     gpu_seconds: int
     """GPU-seconds that are rated."""
+    machine_seconds: int
+    """Seconds of machines without GPUs that are rated."""
     amount: Money
     """Rated and posted."""
     unrated_gpu_seconds: int
     """GPU-seconds that are not rated yet."""
+    unrated_machine_seconds: int
+    """Seconds of machines without GPUs that are not rated yet."""
     unrated: Money
     """Used since the last rated intervals, and not rated yet."""
 
@@ -136,6 +157,8 @@ class ReconciliationView(View):
 
     gpu_seconds: int
     """GPU-seconds of all charges."""
+    machine_seconds: int
+    """Seconds of machines without GPUs, of all charges."""
     rated: Money
     """The sum of all charges."""
     posted: Money
@@ -163,9 +186,9 @@ class UsageCsvRow(View):
     """Start of the interval, in UTC."""
     ended_at: Timestamp
     """End of the interval, in UTC."""
-    gpu_seconds: int
-    """Seconds of the interval, times the number of GPUs."""
-    price_usd_per_gpu_hour: str
+    unit_seconds: int
+    """Seconds of the interval, times the number of GPUs, or 1 where there are none."""
+    price_usd_per_unit_hour: str
     """The price when the lease was admitted, in US dollars with nine decimal places."""
     amount_usd: str
     """What the interval costs, in US dollars with nine decimal places."""
@@ -189,3 +212,5 @@ class UsageCsvRow(View):
     """The labels that the lease has now, as one JSON object."""
     node_pool: str
     """The name of the node pool that the lease is a node of; empty for a machine."""
+    unit: UnitWord
+    """What the price is for: a GPU, or a machine where there are none."""

@@ -38,10 +38,10 @@ class SkuView(View, kw_only=True):
 
     name: str
     """The name that requests use."""
-    gpu_model: GpuModelWord
-    """The model of its GPUs."""
+    gpu_model: GpuModelWord | None
+    """The model of its GPUs; null when it has none."""
     gpu_count: int
-    """How many GPUs it has."""
+    """How many GPUs it has; 0 for a machine without GPUs."""
     vcpus: int
     """Virtual CPUs, at least."""
     memory_gib: int
@@ -52,8 +52,8 @@ class SkuView(View, kw_only=True):
     """What kind of machine it is."""
     proof: TierWord = "listed"
     """What its machines have to prove before they are leased: `listed` (nothing), `proven` or `attested`."""
-    price_per_gpu_hour: Money
-    """The price of one GPU for an hour."""
+    price_per_gpu_hour: Money | None
+    """The price of one GPU for an hour; null when it has none."""
     price_per_hour: Money
     """For the whole machine."""
 
@@ -77,10 +77,10 @@ class OfferView(View):
     """Where it is."""
     native_type: str
     """The provider's own name of the machine type."""
-    gpu_model: GpuModelWord
-    """The model of its GPUs."""
+    gpu_model: GpuModelWord | None
+    """The model of its GPUs; null when it has none."""
     gpu_count: int
-    """How many GPUs it has."""
+    """How many GPUs it has; 0 for a machine without GPUs."""
     vcpus: int
     """Virtual CPUs."""
     memory_gib: int
@@ -217,7 +217,8 @@ class QuoteView(View):
     environment: str
     """The name of the environment in which it would be."""
     price_per_gpu_hour: Money | None
-    """With the factor of a burst, where the lease would use one. Null when we do not sell the SKU."""
+    """With the factor of a burst, where the lease would use one. Null when we do not sell the SKU, and when it has no
+    GPUs."""
     price_per_hour: Money | None
     """For the whole machine; null when we do not sell the SKU."""
     first_hour: Money | None

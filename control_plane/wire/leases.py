@@ -288,12 +288,12 @@ class LeaseView(View, kw_only=True):
     """The name of the cluster that it is a node of; null for a machine."""
     request: LeaseRequestView
     """What was asked for."""
-    gpu_model: GpuModelWord
-    """The model of its GPUs."""
+    gpu_model: GpuModelWord | None
+    """The model of its GPUs; null when it has none."""
     gpu_count: int
-    """How many GPUs it has."""
-    price_per_gpu_hour: Money
-    """Fixed when the lease was admitted."""
+    """How many GPUs it has; 0 for a machine without GPUs."""
+    price_per_gpu_hour: Money | None
+    """Fixed when the lease was admitted; null when it has no GPUs."""
     price_per_hour: Money
     """For the whole machine."""
     state: LeaseStateWord

@@ -93,10 +93,10 @@ class NodeView(View, kw_only=True):
     """The id of its lease."""
     machine_id: MachineIdText
     """The id of its machine."""
-    gpu_model: GpuModelWord
-    """The model of its GPUs."""
+    gpu_model: GpuModelWord | None
+    """The model of its GPUs; null when it has none."""
     gpu_count: int
-    """How many GPUs it has."""
+    """How many GPUs it has; 0 for a machine without GPUs."""
     state: NodeStateWord
     """Its state."""
     steps: tuple[NodeStepView, ...]

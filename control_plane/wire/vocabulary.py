@@ -259,6 +259,7 @@ JournalEventWord = Annotated[
         never_asked="The machine was given up before it was requested from the provider.",
         proof_passed="The GPUs of the machine passed a challenge.",
         proof_unanswered="The machine did not answer a challenge.",
+        proof_skipped="The machine has no GPUs to read or to prove.",
         proof_emulated="The challenge was answered by an emulation.",
         proof_termination_held="The machine failed again, and is not terminated yet.",
         proof_doubt_lapsed="The machine could not be challenged again in time; billing resumes.",
@@ -381,11 +382,7 @@ ActorKindWord = Annotated[
 ]
 PurchaseWord = Annotated[
     str,
-    one_of(
-        "Purchase",
-        "How a lease is bought.",
-        on_demand="By the second, until it is released.",
-    ),
+    one_of("Purchase", "How a lease is bought.", on_demand="By the second, until it is released."),
 ]
 HealthWord = Annotated[
     str,

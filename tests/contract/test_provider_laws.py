@@ -344,5 +344,5 @@ async def test_offers_speak_our_words(cloud: Cloud) -> None:
     for offer in offers:
         assert REGION_PATTERN.fullmatch(offer.region), offer
         assert offer.cost_nano_per_hour > 0
-        assert offer.shape.gpu_count > 0
+        assert (offer.shape.gpu_count > 0) is (offer.shape.gpu_model is not None)
     assert any(offer.available for offer in offers)

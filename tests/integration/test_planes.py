@@ -121,4 +121,4 @@ def _no_second_is_missing(rows: list[dict[str, Any]], since: float, until: float
     ]
     assert spans[0][0] < since < until < spans[-1][1]
     assert [begin for begin, _ in spans[1:]] == [end for _, end in spans[:-1]]
-    assert sum(row["gpu_seconds"] for row in rows) == spans[-1][1] - spans[0][0], "each machine has one GPU"
+    assert sum(row["unit_seconds"] for row in rows) == spans[-1][1] - spans[0][0], "each machine has one GPU"

@@ -98,6 +98,8 @@ _SKU = {
     "disk_gib": "1",
     "usd_per_gpu_hour": '"1.5"',
 }
+_CPUS = {"gpu_count": "0", "gpu_model": "", "usd_per_gpu_hour": "", "usd_per_machine_hour": '"0.40"'}
+"""What a SKU without GPUs has instead; a field without a value is left out."""
 _NO_COUNTS = ('"1"', "1.5", "true", "-1", "inf", "3000000000")
 
 
@@ -110,7 +112,12 @@ def test_a_fault_in_a_price_book_is_one_sentence_that_names_the_field() -> None:
             for field in ("name", "gpu_model", "usd_per_gpu_hour")
             for bad in ("1", "[]", '""')
         ),
-        ({"gpu_count": "0"}, "'gpu_count' must be a whole number from 1"),
+        ({"gpu_count": "0"}, "'gpu_model' must be left out where 'gpu_count' is 0"),
+        ({**_CPUS, "usd_per_gpu_hour": '"1"'}, "is 'usd_per_machine_hour', and not 'usd_per_gpu_hour'"),
+        ({**_CPUS, "usd_per_machine_hour": ""}, "the field 'usd_per_machine_hour' is missing"),
+        ({**_CPUS, "proof": '"proven"'}, "without GPUs nothing can be proven"),
+        ({**_CPUS, "proof": '"attested"'}, "without GPUs nothing can be proven"),
+        ({"usd_per_machine_hour": '"1"'}, "is 'usd_per_gpu_hour', and not 'usd_per_machine_hour'"),
         ({"gpu_model": '"l4"'}, "'gpu_model' is 'l4', and must be one of"),
         ({"capacity": '"container"'}, "'capacity' is 'container', and must be one of"),
         ({"proof": '"none"'}, "'proof' is 'none', and must be one of"),

@@ -60,7 +60,7 @@ async def test_replicas_an_hour_apart_list_accounts_on_time_and_bill_to_the_seco
     assert row.ready_at < released_at
     assert row.billed_until == released_at
     totals = await billing.reconcile(stage.api, organization_id)
-    assert totals.unit_seconds == int((released_at - row.ready_at).total_seconds())
+    assert totals.gpu_seconds == int((released_at - row.ready_at).total_seconds())
     await stage.finish()
 
 

@@ -320,5 +320,5 @@ async def test_a_lease_that_is_released_the_moment_it_is_ready_costs_nothing_and
     await stage.release(lease)
     await stage.finish()
     totals = await billing.reconcile(stage.api, lease.organization_id)
-    assert (totals.unit_seconds, totals.rated_nano, totals.posted_nano) == (0, 0, 0)
+    assert (totals.gpu_seconds, totals.rated_nano, totals.posted_nano) == (0, 0, 0)
     assert totals.balance_nano == 1_000 * NANO_PER_USD

@@ -51,7 +51,7 @@ async def test_a_lease_becomes_ready_is_billed_by_the_second_and_leaves_nothing(
 
     seconds = int((released_at - ready_at).total_seconds())
     totals = await billing.reconcile(stage.api, organization_id)
-    assert totals.unit_seconds == seconds
+    assert totals.gpu_seconds == seconds
     assert totals.rated_nano == totals.posted_nano == Nano(seconds * 1_000_000)
     assert await stage.story(lease) == [
         "lease admitted",

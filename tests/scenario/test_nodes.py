@@ -14,11 +14,14 @@ from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.agent import AgentState, AgentTask, state
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.node_capacity import GPU
+from control_plane.domain.node_marks import Taint, TaintEffect
 from control_plane.domain.node_pool import NodePool, NodePoolState
 from control_plane.domain.overlay import SERVER_NUMBER, address_of
 from control_plane.domain.refusal import Refused
+from control_plane.domain.request import CapacityRequest
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.services import nodes
+from control_plane.services.node_pools import PoolOverview, WantedPool
 from control_plane.services.nodes import NodeFilter
 from data_plane.access.port import StepFailed, Target, Unreachable
 from data_plane.cluster.agents import AgentOrder, Cleaned, Started
@@ -35,7 +38,7 @@ from data_plane.simulation.members import FakeMember
 from reconciler.loop import Report
 from reconciler.nodes import HELD_FOR
 from reconciler.worlds.complete import CompleteWorld
-from tests.support import clusters, node_pools
+from tests.support import clusters, machines_without_gpus, node_pools
 from tests.support.crash import Crash
 from tests.support.node_cluster import OTHERS, Cluster
 from tests.support.rows import rows
@@ -171,6 +174,44 @@ async def test_a_node_that_claims_more_gpus_than_were_sold_once_it_was_measured_
     (lease,) = await node_pools.members(cluster.stage, pool)
     assert (await cluster.stage.attempts(lease))[0].fail_reason == "node_hostile"
     assert not cluster.open_nodes
+
+
+async def test_a_pool_without_gpus_joins_beside_one_with_them_under_its_labels_and_taints(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    with_gpus = await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    await machines_without_gpus.sell(cluster.stage)
+    taint = Taint("only", "loaders", TaintEffect.NO_SCHEDULE)
+    wanted = WantedPool(
+        "eu-1", "load", CapacityRequest("cpu.16x"), 1, node_labels={"role": "loader"}, node_taints=(taint,)
+    )
+    made = await node_pools.try_wanted(cluster.stage, organization_id, wanted)
+    assert isinstance(made, PoolOverview), made
+    without = made.pool
+    await cluster.play_until(lambda: len(cluster.stage.cloud.alive()) == 2)
+    (small,) = [each for each in cluster.stage.cloud.alive() if each.order.native_type == "cpu.16"]
+    honest = {"cpu": "16", "memory": "64Gi"}
+    cluster.kubelets.claims[str(small.address)] = honest
+    await cluster.play_until(lambda: len(cluster.open_nodes) == 2)
+    await cluster.play(10)
+    assert [await _state(cluster, pool) for pool in (with_gpus, without)] == [NodePoolState.READY] * 2
+    (node,) = [node for node in cluster.open_nodes if "role" in node["metadata"]["labels"]]
+    assert node["metadata"]["labels"]["role"] == "loader"
+    assert NODE_GPU not in node["metadata"]["labels"]
+    assert {"key": "only", "value": "loaders", "effect": "NoSchedule"} in node["spec"]["taints"]
+    (lease,) = await node_pools.members(cluster.stage, without)
+    (machine,) = await cluster.stage.machines(lease)
+    assert (lease.state, machine.native_type, machine.address) == (
+        LeaseState.READY,
+        "cpu.16",
+        small.address,
+    )
+    await cluster.stage.check()
+    cluster.kubelets.claims[str(machine.address)] = {**honest, GPU: "1"}
+    await cluster.play(60)
+    ended = await cluster.stage.lease_row(lease)
+    assert (ended.end_reason, "nvidia.com/gpu" in str(ended.end_why)) == ("proof_failed", True)
 
 
 async def test_nodes_that_join_while_a_device_plugin_is_switched_on_get_it(cluster: Cluster) -> None:

@@ -47,7 +47,7 @@ async def test_ten_minutes_without_the_control_plane_cost_no_machine_and_no_seco
     used = [await _seconds_used(stage, lease) for lease in leases]
     assert min(used) > TEN_MINUTES
     totals = await billing.reconcile(stage.api, organization_id)
-    assert totals.unit_seconds == sum(used)
+    assert totals.gpu_seconds == sum(used)
     assert totals.posted_nano == Nano(sum(used) * H100.nano_per_unit_hour // 3_600)
 
 
@@ -71,7 +71,7 @@ async def test_a_region_that_is_cut_off_takes_nothing_else_with_it(stage: Stage)
     assert len(stage.clouds[cut_off].alive()) == 1
     await stage.release(here)
     await stage.play_until(here, "ended", seconds_max=120)
-    billed = (await billing.reconcile(stage.api, organization_id)).unit_seconds
+    billed = (await billing.reconcile(stage.api, organization_id)).gpu_seconds
     assert billed == await _seconds_used(stage, here) > TEN_MINUTES / 2 - 60, "it was billed all the while"
 
     stage.clouds[cut_off].faults.clear()
@@ -82,4 +82,4 @@ async def test_a_region_that_is_cut_off_takes_nothing_else_with_it(stage: Stage)
     await stage.release(there)
     await stage.finish()
     used = await _seconds_used(stage, there) + await _seconds_used(stage, here)
-    assert (await billing.reconcile(stage.api, organization_id)).unit_seconds == used
+    assert (await billing.reconcile(stage.api, organization_id)).gpu_seconds == used

@@ -97,7 +97,7 @@ async def _tenants(stage: Stage, machine_id: MachineId) -> set[object]:
 
 
 async def _seconds_billed(stage: Stage, lease: Lease) -> int:
-    return (await billing.reconcile(stage.api, lease.organization_id)).unit_seconds
+    return (await billing.reconcile(stage.api, lease.organization_id)).gpu_seconds
 
 
 async def test_a_machine_of_the_pool_is_kept_proven_and_billed_to_nobody_until_it_is_claimed(

@@ -54,7 +54,7 @@ SELECT coalesce(h.gpus, 0) AS gpus, coalesce(h.nano_per_hour, 0) AS nano_per_hou
 FROM capacity_held h FULL JOIN (
   SELECT environment_id, gpu_model, sum(gpu_count) AS gpus, sum(units * nano_per_unit_hour) AS nano_per_hour
   FROM leases WHERE state IN ('placing', 'starting', 'ready') GROUP BY environment_id, gpu_model
-) l USING (environment_id, gpu_model)
+) l ON l.environment_id = h.environment_id AND coalesce(l.gpu_model, '') = coalesce(h.gpu_model, '')
 """)
 _MONTHS = text("""
 SELECT coalesce(m.charged_nano, 0) AS counted, coalesce(c.charged_nano, 0) AS charged

@@ -29,6 +29,12 @@ async def try_pool(
     wait_timeout_seconds: int = 1_800,
 ) -> PoolOverview | Refused:
     wanted = WantedPool(cluster, name, REQUEST, nodes, wait_timeout_seconds=wait_timeout_seconds)
+    return await try_wanted(stage, organization_id, wanted)
+
+
+async def try_wanted(
+    stage: Stage, organization_id: OrganizationId, wanted: WantedPool
+) -> PoolOverview | Refused:
     made: PoolOverview | Refused | None = None
     with suppress(_RolledBackError):
         async with stage.db.transaction(organization_id) as connection:

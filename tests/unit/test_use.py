@@ -75,6 +75,7 @@ def _answers(use: Use) -> Answers:
         node_pool=None,
         metered_until=None,
         unit_seconds=0,
+        gpu_count=1,
         amount_nano=Nano(0),
         **known,
     )

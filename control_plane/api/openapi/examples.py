@@ -135,6 +135,7 @@ _NUMBERS: Mapping[str, int | float] = {
     "gpu_quota": 64,
     "gpu_seconds": 3_600,
     "late_after_seconds": 66,
+    "machine_seconds": 0,
     "memory_gib": 200,
     "memory_mib": 81_559,
     "per_second": 2.1e12,
@@ -143,7 +144,10 @@ _NUMBERS: Mapping[str, int | float] = {
     "ssh_port": 22,
     "steps_done": 0,
     "steps_total": 7,
+    "unit_seconds": 3_600,
     "unrated_gpu_seconds": 0,
+    "unrated_machine_seconds": 0,
+    "unrated_unit_seconds": 0,
     "vcpus": 24,
     "wait_timeout_seconds": 1_800,
 }
@@ -174,6 +178,7 @@ _EMPTY = frozenset(
 _NOT_NULL: Mapping[str, Any] = {
     "secret": "spk_shown-only-once",
     "JournalLine.state_after": "placing",
+    "gpu_model": "h100-sxm-80gb",
 }
 """What may be null, and is there in the answer that clients look at the example for."""
 _PRICES = frozenset({"price_per_gpu_hour", "price_per_hour", "first_hour"})

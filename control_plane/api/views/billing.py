@@ -3,6 +3,7 @@
 from control_plane.api.views.money import money, money_or_none
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano
+from control_plane.domain.sku import Unit, unit_of
 from control_plane.services.billing import Bill, BillLine, Charge, ProjectTotal, Reconciliation
 from control_plane.wire.billing import BillLineView, BillView, ProjectTotalView, ReconciliationView, UsageRow
 
@@ -16,8 +17,9 @@ def usage_row(charge: Charge) -> UsageRow:
         sku=charge.sku,
         started_at=charge.started_at,
         ended_at=charge.ended_at,
-        gpu_seconds=charge.unit_seconds,
-        price_per_gpu_hour=money(charge.nano_per_unit_hour),
+        unit=unit_of(charge.gpu_count).value,
+        unit_seconds=charge.unit_seconds,
+        price_per_unit_hour=money(charge.nano_per_unit_hour),
         amount=money(charge.amount_nano),
         project=charge.project,
         project_id=on_wire(Prefix.PROJECT, charge.project_id),
@@ -49,9 +51,11 @@ def _project(total: ProjectTotal) -> ProjectTotalView:
     return ProjectTotalView(
         project=total.project,
         project_id=on_wire(Prefix.PROJECT, total.project_id),
-        gpu_seconds=sum(line.unit_seconds for line in total.lines),
+        gpu_seconds=total.seconds(Unit.GPU),
+        machine_seconds=total.seconds(Unit.MACHINE),
         amount=money(Nano(sum(line.amount_nano for line in total.lines))),
-        unrated_gpu_seconds=sum(line.unrated_unit_seconds for line in total.lines),
+        unrated_gpu_seconds=total.unrated_seconds(Unit.GPU),
+        unrated_machine_seconds=total.unrated_seconds(Unit.MACHINE),
         unrated=money(Nano(sum(line.unrated_nano for line in total.lines))),
     )
 
@@ -63,10 +67,11 @@ def _line(line: BillLine) -> BillLineView:
         project=line.project,
         project_id=on_wire(Prefix.PROJECT, line.project_id),
         sku=line.sku,
-        price_per_gpu_hour=money(line.nano_per_unit_hour),
-        gpu_seconds=line.unit_seconds,
+        unit=line.unit.value,
+        price_per_unit_hour=money(line.nano_per_unit_hour),
+        unit_seconds=line.unit_seconds,
         amount=money(line.amount_nano),
-        unrated_gpu_seconds=line.unrated_unit_seconds,
+        unrated_unit_seconds=line.unrated_unit_seconds,
         unrated=money(line.unrated_nano),
         node_pool=line.node_pool,
     )
@@ -74,7 +79,8 @@ def _line(line: BillLine) -> BillLineView:
 
 def reconciliation_view(reconciliation: Reconciliation) -> ReconciliationView:
     return ReconciliationView(
-        gpu_seconds=reconciliation.unit_seconds,
+        gpu_seconds=reconciliation.gpu_seconds,
+        machine_seconds=reconciliation.machine_seconds,
         rated=money(reconciliation.rated_nano),
         posted=money(reconciliation.posted_nano),
         balance=money(reconciliation.balance_nano),

@@ -19,14 +19,14 @@ def sku_view(price: Price) -> SkuView:
     shape = price.sku.shape
     return SkuView(
         name=price.sku.name,
-        gpu_model=shape.gpu_model.value,
+        gpu_model=shape.gpu_model,
         gpu_count=shape.gpu_count,
         vcpus=shape.vcpus,
         memory_gib=shape.memory_gib,
         disk_gib=shape.disk_gib,
         capacity=price.sku.capacity.value,
         proof=price.sku.proof.value,
-        price_per_gpu_hour=money(price.nano_per_unit_hour),
+        price_per_gpu_hour=money_or_none(price.nano_per_gpu_hour),
         price_per_hour=money(price.nano_per_hour),
     )
 
@@ -39,7 +39,7 @@ def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, costs: boo
         provider=offer.provider,
         region=offer.region,
         native_type=offer.native_type,
-        gpu_model=offer.shape.gpu_model.value,
+        gpu_model=offer.shape.gpu_model,
         gpu_count=offer.shape.gpu_count,
         vcpus=offer.shape.vcpus,
         memory_gib=offer.shape.memory_gib,
@@ -71,7 +71,7 @@ def quote_view(quote: Quote, sku_name: str, disclosure: Disclosure) -> QuoteView
         sku=sku_name,
         project=quote.project,
         environment=quote.environment,
-        price_per_gpu_hour=None if price is None else money(price.nano_per_unit_hour),
+        price_per_gpu_hour=None if price is None else money_or_none(price.nano_per_gpu_hour),
         price_per_hour=first_hour,
         first_hour=first_hour,
         candidates=tuple(candidate_view(offer, disclosure) for offer in quote.ranking.candidates),

@@ -54,7 +54,7 @@ def lease_view(shown: Shown) -> LeaseView:
         request=request_view(lease.request),
         gpu_model=lease.gpu_model,
         gpu_count=lease.gpu_count,
-        price_per_gpu_hour=money(lease.nano_per_unit_hour),
+        price_per_gpu_hour=money(lease.nano_per_unit_hour) if lease.gpu_count else None,
         price_per_hour=money(lease.nano_per_hour),
         state=lease.state.value,
         status=status_view(shown),

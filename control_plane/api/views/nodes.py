@@ -36,7 +36,7 @@ def node_view(node: NodeOverview, now: datetime) -> NodeView:
         lease=node.lease,
         lease_id=on_wire(Prefix.LEASE, node.lease_id),
         machine_id=on_wire(Prefix.MACHINE, node.machine_id),
-        gpu_model=node.gpu_model.value,
+        gpu_model=node.gpu_model,
         gpu_count=node.gpu_count,
         state=node.state.value,
         steps=tuple(NodeStepView(step.step, step.at) for step in node.steps),

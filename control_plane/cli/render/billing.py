@@ -1,6 +1,6 @@
 """Usage and bills on the screen. Tables show cents; the exact amounts are in `--json` and `--csv`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from control_plane.cli.render.layout import Cell, facts, heading, table
-from control_plane.cli.words import cents, gpu_hours, price, rounded, span
+from control_plane.cli.words import cents, price, rounded, span, unit_hours
 from control_plane.wire.billing import BillView, ProjectTotalView, ReconciliationView, UsageRow
 from control_plane.wire.common import Money
 
@@ -17,6 +17,7 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
     period = f"{since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC"
     if not charges:
         return Text(f"No usage was rated from {period}.")
+    named = any(charge.unit != "gpu" for charge in charges)
     rows: list[Sequence[Cell]] = [
         (
             charge.lease_name,
@@ -24,15 +25,15 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
             charge.sku,
             f"{charge.started_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
             span(charge.ended_at - charge.started_at),
-            gpu_hours(charge.gpu_seconds),
+            _used(charge.unit, charge.unit_seconds, named=named),
             rounded(charge.amount),
         )
         for charge in charges
     ]
-    seconds = sum(charge.gpu_seconds for charge in charges)
+    seconds = _by_unit((charge.unit, charge.unit_seconds) for charge in charges)
     total = sum(charge.amount.nano for charge in charges)
-    rows.append(_total("Total", "", "", "", "", gpu_hours(seconds), cents(total)))
-    columns = ("LEASE", "PROJECT", "SKU", "FROM (UTC)", "LENGTH", "GPU-HOURS", "USD")
+    rows += _sums(("Total", "", "", "", ""), seconds, (cents(total),), named=named)
+    columns = ("LEASE", "PROJECT", "SKU", "FROM (UTC)", "LENGTH", "USED" if named else "GPU-HOURS", "USD")
     made = table(columns, rows, right=columns[4:], whole=("SKU",), varying=("PROJECT",))
     return Group(heading("Usage", period), Text(), made, Text(), _rounding_note())
 
@@ -61,42 +62,70 @@ def _of_organization(amount: Money | None) -> str:
 
 
 def _bill_lines(bill: BillView) -> Table:
+    named = any(line.unit != "gpu" for line in bill.lines)
     rows: list[Sequence[Cell]] = [
         (
             line.name,
             line.project,
             line.sku,
-            price(line.price_per_gpu_hour),
-            gpu_hours(line.gpu_seconds + line.unrated_gpu_seconds),
+            price(line.price_per_unit_hour),
+            _used(line.unit, line.unit_seconds + line.unrated_unit_seconds, named=named),
             rounded(line.amount),
             rounded(line.unrated),
         )
         for line in bill.lines
     ]
     if len(bill.projects) > 1:
-        rows += [_subtotal(project) for project in bill.projects]
-    seconds = sum(line.gpu_seconds + line.unrated_gpu_seconds for line in bill.lines)
-    rows.append(_total("Total", "", "", "", gpu_hours(seconds), rounded(bill.amount), rounded(bill.unrated)))
-    columns = ("LEASE", "PROJECT", "SKU", "USD/GPU-H", "GPU-HOURS", "POSTED", "NOT RATED YET")
+        rows += [row for project in bill.projects for row in _subtotal(project, named=named)]
+    seconds = _by_unit((line.unit, line.unit_seconds + line.unrated_unit_seconds) for line in bill.lines)
+    amounts = (rounded(bill.amount), rounded(bill.unrated))
+    rows += _sums(("Total", "", "", ""), seconds, amounts, named=named)
+    units = ("USD/UNIT-H", "USED") if named else ("USD/GPU-H", "GPU-HOURS")
+    columns = ("LEASE", "PROJECT", "SKU", *units, "POSTED", "NOT RATED YET")
     return table(columns, rows, right=columns[3:], whole=("SKU",), varying=("PROJECT",))
 
 
-def _subtotal(project: ProjectTotalView) -> Sequence[Cell]:
-    hours = gpu_hours(project.gpu_seconds + project.unrated_gpu_seconds)
-    return (
-        Text("Subtotal", style="bold"),
-        Text(project.project, style="bold"),
-        "",
-        "",
-        hours,
-        rounded(project.amount),
-        rounded(project.unrated),
-    )
+_HOURS = {"gpu": "GPU-h", "machine": "machine-h"}
+"""The hours of a unit, where a table has more than GPUs."""
+
+
+def _by_unit(seconds: Iterable[tuple[str, int]]) -> Mapping[str, int]:
+    """The sums of seconds by their unit, GPUs first."""
+    found: dict[str, int] = {}
+    for unit, number in seconds:
+        found[unit] = found.get(unit, 0) + number
+    return dict(sorted(found.items()))
+
+
+def _used(unit: str, seconds: int, *, named: bool) -> str:
+    """Seconds of a unit as hours, with its name unless the whole table is about GPUs."""
+    return f"{unit_hours(seconds)} {_HOURS.get(unit, unit)}" if named else unit_hours(seconds)
+
+
+def _sums(
+    before: Sequence[str], seconds: Mapping[str, int], after: Sequence[str], *, named: bool
+) -> list[Sequence[Cell]]:
+    """A row of sums. Hours of GPUs and of machines are not added up, so each further unit has a row of its own."""
+    first, *others = [_used(unit, number, named=named) for unit, number in seconds.items()] or [""]
+    blank = ["" for _ in before]
+    return [
+        _total(*before, first, *after),
+        *(_total(*blank, used, *("" for _ in after)) for used in others),
+    ]
+
+
+def _subtotal(project: ProjectTotalView, *, named: bool) -> list[Sequence[Cell]]:
+    of_gpus = project.gpu_seconds + project.unrated_gpu_seconds
+    of_machines = project.machine_seconds + project.unrated_machine_seconds
+    seconds = {unit: number for unit, number in (("gpu", of_gpus), ("machine", of_machines)) if number}
+    amounts = (rounded(project.amount), rounded(project.unrated))
+    return _sums(("Subtotal", project.project, "", ""), seconds or {"gpu": 0}, amounts, named=named)
 
 
 def reconciliation_page(found: ReconciliationView) -> RenderableType:
     """What was rated beside what was posted. Any difference is an error of ours, and red."""
     agree = found.difference.nano == 0
+    machines = f", {unit_hours(found.machine_seconds)} machine-hours" if found.machine_seconds else ""
     verdict = (
         Text("✓ Charges and ledger agree.", style="green")
         if agree
@@ -106,7 +135,7 @@ def reconciliation_page(found: ReconciliationView) -> RenderableType:
         verdict,
         Text(),
         facts(
-            ("Used", f"{gpu_hours(found.gpu_seconds)} GPU-hours, rated so far"),
+            ("Used", f"{unit_hours(found.gpu_seconds)} GPU-hours{machines}, rated so far"),
             ("Rated", f"{price(found.rated)} USD, the sum of all charges"),
             ("Posted", f"{price(found.posted)} USD, the sum of all postings of charges"),
             ("Difference", f"{price(found.difference)} USD"),

@@ -12,13 +12,20 @@ from control_plane.cli.render.admissions import rule_table
 from control_plane.cli.render.layout import heading, indented, pairs, table
 from control_plane.cli.words import coarse, plural, price, spaced
 from control_plane.wire.catalogue import CandidateView, OfferView, QuoteView, RejectedView, SkuView
+from control_plane.wire.common import Money
 
 STOCK = {"live": "in stock", "advisory": "likely", "static": "not known"}
 """How certain it is that the provider has stock, by the offer's confidence."""
 
 
-def hardware(count: int, model: str) -> str:
-    return f"{count} x {model}"
+def hardware(count: int, model: str | None) -> str:
+    return "no GPUs" if model is None else f"{count} x {model}"
+
+
+def per_hour(whole: Money | None, per_gpu: Money | None) -> str:
+    """A price in words: of the machine, and of one of its GPUs where it has any."""
+    of_gpu = "" if per_gpu is None else f", {price(per_gpu)} per GPU-hour"
+    return f"{price(whole)} USD per {'hour' if of_gpu else 'machine-hour'}{of_gpu}"
 
 
 def sku_table(skus: Sequence[SkuView]) -> RenderableType:
@@ -62,11 +69,11 @@ def offer_tables(offers: Sequence[OfferView], *, hidden: int) -> RenderableType:
         return Text(f"No offers: no provider has such capacity now.{more}")
     cost = any(offer.cost_per_hour for offer in offers)
     parts: list[RenderableType] = []
-    for (model, count), group in groupby(sorted(offers, key=_hardware_of), key=_hardware_of):
+    for of_kind, group in groupby(sorted(offers, key=_hardware_of), key=_hardware_of):
         members = sorted(group, key=_offer_order)
         sold_as = sorted({sku for offer in members for sku in offer.skus})
         parts.append(
-            heading(hardware(count, model), f"sold as {', '.join(sold_as)}" if sold_as else "not sold")
+            heading(_kind_in_words(of_kind), f"sold as {', '.join(sold_as)}" if sold_as else "not sold")
         )
         parts += [indented(_offer_table(members, cost=cost)), Text()]
     if hidden:
@@ -75,8 +82,16 @@ def offer_tables(offers: Sequence[OfferView], *, hidden: int) -> RenderableType:
     return Group(*parts[:-1])
 
 
-def _hardware_of(offer: OfferView) -> tuple[str, int]:
-    return (offer.gpu_model, offer.gpu_count)
+def _hardware_of(offer: OfferView) -> tuple[bool, str, int, int]:
+    """By what offers are put together: their GPUs, or their vCPUs and memory where they have none, which come last."""
+    if offer.gpu_model is None:
+        return (True, "", offer.vcpus, offer.memory_gib)
+    return (False, offer.gpu_model, offer.gpu_count, 0)
+
+
+def _kind_in_words(kind: tuple[bool, str, int, int]) -> str:
+    without_gpus, model, count, memory_gib = kind
+    return f"{count} vCPUs, {memory_gib:,} GiB" if without_gpus else hardware(count, model)
 
 
 def _offer_order(offer: OfferView) -> tuple[bool, int, str]:
@@ -121,8 +136,7 @@ def quote_page(quote: QuoteView, *, verbose: bool = False) -> RenderableType:
     """Price, verdict and candidates. The reason of a refusal goes to standard error, as every error does."""
     parts: list[RenderableType] = []
     if quote.price_per_hour is not None:
-        per_hour, per_gpu_hour = price(quote.price_per_hour), price(quote.price_per_gpu_hour)
-        parts.append(heading(quote.sku, f"{per_hour} USD per hour, {per_gpu_hour} per GPU-hour"))
+        parts.append(heading(quote.sku, per_hour(quote.price_per_hour, quote.price_per_gpu_hour)))
     if quote.verdict.admitted:
         hold = f" with a hold of {price(quote.first_hour)} USD for its first hour."
         place = _place(quote)

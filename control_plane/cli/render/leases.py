@@ -8,7 +8,7 @@ from rich.text import Text
 
 from control_plane.cli import ssh
 from control_plane.cli.render.agents import agent_facts
-from control_plane.cli.render.catalogue import hardware
+from control_plane.cli.render.catalogue import hardware, per_hour
 from control_plane.cli.render.layout import facts, indented, table
 from control_plane.cli.render.proofs import standing
 from control_plane.cli.words import ago, both, coarse, exact, price, short_id, spaced, span
@@ -81,7 +81,6 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
     parts: list[RenderableType] = [Text.assemble((lease.name, "bold"), "  ", state_mark(lease))]
     if status.message.rstrip(".").lower() != lease.state:
         parts.append(indented(Text(status.message)))
-    per_hour, per_gpu_hour = price(lease.price_per_hour), price(lease.price_per_gpu_hour)
     parts += [
         Text(),
         facts(
@@ -90,7 +89,7 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
             ("Network", lease.network),
             ("Node pool", f"{lease.node_pool} in the cluster {lease.cluster}" if lease.node_pool else None),
             ("SKU", f"{lease.request.sku}, {hardware(lease.gpu_count, lease.gpu_model)}"),
-            ("Price", f"{per_hour} USD per hour, {per_gpu_hour} per GPU-hour"),
+            ("Price", per_hour(lease.price_per_hour, lease.price_per_gpu_hour)),
             ("Constraints", _constraints(lease.request)),
             ("Labels", labels(lease.labels)),
             ("SSH keys", _ssh_keys(lease.ssh_keys)),

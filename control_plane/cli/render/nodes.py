@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.agents import agent_facts
+from control_plane.cli.render.catalogue import hardware
 from control_plane.cli.render.layout import facts, heading, indented, table
 from control_plane.cli.words import ago, both, coarse, plural, sentence, short_id, spaced
 from control_plane.wire.nodes import NodeReportView, NodeView, StepEvidenceView
@@ -29,7 +30,7 @@ def _table(
             short_id(node.id, ids),
             node.node_pool,
             _state(node),
-            f"{node.gpu_count} x {node.gpu_model}",
+            hardware(node.gpu_count, node.gpu_model),
             _told(node) or "-",
             coarse(now - node.created_at),
         )
@@ -51,7 +52,7 @@ def node_report_table(reports: Sequence[NodeReportView], now: datetime) -> Rende
             report.organization,
             report.node.node_pool,
             _state(report.node),
-            f"{report.node.gpu_count} x {report.node.gpu_model}",
+            hardware(report.node.gpu_count, report.node.gpu_model),
             coarse(now - report.node.created_at),
         )
         for report in reports
@@ -113,7 +114,7 @@ def _facts(node: NodeView, now: datetime) -> list[tuple[str, str | None]]:
         ("Node pool", f"{node.node_pool}, of the project {node.project}"),
         ("Lease", f"{node.lease}, {node.lease_id}"),
         ("Machine", node.machine_id),
-        ("GPUs", f"{node.gpu_count} x {node.gpu_model}"),
+        ("GPUs", hardware(node.gpu_count, node.gpu_model)),
         ("Conditions", _conditions(node)),
         *agent_facts(node.agent, now),
         ("Created", both(node.created_at, now)),

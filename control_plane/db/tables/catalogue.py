@@ -24,7 +24,7 @@ from control_plane.domain.proof import Tier
 skus = table(
     "skus",
     Column("name", Text, primary_key=True),
-    Column("gpu_model", Text, nullable=False),
+    Column("gpu_model", Text),
     Column("gpu_count", Integer, nullable=False),
     Column("vcpus", Integer, nullable=False),
     Column("memory_gib", Integer, nullable=False),
@@ -32,7 +32,9 @@ skus = table(
     Column("capacity", Text, nullable=False),
     # The proof that the machine of a new lease has to give.
     Column("proof", Text, nullable=False),
-    CheckConstraint("gpu_count > 0", name="gpu_count_positive"),
+    CheckConstraint("gpu_count >= 0", name="gpu_count_not_negative"),
+    CheckConstraint("(gpu_model IS NULL) = (gpu_count = 0)", name="gpus_have_a_model"),
+    CheckConstraint(f"gpu_count > 0 OR proof = '{Tier.LISTED}'", name="no_gpus_prove_nothing"),
     known("proof", Tier),
     shared="the catalogue is the same for everyone",
     admin=("INSERT", "UPDATE"),
@@ -69,7 +71,7 @@ offers = table(
     Column("region", Text, nullable=False),
     Column("native_region", Text, nullable=False),
     Column("native_type", Text, nullable=False),
-    Column("gpu_model", Text, nullable=False),
+    Column("gpu_model", Text),
     Column("gpu_count", Integer, nullable=False),
     Column("vcpus", Integer, nullable=False),
     Column("memory_gib", Integer, nullable=False),
@@ -93,6 +95,7 @@ offers = table(
     # What can be done with the power of its machines.
     Column("power", JSONB, nullable=False),
     known("architecture", Architecture),
+    CheckConstraint("(gpu_model IS NULL) = (gpu_count = 0)", name="gpus_have_a_model"),
     Index("ix_offers_gpu_model_gpu_count", "gpu_model", "gpu_count"),
     Index("ix_offers_account", "account"),
     shared="what providers offer us",

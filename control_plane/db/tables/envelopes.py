@@ -60,10 +60,11 @@ capacity_held = table(
     tenant(),
     *project(),
     *environment(),
-    Column("gpu_model", Text, nullable=False),
+    # Null for machines without GPUs, of which only the price counts.
+    Column("gpu_model", Text),
     Column("gpus", Integer, nullable=False),
     Column("nano_per_hour", BigInteger, nullable=False),
-    PrimaryKeyConstraint("organization_id", "environment_id", "gpu_model"),
+    UniqueConstraint("organization_id", "environment_id", "gpu_model", postgresql_nulls_not_distinct=True),
     CheckConstraint("gpus >= 0 AND nano_per_hour >= 0", name="not_negative"),
     api=("INSERT", "UPDATE"),
 )

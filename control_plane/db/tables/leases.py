@@ -59,7 +59,7 @@ leases = table(
     Column("name", Text, nullable=False),
     # Desired: the customer's request, the price promised for it, and what its machine has to prove.
     Column("sku", Text, nullable=False),
-    Column("gpu_model", Text, nullable=False),
+    Column("gpu_model", Text),
     Column("gpu_count", Integer, nullable=False),
     # What the price is for: GPUs, or one machine where there are none.
     Column("units", Integer, Computed("greatest(gpu_count, 1)", persisted=True), nullable=False),
@@ -108,6 +108,9 @@ leases = table(
     known("purchase", PurchaseKind),
     known("end_reason", EndReason),
     known("proof", Tier),
+    CheckConstraint("gpu_count >= 0", name="gpu_count_not_negative"),
+    CheckConstraint("(gpu_model IS NULL) = (gpu_count = 0)", name="gpus_have_a_model"),
+    CheckConstraint(f"gpu_count > 0 OR proof = '{Tier.LISTED}'", name="no_gpus_prove_nothing"),
     UniqueConstraint("organization_id", "id"),
     CheckConstraint("(network_id IS NULL) = (node_pool_id IS NOT NULL)", name="in_a_network_or_a_pool"),
     CheckConstraint("billed_until IS NULL OR ready_at IS NOT NULL", name="billed_only_after_ready"),

@@ -70,6 +70,7 @@ TYPES = {
         MachineType("gpu-h100x8", "H100-SXM-80", H100, 8, 192, 1_600, 8_000, "15.92"),
         MachineType("gpu-a100x1", "A100-SXM-80", A100, 1, 16, 120, 500, "1.19"),
         MachineType("gpu-l4x1", "L4-24", L4, 1, 8, 32, 250, "0.35"),
+        MachineType("cpu-16", "", L4, 0, 16, 64, 100, "0.30"),  # Without GPUs, the kind of them says nothing.
     )
 }
 
@@ -243,7 +244,7 @@ class LocalCloud:
         return {
             "name": kind.name,
             "region": REGION,
-            "gpu": {"model": kind.model, "count": kind.gpus},
+            "gpu": {"model": kind.model, "count": kind.gpus} if kind.gpus else None,
             "vcpus": kind.vcpus,
             "memory_gib": kind.memory_gib,
             "disk_gib": kind.disk_gib,

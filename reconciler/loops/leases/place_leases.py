@@ -97,7 +97,7 @@ class _Market:
 
     shapes: Mapping[str, Shape]
     """By SKU."""
-    offers: Mapping[tuple[GpuModel, int], Sequence[Offer]]
+    offers: Mapping[tuple[GpuModel | None, int], Sequence[Offer]]
     failures: Mapping[LeaseId, Mapping[str, Failure]]
     unhealthy_accounts: Mapping[str, str]
     refused: Mapping[LeaseId, int]
@@ -125,7 +125,7 @@ class _Market:
 async def _market(
     connection: Connection, account_names: Sequence[AccountName], waiting: Sequence[Lease], now: datetime
 ) -> _Market:
-    offers: dict[tuple[GpuModel, int], list[Offer]] = {}
+    offers: dict[tuple[GpuModel | None, int], list[Offer]] = {}
     for offer in await catalogue.offers(connection):
         offers.setdefault((offer.shape.gpu_model, offer.shape.gpu_count), []).append(offer)
     tried = [lease.id for lease in waiting if lease.attempts]

@@ -14,6 +14,9 @@ waits, and its deadline moves on. The same goes for our SSH authority.
 First of all, every key that the provider or the image installed is deleted, and sshd is asked whether it accepts our
 certificates and nothing else.
 
+A machine that was bought without GPUs has nothing to read and nothing to prove, which its journal says
+(`proof_skipped`). What a node claims of them is compared in its cluster.
+
 No customer has access yet, so a proof has the GPUs to itself, and its consequences are decided in the transaction
 that stores it. admit_customers then admits customers, to verified machines only.
 """
@@ -25,6 +28,7 @@ from uuid import UUID
 
 from control_plane.db import machines
 from control_plane.domain import verification
+from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.progress import Step
@@ -86,6 +90,11 @@ class _Examination:
     """None when the reading alone decides."""
 
 
+@dataclass(frozen=True, slots=True)
+class _NoGpus:
+    """The machine was bought without GPUs, and is what was ordered as soon as it is ours alone."""
+
+
 async def _bootstrap(world: MachineWorld, machine: Machine, token: UUID, report: Report) -> None:
     if machine.address is None or machine.host_key is None:
         raise ValueError(f"{machine.id} is reachable without an address or a host key")
@@ -113,15 +122,17 @@ async def _bootstrap(world: MachineWorld, machine: Machine, token: UUID, report:
 
 async def _examine(
     world: MachineWorld, machine: Machine, session: Session, token: UUID
-) -> _Examination | None:
-    """Read, judge and prove the GPUs; None when another worker took the machine over meanwhile."""
+) -> _Examination | _NoGpus | None:
+    """Read, judge and prove the GPUs, where there are any; None when another worker took the machine over meanwhile."""
     if not await _step(world, machine, Step.CONNECTED, token, HELD_FOR):
         return None
     await close_other_logins(session)
     await ssh_trust.tell(world, session, machine.id)
+    if machine.gpu_model is None:
+        return _NoGpus()
     with world.tracer.span("read GPUs"):
         gpus = await read_gpus(session, world.agent)
-    verdict = _verdict(world, machine, gpus)
+    verdict = _verdict(world, machine.gpu_model, machine.gpu_count, gpus)
     if isinstance(verdict, Mismatch) or not challenged(machine.proof):
         return _Examination(gpus, verdict, None)
     if not await _step(world, machine, Step.GPUS_VERIFIED, token, proving.HELD_FOR):
@@ -141,18 +152,22 @@ async def _step(world: MachineWorld, machine: Machine, step: Step, token: UUID, 
         )
 
 
-def _verdict(world: MachineWorld, machine: Machine, gpus: GpuReport) -> Verified | Mismatch:
-    """Compare the reading with what was ordered."""
+def _verdict(world: MachineWorld, model: GpuModel, count: int, gpus: GpuReport) -> Verified | Mismatch:
+    """Compare the reading with the GPUs that were ordered."""
     return verification.verify(
-        machine.gpu_model,
-        machine.gpu_count,
+        model,
+        count,
         [Reading(gpu.name, gpu.uuid, gpu.memory_mib, gpu.sharing) for gpu in gpus.gpus],
         emulated=gpus.source == "emulated",
         accept_emulated=world.accept_emulated,
     )
 
 
-async def _record(world: MachineWorld, machine: Machine, examination: _Examination) -> None:
+async def _record(world: MachineWorld, machine: Machine, examination: _Examination | _NoGpus) -> None:
+    if isinstance(examination, _NoGpus):
+        async with world.db.transaction() as connection:
+            await outcomes.verified(connection, machine, None, actor=world.actor(NAME), now=world.now())
+        return
     gpus = json.dumps(asdict(examination.gpus), sort_keys=True)
     reading = Verification(world.new_id(), examination.gpus.source, gpus)
     actor, now = world.actor(NAME), world.now()

@@ -60,7 +60,7 @@ async def test_csv_json_bill_and_ledger_tell_the_same_sum(acme: Tenant) -> None:
     total = sum(Decimal(row["amount_usd"]) for row in rows)
     assert f"{total:.9f}" == ledger["posted"]["usd"]
     assert sum(int(row["amount_nano_usd"]) for row in rows) == ledger["posted"]["nano"]
-    assert sum(int(row["gpu_seconds"]) for row in rows) == ledger["gpu_seconds"]
+    assert sum(int(row["unit_seconds"]) for row in rows) == ledger["gpu_seconds"]
 
     bill = (await acme.http.get("/v1/bill")).json()
     assert bill["amount"] == ledger["posted"]

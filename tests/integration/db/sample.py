@@ -137,6 +137,10 @@ _BY_TYPE: dict[type[Any], Callable[[str, int], Any]] = {
 }
 _ALWAYS = frozenset({"organization_id", "lease_id", "project_id", "environment_id", "service_account_id"})
 """Columns that a tenant's row has although they may be null in ours."""
+_FILLED = frozenset(
+    {"leases.network_id", *(f"{table}.gpu_model" for table in ("skus", "offers", "leases", "machines"))}
+)
+"""Columns that are null in other rows: a lease that is no node of a pool is in a network, and these have GPUs."""
 
 
 def a_row(table: str, tenant: UUID = A, number: int = 1, **other: Any) -> dict[str, Any]:
@@ -146,8 +150,7 @@ def a_row(table: str, tenant: UUID = A, number: int = 1, **other: Any) -> dict[s
         column.name: _value(found, column, tenant, number)
         for column in found.columns
         if column.name not in other
-        # A lease that is no node of a pool is in a network.
-        and (not column.nullable or column.name in _ALWAYS or f"{table}.{column.name}" == "leases.network_id")
+        and (not column.nullable or column.name in _ALWAYS or f"{table}.{column.name}" in _FILLED)
         and column.server_default is None
         and column.identity is None
     }

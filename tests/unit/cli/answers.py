@@ -689,6 +689,7 @@ CREDIT: Json = {
 }
 RECONCILIATION: Json = {
     "gpu_seconds": 437_368,
+    "machine_seconds": 0,
     "rated": usd(314_258_422_222),
     "posted": usd(314_258_422_222),
     "balance": usd(1_250_417_800_000),
@@ -711,7 +712,7 @@ NAMES: Json = {
 """What ids are shown by, where a person may read it."""
 
 
-def a_sku(name: str, model: str, count: int, nano: int, *, vcpus: int, memory: int, disk: int) -> Json:
+def a_sku(name: str, model: str | None, count: int, nano: int, *, vcpus: int, memory: int, disk: int) -> Json:
     return {
         "name": name,
         "gpu_model": model,
@@ -720,9 +721,9 @@ def a_sku(name: str, model: str, count: int, nano: int, *, vcpus: int, memory: i
         "memory_gib": memory,
         "disk_gib": disk,
         "capacity": "vm",
-        "proof": "listed" if model.startswith("a10") else "proven",
-        "price_per_gpu_hour": usd(nano),
-        "price_per_hour": usd(nano * count),
+        "proof": "listed" if model is None or model.startswith("a10") else "proven",
+        "price_per_gpu_hour": usd(nano) if model else None,
+        "price_per_hour": usd(nano * max(1, count)),
     }
 
 
@@ -732,11 +733,12 @@ SKUS: Json = {
         a_sku("h100x1", "h100-sxm-80gb", 1, 2_490_000_000, vcpus=26, memory=225, disk=2_750),
         a_sku("h100x8", "h100-sxm-80gb", 8, 2_990_000_000, vcpus=208, memory=1_800, disk=22_000),
         a_sku("b200x8-reserved", "b200-sxm-180gb", 8, 5_150_000_000, vcpus=224, memory=3_600, disk=28_000),
+        a_sku("cpu.16x", None, 0, 640_000_000, vcpus=16, memory=64, disk=100),
     ]
 }
 
 
-def an_offer(provider: str, region: str, kind: str, model: str, count: int, **changes: Any) -> Json:
+def an_offer(provider: str, region: str, kind: str, model: str | None, count: int, **changes: Any) -> Json:
     return {
         "key": f"{provider}/{region}/{kind}",
         "provider": provider,
@@ -771,6 +773,13 @@ def offers(*, cost: bool) -> Json:
             ),
         ]
     }  # fmt: skip
+
+
+def offers_with_cpus() -> Json:
+    """With a machine that has no GPUs."""
+    changes: Json = {"vcpus": 16, "memory_gib": 64, "price_per_hour": usd(640_000_000), "skus": ["cpu.16x"]}
+    without = an_offer("local", "eu-north-1", "cpu-16", None, 0, **changes)
+    return {"items": [without, *offers(cost=False)["items"]]}
 
 
 def a_candidate(provider: str, region: str, kind: str, *, cost: int | None = None) -> Json:
@@ -1169,8 +1178,9 @@ USAGE_ROWS = [
         "sku": "h100x8",
         "started_at": start,
         "ended_at": end,
-        "gpu_seconds": seconds * 8,
-        "price_per_gpu_hour": usd(2_990_000_000),
+        "unit": "gpu",
+        "unit_seconds": seconds * 8,
+        "price_per_unit_hour": usd(2_990_000_000),
         "amount": usd(amount),
         "project": "default",
         "project_id": PROJECT_ID,
@@ -1193,19 +1203,19 @@ BILL: Json = {
     "lines": [
         {
             "lease_id": LEASE_ID, "name": "train-1", "project": "default", "project_id": PROJECT_ID,
-            "sku": "h100x8", "price_per_gpu_hour": usd(2_990_000_000),
-            "gpu_seconds": 84_568, "amount": usd(70_238_422_222), "unrated_gpu_seconds": 9_600, "unrated": usd(7_973_333_333),
+            "sku": "h100x8", "unit": "gpu", "price_per_unit_hour": usd(2_990_000_000),
+            "unit_seconds": 84_568, "amount": usd(70_238_422_222), "unrated_unit_seconds": 9_600, "unrated": usd(7_973_333_333),
         },
         {
             "lease_id": "le_019a91b2c3d47e5f8a9b0c1d2e3f4a5b", "name": "notebook", "project": "default", "project_id": PROJECT_ID,
-            "sku": "h100x1", "price_per_gpu_hour": usd(2_490_000_000),
-            "gpu_seconds": 352_800, "amount": usd(244_020_000_000), "unrated_gpu_seconds": 0, "unrated": usd(0),
+            "sku": "h100x1", "unit": "gpu", "price_per_unit_hour": usd(2_490_000_000),
+            "unit_seconds": 352_800, "amount": usd(244_020_000_000), "unrated_unit_seconds": 0, "unrated": usd(0),
         },
     ],
     "projects": [
         {
-            "project": "default", "project_id": PROJECT_ID, "gpu_seconds": 437_368, "amount": usd(314_258_422_222),
-            "unrated_gpu_seconds": 9_600, "unrated": usd(7_973_333_333),
+            "project": "default", "project_id": PROJECT_ID, "gpu_seconds": 437_368, "machine_seconds": 0, "amount": usd(314_258_422_222),
+            "unrated_gpu_seconds": 9_600, "unrated_machine_seconds": 0, "unrated": usd(7_973_333_333),
         },
     ],
     "amount": usd(314_258_422_222),
@@ -1218,15 +1228,30 @@ BILL_OF_PROJECTS: Json = BILL | {
     "lines": [BILL["lines"][0], BILL["lines"][1] | {"project": "research", "project_id": f"prj_{'1' * 32}"}],
     "projects": [
         {
-            "project": "default", "project_id": PROJECT_ID, "gpu_seconds": 84_568, "amount": usd(70_238_422_222),
-            "unrated_gpu_seconds": 9_600, "unrated": usd(7_973_333_333),
+            "project": "default", "project_id": PROJECT_ID, "gpu_seconds": 84_568, "machine_seconds": 0, "amount": usd(70_238_422_222),
+            "unrated_gpu_seconds": 9_600, "unrated_machine_seconds": 0, "unrated": usd(7_973_333_333),
         },
         {
-            "project": "research", "project_id": f"prj_{'1' * 32}", "gpu_seconds": 352_800,
-            "amount": usd(244_020_000_000), "unrated_gpu_seconds": 0, "unrated": usd(0),
+            "project": "research", "project_id": f"prj_{'1' * 32}", "gpu_seconds": 352_800, "machine_seconds": 0,
+            "amount": usd(244_020_000_000), "unrated_gpu_seconds": 0, "unrated_machine_seconds": 0, "unrated": usd(0),
         },
     ],
 }  # fmt: skip
+
+
+BILL_WITH_CPUS: Json = BILL | {
+    "lines": [
+        *BILL["lines"],
+        {
+            "lease_id": "le_019a91b2c3d47e5f8a9b0c1d2e3f4a5c", "name": "loader-1", "project": "default", "project_id": PROJECT_ID,
+            "sku": "cpu.16x", "unit": "machine", "price_per_unit_hour": usd(640_000_000),
+            "unit_seconds": 43_200, "amount": usd(7_680_000_000), "unrated_unit_seconds": 1_800, "unrated": usd(320_000_000),
+        },
+    ],
+    "amount": usd(321_938_422_222),
+    "unrated": usd(8_293_333_333),
+}  # fmt: skip
+"""With a machine that has no GPUs."""
 
 
 def a_loop(name: str, account: str = "", **changes: Any) -> Json:

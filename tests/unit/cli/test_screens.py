@@ -261,6 +261,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "skus": ("skus", {"GET /v1/skus": answers.SKUS}),
     "skus_empty": ("skus", {"GET /v1/skus": EMPTY}),
     "offers": ("offers", {"GET /v1/offers": answers.offers(cost=False)}),
+    "offers_with_cpus": ("offers", {"GET /v1/offers": answers.offers_with_cpus()}),
     "offers_operator": ("offers", {"GET /v1/offers": answers.offers(cost=True)}),
     "offers_all": ("offers --all", {"GET /v1/offers": answers.offers(cost=False)}),
     "offers_none": ("offers --region ap", {"GET /v1/offers": answers.offers(cost=False)}),
@@ -318,6 +319,15 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "lease_show_unconfirmed": (f"lease show {LEASE_ID}", {SHOW: answers.UNCONFIRMED}),
     "lease_show_starting": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease("starting")}),
     "lease_show_ready": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease()}),
+    "lease_show_without_gpus": (
+        f"lease show {LEASE_ID}",
+        {
+            SHOW: answers.a_lease()
+            | {"gpu_model": None, "gpu_count": 0, "agent": None}
+            | {"request": answers.a_lease()["request"] | {"sku": "cpu.16x"}}
+            | {"price_per_gpu_hour": None, "price_per_hour": answers.usd(640_000_000)}
+        },
+    ),
     "lease_show_ended": (
         f"lease show {LEASE_ID}",
         {SHOW: answers.a_lease("ended", end_reason="released", end_why="released by the customer")},
@@ -354,6 +364,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "usage_empty": ("usage --since 7d", {"GET /v1/usage": EMPTY}),
     "bill": ("bill", {"GET /v1/bill": answers.BILL}),
     "bill_of_projects": ("bill", {"GET /v1/bill": answers.BILL_OF_PROJECTS}),
+    "bill_with_cpus": ("bill", {"GET /v1/bill": answers.BILL_WITH_CPUS}),
     "bill_empty": (
         "bill",
         {
@@ -413,7 +424,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
 
 
 ANSWERED = [name for name in SCREENS if name not in {"account_test_refused", "permission_denied"}]
-FILTERED = {"offers", "offers_operator", "offers_none", "offers_sold_out", "api_key_list"}
+FILTERED = {"offers", "offers_with_cpus", "offers_operator", "offers_none", "offers_sold_out", "api_key_list"}
 """Screens that show a part of the answer."""
 
 

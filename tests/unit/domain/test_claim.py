@@ -54,6 +54,15 @@ def test_a_whole_machine_has_exactly_the_gpus_that_were_sold() -> None:
     assert "1 x h100-pcie-80gb" in str(why_not(LEASE, other, [], None, START))
 
 
+def test_a_machine_without_gpus_is_claimed_only_by_the_lease_that_it_was_ordered_for() -> None:
+    lease = replace(LEASE, gpu_model=None, gpu_count=0)
+    ordered = replace(POOL, gpu_model=None, gpu_count=0)
+    assert "only by the lease that it was ordered for" in str(why_not(lease, ordered, [], None, START))
+    ordered = replace(ordered, purpose=Purpose.LEASE, state=MachineState.INTENDED)
+    assert why_not(lease, ordered, [], None, START) is None
+    assert "no GPUs, and the lease is for 1 x" in str(why_not(LEASE, ordered, [], None, START))
+
+
 def test_a_slot_lies_on_a_node_of_the_same_gpus_that_has_enough_of_them() -> None:
     assert why_not(replace(LEASE, gpu_count=8), NODE, [], 1, START) is None
     assert "8 x h100" in str(why_not(replace(LEASE, gpu_count=9), NODE, [], 1, START))

@@ -15,7 +15,8 @@ def sized(**other: int) -> Offer:
 
 
 ODD = {
-    "no GPU": sized(gpu_count=0),
+    "a model of no GPUs": sized(gpu_count=0),
+    "GPUs of no model": replace(GOOD, shape=replace(GOOD.shape, gpu_model=None)),
     "too many GPUs": sized(gpu_count=GPU_COUNT_MAX + 1),
     "memory below zero": sized(memory_gib=-1),
     "more vCPUs than a column holds": sized(vcpus=SIZE_MAX + 1),
@@ -47,7 +48,8 @@ def test_of_two_offers_with_the_same_key_the_first_is_used() -> None:
     assert "listed twice" in note
 
 
-def test_the_largest_offer_is_not_odd() -> None:
+def test_the_largest_offer_and_one_without_gpus_are_not_odd() -> None:
+    assert oddity(replace(GOOD, shape=replace(GOOD.shape, gpu_model=None, gpu_count=0))) is None
     assert (
         oddity(sized(gpu_count=GPU_COUNT_MAX, vcpus=SIZE_MAX, memory_gib=SIZE_MAX, disk_gib=SIZE_MAX)) is None
     )

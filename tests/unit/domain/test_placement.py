@@ -79,10 +79,11 @@ def ranked(
     disproven: dict[str, Disproven] | None = None,
     blocks: Sequence[Block] = (),
     envelopes: Sequence[Envelope] = (),
+    sold: Shape = SOLD,
 ) -> Ranking:
     return rank(
         request or CapacityRequest("h100x8"),
-        SOLD,
+        sold,
         PRICE,
         offers,
         failures=failures or {},
@@ -124,6 +125,16 @@ def test_an_offer_that_fits_is_a_candidate() -> None:
 )
 def test_less_than_what_was_sold_or_other_gpus_do_not_fit(shape: Shape) -> None:
     expect_rejected(ranked(replace(OFFER, shape=shape)), RejectCode.SHAPE_DIFFERS)
+
+
+def test_a_machine_with_gpus_is_not_sold_without_them_nor_the_other_way_round() -> None:
+    without = replace(SOLD, gpu_model=None, gpu_count=0)
+    assert ranked(replace(OFFER, shape=without), sold=without).candidates
+    expect_rejected(ranked(OFFER, sold=without), RejectCode.SHAPE_DIFFERS)
+    expect_rejected(ranked(replace(OFFER, shape=without)), RejectCode.SHAPE_DIFFERS)
+    small = replace(OFFER, shape=replace(without, vcpus=SOLD.vcpus - 1))
+    (rejection,) = ranked(small, sold=without).rejected
+    assert "is 63 vCPUs" in rejection.why
 
 
 def test_more_around_the_same_gpus_fits() -> None:

@@ -71,10 +71,21 @@ def test_every_combination_reads_as_a_whole_sentence_with_sane_progress() -> Non
         assert len(Step) - 1 <= status.steps_total <= len(Step)
 
 
+def test_a_machine_without_gpus_is_what_was_sold_once_it_is_connected_to() -> None:
+    connected = _evidence(MachineState.VERIFIED, Step.CONNECTED, MINUTE)
+    for kind, pool in ((LeaseKind.MACHINE, {}), (LeaseKind.NODE, OF_POOL)):
+        lease = a_lease(state=LeaseState.STARTING, gpu_model=None, gpu_count=0, attempts=1, **pool)
+        status = project(lease, connected, START)
+        steps = steps_for(lease.proof, 0, kind)
+        assert (status.steps_done, status.steps_total) == (4, len(steps))
+        assert not {Step.GPUS_VERIFIED, Step.GPUS_PROVEN} & set(steps)
+        assert "no GPUs to read" in status.message
+
+
 def test_a_node_progresses_through_the_steps_of_its_machine_and_then_into_its_cluster() -> None:
     for demanded in Tier:
         lease = a_lease(state=LeaseState.STARTING, proof=demanded, attempts=1, **OF_POOL)
-        of_machine = [step for step in steps_for(demanded, LeaseKind.NODE) if isinstance(step, Step)]
+        of_machine = [step for step in steps_for(demanded, 8, LeaseKind.NODE) if isinstance(step, Step)]
         assert of_machine[-1] is (Step.GPUS_PROVEN if challenged(demanded) else Step.GPUS_VERIFIED)
         seen = [
             project(lease, _evidence(MachineState.VERIFIED, of_machine[-1], MINUTE, join_step=joined), START)

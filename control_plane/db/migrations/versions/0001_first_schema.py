@@ -731,7 +731,7 @@ def _create_tables() -> None:
     op.create_table(
         "skus",
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=True),
         sa.Column("gpu_count", sa.Integer(), nullable=False),
         sa.Column("vcpus", sa.Integer(), nullable=False),
         sa.Column("memory_gib", sa.Integer(), nullable=False),
@@ -741,7 +741,9 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "proof IN ('attested', 'listed', 'proven', 'watched')", name=op.f("ck_skus_proof_known")
         ),
-        sa.CheckConstraint("gpu_count > 0", name=op.f("ck_skus_gpu_count_positive")),
+        sa.CheckConstraint("gpu_count >= 0", name=op.f("ck_skus_gpu_count_not_negative")),
+        sa.CheckConstraint("(gpu_model IS NULL) = (gpu_count = 0)", name=op.f("ck_skus_gpus_have_a_model")),
+        sa.CheckConstraint("gpu_count > 0 OR proof = 'listed'", name=op.f("ck_skus_no_gpus_prove_nothing")),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_skus")),
     )
     op.create_table(
@@ -1553,7 +1555,7 @@ def _create_tables() -> None:
         sa.Column("node_pool_id", sa.Uuid(), nullable=True),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("sku", sa.Text(), nullable=False),
-        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=True),
         sa.Column("gpu_count", sa.Integer(), nullable=False),
         sa.Column(
             "units", sa.Integer(), sa.Computed("greatest(gpu_count, 1)", persisted=True), nullable=False
@@ -1592,6 +1594,9 @@ def _create_tables() -> None:
         sa.Column("intervals", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("meter_closed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("traceparent", sa.Text(), nullable=True),
+        sa.CheckConstraint("gpu_count >= 0", name=op.f("ck_leases_gpu_count_not_negative")),
+        sa.CheckConstraint("(gpu_model IS NULL) = (gpu_count = 0)", name=op.f("ck_leases_gpus_have_a_model")),
+        sa.CheckConstraint("gpu_count > 0 OR proof = 'listed'", name=op.f("ck_leases_no_gpus_prove_nothing")),
         sa.CheckConstraint(
             "(network_id IS NULL) = (node_pool_id IS NOT NULL)", name=op.f("ck_leases_in_a_network_or_a_pool")
         ),
@@ -1900,7 +1905,7 @@ def _create_tables() -> None:
         sa.Column("native_type", sa.Text(), nullable=False),
         sa.Column("offer_key", sa.Text(), nullable=False),
         sa.Column("cost_nano_per_hour", sa.BigInteger(), nullable=False),
-        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=True),
         sa.Column("gpu_count", sa.Integer(), nullable=False),
         sa.Column("vcpus", sa.Integer(), nullable=False),
         sa.Column("memory_gib", sa.Integer(), nullable=False),
@@ -1967,7 +1972,13 @@ def _create_tables() -> None:
             "step IN ('booted', 'certificates_accepted', 'connected', 'gpus_proven', 'gpus_verified', 'launched', 'mesh_joined', 'placed')",
             name=op.f("ck_machines_step_known"),
         ),
-        sa.CheckConstraint("gpu_count > 0", name=op.f("ck_machines_gpu_count_positive")),
+        sa.CheckConstraint("gpu_count >= 0", name=op.f("ck_machines_gpu_count_not_negative")),
+        sa.CheckConstraint(
+            "(gpu_model IS NULL) = (gpu_count = 0)", name=op.f("ck_machines_gpus_have_a_model")
+        ),
+        sa.CheckConstraint(
+            "gpu_count > 0 OR proof = 'listed'", name=op.f("ck_machines_no_gpus_prove_nothing")
+        ),
         sa.ForeignKeyConstraint(
             ["account"], ["provider_accounts.name"], name=op.f("fk_machines_account_provider_accounts")
         ),
@@ -2020,7 +2031,7 @@ def _create_tables() -> None:
         sa.Column("region", sa.Text(), nullable=False),
         sa.Column("native_region", sa.Text(), nullable=False),
         sa.Column("native_type", sa.Text(), nullable=False),
-        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=True),
         sa.Column("gpu_count", sa.Integer(), nullable=False),
         sa.Column("vcpus", sa.Integer(), nullable=False),
         sa.Column("memory_gib", sa.Integer(), nullable=False),
@@ -2041,6 +2052,7 @@ def _create_tables() -> None:
         sa.Column("tried", sa.Integer(), nullable=False),
         sa.Column("failed", sa.Integer(), nullable=False),
         sa.Column("power", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.CheckConstraint("(gpu_model IS NULL) = (gpu_count = 0)", name=op.f("ck_offers_gpus_have_a_model")),
         sa.CheckConstraint("architecture IN ('arm64', 'x86_64')", name=op.f("ck_offers_architecture_known")),
         sa.ForeignKeyConstraint(
             ["account"], ["provider_accounts.name"], name=op.f("fk_offers_account_provider_accounts")
@@ -2938,7 +2950,7 @@ def _create_tables() -> None:
         sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("project_id", sa.Uuid(), nullable=False),
         sa.Column("environment_id", sa.Uuid(), nullable=False),
-        sa.Column("gpu_model", sa.Text(), nullable=False),
+        sa.Column("gpu_model", sa.Text(), nullable=True),
         sa.Column("gpus", sa.Integer(), nullable=False),
         sa.Column("nano_per_hour", sa.BigInteger(), nullable=False),
         sa.CheckConstraint("gpus >= 0 AND nano_per_hour >= 0", name=op.f("ck_capacity_held_not_negative")),
@@ -2957,8 +2969,12 @@ def _create_tables() -> None:
             ["organizations.id"],
             name=op.f("fk_capacity_held_organization_id_organizations"),
         ),
-        sa.PrimaryKeyConstraint(
-            "organization_id", "environment_id", "gpu_model", name=op.f("pk_capacity_held")
+        sa.UniqueConstraint(
+            "organization_id",
+            "environment_id",
+            "gpu_model",
+            name=op.f("uq_capacity_held_organization_id_environment_id_gpu_model"),
+            postgresql_nulls_not_distinct=True,
         ),
     )
     op.create_table(

@@ -27,10 +27,12 @@ from control_plane.api.environments import EnvironmentController
 from control_plane.api.errors import answer
 from control_plane.api.events import EventController
 from control_plane.api.firewalls import FirewallController
+from control_plane.api.fleet import FleetController
 from control_plane.api.forms import lenient, of_credentials
 from control_plane.api.health import HealthController
 from control_plane.api.kubeconfigs import KubeconfigController
 from control_plane.api.leases import LeaseController
+from control_plane.api.liabilities import LiabilityController
 from control_plane.api.loops import LoopController
 from control_plane.api.me import MeController
 from control_plane.api.methods import Methods
@@ -97,6 +99,8 @@ CONTROLLERS = (
     LoopController,
     AgentController,
     OrphanController,
+    FleetController,
+    LiabilityController,
     AccountController,
     AuditController,
     AccountRequestController,

@@ -64,6 +64,8 @@ FILES = {
     "billing": ("usage", "bill", "reconciliation"),
     "organizations": ("organization", "credit"),
     "loops": ("loops",),
+    "fleet": ("fleet",),
+    "liabilities": ("liability",),
     "orphans": ("orphan",),
     "agents": ("agent",),
     "accounts": ("account",),

@@ -155,6 +155,8 @@ class Permission(StrEnum):
     ORPHANS_READ = "orphans.read"
     ORPHANS_TERMINATE = "orphans.terminate"
     """Decide that single orphans are terminated, whatever holds them back."""
+    FLEET_READ = "fleet.read"
+    """Read every machine of all customers, with whoever holds it, and what costs money for nobody."""
     PROVIDER_ACCOUNTS_READ = "provider_accounts.read"
     """Read the state of our provider accounts: their lists, freezes, failures and permits."""
     PROVIDER_ACCOUNTS_MANAGE = "provider_accounts.manage"
@@ -189,6 +191,7 @@ _OF_PLATFORM = frozenset(
         _P.AGENTS_READ,
         _P.ORPHANS_READ,
         _P.ORPHANS_TERMINATE,
+        _P.FLEET_READ,
         _P.PROVIDER_ACCOUNTS_READ,
         _P.PROVIDER_ACCOUNTS_MANAGE,
         _P.TERMINATIONS_PERMIT,
@@ -376,6 +379,7 @@ _READS_OF_PLATFORM = frozenset(
         _P.LOOPS_READ,
         _P.AGENTS_READ,
         _P.ORPHANS_READ,
+        _P.FLEET_READ,
         _P.PROVIDER_ACCOUNTS_READ,
         _P.NODES_READ_ALL,
         _P.SERVER_HOSTS_READ,

@@ -139,11 +139,8 @@ def oddness(findings: Findings, listing_size: int, *, lost: int = 0) -> Odd | No
     before = f", {lost} of them for up to an hour" if lost else ""
     if listing_size == 0:
         return Odd(f"The list is empty and {expected} machines should be on it{before}.", missing)
-    if (
-        _shrunk(missing, expected)
-        or (len(missed) > 1 and len(missed) * 2 > expected - lost)
-        or missing > MISSED_MAX
-    ):
+    most = len(missed) > 1 and len(missed) * 2 > expected - lost
+    if _shrunk(missing, expected) or most or missing > MISSED_MAX:
         return Odd(f"The list misses {missing} of {expected} machines that should be on it{before}.", missing)
     for region in sorted(set(missed)):
         gone, there = missed.count(region), found.count(region)
@@ -248,11 +245,7 @@ def absence_proves_gone(machine: Machine, timing: Timing, now: datetime) -> bool
 
 
 def alive(machine: Machine, reported_at: datetime | None, now: datetime) -> bool:
-    """Whether a machine is known to live although its provider does not list it.
-
-    Its agent reported within the last five heartbeats, or it passed a GPU proof in that time. What a machine says
-    moves no money: such a lease is billed through the last list that shows its machine.
-    """
+    """Whether a machine is known to live: its agent reported within five heartbeats, or it passed a GPU proof."""
     heard = [at for at in (reported_at, machine.last_passed_at) if at is not None]
     return any(now - at < SILENT_AFTER for at in heard)
 

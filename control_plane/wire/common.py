@@ -38,11 +38,14 @@ SkuName = Annotated[
         extra={"must": "the name of a SKU: 1 to 64 lower-case letters, digits or . _ -"},
     ),
 ]
+REGION_PATTERN = r"^[a-z]{2}(-[a-z0-9]+)*$(?!\n)"
+PROVIDER_PATTERN = r"^[a-z][a-z0-9_]*$(?!\n)"
+PLACE_LENGTH_MAX = 48
 RegionName = Annotated[
     str,
     Meta(
-        pattern=r"^[a-z]{2}(-[a-z0-9]+)*$(?!\n)",
-        max_length=48,
+        pattern=REGION_PATTERN,
+        max_length=PLACE_LENGTH_MAX,
         description="A jurisdiction (`eu`) or a region in it (`eu-central-1`).",
         examples=["eu", "eu-central-1"],
         extra={"must": "a jurisdiction such as `eu`, or a region in it such as `eu-central-1`"},
@@ -51,8 +54,8 @@ RegionName = Annotated[
 ProviderName = Annotated[
     str,
     Meta(
-        pattern=r"^[a-z][a-z0-9_]*$(?!\n)",
-        max_length=48,
+        pattern=PROVIDER_PATTERN,
+        max_length=PLACE_LENGTH_MAX,
         description="The name of a provider: lower-case letters, digits or _, at most 48.",
         examples=["lambda_cloud"],
         extra={"must": "the name of a provider: lower-case letters, digits or _, at most 48"},
@@ -88,6 +91,16 @@ NodePoolIdQuery = Annotated[
         description="The id of a node pool.",
         examples=["np_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
         extra={"must": "the id of a node pool: np_ and 32 lower-case hexadecimal digits"},
+    ),
+]
+ORGANIZATION_ID_PATTERN = r"^org_[0-9a-f]{32}$(?!\n)"
+OrganizationIdQuery = Annotated[
+    str,
+    Meta(
+        pattern=ORGANIZATION_ID_PATTERN,
+        description="The id of an organization.",
+        examples=["org_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra={"must": "the id of an organization: org_ and 32 lower-case hexadecimal digits"},
     ),
 ]
 LEASE_ID_PATTERN = r"^le_[0-9a-f]{32}$(?!\n)"

@@ -29,10 +29,12 @@ from control_plane.wire import (
     environments,
     explanations,
     firewalls,
+    fleet,
     health,
     journal,
     kubeconfigs,
     leases,
+    liabilities,
     loops,
     networks,
     node_pools,
@@ -56,8 +58,8 @@ REF = "#/components/schemas/"
 _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
     leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
-    agents, orphans, audit, health, problems, envelopes, admissions, clusters, server_hosts, kubeconfigs,
-    node_pools, nodes, power,
+    agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
+    kubeconfigs, node_pools, nodes, power,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -165,6 +165,7 @@ leases = table(
     Index("ix_leases_node_pool_id", "node_pool_id", postgresql_where=text("node_pool_id IS NOT NULL")),
     Index("ix_leases_ending", "id", postgresql_where=text(f"state = '{LeaseState.ENDING}'")),
     api=("INSERT", "UPDATE"),
+    lookups=Lookups.READ,
 )
 
 placements = table(
@@ -258,6 +259,7 @@ claims = table(
         postgresql_where=text("ended_at IS NOT NULL AND released_at IS NULL"),
     ),
     api_updates=("ended_at",),
+    lookups=Lookups.READ,
 )
 
 # What happened, in order. A line about a machine is written for every lease that claims it; while there is no claim,

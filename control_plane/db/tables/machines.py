@@ -15,7 +15,18 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from control_plane.db.tables.marks import Tenancy, among, at, known, own, project, table, tenant, work
+from control_plane.db.tables.marks import (
+    Lookups,
+    Tenancy,
+    among,
+    at,
+    known,
+    own,
+    project,
+    table,
+    tenant,
+    work,
+)
 from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import MAY_EXIST, MachineState, Purpose
 from control_plane.domain.power import CHANGING, PowerState
@@ -117,6 +128,7 @@ machines = table(
         postgresql_where=text(f"state = '{MachineState.VERIFIED}' AND proof_due_at IS NOT NULL"),
     ),
     Index("ix_machines_account_asked_at", "account", "asked_at"),
+    Index("ix_machines_fleet", "id", postgresql_where=text(f"state <> '{MachineState.GONE}'")),
     Index(
         "ix_machines_vanished",
         "account",
@@ -129,6 +141,7 @@ machines = table(
         postgresql_where=text(f"state = '{MachineState.VERIFIED}' AND suspect_since IS NOT NULL"),
     ),
     tenancy=Tenancy.CLAIMED,
+    lookups=Lookups.READ,
 )
 
 verification_reports = table(
@@ -179,6 +192,7 @@ agents = table(
     Index("ix_agents_machine_id", "machine_id"),
     Index("ix_agents_ended_at", "ended_at"),
     tenancy=Tenancy.WATCHED,
+    lookups=Lookups.READ,
 )
 
 # The power of the machine of a claim, from the first time that its customer asks for a change. The API writes the

@@ -95,6 +95,7 @@ projects = table(
     api=("INSERT",),
     api_updates=("name",),
     admin=("INSERT",),
+    lookups=Lookups.READ,
 )
 
 environments = table(

@@ -102,6 +102,7 @@ SERVER_HOST = {
     "outside": "k8s-1.example.com",
 }
 PUBLIC_KEY = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
+FLEET_FILTERS = ("provider", "account", "region", "gpu_model", "health", "state", "organization")
 AUDIT_FILTERS = ("since", "until", "event", "outcome", "subject", "target", "limit", "cursor")
 ENDPOINTS = (
     _get("/healthz", None),
@@ -323,6 +324,9 @@ ENDPOINTS = (
     _get("/v1/operator/loops", Permission.LOOPS_READ, "limit", "cursor"),
     _get("/v1/operator/agents", Permission.AGENTS_READ, "silent", "limit", "cursor"),
     _get("/v1/operator/orphans", Permission.ORPHANS_READ, "gone", "limit", "cursor"),
+    _get("/v1/operator/fleet/machines", Permission.FLEET_READ, *FLEET_FILTERS, "limit", "cursor"),
+    _get("/v1/operator/fleet", Permission.FLEET_READ, *FLEET_FILTERS),
+    _get("/v1/operator/liabilities", Permission.FLEET_READ, "limit", "cursor"),
     _get("/v1/clusters", Permission.CLUSTERS_READ, "limit", "cursor"),
     _get("/v1/clusters/{cluster}", Permission.CLUSTERS_READ),
     _post(

@@ -218,6 +218,10 @@ QUERIES = {
     "lease": ["x", "le_1", "a" * 36, "%00"],
     "cluster": ["", "%20", ".", "a/b", "%00", "a" * 64],
     "node_pool": ["", "%20", ".", "a/b", "%00", "a" * 64],
+    "provider": ["", "Lambda", "a/b", "%00", "a" * 49],
+    "region": ["", "EU", "e", "eu-", "%00", "a" * 49],
+    "health": ["", "null", "HEALTHY", "ill", "%00"],
+    "organization": ["", "acme", "org_1", "prj_0190c2f00190c2f00190c2f00190c2f0", "%00", "a" * 37],
     "gpu_model": ["", "null", "h100", "%00", "H100-SXM-80GB"],
 }
 

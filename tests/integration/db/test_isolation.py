@@ -476,6 +476,8 @@ DEFINERS: dict[str, str] = {
     "refused_api_keys": "A refused key opens no organization. It answers only whoever has the secret, for the audit log.",
     "api_key_principal": "No organization is known before the key is. It answers only whoever has the secret.",
     "api_key_principals": "The streams of a process belong to many tenants. It answers what the given keys may do.",
+    "fleet_machines": "Operators read the machines of everybody, a page of hundreds or counts of all. It answers nothing"
+    " unless the API acts for the platform's organization.",
     "node_ids": "Operators list the nodes of everybody. It answers ids alone; each is read as its own tenant.",
     "organization_ids": "Operators list the organizations. It answers ids alone; each is read as its own tenant.",
     "quota_request_ids": "Operators list the quota requests. It answers ids alone; each is read as its own tenant.",

@@ -421,6 +421,7 @@ async def test_the_look_ups_of_keys_are_the_only_answers_around_the_filter_and_o
         "audit_event_ids",
         "audit_refused_sign_ins",
         "audit_signing_key",
+        "fleet_machines",
         "node_ids",
         "organization_ids",
         "quota_request_ids",

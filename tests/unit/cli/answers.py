@@ -1449,6 +1449,95 @@ MISSING_PERMIT: Json = PERMIT | {
 }
 
 
+def a_fleet_machine(number: int, **changes: Any) -> Json:
+    return {
+        "id": f"mc_019aa1b2c0{number:02d}7e5f8a9b0c1d2e3f4a5b",
+        "account": "lambda_cloud/research",
+        "provider": "lambda_cloud",
+        "provider_ref": f"{number}920582c7ff041399e34823a0be62549",
+        "region": "us-east-1",
+        "gpu_model": "h100-sxm-80gb",
+        "gpu_count": 8,
+        "state": "verified",
+        "health": "healthy",
+        "organization_id": "org_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
+        "organization": "acme",
+        "project_id": "prj_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
+        "project": "vision",
+        "lease_id": LEASE_ID,
+        "lease": "train-1",
+        "created_at": at(minutes=90 * number),
+        "cost_per_hour": {"usd": "19.920000000", "nano": 19_920_000_000},
+    } | changes
+
+
+NOBODYS: Json = dict.fromkeys(
+    ("organization_id", "organization", "project_id", "project", "lease_id", "lease")
+)
+FLEET: Json = {
+    "items": [
+        a_fleet_machine(1, health="starting", state="booting", **NOBODYS),
+        a_fleet_machine(2),
+        a_fleet_machine(3, health="missing", account="nebius", provider="nebius", region="eu-north-1"),
+        a_fleet_machine(4, health="ending", state="terminating", provider_ref=None, **NOBODYS),
+    ],
+    "next_cursor": None,
+}
+
+
+def _counted(machines: int) -> Json:
+    return {"machines": machines, "gpus": 8 * machines}
+
+
+def _a_total(provider: str | None, *counts: int) -> Json:
+    words = ("all", "delivered", "healthy", "reserved", "active")
+    return {
+        "provider": provider,
+        "gpu_model": None if provider is None else "h100-sxm-80gb",
+        **{word: _counted(count) for word, count in zip(words, counts, strict=True)},
+        "cost_per_hour": usd(19_920_000_000 * counts[0]),
+    }
+
+
+FLEET_TOTALS: Json = {
+    "total": _a_total(None, 1_204, 1_190, 1_187, 1_192, 1_180),
+    "items": [
+        _a_total("lambda_cloud", 1_000, 990, 990, 992, 981),
+        _a_total("nebius", 204, 200, 197, 200, 199),
+    ],
+}
+NO_MACHINES: Json = {"total": _a_total(None, 0, 0, 0, 0, 0), "items": []}
+LIABILITIES: Json = {
+    "items": [
+        {
+            "kind": "machine", "account": "lambda_cloud/research", "provider_ref": "0920582c7ff041399e34823a0be62549",
+            "machine_id": "mc_019aa1b2c0047e5f8a9b0c1d2e3f4a5b", "since": at(minutes=180),
+            "cost_per_hour": {"usd": "19.920000000", "nano": 19_920_000_000},
+            "cost": {"usd": "59.760000000", "nano": 59_760_000_000}, "terminate_asked_at": at(minutes=178),
+            "next_try_at": at(seconds=-90), "tries": 37,
+            "why": "The provider took the request to terminate it, and has not shown its end yet.",
+        },
+        {
+            "kind": "orphan", "account": "nebius", "provider_ref": "computeinstance-e00abc", "machine_id": None,
+            "since": at(minutes=12), "cost_per_hour": None, "cost": None, "terminate_asked_at": None,
+            "next_try_at": None, "tries": 0, "why": "The account is not armed: it only shows what would be terminated.",
+        },
+    ],
+    "count": 2,
+    "unpriced": 1,
+    "cost_per_hour": {"usd": "19.920000000", "nano": 19_920_000_000},
+    "cost": {"usd": "59.760000000", "nano": 59_760_000_000},
+    "next_cursor": None,
+}  # fmt: skip
+NO_LIABILITIES: Json = LIABILITIES | {
+    "items": [],
+    "count": 0,
+    "unpriced": 0,
+    "cost_per_hour": usd(0),
+    "cost": usd(0),
+}
+
+
 def an_account_request(verb: str, **changes: Any) -> Json:
     return {
         "id": "arq_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",

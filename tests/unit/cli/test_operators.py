@@ -1,10 +1,29 @@
 """What the operators' commands ask the API for."""
 
+import csv
+import io
 import json
 from pathlib import Path
 
+from control_plane.cli.render.fleet import CSV_COLUMNS
 from tests.unit.cli import answers
 from tests.unit.cli.stand import Stand
+
+
+def test_the_fleet_as_csv_has_exact_amounts_and_filters_are_sent(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {"GET /v1/operator/fleet/machines": answers.FLEET})
+    shown = stand.run("fleet", "list", "--csv", "--health", "missing", "--region", "eu")
+    header, first, *_ = csv.DictReader(io.StringIO(shown.out)), *csv.DictReader(io.StringIO(shown.out))
+    assert header.fieldnames is not None
+    assert tuple(header.fieldnames) == CSV_COLUMNS
+    assert (first["health"], first["organization"], first["cost_usd_per_hour"]) == (
+        "starting",
+        "",
+        "19.920000000",
+    )
+    asked = stand.requests[-1].url.params
+    assert (asked["health"], asked["region"]) == ("missing", "eu")
+    assert stand.run("fleet", "list", "--csv", "--json").code == 2
 
 
 def test_orphans_that_are_gone_are_asked_for_only_when_all_are_wanted(tmp_path: Path) -> None:

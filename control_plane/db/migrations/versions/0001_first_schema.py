@@ -225,6 +225,7 @@ ADMIN_MAY: dict[str, tuple[str, ...]] = {
 """What the administrator's commands may write. They read these tables too, and no other."""
 
 LOOKED_UP: dict[str, tuple[str, ...]] = {
+    "agents": ("claim_id", "reported_at", "ended_at"),
     "api_keys": (
         "id",
         "organization_id",
@@ -237,10 +238,31 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "revoked_at",
     ),
     **audit_triggers.LOOKED_UP,
+    "claims": ("id", "organization_id", "project_id", "lease_id", "machine_id", "slot", "ended_at"),
     "journal": ("number", "transaction"),
+    "leases": ("id", "name", "state"),
     "ledger_accounts": ("id", "organization_id"),
+    "machines": (
+        "id",
+        "purpose",
+        "account",
+        "provider",
+        "region",
+        "cost_nano_per_hour",
+        "gpu_model",
+        "gpu_count",
+        "state",
+        "due_at",
+        "tries",
+        "created_at",
+        "terminate_asked_at",
+        "provider_ref",
+        "missed_since",
+        "suspect_since",
+    ),
     "nodes": ("id", "organization_id", "cluster_id", "name", "state", "created_at"),
     "organizations": ("id", "name", "platform", "state", "created_at"),
+    "projects": ("id", "name"),
     "postings": ("transaction_id", "organization_id", "account_id", "amount_nano"),
     "quota_requests": ("id", "organization_id", "state", "asked_at", "expires_at"),
     "role_bindings": (
@@ -381,6 +403,52 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
     AND (node IS NULL OR n.id = node) AND (called IS NULL OR n.name = called)
     AND (before_at IS NULL OR (n.created_at, n.id) < (before_at, before_id))
   ORDER BY n.created_at DESC, n.id DESC LIMIT size
+$$
+"""
+
+# Runs with the owner's rights: operators read the machines of everybody with whoever holds each, a page of hundreds or
+# counts of all, which cannot be read tenant by tenant. It answers nothing unless the API acts for the platform's
+# organization.
+FLEET_MACHINES = """
+CREATE FUNCTION fleet_machines(
+  silent_before timestamptz, of_provider text, of_account text, in_region text, of_model text, whose_health text,
+  whose_state text, of_organization uuid, only_unused boolean, after_id uuid, size integer)
+RETURNS TABLE (
+  id uuid, account text, provider text, region text, gpu_model text, gpu_count integer, state text, health text,
+  provider_ref text, cost_nano_per_hour bigint, created_at timestamptz, organization_id uuid, organization text,
+  project_id uuid, project text, lease_id uuid, lease text, lease_state text, unused_since timestamptz,
+  terminate_asked_at timestamptz, due_at timestamptz, tries integer)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT f.* FROM (
+    SELECT m.id, m.account, m.provider, m.region, m.gpu_model, m.gpu_count, m.state,
+      CASE WHEN m.state = 'terminating' THEN 'ending' WHEN m.state <> 'verified' THEN 'starting'
+           WHEN m.missed_since IS NOT NULL THEN 'missing' WHEN m.suspect_since IS NOT NULL THEN 'suspect'
+           WHEN g.reported_at < silent_before THEN 'silent' ELSE 'healthy' END AS health,
+      m.provider_ref, m.cost_nano_per_hour, m.created_at, c.organization_id, o.name, c.project_id, p.name,
+      c.lease_id, l.name, l.state,
+      CASE WHEN c.id IS NULL AND (m.purpose = 'lease' OR m.state = 'terminating') THEN coalesce(
+        (SELECT max(e.ended_at) FROM public.claims e WHERE e.machine_id = m.id), m.created_at) END AS unused_since,
+      m.terminate_asked_at, m.due_at, m.tries
+    FROM public.machines m
+    LEFT JOIN LATERAL (
+      SELECT k.id, k.organization_id, k.project_id, k.lease_id FROM public.claims k
+      WHERE k.machine_id = m.id AND k.ended_at IS NULL ORDER BY k.slot NULLS FIRST LIMIT 1) c ON true
+    LEFT JOIN public.leases l ON l.id = c.lease_id
+    LEFT JOIN public.organizations o ON o.id = c.organization_id
+    LEFT JOIN public.projects p ON p.id = c.project_id
+    LEFT JOIN public.agents g ON g.claim_id = c.id AND g.ended_at IS NULL
+    WHERE m.state <> 'gone' AND m.state <> 'intended'
+      AND (of_provider IS NULL OR m.provider = of_provider) AND (of_account IS NULL OR m.account = of_account)
+      AND (in_region IS NULL OR m.region = in_region OR m.region LIKE in_region || '-%')
+      AND (of_model IS NULL OR m.gpu_model = of_model) AND (whose_state IS NULL OR m.state = whose_state)
+      AND (of_organization IS NULL OR c.organization_id = of_organization)
+      AND (after_id IS NULL OR m.id < after_id)
+      AND EXISTS (SELECT FROM public.organizations us WHERE us.platform
+                  AND us.id = NULLIF(current_setting('app.organization_id', true), '')::uuid)
+  ) f
+  WHERE (whose_health IS NULL OR f.health = whose_health)
+    AND (NOT only_unused OR f.unused_since IS NOT NULL)
+  ORDER BY f.id DESC LIMIT size
 $$
 """
 
@@ -595,6 +663,10 @@ def upgrade() -> None:
         (ORGANIZATION_IDS, "organization_ids(timestamptz, uuid, text[], text, integer)"),
         (QUOTA_REQUEST_IDS, "quota_request_ids(timestamptz, text[], timestamptz, uuid, integer)"),
         (NODE_IDS, "node_ids(uuid, text[], uuid, text, timestamptz, uuid, integer)"),
+        (
+            FLEET_MACHINES,
+            "fleet_machines(timestamptz, text, text, text, text, text, text, uuid, boolean, uuid, integer)",
+        ),
     ):
         op.execute(function)
         op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
@@ -2000,6 +2072,9 @@ def _create_tables() -> None:
         postgresql_where=sa.text("state = 'verified' AND proof_due_at IS NOT NULL"),
     )
     op.create_index("ix_machines_account_asked_at", "machines", ["account", "asked_at"], unique=False)
+    op.create_index(
+        "ix_machines_fleet", "machines", ["id"], unique=False, postgresql_where=sa.text("state <> 'gone'")
+    )
     op.create_index(
         "ix_machines_vanished",
         "machines",

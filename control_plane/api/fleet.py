@@ -1,0 +1,143 @@
+"""The fleet, for operators: every machine that may exist, with whoever holds it, and counts of them."""
+
+from typing import Annotated
+
+from litestar import Controller, get
+from litestar.params import QueryParameter
+
+from control_plane.api import paging
+from control_plane.api.documents import PROBLEMS, refusable
+from control_plane.api.identifiers import read_organization_id
+from control_plane.api.paging import Cursor, Limit
+from control_plane.api.requests import ApiRequest
+from control_plane.api.views.fleet import fleet_machine_view, fleet_totals
+from control_plane.domain.fleet import MachineHealth
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import AccountName, MachineId
+from control_plane.domain.machine import MachineState
+from control_plane.domain.permission import Permission
+from control_plane.domain.scope import ScopeKind
+from control_plane.services import fleet
+from control_plane.services.fleet import FleetFilter
+from control_plane.wire.common import (
+    ACCOUNT_LENGTH_MAX,
+    ACCOUNT_PATTERN,
+    ORGANIZATION_ID_PATTERN,
+    PLACE_LENGTH_MAX,
+    PROVIDER_PATTERN,
+    REGION_PATTERN,
+)
+from control_plane.wire.fleet import FleetMachinePage, FleetTotals
+
+OfProvider = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=PROVIDER_PATTERN, max_length=PLACE_LENGTH_MAX, description="Only at this provider."
+    ),
+]
+OfAccount = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=ACCOUNT_PATTERN,
+        max_length=ACCOUNT_LENGTH_MAX,
+        description="Only of this provider account, such as `lambda_cloud/research`.",
+    ),
+]
+InRegion = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=REGION_PATTERN,
+        max_length=PLACE_LENGTH_MAX,
+        description="Only in this jurisdiction (`eu`) or region (`eu-central-1`).",
+    ),
+]
+OfModel = Annotated[GpuModel | None, QueryParameter(description="Only with GPUs of this model.")]
+OfHealth = Annotated[MachineHealth | None, QueryParameter(description="Only with this health.")]
+InState = Annotated[MachineState | None, QueryParameter(name="state", description="Only in this state.")]
+OfOrganization = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=ORGANIZATION_ID_PATTERN,
+        max_length=36,
+        description="Only those that a lease of this organization holds.",
+    ),
+]
+
+
+class FleetController(Controller):
+    path = "/operator/fleet"
+    tags = ("fleet",)
+
+    @get(
+        "/machines",
+        operation_id="listFleetMachines",
+        permission=Permission.FLEET_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=refusable(422),
+    )
+    async def machines(
+        self,
+        request: ApiRequest,
+        *,
+        provider: OfProvider = None,
+        account: OfAccount = None,
+        region: InRegion = None,
+        gpu_model: OfModel = None,
+        health: OfHealth = None,
+        in_state: InState = None,
+        organization: OfOrganization = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> FleetMachinePage:
+        """Every machine that may exist at a provider, newest first, with whoever holds it."""
+        only = FleetFilter(
+            provider=provider,
+            account=None if account is None else AccountName(account),
+            region=region,
+            gpu_model=gpu_model,
+            health=health,
+            state=in_state,
+            organization_id=None if organization is None else read_organization_id(organization),
+        )
+        after = paging.moment("fleet", cursor)
+        found = await fleet.page(
+            request.world,
+            request.principal.organization_id,
+            only,
+            after=None if after is None else MachineId(after[1]),
+            limit=limit + 1,
+        )
+        page, following = paging.cut(
+            found, limit, lambda row: paging.after_moment("fleet", row.created_at, row.id)
+        )
+        return FleetMachinePage(tuple(map(fleet_machine_view, page)), following)
+
+    @get(
+        operation_id="getFleetTotals",
+        permission=Permission.FLEET_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+    )
+    async def totals(
+        self,
+        request: ApiRequest,
+        *,
+        provider: OfProvider = None,
+        account: OfAccount = None,
+        region: InRegion = None,
+        gpu_model: OfModel = None,
+        health: OfHealth = None,
+        in_state: InState = None,
+        organization: OfOrganization = None,
+    ) -> FleetTotals:
+        """The machines that may exist, and their GPUs: delivered, healthy, reserved, active, and what they cost."""
+        only = FleetFilter(
+            provider=provider,
+            account=None if account is None else AccountName(account),
+            region=region,
+            gpu_model=gpu_model,
+            health=health,
+            state=in_state,
+            organization_id=None if organization is None else read_organization_id(organization),
+        )
+        return fleet_totals(await fleet.totals(request.world, request.principal.organization_id, only))

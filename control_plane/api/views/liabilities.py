@@ -1,0 +1,56 @@
+"""Liabilities on the wire."""
+
+from datetime import datetime
+
+from control_plane.api.views.money import money, money_or_none
+from control_plane.domain.ids import Prefix, on_wire
+from control_plane.domain.liability import why_open
+from control_plane.domain.machine import MachineState
+from control_plane.services.liabilities import FleetMachine, Liabilities, ListedOrphan
+from control_plane.wire.liabilities import LiabilityView
+
+
+def liability_views(liabilities: Liabilities, now: datetime) -> list[LiabilityView]:
+    """Machines on record, newest first, then orphans."""
+    return [
+        *(_of_machine(machine, now) for machine in liabilities.machines),
+        *(_of_orphan(orphan, now) for orphan in liabilities.orphans),
+    ]
+
+
+def _of_machine(machine: FleetMachine, now: datetime) -> LiabilityView:
+    terminating = machine.state is MachineState.TERMINATING
+    return LiabilityView(
+        kind="machine",
+        account=machine.account,
+        provider_ref=machine.provider_ref,
+        machine_id=on_wire(Prefix.MACHINE, machine.id),
+        since=machine.unused_since or machine.created_at,
+        cost_per_hour=money(machine.cost_nano_per_hour),
+        cost=money(machine.cost(now)),
+        terminate_asked_at=machine.terminate_asked_at,
+        next_try_at=machine.due_at if terminating and machine.provider_ref is not None else None,
+        tries=machine.tries,
+        why=why_open(
+            machine.state,
+            known=machine.provider_ref is not None,
+            terminate_asked_at=machine.terminate_asked_at,
+            tries=machine.tries,
+        ),
+    )
+
+
+def _of_orphan(orphan: ListedOrphan, now: datetime) -> LiabilityView:
+    return LiabilityView(
+        kind="orphan",
+        account=orphan.account,
+        provider_ref=orphan.provider_ref,
+        machine_id=None,
+        since=orphan.first_seen_at,
+        cost_per_hour=money_or_none(orphan.cost_nano_per_hour),
+        cost=money_or_none(orphan.cost(now)),
+        terminate_asked_at=orphan.terminate_asked_at,
+        next_try_at=None,
+        tries=0,
+        why=orphan.held_why or orphan.note or "The next runs of collect_orphans terminate it.",
+    )

@@ -1,0 +1,103 @@
+"""The fleet on the screen, and as CSV."""
+
+import csv
+import io
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from control_plane.cli.render.layout import table
+from control_plane.cli.words import ID_DIGITS_MIN, cents, coarse, plural
+from control_plane.wire.fleet import FleetMachineView, FleetTotals, FleetTotalView
+
+_STYLES = {"healthy": "green", "starting": "", "ending": "dim"}
+CSV_COLUMNS = (
+    *(
+        "machine_id",
+        "account",
+        "provider",
+        "provider_ref",
+        "region",
+        "gpu_model",
+        "gpu_count",
+        "state",
+        "health",
+    ),
+    *("organization_id", "organization", "project_id", "project", "lease_id", "lease", "created_at"),
+    "cost_usd_per_hour",
+)
+
+
+def fleet_table(machines: Sequence[FleetMachineView], now: datetime) -> RenderableType:
+    if not machines:
+        return Text("No such machines.")
+    shown = _id_length([machine.id for machine in machines])
+    rows = [
+        (
+            machine.id[:shown],
+            machine.account,
+            machine.region,
+            f"{machine.gpu_count} x {machine.gpu_model}" if machine.gpu_model else "-",
+            Text(machine.health, style=_STYLES.get(machine.health, "yellow")),
+            "-" if machine.organization is None else f"{machine.organization} / {machine.project}",
+            coarse(now - machine.created_at),
+            cents(machine.cost_per_hour.nano),
+        )
+        for machine in machines
+    ]
+    columns = ("MACHINE", "ACCOUNT", "REGION", "GPUS", "HEALTH", "FOR", "AGE", "USD/H")
+    nano = sum(machine.cost_per_hour.nano for machine in machines)
+    return Group(
+        table(columns, rows, right=("AGE", "USD/H"), whole=("MACHINE",), varying=("ACCOUNT", "REGION")),
+        Text(),
+        Text(f"{plural(len(machines), 'machine')}, {cents(nano)} USD per hour in all."),
+    )
+
+
+def _id_length(ids: Sequence[str]) -> int:
+    """How many characters of an id tell it from all others: there may be thousands."""
+    length = len("mc_") + ID_DIGITS_MIN
+    while len({machine[:length] for machine in ids}) < len(ids):
+        length += 1
+    return length
+
+
+def totals_table(totals: FleetTotals) -> RenderableType:
+    if not totals.items:
+        return Text("No such machines.")
+    words = ("ALL", "DELIVERED", "HEALTHY", "RESERVED", "ACTIVE")
+    columns = ("PROVIDER", "GPU MODEL", "", *words)
+    return Group(
+        table(columns, [row for line in (*totals.items, totals.total) for row in _rows(line)], right=words),
+        Text(),
+        Text(f"{cents(totals.total.cost_per_hour.nano)} USD per hour in all."),
+    )
+
+
+def _rows(line: FleetTotalView) -> list[tuple[str, ...]]:
+    """Its machines, and below them their GPUs."""
+    counts = (line.all, line.delivered, line.healthy, line.reserved, line.active)
+    model = "" if line.provider is None else line.gpu_model or "-"
+    return [
+        (line.provider or "all", model, "machines", *(f"{count.machines:,}" for count in counts)),
+        ("", "", "GPUs", *(f"{count.gpus:,}" for count in counts)),
+    ]
+
+
+def fleet_csv(machines: Sequence[FleetMachineView]) -> str:
+    """A header and one line for each machine. Amounts are exact."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(CSV_COLUMNS)
+    for machine in machines:
+        writer.writerow(
+            (
+                *(machine.id, machine.account, machine.provider, machine.provider_ref, machine.region),
+                *(machine.gpu_model, machine.gpu_count, machine.state, machine.health),
+                *(machine.organization_id, machine.organization, machine.project_id, machine.project),
+                *(machine.lease_id, machine.lease, machine.created_at.isoformat(), machine.cost_per_hour.usd),
+            )
+        )
+    return text.getvalue()

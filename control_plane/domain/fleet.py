@@ -1,0 +1,20 @@
+"""The words for a fleet of machines that operators read. Each is computed from what is stored, never stored."""
+
+from enum import StrEnum
+
+
+class MachineHealth(StrEnum):
+    """How a machine of the fleet is. The first word that applies, in this order."""
+
+    ENDING = "ending"
+    """It has to be terminated."""
+    STARTING = "starting"
+    """It was ordered, and is not verified yet."""
+    MISSING = "missing"
+    """It was verified, and its provider's last list does not show it."""
+    SUSPECT = "suspect"
+    """It was verified, and failed its last GPU proof since."""
+    SILENT = "silent"
+    """Its agent reported before, and not in the last five minutes."""
+    HEALTHY = "healthy"
+    """It is verified, and nothing of the above is so."""

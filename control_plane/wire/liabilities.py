@@ -1,0 +1,57 @@
+"""Liabilities on the wire: what costs money at providers, serves nobody and has to go."""
+
+from typing import Annotated
+
+from control_plane.wire.common import Money, NextCursor, Timestamp, View
+from control_plane.wire.vocabulary import MachineIdText, one_of
+
+
+class LiabilityView(View):
+    """What costs money at a provider, serves nobody and has to go."""
+
+    kind: Annotated[
+        str,
+        one_of(
+            "LiabilityKind",
+            "What it is.",
+            machine="A machine on record that no lease holds any more.",
+            orphan="A machine that no record claims.",
+        ),
+    ]
+    """What it is."""
+    account: str
+    """The provider account."""
+    provider_ref: str | None
+    """The provider's id of it; null while it is not known."""
+    machine_id: MachineIdText | None
+    """The machine on record; null for an orphan."""
+    since: Timestamp
+    """Since when it serves nobody: when its lease let it go, or when it was first seen as an orphan."""
+    cost_per_hour: Money | None
+    """What the provider charges for it; null where no record tells the price."""
+    cost: Money | None
+    """What it has cost since then; null where no record tells the price."""
+    terminate_asked_at: Timestamp | None
+    """When the provider first took a request to terminate it; null before that."""
+    next_try_at: Timestamp | None
+    """When it is asked for again; null when nothing is planned."""
+    tries: int
+    """How often it was tried since the last change."""
+    why: str
+    """What keeps it open, as a sentence."""
+
+
+class LiabilityList(View):
+    """What costs money for nobody. Children of launches, such as volumes, are in the reports of sweep_children."""
+
+    items: tuple[LiabilityView, ...]
+    """Machines on record, newest first, then orphans."""
+    count: int
+    """How many there are on all pages."""
+    unpriced: int
+    """How many of them no record tells the price of: they are missing in the two sums."""
+    cost_per_hour: Money
+    """What the others are charged for, on all pages."""
+    cost: Money
+    """What the others have cost, on all pages."""
+    next_cursor: NextCursor | None = None

@@ -1,0 +1,160 @@
+"""The fleet and the liabilities over the API: every machine of everybody, and nothing of it for customers."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from control_plane.db import fleet
+from control_plane.db.engine import Database
+from control_plane.db.fleet import FleetFilter
+from control_plane.domain.ids import AccountName
+from control_plane.domain.lease import Lease
+from control_plane.domain.money import Nano, accrued
+from control_plane.domain.request import CapacityRequest
+from providers.faults import Fault
+from tests.integration.api.conftest import Api, Tenant
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+MACHINES, TOTALS, LIABILITIES = (
+    "/v1/operator/fleet/machines",
+    "/v1/operator/fleet",
+    "/v1/operator/liabilities",
+)
+HOURLY = Nano(2_190_000_000)
+"""What the fake provider charges for a machine with one GPU."""
+
+
+async def _get(operator: Tenant, path: str, **params: str) -> Any:
+    answer = await operator.http.get(path, params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def _health(operator: Tenant, **params: str) -> dict[str, str]:
+    items = (await _get(operator, MACHINES, **params))["items"]
+    return {machine["id"]: machine["health"] for machine in items}
+
+
+async def _id(stage: Stage, lease: Lease) -> str:
+    return f"mc_{(await stage.machines(lease))[-1].id.hex}"
+
+
+async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_counted(
+    api: Api, stage: Stage, operator: Tenant, api_db: Database
+) -> None:
+    first, second = await stage.organization(), await stage.organization()
+    leases = [
+        await stage.lease(owner, name=f"l{n}") for n, owner in enumerate((first, first, second, second))
+    ]
+    for lease in leases:
+        await stage.play_until(lease, "ready", seconds_max=90)
+    await stage.play(60, step=10)
+    good, missing, silent, ending = leases
+    refs = {lease.id: (await stage.machines(lease))[-1] for lease in leases}
+    stage.cloud.hide(refs[missing.id].provider_ref or AccountName(""))  # type: ignore[arg-type]
+    stage.world.collector.silent.add(refs[silent.id].address or "")  # type: ignore[attr-defined]
+    stage.cloud.faults.always("terminate", Fault.NOT_YET)
+    await stage.release(ending)
+    starting = await stage.lease(first, CapacityRequest("h100x1"))
+    await stage.play(330, step=10, without=["bootstrap_machines"])
+
+    health = await _health(operator)
+    expected = zip(
+        (good, missing, silent, ending, starting),
+        ("healthy", "missing", "silent", "ending", "starting"),
+        strict=True,
+    )
+    for lease, word in expected:
+        assert health[await _id(stage, lease)] == word, word
+        assert list(await _health(operator, health=word)) == [await _id(stage, lease)]
+    assert list(health) == sorted(health, reverse=True), "newest first"
+    (held,) = (await _get(operator, MACHINES, health="healthy"))["items"]
+    assert (held["organization_id"], held["lease_id"], held["lease"], held["project"]) == (
+        f"org_{first.hex}",
+        f"le_{good.id.hex}",
+        "l0",
+        "default",
+    )
+    assert (held["cost_per_hour"]["nano"], held["gpu_count"], held["state"]) == (HOURLY, 1, "verified")
+    (free,) = (await _get(operator, MACHINES, state="terminating"))["items"]
+    assert (free["organization"], free["lease_id"], free["health"]) == (None, None, "ending")
+
+    for params, count in (
+        ({}, 5),
+        ({"organization": f"org_{second.hex}"}, 1),
+        ({"organization": f"org_{first.hex}"}, 3),
+        ({"provider": "fake", "region": "eu", "gpu_model": "h100-sxm-80gb", "account": "fake"}, 5),
+        ({"provider": "other"}, 0),
+        ({"region": "us"}, 0),
+        ({"region": "eu-central"}, 5),
+        ({"gpu_model": "b200-sxm-180gb"}, 0),
+    ):
+        assert len(await _health(operator, **params)) == count, params
+        assert (await _get(operator, TOTALS, **params))["total"]["all"]["machines"] == count, params
+    pages: list[str] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = await _get(operator, MACHINES, limit="2", **cursor)
+        pages += [machine["id"] for machine in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = {"cursor": page["next_cursor"]}
+    assert pages == list(health)
+
+    totals = await _get(operator, TOTALS)
+    (line,) = totals["items"]
+    assert (line["provider"], line["gpu_model"]) == ("fake", "h100-sxm-80gb")
+    counts = {word: line[word]["machines"] for word in ("all", "delivered", "healthy", "reserved", "active")}
+    assert counts == {"all": 5, "delivered": 4, "healthy": 1, "reserved": 4, "active": 3}
+    assert line["active"]["gpus"] == 3
+    assert totals["total"]["cost_per_hour"]["nano"] == 5 * HOURLY
+
+    for tenant in (first, UUID(int=1)):
+        async with api_db.reading(tenant) as connection:
+            now = stage.clock.now()
+            assert await fleet.page(connection, FleetFilter(), after=None, limit=9, now=now) == [], (
+                "not theirs"
+            )
+            assert await fleet.totals(connection, FleetFilter(), now=now) == []
+    stage.cloud.show(refs[missing.id].provider_ref or AccountName(""))  # type: ignore[arg-type]
+    stage.cloud.faults.clear()
+    await stage.finish()
+    assert await _health(operator) == {}
+
+
+async def test_what_costs_money_for_nobody_is_listed_until_it_is_gone_with_its_dollars(
+    api: Api, stage: Stage, operator: Tenant
+) -> None:
+    kept, released = [await stage.lease(await stage.organization()) for _ in range(2)]
+    for lease in (kept, released):
+        await stage.play_until(lease, "ready", seconds_max=90)
+    assert (await _get(operator, LIABILITIES))["items"] == []
+    stage.cloud.faults.always("terminate", Fault.NOT_YET)
+    await stage.release(released)
+    let_go = stage.clock.now()
+    orphan = stage.plant()
+    await stage.play(3_600, step=300)
+    listed = await _get(operator, LIABILITIES)
+    (machine, stray) = listed["items"]
+    assert (machine["kind"], machine["machine_id"]) == ("machine", await _id(stage, released))
+    assert machine["cost"]["nano"] == accrued(HOURLY, int((stage.clock.now() - let_go).total_seconds()))
+    assert machine["tries"] > 0
+    assert machine["why"].startswith("The provider refused to terminate it")
+    assert (stray["kind"], stray["provider_ref"], stray["cost"]) == ("orphan", orphan.provider_ref, None)
+    assert (listed["count"], listed["unpriced"], listed["cost"]) == (2, 1, machine["cost"])
+    first = await _get(operator, LIABILITIES, limit="1")
+    second = await _get(operator, LIABILITIES, limit="1", cursor=first["next_cursor"])
+    assert [*first["items"], *second["items"]] == listed["items"]
+    stage.cloud.faults.clear()
+    await stage.play(900, step=60)
+    assert await _get(operator, LIABILITIES) == {
+        "items": [],
+        "count": 0,
+        "unpriced": 0,
+        "cost_per_hour": {"usd": "0.000000000", "nano": 0},
+        "cost": {"usd": "0.000000000", "nano": 0},
+        "next_cursor": None,
+    }
+    await stage.finish()

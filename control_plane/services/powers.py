@@ -54,9 +54,11 @@ async def _change(
     connection: Connection, world: World, lease: Lease, action: PowerAction, actor: Actor
 ) -> Refused | None:
     found = await claims.lock_open(connection, lease_ids=[lease.id])
-    if lease.state is not LeaseState.READY or not found:
+    if lease.state is not LeaseState.READY:
         why = f"The lease is {lease.state}; the machine of a ready lease can be {_DONE_TO[action]}."
         return Refused(RefusalCode.LEASE_NOT_READY, why)
+    if not found:
+        return Refused(RefusalCode.LEASE_NOT_READY, "The lease has no machine at this moment.")
     refused = await _not_allowed(connection, lease, found[0], action)
     if refused is not None:
         return refused

@@ -107,5 +107,5 @@ class FirewallView(View):
     """When the lease's machine got rules last; null before that."""
     looked_at: Timestamp | None
     """When the machine's rules were seen last, there; null before that. They are looked at once an hour."""
-    items: tuple[FirewallRuleView, ...]
+    rules: tuple[FirewallRuleView, ...]
     """The rules, oldest first: at most 50. What no rule opens is closed."""

@@ -109,5 +109,5 @@ class FleetTotals(View):
 
     total: FleetTotalView
     """The sum of all."""
-    items: tuple[FleetTotalView, ...]
+    lines: tuple[FleetTotalView, ...]
     """A line for each provider and GPU model."""

@@ -21,9 +21,12 @@ _TABLES = """
 SELECT c.relname AS name,
        (SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute
         WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '') AS columns,
-       (SELECT string_agg(format('mine.%1$I = kept.%1$I', attname), ' AND ') FROM pg_attribute
+       (SELECT string_agg(format('mine.%1$I ' || i.equals || ' kept.%1$I', attname), ' AND ') FROM pg_attribute
         WHERE attrelid = c.oid AND attnum = ANY(i.indkey)) AS same
-FROM pg_class c LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+FROM pg_class c LEFT JOIN LATERAL (
+  SELECT indkey, CASE WHEN indisprimary THEN '=' ELSE 'IS NOT DISTINCT FROM' END AS equals FROM pg_index
+  WHERE indrelid = c.oid AND (indisprimary OR indnullsnotdistinct) ORDER BY indisprimary DESC LIMIT 1
+) i ON true
 WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r'
 ORDER BY c.relname
 """
@@ -54,7 +57,7 @@ async def keep(url: str) -> None:
         for name, columns, same in await connection.fetch(_TABLES):
             rows = await connection.fetchval(f"SELECT count(*) FROM public.{name}")
             if rows:
-                assert same, f"{name} has no primary key"
+                assert same, f"nothing tells the rows of {name} apart"
                 await connection.execute(f"CREATE TABLE kept.{name} AS TABLE public.{name}")
             steps.append(_step(name, columns, same, rows) if rows else _EMPTY.format(name))
         for (name,) in await connection.fetch(_SEQUENCES):

@@ -14,7 +14,7 @@ def firewall_view(shown: Shown) -> FirewallView:
         problem=None if firewall.problem is None else firewall.problem.value,
         applied_at=firewall.applied_at,
         looked_at=firewall.looked_at,
-        items=tuple(firewall_rule_view(firewall.lease_id, rule) for rule in firewall.rules),
+        rules=tuple(firewall_rule_view(firewall.lease_id, rule) for rule in firewall.rules),
     )
 
 

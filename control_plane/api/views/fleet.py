@@ -35,8 +35,8 @@ def fleet_machine_view(machine: FleetMachine) -> FleetMachineView:
 
 
 def fleet_totals(counts: Sequence[FleetCount]) -> FleetTotals:
-    items = tuple(_total(count, count.provider) for count in counts)
-    return FleetTotals(total=_total(_sum(counts), None), items=items)
+    lines = tuple(_total(count, count.provider) for count in counts)
+    return FleetTotals(total=_total(_sum(counts), None), lines=lines)
 
 
 _NONE = FleetCount("", None, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, Nano(0))

@@ -34,7 +34,8 @@ def add(to: Commands) -> None:
         "Open a port, or a range of ports, to networks.",
         more=(
             "The machine has the rule within seconds. It keeps the rule through a reboot,\n"
-            "and a machine that replaces it has the same rules."
+            "and a machine that replaces it has the same rules. Some providers filter as\n"
+            "well, and let in SSH and WireGuard alone (docs/firewalls.md)."
         ),
         examples="""
         splitplane firewall allow train-1 tcp/8080 --from 203.0.113.0/24

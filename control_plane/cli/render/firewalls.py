@@ -28,7 +28,7 @@ _KEPT_OPEN = (("tcp/22", "anywhere", "SSH, always open"), ("udp/51820", "anywher
 def firewall_page(firewall: FirewallView, now: datetime) -> RenderableType:
     rows = [
         *_KEPT_OPEN,
-        *((_ports(rule), _sources(rule), rule.id) for rule in firewall.items),
+        *((_ports(rule), _sources(rule), rule.id) for rule in firewall.rules),
     ]
     state = _STATES.get(firewall.state, firewall.state)
     problem = None if firewall.problem is None else _PROBLEMS.get(firewall.problem, firewall.problem)
@@ -46,7 +46,11 @@ def firewall_page(firewall: FirewallView, now: datetime) -> RenderableType:
 
 def firewall_rule_page(rule: FirewallRuleView) -> RenderableType:
     return facts(
-        ("Rule", rule.id), ("Lease", rule.lease_id), ("Ports", _ports(rule)), ("From", _sources(rule))
+        ("Rule", rule.id),
+        ("Lease", rule.lease_id),
+        ("Ports", _ports(rule)),
+        ("From", _sources(rule)),
+        ("Note", "The provider may close the port as well: docs/firewalls.md."),
     )
 
 

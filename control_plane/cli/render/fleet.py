@@ -65,12 +65,12 @@ def _id_length(ids: Sequence[str]) -> int:
 
 
 def totals_table(totals: FleetTotals) -> RenderableType:
-    if not totals.items:
+    if not totals.lines:
         return Text("No such machines.")
     words = ("ALL", "DELIVERED", "HEALTHY", "RESERVED", "ACTIVE")
     columns = ("PROVIDER", "GPU MODEL", "", *words)
     return Group(
-        table(columns, [row for line in (*totals.items, totals.total) for row in _rows(line)], right=words),
+        table(columns, [row for line in (*totals.lines, totals.total) for row in _rows(line)], right=words),
         Text(),
         Text(f"{cents(totals.total.cost_per_hour.nano)} USD per hour in all."),
     )

@@ -34,18 +34,18 @@ async def test_a_rule_is_listed_until_it_is_deleted(acme: Tenant) -> None:
         "problem": None,
         "applied_at": None,
         "looked_at": None,
-        "items": [],
+        "rules": [],
     }
     made = await acme.http.post(path_of(lease), json=RULE)
     assert made.status_code == 202
     rule = made.json()
     assert (rule["ports"], rule["sources"], rule["lease_id"]) == ("8080", ["203.0.113.7/32"], lease)
     second = (await acme.http.post(path_of(lease), json=RULE | {"ports": "90-99"})).json()
-    assert (await acme.http.get(path_of(lease))).json()["items"] == [rule, second]
+    assert (await acme.http.get(path_of(lease))).json()["rules"] == [rule, second]
     hold(await acme.http.post(path_of(lease), json=RULE), "firewall_rule_duplicate")
     assert (await acme.http.delete(f"{path_of(lease)}/{rule['id']}")).status_code == 204
     hold(await acme.http.delete(f"{path_of(lease)}/{rule['id']}"), "not_found")
-    assert (await acme.http.get(path_of(lease))).json()["items"] == [second]
+    assert (await acme.http.get(path_of(lease))).json()["rules"] == [second]
 
 
 async def test_what_cannot_be_opened_is_refused_and_changes_nothing(acme: Tenant) -> None:
@@ -60,7 +60,7 @@ async def test_what_cannot_be_opened_is_refused_and_changes_nothing(acme: Tenant
     ):
         with case(field, value):
             hold(await acme.http.post(path_of(lease), json=RULE | {field: value}), code)
-    assert (await acme.http.get(path_of(lease))).json()["items"] == []
+    assert (await acme.http.get(path_of(lease))).json()["rules"] == []
 
 
 async def test_the_rules_of_a_lease_are_bounded(api: Api, acme: Tenant) -> None:
@@ -68,7 +68,7 @@ async def test_the_rules_of_a_lease_are_bounded(api: Api, acme: Tenant) -> None:
     first = (await acme.http.post(path_of(lease), json=RULE)).json()
     async with api.owner.db.transaction() as connection:
         await connection.execute(_FILL, {"first": 8081 - RULES_MAX})
-    assert len((await acme.http.get(path_of(lease))).json()["items"]) == RULES_MAX
+    assert len((await acme.http.get(path_of(lease))).json()["rules"]) == RULES_MAX
     hold(await acme.http.post(path_of(lease), json=RULE | {"ports": "9000"}), "firewall_rules_too_many")
     assert (await acme.http.delete(f"{path_of(lease)}/{first['id']}")).status_code == 204
 
@@ -79,7 +79,7 @@ async def test_a_lease_that_has_ended_has_no_firewall_to_change(api: Api, acme: 
     async with api.owner.db.transaction() as connection:
         await connection.execute(_END, {"id": UUID(hex=lease[3:])})
     shown = (await acme.http.get(path_of(lease))).json()
-    assert (shown["state"], shown["items"]) == ("ended", [rule])
+    assert (shown["state"], shown["rules"]) == ("ended", [rule])
     hold(await acme.http.post(path_of(lease), json=RULE | {"ports": "90"}), "state_conflict")
     hold(await acme.http.delete(f"{path_of(lease)}/{rule['id']}"), "state_conflict")
 

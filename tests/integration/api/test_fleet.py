@@ -104,7 +104,7 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
     assert pages == list(health)
 
     totals = await _get(operator, TOTALS)
-    (line,) = totals["items"]
+    (line,) = totals["lines"]
     assert (line["provider"], line["gpu_model"]) == ("fake", "h100-sxm-80gb")
     counts = {word: line[word]["machines"] for word in ("all", "delivered", "healthy", "reserved", "active")}
     assert counts == {"all": 5, "delivered": 4, "healthy": 1, "reserved": 4, "active": 3}

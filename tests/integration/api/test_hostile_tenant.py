@@ -18,6 +18,7 @@ from control_plane.outcomes import audit as audit_outcomes
 from tests.integration.api.conftest import SETTINGS, Api, Tenant
 from tests.integration.api.sign_in import URL, signing_in_of
 from tests.integration.api.sign_in import SignIn as People
+from tests.integration.api.test_idempotency import add_machine
 from tests.integration.api.test_node_pools import node_of, ready_cluster
 from tests.support import oidc_server
 from tests.support.hostile_tenant.play import play, told
@@ -36,7 +37,7 @@ pytestmark = pytest.mark.database
 SKU = "h100x1"
 SHARED = "eu-1"
 _NUMBERS = count(2)
-"""Of nodes in the clusters that both tenants may use."""
+"""Of nodes in the clusters that both tenants may use, and of machines."""
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +127,7 @@ async def _planted(api: Api, operator: Tenant, tenant: Tenant, marker: str) -> T
             text("UPDATE leases SET state = 'ready', ready_at = created_at WHERE id = :id"),
             {"id": UUID(hex=things["lease"].removeprefix("le_"))},
         )
+    await add_machine(api, tenant, things["lease"], number=next(_NUMBERS))
     return await with_certificate(tenant.http, things)
 
 

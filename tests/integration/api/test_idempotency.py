@@ -80,19 +80,23 @@ async def _of_a_ready_lease(endpoint: Endpoint, shared: Shared) -> str:
 
 
 async def _of_a_machine_to_switch(endpoint: Endpoint, shared: Shared) -> str:
-    """A ready lease with a machine whose offer says that everything can be done with its power."""
-    lease, number = await ready(shared.api, shared.operator), 7_000 + next(_NUMBERS)
-    key, tenant = f"switched {number}", shared.operator.id
-    offer = a_row("offers", tenant, number, key=key, account="fake", power=["reboot", "start", "stop"])
-    machine = a_row("machines", tenant, number, account="fake", gpu_count=1, offer_key=key)
-    async with shared.api.owner.db.transaction() as connection:
+    lease = await ready(shared.api, shared.operator)
+    await add_machine(shared.api, shared.operator, lease, number=7_000 + next(_NUMBERS))
+    return endpoint.at(lease)
+
+
+async def add_machine(api: Api, tenant: Tenant, lease: str, *, number: int) -> None:
+    """Give a ready lease a machine whose offer says that everything can be done with its power."""
+    key = f"switched {number}"
+    offer = a_row("offers", tenant.id, number, key=key, account="fake", power=["reboot", "start", "stop"])
+    machine = a_row("machines", tenant.id, number, account="fake", gpu_count=1, offer_key=key)
+    async with api.owner.db.transaction() as connection:
         await insert(connection, "offers", offer)
         await insert(connection, "machines", machine)
         await connection.execute(
             _CLAIM,
             {"id": machine["id"], "lease": UUID(hex=lease.removeprefix("le_")), "now": offer["observed_at"]},
         )
-    return endpoint.at(lease)
 
 
 _CLAIM = text("""

@@ -345,7 +345,7 @@ async def test_an_administrator_sets_up_a_first_organization(database_url: str, 
         credited = _command(database_url, "credit", "first", "0.5", "--key", "may")
         assert (credited.returncode, credited.stderr) == (0, expected)
     book = _command(database_url, "price-book")
-    assert (book.returncode, book.stderr) == (0, "11 SKUs are in force.\n")
+    assert (book.returncode, book.stderr) == (0, "12 SKUs are in force.\n")
 
     api.clock.advance(100 * 365 * 86_400)  # The commands run in real time, which is past the test's own.
     client = api.client(secret)
@@ -385,7 +385,7 @@ def test_a_command_that_cannot_be_done_says_so_in_one_line(
     broken.write_text('[[sku]]\nname = "x"\n')
     for url, arguments, sentence in (
         (database_url, ("credit", "nobody", "5", "--key", "k"), "There is no organization 'nobody'."),
-        (database_url, ("price-book", str(broken)), "SKU number 1: the field 'gpu_model' is missing"),
+        (database_url, ("price-book", str(broken)), "SKU number 1: the field 'gpu_count' is missing"),
         (database_url, ("price-book", str(tmp_path / "missing.toml")), "No such file"),
         (NOWHERE, ("migrate",), "The database cannot be used: connection refused at 127.0.0.1:1."),
         (NOWHERE, ("price-book",), "The database cannot be used: connection refused at 127.0.0.1:1."),

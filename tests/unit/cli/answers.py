@@ -231,7 +231,7 @@ def a_firewall(state: str = "applied", **other: Any) -> Json:
         "problem": None,
         "applied_at": at(minutes=2),
         "looked_at": at(minutes=1),
-        "items": [FIREWALL_RULE, FIREWALL_RULE | everybody],
+        "rules": [FIREWALL_RULE, FIREWALL_RULE | everybody],
         **other,
     }
 
@@ -1501,12 +1501,12 @@ def _a_total(provider: str | None, *counts: int) -> Json:
 
 FLEET_TOTALS: Json = {
     "total": _a_total(None, 1_204, 1_190, 1_187, 1_192, 1_180),
-    "items": [
+    "lines": [
         _a_total("lambda_cloud", 1_000, 990, 990, 992, 981),
         _a_total("nebius", 204, 200, 197, 200, 199),
     ],
 }
-NO_MACHINES: Json = {"total": _a_total(None, 0, 0, 0, 0, 0), "items": []}
+NO_MACHINES: Json = {"total": _a_total(None, 0, 0, 0, 0, 0), "lines": []}
 LIABILITIES: Json = {
     "items": [
         {

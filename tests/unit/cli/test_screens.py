@@ -180,7 +180,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {
             SHOW: answers.a_lease(),
             f"{SHOW}/firewall-rules": answers.a_firewall(
-                "pending", problem="unreachable", applied_at=None, looked_at=None, items=[]
+                "pending", problem="unreachable", applied_at=None, looked_at=None, rules=[]
             ),
         },
     ),

@@ -114,12 +114,12 @@ USES = (
 APPLIED = tuple(Applied(level, envelope, use) for level, envelope, use in product(Level, ENVELOPES, USES))
 
 
-def verdict(*applied: Applied) -> Admitted | NotAdmitted:
+def verdict(*applied: Applied, price: Price = PRICE) -> Admitted | NotAdmitted:
     return admit(
         Proposal(
             Action.LEASE_CREATE,
-            CapacityRequest("h100x2", regions=("eu-central-1",)),
-            PRICE,
+            CapacityRequest(price.sku.name, regions=("eu-central-1",)),
+            price,
             Standing(OrganizationState.ACTIVE, Nano(1_000 * USD)),
             applied,
             NOW,
@@ -213,3 +213,14 @@ def test_a_month_has_no_burst() -> None:
     found = verdict(Applied(Level.PROJECT, envelope, Use({}, Nano(0), Nano(2 * USD))))
     assert isinstance(found, NotAdmitted)
     assert found.decision.outcome is Verdict.REFUSED
+
+
+def test_limits_on_gpus_say_nothing_about_machines_without_them() -> None:
+    cpus = Price(
+        Sku("cpu.16x", Shape(None, 0, 16, 64, 100), CapacityShape.VM, Tier.LISTED), Nano(USD), book=1
+    )
+    over = Use({H100: 5}, Nano(0), Nano(0))
+    for envelope in (Envelope(gpus=0), Envelope(gpus=4), Envelope(gpus_of_model={H100: 4})):
+        applied = Applied(Level.PROJECT, envelope, over)
+        assert isinstance(verdict(applied, price=cpus), Admitted), envelope
+        assert isinstance(verdict(applied), NotAdmitted), envelope

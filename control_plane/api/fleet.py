@@ -13,7 +13,7 @@ from control_plane.api.requests import ApiRequest
 from control_plane.api.views.fleet import fleet_machine_view, fleet_totals
 from control_plane.domain.fleet import MachineHealth
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, MachineId
+from control_plane.domain.ids import AccountName, MachineId, OrganizationId
 from control_plane.domain.machine import MachineState
 from control_plane.domain.permission import Permission
 from control_plane.domain.scope import ScopeKind
@@ -91,13 +91,7 @@ class FleetController(Controller):
     ) -> FleetMachinePage:
         """Every machine that may exist at a provider, newest first, with whoever holds it."""
         only = FleetFilter(
-            provider=provider,
-            account=None if account is None else AccountName(account),
-            region=region,
-            gpu_model=gpu_model,
-            health=health,
-            state=in_state,
-            organization_id=None if organization is None else read_organization_id(organization),
+            provider, _account(account), region, gpu_model, health, in_state, _organization(organization)
         )
         after = paging.moment("fleet", cursor)
         found = await fleet.page(
@@ -132,12 +126,14 @@ class FleetController(Controller):
     ) -> FleetTotals:
         """The machines that may exist, and their GPUs: delivered, healthy, reserved, active, and what they cost."""
         only = FleetFilter(
-            provider=provider,
-            account=None if account is None else AccountName(account),
-            region=region,
-            gpu_model=gpu_model,
-            health=health,
-            state=in_state,
-            organization_id=None if organization is None else read_organization_id(organization),
+            provider, _account(account), region, gpu_model, health, in_state, _organization(organization)
         )
         return fleet_totals(await fleet.totals(request.world, request.principal.organization_id, only))
+
+
+def _account(name: str | None) -> AccountName | None:
+    return None if name is None else AccountName(name)
+
+
+def _organization(text: str | None) -> OrganizationId | None:
+    return None if text is None else read_organization_id(text)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from operator import eq, ge, gt, le, lt, ne
+from operator import eq, ge, gt, itemgetter, le, lt, ne
 from typing import Any, TypeVar
 
 import msgspec
@@ -211,7 +211,7 @@ def _found(account: Account, wanted: dict[str, Any]) -> list[dict[str, Any]]:
     found = [ask.on_wire(disk) | {"rentable": account.rentable(ask)} for ask in ASKS.values()]
     found = [each for each in found if _satisfies(each, filters)]
     for column, direction in reversed(order):
-        found.sort(key=lambda each, column=column: each[column], reverse=direction == "desc")  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+        found.sort(key=itemgetter(column), reverse=direction == "desc")
     return found[:limit]
 
 

@@ -75,7 +75,7 @@ class Cloud(ABC):
 
     def boots(self, ref: ProviderRef) -> int:
         """How often a machine booted. Of clouds whose provider can reboot or start machines."""
-        raise NotImplementedError
+        raise NotImplementedError  # Not asked of the others, which have nothing to tell.
 
     @abstractmethod
     async def add_foreign_machine(self) -> None:
@@ -101,7 +101,7 @@ class Cloud(ABC):
 
     def sell_out_later(self) -> None:
         """The next launch is accepted, and then there is no place for its machine."""
-        raise NotImplementedError
+        raise NotImplementedError  # Asked only of clouds whose provider refuses late.
 
     @abstractmethod
     def throttle(self, verb: str) -> None: ...

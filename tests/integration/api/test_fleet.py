@@ -8,10 +8,10 @@ import pytest
 from control_plane.db import fleet
 from control_plane.db.engine import Database
 from control_plane.db.fleet import FleetFilter
-from control_plane.domain.ids import AccountName
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.request import CapacityRequest
+from data_plane.simulation.collector import FakeCollector
 from providers.faults import Fault
 from tests.integration.api.conftest import Api, Tenant
 from tests.support.stage import Stage
@@ -53,8 +53,11 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
     await stage.play(60, step=10)
     good, missing, silent, ending = leases
     refs = {lease.id: (await stage.machines(lease))[-1] for lease in leases}
-    stage.cloud.hide(refs[missing.id].provider_ref or AccountName(""))  # type: ignore[arg-type]
-    stage.world.collector.silent.add(refs[silent.id].address or "")  # type: ignore[attr-defined]
+    hidden, collector = refs[missing.id].provider_ref, stage.world.collector
+    assert hidden is not None
+    assert isinstance(collector, FakeCollector)
+    stage.cloud.hide(hidden)
+    collector.silent.add(refs[silent.id].address or "")
     stage.cloud.faults.always("terminate", Fault.NOT_YET)
     await stage.release(ending)
     starting = await stage.lease(first, CapacityRequest("h100x1"))
@@ -118,7 +121,7 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
                 "not theirs"
             )
             assert await fleet.totals(connection, FleetFilter(), now=now) == []
-    stage.cloud.show(refs[missing.id].provider_ref or AccountName(""))  # type: ignore[arg-type]
+    stage.cloud.show(hidden)
     stage.cloud.faults.clear()
     await stage.finish()
     assert await _health(operator) == {}

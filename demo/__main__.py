@@ -101,12 +101,10 @@ def _run(city: City) -> int:
 def _stay(city: City) -> int:
     say(f"\nthe cloud is up. In another terminal:\n\n  export SPLITPLANE_URL={city.api_url}")
     say(f"  export SPLITPLANE_API_KEY={city.api_key}\n  .venv/bin/splitplane skus\n")
-    say(
-        "That is the key of a customer. For `splitplane loops` and what else operators do, and for `splitplane credit`:"
-    )
-    say(
-        f"\n  export SPLITPLANE_API_KEY={city.operator_key}\n  export SPLITPLANE_API_KEY={city.finance_key}\n"
-    )
+    say("That is the key of a customer. Operators (`splitplane loops`, `fleet`, `account`) have this one:\n")
+    say(f"  export SPLITPLANE_API_KEY={city.operator_key}\n")
+    say("and whoever posts credits (`splitplane credit`) this one:\n")
+    say(f"  export SPLITPLANE_API_KEY={city.finance_key}\n")
     people = " and ".join(PEOPLE)
     say(f"{people} can sign in, without a password, once the customer has invited them (docs/tenancy.md):")
     say(f"\n  .venv/bin/splitplane login --url {city.api_url}\n")

@@ -39,7 +39,7 @@ _BY_FIELD = {
     "sku": "SKU is a name as `splitplane skus` shows it",
     "project": "--project takes a name as `splitplane project list` shows it",
     "name": "a name has 1 to 63 letters, digits, spaces or . _ @ : + - and starts with a letter or digit",
-    "wait_timeout_seconds": "--wait-timeout takes a length of time up to 7 days, such as 30m or 12h",
+    "wait_timeout_seconds": "--wait-timeout takes up to 7 days, such as 30m or 12h; for a node pool 1m at least",
     "labels": "--label takes KEY=VALUE, at most 32 times: 1 to 63 lower-case letters, digits or . _ / - as the key",
     "auto_release": "--auto-release-after takes 1m to 365d, --auto-release-spend an amount in US dollars",
     "gpu_model": "--gpu takes a model as `splitplane offers` shows it, such as h100-sxm-80gb",

@@ -126,20 +126,26 @@ def check(path: Path, *, merges: bool) -> None:
             raise OSError(missing, os.strerror(missing))
 
 
-def write(path: Path, file: Mapping[str, Any]) -> None:
-    """Write a kubeconfig into a file of its own, which only its owner can read."""
+def write(path: Path, file: Mapping[str, Any]) -> str:
+    """Write a kubeconfig into a file of its own, which only its owner can read. Returns the name of its context."""
     with _reported(path):
         _replace(path, file)
+    return str(file["current-context"])
 
 
-def merge(path: Path, file: Mapping[str, Any]) -> None:
-    """Add a kubeconfig to a configuration of kubectl, or replace the one for the same place, and make it current."""
+def merge(path: Path, file: Mapping[str, Any]) -> str:
+    """Add a kubeconfig to a configuration of kubectl, or replace the one for the same place, and make it current.
+
+    Returns the name of its context there.
+    """
     with _reported(path):
         # What a link leads to is replaced, not the link.
         path = path.resolve()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(path):
-            _replace(path, _merged(_read(path), file))
+            merged = _merged(_read(path), file)
+            _replace(path, merged)
+    return str(merged["current-context"])
 
 
 def _merged(kept: dict[str, Any], file: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:  # It draws, and `splitplane --version` starts without the wei
 _SECRET = re.compile(r"sp[kr]_[A-Za-z0-9_-]+")
 _INVALID_CHOICE = re.compile(r"argument ([^:]+): invalid choice: '(.*)' \(choose from (.*)\)", re.DOTALL)
 
+_NO_COMMAND = "the following arguments are required: COMMAND"
+"""What argparse says of a noun without a verb."""
+
 _LENGTH = re.compile(r"([0-9]{1,9})([smhd]?)")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
@@ -56,6 +59,9 @@ class Parser(argparse.ArgumentParser):
         return " The options of a command follow it." if self._subparsers is not None else ""
 
     def error(self, message: str) -> NoReturn:
+        needs_command = message == _NO_COMMAND
+        if needs_command:
+            message = "a command is missing."
         hidden, keys = _SECRET.subn("spk_...", _with_suggestion(message))
         if keys:
             hidden += (
@@ -65,7 +71,7 @@ class Parser(argparse.ArgumentParser):
             f"{hidden}\nSee: {self.prog} --help",
             code="usage",
             exit_code=Exit.USAGE,
-            usage=_SECRET.sub("spk_...", self.format_usage()),
+            usage=_SECRET.sub("spk_...", self.format_help() if needs_command else self.format_usage()),
         )
 
 
@@ -88,8 +94,8 @@ def _with_suggestion(message: str) -> str:
         return message
     argument, word, choices = found[1], found[2], re.findall(r"[\w.-]+", found[3])
     what = "no such command" if argument == "COMMAND" else f"{argument}: no such value"
-    near = suggestion(word, choices)
-    return f"{what}: {word!r}.{near} Choose from: {', '.join(choices)}."
+    near = suggestion(word, choices) or f" Choose from: {', '.join(choices)}."
+    return f"{what}: {word!r}.{near}"
 
 
 def empty_argument(words: Sequence[str]) -> str | None:

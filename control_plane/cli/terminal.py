@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import webbrowser
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from getpass import getpass
@@ -224,6 +224,15 @@ class Terminal:
             return self.err.status(clean_lines(text))
         self.note(text)
         return nullcontext()
+
+    @contextmanager
+    def moving(self) -> Iterator[Callable[[str], None]]:
+        """A line below all others that moves at a terminal; what is yielded changes its text. Nothing elsewhere."""
+        if self.quiet or not self.err.is_terminal:
+            yield lambda _: None
+            return
+        with self.err.status("") as line:
+            yield lambda text: line.update(clean_lines(text))
 
     def fail(self, error: CliError, *, as_json: bool) -> None:
         """Print an error on standard error, with --json as well: a pipe must not take an error for an answer."""

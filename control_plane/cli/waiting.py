@@ -4,6 +4,7 @@ An outage of the API does not end the wait, unless it lasts longer than `--timeo
 """
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TypeVar
 
 from control_plane.cli import progress
@@ -12,7 +13,7 @@ from control_plane.cli.client import Client
 from control_plane.cli.errors import CliError
 from control_plane.cli.progress import POLL_SECONDS
 from control_plane.cli.terminal import Terminal
-from control_plane.cli.words import clean
+from control_plane.cli.words import clean, span
 
 View = TypeVar("View")
 
@@ -29,23 +30,27 @@ def until(
 ) -> Answer[View]:
     """Read it until it is done. `says` is printed whenever it changes, and `goes_on` if somebody interrupts the wait.
 
-    Raises CliError when it cannot be read, and KeyboardInterrupt.
+    At a terminal the last line moves, and says for how long it is waited. Raises CliError when it cannot be read, and
+    KeyboardInterrupt.
     """
-    printed, answered = "", client.clock.seconds()
+    printed, began = "", client.clock.seconds()
+    answered = began
     outage = progress.OUTAGE_SECONDS_MAX if terminal.timeout is None else terminal.timeout
     try:
-        while not is_done(answer.value):
-            line = says(answer.value)
-            if line != printed:
-                terminal.note(clean(line))
-                printed = line
-            client.clock.sleep(POLL_SECONDS)
-            try:
-                answer = read()
-                answered = client.clock.seconds()
-            except CliError as error:
-                if not progress.is_passing(error) or client.clock.seconds() - answered >= outage:
-                    raise
+        with terminal.moving() as show:
+            while not is_done(answer.value):
+                line = says(answer.value)
+                if line != printed:
+                    terminal.note(clean(line))
+                    printed = line
+                show(f"waiting for {span(timedelta(seconds=client.clock.seconds() - began))}")
+                client.clock.sleep(POLL_SECONDS)
+                try:
+                    answer = read()
+                    answered = client.clock.seconds()
+                except CliError as error:
+                    if not progress.is_passing(error) or client.clock.seconds() - answered >= outage:
+                        raise
     except KeyboardInterrupt:
         terminal.note(goes_on)
         raise

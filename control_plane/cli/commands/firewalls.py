@@ -1,12 +1,15 @@
 """The firewall of a lease: which ports of its machine are open to whom."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 
+from control_plane.cli.client import Client
 from control_plane.cli.commands.lookup import LEASE_HELP, find
-from control_plane.cli.errors import usage
+from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, is_id, noun
 from control_plane.cli.render.firewalls import firewall_page, firewall_rule_page
 from control_plane.cli.terminal import Terminal
+from control_plane.cli.words import plural
 from control_plane.wire.firewalls import FirewallRuleRequest, FirewallRuleView, FirewallView
 
 PREFIX = "fw"
@@ -59,11 +62,17 @@ def add(to: Commands) -> None:
         remove,
         "Remove rules, which closes what no other rule opens.",
         more="Connections that are open stay open.",
-        examples="splitplane firewall remove train-1 fw_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+        examples="""
+        splitplane firewall remove train-1 tcp/8080
+        splitplane firewall remove train-1 fw_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
+        """,
     )
     parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
     parser.add_argument(
-        "rules", metavar="RULE", nargs="+", help="the id of a rule, as `firewall list` shows it"
+        "rules",
+        metavar="RULE",
+        nargs="+",
+        help="the id of a rule, or the ports of the only rule for them, as `firewall list` shows them",
     )
 
 
@@ -89,19 +98,34 @@ def allow(terminal: Terminal, args: Namespace) -> None:
 
 
 def remove(terminal: Terminal, args: Namespace) -> None:
-    for word in args.rules:
-        if not is_id(PREFIX, word):
-            raise usage(f"{word!r} is not the id of a rule; see: splitplane firewall list {args.lease}")
     client = terminal.client()
     lease = find(client, [args.lease])[0].value
-    for word in args.rules:
-        client.delete(f"{_path(lease.id)}/{word}")
+    rules = [] if all(is_id(PREFIX, word) for word in args.rules) else _rules(client, lease.id)
+    ids = list(dict.fromkeys(_id(word, rules, args.lease) for word in args.rules))
+    for each in ids:
+        client.delete(f"{_path(lease.id)}/{each}")
     if args.json:
-        terminal.json({"deleted": args.rules})
+        terminal.json({"deleted": ids})
     elif terminal.quiet:
-        terminal.write("".join(f"{word}\n" for word in args.rules))
+        terminal.write("".join(f"{each}\n" for each in ids))
     else:
-        terminal.say(f"Removed {len(args.rules)} {'rule' if len(args.rules) == 1 else 'rules'}.")
+        terminal.say(f"Removed {plural(len(ids), 'rule')}.")
+
+
+def _rules(client: Client, lease_id: str) -> Sequence[FirewallRuleView]:
+    return client.get(_path(lease_id), FirewallView).value.rules
+
+
+def _id(word: str, rules: Sequence[FirewallRuleView], lease: str) -> str:
+    """The id of the rule that the word names: an id, or ports that only one rule has."""
+    if is_id(PREFIX, word):
+        return word
+    found = [rule.id for rule in rules if f"{rule.protocol}/{rule.ports}" == word]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise CliError(f"Several rules are for {word}: {', '.join(found)}. Use an id.", code="ambiguous")
+    raise CliError(f"No rule is for {word!r}. See: splitplane firewall list {lease}", code="not_found")
 
 
 def _path(lease_id: str) -> str:

@@ -134,14 +134,14 @@ def _this_machine() -> str:
 def _hand_over(terminal: Terminal, args: Namespace, issued: Issued, file: dict[str, object]) -> None:
     path = _path(terminal, args)
     try:
-        (kubeconfigs.write if args.output else kubeconfigs.merge)(path, file)
+        context = (kubeconfigs.write if args.output else kubeconfigs.merge)(path, file)
     except CliError as error:
         raise CliError(f"{error} {_lost(issued)}", code=error.code) from error
     command_line = f"kubectl --kubeconfig {path}" if args.output else "kubectl"
     terminal.present(
         args.json,
         issued,
-        lambda shown: kubeconfig_page(shown, str(path), f"{command_line} get pods", terminal.now()),
+        lambda shown: kubeconfig_page(shown, context, str(path), f"{command_line} get pods", terminal.now()),
     )
 
 

@@ -82,9 +82,8 @@ def _details(account: AccountView, now: datetime) -> list[RenderableType]:
         if account.disarmed_why:
             parts.append(indented(Text(account.disarmed_why, style="yellow")))
         command = f"splitplane account arm {account.name} --reason TEXT"
-        parts.append(
-            indented(Text(f"Orphans are reported and not terminated. Look at them, then: {command}"))
-        )
+        parts.append(indented(Text("Orphans are reported and not terminated. Look at them, then:")))
+        parts.append(indented(indented(Text(command))))
     if account.termination_permit is not None:
         parts += [Text(), permit_lines(account.termination_permit)]
     return parts

@@ -78,16 +78,16 @@ def cluster_page(
             *failing,
             ("Created", both(cluster.created_at, now)),
         ),
-        *([] if inside is None else _inside(inside, now)),
+        *([] if inside is None else _inside(cluster.name, inside, now)),
     )
 
 
-def _inside(inside: Inside | Everybodys, now: datetime) -> Iterator[RenderableType]:
+def _inside(cluster: str, inside: Inside | Everybodys, now: datetime) -> Iterator[RenderableType]:
     yield Text()
     if isinstance(inside, Everybodys):
         yield node_report_table(inside.nodes, now)
         return
-    yield node_pool_table(inside.pools, now)
+    yield node_pool_table(inside.pools, now, cluster)
     if inside.pools:
         yield Text()
         yield node_table(inside.nodes, now)

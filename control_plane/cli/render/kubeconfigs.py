@@ -12,8 +12,10 @@ from control_plane.cli.words import both, coarse, short_id, spaced
 from control_plane.wire.kubeconfigs import KubeconfigView
 
 
-def kubeconfig_page(kubeconfig: KubeconfigView, file: str, example: str, now: datetime) -> RenderableType:
-    """One kubeconfig, the file that it was written to, and what to do with it."""
+def kubeconfig_page(
+    kubeconfig: KubeconfigView, context: str, file: str, example: str, now: datetime
+) -> RenderableType:
+    """One kubeconfig, its context in the file that it was written to, and what to do with it."""
     return Group(
         Text(file),
         Text(),
@@ -21,7 +23,7 @@ def kubeconfig_page(kubeconfig: KubeconfigView, file: str, example: str, now: da
             ("Kubeconfig", kubeconfig.id),
             ("Cluster", kubeconfig.cluster),
             ("Project", kubeconfig.project),
-            ("Context", f"{kubeconfig.cluster}-{kubeconfig.project}"),
+            ("Context", context),
             ("Namespace", kubeconfig.namespace),
             ("Role", kubeconfig.role),
             ("Valid until", both(kubeconfig.expires_at, now)),
@@ -39,7 +41,7 @@ def kubeconfig_table(kubeconfigs: Sequence[KubeconfigView], names: Names, now: d
         (
             short_id(kubeconfig.id, ids),
             kubeconfig.name,
-            f"{kubeconfig.cluster}-{kubeconfig.project}",
+            f"{kubeconfig.cluster}/{kubeconfig.project}",
             kubeconfig.role,
             names.subject(kubeconfig.subject) or kubeconfig.subject,
             _state(kubeconfig, now),

@@ -6,16 +6,18 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from control_plane.cli.render.layout import facts, table
+from control_plane.cli.render.layout import facts, indented, table
 from control_plane.cli.render.nodes import history
 from control_plane.cli.words import both, coarse, price, spaced
 from control_plane.wire.node_pools import NodePoolView, TaintView
 from control_plane.wire.nodes import NodeView
 
 
-def node_pool_table(pools: Sequence[NodePoolView], now: datetime) -> RenderableType:
+def node_pool_table(pools: Sequence[NodePoolView], now: datetime, cluster: str = "CLUSTER") -> RenderableType:
+    """`cluster` is the one that they are of, if it is known."""
     if not pools:
-        return Text("No node pools. Create one: splitplane node-pool create NAME --cluster CLUSTER ...")
+        example = f"splitplane node-pool create NAME --cluster {cluster} --nodes 2 --sku SKU"
+        return Group(Text("No node pools. Create one:"), indented(Text(example)))
     rows = [
         (
             pool.name,
@@ -45,7 +47,8 @@ def node_pool_page(
             ("Why", pool.why),
             ("Gives up", both(pool.gives_up_at, now)),
             ("Cluster", pool.cluster),
-            ("Project", f"{pool.project}, {pool.environment}"),
+            ("Project", pool.project),
+            ("Environment", pool.environment),
             ("Each node", _request(pool)),
             ("Price", f"{price(pool.price_per_hour)} USD per hour together"),
             ("Labels", " ".join(f"{key}={value}" for key, value in sorted(pool.node_labels.items())) or None),
@@ -73,7 +76,8 @@ def _nodes(pool: NodePoolView) -> str:
         "ending": leases.ending,
     }
     parts = [f"{count} {what}" for what, count in counts.items() if count or what == "with a machine"]
-    return ", ".join([f"{leases.ready} of {pool.nodes} nodes ready", *parts])
+    done = leases.ready == leases.with_machine == pool.nodes
+    return ", ".join([f"{leases.ready} of {pool.nodes} nodes ready", *(parts[1:] if done else parts)])
 
 
 def taint_text(taint: TaintView) -> str:

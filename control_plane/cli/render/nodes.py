@@ -182,7 +182,9 @@ def _state(node: NodeView) -> str:
 
 
 def _told(node: NodeView) -> str | None:
-    """Its conditions, and its agent if that does not report."""
+    """Its conditions, and its agent if that does not report. A node that is gone has neither."""
+    if node.state == "gone":
+        return None
     agent = None if node.agent is None or node.agent.state == "reporting" else f"agent {node.agent.state}"
     return ", ".join(part for part in (_conditions(node), agent) if part) or None
 

@@ -73,7 +73,8 @@ def test_names_that_lead_elsewhere_are_left_alone(tmp_path: Path) -> None:
                 kept["clusters"][0]["cluster"]["server"] = changed["clusters"]
             file.write_text(yaml.safe_dump(kept))
             for _ in range(2):
-                assert _create(stand).code == 0
+                result = _create(stand)
+                assert (result.code, f"Context      {NAME}/prj-1\n" in result.out) == (0, True), result.out
                 found = _read(file)
                 for part in ("clusters", "users", "contexts"):
                     assert [each["name"] for each in found[part]] == [NAME, f"{NAME}/prj-1"]
@@ -85,8 +86,9 @@ def test_names_that_lead_elsewhere_are_left_alone(tmp_path: Path) -> None:
 def test_it_is_written_where_the_caller_says(tmp_path: Path) -> None:
     stand = Stand(tmp_path, ASK)
     own = tmp_path / "ci.kubeconfig"
-    assert _create(stand, "--output", str(own)).code == 0
-    assert _read(own)["current-context"] == NAME
+    result = _create(stand, "--output", str(own))
+    assert (result.code, _read(own)["current-context"]) == (0, NAME)
+    assert f"Context      {NAME}\n" in result.out, "kubectl --context takes what is shown"
     assert own.stat().st_mode & 0o777 == 0o600
     assert not (tmp_path / ".kube").exists()
     assert _create(stand).code == 0

@@ -62,6 +62,14 @@ def test_a_word_that_is_like_none_gets_the_choices(tmp_path: Path) -> None:
     assert "no such command: 'frobnicate'. Choose from: create, watch, list" in shown.err
 
 
+def test_who_names_no_command_reads_which_there_are(tmp_path: Path) -> None:
+    for words, command in (((), "    lease  "), (("lease",), "    release  ")):
+        with case(words):
+            shown = Stand(tmp_path, {}).run(*words)
+            assert (shown.code, command in shown.err, shown.out) == (2, True, ""), shown.err
+            assert "error: usage: a command is missing.\nSee: splitplane" in shown.err
+
+
 def test_a_suggestion_of_the_api_is_not_repeated(tmp_path: Path) -> None:
     refused = httpx.Response(422, json={"code": "sku_unknown", "detail": "Did you mean `h100x8`?"})
     shown = Stand(tmp_path, KNOWN | {"POST /v1/leases": refused}).run("lease", "create", "h100x9")

@@ -78,6 +78,14 @@ def test_a_pool_that_is_scaled_is_waited_for_until_it_is_whole(tmp_path: Path) -
     assert len(stand.hours.waits) == 2
 
 
+def test_who_waits_at_a_terminal_sees_for_how_long(tmp_path: Path) -> None:
+    stand = _creating(tmp_path, *[BUILDING] * 40, BUILT)
+    stand.at_a_terminal = True
+    result = stand.run(*CREATE)
+    assert (result.code, "waiting for 1 min 20 s" in result.err) == (0, True)
+    assert "waiting for" not in _creating(tmp_path, BUILDING, BUILT).run(*CREATE).err
+
+
 def test_who_waits_for_a_node_pool_reads_what_it_waits_for(tmp_path: Path) -> None:
     why = "None of 3 offers can serve it now: 3 sold out."
     waits = {"since": WHOLE["created_at"], "code": "no_stock", "why": why}

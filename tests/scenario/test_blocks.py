@@ -76,7 +76,7 @@ async def test_a_lease_whose_region_is_blocked_waits_there_instead_of_leaving_it
     await stage.play(20, step=5)
     assert [attempt.fail_reason for attempt in await stage.attempts(first)] == [FailReason.QUOTA_REACHED]
     second = await stage.lease(organization_id, CapacityRequest("h100x1", regions=("us-east-1",)))
-    await stage.play(4 * MINUTE, step=15)
+    await stage.play(4 * MINUTE, step=30)
     assert await stage.attempts(second) == []
     assert (await _rejected(stage, second, -1))["us-east-1"] is RejectCode.BLOCKED
     waiting = (await stage.shown(second)).status.waiting
@@ -93,7 +93,7 @@ async def test_refused_credentials_keep_every_lease_from_ordering_by_that_accoun
     stage.cloud.faults.always("launch", Fault.UNAUTHORIZED)
     organization_id = await stage.organization()
     leases = [await stage.lease(organization_id) for _ in range(2)]
-    await stage.play(4 * MINUTE, step=15)
+    await stage.play(4 * MINUTE, step=30)
     launches = stage.cloud.calls_of("launch")
     assert launches <= len(leases), "those that were placed before the first answer came"
     stage.cloud.faults.clear()

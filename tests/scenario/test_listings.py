@@ -92,7 +92,7 @@ async def test_a_machine_in_a_region_that_the_settings_lost_is_never_taken_for_g
     for ref in refs:
         stage.cloud.hide(ref)
     await stage.release(ended)
-    await stage.play(3_600, step=60)
+    await stage.play(3_600, step=300)
     assert await stage.state(kept) == "ready"
     states = [machine.state for lease in (kept, ended) for machine in await stage.machines(lease)]
     assert states == [MachineState.VERIFIED, MachineState.TERMINATING]
@@ -231,7 +231,7 @@ async def test_a_machine_whose_loss_cannot_be_recorded_keeps_no_other_loss_waiti
         return await fail(connection, machine_id, *rest, **more)
 
     monkeypatch.setattr(machine_outcomes, "fail", fails_for_the_first)
-    await stage.play(600, step=10)
+    await stage.play(600, step=30)
     assert await stage.state(first) == "ready"
     assert await stage.state(second) != "ready"
     monkeypatch.undo()
@@ -290,7 +290,7 @@ async def test_machines_that_report_are_kept_however_long_the_lists_are_wrong_an
     first, second = await _ready(stage, 2)
     last_seen = stage.clock.now()
     stage.cloud.faults.always("inventory", Fault.EMPTY_LISTING)
-    await stage.play(90 * 60, step=60)
+    await stage.play(90 * 60, step=180)
     assert await _states(stage, [first, second]) == ["ready"] * 2
     assert len(stage.cloud.alive()) == 2
     assert "2 of them reported in the last five minutes." in (await _frozen(stage) or "")
@@ -362,10 +362,10 @@ async def test_lists_that_lose_a_few_machines_at_a_time_end_no_more_leases_than_
     assert await _states(stage, leases) == ["ended"] * 2 + ["ready"] * 6, "two of eight are believed"
     for lease in leases[2:4]:
         stage.cloud.disappear((await _machine(stage, lease)).provider_ref)
-    await stage.play(30 * 60, step=60)
+    await stage.play(30 * 60, step=180)
     assert await _states(stage, leases) == ["ended"] * 2 + ["ready"] * 6, "four of eight are not"
     assert "The list misses 4 of 8 machines" in (await _frozen(stage) or "")
-    await stage.play(60 * 60, step=120)
+    await stage.play(60 * 60, step=300)
     assert await _states(stage, leases) == ["ended"] * 4 + ["ready"] * 4, "an hour later these are two of six"
     await stage.finish()
 

@@ -36,7 +36,7 @@ async def test_ten_minutes_without_the_control_plane_cost_no_machine_and_no_seco
         await stage.play_until(lease, "ready", seconds_max=60)
     before = {machine.provider_ref for machine in stage.cloud.alive()}
     stage.clock.advance(TEN_MINUTES)  # Nobody does anything.
-    await stage.play(60)
+    await stage.play(60, step=10)
     assert {machine.provider_ref for machine in stage.cloud.alive()} == before, (
         "the machines ran on, and still do"
     )
@@ -62,11 +62,11 @@ async def test_a_region_that_is_cut_off_takes_nothing_else_with_it(stage: Stage)
     cut_off, reachable = (FAKE, SECOND) if machine.account == FAKE else (SECOND, FAKE)
     for verb in ("offers", "launch", "inventory", "terminate"):
         stage.clouds[cut_off].faults.always(verb, Fault.UNAVAILABLE)
-    await stage.play(TEN_MINUTES / 2)
+    await stage.play(TEN_MINUTES / 2, step=15)
     here = await stage.lease(organization_id, name="here")
     await stage.play_until(here, "ready", seconds_max=60)
     assert [each.account for each in await stage.machines(here)] == [reachable]
-    await stage.play(TEN_MINUTES / 2)
+    await stage.play(TEN_MINUTES / 2, step=15)
     assert await stage.state(there) == "ready", "that nobody can see it is no evidence that it ended"
     assert len(stage.clouds[cut_off].alive()) == 1
     await stage.release(here)

@@ -64,7 +64,7 @@ async def test_a_launch_that_is_refused_after_it_was_accepted_costs_seconds_and_
     assert await _failed(stage, lease) == [FailReason.NO_CAPACITY, None]
     refused, found = await stage.machines(lease)
     assert refused.native_region != found.native_region or refused.native_type != found.native_type
-    await stage.play(600, step=20)
+    await stage.play(600, step=60)
     assert (await stage.machines(lease))[0].state is MachineState.GONE
     assert stage.cloud.ever(refused.launch_key) == 0
     await stage.finish()
@@ -75,7 +75,7 @@ async def test_a_lost_launch_that_had_no_effect_is_never_posted_again_and_the_le
 ) -> None:
     stage.cloud.faults.script("launch", Fault.LOST_WITHOUT_EFFECT)
     lease = await stage.lease(await stage.organization())
-    await stage.play(200, step=10)
+    await stage.play(200, step=20)
     assert stage.cloud.calls_of("launch") == 1
     await stage.play_until(lease, "ready", seconds_max=120, step=5)
     lost, found = await stage.machines(lease)
@@ -83,7 +83,7 @@ async def test_a_lost_launch_that_had_no_effect_is_never_posted_again_and_the_le
     assert lost.region != found.region
     assert lost.state is MachineState.TERMINATING, "nothing has proved yet that no machine is there"
     assert [stage.cloud.ever(one.launch_key) for one in (lost, found)] == [0, 1]
-    await stage.play(600, step=20)
+    await stage.play(600, step=60)
     assert (await stage.machines(lease))[0].state is MachineState.GONE
     await stage.finish()
 
@@ -113,7 +113,7 @@ async def test_a_machine_that_stays_hidden_beyond_every_window_is_ended_as_an_or
     await _booting(stage)
     (hidden,) = stage.cloud.alive()
     stage.cloud.hide(hidden.provider_ref)
-    await stage.play(900, step=20)
+    await stage.play(900, step=60)
     assert (await stage.machines(lease))[0].state is MachineState.GONE
     stage.cloud.show(hidden.provider_ref)
     await stage.play(200, step=10)
@@ -204,7 +204,7 @@ async def test_a_lease_that_finds_no_capacity_for_half_an_hour_is_given_up_with_
 async def test_a_lease_whose_every_machine_fails_stops_at_the_limit(stage: Stage) -> None:
     stage.cloud.faults.always("launch", Fault.LOST_WITHOUT_EFFECT)
     lease = await stage.lease(await stage.organization(), terms=LeaseTerms(wait_timeout_seconds=86_400))
-    await stage.play_until(lease, "ended", seconds_max=36_000, step=30)
+    await stage.play_until(lease, "ended", seconds_max=36_000, step=60)
     assert (await stage.lease_row(lease)).end_reason is EndReason.NO_CAPACITY
     assert await _failed(stage, lease) == [FailReason.LAUNCH_ANSWER_LOST] * ATTEMPTS_MAX
     await stage.check_finished()
@@ -387,7 +387,7 @@ async def test_a_machine_that_answers_late_is_waited_for(stage: Stage) -> None:
 async def test_a_machine_with_another_host_key_gets_no_secret_and_is_ended(stage: Stage) -> None:
     stage.access.script(FIRST, host_key_changed=True)
     lease = await stage.lease(await stage.organization())
-    await stage.play_until(lease, "ready", seconds_max=300)
+    await stage.play_until(lease, "ready", seconds_max=300, step=5)
     strange, _ = await stage.machines(lease)
     assert strange.fail_reason is FailReason.HOST_KEY_CHANGED
     assert set(stage.access.machine(FIRST).calls) == {"connect"}, "nothing was sent to it"
@@ -451,7 +451,7 @@ async def test_a_machine_with_the_wrong_gpu_is_ended_with_its_reading_kept_and_i
     stage.access.script(FIRST, inventory=reading())
     await stage.round()
     lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", regions=("eu",)))
-    await stage.play(900, step=30)
+    await stage.play(900, step=90)
     wrong = await _only(stage, lease)
     assert (wrong.state, wrong.fail_reason) == (MachineState.GONE, FailReason.GPU_MISMATCH)
     assert (wrong.fail_why or "").startswith(code)
@@ -464,7 +464,7 @@ async def test_a_machine_with_the_wrong_gpu_is_ended_with_its_reading_kept_and_i
     assert codes["eu-central-1"] in {"failed_before", "shape_differs"}
     assert (await stage.lease_row(lease)).ready_at is None
     await stage.check()
-    await stage.play_until(lease, "ended", seconds_max=1_200, step=30)
+    await stage.play_until(lease, "ended", seconds_max=1_800, step=120)
     await stage.check_finished()
 
 

@@ -61,7 +61,7 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
     stage.cloud.faults.always("terminate", Fault.NOT_YET)
     await stage.release(ending)
     starting = await stage.lease(first, CapacityRequest("h100x1"))
-    await stage.play(330, step=10, without=["bootstrap_machines"])
+    await stage.play(330, step=30, without=["bootstrap_machines"])
 
     health = await _health(operator)
     expected = zip(

@@ -10,7 +10,11 @@
   5. A status word that an adapter does not know is UNKNOWN, never GONE.
   6. Only ProviderError leaves a provider, and no error text holds a secret.
   7. `power` of an action that `Capabilities.power` does not name is refused without a call.
-  8. A provider does not retry, sleep, pace its calls or read the environment: the guard and the
+  8. An order of spot capacity is refused without a call where `Capabilities.sells_spot` does not say that the provider
+     sells it. An order buys what it names: on demand, or spot.
+  9. An eviction is what the provider says about one machine (`Sighting.eviction`). It is never concluded from the
+     machine having been bought as spot, nor from its end.
+  10. A provider does not retry, sleep, pace its calls or read the environment: the guard and the
      registry do. One call of the port is a fixed number of calls to the provider.
 
 `tests/contract/` runs these laws over every provider. Which answer of a provider becomes which of
@@ -38,6 +42,8 @@ from control_plane.domain.block import BlockScope
 from control_plane.domain.child import Child as Child  # noqa: PLC0414 - part of the port
 from control_plane.domain.child import Needed as Needed  # noqa: PLC0414 - part of the port
 from control_plane.domain.cpu import Architecture
+from control_plane.domain.eviction import Eviction as Eviction  # noqa: PLC0414 - part of the port
+from control_plane.domain.eviction import EvictionState as EvictionState  # noqa: PLC0414 - part of the port
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.money import Nano
 from control_plane.domain.power import PowerAction as PowerAction  # noqa: PLC0414 - part of the port
@@ -179,7 +185,7 @@ class ListedOffer:
     architecture: Architecture = Architecture.X86_64
     """Of the CPUs. It is ARM64 for hosts of GH200 and GB200."""
     spot: bool = False
-    """Whether the provider may take the machine back. Such an offer is listed and not sold."""
+    """Whether the provider may take the machine back. Where it sells a type in both ways, both offers have its name."""
     eviction_notice_seconds: int | None = None
     """How long before that it says so; None where it does not."""
     price_source: PriceSource = PriceSource.LISTING
@@ -204,6 +210,11 @@ class LaunchOrder:
     ssh_public_key: str
     """For providers that start no machine without a registered key: the public key of our SSH authority. Nobody logs
     in with it. The user data has the machine's sshd accept no plain key, and the bootstrap deletes this one."""
+    spot: bool = False
+    """Whether it is for spot capacity, which the provider may take back."""
+    cost_nano_per_hour_max: Nano | None = None
+    """The most that an hour of a spot machine may cost us, with all that the price of its offer has. It is set for spot
+    orders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +228,8 @@ class Sighting:
     address: str | None = None
     """The IP address, IPv4 or IPv6; None while the machine has none."""
     ssh_port: int = 22
+    eviction: Eviction | None = None
+    """That the provider takes the machine back, in its own words; None while it says nothing of the kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +302,8 @@ class Capabilities:
     """What the provider rounds the time of a machine up to."""
     power: frozenset[PowerAction] = frozenset()
     """What `HasPower` can do; nothing for a provider that cannot."""
+    sells_spot: bool = False
+    """Whether launches can order spot capacity. Spot offers of the others are listed, and never ordered."""
     answer_seconds: Mapping[Verb, float] = field(default_factory=dict[Verb, float])
     """How long to wait for an answer to a verb, where the guard's own timeout is too short. At most
     `guard.ANSWER_SECONDS_MAX`."""

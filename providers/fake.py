@@ -18,14 +18,13 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from control_plane.domain.money import Nano, accrued, parse_usd
-from control_plane.domain.sku import CapacityShape, Shape
+from control_plane.domain.money import Nano, accrued
 from providers.base import (
     Capabilities,
     Child,
-    Confidence,
+    Eviction,
+    EvictionState,
     LateRefusal,
     LaunchOrder,
     LeftOut,
@@ -47,6 +46,7 @@ from providers.base import (
     Unavailable,
 )
 from providers.clock import utc_now
+from providers.fake_offers import DEFAULT_OFFERS
 from providers.faults import Fault, FaultScript
 
 __all__ = [
@@ -59,7 +59,6 @@ __all__ = [
     "Fault",
     "FaultScript",
     "Settings",
-    "an_offer",
     "connect",
 ]
 
@@ -89,6 +88,7 @@ CAPABILITIES = Capabilities(
     terminate_may_be_refused=True,
     billed_while_booting=True,
     power=frozenset(PowerAction),
+    sells_spot=True,
 )
 
 
@@ -111,6 +111,8 @@ class FakeMachine:
     boots: int = 1
     stopped: bool = False
     """It keeps its disk and costs as much as before."""
+    eviction: Eviction | None = None
+    """What the provider says about taking it back. It says so until it withdraws it."""
 
     def state(self, now: datetime) -> ListedState:
         if self.ended_at is not None:
@@ -131,40 +133,6 @@ class FakeMachine:
         """What the provider bills for it so far, by whole seconds since the launch."""
         seconds = int(((self.ended_at or now) - self.launched_at).total_seconds())
         return accrued(self.cost_nano_per_hour, max(0, seconds))
-
-
-def an_offer(model: GpuModel, count: int, region: str, *, usd_per_gpu_hour: str) -> ListedOffer:
-    """An offer of the fake: its native type is named like `h100-sxm-80gb.8`, its native regions are our names."""
-    return ListedOffer(
-        native_type=f"{model}.{count}",
-        region=region,
-        native_region=region,
-        shape=Shape(model, count, vcpus=26 * count, memory_gib=200 * count, disk_gib=1_000 * count),
-        capacity=CapacityShape.VM,
-        cost_nano_per_hour=Nano(parse_usd(usd_per_gpu_hour) * count),
-        available=True,
-        confidence=Confidence.LIVE,
-    )
-
-
-def a_cpu_offer(vcpus: int, region: str, *, usd_per_hour: str) -> ListedOffer:
-    """An offer without GPUs, with 4 GiB of memory for each vCPU: its native type is named like `cpu.16`."""
-    offer = an_offer(GpuModel.L4_24GB, 1, region, usd_per_gpu_hour=usd_per_hour)
-    return replace(offer, native_type=f"cpu.{vcpus}", shape=Shape(None, 0, vcpus, 4 * vcpus, 100))
-
-
-DEFAULT_OFFERS = tuple(
-    an_offer(model, count, region, usd_per_gpu_hour=price)
-    for region in ("us-east-1", "eu-central-1")
-    for model, count, price in (
-        (GpuModel.H100_SXM_80GB, 1, "2.19"),
-        (GpuModel.H100_SXM_80GB, 8, "2.09"),
-        (GpuModel.A100_SXM_80GB, 1, "1.29"),
-        (GpuModel.A100_SXM_80GB, 8, "1.19"),
-        (GpuModel.L40S_48GB, 1, "0.79"),
-        (GpuModel.L4_24GB, 1, "0.49"),
-    )
-) + tuple(a_cpu_offer(16, region, usd_per_hour="0.30") for region in ("us-east-1", "eu-central-1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +178,9 @@ class FakeProvider:
 
     def __post_init__(self) -> None:
         self.stock: dict[tuple[str, str], int] = {
-            (offer.native_type, offer.native_region): self.settings.stock for offer in self.listing
+            _place(offer): self.settings.stock for offer in self.listing
         }
+        """Left of each type in each region; a spot type has `:spot` behind its name."""
         self._still_listed: dict[ProviderRef, FakeMachine] = {}
         self._refused: list[LateRefusal] = []
         self._by_key: defaultdict[LaunchKey, list[FakeMachine]] = defaultdict(list)
@@ -337,6 +306,22 @@ class FakeProvider:
         """The machine ends without notice: the next inventory does not show it."""
         self._end(self.machines[provider_ref], visible_seconds=0.0)
 
+    def announce_eviction(self, provider_ref: ProviderRef) -> None:
+        """The provider gives notice that it takes the machine back. It runs on."""
+        self.machines[provider_ref].eviction = Eviction(
+            EvictionState.ANNOUNCED, self.now(), "marked-for-eviction"
+        )
+
+    def withdraw_eviction(self, provider_ref: ProviderRef) -> None:
+        """The provider does not say any more that it takes the machine back."""
+        self.machines[provider_ref].eviction = None
+
+    def evict(self, provider_ref: ProviderRef) -> None:
+        """The provider takes the machine back: it is listed as ended for a while, and the provider says why."""
+        machine = self.machines[provider_ref]
+        machine.eviction = Eviction(EvictionState.TAKEN, self.now(), "evicted-no-capacity")
+        self._end(machine, visible_seconds=self.settings.terminated_visible_seconds)
+
     def hide(self, provider_ref: ProviderRef) -> None:
         """The machine runs and is billed, and no inventory shows it."""
         self.machines[provider_ref].listed_from = None
@@ -392,19 +377,22 @@ class FakeProvider:
             raise KeyError("an adapter's bug")
 
     def _priced(self, offer: ListedOffer) -> ListedOffer:
-        if self.stock.get((offer.native_type, offer.native_region), 0) > 0:
+        if self.stock.get(_place(offer), 0) > 0:
             return offer
         return replace(offer, available=False)
 
     def _buy(self, order: LaunchOrder, fault: Fault, seconds: float) -> FakeMachine:
-        place = (order.native_type, order.native_region)
-        offer = next((o for o in self.listing if (o.native_type, o.native_region) == place), None)
+        place = _place(order)
+        offer = next((offer for offer in self.listing if _place(offer) == place), None)
         if offer is None:
             raise OrderRefused(f"no type {order.native_type[:60]} in {order.native_region[:60]}")
         if len(order.user_data.encode()) > self.capabilities.user_data_bytes_max:
             raise OrderRefused(f"user data exceeds {self.capabilities.user_data_bytes_max} bytes")
         if self.stock[place] < 1:
             raise NoCapacity(f"{order.native_type} is sold out in {order.native_region}")
+        limit = order.cost_nano_per_hour_max
+        if order.spot and limit is not None and offer.cost_nano_per_hour > limit:
+            raise NoCapacity(f"{order.native_type} costs more than the order allows")
         self.stock[place] -= 1
         return self._deliver(order, offer, fault, seconds)
 
@@ -450,7 +438,7 @@ class FakeProvider:
         now = self.now()
         machine.ended_at = now
         machine.listed_until = now + timedelta(seconds=visible_seconds)
-        self.stock[machine.order.native_type, machine.order.native_region] += 1
+        self.stock[_place(machine.order)] += 1
 
     def _forget_the_unlisted(self, now: datetime) -> None:
         """Drop what no inventory will show again, so that inventories stay fast in a long run."""
@@ -468,6 +456,11 @@ _REFUSALS: dict[Fault, type[Rejected]] = {
     Fault.QUOTA_REACHED: QuotaReached,
     Fault.ORDER_REFUSED: OrderRefused,
 }
+
+
+def _place(of: ListedOffer | LaunchOrder) -> tuple[str, str]:
+    """What one stock is for."""
+    return f"{of.native_type}{':spot' if of.spot else ''}", of.native_region
 
 
 def _raise_before_effect(fault: Fault, seconds: float) -> None:
@@ -488,6 +481,7 @@ def _sighting(machine: FakeMachine, now: datetime, *, unknown: bool) -> Sighting
         state,
         native_status="reticulating" if unknown else state.value,
         address=machine.address if state is ListedState.RUNNING else None,
+        eviction=None if unknown else machine.eviction,
     )
 
 

@@ -142,6 +142,8 @@ class Guard:
         )
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:
+        if order.spot and not self.capabilities.sells_spot:
+            raise error_for(Verb.LAUNCH, Meaning.REFUSED, "no spot capacity is ordered from this provider")
         await self._prepare(order)
         return await self._once(Verb.LAUNCH, lambda: self._inner.launch(order), region=order.native_region)
 

@@ -17,11 +17,20 @@ from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.actor import Actor
 from control_plane.domain.deadline import HAVE_DEADLINES, OverdueMachine
+from control_plane.domain.eviction import Notice
 from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, MachineId, ProviderRef
 from control_plane.domain.journal import Note
-from control_plane.domain.machine import MAY_EXIST, Machine, MachineMove, MachineOrder, MachineState, Purpose
+from control_plane.domain.machine import (
+    MAY_EXIST,
+    SHOULD_BE_SIGHTED,
+    Machine,
+    MachineMove,
+    MachineOrder,
+    MachineState,
+    Purpose,
+)
 from control_plane.domain.node import LEAVE_MAX
 from control_plane.domain.progress import Step
 
@@ -106,6 +115,23 @@ WITH readdressed AS (
 SELECT id FROM readdressed
 """)
 
+_NOTICE = text(f"""
+WITH noticed AS (
+  UPDATE machines SET
+    eviction_announced_at = :announced_at,
+    eviction_withdrawn_at = :withdrawn_at
+  WHERE id = :id AND {among("state", SHOULD_BE_SIGHTED)}
+    AND (eviction_announced_at IS NOT NULL AND eviction_withdrawn_at IS NULL) = :withdrawn
+  RETURNING id, state
+), noted AS (
+  {journal.INSERT}
+  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, noticed.id, :now, {journal.ACTOR},
+         CASE WHEN :withdrawn THEN '{Note.EVICTION_WITHDRAWN}' ELSE '{Note.EVICTION_ANNOUNCED}' END, state, state, :why
+  FROM noticed {journal.CLAIMANTS.format(machine="noticed.id")}
+)
+SELECT id FROM noticed
+""")
+
 
 async def insert(
     connection: Connection, orders: Sequence[MachineOrder], *, now: datetime, deadline_at: datetime
@@ -160,6 +186,21 @@ async def readdress(
         "why": f"its address is now {address}",
     }
     await read(connection, _READDRESS, MachineId, now=now, **values, **journal.actor_values(actor))
+
+
+async def notice(connection: Connection, news: Notice, *, actor: Actor, now: datetime) -> None:
+    """Store that the eviction of a machine was announced, or withdrawn, with a line in its journal.
+
+    Nothing changes when it was stored before, or the machine moved on meanwhile.
+    """
+    values = {
+        "id": news.id,
+        "announced_at": news.announced_at,
+        "withdrawn": news.withdrawn,
+        "withdrawn_at": now if news.withdrawn else None,
+        "why": news.why,
+    }
+    await read(connection, _NOTICE, MachineId, now=now, **values, **journal.actor_values(actor))
 
 
 # Reading

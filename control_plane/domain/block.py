@@ -65,6 +65,8 @@ CONSEQUENCES: Mapping[FailReason, Consequence | None] = {
     FailReason.NODE_LOST: None,
     FailReason.NODE_HOSTILE: None,
     FailReason.VANISHED: None,
+    # Others may keep theirs. What is sold out refuses the next order by itself.
+    FailReason.EVICTED: None,
     # The record of failed proofs excludes an offer by itself (placement.PROOF_RECORD_MAX).
     FailReason.PROOF_FAILED: None,
     FailReason.PROOF_EMULATED: None,

@@ -29,6 +29,8 @@ class FailReason(StrEnum):
     NODE_HOSTILE = "node_hostile"
     """As a node of a cluster it claimed what it does not have."""
     VANISHED = "vanished"
+    EVICTED = "evicted"
+    """Its provider took it back, and says so: it was spot capacity."""
     NOT_ATTENDED = "not_attended"
     """An outage of ours kept us from doing our part for hours. Neither the machine nor its provider is to blame."""
     LEASE_ENDED = "lease_ended"

@@ -38,6 +38,8 @@ class Note(StrEnum):
     MEMORY_OVERWRITTEN = "memory_overwritten"
     MEMORY_NOT_SHOWN_OVERWRITTEN = "memory_not_shown_overwritten"
     ADDRESS_CHANGED = "address_changed"
+    EVICTION_ANNOUNCED = "eviction_announced"
+    EVICTION_WITHDRAWN = "eviction_withdrawn"
     POWER_REQUESTED = "power_requested"
     POWER_CHANGED = "power_changed"
     POWER_FAILED = "power_failed"

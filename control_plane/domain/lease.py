@@ -1,6 +1,6 @@
 """The state machine of a lease: a customer's right to capacity, from the request to the last machine gone.
 
-    PLACING --placed--> STARTING --verified--> READY --released/auto/unfunded/lost/disproven--> ENDING --gone--> ENDED
+    PLACING --placed--> STARTING --verified--> READY --released/unfunded/lost/evicted/proof--> ENDING --gone--> ENDED
        ^                   |
        `--attempt failed---'      a release, or giving up, leads from any earlier state to ENDING
 
@@ -62,6 +62,8 @@ class LeaseEvent(StrEnum):
     """The next hold could not be placed."""
     MACHINE_LOST = "machine_lost"
     """The machine of a ready lease is gone, according to the provider."""
+    EVICTED = "evicted"
+    """The provider took the machine of a ready lease back."""
     PROOF_FAILED = "proof_failed"
     """The machine of a ready lease failed its GPU proof twice in a row."""
     ORGANIZATION_SUSPENDED = "organization_suspended"
@@ -96,6 +98,7 @@ class EndReason(StrEnum):
     NO_CAPACITY = "no_capacity"
     UNFUNDED = "unfunded"
     MACHINE_LOST = "machine_lost"
+    EVICTED = "evicted"
     PROOF_FAILED = "proof_failed"
     ORGANIZATION_SUSPENDED = "organization_suspended"
     ORGANIZATION_CLOSED = "organization_closed"
@@ -123,6 +126,7 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.READY, _E.AUTO_RELEASED): _S.ENDING,
     (_S.READY, _E.UNFUNDED): _S.ENDING,
     (_S.READY, _E.MACHINE_LOST): _S.ENDING,
+    (_S.READY, _E.EVICTED): _S.ENDING,
     (_S.READY, _E.PROOF_FAILED): _S.ENDING,
     (_S.READY, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
     (_S.READY, _E.ORGANIZATION_CLOSED): _S.ENDING,
@@ -145,6 +149,7 @@ END_REASONS: dict[LeaseEvent, EndReason] = {
     _E.GAVE_UP: EndReason.NO_CAPACITY,
     _E.UNFUNDED: EndReason.UNFUNDED,
     _E.MACHINE_LOST: EndReason.MACHINE_LOST,
+    _E.EVICTED: EndReason.EVICTED,
     _E.PROOF_FAILED: EndReason.PROOF_FAILED,
     _E.ORGANIZATION_SUSPENDED: EndReason.ORGANIZATION_SUSPENDED,
     _E.ORGANIZATION_CLOSED: EndReason.ORGANIZATION_CLOSED,

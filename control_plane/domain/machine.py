@@ -176,6 +176,10 @@ class Machine:
     failed: int
     unanswered: int
     last_challenged_at: datetime | None
+    eviction_announced_at: datetime | None
+    """When its provider announced that it takes it back."""
+    eviction_withdrawn_at: datetime | None
+    """When that notice counted as withdrawn; None while it stands, and before there was one."""
 
     @property
     def record(self) -> Record:

@@ -71,7 +71,9 @@ TERMINAL = frozenset({_S.GONE})
 
 KEEPS_POOLS = frozenset({ClusterState.BUILDING, ClusterState.READY})
 """States of a cluster in which its pools go on."""
-_FAILURES = frozenset({EndReason.NO_CAPACITY, EndReason.MACHINE_LOST, EndReason.PROOF_FAILED})
+_FAILURES = frozenset(
+    {EndReason.NO_CAPACITY, EndReason.MACHINE_LOST, EndReason.EVICTED, EndReason.PROOF_FAILED}
+)
 SERVED = timedelta(hours=1)
 """A lease that was ready for so long counts as no failure when it is lost."""
 FAILURES_COUNT_FOR = timedelta(hours=24)

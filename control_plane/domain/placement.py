@@ -58,6 +58,7 @@ _PASSING = frozenset(
         FailReason.PROVIDER_REPORTED_FAILURE,
         FailReason.UNREACHABLE,
         FailReason.VANISHED,
+        FailReason.EVICTED,
         FailReason.NODE_FAILED,
         FailReason.NODE_LOST,
     }

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from control_plane.domain.eviction import Eviction
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.machine import Machine, MachineEvent, MachineState
 
@@ -35,6 +36,8 @@ class Sighting:
     address: str | None = None
     """IPv4 or IPv6 text; None while booting."""
     ssh_port: int = 22
+    eviction: Eviction | None = None
+    """That the provider takes the machine back, as it says itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from control_plane.domain.agent import SILENT_AFTER
+from control_plane.domain.eviction import Notice, notices, taken
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import MachineId, ProviderRef, installation_of
 from control_plane.domain.machine import (
@@ -269,7 +270,7 @@ class Loss:
     failure: MachineFailure
 
 
-Conclusion = MachineMove | Adoption | Loss | Readdressing
+Conclusion = MachineMove | Adoption | Loss | Readdressing | Notice
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +281,8 @@ class Swept:
     adoptions: tuple[Adoption, ...]
     losses: tuple[Loss, ...]
     readdressed: tuple[Readdressing, ...]
+    notices: tuple[Notice, ...]
+    """Evictions that were announced, or withdrawn."""
     sighted: tuple[MachineId, ...]
     """Machines listed for the first time, or again after an absence. A machine on every list costs no write."""
     missed: tuple[MachineId, ...]
@@ -296,7 +299,7 @@ class Swept:
     def written(self) -> frozenset[MachineId]:
         """The machines whose rows this list changes, except those in `losses`."""
         moved = {move.id for move in self.moves} | {adoption.id for adoption in self.adoptions}
-        moved |= {readdressing.id for readdressing in self.readdressed}
+        moved |= {readdressing.id for readdressing in self.readdressed} | {news.id for news in self.notices}
         return frozenset({*moved, *self.sighted, *self.missed})
 
 
@@ -355,6 +358,7 @@ def sweep(
         adoptions=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Adoption)),
         losses=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Loss)),
         readdressed=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Readdressing)),
+        notices=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Notice)),
         sighted=tuple(machine.id for machine, sighting in findings.found if _appeared(machine, sighting)),
         # A list that shows a machine as gone is no evidence that it ran until now.
         missed=tuple(machine.id for machine, sighting in findings.found if sighting.state is ListedState.GONE)
@@ -402,6 +406,8 @@ def _of_sighting(
     if machine.provider_ref is None and machine.state is MachineState.TERMINATING:
         yield Adoption(machine.id, sighting.provider_ref)
     yield from readdressing(machine, sighting)
+    runs = sighting.state is ListedState.RUNNING
+    yield from notices(machine, sighting.eviction, runs=runs, asked_at=asked_at)
     event = concluded(machine.state, sighting.state, has_address=sighting.address is not None)
     moved = None if event is None else step(machine.state, event)
     if not isinstance(moved, Moved):
@@ -415,7 +421,7 @@ def _of_sighting(
         case MachineEvent.CONFIRMED_GONE:
             yield MachineMove(machine.id, machine.generation, moved, why=_ENDED, gone_evidence=listed_as)
         case MachineEvent.VANISHED:
-            yield Loss(machine.id, MachineFailure(moved.event, FailReason.VANISHED, _ENDED, listed_as))
+            yield Loss(machine.id, _ended(machine, moved.event, sighting, listed_as))
         case _:
             sold_out = sighting.state is ListedState.SOLD_OUT
             reason, why = _SOLD_OUT if sold_out else _FAILED
@@ -425,6 +431,15 @@ def _of_sighting(
 _ENDED = "the provider lists it as ended"
 _FAILED = (FailReason.PROVIDER_REPORTED_FAILURE, "the provider lists it as failed")
 _SOLD_OUT = (FailReason.NO_CAPACITY, "the provider accepted the order and then had no capacity left")
+
+
+def _ended(machine: Machine, event: MachineEvent, sighting: Sighting, listed_as: str) -> MachineFailure:
+    """The failure of a machine that its provider lists as ended, though nobody asked for that."""
+    evicted = taken(machine, sighting.eviction)
+    if sighting.eviction is None or evicted is None:
+        return MachineFailure(event, FailReason.VANISHED, _ENDED, listed_as)
+    words = f"{listed_as}: {sighting.eviction.native_status}"
+    return MachineFailure(event, FailReason.EVICTED, evicted, words)
 
 
 def _found(

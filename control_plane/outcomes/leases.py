@@ -13,6 +13,7 @@ from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.claim import Claim, release_bound, use_ended_at
+from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import LeaseId
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import (
@@ -155,6 +156,8 @@ async def lose_machine(
 def _event(state: LeaseState, failure: MachineFailure) -> LeaseEvent:
     if state not in BILLED:
         return LeaseEvent.ATTEMPT_FAILED
+    if failure.reason is FailReason.EVICTED:
+        return LeaseEvent.EVICTED
     disproven = failure.event is MachineEvent.DISPROVEN
     return LeaseEvent.PROOF_FAILED if disproven else LeaseEvent.MACHINE_LOST
 

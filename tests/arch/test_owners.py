@@ -95,6 +95,7 @@ def test_providers_do_not_know_each_other() -> None:
         "client_credentials",
         "clock",
         "error_law",
+        "fake_offers",
         "faults",
         "gpu_names",
         "listings",

@@ -102,7 +102,8 @@ async def test_sold_out_is_listed_as_not_available_where_stock_is_known_and_buys
 ) -> None:
     cloud.sell_out()
     place = (cloud.native_type, cloud.native_region)
-    listed = [o for o in await _offers(cloud) if (o.native_type, o.native_region) == place]
+    on_demand = [offer for offer in await _offers(cloud) if not offer.spot]
+    listed = [o for o in on_demand if (o.native_type, o.native_region) == place]
     expected = [offer.confidence is Confidence.STATIC for offer in listed[:1]]
     assert [offer.available for offer in listed] == expected
     assert bool(listed) is cloud.lists_what_is_sold_out
@@ -339,7 +340,7 @@ async def _offers(cloud: Cloud) -> list[ListedOffer]:
 
 async def test_offers_speak_our_words(cloud: Cloud) -> None:
     offers = await _offers(cloud)
-    places = [(offer.native_type, offer.native_region) for offer in offers]
+    places = [(offer.native_type, offer.native_region, offer.spot) for offer in offers]
     assert len(places) == len(set(places)) > 0
     for offer in offers:
         assert REGION_PATTERN.fullmatch(offer.region), offer

@@ -7,7 +7,8 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.lease import Lease
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.request import CapacityRequest
-from providers.fake import Fault, an_offer
+from providers.fake import Fault
+from providers.fake_offers import an_offer
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database

@@ -18,7 +18,7 @@ from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import Unit
 from control_plane.services import billing
 from control_plane.services.admissions import NotAllowed
-from providers.fake import a_cpu_offer, an_offer
+from providers.fake_offers import a_cpu_offer, an_offer
 from tests.support.machines_without_gpus import CPU, NANO_PER_SECOND, sell
 from tests.support.rows import rows
 from tests.support.stage import Stage

@@ -12,7 +12,8 @@ from control_plane.domain.ids import AccountName
 from control_plane.domain.placement import Offer
 from control_plane.domain.refusal import RefusalCode, Refused
 from providers.base import LeftOut, LeftOutFor
-from providers.fake import FakeProvider, Fault, an_offer
+from providers.fake import FakeProvider, Fault
+from providers.fake_offers import an_offer
 from reconciler import offers_left_out
 from reconciler.loops.providers import refresh_offers
 from tests.support.stage import FAKE, Stage

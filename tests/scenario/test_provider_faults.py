@@ -22,7 +22,8 @@ from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.waiting import ATTEMPTS_MAX
 from data_plane.documents.inventory import Inventory
 from providers.base import LaunchOrder, Provider
-from providers.fake import Fault, an_offer
+from providers.fake import Fault
+from providers.fake_offers import an_offer
 from reconciler import simulated
 from reconciler.loops.machines import launch_machines, observe_machines
 from tests.support.stage import FAKE, H100, Stage, set_stage

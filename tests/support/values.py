@@ -81,6 +81,8 @@ def a_machine(number: int = 1, **other: Any) -> Machine:
         "failed": 0,
         "unanswered": 0,
         "last_challenged_at": None,
+        "eviction_announced_at": None,
+        "eviction_withdrawn_at": None,
     }
     return Machine(**(values | other))
 

@@ -75,6 +75,8 @@ machines = table(
     Column("ssh_trust", Text),
     at("ssh_trust_due_at"),
     at("sighted_at"),
+    at("eviction_announced_at"),
+    at("eviction_withdrawn_at"),
     at("missed_since"),
     Column("missed_lists", Integer, nullable=False, server_default=text("0")),
     Column("step", Text, nullable=False),

@@ -177,6 +177,7 @@ async def _listing(provider: Provider) -> list[Sighting]:
             machine.native_status,
             machine.address,
             machine.ssh_port,
+            machine.eviction,
         )
         for machine in await provider.inventory()
     ]
@@ -205,6 +206,8 @@ async def _write_machines(
         await machines.readdress(
             connection, moved.id, moved.address, moved.ssh_port, actor=actor, now=asked_at
         )
+    for news in swept.notices:
+        await machines.notice(connection, news, actor=actor, now=asked_at)
     for adoption in swept.adoptions:
         why = f"found at {account} by its launch key, while terminating"
         await machines.adopt(

@@ -77,6 +77,25 @@ class Cloud(ABC):
         """How often a machine booted. Of clouds whose provider can reboot or start machines."""
         raise NotImplementedError  # Not asked of the others, which have nothing to tell.
 
+    def is_spot(self, key: LaunchKey) -> bool:
+        """Whether the machine of this key was bought as spot. Of clouds whose provider sells it, as the next four."""
+        raise NotImplementedError  # Not asked of the others, which have no spot machines.
+
+    def announce_eviction(self, ref: ProviderRef) -> None:
+        """The provider says that it takes the machine back. It runs on."""
+        raise NotImplementedError  # As above.
+
+    def withdraw_eviction(self, ref: ProviderRef) -> None:
+        raise NotImplementedError  # As above.
+
+    def evict(self, ref: ProviderRef) -> None:
+        """The provider takes the machine back."""
+        raise NotImplementedError  # As above.
+
+    def sell_out_spot(self) -> None:
+        """From now on there is no `native_type` in `native_region` as spot. There is on demand."""
+        raise NotImplementedError  # As above.
+
     @abstractmethod
     async def add_foreign_machine(self) -> None:
         """Add a machine to our account that carries none of our launch keys."""

@@ -1,6 +1,7 @@
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from providers.base import LaunchOrder, Needed
+from providers.base import LaunchOrder, ListedOffer, Needed
 from providers.fake import FakeProvider, Fault, Settings
+from providers.fake_offers import DEFAULT_OFFERS, a_spot_offer
 from tests.contract.clouds import Cloud, CloudWithChildren
 from tests.support.clock import Clock
 
@@ -17,7 +18,11 @@ class FakeCloud(CloudWithChildren):
     def __init__(self) -> None:
         self.clock = Clock()
         settings = Settings(boot_seconds=30.0, makes_children=True)
-        self.provider = FakeProvider(now=self.clock.now, settings=settings)
+        place = (self.native_type, self.native_region)
+        spot = [
+            a_spot_offer(each, usd_per_gpu_hour="0.70") for each in DEFAULT_OFFERS if _place(each) == place
+        ]
+        self.provider = FakeProvider(now=self.clock.now, settings=settings, listing=(*DEFAULT_OFFERS, *spot))
 
     def ever(self, key: LaunchKey) -> int:
         return self.provider.ever(key)
@@ -27,6 +32,22 @@ class FakeCloud(CloudWithChildren):
 
     def boots(self, ref: ProviderRef) -> int:
         return self.provider.machines[ref].boots
+
+    def is_spot(self, key: LaunchKey) -> bool:
+        (machine,) = self.provider.alive(key)
+        return machine.order.spot
+
+    def announce_eviction(self, ref: ProviderRef) -> None:
+        self.provider.announce_eviction(ref)
+
+    def withdraw_eviction(self, ref: ProviderRef) -> None:
+        self.provider.withdraw_eviction(ref)
+
+    def evict(self, ref: ProviderRef) -> None:
+        self.provider.evict(ref)
+
+    def sell_out_spot(self) -> None:
+        self.provider.stock[f"{self.native_type}:spot", self.native_region] = 0
 
     async def add_foreign_machine(self) -> None:
         self.provider.plant(
@@ -75,6 +96,10 @@ class FakeCloud(CloudWithChildren):
     def _always(self, event: Fault) -> None:
         for verb in ("offers", "launch", "inventory", "terminate", "power"):
             self.provider.faults.always(verb, event)
+
+
+def _place(offer: ListedOffer) -> tuple[str, str]:
+    return offer.native_type, offer.native_region
 
 
 def make() -> Cloud:

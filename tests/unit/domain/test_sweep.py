@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.agent import SILENT_AFTER
+from control_plane.domain.eviction import Eviction, EvictionState
 from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, Machine, MachineEvent, MachineState
 from control_plane.domain.progress import Step
@@ -406,7 +407,7 @@ def swept(
 
 
 def an_empty_sweep(**other: Any) -> Swept:
-    return replace(Swept((), (), (), (), (), (), (), 1, 0, None, believed=True), **other)
+    return replace(Swept((), (), (), (), (), (), (), (), 1, 0, None, believed=True), **other)
 
 
 def test_only_a_booting_machine_that_the_list_lacks_is_worth_asking_for_refused_launches() -> None:
@@ -466,6 +467,27 @@ def test_a_wanted_machine_that_is_listed_as_gone_has_vanished_and_is_no_longer_s
     assert loss.failure.why == "the provider lists it as ended"
     assert loss.failure.provider_words == "the provider lists it as 'terminated'"
     assert (result.missed, result.sighted) == ((machine.id,), ()), "this list is no evidence that it ran"
+
+
+def test_a_machine_is_evicted_only_when_its_provider_says_so_of_a_machine_that_it_lists_as_ended() -> None:
+    taken = Eviction(EvictionState.TAKEN, START, "no-capacity")
+    announced = replace(taken, state=EvictionState.ANNOUNCED)
+
+    def reason(machine: Machine, eviction: Eviction | None) -> FailReason:
+        gone = a_sighting(1, state=ListedState.GONE, eviction=eviction)
+        (loss,) = swept([machine], [gone]).losses
+        assert loss.failure.event is E.VANISHED
+        return loss.failure.reason
+
+    noted = a_machine(eviction_announced_at=START)
+    assert {reason(a_machine(state=state), taken) for state in SHOULD_BE_SIGHTED} == {FailReason.EVICTED}
+    for machine in (a_machine(), noted):
+        assert [reason(machine, said) for said in (announced, None)] == [FailReason.VANISHED] * 2
+    assert not swept([a_machine()], [a_sighting(1, eviction=taken)]).losses, (
+        "the list says that it still runs"
+    )
+    ending = swept([a_machine(state=S.TERMINATING)], [a_sighting(1, state=ListedState.GONE, eviction=taken)])
+    assert (len(ending.moves), ending.losses, ending.notices) == (1, (), ())
 
 
 @pytest.mark.parametrize("listed", [ListedState.FAILED, ListedState.STOPPED])

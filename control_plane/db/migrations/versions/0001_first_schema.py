@@ -1676,7 +1676,7 @@ def _create_tables() -> None:
             "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
         ),
         sa.CheckConstraint(
-            "end_reason IN ('auto_released', 'envelope_exceeded', 'machine_lost', 'no_capacity', 'organization_closed', 'organization_suspended', 'proof_failed', 'released', 'unfunded')",
+            "end_reason IN ('auto_released', 'envelope_exceeded', 'evicted', 'machine_lost', 'no_capacity', 'organization_closed', 'organization_suspended', 'proof_failed', 'released', 'unfunded')",
             name=op.f("ck_leases_end_reason_known"),
         ),
         sa.CheckConstraint(
@@ -2006,6 +2006,8 @@ def _create_tables() -> None:
         sa.Column("ssh_trust", sa.Text(), nullable=True),
         sa.Column("ssh_trust_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("sighted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("eviction_announced_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("eviction_withdrawn_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("missed_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("missed_lists", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("step", sa.Text(), nullable=False),
@@ -2021,7 +2023,7 @@ def _create_tables() -> None:
         sa.Column("suspect_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("erasing_until", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            "fail_reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
             name=op.f("ck_machines_fail_reason_known"),
         ),
         sa.CheckConstraint(
@@ -2149,7 +2151,7 @@ def _create_tables() -> None:
         sa.Column("since", sa.DateTime(timezone=True), nullable=False),
         sa.Column("until", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint(
-            "reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            "reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
             name=op.f("ck_offer_blocks_reason_known"),
         ),
         sa.CheckConstraint(
@@ -2441,7 +2443,7 @@ def _create_tables() -> None:
         sa.Column("fail_reason", sa.Text(), nullable=True),
         sa.Column("fail_why", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "fail_reason IN ('gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            "fail_reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
             name=op.f("ck_attempts_fail_reason_known"),
         ),
         sa.CheckConstraint(

@@ -16,7 +16,7 @@ demo: $(BIN)/.ready ## Lease, use and bill machines on this host, from end to en
 up: $(BIN)/.ready ## Start the same cloud and leave it running; prints its URL and a key
 	@$(BIN)/python -m demo up
 
-test: $(BIN)/.ready ## Run every test; prints the command to install system packages that are missing
+test: $(BIN)/.ready .venv-infra/.ready ## Run every test; prints the command to install system packages that are missing
 	@$(BIN)/python -m demo packages
 	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
@@ -25,10 +25,11 @@ test-changed: $(BIN)/.ready ## Run the tests that changes since origin/main, or 
 	@$(BIN)/python -m tests.support.changed $(if $(BASE),--base $(BASE)) > var/test-changed.txt
 	@$(BIN)/python -m pytest -n 2 --dist loadgroup $$(cat var/test-changed.txt)
 
-check: $(BIN)/.ready ## Check format, lints, types and import contracts, and run the fast tests
+check: $(BIN)/.ready .venv-infra/.ready ## Check format, lints, types and import contracts, and run the fast tests
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --python-executable .venv-infra/bin/python --cache-dir .mypy_cache/infra -p infra -m tests.support.cloud.record
 	@mkdir -p var
 	@$(BIN)/lint-imports > var/imports.txt 2>&1 || { cat var/imports.txt; exit 1; }
 	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/arch
@@ -59,9 +60,11 @@ lock: $(BIN)/.ready ## Pin the newest dependencies, with hashes and without inde
 	  out=requirements$${extra:+-dev}.lock; \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	    --no-emit-find-links --no-emit-package splitplane-cli --custom-compile-command "make lock" $$extra pyproject.toml -o $$out --upgrade; done
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --custom-compile-command "make lock" --group infra -o requirements-infra.lock --upgrade
 
 clean: ## Delete everything that was built here
-	rm -rf .venv var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-infra var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 
 # The Python packages, installed again when the pins change.
 $(BIN)/.ready: requirements-dev.lock pyproject.toml control_plane/cli/pyproject.toml
@@ -76,3 +79,10 @@ $(BIN)/.ready: requirements-dev.lock pyproject.toml control_plane/cli/pyproject.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps \
 	  --config-settings editable_mode=compat -e control_plane/cli
 	@mkdir -p var && touch $@
+
+# What the program of infra/ runs on, apart from the product: Pulumi wants an older protobuf (docs/decisions/0050).
+.venv-infra/.ready: requirements-infra.lock
+	@echo "setting up Pulumi in .venv-infra (half a minute, once)"
+	@test -x .venv-infra/bin/python || $(PYTHON) -m venv .venv-infra
+	@.venv-infra/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-infra.lock
+	@touch $@

@@ -25,7 +25,8 @@ ALONE = "The agent needs nothing but Python and NVML"
 ONE_WAY = "The data plane's folders build on each other one way"
 SIDES = "The sides of a GPU proof share the protocol only"
 NO_CIRCLE = "No folder of the data plane imports in a circle"
-NO_CHEATS = "No product package imports tests, cheats among them"
+NO_CHEATS = "No product package imports tests, cheats among them, or what deploys it"
+INFRA = "Infra stands alone, and knows the names of settings only"
 BREAKS = [
     ("The data plane imports nothing of ours", "data_plane.access.port", "control_plane.domain.ids"),
     (ONE_WAY, "data_plane.proof.prover.device", "data_plane.agent.guard"),
@@ -40,6 +41,10 @@ BREAKS = [
     (NO_CIRCLE, "data_plane.proof.verifier.jobs", "data_plane.proof.verifier.service.codec"),
     (NO_CHEATS, "data_plane.simulation.line", "tests.support.cheats.line"),
     (NO_CHEATS, "reconciler.loop", "tests.support.cheats.lies"),
+    (NO_CHEATS, "control_plane.world", "infra.config"),
+    (INFRA, "infra.config", "control_plane.settings"),
+    (INFRA, "infra.components.keys", "environment.reading"),
+    ("What a deployment consists of is known without Pulumi", "infra.services", "pulumi"),
     (ALONE, "data_plane.agent.guard", "data_plane.inspection.bundle"),
     (ALONE, "data_plane.nvml.library", "grpc"),
     (ALONE, "data_plane.proof.prover.prover", "data_plane.proof.challenger.plan"),

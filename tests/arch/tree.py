@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 PRODUCT = ("environment", "tracing", "control_plane", "providers", "reconciler", "data_plane")
-AROUND = ("demo", "benchmarks", "tests")
+AROUND = ("infra", "demo", "benchmarks", "tests")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,256 @@
+"""ECS on Fargate: one service, or one task to start by hand, for each entry of the catalogue."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.components.common import Component, Document, document
+from infra.components.containers import containers
+from infra.components.credentials import Credentials
+from infra.components.keys import Keys, policy_text
+from infra.components.load_balancer import LoadBalancer
+from infra.components.network import Network
+from infra.components.roles import Roles
+from infra.components.storage import Storage
+from infra.config import Stack
+from infra.services import FILES, Runs, Service
+
+LOG_DAYS = 90
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Around:
+    """What services are put into."""
+
+    network: Network
+    groups: Mapping[str, aws.ec2.SecurityGroup]
+    roles: Roles
+    keys: Keys
+    credentials: Credentials
+    storage: Storage
+    balancer: LoadBalancer
+    facts: Mapping[str, pulumi.Input[str]]
+    """What `{...}` in the environment of a service stands for."""
+
+
+class Services(Component):
+    def __init__(
+        self, stack: Stack, parent: pulumi.Resource, catalogue: tuple[Service, ...], around: Around
+    ) -> None:
+        super().__init__(stack, "services", parent)
+        self._around = around
+        self.cluster = aws.ecs.Cluster(
+            "cluster",
+            name=self.name("services"),
+            settings=[{"name": "containerInsights", "value": "enabled"}],
+            opts=self.below(),
+        )
+        self.namespace = aws.servicediscovery.PrivateDnsNamespace(
+            "names", name=namespace(stack), vpc=around.network.vpc.id, opts=self.below()
+        )
+        self.tasks, self.running = {}, {}
+        for service in catalogue:
+            self.tasks[service.name] = self._task(service)
+            if service.runs is Runs.ALWAYS:
+                self.running[service.name] = self._keep_running(service, self.tasks[service.name])
+        self.register_outputs({"cluster": self.cluster.name})
+
+    def _task(self, service: Service) -> aws.ecs.TaskDefinition:
+        log = aws.cloudwatch.LogGroup(
+            service.name,
+            name=self.name(service.name),
+            retention_in_days=LOG_DAYS,
+            kms_key_id=self._around.keys.operations.arn,
+            opts=self.below(),
+        )
+        self._permit_start(service, log)
+        self._permit_task(service)
+        size, roles = self.stack.services[service.name], self._around.roles.of[service.name]
+        image = pulumi.Output.concat(self._around.storage.images.repository_url, "@", self.stack.image)
+        secrets = {name: secret.arn for name, secret in self._around.credentials.of.items()}
+        return aws.ecs.TaskDefinition(
+            service.name,
+            family=self.name(service.name),
+            requires_compatibilities=["FARGATE"],
+            network_mode="awsvpc",
+            cpu=str(size.cpu),
+            memory=str(size.memory_mib),
+            runtime_platform={"cpu_architecture": "X86_64", "operating_system_family": "LINUX"},
+            task_role_arn=roles.task.arn,
+            execution_role_arn=roles.start.arn,
+            volumes=[{"name": "tmp"}, *([{"name": "files"}] if service.files else [])],
+            container_definitions=pulumi.Output.all(
+                image=image, log=log.name, secrets=secrets, facts=dict(self._around.facts)
+            ).apply(lambda known: containers(service, region=self.stack.region, **known)),
+            opts=self.below(),
+        )
+
+    def _permit_start(self, service: Service, log: aws.cloudwatch.LogGroup) -> None:
+        names = {*service.secrets.values(), *service.files.values()}
+        own = [self._around.credentials.of[name].arn for name in sorted(names)]
+        statements: list[Document] = [
+            {"Effect": "Allow", "Action": "ecr:GetAuthorizationToken", "Resource": "*"},
+            {
+                "Effect": "Allow",
+                "Action": [
+                    "ecr:BatchCheckLayerAvailability",
+                    "ecr:BatchGetImage",
+                    "ecr:GetDownloadUrlForLayer",
+                ],
+                "Resource": self._around.storage.images.arn,
+            },
+            {
+                "Effect": "Allow",
+                "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
+                "Resource": pulumi.Output.concat(log.arn, ":*"),
+            },
+            {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": own},
+            {
+                "Effect": "Allow",
+                "Action": "kms:Decrypt",
+                "Resource": self._around.keys.credentials.arn,
+                "Condition": {"StringEquals": {"kms:EncryptionContext:SecretARN": own}},
+            },
+        ]
+        aws.iam.RolePolicy(
+            f"{service.name}-start",
+            role=self._around.roles.of[service.name].start.id,
+            policy=document(*statements),
+            opts=self.below(),
+        )
+
+    def _permit_task(self, service: Service) -> None:
+        """A process that calls nothing of AWS has a role without a right."""
+        if service.keys:
+            keys = service.keys
+            arn = pulumi.Output.from_input(self._around.keys.sealing.arn)
+            aws.iam.RolePolicy(
+                f"{service.name}-sealing",
+                role=self._around.roles.of[service.name].task.id,
+                policy=arn.apply(lambda key: policy_text(keys, key, self.stack.account)),
+                opts=self.below(),
+            )
+        buckets = [self._around.storage.buckets[name].arn for name in sorted(service.writes)]
+        if not buckets:
+            return
+        put = {
+            "Effect": "Allow",
+            "Action": "s3:PutObject",
+            "Resource": [pulumi.Output.concat(arn, "/*") for arn in buckets],
+        }
+        encrypt = {
+            "Effect": "Allow",
+            "Action": "kms:GenerateDataKey",
+            "Resource": self._around.keys.exports.arn,
+            "Condition": {"StringEquals": {"kms:ViaService": f"s3.{self.stack.region}.amazonaws.com"}},
+        }
+        aws.iam.RolePolicy(
+            f"{service.name}-buckets",
+            role=self._around.roles.of[service.name].task.id,
+            policy=document(put, encrypt),
+            opts=self.below(),
+        )
+
+    def _keep_running(self, service: Service, task: aws.ecs.TaskDefinition) -> aws.ecs.Service:
+        balancer, size = self._around.balancer, self.stack.services[service.name]
+        running = aws.ecs.Service(
+            service.name,
+            name=service.name,
+            cluster=self.cluster.arn,
+            task_definition=task.arn,
+            launch_type="FARGATE",
+            desired_count=size.tasks_min,
+            deployment_minimum_healthy_percent=100,
+            deployment_maximum_percent=200,
+            deployment_circuit_breaker={"enable": True, "rollback": True},
+            enable_execute_command=False,
+            propagate_tags="SERVICE",
+            network_configuration={
+                "subnets": [subnet.id for subnet in self._around.network.private],
+                "security_groups": [self._around.groups[service.name].id],
+                "assign_public_ip": False,
+            },
+            service_registries={"registry_arn": self._dns_name(service).arn},
+            load_balancers=[
+                {
+                    "target_group_arn": balancer.targets.arn,
+                    "container_name": service.name,
+                    "container_port": service.port,
+                }
+            ]
+            if service.public
+            else [],
+            health_check_grace_period_seconds=60 if service.public else None,
+            # A group of targets can be used once a listener has it. The number of tasks is the scaling's, below.
+            opts=self.below(depends_on=[balancer.listener], ignore_changes=["desiredCount"]),
+        )
+        self._scale(service, running)
+        return running
+
+    def _dns_name(self, service: Service) -> aws.servicediscovery.Service:
+        return aws.servicediscovery.Service(
+            service.name,
+            name=service.name,
+            dns_config={
+                "namespace_id": self.namespace.id,
+                "routing_policy": "MULTIVALUE",
+                "dns_records": [{"type": "A", "ttl": 10}],
+            },
+            opts=self.below(),
+        )
+
+    def _scale(self, service: Service, running: aws.ecs.Service) -> None:
+        size = self.stack.services[service.name]
+        target = aws.appautoscaling.Target(
+            service.name,
+            service_namespace="ecs",
+            scalable_dimension="ecs:service:DesiredCount",
+            resource_id=pulumi.Output.concat("service/", self.cluster.name, "/", running.name),
+            min_capacity=size.tasks_min,
+            max_capacity=size.tasks_max,
+            opts=self.below(),
+        )
+        signals: dict[str, dict[str, object]] = {
+            "cpu": {
+                "target_value": 60,
+                "predefined_metric_specification": {
+                    "predefined_metric_type": "ECSServiceAverageCPUUtilization"
+                },
+            }
+        }
+        if service.requests_per_task and service.public:
+            balancer = self._around.balancer
+            signals["requests"] = {
+                "target_value": service.requests_per_task,
+                "predefined_metric_specification": {
+                    "predefined_metric_type": "ALBRequestCountPerTarget",
+                    "resource_label": pulumi.Output.concat(
+                        balancer.balancer.arn_suffix, "/", balancer.targets.arn_suffix
+                    ),
+                },
+            }
+        for name, signal in signals.items():
+            aws.appautoscaling.Policy(
+                f"{service.name}-{name}",
+                name=self.name(f"{service.name}-{name}"),
+                policy_type="TargetTrackingScaling",
+                service_namespace=target.service_namespace,
+                scalable_dimension=target.scalable_dimension,
+                resource_id=target.resource_id,
+                target_tracking_scaling_policy_configuration={
+                    **signal,
+                    "scale_out_cooldown": 60,
+                    "scale_in_cooldown": 300,
+                },
+                opts=self.below(),
+            )
+
+
+def namespace(stack: Stack) -> str:
+    """The private domain of a stack's services."""
+    return f"{stack.name}.splitplane.internal"
+
+
+__all__ = ["FILES", "Around", "Services", "namespace"]

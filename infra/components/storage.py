@@ -1,0 +1,92 @@
+"""Buckets, and the registry of images."""
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.components.common import Component, document
+from infra.config import Stack
+
+
+@dataclass(frozen=True, slots=True)
+class BucketKind:
+    name: str
+    locked_days: int | None
+    """So long nobody may change or delete an object, in the mode GOVERNANCE; None where objects may be replaced."""
+
+
+BUCKETS = (BucketKind("exports", 365), BucketKind("audit", 400), BucketKind("artifacts", None))
+
+
+class Storage(Component):
+    def __init__(
+        self, stack: Stack, parent: pulumi.Resource, *, data_key: aws.kms.Key, image_key: aws.kms.Key
+    ) -> None:
+        super().__init__(stack, "storage", parent)
+        self.buckets = {kind.name: self._bucket(kind, data_key) for kind in BUCKETS}
+        self.images = aws.ecr.Repository(
+            "images",
+            name=self.name("images"),
+            image_tag_mutability="IMMUTABLE",
+            image_scanning_configuration={"scan_on_push": True},
+            encryption_configurations=[{"encryption_type": "KMS", "kms_key": image_key.arn}],
+            force_delete=False,
+            opts=self.guarded(),
+        )
+        self.register_outputs({"images": self.images.repository_url})
+
+    def _bucket(self, kind: BucketKind, key: aws.kms.Key) -> aws.s3.Bucket:
+        bucket = aws.s3.Bucket(
+            kind.name,
+            bucket=self.name(f"{kind.name}-{self.stack.account}"),
+            object_lock_enabled=kind.locked_days is not None,
+            force_destroy=False,
+            opts=self.guarded(),
+        )
+        aws.s3.BucketVersioning(
+            kind.name, bucket=bucket.id, versioning_configuration={"status": "Enabled"}, opts=self.below()
+        )
+        aws.s3.BucketServerSideEncryptionConfiguration(
+            kind.name,
+            bucket=bucket.id,
+            rules=[{
+                "apply_server_side_encryption_by_default": {"sse_algorithm": "aws:kms", "kms_master_key_id": key.arn},
+                "bucket_key_enabled": True,
+            }],
+            opts=self.below(),
+        )  # fmt: skip
+        closed = aws.s3.BucketPublicAccessBlock(
+            kind.name,
+            bucket=bucket.id,
+            block_public_acls=True,
+            block_public_policy=True,
+            ignore_public_acls=True,
+            restrict_public_buckets=True,
+            opts=self.below(),
+        )
+        aws.s3.BucketPolicy(
+            kind.name,
+            bucket=bucket.id,
+            policy=document(_tls_only(bucket)),
+            opts=self.below(depends_on=[closed]),
+        )
+        if kind.locked_days is not None:
+            aws.s3.BucketObjectLockConfiguration(
+                kind.name,
+                bucket=bucket.id,
+                rule={"default_retention": {"mode": "GOVERNANCE", "days": kind.locked_days}},
+                opts=self.below(),
+            )
+        return bucket
+
+
+def _tls_only(bucket: aws.s3.Bucket) -> dict[str, object]:
+    return {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [bucket.arn, pulumi.Output.concat(bucket.arn, "/*")],
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }

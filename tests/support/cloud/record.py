@@ -1,0 +1,116 @@
+"""Runs the Pulumi program with mocks, in the environment of `infra/`, and prints what it would make as JSON.
+
+    .venv-infra/bin/python -m tests.support.cloud.record < asked.json
+
+`asked` is a list of stacks: name, settings, and names of services to add. The answer has a list of resources for each,
+as the program registers them with the engine: type, inputs, parent, provider, options.
+"""
+
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pulumi
+from pulumi.runtime import mocks, rpc
+from pulumi.runtime.stack import run_pulumi_func
+from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
+
+from infra import config, services
+from infra.program import Deployment
+
+ADDED = {
+    # As an ingest process may look one day: it is called by others, reads a file, and reaches the database.
+    "newcomer": replace(
+        services.VERIFIER, name="newcomer", reaches=frozenset({services.Reach.DATABASE}), connections=5
+    ),
+}
+
+
+class Answers(mocks.Mocks):
+    """AWS, as far as one resource needs what another one got: ARNs, ids and addresses that name their resource."""
+
+    def __init__(self, account: str) -> None:
+        self.account = account
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
+        kind = args.typ.split(":")[-1]
+        kind = "key" if kind == "Key" else kind  # As the product knows the ARNs of keys.
+        module = args.typ.split(":")[1].split("/")[0]
+        label = f"{kind}/{args.inputs.get('name', args.name)}"
+        return label, {
+            "arn": f"arn:aws:{module}:eu-central-1:{self.account}:{label}",
+            "arnSuffix": f"{label}/suffix",
+            "address": f"{args.name}.rds.example.com",
+            "certificateArn": args.inputs.get("certificateArn"),
+            "dnsName": f"{args.name}.elb.example.com",
+            "domainValidationOptions": [
+                {
+                    "domainName": "api.example.com",
+                    "resourceRecordName": "_proof.example.com",
+                    "resourceRecordType": "CNAME",
+                    "resourceRecordValue": "proof.aws",
+                }
+            ],
+            "fqdn": "_proof.example.com",
+            "prefixListId": "pl-s3",
+            "privateIp": "10.21.0.10",
+            "publicIp": "203.0.113.10",
+            "repositoryUrl": "registry.example.com/images",
+            "zoneId": "Z1",
+        } | args.inputs
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], None]:
+        raise AssertionError(
+            f"the program asks AWS for {args.token}, so its plan depends on more than its configuration"
+        )
+
+
+class Recorder(mocks.MockMonitor):
+    """Keeps what the mocks alone do not see: parents, providers and options."""
+
+    def __init__(self, account: str) -> None:
+        super().__init__(Answers(account))
+        self.recorded: list[dict[str, Any]] = []
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 - Pulumi's name
+        answer = super().RegisterResource(request)  # type: ignore[no-untyped-call] # Pulumi's own has no types.
+        _ensure_event_loop()  # type: ignore[no-untyped-call] # As above.
+        self.recorded.append(
+            {
+                "urn": answer.urn,
+                "id": answer.id,
+                "type": request.type,
+                "name": request.name,
+                "parent": request.parent,
+                "provider": request.provider,
+                "inputs": rpc.deserialize_properties(request.object)
+                if request.type != "pulumi:pulumi:Stack"
+                else {},
+                "state": rpc.deserialize_properties(answer.object)
+                if request.type != "pulumi:pulumi:Stack"
+                else {},
+                "protect": request.protect,
+                "ignore_changes": list(request.ignoreChanges),
+            }
+        )
+        return answer
+
+
+def record(name: str, settings: dict[str, Any], added: list[str]) -> dict[str, Any]:
+    recorder = Recorder(settings["account"])
+    mocks.set_mocks(recorder.mocks, project="splitplane", stack=name, preview=False, monitor=recorder)
+    exported: dict[str, Any] = {}
+
+    def program() -> None:
+        catalogue = (*services.SERVICES, *(ADDED[one] for one in added))
+        made = Deployment(config.read(name, settings, catalogue), catalogue)
+        pulumi.Output.all(**made.outputs()).apply(exported.update)
+
+    _sync_await(run_pulumi_func(program))
+    return {"resources": recorder.recorded, "outputs": exported}
+
+
+if __name__ == "__main__":
+    asked = json.load(sys.stdin)
+    json.dump([record(one["name"], one["settings"], one["added"]) for one in asked], sys.stdout)

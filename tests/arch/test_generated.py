@@ -318,5 +318,6 @@ def test_every_generated_page_is_still_drawn() -> None:
         "permissions.md",
         "openapi.json",
         "settings.md",
+        "deployment.md",  # By tests/infra/test_page.py.
     }
     assert {path.name for path in GENERATED.iterdir()} <= drawn

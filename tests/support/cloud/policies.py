@@ -43,14 +43,17 @@ ENCRYPTED = {
 
 def only_named_doors_are_public(graph: Graph) -> Iterator[str]:
     users = set(graph.settings["hosts"]["kubectl_from"])
+    groups = {one.id: one.name for one in graph.of("SecurityGroup")}
     for rule in graph.of("SecurityGroupIngressRule"):
         network = rule.inputs.get("cidrIpv4") or rule.inputs.get("cidrIpv6")
         if network is None or network in users:
             continue
-        group = next(
-            one.name for one in graph.of("SecurityGroup") if one.id == rule.inputs["securityGroupId"]
+        door = (
+            groups[rule.inputs["securityGroupId"]],
+            rule.inputs["ipProtocol"],
+            int(rule.inputs["fromPort"]),
+            int(rule.inputs["toPort"]),
         )
-        door = (group, rule.inputs["ipProtocol"], int(rule.inputs["fromPort"]), int(rule.inputs["toPort"]))
         if door not in PUBLIC and not _is_private(network):
             yield f"{rule.name} opens {door} to {network}"
     for group in (*graph.of("SecurityGroup"), *graph.of("DefaultSecurityGroup")):
@@ -66,9 +69,9 @@ def nothing_has_a_public_address_of_chance(graph: Graph) -> Iterator[str]:
     for subnet in graph.of("Subnet"):
         if subnet.inputs.get("mapPublicIpOnLaunch") is not False:
             yield f"{subnet.name} gives public addresses to whatever starts in it"
-    for service in graph.of("ecs.Service"):
-        if service.inputs.get("networkConfiguration", {}).get("assignPublicIp"):
-            yield f"the tasks of {service.name} have public addresses"
+    for running in graph.of("ecs.Service"):
+        if running.inputs.get("networkConfiguration", {}).get("assignPublicIp"):
+            yield f"the tasks of {running.name} have public addresses"
     for instance in graph.of("Instance"):
         if instance.inputs.get("associatePublicIpAddress") or instance.inputs.get("publiclyAccessible"):
             yield f"{instance.name} has a public address"
@@ -353,11 +356,11 @@ def tasks_can_change_nothing_of_themselves(graph: Graph) -> Iterator[str]:
             yield f"{service} can change its own files"
         if not re.search(r"@sha256:[0-9a-f]{64}$", container["image"]):
             yield f"{service} runs an image that a tag names"
-    for service in graph.of("ecs.Service"):
-        if service.inputs.get("deploymentCircuitBreaker") != {"enable": True, "rollback": True}:
-            yield f"a bad version of {service.name} is not rolled back"
-        if service.inputs.get("enableExecuteCommand"):
-            yield f"people get a shell in {service.name}"
+    for running in graph.of("ecs.Service"):
+        if running.inputs.get("deploymentCircuitBreaker") != {"enable": True, "rollback": True}:
+            yield f"a bad version of {running.name} is not rolled back"
+        if running.inputs.get("enableExecuteCommand"):
+            yield f"people get a shell in {running.name}"
 
 
 POLICIES = (

@@ -114,7 +114,7 @@ async def test_an_overdue_machine_that_cannot_be_given_up_keeps_no_other_one_wai
 async def test_another_machine_at_the_address_gets_no_keys(stage: Stage) -> None:
     lease, machine = await _verified(stage)
     known = stage.access.script(str(machine.address), host_key_changed=True)
-    await stage.play_until(lease, "ready", seconds_max=300)
+    await stage.play_until(lease, "ready", seconds_max=300, step=5)
     assert await _failed(stage, lease) == [FailReason.HOST_KEY_CHANGED, None]
     assert "admit customer" not in known.calls
     await stage.finish()
@@ -134,7 +134,7 @@ async def test_a_fault_of_our_hub_is_not_blamed_on_the_machine_however_long_it_l
 ) -> None:
     lease, machine = await _verified(stage)
     stage.hub.fail_next += [error] * 200
-    await stage.play(900, step=20)
+    await stage.play(900, step=60)
     assert await _failed(stage, lease) == [None]
     stage.hub.fail_next.clear()
     await stage.play_until(lease, "ready", seconds_max=60)

@@ -31,7 +31,8 @@ async def test_a_lease_is_released_after_its_time_to_live_which_counts_from_read
     lease = await _ready(stage, AutoRelease(after_seconds=600))
     assert lease.ready_at is not None
     assert lease.release_at == lease.ready_at + timedelta(seconds=600)
-    await stage.play(590)
+    await stage.play(560, step=20)
+    await stage.play(30)
     assert await stage.state(lease) == "ready"
     await stage.play(14)
     ended = await stage.lease_row(lease)

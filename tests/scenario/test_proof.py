@@ -678,7 +678,7 @@ async def test_a_lease_goes_on_however_often_its_customers_work_disturbs_the_cha
     assert len(asked) < 4 * 3_600 / proof.BUSY_POSTPONED.total_seconds() + 3
     assert (await machine(stage, lease)).suspect_since is None
     assert (await stage.shown(lease)).tier is Tier.PROVEN
-    await stage.play(proof.FRESH_FOR.total_seconds(), step=7_200)
+    await stage.play(proof.FRESH_FOR.total_seconds(), step=14_400)
     assert (await stage.shown(lease)).tier is Tier.LISTED, "what counts for nothing renews nothing"
     await stage.finish()
 
@@ -918,7 +918,7 @@ async def test_many_failures_at_one_account_terminate_none_and_are_an_error_for_
     """Silence most of all: a fault of ours looks like that."""
     organization = await stage.organization(gpu_quota=64)
     leases = [await ready(stage, organization=organization) for _ in range(FAILING_MACHINES_MAX + 2)]
-    await stage.play(DUE - 600, step=600)
+    await stage.play(DUE - 600, step=1_200)
     stage.challenger.otherwise = answer
     ended, errors = 0, list[str]()
     async for report in challenged(stage, 5_400, step=180):
@@ -932,7 +932,7 @@ async def test_many_failures_at_one_account_terminate_none_and_are_an_error_for_
     assert held
     assert not any("account" in why for why in held), "what a customer reads says nothing of our accounts"
     stage.challenger.otherwise = PASSED
-    await stage.play(3_600, step=300)
+    await stage.play(3_600, step=600)
     assert [await stage.state(lease) for lease in leases] == still, "what passes now is left alone"
     await stage.finish()
 
@@ -1065,7 +1065,8 @@ async def test_a_released_machine_is_overwritten_before_it_is_terminated(stage: 
 
 async def test_an_unfunded_lease_leaves_no_memory_behind_either(stage: Stage) -> None:
     lease = await ready(stage, organization=await stage.organization(usd=4))
-    await stage.play(2 * 3_600, step=60)
+    await stage.play(50 * 60, step=300)
+    await stage.play(20 * 60, step=60)
     assert (await stage.lease_row(lease)).end_reason is EndReason.UNFUNDED
     assert (await stored(stage))[-1] == ("end", "passed")
     await stage.finish()

@@ -360,7 +360,9 @@ def _translated(request: Request[Any, Any, Any], error: Exception) -> ApiError |
         case ValidationException():
             return _validation(request, error)
         case NotFoundException():
-            return ApiError("route_not_found", "There is no such endpoint; /schema/openapi.json lists them all.")
+            return ApiError(
+                "route_not_found", "There is no such endpoint; /schema/openapi.json lists them all."
+            )
         case MethodNotAllowedException():
             return ApiError(
                 "method_not_allowed", "The endpoint does not have this method.", headers=error.headers

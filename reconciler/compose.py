@@ -52,6 +52,7 @@ from reconciler.audit_keys import AuditKeys, NoAuditKeys, StoredAuditKeys
 from reconciler.call_budgets import SharedBudget
 from reconciler.keys import key_manager
 from reconciler.live_accounts import LiveAccounts
+from reconciler.patient_hub import PatientHub
 from reconciler.references import LearningChallenger
 from reconciler.settings import Reach, SettingsError
 from reconciler.ssh_authorities import FixedAuthority, SshAuthorities, StoredAuthorities, certifier
@@ -229,5 +230,5 @@ def _access_and_hub(
         return fake_access, fake_hub, FakeCollector(fake_access.machines)
     access = SshAccess(certifier(authorities, now, replica))
     target = Target(reach.hub.address, reach.hub.ssh_port, reach.hub.host_key, HUB_PRINCIPAL)
-    hub = SshHub(access, target, outside=reach.hub.outside)
+    hub = PatientHub(SshHub(access, target, outside=reach.hub.outside), now)
     return access, hub, SshCollector(access, target, build_collector())

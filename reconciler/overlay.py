@@ -16,10 +16,10 @@ PORT = 51_820
 """The UDP port that members listen on."""
 
 
-def server_member(key: str, outside: str) -> Member:
+def server_member(key: str, outside: str, next_key: str | None = None) -> Member:
     """The server of a cluster, as its peer map has it."""
     host = f"[{outside}]" if ":" in outside else outside
-    return Member(SERVER_NUMBER, key, endpoint=f"{host}:{PORT}")
+    return Member(SERVER_NUMBER, key, endpoint=f"{host}:{PORT}", next_key=next_key)
 
 
 def map_of(

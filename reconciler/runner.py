@@ -23,6 +23,7 @@ from control_plane.domain.ids import AccountName
 from reconciler import traced
 from reconciler.loop import AccountLoop, Report, is_being_cancelled
 from reconciler.registry import AnyLoop
+from reconciler.repeated_errors import RepeatedErrors
 from reconciler.roster import Roster
 from reconciler.world import World
 from reconciler.worlds.accounts import AccountWorld
@@ -275,6 +276,7 @@ class _Reporting:
         self._labels = (loop.name, account or "")
         self._written_at: datetime | None = None
         self._failed_before = False
+        self._repeated = RepeatedErrors()
         LATE_AFTER.labels(*self._labels).set(late_after(loop).total_seconds())
         for gauge in (LAST_ACTIVATION, LAST_SUCCESS):
             gauge.labels(*self._labels).set(world.now().timestamp())
@@ -317,8 +319,11 @@ class _Reporting:
             LAST_SUCCESS.labels(*self._labels).set(ended)
 
     def _log(self, report: Report) -> None:
-        """Lines for an activation that came to its end, if it acted or met errors. A failed one was logged."""
-        errors = [error[:TEXT_MAX] for error in report.errors[:ERRORS_KEPT]]
+        """Lines for an activation that came to its end, if it acted or met errors that were not logged lately. A failed
+        one was logged.
+        """
+        met = [error[:TEXT_MAX] for error in report.errors[:ERRORS_KEPT]]
+        errors = self._repeated.to_log(met, self._world.now())
         loop, account = self._labels
         for event in report.events:
             log.info(event.name, loop=loop, **event.facts)

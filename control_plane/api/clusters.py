@@ -110,6 +110,31 @@ class ClusterController(Controller):
 
         return await idempotency.once(request, effect, status=202, collection="/v1/clusters")
 
+    @post(
+        "/operator/clusters/{cluster:str}/key-rotations",
+        operation_id="rotateServerKey",
+        permission=Permission.NODES_ROTATE_KEYS,
+        scope=ScopeKind.PLATFORM,
+        status_code=202,
+        responses=made(ClusterView, 202),
+    )
+    async def rotate_key(self, request: ApiRequest, cluster: FromPath[str]) -> Response[bytes]:
+        """Change the WireGuard key of a cluster's server at once, because it may have leaked.
+
+        It begins within seconds, and all tunnels with the server pause for some seconds. While it is under way, another
+        request changes nothing.
+        """
+        await idempotency.no_body(request)
+        word = read_word("cluster", cluster)
+
+        async def effect(connection: Connection) -> Made | Refused:
+            found = await clusters.rotate_key(
+                connection, request.world, word, platform=request.principal.organization_id
+            )
+            return found if isinstance(found, Refused) else Made(_view(request, found))
+
+        return await idempotency.once(request, effect, status=202, collection="/v1/clusters")
+
 
 def _view(request: ApiRequest, cluster: Cluster) -> ClusterView:
     return cluster_view(cluster, for_operators=Permission.SERVER_HOSTS_READ in request.principal.where)

@@ -155,6 +155,9 @@ KINDS: dict[str, Kind] = {
     ),
     RefusalCode.CLUSTERS_TOO_MANY: Kind(409, "Delete a cluster that nobody uses."),
     RefusalCode.CLUSTER_NOT_READY: Kind(409, "Wait until the cluster is ready, or choose another one."),
+    RefusalCode.NODE_NOT_READY: Kind(
+        409, "Wait until the node is ready. When it leaves, its keys go with it."
+    ),
     RefusalCode.KUBECONFIGS_TOO_MANY: Kind(409, "Revoke kubeconfigs of the project that nobody uses."),
     RefusalCode.CLUSTER_UNKNOWN: Kind(422, "Use a cluster that GET /v1/clusters lists.", "cluster"),
     RefusalCode.NODE_LABEL_INVALID: Kind(422, "Correct the label that `detail` names.", "node_labels"),

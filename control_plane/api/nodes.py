@@ -5,12 +5,13 @@ Nodes come and go with the leases of their pool.
 
 from typing import Annotated
 
-from litestar import Controller, get
+from litestar import Controller, Response, get, post
 from litestar.params import FromPath, QueryParameter
 
-from control_plane.api import paging
-from control_plane.api.documents import PROBLEMS, refusable
+from control_plane.api import idempotency, paging
+from control_plane.api.documents import PROBLEMS, made, refusable
 from control_plane.api.errors import refusal
+from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import read_word
 from control_plane.api.node_pools import OfCluster, read_node_pool_id
 from control_plane.api.paging import Cursor, Limit
@@ -21,6 +22,7 @@ from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import nodes
+from control_plane.services.idempotency import Connection
 from control_plane.services.nodes import NodeFilter
 from control_plane.wire.common import NODE_POOL_ID_PATTERN
 from control_plane.wire.nodes import NodePage, NodeReportPage, NodeReportView, NodeView
@@ -142,3 +144,34 @@ class NodeController(Controller):
         if isinstance(found, Refused):
             raise refusal(found)
         return node_report_view(found, request.world.now())
+
+    @post(
+        "/operator/nodes/{node:str}/key-rotations",
+        operation_id="rotateNodeKey",
+        permission=Permission.NODES_ROTATE_KEYS,
+        scope=ScopeKind.PLATFORM,
+        status_code=202,
+        responses=made(NodeReportView, 202),
+    )
+    async def rotate_key(self, request: ApiRequest, node: FromPath[str]) -> Response[bytes]:
+        """Change the WireGuard key of a node at once, because it may have leaked.
+
+        It begins within seconds, and its tunnels pause for some seconds. While it is under way, another request changes
+        nothing.
+        """
+        await idempotency.no_body(request)
+        word = read_word("node", node)
+
+        async def effect(connection: Connection) -> Made | Refused:
+            found = await nodes.rotate_key(
+                connection,
+                request.world,
+                word,
+                actor=request.actor,
+                platform=request.principal.organization_id,
+            )
+            if isinstance(found, Refused):
+                return found
+            return Made(node_report_view(found, request.world.now()))
+
+        return await idempotency.once(request, effect, status=202, collection="/v1/operator/nodes")

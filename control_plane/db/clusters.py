@@ -48,7 +48,7 @@ HAVING min(free) IS NOT NULL RETURNING overlay
 _COLUMNS = """
 id, organization_id, name, region, state, generation, overlay, version, endpoint, ca_pem, tries, failing_since,
 coalesce(failing_why, (SELECT 'tunnels: ' || o.failing_why FROM overlays o WHERE o.cluster_id = clusters.id))
-  AS failing_why, created_at, ready_at, gone_at"""
+  AS failing_why, server_key_asked_at, created_at, ready_at, gone_at"""
 # Those that everybody may use, those of the reader, and for the operators' organization all of them.
 _FOR_READER = """
 (clusters.organization_id IS NULL OR clusters.organization_id = :reader
@@ -58,6 +58,9 @@ _SHOW = text(f"SELECT {_COLUMNS} FROM clusters WHERE id = :id AND {_FOR_READER}"
 _NAMED = text(f"SELECT {_COLUMNS} FROM clusters WHERE name = :name AND {among('state', LIVE)}")
 _SHOW_NAMED = text(
     f"SELECT {_COLUMNS} FROM clusters WHERE name = :name AND {among('state', LIVE)} AND {_FOR_READER}"
+)
+_ASK_KEY = text(
+    "UPDATE clusters SET server_key_asked_at = :now WHERE id = :id AND server_key_asked_at IS NULL"
 )
 _LOCK = text(f"SELECT {_COLUMNS} FROM clusters WHERE id = :id FOR NO KEY UPDATE")
 _PAGE = text(f"""
@@ -234,3 +237,8 @@ async def keep_told(
 async def forget_secrets(connection: Connection, cluster_id: ClusterId) -> None:
     """The caller deletes the secrets themselves."""
     await write(connection, _FORGET_SECRETS, id=cluster_id)
+
+
+async def ask_for_server_key(connection: Connection, cluster_id: ClusterId, *, now: datetime) -> None:
+    """Have the WireGuard key of a cluster's server changed at once, unless that is asked for already."""
+    await write(connection, _ASK_KEY, id=cluster_id, now=now)

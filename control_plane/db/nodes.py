@@ -303,7 +303,8 @@ _KEY_TAKEN = text(f"""
 SELECT EXISTS (
   SELECT FROM nodes WHERE cluster_id = :cluster_id AND id <> :id AND {among("state", IN_CLUSTER)}
     AND :public_key IN (public_key, next_key, old_key)
-  UNION ALL SELECT FROM overlays WHERE cluster_id = :cluster_id AND public_key = :public_key
+  UNION ALL SELECT FROM overlays WHERE cluster_id = :cluster_id
+    AND :public_key IN (public_key, next_key, old_key)
   UNION ALL SELECT FROM relays WHERE cluster_id = :cluster_id AND public_key = :public_key) AS taken
 """)
 _KEEP_KEY = text(f"""

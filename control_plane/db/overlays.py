@@ -31,6 +31,14 @@ class Overlay:
     """Whether its cluster is being deleted."""
     public_key: str | None
     """Of the server; None before it is known."""
+    next_key: str | None
+    """The key that the server changes to."""
+    old_key: str | None
+    """The key that it has changed from, until no node lists it."""
+    key_made_at: datetime | None
+    key_waits_since: datetime | None
+    key_asked_at: datetime | None
+    """When an operator asked for another key of the server."""
     applied_version: str | None
     read_at: datetime | None
     tries: int
@@ -100,6 +108,7 @@ RETURNING cluster_id
 """)
 _TAKEN = text(f"""
 SELECT o.cluster_id, k.overlay AS block, k.state = '{ClusterState.DELETING}' AS is_ending, o.public_key,
+  o.next_key, o.old_key, o.key_made_at, o.key_waits_since, k.server_key_asked_at AS key_asked_at,
   o.applied_version, o.read_at, o.tries, o.tried_at
 FROM overlays o JOIN clusters k ON k.id = o.cluster_id WHERE o.cluster_id = ANY(:ids) ORDER BY o.cluster_id
 """)
@@ -130,6 +139,21 @@ ORDER BY id
 """
 _READ_CHANGES, _LOCK_CHANGES = text(_CHANGES), text(f"{_CHANGES} FOR NO KEY UPDATE")
 _KEEP_KEY = text(f"UPDATE overlays SET public_key = :public_key WHERE cluster_id = :cluster_id AND {_HELD}")
+_ANNOUNCE = text(f"""
+UPDATE overlays SET next_key = :next_key, key_made_at = :made_at, key_waits_since = :now
+WHERE cluster_id = :cluster_id AND {_HELD}
+""")
+_SWITCHED = text(f"""
+UPDATE overlays SET old_key = public_key, public_key = next_key, next_key = NULL, key_waits_since = :now
+WHERE cluster_id = :cluster_id AND {_HELD}
+""")
+_END = text(f"""
+UPDATE overlays SET next_key = NULL, old_key = NULL, key_made_at = NULL, key_waits_since = NULL
+WHERE cluster_id = :cluster_id AND {_HELD}
+""")
+_ANSWERED = text(f"""
+UPDATE clusters SET server_key_asked_at = NULL WHERE id = :cluster_id AND server_key_asked_at <= :made_at AND {_STILL}
+""")
 _SERVER_APPLIED = text(f"""
 UPDATE overlays SET applied_version = :version, read_at = :read_at, tries = 0
 WHERE cluster_id = :cluster_id AND {_HELD}
@@ -206,6 +230,39 @@ async def keep_server_key(
     connection: Connection, cluster_id: ClusterId, public_key: str, *, token: UUID
 ) -> None:
     await write(connection, _KEEP_KEY, cluster_id=cluster_id, public_key=public_key, token=token)
+
+
+async def announce_server_key(
+    connection: Connection,
+    cluster_id: ClusterId,
+    next_key: str,
+    *,
+    token: UUID,
+    made_at: datetime,
+    now: datetime,
+) -> bool:
+    """Put the next key of the server on the peer map. False when the hold was lost.
+
+    `made_at` is from before the server was asked for the key.
+    """
+    values = {"cluster_id": cluster_id, "next_key": next_key, "made_at": made_at, "now": now}
+    return bool(await write(connection, _ANNOUNCE, token=token, **values))
+
+
+async def server_switched(
+    connection: Connection, cluster_id: ClusterId, *, token: UUID, now: datetime
+) -> bool:
+    """The server uses its next key. False when the hold was lost."""
+    return bool(await write(connection, _SWITCHED, cluster_id=cluster_id, token=token, now=now))
+
+
+async def end_server_key(
+    connection: Connection, cluster_id: ClusterId, *, token: UUID, made_at: datetime | None
+) -> None:
+    """The change is over. What was asked for until `made_at` is answered; None for a change that is given up."""
+    if made_at is not None:
+        await write(connection, _ANSWERED, cluster_id=cluster_id, token=token, made_at=made_at)
+    await write(connection, _END, cluster_id=cluster_id, token=token)
 
 
 async def server_applied(

@@ -117,6 +117,8 @@ class Cluster:
     """Since when it can be neither built nor dismantled. Whether a ready one answers is a metric."""
     failing_why: str | None
     """What fails, for operators. That its tunnels cannot be applied is no reason for `failing_since`."""
+    server_key_asked_at: datetime | None
+    """When an operator asked for another WireGuard key of its server; None once that is in use."""
     created_at: datetime
     ready_at: datetime | None
     gone_at: datetime | None

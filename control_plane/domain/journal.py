@@ -43,6 +43,9 @@ class Note(StrEnum):
     POWER_REQUESTED = "power_requested"
     POWER_CHANGED = "power_changed"
     POWER_FAILED = "power_failed"
+    NODE_KEY_CHANGE_REQUESTED = "node_key_change_requested"
+    """An operator asked for another WireGuard key of the lease's node."""
+    NODE_KEY_CHANGED = "node_key_changed"
     CHILD_DELETION_REQUESTED = "child_deletion_requested"
     """The provider is asked to delete what the launch made beside the machine, such as its start-up script."""
 

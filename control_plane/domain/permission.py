@@ -109,6 +109,8 @@ class Permission(StrEnum):
     """Create, scale and delete node pools, whose nodes are leases."""
     NODES_READ_ALL = "nodes.read_all"
     """Read the nodes of every organization, with the evidence of their steps."""
+    NODES_ROTATE_KEYS = "nodes.rotate_keys"
+    """Change the WireGuard keys of nodes and of the servers of clusters at once."""
     SERVER_HOSTS_READ = "server_hosts.read"
     """Read the hosts that servers of clusters run on."""
     SERVER_HOSTS_MANAGE = "server_hosts.manage"
@@ -197,6 +199,7 @@ _OF_PLATFORM = frozenset(
         _P.TERMINATIONS_PERMIT,
         _P.CLUSTERS_MANAGE,
         _P.NODES_READ_ALL,
+        _P.NODES_ROTATE_KEYS,
         _P.SERVER_HOSTS_READ,
         _P.SERVER_HOSTS_MANAGE,
         _P.AUDIT_READ_ALL,
@@ -429,6 +432,7 @@ OPERATOR = (
         _P.PROVIDER_ACCOUNTS_MANAGE,
         _P.TERMINATIONS_PERMIT,
         _P.CLUSTERS_MANAGE,
+        _P.NODES_ROTATE_KEYS,
         _P.SERVER_HOSTS_MANAGE,
         _P.QUOTES_CREATE,
         _P.ENVELOPES_SET_CEILING,

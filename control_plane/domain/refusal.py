@@ -45,6 +45,7 @@ class RefusalCode(StrEnum):
     SERVER_HOSTS_IN_USE = "server_hosts_in_use"
     CLUSTERS_TOO_MANY = "clusters_too_many"
     CLUSTER_NOT_READY = "cluster_not_ready"
+    NODE_NOT_READY = "node_not_ready"
     KUBECONFIGS_TOO_MANY = "kubeconfigs_too_many"
     CLUSTER_UNKNOWN = "cluster_unknown"
     NODE_LABEL_INVALID = "node_label_invalid"

@@ -99,6 +99,23 @@ async def delete(
     return await _get(connection, locked.id)
 
 
+async def rotate_key(
+    connection: Connection, world: World, word: str, *, platform: OrganizationId
+) -> Cluster | Refused:
+    """Have the WireGuard key of a cluster's server changed at once, by the cluster's name or its id.
+
+    While that is asked for already, nothing changes. The connection acts for `platform`, the operators' organization.
+    """
+    found = await _lookup(connection, platform, word)
+    if found is None:
+        return _not_found(word)
+    if found.state is not ClusterState.READY:
+        why = f"The cluster is {found.state}; the key of a server whose cluster is ready can be changed."
+        return Refused(RefusalCode.CLUSTER_NOT_READY, why)
+    await clusters.ask_for_server_key(connection, found.id, now=world.now())
+    return await _get(connection, found.id)
+
+
 async def page(
     world: World, organization_id: OrganizationId, *, after: tuple[datetime, UUID] | None, limit: int
 ) -> Sequence[Cluster]:

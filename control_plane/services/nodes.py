@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import node_overviews
+from control_plane.db import journal, node_keys, node_overviews
 from control_plane.db.connection import Connection
+from control_plane.db.engine import acting_for
 from control_plane.db.node_overviews import NodeOverview, NodeReport, Whose
 from control_plane.domain.access import Reach
+from control_plane.domain.actor import Actor
 from control_plane.domain.ids import (
     ClusterId,
     MalformedIdError,
@@ -19,6 +21,7 @@ from control_plane.domain.ids import (
     Prefix,
     off_wire,
 )
+from control_plane.domain.journal import Note
 from control_plane.domain.node import NodeState
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import clusters
@@ -132,3 +135,35 @@ async def _reports(world: World, places: Sequence[Whose]) -> Sequence[NodeReport
         async with world.db.reading(tenant) as connection:
             found += await node_overviews.reports(connection, ids)
     return sorted(found, key=lambda each: (each.overview.created_at, each.overview.id), reverse=True)
+
+
+async def rotate_key(
+    connection: Connection, world: World, word: str, *, actor: Actor, platform: OrganizationId
+) -> NodeReport | Refused:
+    """Have the WireGuard key of an open node changed at once, by its id or its name.
+
+    While that is asked for already, nothing changes. The connection acts for `platform`, the operators' organization.
+    """
+    node_id, name = _named(word)
+    places = await node_overviews.whose(connection, node_id=node_id, name=name, limit=1)
+    if not places:
+        return NOT_FOUND
+    (place,) = places
+    async with acting_for(connection, place.organization_id, back_to=platform):
+        now = world.now()
+        asked = await node_keys.ask(connection, place.id, now=now)
+        (report,) = await node_overviews.reports(connection, [place.id])
+        node = report.overview
+        if node.state is not NodeState.READY:
+            why = f"The node is {node.state}; the keys of nodes that are ready can be changed."
+            return Refused(RefusalCode.NODE_NOT_READY, why)
+        if asked:
+            await journal.note_lease(
+                connection,
+                node.lease_id,
+                event=Note.NODE_KEY_CHANGE_REQUESTED,
+                why=f"an operator asked for another WireGuard key of {node.name}",
+                actor=actor,
+                now=now,
+            )
+    return report

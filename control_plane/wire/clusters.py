@@ -66,6 +66,9 @@ class ClusterView(View):
     """When it was created."""
     ready_at: Timestamp | None
     """When it became ready; null before."""
+    key_change_requested_at: Timestamp | None = None
+    """When an operator asked for another WireGuard key of its server; null for others than operators, and once it is in
+    use."""
 
 
 class ClusterPage(View):

@@ -61,6 +61,8 @@ JournalEventWord = Annotated[
         power_requested="The customer asked to reboot, stop or start the machine.",
         power_changed="The machine was rebooted, stopped or started.",
         power_failed="The machine could not be rebooted, stopped or started; `why` says what happened.",
+        node_key_change_requested="An operator asked for another WireGuard key of the node.",
+        node_key_changed="The node uses another WireGuard key, as an operator asked.",
         child_deletion_requested="The provider is asked to delete a child of the machine, such as its start-up script.",
     ),
 ]

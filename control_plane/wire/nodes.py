@@ -191,6 +191,8 @@ class NodeReportView(View, kw_only=True):
     """When its tunnels were last read, and put right; null before."""
     key_holders: int | None
     """How many other members of the overlay may still have its key; null before it has to go."""
+    key_change_requested_at: Timestamp | None = None
+    """When an operator asked for another WireGuard key; null when nobody did, and once it is in use."""
     failed_tries: int
     """How often the step in progress has failed."""
     deadline_at: Timestamp

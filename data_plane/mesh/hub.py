@@ -32,6 +32,10 @@ BUSY_SECONDS_MAX = 8
 """How long a call waits for a free connection, so that callers do not pile up at a hub that hangs."""
 
 
+class HubBusy(Unreachable):
+    """All connections of this process to the hub are in use: it is slow, or asked for much. It was not asked."""
+
+
 class SshHub:
     """`port.Hub` over SSH.
 
@@ -82,7 +86,7 @@ class SshHub:
         try:
             await asyncio.wait_for(self._places.acquire(), BUSY_SECONDS_MAX)
         except TimeoutError:
-            raise Unreachable(f"the hub at {self._target.address} is busy") from None
+            raise HubBusy(f"the hub at {self._target.address} is busy") from None
         try:
             async with self._access.connect(self._target) as session:
                 yield session

@@ -17,6 +17,9 @@ from data_plane.mesh import node
 from data_plane.mesh.port import OverlayPeer, OverlayPlace
 from data_plane.mesh.tunnels import Interface
 
+OTHER_KEY = 66
+"""The exit status of a member that has neither the key that it is to switch to, nor uses it."""
+
 
 class ServerAway(Unreachable):
     """The cluster's server failed or cannot be reached. It is ours, so the member is not to blame."""
@@ -46,8 +49,8 @@ class Members(Protocol):
         """
         ...
 
-    async def make_next_key(self, member: Target) -> str:
-        """The public key that it will change to: the same one until `switch_key`."""
+    async def make_next_key(self, member: Target, *, fresh: bool = False) -> str:
+        """The public key that it will change to: the same one until `switch_key`, unless it has to be a `fresh` one."""
         ...
 
     async def switch_key(self, member: Target, key: str) -> None:
@@ -99,9 +102,9 @@ class SshMembers:
         except AccessError as error:
             raise ServerAway(f"the cluster's server: {type(error).__name__}: {error}") from error
 
-    async def make_next_key(self, member: Target) -> str:
+    async def make_next_key(self, member: Target, *, fresh: bool = False) -> str:
         async with self._access.connect(member) as session:
-            return await node.make_next_key(session)
+            return await node.make_next_key(session, fresh=fresh)
 
     async def switch_key(self, member: Target, key: str) -> None:
         async with self._access.connect(member) as session:

@@ -33,12 +33,13 @@ async def make_node_key(session: Session) -> str:
     return public_key(node_scripts.MAKE_NODE_KEY, await must(session, node_scripts.MAKE_NODE_KEY))
 
 
-async def make_next_key(session: Session) -> str:
+async def make_next_key(session: Session, *, fresh: bool = False) -> str:
     """The public key that the member will change to: always the same until `switch_key`.
 
-    Raises Unreachable and StepFailed.
+    With `fresh` it is another one than before, so that it cannot have leaked yet. Raises Unreachable and StepFailed.
     """
-    return public_key(node_scripts.MAKE_NEXT_KEY, await must(session, node_scripts.MAKE_NEXT_KEY))
+    step = node_scripts.MAKE_NEXT_KEY
+    return public_key(step, await must(session, step, ["fresh" if fresh else "same"]))
 
 
 async def switch_key(session: Session, key: str) -> None:

@@ -52,9 +52,14 @@ MAKE_NODE_KEY = Step(
     user="root",
 )
 
+# Argument: `fresh` when a next key that is there already must not be used, because it may have leaked.
 MAKE_NEXT_KEY = Step(
     "make next node key",
-    f"set -eu\numask 077\nkey=/etc/wireguard/{INTERFACE}.key.next\n{MAKE_KEY}",
+    f"""set -eu
+umask 077
+key=/etc/wireguard/{INTERFACE}.key.next
+[ "$1" != fresh ] || rm -f "$key"
+{MAKE_KEY}""",
     seconds=5,
     user="root",
 )

@@ -33,8 +33,8 @@ class FakeMember:
             self.key = self._new_key(machine)
         return self.key
 
-    def made_next_key(self, machine: Target) -> str:
-        if self.next_key is None:
+    def made_next_key(self, machine: Target, *, fresh: bool) -> str:
+        if self.next_key is None or fresh:
             self.next_key = self._new_key(machine)
         return self.next_key
 
@@ -88,9 +88,9 @@ class FakeMembers:
             raise ServerAway("the cluster's server: no route to host")
         return self.faults.call("hears", member, lambda: member.address not in self.behind_nat)
 
-    async def make_next_key(self, member: Target) -> str:
+    async def make_next_key(self, member: Target, *, fresh: bool = False) -> str:
         found = self._of(member)
-        return self.faults.call("make_next_key", member, lambda: found.made_next_key(member))
+        return self.faults.call("make_next_key", member, lambda: found.made_next_key(member, fresh=fresh))
 
     async def switch_key(self, member: Target, key: str) -> None:
         self.faults.call("switch_key", member, lambda: self._of(member).switch_key(key))

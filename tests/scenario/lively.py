@@ -194,6 +194,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await clusters.created(stage, "building")
     async with db.transaction() as connection:
         await connection.execute(_TUNNELS_DUE, {"now": clock.now()})
+        await connection.execute(_SERVER_KEYS_ASKED, {"now": clock.now()})
     stage.clock.advance(3)
     await stage.check()
     return stage
@@ -209,6 +210,7 @@ async def _children(stage: Stage, staying: Lease, over: Lease) -> None:
 
 
 _TUNNELS_DUE = text("UPDATE nodes SET key_due_at = :now, tunnels_due_at = :now WHERE state = 'ready'")
+_SERVER_KEYS_ASKED = text("UPDATE clusters SET server_key_asked_at = :now WHERE state = 'ready'")
 _UNNEEDED = text("""
 UPDATE cluster_tenants SET unneeded_since = unneeded_since - interval '1 day', due_at = CAST(:now AS timestamptz)
 WHERE unneeded_since IS NOT NULL
@@ -405,7 +407,8 @@ _SETTLED = {
     "data_keys": "SELECT master, destroyed_at, count(*) FROM data_keys GROUP BY 1, 2",
     "secrets": "SELECT version, count(*) FROM secrets GROUP BY 1",
     "account_requests": "SELECT verb, outcome FROM account_requests",
-    "clusters": """SELECT c.name, c.state, c.token_secret_id IS NULL, c.admin_secret_id IS NULL, h.name AS host
+    "clusters": """SELECT c.name, c.state, c.token_secret_id IS NULL, c.admin_secret_id IS NULL,
+                          c.server_key_asked_at IS NULL, h.name AS host
                    FROM clusters c LEFT JOIN server_hosts h ON h.cluster_id = c.id""",
     "kubeconfigs": "SELECT name, sealed IS NULL, revoked_why, removed_at IS NULL FROM kubeconfigs",
     "cluster_tenants": "SELECT project_id, ready_at IS NULL, unneeded_since IS NULL FROM cluster_tenants",
@@ -415,6 +418,7 @@ _SETTLED = {
                 WHERE n.state <> 'gone' GROUP BY 1, 2""",
     "node_keys": """SELECT next_key IS NULL, old_key IS NULL, key_due_at > CAST(:now AS timestamptz) + interval '1 day'
                     FROM nodes WHERE state = 'ready'""",
+    "server_keys": "SELECT next_key IS NULL, old_key IS NULL, count(*) FROM overlays GROUP BY 1, 2",
     "ssh_authorities": "SELECT state, secret_id IS NULL FROM ssh_authorities",
     "ssh_trust": "SELECT count(*) FROM machines WHERE ssh_trust = 'another'",
     "server_hosts": "SELECT name FROM server_hosts WHERE ssh_trust IS NULL",

@@ -52,6 +52,15 @@ async def deleted(stage: Stage, name: str) -> None:
         assert isinstance(await clusters.delete(connection, stage.api, name, platform=of), Cluster)
 
 
+async def key_asked(stage: Stage, name: str) -> None:
+    """An operator asks for another key of its server."""
+    async with stage.db.transaction() as connection:
+        platform = await ssh_authorities.owner(connection)
+        assert platform is not None
+        of = OrganizationId(platform)
+        assert isinstance(await clusters.rotate_key(connection, stage.api, name, platform=of), Cluster)
+
+
 RECIPIENT = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a")
 """The public X25519 key of RFC 7748, 6.1."""
 _ACCOUNT = text("SELECT id FROM service_accounts WHERE organization_id = :id")

@@ -322,8 +322,8 @@ class _Members:
     async def hears(self, member: Target, server: Target) -> bool:
         return await self.crash.call("hears", lambda: self.inner.hears(member, server))
 
-    async def make_next_key(self, member: Target) -> str:
-        return await self.crash.call("make next key", lambda: self.inner.make_next_key(member))
+    async def make_next_key(self, member: Target, *, fresh: bool = False) -> str:
+        return await self.crash.call("make next key", lambda: self.inner.make_next_key(member, fresh=fresh))
 
     async def switch_key(self, member: Target, key: str) -> None:
         await self.crash.call("switch key", lambda: self.inner.switch_key(member, key))

@@ -19,6 +19,7 @@ def cluster_view(cluster: Cluster, *, for_operators: bool) -> ClusterView:
         endpoint=cluster.endpoint,
         failing_since=cluster.failing_since,
         failing_why=cluster.failing_why if for_operators else None,
+        key_change_requested_at=cluster.server_key_asked_at if for_operators else None,
         created_at=cluster.created_at,
         ready_at=cluster.ready_at,
     )

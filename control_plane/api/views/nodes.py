@@ -4,7 +4,7 @@ from datetime import datetime
 
 from control_plane.api.views.agents import lease_agent_view
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.node import FAILING, LeaveReason, why_it_leaves
+from control_plane.domain.node import FAILING, LeaveReason, NodeState, why_it_leaves
 from control_plane.domain.node_evidence import GIVEN_UP, phrase
 from control_plane.services.nodes import NodeOverview, NodeReport
 from control_plane.wire.nodes import (
@@ -79,6 +79,7 @@ def node_report_view(report: NodeReport, now: datetime) -> NodeReportView:
         endpoint=behind.endpoint,
         tunnels_read_at=behind.peers_read_at,
         key_holders=None if behind.holders is None else len(behind.holders),
+        key_change_requested_at=behind.key_asked_at if report.overview.state is NodeState.READY else None,
         failed_tries=behind.tries,
         deadline_at=behind.deadline_at,
     )

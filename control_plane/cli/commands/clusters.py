@@ -71,6 +71,19 @@ def add(to: Commands) -> None:
     )
     parser.add_argument("cluster", metavar="CLUSTER", help=_CLUSTER)
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser = command(
+        clusters,
+        "rotate-key",
+        rotate_key,
+        "Change the WireGuard key of a cluster's server at once (operators).",
+        more=(
+            "For a key that may have leaked. It begins within seconds. All tunnels with the\n"
+            "server pause for some seconds; pods go on, and so do tunnels between nodes.\n"
+            "splitplane cluster show has New key until every node was reached."
+        ),
+        examples="splitplane cluster rotate-key eu-1",
+    )
+    parser.add_argument("cluster", metavar="CLUSTER", help=_CLUSTER)
 
 
 def list_clusters(terminal: Terminal, args: Namespace) -> None:
@@ -144,4 +157,10 @@ def delete(terminal: Terminal, args: Namespace) -> None:
             otherwise="--yes",
         )
     answer = client.post(f"/v1/operator/clusters/{cluster.id}/deletion", ClusterView)
+    terminal.present(args.json, answer, lambda found: cluster_page(found, terminal.now()))
+
+
+def rotate_key(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    answer = client.post(f"/v1/operator/clusters/{quote(args.cluster, safe='')}/key-rotations", ClusterView)
     terminal.present(args.json, answer, lambda found: cluster_page(found, terminal.now()))

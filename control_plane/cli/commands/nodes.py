@@ -56,6 +56,20 @@ def add(to: Commands) -> None:
         "node", metavar="NODE", help="its name in the cluster, its id, or the unambiguous beginning of that"
     )
     add_everybodys(parser)
+    parser = command(
+        nodes,
+        "rotate-key",
+        rotate_key,
+        "Change the WireGuard key of a node at once (operators).",
+        more=(
+            "For a key that may have leaked. It begins within seconds, before changes that\n"
+            "are due after 30 days, and the node's tunnels pause for some seconds. The old\n"
+            "key opens nothing once every other machine was reached. Until then, New key is\n"
+            "in splitplane node show NODE --all-organizations."
+        ),
+        examples="splitplane node rotate-key node-0190c2a1b2c37b3a9c54e1f2a3b4c5d6",
+    )
+    parser.add_argument("node", metavar="NODE", help="its name in the cluster, or its id")
 
 
 def add_everybodys(parser: Parser) -> None:
@@ -88,6 +102,12 @@ def show(terminal: Terminal, args: Namespace) -> None:
         return
     answer = client.get(f"{PATH}/{word}", NodeView)
     terminal.present(args.json, answer, lambda node: node_page(node, terminal.now()))
+
+
+def rotate_key(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    answer = client.post(f"{EVERYBODYS}/{quote(args.node, safe='')}/key-rotations", NodeReportView)
+    terminal.present(args.json, answer, lambda found: node_report_page(found, terminal.now()))
 
 
 def _word(client: Client, args: Namespace) -> str:

@@ -10,7 +10,7 @@ from rich.text import Text
 from control_plane.cli.render.layout import facts, table
 from control_plane.cli.render.node_pools import node_pool_table
 from control_plane.cli.render.nodes import node_report_table, node_table
-from control_plane.cli.words import both, coarse
+from control_plane.cli.words import ago, both, coarse
 from control_plane.wire.clusters import ClusterView
 from control_plane.wire.node_pools import NodePoolView
 from control_plane.wire.nodes import NodeReportView, NodeView
@@ -76,10 +76,16 @@ def cluster_page(
             ("Version", cluster.version or "not known before it is ready"),
             ("API server", cluster.endpoint or "not known before it is ready"),
             *failing,
+            ("New key", _key_change(cluster, now)),
             ("Created", both(cluster.created_at, now)),
         ),
         *([] if inside is None else _inside(cluster.name, inside, now)),
     )
+
+
+def _key_change(cluster: ClusterView, now: datetime) -> str | None:
+    asked_at = cluster.key_change_requested_at
+    return None if asked_at is None else f"of its server, requested {ago(asked_at, now)}"
 
 
 def _inside(cluster: str, inside: Inside | Everybodys, now: datetime) -> Iterator[RenderableType]:

@@ -141,6 +141,7 @@ def node_report_page(report: NodeReportView, now: datetime) -> RenderableType:
             ("Claims", ", ".join(f"{name} {much}" for name, much in sorted(report.claims.items())) or None),
             ("Tunnels read", both(report.tunnels_read_at, now)),
             ("Key", _key(report)),
+            ("New key", _key_change(report, now)),
             ("Gone", both(node.gone_at, now)),
         ),
         *_evidence(report.evidence, node.created_at),
@@ -157,6 +158,11 @@ def _key(report: NodeReportView) -> str | None:
     if holders is None:
         return None
     return f"{plural(holders, 'member')} may still have it" if holders else "no other member has it"
+
+
+def _key_change(report: NodeReportView, now: datetime) -> str | None:
+    asked_at = report.key_change_requested_at
+    return None if asked_at is None else f"requested {ago(asked_at, now)}"
 
 
 def _evidence(steps: Sequence[StepEvidenceView], since: datetime) -> Iterator[RenderableType]:

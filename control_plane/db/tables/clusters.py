@@ -53,6 +53,8 @@ clusters = table(
     Column("ca_pem", Text),
     at("failing_since"),
     Column("failing_why", Text),
+    # When an operator asked for another WireGuard key of its server; null when that was done.
+    at("server_key_asked_at"),
     at("created_at", nullable=False),
     at("ready_at"),
     at("gone_at"),
@@ -76,7 +78,7 @@ clusters = table(
     ),
     tenancy=Tenancy.OFFERED,
     api=("INSERT",),
-    # What a move changes.
+    # What a move changes, and what an operator asks for.
     api_updates=(
         "state",
         "generation",
@@ -88,6 +90,7 @@ clusters = table(
         "failing_why",
         "ready_at",
         "gone_at",
+        "server_key_asked_at",
     ),
 )
 
@@ -121,9 +124,20 @@ overlays = table(
     # The server's WireGuard key, and the version of the peer map that its interface was last set up as.
     Column("public_key", Text),
     Column("applied_version", Text),
+    # The key that it changes to, when that was made, and the key that it has changed from.
+    Column("next_key", Text),
+    at("key_made_at"),
+    Column("old_key", Text),
+    # Since when the change waits for the nodes.
+    at("key_waits_since"),
     at("read_at"),
     # What could not be applied, for operators.
     Column("failing_why", Text),
+    CheckConstraint("next_key IS NULL OR old_key IS NULL", name="one_change_of_key"),
+    CheckConstraint(
+        "(next_key IS NULL AND old_key IS NULL) = (key_waits_since IS NULL)",
+        name="change_of_key_has_its_time",
+    ),
     shared="the tunnels of a cluster's server: no row of a customer, and nothing secret",
 )
 
@@ -232,6 +246,9 @@ nodes = table(
     # Since when the change of its key waits for them, and when the change is to begin or to go on.
     at("key_waits_since"),
     at("key_due_at"),
+    # When an operator asked for another key, until it is in use; and when the next key was made.
+    at("key_asked_at"),
+    at("key_made_at"),
     # What was last found about its tunnels, and when they are looked at again.
     Column("tunnels", JSONB, nullable=False, server_default=text("'{}'")),
     at("tunnels_due_at"),
@@ -304,6 +321,7 @@ nodes = table(
     Index("ix_nodes_node_pool_id", "node_pool_id"),
     Index("ix_nodes_lease_id", "lease_id"),
     Index("ix_nodes_claim_id", "claim_id"),
+    api_updates=("key_asked_at", "key_due_at"),  # What an operator asks for.
     lookups=Lookups.READ,
 )
 

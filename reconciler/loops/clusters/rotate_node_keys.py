@@ -1,24 +1,27 @@
-"""Changes the WireGuard keys of open nodes every 30 days, by the steps of `domain/node_key.py`.
+"""Changes the WireGuard keys of open nodes, every 30 days and when an operator asks (`domain/node_key.py`).
 
 A node makes its next key. When sync_overlay has read it at every end that lists the node, the node switches, and the
 other ends move its addresses to it. The change is over when none of them lists the old key. A few nodes of a cluster
-change their keys at a time. A node that leaves in the middle of it has all its keys removed.
+change their keys at a time, and besides all those for which an operator asked. A node that leaves in the middle of it
+has all its keys removed.
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from control_plane.db import node_keys, nodes, overlays
+from control_plane.db import journal, node_keys, nodes, overlays
 from control_plane.db.connection import Connection
 from control_plane.db.node_keys import ChangeOf
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import ClusterId
+from control_plane.domain.journal import Note
 from control_plane.domain.machine import MachineEvent, MachineFailure
-from control_plane.domain.node_key import CHANGES_MAX, KEY_LIFE, WAITED_FOR, KeyStep, next_step
+from control_plane.domain.node_key import CHANGES_MAX, KeyChange, KeyStep, next_step
 from control_plane.domain.node_watch import LIARS_MAX
 from control_plane.outcomes import machines as machine_outcomes
 from data_plane.access.port import AccessError, StepFailed
+from data_plane.mesh.members import OTHER_KEY
 from reconciler.loop import Event, Loop, Report, each
 from reconciler.nodes import Held, loaded
 from reconciler.peer_holders import who_lists, who_may_list
@@ -29,8 +32,6 @@ NODES_PER_ACTIVATION_MAX = 16
 HELD_FOR = timedelta(minutes=2)
 """Longer than a call to a machine takes. The tunnels of a node that has switched pause so long when its worker dies."""
 AGAIN = timedelta(minutes=1)
-_OTHER_KEY = 66
-"""The exit status of a machine that has neither this key nor this next key."""
 
 
 async def activate(world: ClusterWorld) -> Report:
@@ -57,11 +58,11 @@ async def _go_on(
     step = next_step(found.change, world.now())
     try:
         if step is KeyStep.ANNOUNCE:
-            report.count(await _announce(world, held, liars))
+            report.count(await _announce(world, held, found.change, liars))
         elif step is KeyStep.SWITCH:
             report.count(await _switch(world, held))
         elif step is KeyStep.FINISH:
-            report.count(await _end(world, held, world.now() + KEY_LIFE))
+            report.count(await _finish(world, held, found.change))
             facts = {"node": node.name, "not_read": str(sorted(found.holders or ()))}
             report.events.append(Event("node_key_changed", facts))
         else:
@@ -71,32 +72,50 @@ async def _go_on(
         await _wait(world, held, world.now() + AGAIN)
 
 
-async def _announce(world: ClusterWorld, held: Held, liars: list[Held]) -> int:
+async def _announce(world: ClusterWorld, held: Held, change: KeyChange, liars: list[Held]) -> int:
     """Whoever has the key of another member is among `liars` then."""
+    is_asked = change.asked_at is not None
     async with world.db.reading() as connection:
-        changing = await node_keys.changing_in(connection, held.cluster.id)
-    if changing >= CHANGES_MAX:
+        has_room = is_asked or await _has_room(connection, held)
+    if not has_room:
         await _wait(world, held, world.now() + AGAIN)
         return 0
-    key = await world.members.make_next_key(held.machine)
+    made_at = world.now()
+    key = await world.members.make_next_key(held.machine, fresh=is_asked)
     async with world.db.transaction() as connection:
         await nodes.lock_numbers(connection)
         is_taken = key == held.node.public_key or await nodes.key_is_taken(connection, held.node, key)
-        announced = not is_taken and await _put_on_map(world, connection, held, key)
+        has_room = is_asked or await _has_room(connection, held)  # Others may have begun meanwhile.
+        announced = not is_taken and await _put_on_map(
+            world, connection, held, key, made_at=made_at, has_room=has_room
+        )
     if is_taken:
         liars.append(held)
     return int(announced)
 
 
-async def _put_on_map(world: ClusterWorld, connection: Connection, held: Held, key: str) -> bool:
-    """False when other nodes of the cluster have begun to change their keys meanwhile."""
+async def _has_room(connection: Connection, held: Held) -> bool:
+    return await node_keys.changing_in(connection, held.cluster.id) < CHANGES_MAX
+
+
+async def _put_on_map(
+    world: ClusterWorld,
+    connection: Connection,
+    held: Held,
+    key: str,
+    *,
+    made_at: datetime,
+    has_room: bool,
+) -> bool:
+    """False when the change cannot begin yet."""
     now = world.now()
     holders = await who_lists(connection, held.node)
-    if not holders or await node_keys.changing_in(connection, held.cluster.id) >= CHANGES_MAX:
+    if not holders or not has_room:
         await node_keys.wait(connection, held.node.id, token=held.token, due_at=now + AGAIN)
         return False
-    times = {"now": now, "due_at": now + WAITED_FOR}
-    announced = await node_keys.announce(connection, held.node.id, key, holders, token=held.token, **times)
+    announced = await node_keys.announce(
+        connection, held.node.id, key, holders, token=held.token, now=now, made_at=made_at
+    )
     await overlays.soon(connection, held.cluster.id, now=now)
     return announced
 
@@ -142,25 +161,42 @@ async def _switch(world: ClusterWorld, held: Held) -> int:
     try:
         await world.members.switch_key(held.machine, key)
     except StepFailed as error:
-        if error.exit_status != _OTHER_KEY:
+        if error.exit_status != OTHER_KEY:
             raise
-        await _end(world, held, world.now() + AGAIN)  # It lost that key; it still has the one that it uses.
+        await _give_up_change(world, held)
         raise
     async with world.db.transaction() as connection:
         now = world.now()
         holders = await who_may_list(connection, held.node)
-        switched = await node_keys.switched(
-            connection, held.node.id, holders, token=held.token, now=now, due_at=now + WAITED_FOR
-        )
+        switched = await node_keys.switched(connection, held.node.id, holders, token=held.token, now=now)
         await overlays.soon(connection, held.cluster.id, now=now)
     return switched
 
 
-async def _end(world: ClusterWorld, held: Held, due_at: datetime) -> int:
+async def _finish(world: ClusterWorld, held: Held, change: KeyChange) -> int:
+    now = world.now()
     async with world.db.transaction() as connection:
-        ended = await node_keys.end(connection, held.node.id, token=held.token, due_at=due_at)
-        await overlays.soon(connection, held.cluster.id, now=world.now())
+        ended = await node_keys.finish(connection, held.node.id, token=held.token, now=now)
+        await overlays.soon(connection, held.cluster.id, now=now)
+        if ended and change.is_answer:
+            why = f"{held.node.name} uses another WireGuard key, as an operator asked"
+            await journal.note_lease(
+                connection,
+                held.node.lease_id,
+                event=Note.NODE_KEY_CHANGED,
+                why=why,
+                actor=world.actor(NAME),
+                now=now,
+            )
     return ended
+
+
+async def _give_up_change(world: ClusterWorld, held: Held) -> None:
+    """The machine lost that key. It still has the one that it uses."""
+    async with world.db.transaction() as connection:
+        due_at = world.now() + AGAIN
+        await node_keys.give_up(connection, held.node.id, token=held.token, due_at=due_at)
+        await overlays.soon(connection, held.cluster.id, now=world.now())
 
 
 async def _wait(world: ClusterWorld, held: Held, due_at: datetime) -> None:

@@ -17,6 +17,7 @@ from control_plane.db import relays as relay_rows
 from control_plane.db.overlays import ChangeRow, MemberRow, RemovalRow
 from control_plane.db.relays import RelayRow
 from control_plane.domain import peer_map
+from control_plane.domain.cluster import ServerHost
 from control_plane.domain.ids import ClusterId, OrganizationId
 from control_plane.domain.overlay import RELAY_NUMBER
 from control_plane.domain.overlay_turn import Due, next_to_set_up
@@ -25,10 +26,11 @@ from data_plane.access.port import AccessError, NotCertified, Target
 from data_plane.mesh.tunnels import Interface
 from reconciler import relays
 from reconciler.loop import Loop, Report, each
-from reconciler.overlay import map_of, peers_of, place_of, server_member
+from reconciler.overlay import map_of, peers_of, place_of
 from reconciler.peer_evidence import Known, Listed, settle
 from reconciler.relays import Kept, RelayWork
 from reconciler.server_hosts import target
+from reconciler.server_keys import ServerKey, change_key
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "sync_overlay"
@@ -93,7 +95,7 @@ async def activate(world: ClusterWorld) -> Report:
 async def _sync(world: ClusterWorld, row: overlays.Overlay, token: UUID, report: Report) -> None:
     problems: list[str] = []
     try:
-        plan = await _plan(world, row, await _load(world, row, token), problems)
+        plan = await _plan(world, row, await _load(world, row, token, problems), problems)
         await each(
             _stale(plan, row, world.now()),
             lambda configuration: _apply(world, plan, configuration, report, problems),
@@ -109,15 +111,11 @@ async def _sync(world: ClusterWorld, row: overlays.Overlay, token: UUID, report:
         await overlays.give_back(connection, row.cluster_id, token=token, due_at=world.now() + EVERY, why=why)
 
 
-async def _load(world: ClusterWorld, row: overlays.Overlay, token: UUID) -> _Loaded:
+async def _load(world: ClusterWorld, row: overlays.Overlay, token: UUID, problems: list[str]) -> _Loaded:
     async with world.db.reading() as connection:
         (host,) = await server_hosts.of_cluster(connection, row.cluster_id)
     server = target(host)
-    key = row.public_key
-    if key is None:
-        key = await world.members.make_key(server)
-        async with world.db.statement() as connection:
-            await overlays.keep_server_key(connection, row.cluster_id, key, token=token)
+    key = await _server_key(world, row, host, token, problems)
     loaded_at = world.now()
     async with world.db.transaction() as connection:
         # In one transaction: a node is in the map or among the removals, and never in both.
@@ -131,13 +129,24 @@ async def _load(world: ClusterWorld, row: overlays.Overlay, token: UUID) -> _Loa
         token=token,
         rows={member.number: member for member in found},
         server=server,
-        server_key=key,
-        overlay=map_of(row.block, server_member(key, host.outside), found, identities),
+        server_key=key.public_key,
+        overlay=map_of(row.block, key.member(host.outside), found, identities),
         relays=relay_list,
         removals=removals,
         changes=changes,
         loaded_at=loaded_at,
     )
+
+
+async def _server_key(
+    world: ClusterWorld, row: overlays.Overlay, host: ServerHost, token: UUID, problems: list[str]
+) -> ServerKey:
+    if row.public_key is not None:
+        return await change_key(world, row, row.public_key, host, token=token, problems=problems)
+    key = await world.members.make_key(target(host))
+    async with world.db.statement() as connection:
+        await overlays.keep_server_key(connection, row.cluster_id, key, token=token)
+    return ServerKey(key)
 
 
 async def _plan(world: ClusterWorld, row: overlays.Overlay, loaded: _Loaded, problems: list[str]) -> _Plan:

@@ -354,6 +354,7 @@ ENDPOINTS = (
         {"name": "eu-1", "region": "eu-central-1", "organization_id": None},
     ),
     _post("/v1/operator/clusters/{cluster}/deletion", Permission.CLUSTERS_MANAGE),
+    _post("/v1/operator/clusters/{cluster}/key-rotations", Permission.NODES_ROTATE_KEYS),
     _get(
         "/v1/node-pools", Permission.NODE_POOLS_READ, "limit", "cursor", "state", "project", "cluster", "name"
     ),
@@ -383,6 +384,7 @@ ENDPOINTS = (
     _get("/v1/nodes/{node}", Permission.NODE_POOLS_READ),
     _get("/v1/operator/nodes", Permission.NODES_READ_ALL, "limit", "cursor", "state", "cluster"),
     _get("/v1/operator/nodes/{node}", Permission.NODES_READ_ALL),
+    _post("/v1/operator/nodes/{node}/key-rotations", Permission.NODES_ROTATE_KEYS),
     _get("/v1/operator/server-hosts", Permission.SERVER_HOSTS_READ, "limit", "cursor"),
     _post("/v1/operator/server-hosts", Permission.SERVER_HOSTS_MANAGE, SERVER_HOST),
     Endpoint("DELETE", "/v1/operator/server-hosts/{host}", Permission.SERVER_HOSTS_MANAGE),

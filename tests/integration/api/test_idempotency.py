@@ -17,7 +17,7 @@ from control_plane.services import principals
 from tests.integration.api.conftest import Api, Shared, Tenant, tenant_in
 from tests.integration.api.endpoints import ENDPOINTS, PUBLIC_KEY, SERVER_HOST, SSH_KEY, Endpoint
 from tests.integration.api.problems import hold
-from tests.integration.api.test_node_pools import made_pool, ready_cluster
+from tests.integration.api.test_node_pools import made_pool, node_of, ready_cluster
 from tests.integration.api.test_ssh_certificates import ready
 from tests.integration.db.sample import a_row, insert
 from tests.support.rows import rows
@@ -36,7 +36,9 @@ KEY = {"Idempotency-Key": "order 66 / 7f3a"}
 
 
 async def _path(endpoint: Endpoint, shared: Shared) -> str:
-    if "kubeconfigs" in endpoint.path:
+    if "{node}" in endpoint.path:
+        return await _of_a_node(endpoint, shared)
+    if "kubeconfigs" in endpoint.path or endpoint.path.endswith("{cluster}/key-rotations"):
         return await _of_a_kubeconfig(endpoint, shared)
     if endpoint.id_prefix == "le" or "ssh-certificates" in endpoint.path:
         return await _of_a_lease(endpoint, shared)
@@ -193,6 +195,23 @@ async def _of_node_pools(endpoint: Endpoint, shared: Shared) -> str:
         endpoint.body.update(cluster=cluster, name=name)
         return endpoint.path
     return endpoint.at(str((await made_pool(shared.operator.http, cluster, name=name, nodes=1))["id"]))
+
+
+_OPEN = text("UPDATE nodes SET state = 'ready', ready_at = created_at WHERE id = :id")
+
+
+async def _of_a_node(endpoint: Endpoint, shared: Shared) -> str:
+    """A node that is ready, as far as the API can tell."""
+    cluster, http = f"cluster-{next(_NUMBERS)}", shared.operator.http
+    cluster_id = await ready_cluster(shared.api, shared.operator, cluster)
+    pool = await made_pool(http, cluster, nodes=1)
+    leases = (await http.get("/v1/leases")).json()["items"]
+    (lease,) = [each for each in leases if each["node_pool_id"] == pool["id"]]
+    number = 100 + next(_NUMBERS)
+    node = await node_of(shared.api, shared.operator, cluster_id, pool, lease, number=number)
+    async with shared.api.owner.db.transaction() as connection:
+        await connection.execute(_OPEN, {"id": node})
+    return endpoint.at(f"nd_{node.hex}")
 
 
 async def _plant_orphan(shared: Shared, endpoint: Endpoint) -> None:

@@ -350,8 +350,10 @@ def test_what_is_unique_is_unique_within_an_organization() -> None:
         for name, columns in _unique(table):
             if "organization_id" not in {column.rpartition(".")[2] for column in columns}:
                 across.add(name)
-    assert {name for name in across if not name.startswith("uq_claims_")} == set(_MAY_COLLIDE)
+    assert {name for name in across if not name.startswith(("uq_claims_", "uq_nodes_"))} == set(_MAY_COLLIDE)
     assert marks_of(metadata.tables["claims"]).api_updates == ("ended_at",), "it cannot make a claim collide"
+    nodes = marks_of(metadata.tables["nodes"])
+    assert (nodes.api, nodes.api_updates) == (frozenset(), ("key_asked_at", "key_due_at")), "nor a node"
 
 
 def _probes() -> list[tuple[str, str, str]]:

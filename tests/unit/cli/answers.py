@@ -501,12 +501,15 @@ def _report(node: Json, organization: str, evidence: tuple[tuple[str, str], ...]
         "endpoint": "192.0.2.10:51820",
         "tunnels_read_at": at(minutes=2),
         "key_holders": None,
+        "key_change_requested_at": None,
         "failed_tries": 0,
         "deadline_at": at(minutes=-10),
         **other,
     }
 
 
+ROTATING: Json = _report(NODES["items"][1], "lab", (), key_change_requested_at=at(seconds=20))
+"""A node whose WireGuard key is being changed, as an operator asked."""
 NODE_REPORTS: Json = {
     "items": [
         _report(

@@ -135,6 +135,11 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
             f"POST /v1/operator/clusters/{answers.CLUSTERS['items'][0]['id']}/deletion": answers.CLUSTERS["items"][0],
         },
     ),
+    "cluster rotate-key": ("cluster rotate-key eu-1", {"POST /v1/operator/clusters/eu-1/key-rotations": answers.CLUSTERS["items"][0]}),
+    "node rotate-key": (
+        f"node rotate-key {answers.NODE_REPORTS['items'][0]['id']}",
+        {f"POST /v1/operator/nodes/{answers.NODE_REPORTS['items'][0]['id']}/key-rotations": answers.NODE_REPORTS["items"][0]},
+    ),
     "node-pool scale": (
         "node-pool scale batch --nodes 3",
         {"GET /v1/node-pools": answers.NODE_POOLS, f"GET {_BATCH}": answers.NODE_POOLS["items"][1], f"PATCH {_BATCH}": answers.NODE_POOLS["items"][1]},

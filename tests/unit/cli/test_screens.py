@@ -124,6 +124,17 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "cluster show eu-1 --all-organizations",
         {**EVERYBODYS, "GET /v1/clusters/eu-1": answers.CLUSTERS["items"][0]},
     ),
+    "cluster_rotate_key": (
+        "cluster rotate-key eu-1",
+        {
+            "POST /v1/operator/clusters/eu-1/key-rotations": answers.CLUSTERS["items"][0]
+            | {"key_change_requested_at": answers.at(seconds=2)}
+        },
+    ),
+    "node_rotate_key": (
+        f"node rotate-key {answers.ROTATING['node']['name']}",
+        {f"POST /v1/operator/nodes/{answers.ROTATING['node']['name']}/key-rotations": answers.ROTATING},
+    ),
     "cluster_show_failing": (
         "cluster show acme",
         {

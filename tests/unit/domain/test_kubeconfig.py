@@ -107,7 +107,7 @@ def test_a_replaced_one_ends_after_the_overlap_and_never_later_than_it_was_to() 
 def test_none_is_requested_of_a_cluster_that_is_not_ready_or_when_there_are_too_many() -> None:
     cluster = Cluster(
         *(ClusterId(UUID(int=4)), None, "eu-1", "eu", S.READY, 1, 0, "v1", "https://k", "pem", 0),
-        *(None, None, NOW, NOW, None),
+        *(None, None, None, NOW, NOW, None),
     )
     assert refusal(cluster, LIVE_MAX - 1) is None
     for state in set(S) - {S.READY}:

@@ -258,6 +258,14 @@ WAYS = (
     _operators("list the agents of all machines", "agents.read", "GET", "/v1/operator/agents"),
     _of_dedicated(
         _operators(
+            "change the key of the server of a cluster of theirs",
+            "nodes.rotate_keys",
+            "POST",
+            "/v1/operator/clusters/{dedicated cluster}/key-rotations",
+        )
+    ),
+    _of_dedicated(
+        _operators(
             "delete a cluster of theirs",
             "clusters.manage",
             "POST",

@@ -24,7 +24,8 @@ Karpenter's and dstack's adapters, which are named; nothing was tried against AW
   also those that its image adds, and its network interface go with it. Its user data can be read from inside, for which
   a token is demanded (IMDSv2).
 - A type with several network cards gets no public address by itself (dstack), unless it is launched with one interface.
-- No port is open unless a security group opens it. Ours is called `splitplane`, in the default VPC of each region.
+- No port is open unless a security group opens it. Ours is called `splitplane`, in the default VPC of each region, and
+  lets in SSH and WireGuard. A machine whose customer opened more has a second one of its own (`aws_firewall.py`).
 - Permissions that are missing are HTTP 403 `UnauthorizedOperation`; docs/providers.md has the policy that is needed.
 """
 
@@ -34,7 +35,7 @@ from decimal import Decimal
 from typing import Any
 
 from control_plane.domain.block import BlockScope
-from control_plane.domain.ids import ProviderRef
+from control_plane.domain.ids import LaunchKey, ProviderRef
 from providers.aws_catalogue import (
     FAMILIES,
     REGIONS,
@@ -51,9 +52,12 @@ from providers.aws_catalogue import (
     volumes_in,
 )
 from providers.aws_client import AwsClient, Credentials, Operation, Send, filter_of, tags
+from providers.aws_firewall import INGRESS_MAX, MachineGroups
 from providers.aws_preparation import Preparation, Ready
 from providers.base import (
     Capabilities,
+    Child,
+    Ingress,
     LaunchOrder,
     LeftOut,
     LeftOutFor,
@@ -62,6 +66,7 @@ from providers.base import (
     OrderRefused,
     Page,
     PowerAction,
+    ProviderFirewall,
     RateLimit,
     Sighting,
     Verb,
@@ -101,19 +106,22 @@ class Settings:
         return tuple(dict.fromkeys(name.strip() for name in self.regions.split(",") if name.strip()))
 
 
-_READS = frozenset({Verb.INVENTORY, Verb.OFFERS, Verb.PREPARE})
+_READS = frozenset({Verb.INVENTORY, Verb.OFFERS, Verb.PREPARE, Verb.FIREWALL, Verb.CHILDREN})
+_MUTATIONS = frozenset({Verb.PREPARE, Verb.TERMINATE, Verb.POWER, Verb.FIREWALL, Verb.CHILDREN})
 CAPABILITIES = Capabilities(
     list_lag_seconds=60.0,  # "Eventual consistency" has no documented bound; Karpenter waits 30 s.
     boot_seconds_max=1_200.0,  # Not documented. Machines with eight GPUs were seen to take more than five minutes.
     user_data_bytes_max=16_384,
     rate_limits=(
-        RateLimit("reads", 20, 1.0, _READS, burst=50),
-        RateLimit("mutations", 5, 1.0, frozenset({Verb.PREPARE, Verb.TERMINATE, Verb.POWER}), burst=50),
+        RateLimit("reads", 20, 1.0, _READS, burst=50, requests={Verb.FIREWALL: 2}),
+        RateLimit("mutations", 5, 1.0, _MUTATIONS, burst=50),
         RateLimit("run_instances", 2, 1.0, frozenset({Verb.LAUNCH}), burst=5),
     ),
     terminate_may_be_refused=True,  # Where somebody protected the machine.
     # A stopped machine would cost its disk alone, and we charge the whole price: docs/decisions/0041.
     power=frozenset({PowerAction.REBOOT}),
+    firewall=ProviderFirewall.FOLLOWS,
+    ingress_max=INGRESS_MAX,
     answer_seconds={Verb.OFFERS: 60.0},  # Four requests for each region.
 )
 
@@ -144,6 +152,8 @@ _QUOTAS = (
     "AddressLimitExceeded",
     "NetworkInterfaceLimitExceeded",
     "SecurityGroupLimitExceeded",
+    "RulesPerSecurityGroupLimitExceeded",
+    "SecurityGroupsPerInterfaceLimitExceeded",
 )
 _UNAUTHORIZED = (
     "AuthFailure",
@@ -172,6 +182,13 @@ RULES = (
     Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.TERMINATE),
     Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.POWER),
     Rule(Meaning.BUSY, code="IncorrectInstanceState", verb=Verb.POWER),
+    Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.FIREWALL),
+    Rule(Meaning.BUSY, code="IncorrectInstanceState", verb=Verb.FIREWALL),
+    Rule(Meaning.BUSY, code="InvalidGroup.Duplicate", verb=Verb.FIREWALL),
+    Rule(Meaning.BUSY, code="InvalidPermission.Duplicate", verb=Verb.FIREWALL),
+    Rule(
+        Meaning.BUSY, code="DependencyViolation", verb=Verb.CHILDREN
+    ),  # The machine is in it until it is gone.
     *rules_by_code(dict.fromkeys(_QUOTAS, Meaning.QUOTA_REACHED)),
     *rules_by_code(dict.fromkeys(_UNAUTHORIZED, Meaning.UNAUTHORIZED)),
     *rules_by_code(dict.fromkeys(("RequestLimitExceeded", "ThrottlingException"), Meaning.THROTTLED)),
@@ -197,6 +214,7 @@ class Aws:
         self._regions = settings.region_names()
         self._disk_gib = settings.disk_gib
         self._preparation = Preparation(self._aws, settings.image)
+        self._groups = MachineGroups(self._aws)
 
     async def offers(self) -> tuple[Listed, ...]:
         listed: list[Listed] = []
@@ -272,6 +290,22 @@ class Aws:
             lambda _: None,
             InstanceIds=[instance],
         )
+
+    async def apply_ingress(
+        self, provider_ref: ProviderRef, launch_key: LaunchKey, wanted: frozenset[Ingress]
+    ) -> bool:
+        region, _, instance = provider_ref.partition("/")
+        if region not in REGIONS:
+            raise error_for(Verb.FIREWALL, Meaning.NOT_FOUND, "not a reference to a machine of AWS")
+        return await self._groups.apply(region, instance, launch_key, wanted)
+
+    async def children(self) -> tuple[Child, ...]:
+        """The security groups of single machines."""
+        return tuple([child for region in self._regions for child in await self._groups.children(region)])
+
+    async def delete_child(self, child: Child) -> None:
+        region, _, group = child.ref.partition("/")
+        await self._groups.delete(region, group)
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         region, _, instance = provider_ref.partition("/")

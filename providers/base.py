@@ -14,7 +14,8 @@
      sells it. An order buys what it names: on demand, or spot.
   9. An eviction is what the provider says about one machine (`Sighting.eviction`). It is never concluded from the
      machine having been bought as spot, nor from its end.
-  10. A provider does not retry, sleep, pace its calls or read the environment: the guard and the
+  10. `apply_ingress` opens no port of another machine, and leaves SSH and WireGuard open.
+  11. A provider does not retry, sleep, pace its calls or read the environment: the guard and the
      registry do. One call of the port is a fixed number of calls to the provider.
 
 `tests/contract/` runs these laws over every provider. Which answer of a provider becomes which of
@@ -44,7 +45,9 @@ from control_plane.domain.child import Needed as Needed  # noqa: PLC0414 - part 
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.eviction import Eviction as Eviction  # noqa: PLC0414 - part of the port
 from control_plane.domain.eviction import EvictionState as EvictionState  # noqa: PLC0414 - part of the port
+from control_plane.domain.firewall import ProviderFirewall as ProviderFirewall  # noqa: PLC0414 - part of the port
 from control_plane.domain.ids import LaunchKey, ProviderRef
+from control_plane.domain.ingress import Ingress as Ingress  # noqa: PLC0414 - part of the port
 from control_plane.domain.money import Nano
 from control_plane.domain.power import PowerAction as PowerAction  # noqa: PLC0414 - part of the port
 from control_plane.domain.sighting import LateRefusal as LateRefusal  # noqa: PLC0414 - part of the port
@@ -68,6 +71,8 @@ class Verb(StrEnum):
     """List or delete what launches made beside their machines. It may be repeated, so it counts as a read."""
     POWER = "power"
     """Reboot, stop or start a machine. It is never repeated by itself: a second reboot does harm."""
+    FIREWALL = "firewall"
+    """Look at what a provider's firewall lets in to a machine, and change it. It may be repeated."""
 
 
 class ProviderError(Exception):
@@ -304,6 +309,10 @@ class Capabilities:
     """What `HasPower` can do; nothing for a provider that cannot."""
     sells_spot: bool = False
     """Whether launches can order spot capacity. Spot offers of the others are listed, and never ordered."""
+    firewall: ProviderFirewall = ProviderFirewall.NONE
+    """What is filtered before a machine. `HasFirewall` belongs to FOLLOWS."""
+    ingress_max: int = 0
+    """How many entries `HasFirewall` takes for a machine, besides SSH and WireGuard."""
     answer_seconds: Mapping[Verb, float] = field(default_factory=dict[Verb, float])
     """How long to wait for an answer to a verb, where the guard's own timeout is too short. At most
     `guard.ANSWER_SECONDS_MAX`."""
@@ -420,5 +429,21 @@ class HasPower(Protocol):
 
         A stop of a stopped machine and a start of a running one succeed without effect. Raises Rejected, NotYet (the
         machine is being changed), MachineNotFound, Throttled, Unavailable (never left us), OutcomeUnknown.
+        """
+        ...
+
+
+@runtime_checkable
+class HasFirewall(Protocol):
+    """A provider whose firewall can let in other packets to one machine than to another."""
+
+    async def apply_ingress(
+        self, provider_ref: ProviderRef, launch_key: LaunchKey, wanted: frozenset[Ingress]
+    ) -> bool:
+        """Take one step towards a machine that lets in `wanted`, SSH and WireGuard, and nothing else: look, and change
+        one thing at most. True when there was nothing to change.
+
+        What it makes beside the machine carries the launch key, and is a child. Raises Rejected, NotYet (the machine is
+        being changed), MachineNotFound, Throttled, Unavailable (also when an answer was lost: the next step looks).
         """
         ...

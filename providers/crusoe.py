@@ -45,6 +45,7 @@ from providers.base import (
     Page,
     PowerAction,
     PriceSource,
+    ProviderFirewall,
     RateLimit,
     Sighting,
     Verb,
@@ -98,6 +99,7 @@ CAPABILITIES = Capabilities(
     billed_while_booting=False,  # Only machines that run are billed.
     # A stopped machine would cost its disk alone, and we charge the whole price: docs/decisions/0041.
     power=frozenset({PowerAction.REBOOT}),
+    firewall=ProviderFirewall.FIXED,
 )
 
 REGIONS = {

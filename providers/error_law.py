@@ -82,8 +82,8 @@ class Meaning(StrEnum):
 
 # fmt: off
 _LAW: Mapping[Meaning, tuple[type[ProviderError], ...]] = {
-    #                       offers, inventory  prepare,      launch          terminate        power
-    #                                          children
+    #                       offers, inventory  prepare,      launch          terminate        power,
+    #                                          children                                      firewall
     Meaning.NO_CAPACITY:   (Unavailable,       NoCapacity,   NoCapacity,     NotYet,          NoCapacity),
     Meaning.QUOTA_REACHED: (Unavailable,       QuotaReached, QuotaReached,   NotYet,          QuotaReached),
     Meaning.REFUSED:       (Unavailable,       OrderRefused, OrderRefused,   NotYet,          OrderRefused),
@@ -103,11 +103,12 @@ _COLUMN = {
     Verb.LAUNCH: 2,
     Verb.TERMINATE: 3,
     Verb.POWER: 4,
+    Verb.FIREWALL: 4,
 }
 
 ERRORS: Mapping[tuple[Verb, Meaning], type[ProviderError]] = {
     (verb, meaning): _LAW[meaning][_COLUMN[verb]] for verb in Verb for meaning in Meaning
-}
+} | {(Verb.FIREWALL, Meaning.UNCLEAR): Unavailable}  # It may be repeated, unlike a change of power.
 """The whole law: one error for every verb and meaning."""
 
 ERRORS_OF: Mapping[Verb, tuple[type[ProviderError], ...]] = {

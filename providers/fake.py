@@ -25,6 +25,7 @@ from providers.base import (
     Child,
     Eviction,
     EvictionState,
+    Ingress,
     LateRefusal,
     LaunchOrder,
     LeftOut,
@@ -38,6 +39,7 @@ from providers.base import (
     OrderRefused,
     OutcomeUnknown,
     PowerAction,
+    ProviderFirewall,
     QuotaReached,
     Rejected,
     Sighting,
@@ -49,18 +51,8 @@ from providers.clock import utc_now
 from providers.fake_offers import DEFAULT_OFFERS
 from providers.faults import Fault, FaultScript
 
-__all__ = [
-    "CAPABILITIES",
-    "DEFAULT_OFFERS",
-    "NAME",
-    "Call",
-    "FakeMachine",
-    "FakeProvider",
-    "Fault",
-    "FaultScript",
-    "Settings",
-    "connect",
-]
+__all__ = ["CAPABILITIES", "DEFAULT_OFFERS", "NAME", "Call", "FakeMachine", "FakeProvider", "Fault"]
+__all__ += ["FaultScript", "Settings", "connect"]
 
 NAME = "fake"
 _MARK = "sp-"
@@ -89,6 +81,8 @@ CAPABILITIES = Capabilities(
     billed_while_booting=True,
     power=frozenset(PowerAction),
     sells_spot=True,
+    firewall=ProviderFirewall.FOLLOWS,
+    ingress_max=60,
 )
 
 
@@ -113,6 +107,7 @@ class FakeMachine:
     """It keeps its disk and costs as much as before."""
     eviction: Eviction | None = None
     """What the provider says about taking it back. It says so until it withdraws it."""
+    lets_in: frozenset[Ingress] = frozenset()
 
     def state(self, now: datetime) -> ListedState:
         if self.ended_at is not None:
@@ -240,9 +235,7 @@ class FakeProvider:
     async def terminate(self, provider_ref: ProviderRef) -> None:
         fault, seconds = self._arrive("terminate", provider_ref)
         _raise_before_effect(fault, seconds)
-        machine = self.machines.get(provider_ref)
-        if machine is None or machine.ended_at is not None:
-            raise MachineNotFound(f"no such machine: {provider_ref[:60]}")
+        machine = self._standing(provider_ref)
         if fault is Fault.NOT_YET:
             raise NotYet("still creating it")
         if fault is Fault.LOST_WITHOUT_EFFECT:
@@ -256,9 +249,7 @@ class FakeProvider:
         self.calls.append(Call(action.value, self.now(), provider_ref))
         fault, seconds = self.faults.next("power")
         _raise_before_effect(fault, seconds)
-        machine = self.machines.get(provider_ref)
-        if machine is None or machine.ended_at is not None:
-            raise MachineNotFound(f"no such machine: {provider_ref[:60]}")
+        machine = self._standing(provider_ref)
         if fault is Fault.NOT_YET:
             raise NotYet("it is being changed")
         if fault in _REFUSALS:
@@ -269,6 +260,20 @@ class FakeProvider:
         await self._answer(action.value, fault, provider_ref)
         if fault is Fault.LOST_AFTER_EFFECT:
             raise OutcomeUnknown(f"the answer to the {action} was lost")
+
+    async def apply_ingress(
+        self, provider_ref: ProviderRef, launch_key: LaunchKey, wanted: frozenset[Ingress]
+    ) -> bool:
+        fault, seconds = self._arrive("firewall", launch_key)
+        _raise_before_effect(fault, seconds)
+        machine = self._standing(provider_ref)
+        if fault in _REFUSALS:
+            raise _REFUSALS[fault](f"injected fault: {fault}")
+        done, machine.lets_in = machine.lets_in == wanted, wanted
+        await self._answer("firewall", fault, launch_key)
+        if fault is Fault.LOST_AFTER_EFFECT:
+            raise Unavailable("the answer was lost")
+        return done
 
     async def children(self) -> tuple[Child, ...]:
         fault, seconds = self._arrive("children")
@@ -416,6 +421,12 @@ class FakeProvider:
         self._by_key[machine.launch_key].append(machine)
         if self.settings.makes_children:
             self.plant_child(order.launch_key, "volume", Needed.WHILE_IT_EXISTS)
+        return machine
+
+    def _standing(self, provider_ref: ProviderRef) -> FakeMachine:
+        machine = self.machines.get(provider_ref)
+        if machine is None or machine.ended_at is not None:
+            raise MachineNotFound(f"no such machine: {provider_ref[:60]}")
         return machine
 
     def _switch(self, machine: FakeMachine, action: PowerAction) -> None:

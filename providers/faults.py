@@ -22,11 +22,11 @@ class Fault(StrEnum):
     NO_CAPACITY = "no_capacity"
     """[launch, power]"""
     QUOTA_REACHED = "quota_reached"
-    """[launch, power]"""
+    """[launch, power, firewall]"""
     ORDER_REFUSED = "order_refused"
-    """[launch, power; children: a deletion]"""
+    """[launch, power, firewall; children: a deletion]"""
     LOST_AFTER_EFFECT = "lost_after_effect"
-    """The effect happens and the answer is lost. [launch, terminate, power; children: a deletion]"""
+    """The effect happens and the answer is lost. [launch, terminate, power, firewall; children: a deletion]"""
     LOST_WITHOUT_EFFECT = "lost_without_effect"
     """The answer is lost and nothing happened. [launch, terminate, power; children: a deletion]"""
     FALSE_NO_CAPACITY = "false_no_capacity"
@@ -51,7 +51,7 @@ class Fault(StrEnum):
     """The provider refuses to end or switch this machine now. [terminate, power]"""
 
 
-VERBS = ("offers", "launch", "inventory", "terminate", "children", "power")
+VERBS = ("offers", "launch", "inventory", "terminate", "children", "power", "firewall")
 
 
 class FaultScript:

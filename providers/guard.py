@@ -25,11 +25,13 @@ from prometheus_client import Counter, Gauge, Histogram
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 from tenacity.wait import wait_base, wait_random_exponential
 
-from control_plane.domain.ids import AccountName, ProviderRef
+from control_plane.domain.ids import AccountName, LaunchKey, ProviderRef
 from providers.base import (
     Child,
     HasChildren,
+    HasFirewall,
     HasPower,
+    Ingress,
     LateRefusal,
     LaunchOrder,
     Listed,
@@ -86,6 +88,7 @@ TIMEOUTS: Mapping[Verb, Timeout] = {
     Verb.LAUNCH: Timeout(turn=15.0, answer=60.0),
     Verb.PREPARE: Timeout(turn=15.0, answer=30.0),
     Verb.POWER: Timeout(turn=15.0, answer=30.0),
+    Verb.FIREWALL: Timeout(turn=15.0, answer=30.0),
     Verb.INVENTORY: Timeout(turn=5.0, answer=30.0),
     Verb.CHILDREN: Timeout(turn=5.0, answer=30.0),
     Verb.OFFERS: Timeout(turn=2.0, answer=20.0),
@@ -155,6 +158,14 @@ class Guard:
         if action not in self.capabilities.power or not isinstance(inner, HasPower):
             raise error_for(Verb.POWER, Meaning.REFUSED, f"this provider cannot {action} machines")
         await self._once(Verb.POWER, lambda: inner.power(action, provider_ref))
+
+    async def apply_ingress(
+        self, provider_ref: ProviderRef, launch_key: LaunchKey, wanted: frozenset[Ingress]
+    ) -> bool:
+        inner = self._inner
+        if not isinstance(inner, HasFirewall):
+            raise error_for(Verb.FIREWALL, Meaning.REFUSED, "this provider has no firewall of a machine")
+        return await self._read(Verb.FIREWALL, lambda: inner.apply_ingress(provider_ref, launch_key, wanted))
 
     async def refused_later(self) -> tuple[LateRefusal, ...]:
         """None where the provider refuses launches at once or not at all."""

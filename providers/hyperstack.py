@@ -7,7 +7,8 @@ docs.hyperstack.cloud, read 2026-11-20; some from SkyPilot's and dstack's adapte
   low balance and a wrong parameter alike, so that the message has to be read (no list of messages is published).
 - A launch has no idempotency key. The launch key travels as label and name; `count` is always 1.
 - `enable_port_randomization` is on unless it is switched off, and moves SSH to another port.
-- No port is open unless a rule of the machine opens it. SSH and WireGuard are opened with the launch.
+- No port is open unless a rule of the machine opens it. SSH and WireGuard are opened with the launch, the ports of
+  customers' rules afterwards, one call for each (`hyperstack_firewall.py`).
 - A machine without a floating IP has no address that is reachable from outside. The IP is attached some time after the
   machine is ACTIVE.
 - A delete while the machine is being created is HTTP 400 with "cannot be deleted yet" (SkyPilot asks 18 times).
@@ -26,12 +27,14 @@ import httpx
 import msgspec
 
 from control_plane.domain.block import BlockScope
-from control_plane.domain.ids import ProviderRef
+from control_plane.domain.ids import LaunchKey, ProviderRef
+from control_plane.domain.ingress import KEPT
 from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
     Confidence,
     CountedBy,
+    Ingress,
     LaunchOrder,
     LeftOut,
     LeftOutFor,
@@ -41,12 +44,14 @@ from providers.base import (
     OrderRefused,
     Page,
     PowerAction,
+    ProviderFirewall,
     RateLimit,
     Sighting,
     Verb,
 )
 from providers.error_law import ErrorDetail, Meaning, Rule, error_for, rules_by_code
 from providers.gpu_names import gpu_named
+from providers.hyperstack_firewall import apply_ingress, rule_for
 from providers.listings import UnreadableAnswer, offered_price, ours, reference_of, sighting, whole_listing
 from providers.registered_keys import key_material, key_name
 from providers.rest import ErrorContract, Rest, detail_from, ignored
@@ -67,10 +72,21 @@ CAPABILITIES = Capabilities(
     list_lag_seconds=60.0,  # Not documented: a safety margin.
     boot_seconds_max=1_800.0,  # Not documented. Terraform's provider waits 300 s for ACTIVE, without the boot.
     user_data_bytes_max=49_000,  # Not documented: OpenStack's limit of 65,535 bytes after base64.
-    rate_limits=(RateLimit("requests", 500, 60.0, frozenset(Verb), counted_by=CountedBy.SOURCE_ADDRESS),),
+    rate_limits=(
+        RateLimit(
+            "requests",
+            500,
+            60.0,
+            frozenset(Verb),
+            counted_by=CountedBy.SOURCE_ADDRESS,
+            requests={Verb.FIREWALL: 2},
+        ),
+    ),
     terminate_may_be_refused=True,
     billed_while_booting=False,  # Transitional states and ERROR are not billed.
     power=frozenset(PowerAction),
+    firewall=ProviderFirewall.FOLLOWS,
+    ingress_max=50,  # Not documented. OpenStack's own default is 100 rules for all groups of a project.
 )
 
 REGIONS = {"CANADA-1": "ca-canada-1", "NORWAY-1": "no-norway-1", "US-1": "us-us-1"}
@@ -101,8 +117,6 @@ FLOATING_IP_ATTACHED = "ATTACHED"
 _OURS = {"search": "splitplane-", "page": "1", "pageSize": str(PAGE_SIZE)}
 _PREPARE_CALLS_MAX = 6
 """Environments read, made and read again; then key pairs the same."""
-_OPEN = (("tcp", 22), ("udp", 51_820))
-"""SSH, and WireGuard's port of nodes and of private networks."""
 
 
 class Flavor(msgspec.Struct):
@@ -201,6 +215,8 @@ ERRORS = ErrorContract(
         *_launch_refused(Meaning.QUOTA_REACHED, "balance", "credit", scope=BlockScope.ACCOUNT),
         *_launch_refused(Meaning.QUOTA_REACHED, "quota", "limit"),
         Rule(Meaning.NOT_FOUND, status=404, verb=Verb.POWER),
+        Rule(Meaning.NOT_FOUND, status=404, verb=Verb.FIREWALL),
+        Rule(Meaning.BUSY, status=409, verb=Verb.FIREWALL),
         Rule(Meaning.BUSY, text="cannot be deleted", verb=Verb.TERMINATE, status=400),
         Rule(
             Meaning.BUSY, status=409, verb=Verb.PREPARE
@@ -311,6 +327,12 @@ class Hyperstack:
         path = ("core/virtual-machines", provider_ref, _POWER[action])
         await self._rest.call(Verb.POWER, "GET", path, Done, ignored)
 
+    async def apply_ingress(
+        self, provider_ref: ProviderRef, launch_key: LaunchKey, wanted: frozenset[Ingress]
+    ) -> bool:
+        del launch_key  # The rules belong to the machine.
+        return await apply_ingress(self._rest, provider_ref, wanted | KEPT)
+
     async def terminate(self, provider_ref: ProviderRef) -> None:
         path = ("core/virtual-machines", provider_ref)
         await self._rest.call(Verb.TERMINATE, "DELETE", path, Done, ignored)
@@ -331,7 +353,7 @@ class Hyperstack:
             "assign_floating_ip": True,
             "enable_port_randomization": False,
             "user_data": order.user_data,
-            "security_rules": [_open_to_all(protocol, port) for protocol, port in _OPEN],
+            "security_rules": [rule_for(opened) for opened in sorted(KEPT)],
         }
 
 
@@ -341,17 +363,6 @@ def _environment_names(listed: Environments) -> frozenset[str]:
 
 def _key_materials(listed: Keypairs) -> frozenset[tuple[str, str]]:
     return frozenset((each.environment.name, key_material(each.public_key)) for each in listed.keypairs)
-
-
-def _open_to_all(protocol: str, port: int) -> dict[str, Any]:
-    return {
-        "direction": "ingress",
-        "ethertype": "IPv4",
-        "protocol": protocol,
-        "remote_ip_prefix": "0.0.0.0/0",
-        "port_range_min": port,
-        "port_range_max": port,
-    }
 
 
 def _prices(listed: list[Price]) -> Mapping[str, Decimal]:

@@ -41,6 +41,7 @@ from providers.base import (
     ListedState,
     OrderRefused,
     PowerAction,
+    ProviderFirewall,
     RateLimit,
     Sighting,
     Verb,
@@ -73,6 +74,7 @@ CAPABILITIES = Capabilities(
     billed_while_booting=False,  # From the health check after boot, by the minute.
     billed_seconds_unit=60,
     power=frozenset({PowerAction.REBOOT}),  # Lambda stops no machine.
+    firewall=ProviderFirewall.UNKNOWN,  # Rules of the account, which we do not touch.
 )
 
 REGIONS = {

@@ -51,6 +51,7 @@ from providers.base import (
     OrderRefused,
     Page,
     PriceSource,
+    ProviderFirewall,
     RateLimit,
     Sighting,
     Verb,
@@ -112,6 +113,7 @@ CAPABILITIES = Capabilities(
     rate_limits=(RateLimit("project", 300, 60.0, frozenset(Verb)),),  # Not published: ours.
     terminate_may_be_refused=True,
     billed_while_booting=True,
+    firewall=ProviderFirewall.FIXED,
 )
 
 REGIONS = {

@@ -29,6 +29,7 @@ URGENCY: Mapping[Verb, float] = {
     Verb.LAUNCH: 0.8,
     Verb.PREPARE: 0.8,
     Verb.POWER: 0.8,
+    Verb.FIREWALL: 0.8,
     Verb.INVENTORY: 0.6,
     Verb.CHILDREN: 0.4,
     Verb.OFFERS: 0.4,

@@ -51,6 +51,7 @@ from providers.base import (
     Listed,
     ListedOffer,
     ListedState,
+    ProviderFirewall,
     RateLimit,
     Sighting,
     Verb,
@@ -79,6 +80,7 @@ CAPABILITIES = Capabilities(
     rate_limits=(RateLimit("account", 60, 60.0, frozenset(Verb)),),  # Not published: ours.
     terminate_may_be_refused=True,
     billed_while_booting=True,
+    firewall=ProviderFirewall.UNKNOWN,  # That of the cloud below.
 )
 
 REGIONS = {

@@ -57,6 +57,7 @@ from providers.base import (
     ListedState,
     OrderRefused,
     Page,
+    ProviderFirewall,
     RateLimit,
     Sighting,
     Verb,
@@ -101,6 +102,7 @@ CAPABILITIES = Capabilities(
         RateLimit("search", 10, 60.0, frozenset({Verb.OFFERS}), counted_by=CountedBy.SOURCE_ADDRESS),
     ),
     billed_while_booting=False,  # But for its disk.
+    firewall=ProviderFirewall.FIXED,  # Behind NAT, but for the ports that were asked for with the launch.
 )
 
 RELIABILITY_MIN = Decimal("0.98")

@@ -11,6 +11,7 @@ from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.admission import ListPrice, Price
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.effective_price import History, Terms
+from control_plane.domain.firewall import ProviderFirewall
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
 from control_plane.domain.money import Nano
@@ -134,6 +135,7 @@ class _OfferRow:
     tried: int
     failed: int
     power: tuple[PowerAction, ...]
+    firewall: ProviderFirewall
 
 
 _OFFER_COLUMNS = ", ".join(field.name for field in fields(_OfferRow))
@@ -201,6 +203,7 @@ async def offers(
             terms=Terms(row.setup_seconds, row.increment_seconds),
             history=History(row.tried, row.failed),
             power=row.power,
+            firewall=row.firewall,
         )
         for row in found
     ]
@@ -239,6 +242,7 @@ async def replace_offers(
             tried=offer.history.tried,
             failed=offer.history.failed,
             power=offer.power,
+            firewall=offer.firewall,
         )
         for offer in listed
     ]

@@ -13,7 +13,14 @@ from control_plane.domain import environment, network, project
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.subject import SubjectState
 
-DELETED = ("firewalls", "kubeconfigs", "ssh_certificates", "ssh_keys", "idempotency_keys")
+DELETED = (
+    "firewalls",
+    "provider_firewalls",
+    "kubeconfigs",
+    "ssh_certificates",
+    "ssh_keys",
+    "idempotency_keys",
+)
 """Tables whose rows of the organization are deleted."""
 _TERMINALS = text("DELETE FROM device_authorizations WHERE approved_organization = :organization_id")
 """Terminals that were confirmed for it, with their names and addresses. The table is no tenant's."""

@@ -11,7 +11,7 @@ from control_plane.db import work
 from control_plane.db.connection import Connection
 from control_plane.db.rows import document, read, read_one, write
 from control_plane.domain.claim import Claim
-from control_plane.domain.firewall import Firewall, FirewallProblem, FirewallRule
+from control_plane.domain.firewall import Admitted, Firewall, FirewallProblem, FirewallRule
 from control_plane.domain.ids import AccountName, ClaimId, LaunchKey, LeaseId
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import MachineState
@@ -20,13 +20,18 @@ CHANGES = "splitplane_firewalls"
 """The channel on which PostgreSQL notifies of changed rules, when they are committed."""
 
 _GET = text("""
-SELECT lease_id, organization_id, project_id, version, rules, changed_at, claim_id, applied_version, applied_at,
-       looked_at, problem
-FROM firewalls WHERE organization_id = :organization_id AND lease_id = :lease_id
+SELECT f.lease_id, f.organization_id, f.project_id, f.version, f.rules, f.changed_at, f.claim_id, f.applied_version,
+  f.applied_at, f.looked_at, f.problem AS machine_problem, p.claim_id AS provider_claim_id,
+  p.version AS provider_version, p.applied_at AS provider_applied_at, coalesce(p.tries, 0) > 0 AS provider_failed
+FROM firewalls f
+LEFT JOIN provider_firewalls p ON p.organization_id = f.organization_id AND p.lease_id = f.lease_id
+WHERE f.organization_id = :organization_id AND f.lease_id = :lease_id
 """)
 _ADMITTED_CLAIM = text("""
-SELECT id FROM claims
-WHERE organization_id = :organization_id AND lease_id = :lease_id AND admitted_at IS NOT NULL AND ended_at IS NULL
+SELECT c.id AS claim_id, o.firewall AS provider
+FROM claims c JOIN machines m ON m.id = c.machine_id LEFT JOIN offers o ON o.key = m.offer_key
+WHERE c.organization_id = :organization_id AND c.lease_id = :lease_id AND c.admitted_at IS NOT NULL
+  AND c.ended_at IS NULL
 """)
 _CHANGE = text("""
 INSERT INTO firewalls (lease_id, organization_id, project_id, version, rules, changed_at, due_at)
@@ -107,10 +112,9 @@ async def get(connection: Connection, lease: Lease) -> Firewall:
     )
 
 
-async def admitted_claim(connection: Connection, lease: Lease) -> ClaimId | None:
-    """The claim whose customer can log in now."""
+async def admitted_claim(connection: Connection, lease: Lease) -> Admitted | None:
     values = {"organization_id": lease.organization_id, "lease_id": lease.id}
-    return await read_one(connection, _ADMITTED_CLAIM, ClaimId, **values)
+    return await read_one(connection, _ADMITTED_CLAIM, Admitted, **values)
 
 
 async def change(

@@ -31,12 +31,22 @@ class Protocol(StrEnum):
     UDP = "udp"
 
 
+class ProviderFirewall(StrEnum):
+    """What a provider filters before a machine."""
+
+    NONE = "none"
+    FOLLOWS = "follows"
+    FIXED = "fixed"
+    UNKNOWN = "unknown"
+
+
 class FirewallProblem(StrEnum):
     """Why a machine does not have the rules of its lease."""
 
     UNREACHABLE = "unreachable"
     FAILED = "failed"
     CHANGED = "changed"
+    PROVIDER = "provider"
 
 
 class FirewallState(StrEnum):
@@ -73,6 +83,15 @@ class FirewallRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Admitted:
+    """The claim whose customer can log in now, and what the provider of its machine filters."""
+
+    claim_id: ClaimId
+    provider: ProviderFirewall | None
+    """None where the offer of the machine is not on record any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Firewall:
     """The rules of a lease, and what is known of them on its machine."""
 
@@ -91,17 +110,37 @@ class Firewall:
     applied_at: datetime | None
     looked_at: datetime | None
     """When somebody last saw what the machine has."""
-    problem: FirewallProblem | None
+    machine_problem: FirewallProblem | None
+    provider_claim_id: ClaimId | None = None
+    """For whose machine the provider's firewall was changed last."""
+    provider_version: int | None = None
+    """Which version it follows; None: none yet."""
+    provider_applied_at: datetime | None = None
+    provider_failed: bool = False
+    """Whether the provider did not change it when it was asked last."""
 
-    def state(self, *, admitted: ClaimId | None, ended: bool) -> FirewallState:
-        """`admitted` is the claim whose customer can log in now, if there is one."""
+    def state(self, admitted: Admitted | None, *, ended: bool) -> FirewallState:
         if ended:
             return FirewallState.ENDED
         if admitted is None:
             return FirewallState.WAITING
-        if self.claim_id != admitted or self.applied_version != self.version:
+        if self.claim_id != admitted.claim_id or self.applied_version != self.version:
             return FirewallState.PENDING
-        return FirewallState.CHANGED if self.problem is FirewallProblem.CHANGED else FirewallState.APPLIED
+        if not self._followed(admitted):
+            return FirewallState.PENDING
+        changed = self.machine_problem is FirewallProblem.CHANGED
+        return FirewallState.CHANGED if changed else FirewallState.APPLIED
+
+    @property
+    def problem(self) -> FirewallProblem | None:
+        failed = FirewallProblem.PROVIDER if self.provider_failed else None
+        return self.machine_problem or failed
+
+    def _followed(self, admitted: Admitted) -> bool:
+        """Whether the provider's firewall has the rules. It is as it has to be while there were never any."""
+        if admitted.provider is not ProviderFirewall.FOLLOWS or self.version == 0:
+            return True
+        return self.provider_claim_id == admitted.claim_id and self.provider_version == self.version
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from control_plane.domain.cpu import SOLD, Architecture
 from control_plane.domain.effective_price import History, Terms, effective_nano_per_hour
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
+from control_plane.domain.firewall import ProviderFirewall
 from control_plane.domain.money import Nano, dollars_down, dollars_up
 from control_plane.domain.power import PowerAction
 from control_plane.domain.request import CapacityRequest
@@ -116,6 +117,8 @@ class Offer:
     """Local disk besides that of the shape, whose content ends with the machine; None where it is not listed."""
     power: tuple[PowerAction, ...] = ()
     """What can be done with the power of its machine."""
+    firewall: ProviderFirewall = ProviderFirewall.NONE
+    """What the provider filters before its machine."""
     terms: Terms = field(default_factory=Terms)
     history: History = field(default_factory=History)
 

@@ -11,6 +11,7 @@ from control_plane.domain.firewall import (
     Firewall,
     FirewallRule,
     FirewallState,
+    ProviderFirewall,
     Wanted,
     read,
     refusal,
@@ -29,6 +30,8 @@ _UNKNOWN = Refused(RefusalCode.NOT_FOUND, "The lease has no firewall rule with t
 class Shown:
     firewall: Firewall
     state: FirewallState
+    provider: ProviderFirewall | None
+    """What is filtered before the machine; None while there is none to log in to."""
 
 
 async def show(
@@ -43,7 +46,8 @@ async def show(
             return refused
         firewall = await firewalls.get(connection, found.lease)
         admitted = await firewalls.admitted_claim(connection, found.lease)
-    return Shown(firewall, firewall.state(admitted=admitted, ended=found.lease.ended_at is not None))
+    state = firewall.state(admitted, ended=found.lease.ended_at is not None)
+    return Shown(firewall, state, None if admitted is None else admitted.provider)
 
 
 async def add(

@@ -18,6 +18,7 @@ from control_plane.wire.common import (
     UsdText,
     View,
 )
+from control_plane.wire.firewalls import FirewallProviderWord
 from control_plane.wire.power import PowerActionWord
 from control_plane.wire.problems import RefusalView
 from control_plane.wire.vocabulary import (
@@ -122,6 +123,8 @@ class OfferView(View):
     """What you can do with the power of its machine. Empty where the provider can do nothing of it.
 
     A stopped machine is charged as one that runs."""
+    firewall: FirewallProviderWord = "none"
+    """What the provider filters before its machine."""
 
 
 class OfferList(View):

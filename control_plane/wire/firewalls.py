@@ -48,8 +48,11 @@ FirewallStateWord = Annotated[
         "FirewallState",
         "Whether the machine of a lease has its rules.",
         waiting="The lease has no machine to log in to yet. It will have the rules from the beginning.",
-        pending="The rules were changed, or the machine, and the machine does not have them yet: see `problem`.",
-        applied="The machine has the rules.",
+        pending=(
+            "The rules were changed, or the machine, and the machine or its provider does not have them yet: see "
+            "`problem`."
+        ),
+        applied="The machine has the rules, and its provider too where its firewall follows them.",
         changed="Somebody with root changed them on the machine. The next change of the rules replaces that.",
         ended="The lease has ended.",
     ),
@@ -62,6 +65,21 @@ FirewallProblemWord = Annotated[
         unreachable="The machine could not be reached when it was tried last. It is tried again.",
         failed="The machine did not take the rules, and keeps those that it had. It is tried again.",
         changed="At the last look, the machine had other rules than it was given.",
+        provider="The provider did not change its firewall when it was asked last. It is asked again.",
+    ),
+]
+FirewallProviderWord = Annotated[
+    str,
+    one_of(
+        "FirewallProvider",
+        "What the provider filters before a machine. The machine filters by its rules in any case.",
+        none="Nothing: the machine alone decides.",
+        follows="What the rules of the machine do not open. Its firewall follows them.",
+        fixed=(
+            "Everything but SSH and, where the provider can let it in, WireGuard. Other ports are reachable through "
+            "private networks and tunnels alone."
+        ),
+        unknown="It may filter, by rules of our account or of another cloud, which do not follow those of the machine.",
     ),
 ]
 
@@ -103,6 +121,10 @@ class FirewallView(View):
     """Whether the machine has the rules."""
     problem: FirewallProblemWord | None
     """What is wrong; null when nothing is."""
+    provider: FirewallProviderWord | None
+    """What the provider filters before the machine; null while the lease has no machine to log in to."""
+    provider_applied_at: Timestamp | None
+    """When the provider's firewall was last seen to follow the rules; null before that, and where it follows none."""
     applied_at: Timestamp | None
     """When the lease's machine got rules last; null before that."""
     looked_at: Timestamp | None

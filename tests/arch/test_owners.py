@@ -89,6 +89,7 @@ def test_providers_do_not_know_each_other() -> None:
     shared = {
         "aws_catalogue",
         "aws_client",
+        "aws_firewall",
         "aws_preparation",
         "crusoe_network",
         "base",
@@ -98,6 +99,7 @@ def test_providers_do_not_know_each_other() -> None:
         "fake_offers",
         "faults",
         "gpu_names",
+        "hyperstack_firewall",
         "listings",
         "registered_keys",
         "rest",

@@ -4,9 +4,22 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from control_plane.domain.firewall import Protocol
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from providers.base import Child, HasChildren, Needed, NeedsPreparing, OutcomeUnknown, Rejected
+from control_plane.domain.ingress import Ingress
+from providers.base import (
+    Child,
+    HasChildren,
+    HasFirewall,
+    Needed,
+    NeedsPreparing,
+    OutcomeUnknown,
+    Rejected,
+    Unavailable,
+)
 from tests.contract.clouds import CloudWithChildren, a_key, clouds
+
+OPENED = frozenset({Ingress(Protocol.TCP, 8080, 8080, "203.0.113.0/24")})
 
 
 async def with_children() -> AsyncIterator[CloudWithChildren]:
@@ -30,7 +43,12 @@ async def launch(cloud: CloudWithChildren, number: int = 1) -> ProviderRef:
     if isinstance(provider, NeedsPreparing):
         while not provider.prepared(order):
             await provider.prepare(order)
-    return await provider.launch(order)
+    ref = await provider.launch(order)
+    if not cloud.children_of_launches:
+        assert isinstance(provider, HasFirewall)
+        while not await provider.apply_ingress(ref, order.launch_key, OPENED):
+            pass
+    return ref
 
 
 async def listed(cloud: CloudWithChildren) -> dict[LaunchKey, list[Child]]:
@@ -55,6 +73,8 @@ async def test_what_a_launch_makes_beside_its_machine_is_listed_under_its_launch
 
 async def test_a_lost_launch_leaves_children_that_are_listed() -> None:
     async for cloud in with_children():
+        if not cloud.children_of_launches:
+            continue
         cloud.lose_the_answer("launch")
         with pytest.raises(OutcomeUnknown):
             await launch(cloud)
@@ -63,10 +83,15 @@ async def test_a_lost_launch_leaves_children_that_are_listed() -> None:
 
 async def test_a_deleted_child_is_gone_the_others_stay_and_deleting_it_twice_hurts_nobody() -> None:
     async for cloud in with_children():
-        await launch(cloud, 1)
+        ref = await launch(cloud, 1)
         await launch(cloud, 2)
         before = await listed(cloud)
         (first, *others) = before[a_key(1)]
+        if not cloud.children_of_launches:
+            with pytest.raises(Unavailable):
+                await of(cloud).delete_child(first)
+            await cloud.provider.terminate(ref)
+            cloud.advance(cloud.seconds_to_be_gone)
         await of(cloud).delete_child(first)
         with pytest.raises(Rejected):
             await of(cloud).delete_child(first)

@@ -344,6 +344,8 @@ _ROWS = {
                        n.tunnels, n.tunnels_due_at, (SELECT count(*) FROM node_steps s WHERE s.node_id = n.id)
                 FROM nodes n ORDER BY n.created_at, n.id""",
     "overlays": "SELECT due_at, work_until, applied_version, read_at FROM overlays ORDER BY cluster_id",
+    "provider_firewalls": """SELECT l.name, p.version, p.tried_version, p.due_at, p.work_until, p.tries
+                    FROM provider_firewalls p JOIN leases l ON l.id = p.lease_id ORDER BY 1""",
     "firewalls": """SELECT l.name, f.version, f.applied_version, f.problem, f.due_at, f.work_until, f.tries
                     FROM firewalls f JOIN leases l ON l.id = f.lease_id ORDER BY 1""",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",

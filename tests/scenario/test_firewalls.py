@@ -25,6 +25,12 @@ async def shown(stage: Stage, lease: Lease) -> service.Shown:
     return found
 
 
+async def settled(stage: Stage) -> None:
+    """The rules are told to the machines, and to the provider."""
+    for loop in (LOOP, "apply_provider_firewalls"):
+        await stage.run(loop)
+
+
 async def machine_of(stage: Stage, lease: Lease) -> FakeMachine:
     (machine,) = await stage.machines(lease)
     return stage.access.machine(str(machine.address))
@@ -49,6 +55,7 @@ async def test_a_machine_is_closed_before_its_customer_is_admitted(stage: Stage)
     assert calls.index("apply firewall") < calls.index("admit customer")
     assert ports(machine) == {8080}
     assert (await machine_of(stage, other)).firewall == ruleset([])
+    await settled(stage)
     for each in (lease, other):
         assert (await shown(stage, each)).state is FirewallState.APPLIED
     (report,) = await stage.run(LOOP)
@@ -76,7 +83,7 @@ async def test_a_change_reaches_the_machine_with_the_next_turn_and_no_other_mach
     rule = await opened(stage, lease, 8080)
     await opened(stage, lease, 9090)
     assert (await shown(stage, lease)).state is FirewallState.PENDING
-    await stage.run(LOOP)
+    await settled(stage)
     assert ports(machine) == {8080, 9090}
     assert (await shown(stage, lease)).state is FirewallState.APPLIED
     noted: list[FirewallRule] = []
@@ -117,6 +124,7 @@ async def test_a_machine_that_is_away_or_refuses_is_tried_again_and_the_customer
         stage.clock.advance(20)
     (report,) = await stage.run(LOOP)
     assert report.acted_on == 1
+    await settled(stage)
     found = await shown(stage, lease)
     assert (found.state, found.firewall.problem) == (FirewallState.APPLIED, None)
 
@@ -171,7 +179,7 @@ async def test_what_a_customer_with_root_changed_is_shown_and_left_alone_until_t
         assert machine.firewall == flushed
         assert [report.looked_at for report in await stage.run(LOOP)] == [0], "it is not fought"
     await opened(stage, lease, 8080)
-    await stage.run(LOOP)
+    await settled(stage)
     assert ports(machine) == {8080}
     assert (await shown(stage, lease)).state is FirewallState.APPLIED
 
@@ -202,5 +210,5 @@ async def test_a_worker_that_was_too_slow_records_nothing(stage: Stage) -> None:
     assert [report.looked_at for report in await stage.run(LOOP)] == [0], "somebody holds it"
     assert (await shown(stage, lease)).state is FirewallState.PENDING
     stage.clock.advance(91)
-    await stage.run(LOOP)
+    await settled(stage)
     assert (await shown(stage, lease)).state is FirewallState.APPLIED

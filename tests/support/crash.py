@@ -24,7 +24,7 @@ from uuid import UUID
 
 from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
-from control_plane.domain.ids import ProviderRef
+from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.secret import KeyContext, MasterKey, Plain, WrappedKey
 from control_plane.vault.sealing.port import NewDataKey
 from control_plane.vault.unsealing.port import KeyManager
@@ -46,7 +46,9 @@ from data_plane.proof.challenger.port import Challenger, Expected, Occasion, Pro
 from providers.base import (
     Child,
     HasChildren,
+    HasFirewall,
     HasPower,
+    Ingress,
     LaunchOrder,
     Listed,
     PowerAction,
@@ -210,6 +212,15 @@ class _Provider:
         inner = self.inner
         assert isinstance(inner, HasPower)
         await self.crash.call(f"{action}", lambda: inner.power(action, provider_ref))
+
+    async def apply_ingress(
+        self, provider_ref: ProviderRef, launch_key: LaunchKey, wanted: frozenset[Ingress]
+    ) -> bool:
+        inner = self.inner
+        assert isinstance(inner, HasFirewall)
+        return await self.crash.call(
+            "apply ingress", lambda: inner.apply_ingress(provider_ref, launch_key, wanted)
+        )
 
     async def children(self) -> tuple[Child, ...]:
         return await self.crash.call("children", self._with_children.children)

@@ -60,6 +60,7 @@ def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, costs: boo
         network_gbps=offer.network_gbps,
         ephemeral_gib=offer.ephemeral_gib,
         power=tuple(action.value for action in offer.power),
+        firewall=offer.firewall.value,
     )
 
 

@@ -12,6 +12,8 @@ def firewall_view(shown: Shown) -> FirewallView:
         lease_id=on_wire(Prefix.LEASE, firewall.lease_id),
         state=shown.state.value,
         problem=None if firewall.problem is None else firewall.problem.value,
+        provider=None if shown.provider is None else shown.provider.value,
+        provider_applied_at=firewall.provider_applied_at,
         applied_at=firewall.applied_at,
         looked_at=firewall.looked_at,
         rules=tuple(firewall_rule_view(firewall.lease_id, rule) for rule in firewall.rules),

@@ -25,7 +25,8 @@ def add(to: Commands) -> None:
         "List which ports of a machine are open to whom.",
         more=(
             "SSH (tcp/22) and WireGuard (udp/51820) are always open. All other ports are\n"
-            "closed unless they are listed. Below is whether the machine has the rules."
+            "closed unless they are listed. Below is whether the machine has the rules, and\n"
+            "what its provider lets in. Nodes of clusters have no rules."
         ),
         examples="splitplane firewall list train-1",
     )
@@ -38,7 +39,9 @@ def add(to: Commands) -> None:
         more=(
             "The machine has the rule within seconds. It keeps the rule through a reboot,\n"
             "and a machine that replaces it has the same rules. Some providers filter as\n"
-            "well, and let in SSH and WireGuard alone (docs/firewalls.md)."
+            "well: at some of them the rule is applied there too, at others only SSH and\n"
+            "WireGuard come in (docs/firewalls.md); `firewall list` says which.\n"
+            "Nodes of clusters have no rules: use network policies there."
         ),
         examples="""
         splitplane firewall allow train-1 tcp/8080 --from 203.0.113.0/24
@@ -94,7 +97,11 @@ def allow(terminal: Terminal, args: Namespace) -> None:
     lease = find(client, [args.lease])[0].value
     request = FirewallRuleRequest(protocol=protocol, ports=ports, sources=sources)
     answer = client.post(_path(lease.id), FirewallRuleView, request)
-    terminal.present(args.json, answer, firewall_rule_page)
+    terminal.present(
+        args.json,
+        answer,
+        lambda rule: firewall_rule_page(rule, client.get(_path(lease.id), FirewallView).value.provider),
+    )
 
 
 def remove(terminal: Terminal, args: Namespace) -> None:

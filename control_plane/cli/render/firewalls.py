@@ -11,7 +11,7 @@ from control_plane.wire.firewalls import FirewallRuleView, FirewallView
 
 _STATES = {
     "waiting": "The lease has no machine to log in to yet; it will have these rules from the beginning.",
-    "pending": "The machine does not have these rules yet.",
+    "pending": "The machine or its provider does not have these rules yet.",
     "applied": "The machine has these rules.",
     "changed": "Somebody with root changed the rules on the machine; the next change here replaces theirs.",
     "ended": "The lease has ended.",
@@ -20,7 +20,15 @@ _PROBLEMS = {
     "unreachable": "the machine could not be reached, and is tried again",
     "failed": "the machine did not take the rules, keeps those that it had, and is tried again",
     "changed": "it has other rules than it was given",
+    "provider": "the provider did not change its firewall, and is asked again",
 }
+_PROVIDERS = {
+    "none": "filters nothing; the machine decides alone",
+    "follows": "filters by these rules as well",
+    "fixed": "lets in SSH and WireGuard alone; other ports are reachable through private networks and tunnels",
+    "unknown": "may filter by rules of its own, which do not follow these",
+}
+_CLOSED_THERE = ("fixed", "unknown")
 _EVERYBODY = {"0.0.0.0/0": "anywhere (IPv4)", "::/0": "anywhere (IPv6)"}
 _KEPT_OPEN = (("tcp/22", "anywhere", "SSH, always open"), ("udp/51820", "anywhere", "WireGuard, always open"))
 
@@ -38,20 +46,26 @@ def firewall_page(firewall: FirewallView, now: datetime) -> RenderableType:
         facts(
             ("State", state),
             ("Problem", problem),
+            ("Provider", _provider(firewall.provider)),
             ("Applied", None if firewall.applied_at is None else both(firewall.applied_at, now)),
             ("Last look", None if firewall.looked_at is None else ago(firewall.looked_at, now)),
         ),
     )
 
 
-def firewall_rule_page(rule: FirewallRuleView) -> RenderableType:
+def firewall_rule_page(rule: FirewallRuleView, provider: str | None) -> RenderableType:
+    """`provider` is what the provider of the lease's machine filters."""
     return facts(
         ("Rule", rule.id),
         ("Lease", rule.lease_id),
         ("Ports", _ports(rule)),
         ("From", _sources(rule)),
-        ("Note", "The provider may close the port as well: docs/firewalls.md."),
+        ("Provider", _provider(provider) if provider in _CLOSED_THERE else None),
     )
+
+
+def _provider(word: str | None) -> str | None:
+    return None if word is None else _PROVIDERS.get(word, word)
 
 
 def _ports(rule: FirewallRuleView) -> str:

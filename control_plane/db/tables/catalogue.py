@@ -19,6 +19,7 @@ from control_plane.db.tables.marks import at, known, table
 from control_plane.domain.block import BlockScope
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.failure import FailReason
+from control_plane.domain.firewall import ProviderFirewall
 from control_plane.domain.proof import Tier
 
 skus = table(
@@ -94,6 +95,9 @@ offers = table(
     Column("failed", Integer, nullable=False),
     # What can be done with the power of its machines.
     Column("power", JSONB, nullable=False),
+    # What the provider filters before them.
+    Column("firewall", Text, nullable=False),
+    known("firewall", ProviderFirewall),
     known("architecture", Architecture),
     CheckConstraint("(gpu_model IS NULL) = (gpu_count = 0)", name="gpus_have_a_model"),
     Index("ix_offers_gpu_model_gpu_count", "gpu_model", "gpu_count"),

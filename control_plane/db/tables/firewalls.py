@@ -41,3 +41,26 @@ firewalls = table(
     api=("INSERT",),
     api_updates=("version", "rules", "changed_at", "due_at", "tries"),
 )
+
+# What the provider of a lease's machine lets in, where its firewall follows the rules. A lease without a row never had
+# rules while such a machine was its own: the machine is as it was launched. A row is due when the lease has other rules
+# or another machine than were tried last, and at `due_at`.
+provider_firewalls = table(
+    "provider_firewalls",
+    tenant(),
+    Column("lease_id", Uuid, nullable=False),
+    own("lease_id", "leases"),
+    PrimaryKeyConstraint("organization_id", "lease_id"),
+    *work(),
+    # Whose machine and which rules were tried last, and which of them the provider follows.
+    Column("claim_id", Uuid),
+    own("claim_id", "claims"),
+    Column("tried_version", Integer),
+    Column("version", Integer),
+    at("applied_at"),
+    CheckConstraint("(version IS NULL) = (applied_at IS NULL)", name="applied_has_its_time"),
+    CheckConstraint(
+        "(tried_version IS NULL) = (claim_id IS NULL) AND (version IS NULL OR tried_version IS NOT NULL)",
+        name="tried_for_a_machine",
+    ),
+)

@@ -51,6 +51,9 @@ VERBS = {
     "RunInstances": "launch",
     "TerminateInstances": "terminate",
     "RebootInstances": "power",
+    "RevokeSecurityGroupIngress": "firewall",
+    "ModifyInstanceAttribute": "firewall",
+    "DeleteSecurityGroup": "children",
 }
 """The port's verb of each operation, for the scenario. An operation that is missing meets no faults."""
 
@@ -189,7 +192,7 @@ class Ec2:
                 400, "InvalidAction", f"The action {call.action} is not valid for this web service."
             )
         self.limiter.draw(region, call.action, parameters)
-        verb = VERBS.get(call.action)
+        verb = self._verb(call)
         if verb is None:
             return _document(*self._moto(call))
         await self.scenario.arrive(verb)
@@ -199,6 +202,20 @@ class Ec2:
             document = document[: len(document) // 2]
         return _document(status, document)
 
+    def _verb(self, call: Call) -> str | None:
+        """Operations that belong to several verbs are told apart by what they are about."""
+        about = call.parameters
+        if call.action == "DescribeInstances" and "InstanceId.1" in about:
+            return "firewall"
+        if call.action == "DescribeSecurityGroups" and about.get("Filter.1.Name", "").startswith("tag"):
+            return "firewall" if about["Filter.1.Name"].startswith("tag:") else "children"
+        if call.action == "CreateSecurityGroup" and "TagSpecification.1.ResourceType" in about:
+            return "firewall"
+        if call.action == "AuthorizeSecurityGroupIngress":
+            group = self.account.backend(call.region).get_security_group_from_id(about.get("GroupId", ""))
+            return "firewall" if group is not None and group.get_tags() else "prepare"
+        return VERBS.get(call.action)
+
     async def _answer(self, call: Call) -> tuple[int, bytes]:
         match call.action:
             case "RunInstances":
@@ -207,6 +224,12 @@ class Ec2:
                 return await self._terminate(call)
             case "RebootInstances":
                 return await self._reboot(call)
+            case "DescribeInstances" if "InstanceId.1" in call.parameters:
+                return self._found(call, "InstanceId.1")
+            case "ModifyInstanceAttribute":
+                return self._found(call, "InstanceId")
+            case "DeleteSecurityGroup":
+                return self._delete_group(call)
             case _:
                 return self._moto(call)
 
@@ -299,6 +322,23 @@ class Ec2:
         answer = self._moto(call)
         await self.account.machines.end(machine)
         return answer
+
+    def _found(self, call: Call, parameter: str) -> tuple[int, bytes]:
+        """What moto answers about a machine, if it is listed in this region."""
+        instance = call.parameters.get(parameter, "")
+        machine = self.account.machines.known(instance)
+        if machine is None or machine.region != call.region or machine.listed_from > self.account.now():
+            raise Refusal(400, "InvalidInstanceID.NotFound", f"The instance ID '{instance}' does not exist")
+        return self._moto(call)
+
+    def _delete_group(self, call: Call) -> tuple[int, bytes]:
+        """Moto deletes groups that machines are in."""
+        group, backend = call.parameters.get("GroupId", ""), self.account.backend(call.region)
+        standing = [each.id for each in self.account.machines.standing() if each.region == call.region]
+        interfaces = (nic for instance in standing for nic in backend.get_instance(instance).nics.values())
+        if any(group == each.id for interface in interfaces for each in interface.group_set):
+            raise Refusal(400, "DependencyViolation", f"resource {group} has a dependent object")
+        return self._moto(call)
 
     async def _reboot(self, call: Call) -> tuple[int, bytes]:
         """What moto does in vain: its machines are not those of the host."""

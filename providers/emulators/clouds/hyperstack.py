@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
+from ipaddress import ip_network
 from typing import Any, TypeVar
 
 import msgspec
@@ -63,6 +64,15 @@ class KeypairIn(msgspec.Struct):
     public_key: str
 
 
+class RuleIn(msgspec.Struct):
+    direction: str
+    ethertype: str
+    protocol: str
+    remote_ip_prefix: str
+    port_range_min: int
+    port_range_max: int
+
+
 class LaunchIn(msgspec.Struct):
     name: str
     environment_name: str
@@ -114,6 +124,7 @@ def create_app(
             *_environment_routes(account, scenario),
             *_keypair_routes(account, scenario),
             *_instance_routes(account, scenario),
+            *_rule_routes(account, scenario),
             *control_routes(
                 scenario, lambda: [on_wire(account, each) for each in account.instances.standing()]
             ),
@@ -261,6 +272,53 @@ def _instance_routes(account: Account, scenario: Scenario) -> list[Any]:
     return [instances, launch, remove, switch]
 
 
+def _rule_routes(account: Account, scenario: Scenario) -> list[Any]:
+    """The firewall of a machine. Whether it refuses a rule that exists, and how many it takes, is not documented: this
+    one refuses none of them.
+    """
+
+    def found(request: AnyRequest) -> Instance:
+        instance = account.instances.known(request.path_params["number"])
+        if instance is None:
+            raise Refusal(404, "not_found", "Virtual machine not found")
+        return instance
+
+    @get("/v1/core/virtual-machines/{number:str}")
+    async def show(request: AnyRequest) -> Response[Any]:
+        await scenario.arrive("firewall")
+        instance = found(request)
+        return _ok("Getting instance successful", instance=on_wire(account, instance))
+
+    @post("/v1/core/virtual-machines/{number:str}/sg-rules", status_code=HTTP_200_OK)
+    async def add(request: AnyRequest) -> Response[Any]:
+        instance, wanted = found(request), _body(await request.body(), RuleIn)
+        try:
+            network = ip_network(wanted.remote_ip_prefix)
+        except ValueError:
+            raise _bad("Invalid remote_ip_prefix") from None
+        if (
+            wanted.ethertype != f"IPv{network.version}"
+            or not 1 <= wanted.port_range_min <= wanted.port_range_max
+        ):
+            raise _bad("Invalid payload")
+        rule = account.numbered(msgspec.to_builtins(wanted))
+        instance.security_rules.append(rule)
+        scenario.depart("firewall")
+        return _ok("Security rule is being created", security_rule=rule)
+
+    @delete("/v1/core/virtual-machines/{number:str}/sg-rules/{rule:str}", status_code=HTTP_200_OK)
+    async def drop(request: AnyRequest) -> Response[Any]:
+        instance, number = found(request), request.path_params["rule"]
+        left = [each for each in instance.security_rules if str(each["id"]) != number]
+        if len(left) == len(instance.security_rules):
+            raise Refusal(404, "not_found", "Security rule not found")
+        instance.security_rules = left
+        scenario.depart("firewall")
+        return _ok("Security rule deleted")
+
+    return [show, add, drop]
+
+
 _STATES_FOR = {
     "hard-reboot": ("ACTIVE", "ERROR"),
     "stop": ("ACTIVE", "SHUTOFF"),
@@ -289,7 +347,7 @@ async def _launch(account: Account, scenario: Scenario, wanted: LaunchIn) -> Ins
             image=wanted.image_name,
             key_name=wanted.key_name,
             labels=wanted.labels,
-            security_rules=wanted.security_rules,
+            security_rules=[account.numbered(rule) for rule in wanted.security_rules],
             floating_ip_wanted=wanted.assign_floating_ip,
         )
 
@@ -328,7 +386,7 @@ def on_wire(account: Account, instance: Instance) -> dict[str, Any]:
         "image": {"name": instance.image},
         "keypair": {"name": instance.key_name},
         "labels": instance.labels,
-        "security_rules": [rule | {"status": "SUCCESS"} for rule in instance.security_rules],
+        "security_rules": instance.security_rules,
         "port_randomization": False,
         "volume_attachments": [],
         "locked": False,

@@ -118,6 +118,7 @@ class Account:
     """The public key, by environment and name."""
     instances: Rentals[Instance] = field(init=False)
     _numbers: Iterator[int] = field(default_factory=lambda: count(101))
+    _rule_numbers: Iterator[int] = field(default_factory=lambda: count(5_001))
 
     def __post_init__(self) -> None:
         # A deleted machine is absent at once, and 404.
@@ -130,6 +131,10 @@ class Account:
     def covers(self, flavor: Flavor) -> bool:
         running = sum((_usd_per_hour(each.flavor) for each in self.instances.standing()), Decimal(0))
         return running + _usd_per_hour(flavor) <= self.balance_usd
+
+    def numbered(self, rule: dict[str, Any]) -> dict[str, Any]:
+        """A rule of a machine as it is listed."""
+        return rule | {"id": next(self._rule_numbers), "status": "SUCCESS"}
 
     async def launch(self, instance: Callable[[int], Instance], *, user_data: str) -> Instance:
         made = instance(next(self._numbers))

@@ -41,12 +41,12 @@ async def activate(world: ProviderWorld, account: AccountName) -> Report:
 
     observed_at = world.now()
     capabilities = world.accounts[account].capabilities
-    terms, power = _terms(capabilities), tuple(sorted(capabilities.power))
+    terms, power, firewall = _terms(capabilities), tuple(sorted(capabilities.power)), capabilities.firewall
     async with account_faults.marked(
         world, account, accounts.record_offers_failure, "they could not be stored"
     ):
         offers, odd = usable(
-            replace(_offer(account, each, terms, histories, observed_at), power=power)
+            replace(_offer(account, each, terms, histories, observed_at), power=power, firewall=firewall)
             for each in listed
             if isinstance(each, ListedOffer)
         )

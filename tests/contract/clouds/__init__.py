@@ -16,6 +16,7 @@ import httpx
 from litestar import Litestar
 
 from control_plane.domain.ids import LaunchKey, ProviderRef, launch_key
+from control_plane.domain.ingress import Ingress
 from providers.base import LaunchOrder, Provider, Verb
 from providers.emulators.scenario import EmulatorTransport, FaultKind, Scenario
 from tests.support.clock import Clock
@@ -96,6 +97,14 @@ class Cloud(ABC):
         """From now on there is no `native_type` in `native_region` as spot. There is on demand."""
         raise NotImplementedError  # As above.
 
+    def lets_in(self, ref: ProviderRef) -> list[Ingress]:
+        """What the provider's firewall lets in to a machine. Of clouds whose provider has `HasFirewall`."""
+        raise NotImplementedError  # Not asked of the others, which have nothing to tell.
+
+    def open_by_hand(self, ref: ProviderRef, opened: Ingress) -> None:
+        """Have somebody open something in the provider's own console. Of the same clouds."""
+        raise NotImplementedError  # Not asked of the others, which have nothing to open.
+
     @abstractmethod
     async def add_foreign_machine(self) -> None:
         """Add a machine to our account that carries none of our launch keys."""
@@ -150,7 +159,10 @@ class Cloud(ABC):
 
 
 class CloudWithChildren(Cloud):
-    """A provider whose launches make children."""
+    """A provider whose launches, or whose firewalls, make children."""
+
+    children_of_launches: bool = True
+    """False where only the rules of a firewall make any. They can be deleted once their machine has ended."""
 
     @abstractmethod
     async def add_foreign_child(self) -> None:

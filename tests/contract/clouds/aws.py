@@ -1,28 +1,31 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Protocol
+from typing import Any
+from typing import Protocol as Shape
 from xml.sax.saxutils import escape
 
 import httpx
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
 
+from control_plane.domain.firewall import Protocol
 from control_plane.domain.ids import LaunchKey, ProviderRef
+from control_plane.domain.ingress import Ingress
 from providers.aws import Aws, Settings, connect
 from providers.emulators.clouds.aws import create_app
 from providers.emulators.clouds.aws_account import Account, Machine
 from providers.emulators.host import SimulatedHost
 from providers.emulators.scenario import Scenario
 from providers.listings import LAUNCH_KEY_TAG
-from tests.contract.clouds import UNKNOWN_STATUS, Cloud, EmulatedCloud, Network
+from tests.contract.clouds import UNKNOWN_STATUS, Cloud, CloudWithChildren, EmulatedCloud, Network
 from tests.support.clock import Clock
 
 ACCESS_KEY_ID = "SPLITPLANE-TEST-KEY-ID"
 SECRET_ACCESS_KEY = "aws-secret-key-splitplane-test-0123456789"
 
 
-class Handles(Protocol):
+class Handles(Shape):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response: ...
 
 
@@ -66,8 +69,9 @@ def text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-class EmulatedAws(EmulatedCloud):
+class EmulatedAws(EmulatedCloud, CloudWithChildren):
     name = "aws"
+    children_of_launches = False
     native_type = "p5.48xlarge"
     native_region = "us-east-1a"
     absent_ref = ProviderRef("us-east-1/i-0fffffffffffffff0")
@@ -100,6 +104,37 @@ class EmulatedAws(EmulatedCloud):
 
     def alive(self, key: LaunchKey) -> int:
         return sum(each.client_token == key for each in self.account.machines.standing())
+
+    def lets_in(self, ref: ProviderRef) -> list[Ingress]:
+        region, _, instance = ref.partition("/")
+        groups = self.groups(region, instance)
+        return sorted(
+            Ingress(
+                Protocol(rule.ip_protocol), int(rule.from_port), int(rule.to_port), rule.ip_range["CidrIp"]
+            )
+            for group in groups
+            for rule in group.ingress_rules
+        )
+
+    def groups(self, region: str, instance: str) -> list[Any]:
+        (interface,) = self.account.backend(region).get_instance(instance).nics.values()
+        return list(interface.group_set)
+
+    def open_by_hand(self, ref: ProviderRef, opened: Ingress) -> None:
+        region, _, instance = ref.partition("/")
+        backend = self.account.backend(region)
+        (group,) = (each for each in self.groups(region, instance) if each.get_tags())
+        backend.authorize_security_group_ingress(
+            group.id,
+            opened.protocol.value,
+            str(opened.first_port),
+            str(opened.last_port),
+            [{"CidrIp": opened.source}],
+        )
+
+    async def add_foreign_child(self) -> None:
+        backend = self.account.backend("us-east-1")
+        backend.create_security_group("theirs", "theirs", tags={"Name": "sp-theirs"})
 
     async def add_foreign_machine(self) -> None:
         """One that was bought with the account's own tools: it has another token, and no tag."""

@@ -1,4 +1,5 @@
 from control_plane.domain.ids import LaunchKey, ProviderRef
+from control_plane.domain.ingress import KEPT, Ingress
 from providers.base import LaunchOrder, ListedOffer, Needed
 from providers.fake import FakeProvider, Fault, Settings
 from providers.fake_offers import DEFAULT_OFFERS, a_spot_offer
@@ -49,6 +50,12 @@ class FakeCloud(CloudWithChildren):
     def sell_out_spot(self) -> None:
         self.provider.stock[f"{self.native_type}:spot", self.native_region] = 0
 
+    def lets_in(self, ref: ProviderRef) -> list[Ingress]:
+        return sorted(self.provider.machines[ref].lets_in | KEPT)
+
+    def open_by_hand(self, ref: ProviderRef, opened: Ingress) -> None:
+        self.provider.machines[ref].lets_in |= {opened}
+
     async def add_foreign_machine(self) -> None:
         self.provider.plant(
             LaunchOrder(LaunchKey("research-box"), self.native_type, self.native_region, "", "")
@@ -94,7 +101,7 @@ class FakeCloud(CloudWithChildren):
         self._always(Fault.UNAVAILABLE)
 
     def _always(self, event: Fault) -> None:
-        for verb in ("offers", "launch", "inventory", "terminate", "power"):
+        for verb in ("offers", "launch", "inventory", "terminate", "power", "firewall"):
             self.provider.faults.always(verb, event)
 
 

@@ -1,9 +1,12 @@
+from control_plane.domain.firewall import Protocol
 from control_plane.domain.ids import LaunchKey, ProviderRef
+from control_plane.domain.ingress import Ingress
 from providers.emulators.clouds.hyperstack import create_app
 from providers.emulators.clouds.hyperstack_account import FLAVORS, Account, Instance
 from providers.emulators.host import SimulatedHost
 from providers.emulators.scenario import Scenario
 from providers.hyperstack import Hyperstack, Settings, connect
+from providers.hyperstack_firewall import rule_for
 from tests.contract.clouds import UNKNOWN_STATUS, Cloud, EmulatedCloud, Network
 from tests.support.clock import Clock
 
@@ -37,6 +40,21 @@ class EmulatedHyperstack(EmulatedCloud):
 
     def alive(self, key: LaunchKey) -> int:
         return sum(each.name == key for each in self.account.instances.standing())
+
+    def lets_in(self, ref: ProviderRef) -> list[Ingress]:
+        return sorted(
+            Ingress(
+                Protocol(rule["protocol"]),
+                rule["port_range_min"],
+                rule["port_range_max"],
+                rule["remote_ip_prefix"],
+            )
+            for rule in self.account.instances.every[ref].security_rules
+        )
+
+    def open_by_hand(self, ref: ProviderRef, opened: Ingress) -> None:
+        rule = self.account.numbered(rule_for(opened))
+        self.account.instances.every[ref].security_rules.append(rule)
 
     async def add_foreign_machine(self) -> None:
         def box(number: int) -> Instance:

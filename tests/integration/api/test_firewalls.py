@@ -32,6 +32,8 @@ async def test_a_rule_is_listed_until_it_is_deleted(acme: Tenant) -> None:
         "lease_id": lease,
         "state": "waiting",
         "problem": None,
+        "provider": None,
+        "provider_applied_at": None,
         "applied_at": None,
         "looked_at": None,
         "rules": [],

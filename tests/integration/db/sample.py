@@ -53,6 +53,7 @@ _VALUES: dict[str, Any] = {
     "machines.state": "intended",
     "clusters.state": "building",
     "powers.state": "stopping",
+    "offers.firewall": "none",
     "node_pools.state": "pending",
     "nodes.state": "joining",
     "node_steps.step": "opened",

@@ -229,6 +229,8 @@ def a_firewall(state: str = "applied", **other: Any) -> Json:
         "lease_id": LEASE_ID,
         "state": state,
         "problem": None,
+        "provider": "follows",
+        "provider_applied_at": at(minutes=2),
         "applied_at": at(minutes=2),
         "looked_at": at(minutes=1),
         "rules": [FIREWALL_RULE, FIREWALL_RULE | everybody],

@@ -92,7 +92,7 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "kubeconfig rotate": (f"kubeconfig rotate {answers.KUBECONFIG_ID}", {f"POST /v1/kubeconfigs/{answers.KUBECONFIG_ID}/rotations": answers.a_kubeconfig("refused")}),
     "kubeconfig revoke": (f"kubeconfig revoke {answers.KUBECONFIG_ID}", answers.NAMES | {f"POST /v1/kubeconfigs/{answers.KUBECONFIG_ID}/revoke": answers.a_kubeconfig("revoked")}),
     "ssh-certificate get": (f"ssh-certificate get {LEASE_ID}", SIGNED),
-    "firewall allow": (f"firewall allow {LEASE_ID} tcp/8080 --from anywhere", {SHOW: a_lease(), f"POST /v1/leases/{LEASE_ID}/firewall-rules": answers.FIREWALL_RULE}),
+    "firewall allow": (f"firewall allow {LEASE_ID} tcp/8080 --from anywhere", {SHOW: a_lease(), f"POST /v1/leases/{LEASE_ID}/firewall-rules": answers.FIREWALL_RULE, f"{SHOW}/firewall-rules": answers.a_firewall()}),
     "firewall remove": (f"firewall remove {LEASE_ID} {answers.FIREWALL_RULE['id']}", {SHOW: a_lease(), f"DELETE /v1/leases/{LEASE_ID}/firewall-rules/{answers.FIREWALL_RULE['id']}": {}}),
     "ssh-certificate revoke": (f"ssh-certificate revoke {LEASE_ID} {answers.CERTIFICATE_ID}", answers.NAMES | {SHOW: a_lease(), f"POST /v1/leases/{LEASE_ID}/ssh-certificates/{answers.CERTIFICATE_ID}/revoke": answers.a_certificate("revoked")}),
     "lease ssh, not ready": (f"lease ssh {LEASE_ID}", {SHOW: a_lease("starting")}),

@@ -191,13 +191,17 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {
             SHOW: answers.a_lease(),
             f"{SHOW}/firewall-rules": answers.a_firewall(
-                "pending", problem="unreachable", applied_at=None, looked_at=None, rules=[]
+                "pending", problem="unreachable", provider="fixed", applied_at=None, looked_at=None, rules=[]
             ),
         },
     ),
     "firewall_allow": (
         f"firewall allow {LEASE_ID} tcp/8080 --from 203.0.113.0/24 --from 2001:db8::/32",
-        {SHOW: answers.a_lease(), f"POST /v1/leases/{LEASE_ID}/firewall-rules": answers.FIREWALL_RULE},
+        {
+            SHOW: answers.a_lease(),
+            f"{SHOW}/firewall-rules": answers.a_firewall(provider="fixed"),
+            f"POST /v1/leases/{LEASE_ID}/firewall-rules": answers.FIREWALL_RULE,
+        },
     ),
     "ssh_certificate_get": (
         f"ssh-certificate get {LEASE_ID}",

@@ -9,11 +9,13 @@ from control_plane.domain.audit import DETAIL_LENGTH_MAX
 from control_plane.domain.firewall import (
     RULES_MAX,
     SOURCES_MAX,
+    Admitted,
     Firewall,
     FirewallProblem,
     FirewallRule,
     FirewallState,
     Protocol,
+    ProviderFirewall,
     Wanted,
     next_try,
     read,
@@ -86,27 +88,44 @@ def test_the_audit_log_has_the_longest_sources_as_a_whole() -> None:
     assert len(", ".join([longest] * SOURCES_MAX)) <= DETAIL_LENGTH_MAX
 
 
-def test_the_state_says_whether_the_machine_of_now_has_the_rules_of_now() -> None:
+def test_the_state_says_whether_the_machine_of_now_and_its_provider_have_the_rules_of_now() -> None:
     mine, other = ClaimId(UUID(int=5)), ClaimId(UUID(int=6))
     lease, organization, project = UUID(int=1), UUID(int=2), UUID(int=3)
     applied = Firewall(
         LeaseId(lease), OrganizationId(organization), ProjectId(project), 3, (), NOW, mine, 3, NOW, NOW, None
     )
     behind = replace(applied, applied_version=2)
-    changed = replace(applied, problem=FirewallProblem.CHANGED)
-    unseen = replace(applied, problem=FirewallProblem.UNREACHABLE)
-    for firewall, admitted, ended, state in (
-        (applied, mine, False, FirewallState.APPLIED),
-        (behind, mine, False, FirewallState.PENDING),
-        (applied, other, False, FirewallState.PENDING),
-        (applied, None, False, FirewallState.WAITING),
-        (applied, mine, True, FirewallState.ENDED),
-        (changed, mine, False, FirewallState.CHANGED),
-        (replace(changed, version=4), mine, False, FirewallState.PENDING),
-        (unseen, mine, False, FirewallState.APPLIED),
+    changed = replace(applied, machine_problem=FirewallProblem.CHANGED)
+    unseen = replace(applied, machine_problem=FirewallProblem.UNREACHABLE)
+    followed = replace(applied, provider_claim_id=mine, provider_version=3)
+    follows, fixed = ProviderFirewall.FOLLOWS, ProviderFirewall.FIXED
+    for firewall, claim, provider, ended, state in (
+        (applied, mine, fixed, False, FirewallState.APPLIED),
+        (behind, mine, fixed, False, FirewallState.PENDING),
+        (applied, other, fixed, False, FirewallState.PENDING),
+        (applied, None, None, False, FirewallState.WAITING),
+        (applied, mine, fixed, True, FirewallState.ENDED),
+        (changed, mine, None, False, FirewallState.CHANGED),
+        (replace(changed, version=4), mine, fixed, False, FirewallState.PENDING),
+        (unseen, mine, fixed, False, FirewallState.APPLIED),
+        (applied, mine, follows, False, FirewallState.PENDING),
+        (followed, mine, follows, False, FirewallState.APPLIED),
+        (replace(followed, provider_version=2), mine, follows, False, FirewallState.PENDING),
+        (replace(followed, provider_claim_id=other), mine, follows, False, FirewallState.PENDING),
+        (replace(applied, version=0, applied_version=0), mine, follows, False, FirewallState.APPLIED),
     ):
-        with case(firewall, admitted, ended):
-            assert firewall.state(admitted=admitted, ended=ended) is state
+        with case(firewall, claim, provider, ended):
+            admitted = None if claim is None else Admitted(claim, provider)
+            assert firewall.state(admitted, ended=ended) is state
+
+
+def test_the_problem_is_that_of_the_machine_before_that_of_the_provider() -> None:
+    lease, organization, project = LeaseId(UUID(int=1)), OrganizationId(UUID(int=2)), ProjectId(UUID(int=3))
+    fine = Firewall(lease, organization, project, 0, (), None, None, None, None, None, None)
+    failed = replace(fine, provider_failed=True)
+    both = replace(failed, machine_problem=FirewallProblem.UNREACHABLE)
+    found = [firewall.problem for firewall in (fine, failed, both)]
+    assert found == [None, FirewallProblem.PROVIDER, FirewallProblem.UNREACHABLE]
 
 
 def test_tries_grow_apart_up_to_five_minutes() -> None:

@@ -59,6 +59,10 @@ ALLOWED: dict[Verb, set[type[ProviderError]]] = {
         *(NoCapacity, QuotaReached, OrderRefused, Unauthorized, NotYet, MachineNotFound),
         *(Throttled, Unavailable, OutcomeUnknown),
     },
+    Verb.FIREWALL: {
+        *(NoCapacity, QuotaReached, OrderRefused, Unauthorized, NotYet, MachineNotFound),
+        *(Throttled, Unavailable),
+    },
 }
 """What the docstrings of the port promise for each verb."""
 RETRYABLE = (Throttled, Unavailable)
@@ -96,6 +100,7 @@ def test_only_a_clear_answer_is_a_definite_no() -> None:
     assert {verb for verb, meaning in ERRORS if ERRORS[verb, meaning] is MachineNotFound} == {
         Verb.TERMINATE,
         Verb.POWER,
+        Verb.FIREWALL,
     }
 
 

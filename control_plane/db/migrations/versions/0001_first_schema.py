@@ -71,6 +71,7 @@ TENANTS = (
     "powers",
     "projects",
     "proofs",
+    "provider_firewalls",
     "quota_requests",
     "refresh_tokens",
     "relays",
@@ -174,6 +175,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "proof_references": ((), ()),
     "proofs": ((), ()),
     "provider_accounts": ((), ()),
+    "provider_firewalls": ((), ()),
     "quota_requests": (("INSERT", "UPDATE"), ()),
     "refresh_tokens": (("INSERT",), ("replaced_at",)),
     "relays": ((), ()),
@@ -2140,6 +2142,10 @@ def _create_tables() -> None:
         sa.Column("tried", sa.Integer(), nullable=False),
         sa.Column("failed", sa.Integer(), nullable=False),
         sa.Column("power", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("firewall", sa.Text(), nullable=False),
+        sa.CheckConstraint(
+            "firewall IN ('fixed', 'follows', 'none', 'unknown')", name=op.f("ck_offers_firewall_known")
+        ),
         sa.CheckConstraint("(gpu_model IS NULL) = (gpu_count = 0)", name=op.f("ck_offers_gpus_have_a_model")),
         sa.CheckConstraint("architecture IN ('arm64', 'x86_64')", name=op.f("ck_offers_architecture_known")),
         sa.ForeignKeyConstraint(
@@ -2801,7 +2807,8 @@ def _create_tables() -> None:
         sa.Column("looked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("problem", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "problem IN ('changed', 'failed', 'unreachable')", name=op.f("ck_firewalls_problem_known")
+            "problem IN ('changed', 'failed', 'provider', 'unreachable')",
+            name=op.f("ck_firewalls_problem_known"),
         ),
         sa.CheckConstraint("applied_version <= version", name=op.f("ck_firewalls_applied_was_wanted")),
         sa.CheckConstraint(
@@ -2830,6 +2837,44 @@ def _create_tables() -> None:
             ["organization_id"], ["organizations.id"], name=op.f("fk_firewalls_organization_id_organizations")
         ),
         sa.PrimaryKeyConstraint("organization_id", "lease_id", name=op.f("pk_firewalls")),
+    )
+    op.create_table(
+        "provider_firewalls",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("claim_id", sa.Uuid(), nullable=True),
+        sa.Column("tried_version", sa.Integer(), nullable=True),
+        sa.Column("version", sa.Integer(), nullable=True),
+        sa.Column("applied_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "(version IS NULL) = (applied_at IS NULL)",
+            name=op.f("ck_provider_firewalls_applied_has_its_time"),
+        ),
+        sa.CheckConstraint(
+            "(tried_version IS NULL) = (claim_id IS NULL) AND (version IS NULL OR tried_version IS NOT NULL)",
+            name=op.f("ck_provider_firewalls_tried_for_a_machine"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_provider_firewalls_organization_id_claims"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_provider_firewalls_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_provider_firewalls_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "lease_id", name=op.f("pk_provider_firewalls")),
     )
     op.create_table(
         "intervals",

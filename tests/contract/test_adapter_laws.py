@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from providers.base import (
+    HasFirewall,
     HasPower,
     NeedsPreparing,
     OutcomeUnknown,
@@ -25,7 +26,7 @@ from providers.base import (
 )
 from providers.error_law import ERRORS_OF, WRITES
 from providers.guard import ANSWER_SECONDS_MAX
-from tests.contract.clouds import Cloud, EmulatedCloud, clouds
+from tests.contract.clouds import Cloud, EmulatedCloud, a_key, clouds
 
 STATUSES = (
     *(200, 201, 202, 203, 204, 205, 206, 207, 226),
@@ -89,6 +90,8 @@ def calls(cloud: Cloud) -> dict[Verb, Callable[[], Awaitable[object]]]:
     if isinstance(provider, HasPower) and provider.capabilities.power:
         action = min(provider.capabilities.power)
         found[Verb.POWER] = lambda: provider.power(action, cloud.absent_ref)
+    if isinstance(provider, HasFirewall):
+        found[Verb.FIREWALL] = lambda: provider.apply_ingress(cloud.absent_ref, a_key(), frozenset())
     return found
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import httpx
 import jsonschema
 
+from control_plane.domain.firewall import Protocol
+from control_plane.domain.ingress import Ingress
 from control_plane.domain.money import NANO_PER_USD
 from providers.hyperstack import Settings, connect
 from tests.contract.clouds.hyperstack import EmulatedHyperstack
@@ -76,6 +78,37 @@ async def test_every_exchange_of_a_machines_life_has_the_documented_shape() -> N
             fits(REQUESTS[place], asked)
         fits(ANSWERS[place], answered)
     assert seen == set(ANSWERS)
+    await provider.close()
+
+
+RULES = {
+    ("GET", "core/virtual-machines/ref"): (None, "Instance"),
+    ("POST", "core/virtual-machines/ref/sg-rules"): ("Create_Security_Rule_Payload", "Security_Group_Rule"),
+    ("DELETE", "core/virtual-machines/ref/sg-rules/rule"): (None, "ResponseModel"),
+}
+
+
+async def test_every_exchange_about_the_firewall_of_a_machine_has_the_documented_shape() -> None:
+    cloud = EmulatedHyperstack()
+    recorded = Recorded(cloud)
+    provider = connect(
+        Settings(api_key=str(cloud.secret), base_url="http://hyperstack.test/v1"), transport=recorded
+    )
+    ref = await provider.launch(cloud.order())
+    recorded.exchanges.clear()
+    for wanted in (frozenset({Ingress(Protocol.UDP, 6000, 6010, "203.0.113.0/24")}), frozenset[Ingress]()):
+        while not await provider.apply_ingress(ref, cloud.order().launch_key, wanted):
+            pass
+    seen = set()
+    for method, path, asked, answered in recorded.exchanges:
+        *before, last = path.replace(ref, "ref", 1).split("/")
+        place = method, "/".join((*before, "rule" if method == "DELETE" else last))
+        seen.add(place)
+        request, answer = RULES[place]
+        if request is not None:
+            fits(request, asked)
+        fits(answer, answered)
+    assert seen == RULES.keys()
     await provider.close()
 
 

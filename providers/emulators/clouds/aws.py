@@ -227,7 +227,7 @@ class Ec2:
             case "DescribeInstances" if "InstanceId.1" in call.parameters:
                 return self._found(call, "InstanceId.1")
             case "ModifyInstanceAttribute":
-                return self._found(call, "InstanceId")
+                return self._regroup(call)
             case "DeleteSecurityGroup":
                 return self._delete_group(call)
             case _:
@@ -330,6 +330,14 @@ class Ec2:
         if machine is None or machine.region != call.region or machine.listed_from > self.account.now():
             raise Refusal(400, "InvalidInstanceID.NotFound", f"The instance ID '{instance}' does not exist")
         return self._moto(call)
+
+    def _regroup(self, call: Call) -> tuple[int, bytes]:
+        """A machine gets other groups. moto adds them to those of its interface, and keeps these as well."""
+        answer = self._found(call, "InstanceId")
+        instance = self.account.backend(call.region).get_instance(call.parameters["InstanceId"])
+        for interface in instance.nics.values():
+            interface._group_set = list(instance.security_groups)  # noqa: SLF001 - moto has no other way to take one away
+        return answer
 
     def _delete_group(self, call: Call) -> tuple[int, bytes]:
         """Moto deletes groups that machines are in."""

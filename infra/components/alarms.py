@@ -5,6 +5,7 @@ They watch AWS's own figures. The alert rules of the product itself are for Prom
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pulumi
 import pulumi_aws as aws
@@ -55,14 +56,16 @@ class Alarms(Component):
         aws.sns.TopicSubscription(
             "email", topic=self.topic.arn, protocol="email", endpoint=stack.alarm_email, opts=self.below()
         )
-        for alarm in (
+        alarms = [
             *_of_balancer(balancer),
             *_of_database(stack, database),
             *_of_services(stack, services),
             *_of_hosts(hosts),
             *_of_gateways(network),
-        ):
+        ]
+        for alarm in alarms:
             self._alarm(alarm)
+        self._draw(alarms)
         self._budget()
         self.register_outputs({})
 
@@ -84,6 +87,35 @@ class Alarms(Component):
             treat_missing_data=alarm.missing,
             alarm_actions=[self.topic.arn],
             ok_actions=[self.topic.arn],
+            opts=self.below(),
+        )
+
+    def _draw(self, alarms: list[Alarm]) -> None:
+        """A dashboard with a graph for each alarm, and its threshold as a line."""
+        widgets = [
+            {
+                "type": "metric",
+                "x": 8 * (number % 3),
+                "y": 6 * (number // 3),
+                "width": 8,
+                "height": 6,
+                "properties": {
+                    "title": alarm.name,
+                    "region": self.stack.region,
+                    "stat": alarm.statistic,
+                    "period": 60,
+                    "metrics": [
+                        [alarm.namespace, alarm.metric, *chain.from_iterable(alarm.dimensions.items())]
+                    ],
+                    "annotations": {"horizontal": [{"label": alarm.meaning, "value": alarm.threshold}]},
+                },
+            }
+            for number, alarm in enumerate(alarms)
+        ]
+        aws.cloudwatch.Dashboard(
+            "alarms",
+            dashboard_name=self.name("alarms"),
+            dashboard_body=pulumi.Output.json_dumps({"widgets": widgets}),
             opts=self.below(),
         )
 

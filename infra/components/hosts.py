@@ -43,7 +43,7 @@ def cloud_config(group: str, region: str, host_key_secret: str) -> str:
             {"path": "/etc/ssh/splitplane/principals/splitplane", "content": f"{PRINCIPALS[group]}\n"},
             {"path": "/etc/ssh/sshd_config.d/00-splitplane.conf", "content": SSHD},
         ],
-        "runcmd": [["systemctl", "reload", "ssh"]]
+        "runcmd": [["systemctl", "try-reload-or-restart", "ssh"]]
         + (
             [["python3", "-c", PUBLISH.format(region=region, secret=host_key_secret)]]
             if host_key_secret

@@ -42,7 +42,9 @@ class Keys(Component):
             "sealing", "wraps the data keys of sealed secrets", *self._users(catalogue, roles)
         )
         self.credentials = self._key("credentials", "secrets of processes", self._through("secretsmanager"))
-        self.database = self._key("database", "the database and its snapshots", self._through("rds"))
+        self.database = self._key(
+            "database", "the database and its snapshots", self._through("rds", "secretsmanager")
+        )
         self.exports = self._key("exports", "exports and the audit log", self._through("s3"))
         self.hosts = self._key("hosts", "disks of the hub and of servers", self._through("ec2"))
         self.operations = self._key(
@@ -53,7 +55,6 @@ class Keys(Component):
                 "ArnLike": {"kms:EncryptionContext:aws:logs:arn": f"arn:aws:logs:{region}:{stack.account}:*"},
             }),
             self._by("cloudwatch.amazonaws.com", {"StringEquals": {"aws:SourceAccount": stack.account}}),
-            self._by("budgets.amazonaws.com", {"StringEquals": {"aws:SourceAccount": stack.account}}),
         )  # fmt: skip
         self.register_outputs({"sealing": self.sealing.arn})
 
@@ -77,17 +78,17 @@ class Keys(Component):
         aws.kms.Alias(name, name=f"alias/{self.name(name)}", target_key_id=key.id, opts=self.below())
         return key
 
-    def _through(self, service: str) -> Document:
-        """Whoever the account permits may use the key, through one service of AWS alone."""
+    def _through(self, *services: str) -> Document:
+        """Whoever the account permits may use the key, through these services of AWS alone."""
         return {
-            "Sid": f"UseThrough{service.capitalize()}",
+            "Sid": f"UseThrough{services[0].capitalize()}",
             "Effect": "Allow",
             "Principal": {"AWS": f"arn:aws:iam::{self.stack.account}:root"},
             "Action": list(USE),
             "Resource": "*",
             "Condition": {
                 "StringEquals": {
-                    "kms:ViaService": f"{service}.{self.stack.region}.amazonaws.com",
+                    "kms:ViaService": [f"{one}.{self.stack.region}.amazonaws.com" for one in services],
                     "kms:CallerAccount": self.stack.account,
                 }
             },

@@ -121,3 +121,16 @@ def test_hosts_trust_certificates_for_their_kind_alone() -> None:
         assert files["/etc/ssh/splitplane/principals/splitplane"] == f"{principal}\n"
         assert "AuthorizedKeysFile none" in files["/etc/ssh/sshd_config.d/00-splitplane.conf"]
         assert ("put_secret_value" in text) is (name == "hub")
+
+
+def test_every_alarm_tells_somebody_and_is_drawn() -> None:
+    for graph in graphs().values():
+        topic = graph.one("Topic", "alarms").arn
+        assert all(one.inputs["alarmActions"] == [topic] for one in graph.of("MetricAlarm"))
+        widgets = json.loads(graph.one("Dashboard", "alarms").inputs["dashboardBody"])["widgets"]
+        drawn = {widget["properties"]["title"] for widget in widgets}
+        assert drawn == {one.name for one in graph.of("MetricAlarm")}
+        metrics = {widget["properties"]["metrics"][0][1] for widget in widgets}
+        assert metrics == {one.inputs["metricName"] for one in graph.of("MetricAlarm")}
+        watched = {one.name for one in graph.of("ecs.Service")}
+        assert {f"{name}-tasks" for name in watched} <= drawn

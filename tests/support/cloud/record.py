@@ -7,13 +7,15 @@ as the program registers them with the engine: type, inputs, parent, provider, o
 """
 
 import json
+import runpy
 import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pulumi
-from pulumi.runtime import mocks, rpc
-from pulumi.runtime.stack import run_pulumi_func
+from pulumi.runtime import get_root_resource, mocks, rpc, set_all_config
+from pulumi.runtime.settings import set_root_resource
+from pulumi.runtime.stack import Stack, run_pulumi_func
 from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
 
 from infra import config, services
@@ -99,13 +101,19 @@ class Recorder(mocks.MockMonitor):
 
 def record(name: str, settings: dict[str, Any], added: list[str]) -> dict[str, Any]:
     recorder = Recorder(settings["account"])
+    set_root_resource(None)  # type: ignore[arg-type] # As it is before the first stack.
     mocks.set_mocks(recorder.mocks, project="splitplane", stack=name, preview=False, monitor=recorder)
+    set_all_config({"splitplane:settings": json.dumps(settings)})
     exported: dict[str, Any] = {}
 
     def program() -> None:
-        catalogue = (*services.SERVICES, *(ADDED[one] for one in added))
-        made = Deployment(config.read(name, settings, catalogue), catalogue)
-        pulumi.Output.all(**made.outputs()).apply(exported.update)
+        if added:
+            catalogue = (*services.SERVICES, *(ADDED[one] for one in added))
+            made = Deployment(config.read(name, settings, catalogue), catalogue).outputs()
+        else:  # As Pulumi's language host runs it.
+            runpy.run_path("infra", run_name="__main__")
+            made = cast("Stack", get_root_resource()).outputs
+        pulumi.Output.all(**made).apply(exported.update)
 
     _sync_await(run_pulumi_func(program))
     return {"resources": recorder.recorded, "outputs": exported}

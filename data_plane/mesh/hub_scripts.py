@@ -111,7 +111,9 @@ sort > "$number.peers"
 mv -f "$number.conf.new" "$number.conf"
 mkdir -p "$wanted"
 ln -sf "$template" "$wanted/$unit"  # What `systemctl enable` does, without making systemd reload all units.
+# Its key may have been removed on the hub, because it leaked: then it has another one by now.
 as_wanted() {{
+  [ "$(inside wg show "$device" public-key 2>/dev/null)" = "$(wg pubkey < "$number.key")" ] || return 1
   inside wg show "$device" allowed-ips > "$number.shown" 2>/dev/null || return 1
   tr '\\t' ' ' < "$number.shown" | ranges | cmp -s - "$number.wanted"
 }}
@@ -122,7 +124,7 @@ else
   systemctl restart "$unit" || {{ journalctl --no-pager --output cat --lines 8 --unit "$unit" >&2 || true; exit 70; }}
 fi
 # What it lists is the evidence that a machine which left is not let in any more.
-as_wanted || {{ echo 'the hub lists other peers than it was given' >&2; exit 70; }}
+as_wanted || {{ echo 'the hub has another key, or lists other peers than it was given' >&2; exit 70; }}
 rm -f "$number.shown" "$number.wanted"
 wg pubkey < "$number.key"
 """,

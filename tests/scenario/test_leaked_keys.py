@@ -130,6 +130,8 @@ async def test_a_key_that_was_made_before_it_was_asked_for_is_followed_by_anothe
     assert await _ask(cluster, node)
     for _ in range(8):
         await _run(cluster, "sync_overlay", "rotate_node_keys")
+        (found, _) = await _nodes(cluster)
+        assert found.key_asked_at or found.public_key != under_way, "it was made too early to count"
         cluster.stage.clock.advance(60)
     done = (await _nodes(cluster))[0]
     assert done.public_key not in {node.public_key, under_way}

@@ -99,6 +99,7 @@ async def test_shared_clusters_are_everybodys_and_a_dedicated_one_is_seen_by_its
 async def test_why_a_cluster_fails_is_for_operators(stage: Stage, operator: Tenant, acme: Tenant) -> None:
     await _host(operator, "k8s-1")
     await _cluster(operator, "eu-1")
+    hold(await operator.http.post(f"{CLUSTERS}/eu-1/key-rotations"), "cluster_not_ready")
     _servers(stage).fail_next = [StepFailed("install server", 70, "disk of k8s-1.internal is full")]
     await stage.run("build_clusters")
     seen = (await acme.http.get("/v1/clusters/eu-1")).json()
@@ -112,6 +113,8 @@ async def test_a_deleted_cluster_is_dismantled_its_secrets_are_destroyed_and_its
     await _host(operator, "k8s-1")
     made = await _cluster(operator, "eu-1")
     await stage.play(4)
+    asked = [(await operator.http.post(f"{CLUSTERS}/eu-1/key-rotations")).json() for _ in range(2)]
+    assert asked[0]["key_change_requested_at"] == asked[1]["key_change_requested_at"] is not None
     hold(await operator.http.delete(f"{HOSTS}/k8s-1"), "server_host_in_use")
     _servers(stage).fail_next = [Unreachable("no route")]
     for _ in range(2):

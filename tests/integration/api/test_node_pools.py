@@ -257,6 +257,33 @@ async def test_operators_see_the_nodes_of_everybody_with_the_evidence_of_their_s
         hold(await acme.http.get(url), "permission_denied")
 
 
+_OPENS = text("UPDATE nodes SET state = 'ready', ready_at = created_at WHERE id = :id")
+
+
+async def test_an_operator_has_the_key_of_an_open_node_changed_and_asks_once(
+    api: Api, acme: Tenant, operator: Tenant
+) -> None:
+    cluster = await ready_cluster(api, operator, "eu-1")
+    pool = await made_pool(acme.http, "eu-1", nodes=1)
+    (lease,) = (await acme.http.get("/v1/leases")).json()["items"]
+    node = await node_of(api, acme, cluster, pool, lease)
+    path = f"/v1/operator/nodes/nd_{node.hex}/key-rotations"
+    hold(await operator.http.post(path), "node_not_ready")
+    async with api.owner.db.transaction() as connection:
+        await connection.execute(_OPENS, {"id": node})
+    hold(await acme.http.post(path), "permission_denied")
+    asked = (await operator.http.post(path)).json()
+    assert asked["key_change_requested_at"] is not None
+    api.clock.advance(5)
+    again = await operator.http.post(f"/v1/operator/nodes/node-{node.hex}/key-rotations")
+    assert (again.status_code, again.json()) == (202, asked), "by its name as well, and nothing changes"
+    assert (await operator.http.get(f"/v1/operator/nodes/nd_{node.hex}")).json() == asked
+    why = (await acme.http.get(f"/v1/leases/{lease['id']}/explanation")).json()["journal"]
+    (line,) = [line for line in why if line["event"] == "node_key_change_requested"]
+    assert (line["actor_kind"], f"node-{node.hex}" in line["why"]) == ("operator", True)
+    hold(await operator.http.post("/v1/operator/nodes/node-none/key-rotations"), "not_found")
+
+
 async def test_the_progress_of_a_node_is_that_of_its_lease_and_of_its_pool(
     api: Api, acme: Tenant, operator: Tenant
 ) -> None:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from control_plane.domain.node_key import (
+    ASKED_WAITED_FOR,
     WAITED_FOR,
     KeyChange,
     KeyStep,
@@ -30,6 +31,22 @@ def test_each_step_follows_when_nobody_is_waited_for() -> None:
     )
     for change, now, expected in cases:
         assert next_step(change, now) is expected, change
+
+
+def test_a_change_that_an_operator_asked_for_waits_minutes_and_its_last_trace_a_day() -> None:
+    asked, soon = AT - timedelta(hours=1), AT + ASKED_WAITED_FOR
+    cases = (
+        (KeyChange("next", None, [3], AT, asked, AT), soon - timedelta(seconds=1), KeyStep.WAIT),
+        (KeyChange("next", None, [3], AT, asked, AT), soon, KeyStep.SWITCH),
+        (KeyChange("next", None, [SERVER_NUMBER, 3], AT, asked, AT), soon, KeyStep.WAIT),
+        (KeyChange(None, "old", [3], AT, asked, AT), LATER - timedelta(seconds=1), KeyStep.WAIT),
+        (KeyChange(None, "old", [3], AT, asked, AT), LATER, KeyStep.FINISH),
+        # The key was made before it was asked for, so another one follows, and soon.
+        (KeyChange("next", None, [3], AT, AT, asked), soon, KeyStep.SWITCH),
+        (KeyChange(None, "old", [3], AT, AT, asked), soon, KeyStep.FINISH),
+    )
+    for change, now, expected in cases:
+        assert next_step(change, now) is expected, (change, now)
 
 
 def test_only_who_lists_what_it_has_to_is_struck_off() -> None:

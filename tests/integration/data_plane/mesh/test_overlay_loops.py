@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from data_plane.mesh.hub import SshHub
 from data_plane.mesh.members import SshMembers
 from data_plane.mesh.node import make_node_key, read_peers
 from data_plane.mesh.port import NETWORKS_MAX
-from tests.support import node_pools
+from reconciler.loops.clusters.sync_overlay import READ_AGAIN_AFTER
+from tests.support import clusters, node_pools
 from tests.support.clock import Clock
 from tests.support.node_cluster import Cluster
 from tests.support.rows import rows
@@ -32,6 +34,7 @@ pytestmark = [
     pytest.mark.skipif(bool(missing_requirements()), reason="; ".join(missing_requirements())),
 ]
 
+_OPERATING = Path("docs/operating.md").read_text()
 OURS, THEIRS = ("open", "nat1", "nat2"), ("bob1", "bob2")
 OUTSIDE = {"hub": 1, "server": 2, "open": 11, "nat1": 12, "nat2": 13, "bob1": 22, "bob2": 23}
 ANSWERS = r"""
@@ -198,20 +201,68 @@ async def test_the_loops_find_out_who_is_behind_nat_relay_them_and_change_their_
     assert keys["nat1"] not in listed
     assert pause < 60, "the tunnels did not come back by themselves"
 
+    pause = await _server_key_changed(tunnels)
+    record_testsuite_property("server_pause_seconds", round(pause, 2))
+    assert await reaches(nat1, *mine) == mine
+    assert pause < 60, "the tunnels with the server did not come back by themselves"
+    await _relay_key_removed(tunnels)
+    assert await reaches(nat1, *mine) == mine
+
 
 async def _key_changed(tunnels: _Tunnels) -> float:
     """Change the key of a node behind NAT by the loops. Returns for how long another one had no answer, in seconds."""
-    nat2 = tunnels.host("nat2")
     await tunnels.due("key_due_at", "nat1")
+    async with _watched(tunnels, "nat2", "nat1") as pauses:
+        for _ in range(2):
+            await tunnels.run("rotate_node_keys", "sync_overlay")
+        await tunnels.run("rotate_node_keys")
+        row = (await tunnels.rows())["nat1"]
+        assert (row.next_key, row.old_key, row.key_holders) == (None, None, None)
+    return max(pauses)
+
+
+async def _server_key_changed(tunnels: _Tunnels) -> float:
+    """An operator has the server's key changed. Returns for how long it did not answer a node behind NAT, in seconds."""
+    old = (await read_peers(tunnels.host("server"))).public_key
+    await clusters.key_asked(tunnels.cluster.stage, "eu-1")
+    async with _watched(tunnels, "nat1", "server") as pauses:
+        await tunnels.run(*["sync_overlay"] * 3)
+    new = (await read_peers(tunnels.host("server"))).public_key
+    assert new != old
+    for name in ("nat1", "open", "bob1"):
+        listed = (await read_peers(tunnels.host(name))).keys
+        assert (new in listed, old in listed) == (True, False), name
+    return max(pauses)
+
+
+async def _relay_key_removed(tunnels: _Tunnels) -> None:
+    """An operator removes the key of a relay, as docs/operating.md says."""
+    async with tunnels.cluster.stage.db.reading() as connection:
+        before = await rows(connection, text("SELECT number, public_key FROM relays"))
+    assert "    rm /etc/splitplane/mesh/4096.key\n" in _OPERATING
+    for relay in before:
+        number = NETWORKS_MAX + relay.number
+        await tunnels.host("hub").sh(f"rm /etc/splitplane/mesh/{number}.key")
+    tunnels.cluster.stage.clock.advance(READ_AGAIN_AFTER.total_seconds())
+    await tunnels.run("sync_overlay")
+    listed = (await read_peers(tunnels.host("nat1"))).keys
+    assert not {relay.public_key for relay in before} & listed
+    async with tunnels.cluster.stage.db.reading() as connection:
+        after = await rows(connection, text("SELECT public_key FROM relays"))
+    assert len({relay.public_key for relay in after} & listed) == 1
+
+
+@asynccontextmanager
+async def _watched(tunnels: _Tunnels, name: str, other: str) -> AsyncIterator[list[float]]:
+    """How long a host waited from one answer of another to the next, in seconds; known in the end."""
+    host, address = tunnels.host(name), tunnels.address(other)
+    await host.sh("rm -f /run/enough")
     program = 'program=$1; shift; exec python3 -I -c "$program" "$@"'
-    watching = asyncio.create_task(nat2.sh(program, ANSWERS, tunnels.address("nat1")))
-    assert await reaches(nat2, tunnels.address("nat1"))
-    for _ in range(2):
-        await tunnels.run("rotate_node_keys", "sync_overlay")
-    await tunnels.run("rotate_node_keys")
-    row = (await tunnels.rows())["nat1"]
-    assert (row.next_key, row.old_key, row.key_holders) == (None, None, None)
-    assert await reaches(nat2, tunnels.address("nat1"))
-    await nat2.sh("touch /run/enough")
+    watching = asyncio.create_task(host.sh(program, ANSWERS, address))
+    pauses: list[float] = []
+    assert await reaches(host, address)
+    yield pauses
+    assert await reaches(host, address)
+    await host.sh("touch /run/enough")
     times = [float(line) for line in (await watching).splitlines()]
-    return max(later - earlier for earlier, later in pairwise(times))
+    pauses += [later - earlier for earlier, later in pairwise(times)]

@@ -5,23 +5,29 @@ With K3S_BINARY the cluster is a real K3s (docs/kubernetes-tests.md).
 
 import asyncio
 import json
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import httpx
 import pytest
 
 from control_plane.domain.node import JoinStep, LeaveReason, leaving
+from control_plane.domain.node_capacity import GPU
+from data_plane.cluster.objects.tenant import NODE_GPU, NODE_ORGANIZATION, NODE_POOL, NODE_PROJECT
 from data_plane.cluster.resource import NODE, SECRET
+from tests.support.kubernetes.k3s_machines import Server
 from tests.support.kubernetes.kubectl import Kubectl, KubectlError, answer, server_pod
-from tests.support.kubernetes.node_cloud import LAMBDA, LOCAL, NodeCloud
+from tests.support.kubernetes.node_cloud import CPU_SKU, LAMBDA, LOCAL, NodeCloud
 from tests.support.kubernetes.tier import NODES
 
 # A minute when nothing else runs, and some beside much other work: kubelets live in real time.
 pytestmark = [*NODES, pytest.mark.timeout(600)]
 
 HOUR = 3_600
+DEVICE_PLUGIN = "splitplane-device-plugin"
 ANSWERS_DURING_THE_OUTAGE = 5
 Node = dict[str, Any]
 """As the API shows it."""
@@ -115,13 +121,65 @@ async def _pool_of_two(cloud: NodeCloud) -> Story:
     cloud.sells(LOCAL, 1)
     cloud.sells(LAMBDA, 1)
     pool = await cloud.create_pool("duo", 2)
+    loaders = await cloud.create_pool("loaders", 1, sku=CPU_SKU)  # Beside it, because each takes its time.
     await cloud.until("the pool is ready", partial(cloud.pool_is, pool, "ready", 2))
-    await cloud.until("its nodes are opened", partial(_are_opened, cloud, 2))
-    found = {await cloud.provider_of(node): node for node in await cloud.nodes("ready")}
+    await cloud.until("the pool without GPUs is ready", partial(cloud.pool_is, loaders, "ready", 1))
+    await cloud.until("their nodes are opened", partial(_are_opened, cloud, 3))
+    of_pool = [node for node in await cloud.nodes("ready") if node["node_pool_id"] == pool]
+    found = {await cloud.provider_of(node): node for node in of_pool}
     assert found.keys() == {LOCAL, LAMBDA}
-    for node in found.values():
+    for node in await cloud.nodes("ready"):
         await cloud.until("the cluster says so too", partial(cloud.says_ready, node["name"]))
+    await _without_gpus(cloud, loaders, beside=found[LOCAL])
     return Story(cloud, await cloud.kubectl(), pool, found[LOCAL], found[LAMBDA])
+
+
+async def _without_gpus(cloud: NodeCloud, pool: str, *, beside: Node) -> None:
+    """What a node of a CPU pool has, and that it is taken out of the cluster once it claims a GPU."""
+    (node,) = [each for each in await cloud.nodes("ready") if each["node_pool_id"] == pool]
+    async with cloud.kubernetes() as port:
+        cpu, gpu = [await port.get(NODE, each["name"]) for each in (node, beside)]
+    labels, of_gpu = cpu["metadata"]["labels"], gpu["metadata"]["labels"]
+    assert (labels[NODE_POOL], NODE_GPU in labels, of_gpu[NODE_GPU]) == ("loaders", False, "nvidia")
+    assert {name: labels[name] for name in (NODE_ORGANIZATION, NODE_PROJECT)} == {
+        name: of_gpu[name] for name in (NODE_ORGANIZATION, NODE_PROJECT)
+    }
+    assert cpu["spec"]["taints"] == gpu["spec"]["taints"], "the taint of the project, and ours no more"
+    assert (GPU in cpu["status"]["capacity"], gpu["status"]["capacity"][GPU]) == (False, "1")
+    assert [await _device_plugins(cloud, each) for each in (node, beside)] == [0, 1]
+
+    await _claim_a_gpu(cloud, node)
+    cloud.clock.advance(30)  # Open nodes are looked at as often.
+    await cloud.until("it leaves", partial(_is_in, cloud, node, "leaving", "gone"))
+    await cloud.post(f"/node-pools/{pool}/deletion")  # Otherwise the pool would replace it.
+    await cloud.until("nothing is left of its pool", partial(cloud.pool_is, pool, "gone"))
+    left = await cloud.get(f"/nodes/{node['id']}")
+    assert (left["leave_reason"], left["state"]) == (LeaveReason.HOSTILE, "gone")
+    async with cloud.kubernetes() as port:
+        assert node["name"] not in [each["metadata"]["name"] for each in await port.list(NODE)]
+
+
+async def _claim_a_gpu(cloud: NodeCloud, node: Node) -> None:
+    """As whoever has the machine would: with the certificate of its kubelet."""
+    pair, cluster = cloud.folder / "kubelet.pem", await cloud.cluster()
+    both = "sudo sh -c 'cat /var/lib/rancher/k3s/agent/client-kubelet.crt /var/lib/rancher/k3s/agent/client-kubelet.key'"
+    pair.write_text(await (await cloud.machine(node)).sh(both))
+    trusted = ssl.create_default_context(cadata=cluster.ca_pem)
+    trusted.check_hostname = False  # It is reached by its address.
+    trusted.load_cert_chain(pair)
+    claim = json.dumps({"status": {"capacity": {GPU: "1"}, "allocatable": {GPU: "1"}}})
+    async with httpx.AsyncClient(verify=trusted) as kubelet:
+        url = f"{cluster.endpoint}/api/v1/nodes/{node['name']}/status"
+        answer = await kubelet.patch(
+            url, content=claim, headers={"Content-Type": "application/merge-patch+json"}
+        )
+    assert answer.is_success, answer.text
+
+
+async def _device_plugins(cloud: NodeCloud, node: Node) -> int:
+    """How many pods of our device plugin are on a node."""
+    on_it = f"get pods -n kube-system -o name --field-selector spec.nodeName={node['name']}"
+    return (await Server(cloud.server).kubectl(on_it)).count(DEVICE_PLUGIN)
 
 
 async def _mtus(cloud: NodeCloud, node: Node) -> dict[str, int]:
@@ -168,8 +226,8 @@ async def _loss(story: Story) -> Node:
     cloud = story.cloud
     cloud.sells(LOCAL, 1)
     cloud.clock.advance(HOUR)
-    await cloud.until("it leaves", partial(_is_in, story, "leaving", "gone"))
-    await cloud.until("it is gone", partial(_is_in, story, "gone"))
+    await cloud.until("it leaves", partial(_is_in, cloud, story.far, "leaving", "gone"))
+    await cloud.until("it is gone", partial(_is_in, cloud, story.far, "gone"))
     assert story.listed_when_deleted == {story.far["name"]: []}, "nobody listed its key any more"
     await cloud.until("it is replaced", partial(cloud.pool_is, story.pool, "ready", 2))
     await cloud.until("its replacement is opened", partial(_are_opened, cloud, 2))
@@ -178,8 +236,8 @@ async def _loss(story: Story) -> Node:
     return replacement
 
 
-async def _is_in(story: Story, *states: str) -> bool:
-    return str((await story.cloud.get(f"/nodes/{story.far['id']}"))["state"]) in states
+async def _is_in(cloud: NodeCloud, node: Node, *states: str) -> bool:
+    return str((await cloud.get(f"/nodes/{node['id']}"))["state"]) in states
 
 
 async def _end(story: Story, nodes: Sequence[Node]) -> None:

@@ -85,6 +85,10 @@ CLUSTER, REGION = "main", "eu-1"
 SKU = "h100x1"
 _SHAPE = Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100)
 PRICE = ListPrice(Sku(SKU, _SHAPE, CapacityShape.VM, Tier.LISTED), Nano(3_600_000_000))
+CPU_SKU = "cpu.16x"
+_CPU_SHAPE = Shape(None, 0, 16, 64, 100)
+_CPU_PRICE = ListPrice(Sku(CPU_SKU, _CPU_SHAPE, CapacityShape.VM, Tier.LISTED), Nano(720_000_000))
+"""Only LOCAL has machines for it, as many as are wanted."""
 _SOLD_AS = {LOCAL: ("gpu-h100x1", "local-1"), LAMBDA: ("gpu_1x_h100_sxm5", "us-south-2")}
 _NOT_SOLD = ("gpu_1x_h100_sxm5", "us-south-3")
 _SETTING = "/etc/rancher/k3s/config.yaml.d/90-test.yaml"
@@ -236,8 +240,8 @@ class NodeCloud:
 
     # --- nodes
 
-    async def create_pool(self, name: str, nodes: int) -> str:
-        body = {"cluster": CLUSTER, "name": name, "nodes": nodes, "sku": SKU}
+    async def create_pool(self, name: str, nodes: int, *, sku: str = SKU) -> str:
+        body = {"cluster": CLUSTER, "name": name, "nodes": nodes, "sku": sku}
         return str((await self.post("/node-pools", body))["id"])
 
     async def nodes(self, *states: str) -> list[Any]:
@@ -454,7 +458,7 @@ async def _clients(
     """The API as a customer with credit sees it, and as an operator."""
     owner = ApiWorld(db, now=clock.now)
     async with db.transaction() as connection:
-        await catalogue.load_price_book(connection, owner, [PRICE])
+        await catalogue.load_price_book(connection, owner, [PRICE, _CPU_PRICE])
     credit = Nano(1_000 * NANO_PER_USD)
     acme = await administration.bootstrap(owner, "acme", credit=credit, gpu_quota=64)
     us = await administration.bootstrap(owner, "us", platform=True, credit=None, gpu_quota=64)

@@ -1,4 +1,4 @@
-"""AWS EC2, on-demand machines. Its traps (EC2's model in botocore 1.44, docs.aws.amazon.com, read 2026-11-23; some from
+"""AWS EC2, on demand and spot. Its traps (EC2's model in botocore 1.44, docs.aws.amazon.com, read 2026-11-23; some from
 Karpenter's and dstack's adapters, which are named; nothing was tried against AWS itself):
 
 - A launch with the launch key as `ClientToken` makes one machine, however often it is sent. The same token with other
@@ -26,15 +26,19 @@ Karpenter's and dstack's adapters, which are named; nothing was tried against AW
 - A type with several network cards gets no public address by itself (dstack), unless it is launched with one interface.
 - No port is open unless a security group opens it. Ours is called `splitplane`, in the default VPC of each region, and
   lets in SSH and WireGuard. A machine whose customer opened more has a second one of its own (`aws_firewall.py`).
+- A spot machine has a request of its own, which is tagged like the machine, and outlives it for a while. It alone says
+  that AWS takes the machine back, and why it ended. It is one-time: a persistent one buys another machine by itself.
+  Spot machines have quotas of their own. The first of an account makes a role, for which the right may be missing.
+- The price of a spot machine moves while it runs, up to `MaxPrice`. `DescribeSpotPriceHistory` says what it is now.
 - Permissions that are missing are HTTP 403 `UnauthorizedOperation`; docs/providers.md has the policy that is needed.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from control_plane.domain.block import BlockScope
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from providers.aws_catalogue import (
     FAMILIES,
@@ -50,19 +54,34 @@ from providers.aws_catalogue import (
     single_prices,
     usd_per_hour_beside,
     volumes_in,
+    with_what_is_beside,
 )
-from providers.aws_client import AwsClient, Credentials, Operation, Send, filter_of, tags
+from providers.aws_client import AwsClient, Credentials, Operation, Send, filter_of
+from providers.aws_errors import RULES
 from providers.aws_firewall import INGRESS_MAX, MachineGroups
+from providers.aws_machines import ended, machines, only_id
 from providers.aws_preparation import Preparation, Ready
+from providers.aws_spot import (
+    EVICTED,
+    OPEN,
+    PRODUCTS,
+    REQUEST,
+    as_spot,
+    child,
+    evictions,
+    has_spot,
+    latest_prices,
+    market_options,
+)
 from providers.base import (
     Capabilities,
     Child,
+    Eviction,
     Ingress,
     LaunchOrder,
     LeftOut,
     LeftOutFor,
     Listed,
-    ListedState,
     OrderRefused,
     Page,
     PowerAction,
@@ -71,13 +90,11 @@ from providers.base import (
     Sighting,
     Verb,
 )
-from providers.error_law import Meaning, Rule, error_for, rules_by_code
+from providers.clock import utc_now
+from providers.error_law import Meaning, error_for
 from providers.listings import (
     LAUNCH_KEY_TAG,
-    UnreadableAnswer,
-    ours,
     reference_of,
-    sighting,
     whole_listing,
 )
 
@@ -122,76 +139,8 @@ CAPABILITIES = Capabilities(
     power=frozenset({PowerAction.REBOOT}),
     firewall=ProviderFirewall.FOLLOWS,
     ingress_max=INGRESS_MAX,
-    answer_seconds={Verb.OFFERS: 60.0},  # Four requests for each region.
-)
-
-STATES = {
-    "pending": ListedState.PROVISIONING,
-    "running": ListedState.RUNNING,
-    "stopping": ListedState.STOPPED,
-    "stopped": ListedState.STOPPED,
-    "shutting-down": ListedState.ENDING,
-    "terminated": ListedState.GONE,
-}
-"""We stop no machine; one that is stopped costs its disk."""
-
-_SOLD_OUT = (
-    "InsufficientInstanceCapacity",
-    "InsufficientHostCapacity",
-    "InsufficientCapacity",
-    "UnfulfillableCapacity",
-    "Unsupported",
-)
-_ZONE_FULL = ("InsufficientVolumeCapacity", "InsufficientFreeAddressesInSubnet")
-"""Whatever is ordered in this zone, there is no volume or no address for it."""
-_QUOTAS = (
-    "InstanceLimitExceeded",
-    "VcpuLimitExceeded",
-    "VolumeLimitExceeded",
-    "MaxIOPSLimitExceeded",
-    "AddressLimitExceeded",
-    "NetworkInterfaceLimitExceeded",
-    "SecurityGroupLimitExceeded",
-    "RulesPerSecurityGroupLimitExceeded",
-    "SecurityGroupsPerInterfaceLimitExceeded",
-)
-_UNAUTHORIZED = (
-    "AuthFailure",
-    "UnauthorizedOperation",
-    "OptInRequired",
-    "PendingVerification",
-    "Blocked",
-    "InvalidClientTokenId",
-    "MissingAuthenticationToken",
-    "SignatureDoesNotMatch",
-    "InvalidSignatureException",
-    "IncompleteSignature",
-    "RequestExpired",
-    "UnrecognizedClientException",
-    "AccessDeniedException",
-)
-RULES = (
-    *(Rule(Meaning.NO_CAPACITY, code=code, verb=Verb.LAUNCH) for code in _SOLD_OUT),
-    *(Rule(Meaning.NO_CAPACITY, code=code, verb=Verb.LAUNCH, scope=BlockScope.ZONE) for code in _ZONE_FULL),
-    # A machine may exist, or have existed, under this launch key.
-    Rule(Meaning.UNCLEAR, code="IdempotentParameterMismatch", verb=Verb.LAUNCH),
-    Rule(Meaning.UNCLEAR, code="IdempotentInstanceTerminated", verb=Verb.LAUNCH),
-    # Another replica was faster: reading again finds it.
-    Rule(Meaning.BUSY, code="InvalidGroup.Duplicate", verb=Verb.PREPARE),
-    Rule(Meaning.BUSY, code="InvalidPermission.Duplicate", verb=Verb.PREPARE),
-    Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.TERMINATE),
-    Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.POWER),
-    Rule(Meaning.BUSY, code="IncorrectInstanceState", verb=Verb.POWER),
-    Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.FIREWALL),
-    Rule(Meaning.BUSY, code="IncorrectInstanceState", verb=Verb.FIREWALL),
-    Rule(Meaning.BUSY, code="InvalidGroup.Duplicate", verb=Verb.FIREWALL),
-    Rule(Meaning.BUSY, code="InvalidPermission.Duplicate", verb=Verb.FIREWALL),
-    Rule(
-        Meaning.BUSY, code="DependencyViolation", verb=Verb.CHILDREN
-    ),  # The machine is in it until it is gone.
-    *rules_by_code(dict.fromkeys(_QUOTAS, Meaning.QUOTA_REACHED)),
-    *rules_by_code(dict.fromkeys(_UNAUTHORIZED, Meaning.UNAUTHORIZED)),
-    *rules_by_code(dict.fromkeys(("RequestLimitExceeded", "ThrottlingException"), Meaning.THROTTLED)),
+    sells_spot=True,
+    answer_seconds={Verb.OFFERS: 60.0},  # Five requests for each region.
 )
 
 PAGE_SIZE = 1_000
@@ -203,7 +152,9 @@ _PREPARE_CALLS_MAX = 6
 class Aws:
     capabilities = CAPABILITIES
 
-    def __init__(self, settings: Settings, *, send: Send | None = None) -> None:
+    def __init__(
+        self, settings: Settings, *, send: Send | None = None, now: Callable[[], datetime] = utc_now
+    ) -> None:
         self._aws = AwsClient(
             Credentials(settings.access_key_id, settings.secret_access_key),
             rules=RULES,
@@ -215,19 +166,14 @@ class Aws:
         self._disk_gib = settings.disk_gib
         self._preparation = Preparation(self._aws, settings.image)
         self._groups = MachineGroups(self._aws)
+        self._now = now
 
     async def offers(self) -> tuple[Listed, ...]:
         listed: list[Listed] = []
         for region in self._regions:
             types = await self._types(region)
-            zones = await self._zones(region, types) if types else ()
-            prices = await self._prices(region) if types else {}
-            listed.extend(LeftOut(LeftOutFor.NO_PRICE, name) for name in types if name not in prices)
-            listed.extend(
-                offer(types[name], zone, self._disk_gib, prices[name])
-                for name, zone in zones
-                if name in prices
-            )
+            if types:
+                listed.extend(await self._offers(region, types))
         return tuple(listed)
 
     async def inventory(self) -> tuple[Sighting, ...]:
@@ -238,19 +184,60 @@ class Aws:
         return zone is not None and zone.group(1) in self._regions
 
     async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
-        """One page of one region. A cursor is a region and, unless its first page is meant, a token of AWS."""
+        """One page of one region. A cursor is a region and, unless its first page is meant, a token of AWS.
+
+        Where it has spot machines, a second request tells which of them AWS takes back.
+        """
         region, _, token = (cursor or self._regions[0]).partition(" ")
-        page = await self._aws.call(
+        page, any_spot = await self._aws.call(
             Verb.INVENTORY,
             region,
             Operation("ec2", "describe_instances"),
-            lambda answer: _machines(region, answer),
+            lambda answer: machines(region, answer),
             MaxResults=PAGE_SIZE,
             **_after(token),
         )
+        found = await self._evictions(region) if any_spot else {}
         following = self._regions[self._regions.index(region) + 1 :]
         then = f"{region} {page.next_cursor}" if page.next_cursor else next(iter(following), None)
-        return Page(page.items, then, listed=page.listed)
+        return Page(
+            [replace(each, eviction=found.get(each.provider_ref)) for each in page.items],
+            then,
+            listed=page.listed,
+        )
+
+    async def children(self) -> tuple[Child, ...]:
+        """The requests of spot machines that are not closed, and the security groups of single machines."""
+        found: list[Child] = []
+        for region in self._regions:
+            found.extend(await self._groups.children(region))
+            requests = await self._requests(Verb.CHILDREN, region, OPEN)
+            found.extend(
+                each for each in (child(region, request) for request in requests) if each is not None
+            )
+        return tuple(found)
+
+    async def delete_child(self, child: Child) -> None:
+        region, _, native = child.ref.partition("/")
+        if child.kind == REQUEST:
+            await self._cancel(region, native)
+        else:
+            await self._groups.delete(region, native)
+
+    async def _cancel(self, region: str, request: str) -> None:
+        """Cancel a request, so that it buys nothing later. A machine that it has runs on."""
+        if region not in REGIONS:
+            raise error_for(Verb.CHILDREN, Meaning.NOT_FOUND, "not a reference to a request of AWS")
+        only = [*OPEN, filter_of("spot-instance-request-id", request)]
+        if not await self._requests(Verb.CHILDREN, region, only):
+            raise error_for(Verb.CHILDREN, Meaning.NOT_FOUND, "it is closed or cancelled")
+        await self._aws.call(
+            Verb.CHILDREN,
+            region,
+            Operation("ec2", "cancel_spot_instance_requests"),
+            lambda _: None,
+            SpotInstanceRequestIds=[request],
+        )
 
     def prepared(self, order: LaunchOrder) -> bool:
         return self._preparation.ready(region_of(order.native_region)) is not None
@@ -269,7 +256,7 @@ class Aws:
                 Verb.LAUNCH,
                 region,
                 Operation("ec2", "run_instances"),
-                lambda answer: _only_id(region, answer),
+                lambda answer: only_id(region, answer),
                 private=order.user_data,
                 **body,
             )
@@ -299,14 +286,6 @@ class Aws:
             raise error_for(Verb.FIREWALL, Meaning.NOT_FOUND, "not a reference to a machine of AWS")
         return await self._groups.apply(region, instance, launch_key, wanted)
 
-    async def children(self) -> tuple[Child, ...]:
-        """The security groups of single machines."""
-        return tuple([child for region in self._regions for child in await self._groups.children(region)])
-
-    async def delete_child(self, child: Child) -> None:
-        region, _, group = child.ref.partition("/")
-        await self._groups.delete(region, group)
-
     async def terminate(self, provider_ref: ProviderRef) -> None:
         region, _, instance = provider_ref.partition("/")
         if region not in REGIONS:
@@ -315,12 +294,67 @@ class Aws:
             Verb.TERMINATE,
             region,
             Operation("ec2", "terminate_instances"),
-            lambda answer: _ended(instance, answer),
+            lambda answer: ended(instance, answer),
             InstanceIds=[instance],
         )
 
     async def close(self) -> None:
         await self._aws.close()
+
+    async def _offers(self, region: str, types: Mapping[str, Mapping[str, Any]]) -> Iterable[Listed]:
+        zones = await self._zones(region, types)
+        prices = single_prices(await self._products(on_demand_in(region)))
+        beside = usd_per_hour_beside(await self._products(volumes_in(region)), self._disk_gib)
+        spot = {} if beside is None else await self._spot_prices(region, types)
+        listed: list[Listed] = [LeftOut(LeftOutFor.NO_PRICE, name) for name in types if name not in prices]
+        for name, zone in zones:
+            if name in prices:
+                whole = with_what_is_beside(prices[name], beside)
+                listed.append(offer(types[name], zone, self._disk_gib, whole))
+            if (name, zone) in spot:
+                taken_back = offer(
+                    types[name], zone, self._disk_gib, with_what_is_beside(spot[name, zone], beside)
+                )
+                listed.append(as_spot(taken_back))
+        return listed
+
+    async def _spot_prices(
+        self, region: str, types: Mapping[str, Mapping[str, Any]]
+    ) -> Mapping[tuple[str, str], Decimal]:
+        """USD for an hour of each type in each zone that has it as spot."""
+
+        async def page(cursor: str | None) -> Page[Mapping[str, Any]]:
+            return await self._page(
+                region,
+                "describe_spot_price_history",
+                "SpotPriceHistory",
+                cursor,
+                InstanceTypes=[name for name in types if has_spot(types[name])],
+                ProductDescriptions=PRODUCTS,
+                StartTime=self._now(),  # The price of this moment, and none from before.
+            )
+
+        return latest_prices(await whole_listing(Verb.OFFERS, page))
+
+    async def _evictions(self, region: str) -> Mapping[ProviderRef, Eviction]:
+        found = evictions(await self._requests(Verb.INVENTORY, region, EVICTED))
+        return {reference_of(f"{region}/{instance}"): eviction for instance, eviction in found.items()}
+
+    async def _requests(
+        self, verb: Verb, region: str, filters: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Mapping[str, Any]]:
+        async def page(cursor: str | None) -> Page[Mapping[str, Any]]:
+            return await self._aws.call(
+                verb,
+                region,
+                Operation("ec2", "describe_spot_instance_requests"),
+                lambda answer: Page(answer["SpotInstanceRequests"], answer.get("NextToken") or None),
+                Filters=filters,
+                MaxResults=PAGE_SIZE,
+                **_after(cursor),
+            )
+
+        return await whole_listing(verb, page)
 
     async def _types(self, region: str) -> Mapping[str, Mapping[str, Any]]:
         """The types of a region that we can sell, by their names."""
@@ -366,17 +400,6 @@ class Aws:
             **{**arguments, **_after(cursor)},
         )
 
-    async def _prices(self, region: str) -> Mapping[str, Decimal | None]:
-        """USD for an hour of each type that has GPUs, with its root volume and its address. None where there is no
-        single price.
-        """
-        machines = single_prices(await self._products(on_demand_in(region)))
-        beside = usd_per_hour_beside(await self._products(volumes_in(region)), self._disk_gib)
-        return {
-            name: None if price is None or beside is None else price + beside
-            for name, price in machines.items()
-        }
-
     async def _products(self, filters: list[dict[str, str]]) -> Iterable[Product]:
         async def page(cursor: str | None) -> Page[Product]:
             return await self._aws.call(
@@ -393,7 +416,7 @@ class Aws:
         return await whole_listing(Verb.OFFERS, page)
 
     def _body(self, order: LaunchOrder, found: Ready | None) -> dict[str, Any]:
-        """What RunInstances takes. A spot machine would add `InstanceMarketOptions`, and nothing else."""
+        """What RunInstances takes."""
         subnet = None if found is None else found.subnets.get(order.native_region)
         if found is None or subnet is None:
             why = f"there is no default subnet in {order.native_region}, or something could not be made there"
@@ -402,7 +425,10 @@ class Aws:
             {"Key": LAUNCH_KEY_TAG, "Value": order.launch_key},
             {"Key": "Name", "Value": order.launch_key},
         ]
+        kinds = ("instance", "volume", "network-interface", *((REQUEST,) if order.spot else ()))
+        market = {"InstanceMarketOptions": market_options(order.cost_nano_per_hour_max)} if order.spot else {}
         return {
+            **market,
             "ClientToken": order.launch_key,
             "MinCount": 1,
             "MaxCount": 1,
@@ -434,9 +460,7 @@ class Aws:
                     for device in found.other_volumes
                 ),
             ],
-            "TagSpecifications": [
-                {"ResourceType": kind, "Tags": marks} for kind in ("instance", "volume", "network-interface")
-            ],
+            "TagSpecifications": [{"ResourceType": kind, "Tags": marks} for kind in kinds],
         }
 
 
@@ -445,44 +469,5 @@ def _after(token: str | None) -> dict[str, Any]:
     return {"NextToken": token} if token else {}
 
 
-def _machines(region: str, answer: Mapping[str, Any]) -> Page[Sighting]:
-    listed = [each for reservation in answer["Reservations"] for each in reservation["Instances"]]
-    found = ours(_sighting(region, each) for each in listed)
-    return Page(found, answer.get("NextToken") or None, listed=len(listed))
-
-
-def _sighting(region: str, machine: Mapping[str, Any]) -> Sighting | None:
-    named = tags(machine.get("Tags", ()))
-    marks = (machine.get("ClientToken"), named.get(LAUNCH_KEY_TAG), named.get("Name"))
-    return sighting(
-        _reference(region, machine),
-        marks,
-        machine["State"]["Name"],
-        STATES,
-        address=machine.get("PublicIpAddress"),
-    )
-
-
-def _reference(region: str, machine: Mapping[str, Any]) -> ProviderRef:
-    """A machine can only be ended in its region, so that is a part of its reference."""
-    return reference_of(f"{region}/{machine['InstanceId']}")
-
-
-def _only_id(region: str, answer: Mapping[str, Any]) -> ProviderRef:
-    machines = answer["Instances"]
-    if len(machines) != 1:
-        raise UnreadableAnswer(f"{len(machines)} instances for one machine")
-    return _reference(region, machines[0])
-
-
-def _ended(instance: str, answer: Mapping[str, Any]) -> None:
-    """Raises MachineNotFound for a machine that was terminated before: to do so again changes nothing, and succeeds."""
-    ending = {each["InstanceId"]: each["PreviousState"]["Name"] for each in answer["TerminatingInstances"]}
-    if instance not in ending:
-        raise UnreadableAnswer("the answer is about another machine")
-    if ending[instance] == "terminated":
-        raise error_for(Verb.TERMINATE, Meaning.NOT_FOUND, "it was terminated before")
-
-
-def connect(settings: Settings, *, send: Send | None = None) -> Aws:
-    return Aws(settings, send=send)
+def connect(settings: Settings, *, send: Send | None = None, now: Callable[[], datetime] = utc_now) -> Aws:
+    return Aws(settings, send=send, now=now)

@@ -179,6 +179,11 @@ def usd_per_hour_beside(volumes: Iterable[Product], disk_gib: int) -> Decimal | 
     return found.pop() * disk_gib / HOURS_PER_MONTH + USD_PER_ADDRESS_HOUR
 
 
+def with_what_is_beside(usd: Decimal | None, beside: Decimal | None) -> Decimal | None:
+    """A machine with its root volume and its address; None where one of their prices is not known."""
+    return None if usd is None or beside is None else usd + beside
+
+
 def products(listed: Iterable[str]) -> list[Product]:
     return [msgspec.json.decode(each, type=Product) for each in listed]
 

@@ -218,8 +218,8 @@ class LaunchOrder:
     spot: bool = False
     """Whether it is for spot capacity, which the provider may take back."""
     cost_nano_per_hour_max: Nano | None = None
-    """The most that an hour of a spot machine may cost us, with all that the price of its offer has. It is set for spot
-    orders."""
+    """The most that an hour of a spot machine may cost us. What is billed beside the machine, such as its volume, comes
+    on top."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,11 @@ class Rental:
     unknown_status: str | None = field(init=False, default=None)
     """A status word outside the specification, which listings show; for tests."""
 
+    @property
+    def stock_name(self) -> str:
+        """The type whose stock it is from, in the scenario."""
+        return self.native_type
+
 
 Own = TypeVar("Own", bound=Rental)
 
@@ -125,7 +130,7 @@ class Rentals(Generic[Own]):
             return
         self.life(rental)  # Records since when it ran, for the bill.
         rental.ended_at = self.now()
-        self.scenario.put_back(rental.native_type, rental.native_region)
+        self.scenario.put_back(rental.stock_name, rental.native_region)
         await self.host.destroy(rental.id)
 
     async def switch(self, rental: Own, *, off: bool) -> bool:

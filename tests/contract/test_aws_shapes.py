@@ -6,6 +6,7 @@ What we ask needs no check: botocore refuses a parameter that the model does not
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qs
@@ -23,12 +24,15 @@ from tests.contract.clouds.aws import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bridge, 
 
 OPERATIONS = {
     "AuthorizeSecurityGroupIngress",
+    "CancelSpotInstanceRequests",
     "CreateSecurityGroup",
     "DescribeImages",
     "DescribeInstanceTypeOfferings",
     "DescribeInstanceTypes",
     "DescribeInstances",
     "DescribeSecurityGroups",
+    "DescribeSpotInstanceRequests",
+    "DescribeSpotPriceHistory",
     "DescribeSubnets",
     "RunInstances",
     "TerminateInstances",
@@ -92,6 +96,11 @@ async def test_every_answer_of_a_machines_life_has_only_what_the_model_of_ec2_ha
     for _ in range(2):
         await provider.terminate(ref)
         await provider.inventory()
+    taken = await provider.launch(replace(cloud.order(2), spot=True))
+    for child in await provider.children():
+        await provider.delete_child(child)
+    await cloud.evict(taken)
+    await provider.inventory()
     model = get_session().get_service_model("ec2")
     seen = {action for action, _ in recorded.answers} - {"GetProducts"}
     assert seen == OPERATIONS

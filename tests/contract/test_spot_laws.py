@@ -22,7 +22,7 @@ from providers.guard import Guard
 from tests.contract.clouds import Cloud, EmulatedCloud, ScriptedCloud, a_key, clouds
 
 ENOUGH = Nano(1_000_000_000_000)
-SELLERS = {"fake"}
+SELLERS = {"aws", "fake"}
 
 
 async def every(*, sells: bool) -> AsyncIterator[tuple[Cloud, Guard]]:
@@ -129,7 +129,7 @@ async def test_an_eviction_is_announced_withdrawn_and_done_in_the_words_of_the_p
         assert (found.state, bool(announced.native_status)) == (ListedState.RUNNING, True), cloud.name
         cloud.withdraw_eviction(ref)
         assert await eviction(guard, ref) is None, cloud.name
-        cloud.evict(ref)
+        await cloud.evict(ref)
         cloud.advance(min(cloud.seconds_to_be_gone, 60.0))
         gone = await seen(guard, ref)
         assert gone is not None, cloud.name

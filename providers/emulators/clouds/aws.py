@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 from urllib.parse import parse_qsl
 from xml.etree import ElementTree as ET
@@ -23,9 +24,17 @@ from litestar import Litestar, Request, Response, post
 from litestar.datastructures import State
 from litestar.status_codes import HTTP_200_OK
 
-from providers.emulators.clouds.aws_account import Account, Machine, gpus_of, vcpus_of, zones_of
+from providers.emulators.clouds.aws_account import (
+    Account,
+    Machine,
+    gpus_of,
+    stock_name,
+    vcpus_of,
+    zones_of,
+)
 from providers.emulators.clouds.aws_products import matching
 from providers.emulators.clouds.aws_signatures import Scope, Signed, is_signed_by, signed_parts
+from providers.emulators.clouds.aws_spot import SPOT_ACTIONS, SpotRequests, spot_price, tags_of
 from providers.emulators.host import MachineHost
 from providers.emulators.scenario import (
     FaultKind,
@@ -54,8 +63,12 @@ VERBS = {
     "RevokeSecurityGroupIngress": "firewall",
     "ModifyInstanceAttribute": "firewall",
     "DeleteSecurityGroup": "children",
+    "DescribeSpotInstanceRequests": "children",
+    "CancelSpotInstanceRequests": "children",
 }
 """The port's verb of each operation, for the scenario. An operation that is missing meets no faults."""
+
+_WITHOUT_FAULTS = frozenset({"DescribeInstanceTypeOfferings", "DescribeSpotPriceHistory"})
 
 AnyRequest = Request[Any, Any, Any]
 
@@ -143,7 +156,8 @@ def create_app(
     """The emulator as an ASGI application; tests find the emulated account at `app.state.account`."""
     account = Account(host, scenario, now)
     limiter = Limiter(now)
-    emulated = Ec2(account, scenario, limiter)
+    spot = SpotRequests(now)
+    emulated = Ec2(account, scenario, limiter, spot)
 
     @post("/", status_code=HTTP_200_OK)
     async def serve(request: AnyRequest) -> Response[bytes]:
@@ -172,7 +186,7 @@ def create_app(
         route_handlers=[serve, *control_routes(scenario, on_wire)],
         middleware=[cut_connections],
         openapi_config=None,
-        state=State({"account": account, "limiter": limiter}),
+        state=State({"account": account, "limiter": limiter, "spot": spot}),
     )
 
 
@@ -183,18 +197,19 @@ class Ec2:
     account: Account
     scenario: Scenario
     limiter: Limiter
+    spot: SpotRequests
 
     async def serve(self, region: str, url: str, headers: Mapping[str, str], body: bytes) -> Response[bytes]:
         parameters = dict(parse_qsl(body.decode(), keep_blank_values=True))
         call = Call(region, parameters.get("Action", ""), parameters, url, headers, body)
-        if call.action not in {*VERBS, "DescribeInstanceTypeOfferings"}:
+        if call.action not in VERBS.keys() | _WITHOUT_FAULTS:
             raise Refusal(
                 400, "InvalidAction", f"The action {call.action} is not valid for this web service."
             )
         self.limiter.draw(region, call.action, parameters)
         verb = self._verb(call)
         if verb is None:
-            return _document(*self._moto(call))
+            return _document(*await self._answer(call))
         await self.scenario.arrive(verb)
         status, document = await self._answer(call)
         self.scenario.depart(verb)
@@ -230,6 +245,8 @@ class Ec2:
                 return self._regroup(call)
             case "DeleteSecurityGroup":
                 return self._delete_group(call)
+            case action if action in SPOT_ACTIONS:
+                return self.spot.answer(action, call.region, call.parameters)
             case _:
                 return self._moto(call)
 
@@ -246,7 +263,7 @@ class Ec2:
         self._sell(call, zone)
         status, document = self._moto(call)
         if status != HTTP_200_OK:
-            self.scenario.put_back(call.parameters["InstanceType"], zone)
+            self.scenario.put_back(stock_name(call.parameters["InstanceType"], spot=_is_spot(call)), zone)
             error = next(each for each in ET.fromstring(document).iter("Error"))  # noqa: S314 - moto wrote it
             raise Refusal(status, error.findtext("Code", ""), error.findtext("Message", ""))
         machine = await self._boot(call, zone, document)
@@ -286,10 +303,17 @@ class Ec2:
         if zone not in zones_of(native_type, call.region):
             why = f"Your requested instance type ({native_type}) is not supported in {zone}."
             raise Refusal(400, "Unsupported", why)
-        if self.account.vcpus(call.region) + vcpus > self.account.vcpus_max:
+        spot = _is_spot(call)
+        if self.account.vcpus(call.region, spot=spot) + vcpus > self.account.vcpus_max:
+            if spot:
+                raise Refusal(400, "MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
             why = f"You have requested more than your current vCPU limit of {self.account.vcpus_max} allows."
             raise Refusal(400, "VcpuLimitExceeded", why)
-        if not self.scenario.sell(native_type, zone):
+        limit = call.parameters.get(_LIMIT)
+        if spot and limit is not None and Decimal(limit) < spot_price(native_type):
+            why = f"Your Spot request price of {limit} is lower than the minimum required price."
+            raise Refusal(400, "SpotMaxPriceTooLow", why)
+        if not self.scenario.sell(stock_name(native_type, spot=spot), zone):
             why = f"We currently do not have sufficient {native_type} capacity in {zone}."
             raise Refusal(500, "InsufficientInstanceCapacity", why)
 
@@ -301,7 +325,11 @@ class Ec2:
             native_region=zone,
             region=call.region,
             client_token=call.parameters.get("ClientToken", ""),
+            spot=_is_spot(call),
         )
+        if machine.spot:
+            marks = tags_of(call.parameters, "spot-instances-request")
+            self.spot.made(call.region, machine, call.parameters.get(_LIMIT, ""), marks)
         user_data = _user_data(call).decode(errors="replace")
         return await self.account.machines.launch(machine, *gpus_of(native_type), user_data=user_data)
 
@@ -321,6 +349,7 @@ class Ec2:
             return 200, _ended_before(instance, *self.account.status(machine))
         answer = self._moto(call)
         await self.account.machines.end(machine)
+        self.spot.ended_by_user(instance)
         return answer
 
     def _found(self, call: Call, parameter: str) -> tuple[int, bytes]:
@@ -358,6 +387,23 @@ class Ec2:
             why = f"The instance '{instance}' is not in a state from which it can be rebooted."
             raise Refusal(400, "IncorrectInstanceState", why)
         return self._moto(call)
+
+
+def _is_spot(call: Call) -> bool:
+    """Whether a launch is for spot. Of a kind that would buy again or keep its disk, this emulator has none."""
+    wanted = call.parameters
+    if wanted.get("InstanceMarketOptions.MarketType") != "spot":
+        return False
+    options = "InstanceMarketOptions.SpotOptions"
+    kind = (wanted.get(f"{options}.SpotInstanceType"), wanted.get(f"{options}.InstanceInterruptionBehavior"))
+    if kind != ("one-time", "terminate"):
+        raise Refusal(
+            400, "InvalidParameterCombination", "This emulator has one-time requests that terminate."
+        )
+    return True
+
+
+_LIMIT = "InstanceMarketOptions.SpotOptions.MaxPrice"
 
 
 def _same_launch(call: Call, parameters: Mapping[str, str], machine: Machine, document: bytes) -> bytes:

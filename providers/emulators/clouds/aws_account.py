@@ -89,6 +89,11 @@ _ACCOUNT_NUMBERS = count(300_000_000_001)
 class Machine(Rental):
     region: str
     client_token: str
+    spot: bool = False
+
+    @property
+    def stock_name(self) -> str:
+        return stock_name(self.native_type, spot=self.spot)
 
 
 @dataclass
@@ -97,7 +102,7 @@ class Account:
     scenario: Scenario
     now: Callable[[], datetime]
     vcpus_max: int = 4_000
-    """How many vCPUs may run on demand in one region."""
+    """How many vCPUs may run on demand in one region, and how many as spot."""
     protected: set[str] = field(default_factory=set[str])
     """The ids of machines that somebody protected from termination."""
     machines: Rentals[Machine] = field(init=False)
@@ -129,10 +134,10 @@ class Account:
             status, _, document = EC2Response.dispatch(request, url, request.headers)
         return int(status), document if isinstance(document, bytes) else document.encode()
 
-    def vcpus(self, region: str) -> int:
-        """How many run or will run in a region."""
-        standing = (each.native_type for each in self.machines.standing() if each.region == region)
-        return sum(vcpus_of(native_type) for native_type in standing)
+    def vcpus(self, region: str, *, spot: bool) -> int:
+        """How many run or will run in a region, of one kind."""
+        standing = (each for each in self.machines.standing() if (each.region, each.spot) == (region, spot))
+        return sum(vcpus_of(each.native_type) for each in standing)
 
     def bill_nano(self) -> Nano:
         """Seconds while it ran, of every machine that ever existed."""
@@ -172,6 +177,11 @@ class Account:
         instance._state = InstanceState(*self.status(machine))  # noqa: SLF001 - moto has no other way to set a state
         for nic in instance.nics.values():
             nic.public_ip = self.machines.address(machine)
+
+
+def stock_name(native_type: str, *, spot: bool) -> str:
+    """The name of a type in the stock of a scenario: spot and on demand sell out one by one."""
+    return f"{native_type}:spot" if spot else native_type
 
 
 def vcpus_of(native_type: str) -> int:

@@ -89,7 +89,7 @@ class Cloud(ABC):
     def withdraw_eviction(self, ref: ProviderRef) -> None:
         raise NotImplementedError  # As above.
 
-    def evict(self, ref: ProviderRef) -> None:
+    async def evict(self, ref: ProviderRef) -> None:
         """The provider takes the machine back."""
         raise NotImplementedError  # As above.
 

@@ -15,6 +15,7 @@ from control_plane.domain.ingress import Ingress
 from providers.aws import Aws, Settings, connect
 from providers.emulators.clouds.aws import create_app
 from providers.emulators.clouds.aws_account import Account, Machine
+from providers.emulators.clouds.aws_spot import SpotRequest, SpotRequests
 from providers.emulators.host import SimulatedHost
 from providers.emulators.scenario import Scenario
 from providers.listings import LAUNCH_KEY_TAG
@@ -92,12 +93,13 @@ class EmulatedAws(EmulatedCloud, CloudWithChildren):
             secret_access_key=SECRET_ACCESS_KEY,
         )
         self.account: Account = self.app.state.account
+        self.spot: SpotRequests = self.app.state.spot
         self.network = Network(self.app, self.clock, seconds_between=1.0)
         self.provider = self.connected(SECRET_ACCESS_KEY)
 
     def connected(self, key: str) -> Aws:
         settings = Settings(ACCESS_KEY_ID, key, "us-east-1,eu-central-1", base_url="http://aws.test")
-        return connect(settings, send=Bridge(self.network))
+        return connect(settings, send=Bridge(self.network), now=self.clock.now)
 
     def ever(self, key: LaunchKey) -> int:
         return sum(each.client_token == key for each in self.account.machines.every.values())
@@ -135,6 +137,28 @@ class EmulatedAws(EmulatedCloud, CloudWithChildren):
     async def add_foreign_child(self) -> None:
         backend = self.account.backend("us-east-1")
         backend.create_security_group("theirs", "theirs", tags={"Name": "sp-theirs"})
+
+    def is_spot(self, key: LaunchKey) -> bool:
+        (machine,) = (each for each in self.account.machines.every.values() if each.client_token == key)
+        return machine.spot
+
+    def announce_eviction(self, ref: ProviderRef) -> None:
+        self.spot.change(self._request(ref), "marked-for-termination")
+
+    def withdraw_eviction(self, ref: ProviderRef) -> None:
+        self.spot.change(self._request(ref), "fulfilled")
+
+    async def evict(self, ref: ProviderRef) -> None:
+        self.spot.change(self._request(ref), "instance-terminated-no-capacity", state="closed")
+        await self.account.machines.end(self.machine(ref))
+
+    def sell_out_spot(self) -> None:
+        self.scenario.stock[f"{self.native_type}:spot", self.native_region] = 0
+
+    def _request(self, ref: ProviderRef) -> SpotRequest:
+        request = self.spot.of(self.machine(ref).id)
+        assert request is not None
+        return request
 
     async def add_foreign_machine(self) -> None:
         """One that was bought with the account's own tools: it has another token, and no tag."""

@@ -44,7 +44,7 @@ class FakeCloud(CloudWithChildren):
     def withdraw_eviction(self, ref: ProviderRef) -> None:
         self.provider.withdraw_eviction(ref)
 
-    def evict(self, ref: ProviderRef) -> None:
+    async def evict(self, ref: ProviderRef) -> None:
         self.provider.evict(ref)
 
     def sell_out_spot(self) -> None:

@@ -138,7 +138,9 @@ async def test_what_is_no_zone_of_ours_is_not_asked_for(cloud: EmulatedAws) -> N
 
 
 async def offered(cloud: EmulatedAws) -> list[ListedOffer]:
-    return [each for each in await cloud.provider.offers() if isinstance(each, ListedOffer)]
+    """The offers on demand. `test_aws_spot.py` is about the others."""
+    listed = [each for each in await cloud.provider.offers() if isinstance(each, ListedOffer)]
+    return [each for each in listed if not each.spot]
 
 
 def by_type(offers: Iterable[ListedOffer], zone: str) -> dict[str, ListedOffer]:

@@ -12,7 +12,9 @@ from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.machine import MachineState
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
+from reconciler.worlds.complete import CompleteWorld
 from tests.support.clock import Clock
+from tests.support.crash import Crash
 from tests.support.stage import Stage, set_stage
 
 pytestmark = pytest.mark.database
@@ -53,7 +55,7 @@ async def test_a_notice_is_an_event_once_and_changes_nothing_until_the_machine_i
     ref = await ref_of(stage, lease)
     stage.cloud.announce_eviction(ref)
     announced_at = stage.clock.now()
-    await stage.play(118)
+    await stage.play(118, step=9)
     assert await counted(stage, lease) == (1, 0)
     assert await stage.state(lease) == "ready"
     assert len(stage.cloud.alive()) == 1
@@ -78,9 +80,9 @@ async def test_a_withdrawn_notice_is_told_ten_minutes_later_and_a_second_one_aga
     stage.cloud.announce_eviction(ref)
     await stage.play(60, step=10)
     stage.cloud.withdraw_eviction(ref)
-    await stage.play(480, step=20)
+    await stage.play(480, step=40)
     assert await counted(stage, lease) == (1, 0)
-    await stage.play(120, step=20)
+    await stage.play(120, step=40)
     assert await counted(stage, lease) == (1, 1)
     machine = (await stage.machines(lease))[-1]
     assert machine.eviction_announced_at is not None
@@ -186,3 +188,45 @@ async def test_a_machine_whose_status_nobody_understands_keeps_its_notice(stage:
     assert await counted(stage, lease) == (1, 0)
     assert await stage.state(lease) == "ready"
     await stage.finish()
+
+
+async def test_a_loop_killed_before_any_call_tells_a_notice_once_and_ends_the_lease_once(
+    stage: Stage,
+) -> None:
+    organization_id = await stage.organization()
+    leases = [await stage.lease(organization_id) for _ in range(CALLS + 1)]
+    for lease in leases:
+        await stage.play_until(lease, "ready", seconds_max=90)
+    for at, lease in enumerate(leases, 1):
+        ref = await ref_of(stage, lease)
+        stage.cloud.announce_eviction(ref)
+        await killed(stage, at)
+        await observed(stage)
+        assert await counted(stage, lease) == (1, 0), at
+        last_seen = stage.clock.now()
+        stage.cloud.evict(ref)
+        assert await killed(stage, at) is (at <= CALLS), at
+        await observed(stage)
+        row = await stage.lease_row(lease)
+        assert (row.end_reason, row.billed_until) == (EndReason.EVICTED, last_seen), at
+        assert (await stage.story(lease)).count("lease evicted") == 1, at
+    await stage.check()
+
+
+CALLS = 5
+"""How many calls an activation makes that finds an eviction. Killed before a call is killed after the one before it."""
+
+
+async def killed(stage: Stage, at: int) -> bool:
+    """Run one activation that is killed before this call; False when it makes fewer."""
+    stage.clock.advance(2)
+
+    async def activation(world: CompleteWorld) -> None:
+        await stage.run("observe_machines", world=world)
+
+    return await Crash(at=at, when="before").kills(activation, stage.replica("doomed"))
+
+
+async def observed(stage: Stage) -> None:
+    stage.clock.advance(2)
+    await stage.run("observe_machines")

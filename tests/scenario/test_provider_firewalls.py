@@ -156,6 +156,20 @@ async def test_rules_that_change_between_two_steps_are_those_that_the_provider_g
     )
 
 
+async def test_rules_that_change_during_the_last_look_have_the_next_turn_begin_at_once(stage: Stage) -> None:
+    lease, machine = await ready(stage, 8080)
+
+    async def meanwhile() -> None:
+        await opened(stage, lease, 9090)
+
+    stage.cloud.slow = meanwhile
+    stage.cloud.faults.script("firewall", Fault.NONE, Fault.SLOW)
+    (report,) = await stage.run(LOOP)
+    assert report.more
+    (report,) = await stage.run(LOOP)
+    assert (ports(machine), report.more) == ({8080, 9090}, False)
+
+
 async def test_a_worker_that_was_too_slow_records_nothing(stage: Stage) -> None:
     lease, machine = await ready(stage, 8080)
     world, now = stage.replica("slow"), stage.clock.now()

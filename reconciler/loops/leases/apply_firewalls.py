@@ -83,6 +83,9 @@ async def _apply(world: LeaseWorld, due: Due, session: Session, token: UUID, rep
             connection, due, wanted.version, digest, token=token, now=now, look_at=now + LOOK_EVERY
         )
     report.count(int(stored))
+    # A change that came meanwhile woke this loop while nobody could take the machine.
+    async with world.db.reading() as connection:
+        report.more |= (await firewalls.rules_of(connection, due.lease_id)).version != wanted.version
 
 
 async def _look(world: LeaseWorld, due: Due, session: Session, token: UUID, report: Report) -> None:

@@ -68,6 +68,9 @@ async def _follow(world: MachineWorld, account: AccountName, due: Due, token: UU
             connection, due, version, token=token, now=now, look_at=now + LOOK_EVERY
         )
     report.count(int(stored))
+    # A change that came meanwhile woke this loop while nobody could take the machine.
+    async with world.db.reading() as connection:
+        report.more |= (await firewalls.rules_of(connection, due.lease_id)).version != version
 
 
 async def _step(world: MachineWorld, account: AccountName, due: Due) -> tuple[int | None, int]:

@@ -55,7 +55,7 @@ async def test_a_notice_is_an_event_once_and_changes_nothing_until_the_machine_i
     ref = await ref_of(stage, lease)
     stage.cloud.announce_eviction(ref)
     announced_at = stage.clock.now()
-    await stage.play(118, step=9)
+    await stage.play(120, step=10)
     assert await counted(stage, lease) == (1, 0)
     assert await stage.state(lease) == "ready"
     assert len(stage.cloud.alive()) == 1

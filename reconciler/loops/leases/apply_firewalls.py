@@ -85,7 +85,8 @@ async def _apply(world: LeaseWorld, due: Due, session: Session, token: UUID, rep
     report.count(int(stored))
     # A change that came meanwhile woke this loop while nobody could take the machine.
     async with world.db.reading() as connection:
-        report.more |= (await firewalls.rules_of(connection, due.lease_id)).version != wanted.version
+        now_wanted = await firewalls.rules_of(connection, due.lease_id)
+    report.more |= now_wanted.version != wanted.version
 
 
 async def _look(world: LeaseWorld, due: Due, session: Session, token: UUID, report: Report) -> None:

@@ -70,7 +70,8 @@ async def _follow(world: MachineWorld, account: AccountName, due: Due, token: UU
     report.count(int(stored))
     # A change that came meanwhile woke this loop while nobody could take the machine.
     async with world.db.reading() as connection:
-        report.more |= (await firewalls.rules_of(connection, due.lease_id)).version != version
+        now_wanted = await firewalls.rules_of(connection, due.lease_id)
+    report.more |= now_wanted.version != version
 
 
 async def _step(world: MachineWorld, account: AccountName, due: Due) -> tuple[int | None, int]:

@@ -256,6 +256,9 @@ KINDS: dict[str, Kind] = {
     RefusalCode.ORPHAN_UNKNOWN: Kind(
         422, "Use an account and provider ids that GET /v1/operator/orphans lists.", "provider_refs"
     ),
+    RefusalCode.ORPHAN_NOT_ADOPTABLE: Kind(
+        409, "End the orphan or leave it: `detail` says why its record cannot take it.", "provider_refs"
+    ),
     RefusalCode.LISTING_CHANGED: Kind(
         409,
         "Look at the account again: since you looked, its freeze ended or its list misses more.",

@@ -14,6 +14,7 @@ _BY_CODE = {
     "provider_unknown": "see: splitplane offers",
     "account_unknown": "see: splitplane account list",
     "orphan_unknown": "see: splitplane orphan list",
+    "orphan_not_adoptable": "see: splitplane orphan show ACCOUNT ID",
     "listing_changed": "see: splitplane account list",
     "lease_not_found": "see: splitplane lease list --all",
     "project_unknown": "see: splitplane project list",

@@ -17,6 +17,7 @@ from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.machine import MAY_EXIST, MachineState, Purpose
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OrganizationState
+from control_plane.domain.orphan import HeldCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class AccountFigures:
     orphans_unpriced: int
     """Orphans for which no record tells a price: they are missing in the two amounts."""
     oldest_orphan_at: datetime | None
+    """When the oldest was first seen that no operator decided to leave."""
     orphans_nano_per_hour: Nano
     orphans_nano: Nano
     """What the orphans have cost since they were first seen."""
@@ -131,16 +133,16 @@ LEFT JOIN LATERAL (
 WHERE {_MAY_EXIST} AND c.is_open IS NOT TRUE
   AND (m.purpose = '{Purpose.LEASE}' OR m.state = '{MachineState.TERMINATING}')
 """)
-_ACCOUNTS = text("""
+_ACCOUNTS = text(f"""
 SELECT a.name, a.frozen_since, a.failing_since, a.offers_failing_since, a.offers_at, a.listing_asked_at,
        count(o.launch_key) AS orphans,
-       count(o.launch_key) FILTER (WHERE m.id IS NULL) AS orphans_unpriced, min(o.first_seen_at) AS oldest_orphan_at,
-       CAST(coalesce(sum(m.cost_nano_per_hour), 0) AS bigint) AS orphans_nano_per_hour,
-       CAST(coalesce(sum(m.cost_nano_per_hour * greatest(0, extract(epoch FROM
+       count(o.launch_key) FILTER (WHERE o.cost_nano_per_hour IS NULL) AS orphans_unpriced,
+       min(o.first_seen_at) FILTER (WHERE o.held_code IS DISTINCT FROM '{HeldCode.LEFT}') AS oldest_orphan_at,
+       CAST(coalesce(sum(o.cost_nano_per_hour), 0) AS bigint) AS orphans_nano_per_hour,
+       CAST(coalesce(sum(o.cost_nano_per_hour * greatest(0, extract(epoch FROM
          CAST(:now AS timestamptz) - o.first_seen_at)) / 3600), 0) AS bigint) AS orphans_nano
 FROM provider_accounts a
 LEFT JOIN orphans o ON o.account = a.name AND o.gone_at IS NULL
-LEFT JOIN machines m ON m.launch_key = o.launch_key
 WHERE a.removed_at IS NULL GROUP BY a.name ORDER BY a.name
 """)
 _UNRATED = text("""

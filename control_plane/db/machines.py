@@ -100,6 +100,21 @@ WITH adopted AS (
 )
 SELECT id FROM adopted
 """)
+# The generation grows, so that nobody moves the row because of what was true of the machine that it had.
+_EXCHANGE = text(f"""
+WITH exchanged AS (
+  UPDATE machines SET provider_ref = :ref, generation = generation + 1, tries = 0, due_at = :now,
+    deadline_at = greatest(deadline_at, :deadline_at), sighted_at = :now, missed_since = NULL, missed_lists = 0
+  WHERE id = :id AND state = '{MachineState.BOOTING}'
+  RETURNING id, state
+), noted AS (
+  {journal.INSERT}
+  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, exchanged.id, :now, {journal.ACTOR},
+         '{Note.MACHINE_EXCHANGED}', state, state, :why
+  FROM exchanged {journal.CLAIMANTS.format(machine="exchanged.id")}
+)
+SELECT id FROM exchanged
+""")
 
 _READDRESS = text(f"""
 WITH readdressed AS (
@@ -167,6 +182,21 @@ async def adopt(
     """Store the provider's reference on an open row that has none. False when the row has one, or is gone."""
     values = journal.actor_values(actor)
     return bool(await read(connection, _ADOPT, MachineId, id=machine_id, ref=ref, why=why, now=now, **values))
+
+
+async def exchange(
+    connection: Connection,
+    machine_id: MachineId,
+    ref: ProviderRef,
+    *,
+    deadline_at: datetime,
+    actor: Actor,
+    why: str,
+    now: datetime,
+) -> None:
+    """Give a booting record another machine of the provider, which was just listed. Lock the record first."""
+    values = {"id": machine_id, "ref": ref, "deadline_at": deadline_at, "why": why, "now": now}
+    await read(connection, _EXCHANGE, MachineId, **values, **journal.actor_values(actor))
 
 
 async def readdress(

@@ -7,12 +7,12 @@ from datetime import datetime
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import Recordset, read, write
+from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.ids import AccountName, LaunchKey, ProviderRef
 from control_plane.domain.machine import MAY_EXIST
 from control_plane.domain.money import Nano, accrued
-from control_plane.domain.orphan import Held, HeldCode, Order, Origin, Orphan, origin
+from control_plane.domain.orphan import Choice, Held, HeldCode, Order, Origin, Orphan, origin, why_not_adopted
 from control_plane.domain.sighting import Sighting
 
 
@@ -47,6 +47,10 @@ class ListedOrphan:
     held_code: HeldCode | None
     """Why the last run did not terminate it; None when it tried, or when there was none yet."""
     held_why: str | None
+    not_adopted_why: str | None
+    """Why the record of its launch key cannot take it; None when it can."""
+    choice: Choice | None
+    """What an operator decided; None when nobody did, or the decision was revoked."""
     decided_at: datetime | None
     decided_by: str | None
     decided_why: str | None
@@ -77,6 +81,7 @@ class _Seen:
     native_status: str
     origin: Origin
     cost_nano_per_hour: Nano | None
+    not_adopted_why: str | None
 
 
 _LISTING = Recordset(_Seen, "listed")
@@ -86,13 +91,14 @@ EXISTS (SELECT FROM machines AS m WHERE m.account = o.account AND m.provider_ref
         AND {among("m.state", MAY_EXIST)})
 """
 _ORDERS = text("""
-SELECT launch_key, account, provider_ref, fail_reason, cost_nano_per_hour FROM machines
-WHERE launch_key = ANY(:keys)
+SELECT id, launch_key, account, provider_ref, fail_reason, cost_nano_per_hour, state, gone_evidence,
+       sighted_at IS NOT NULL AND missed_since IS NULL AS listed
+FROM machines WHERE launch_key = ANY(:keys)
 """)
 # An orphan that shows again after it was gone is watched anew: its grace and its lists count from here.
 _SEE = text(f"""
 WITH seen AS (
-  SELECT provider_ref, launch_key, native_status, origin, cost_nano_per_hour FROM {_LISTING}
+  SELECT provider_ref, launch_key, native_status, origin, cost_nano_per_hour, not_adopted_why FROM {_LISTING}
 ), unlisted AS (
   SELECT o.provider_ref, {_ADOPTED} AS adopted FROM orphans AS o
   WHERE o.account = :account AND o.gone_at IS NULL AND o.provider_ref NOT IN (SELECT provider_ref FROM seen)
@@ -103,50 +109,67 @@ WITH seen AS (
   UPDATE orphans AS o SET gone_at = :asked_at FROM unlisted AS u
   WHERE o.account = :account AND o.provider_ref = u.provider_ref AND NOT u.adopted AND CAST(:believed AS boolean)
 )
-INSERT INTO orphans (account, provider_ref, launch_key, native_status, origin, cost_nano_per_hour, first_seen_at,
-                     last_seen_at)
-SELECT :account, provider_ref, launch_key, native_status, origin, cost_nano_per_hour, :asked_at, :asked_at FROM seen
+INSERT INTO orphans (account, provider_ref, launch_key, native_status, origin, cost_nano_per_hour, not_adopted_why,
+                     first_seen_at, last_seen_at)
+SELECT :account, provider_ref, launch_key, native_status, origin, cost_nano_per_hour, not_adopted_why, :asked_at,
+       :asked_at
+FROM seen
 ON CONFLICT (account, provider_ref) DO UPDATE SET
   launch_key = excluded.launch_key, native_status = excluded.native_status, last_seen_at = excluded.last_seen_at,
   origin = excluded.origin, cost_nano_per_hour = excluded.cost_nano_per_hour,
+  not_adopted_why = excluded.not_adopted_why,
   first_seen_at = CASE WHEN orphans.gone_at IS NULL THEN orphans.first_seen_at ELSE excluded.first_seen_at END,
   lists_seen = CASE WHEN orphans.gone_at IS NULL THEN orphans.lists_seen + 1 ELSE 1 END,
   gone_at = NULL
 """)
 # A decision counts for the machine that its operator saw: one that was gone since is watched anew.
-_SELECT = """
+_SELECT = f"""
 SELECT o.account, o.provider_ref, o.launch_key, o.native_status, o.origin, o.cost_nano_per_hour, o.first_seen_at,
        o.last_seen_at, o.lists_seen, o.terminate_asked_at, o.note, o.gone_at, o.held_code, o.held_why,
-       d.at AS decided_at, d.actor AS decided_by, d.why AS decided_why
+       o.not_adopted_why, d.choice, d.at AS decided_at, d.actor AS decided_by, d.why AS decided_why
 FROM orphans AS o LEFT JOIN LATERAL (
-  SELECT t.at, t.actor, t.why FROM orphan_terminations AS t
+  SELECT t.choice, t.at, t.actor, t.why FROM orphan_decisions AS t
   WHERE t.account = o.account AND t.provider_ref = o.provider_ref AND t.launch_key = o.launch_key
     AND t.at >= o.first_seen_at
-  ORDER BY t.at DESC LIMIT 1) AS d ON true
+  ORDER BY t.at DESC, t.id DESC LIMIT 1) AS d ON d.choice <> '{Choice.REVOKE}'
 """
 _GONE_AT = "coalesce(o.gone_at, 'infinity')"
 _AFTER = "coalesce(CAST(:after_gone_at AS timestamptz), 'infinity')"
 _PAGE = text(f"""
 {_SELECT} WHERE (o.gone_at IS NULL OR CAST(:gone AS boolean))
+  AND (CAST(:account AS text) IS NULL OR o.account = :account)
+  AND (CAST(:ref AS text) IS NULL OR o.provider_ref = :ref)
   AND (CAST(:after_ref AS text) IS NULL OR {_GONE_AT} < {_AFTER} OR {_GONE_AT} = {_AFTER}
        AND (o.account, o.provider_ref) > (CAST(:after_account AS text), :after_ref))
 ORDER BY {_GONE_AT} DESC, o.account, o.provider_ref LIMIT :limit
 """)
 _LISTED = text("""
-SELECT provider_ref, launch_key FROM orphans
+SELECT provider_ref, launch_key, not_adopted_why FROM orphans
 WHERE account = :account AND provider_ref = ANY(:refs) AND gone_at IS NULL
 """)
 # A record may have claimed one since the last list. A launch key is unique, so at most one record of another account
 # has it.
+_CLAIMED = f"""
+EXISTS (SELECT FROM machines AS m WHERE m.account = o.account AND {among("m.state", MAY_EXIST)}
+        AND (m.provider_ref = o.provider_ref OR m.provider_ref IS NULL AND m.launch_key = o.launch_key))
+"""
 _OF_ACCOUNT = text(f"""
 SELECT o.*, r.account AS other_account
 FROM ({_SELECT} WHERE o.account = :account AND o.gone_at IS NULL) AS o
 LEFT JOIN machines AS r ON r.launch_key = o.launch_key AND r.account <> o.account AND {among("r.state", MAY_EXIST)}
-WHERE NOT EXISTS (
-  SELECT FROM machines AS m WHERE m.account = o.account AND {among("m.state", MAY_EXIST)}
-    AND (m.provider_ref = o.provider_ref OR m.provider_ref IS NULL AND m.launch_key = o.launch_key))
+WHERE NOT {_CLAIMED}
 ORDER BY o.provider_ref
 """)
+_STILL = text(f"""
+{_SELECT} WHERE o.account = :account AND o.provider_ref = :ref AND o.launch_key = :launch_key AND o.gone_at IS NULL
+  AND NOT {_CLAIMED}
+FOR UPDATE OF o
+""")
+_ASK = text("""
+UPDATE orphans SET terminate_asked_at = coalesce(terminate_asked_at, :now)
+WHERE account = :account AND provider_ref = :ref
+""")
+_TAKEN = text("DELETE FROM orphans WHERE account = :account AND provider_ref = :ref")
 _HOLD = text(f"""
 UPDATE orphans AS o SET held_code = held.code, held_why = held.why
 FROM orphans AS l LEFT JOIN {_HELD} ON held.provider_ref = l.provider_ref
@@ -158,7 +181,7 @@ DELETE FROM orphans WHERE (account, provider_ref) IN (
   SELECT account, provider_ref FROM orphans WHERE gone_at < :before ORDER BY gone_at LIMIT :limit)
 """)
 _NOTE = text("""
-UPDATE orphans SET terminate_asked_at = coalesce(terminate_asked_at, :now), note = :note
+UPDATE orphans SET note = :note
 WHERE account = :account AND provider_ref = :ref
 """)
 
@@ -175,7 +198,7 @@ async def see(
 
     A list that is not `believed` ends no orphan, because it proves no absence.
     """
-    orders = await _orders(connection, [sighting.launch_key for sighting in listed])
+    orders = await orders_of(connection, [sighting.launch_key for sighting in listed])
     document = _LISTING.document(
         [_seen(account, sighting, orders.get(sighting.launch_key)) for sighting in listed]
     )
@@ -183,7 +206,8 @@ async def see(
     await write(connection, _SEE, **values)
 
 
-async def _orders(connection: Connection, keys: Sequence[LaunchKey]) -> dict[LaunchKey, Order]:
+async def orders_of(connection: Connection, keys: Sequence[LaunchKey]) -> dict[LaunchKey, Order]:
+    """What our records tell about these orders, those of other accounts among them."""
     if not keys:
         return {}
     found = await read(connection, _ORDERS, Order, keys=list(keys))
@@ -199,6 +223,7 @@ def _seen(account: AccountName, sighting: Sighting, order: Order | None) -> _See
         what,
         # What another account's record costs already counts there.
         None if order is None or what is Origin.OTHER_ACCOUNT else order.cost_nano_per_hour,
+        why_not_adopted(order, account, sighting.provider_ref),
     )
 
 
@@ -207,13 +232,25 @@ async def of_account(connection: Connection, account: AccountName) -> list[Orpha
     return await read(connection, _OF_ACCOUNT, Orphan, account=account)
 
 
-async def page(connection: Connection, *, gone: bool, after: Place | None, limit: int) -> list[ListedOrphan]:
-    """The orphans of all accounts after a place, for operators; with `gone`, also those that are no longer listed."""
+async def page(
+    connection: Connection,
+    *,
+    gone: bool,
+    after: Place | None,
+    limit: int,
+    account: AccountName | None = None,
+    ref: ProviderRef | None = None,
+) -> list[ListedOrphan]:
+    """Orphans after a place, for operators: of all accounts or of one, or a single one; with `gone`, also those that
+    are no longer listed.
+    """
     return await read(
         connection,
         _PAGE,
         ListedOrphan,
         gone=gone,
+        account=account,
+        ref=ref,
         after_gone_at=after.gone_at if after else None,
         after_account=after.account if after else None,
         after_ref=after.provider_ref if after else None,
@@ -222,17 +259,36 @@ async def page(connection: Connection, *, gone: bool, after: Place | None, limit
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
+class Listed:
+    """What a decision on an orphan is about."""
+
     provider_ref: ProviderRef
     launch_key: LaunchKey
+    not_adopted_why: str | None
 
 
-async def launch_keys(
+async def listed(
     connection: Connection, account: AccountName, refs: Sequence[ProviderRef]
-) -> dict[ProviderRef, LaunchKey]:
-    """The launch keys of those of these machines that are listed as orphans of the account now."""
-    found = await read(connection, _LISTED, _Listed, account=account, refs=list(refs))
-    return {orphan.provider_ref: orphan.launch_key for orphan in found}
+) -> dict[ProviderRef, Listed]:
+    """Those of these machines that are listed as orphans of the account now."""
+    found = await read(connection, _LISTED, Listed, account=account, refs=list(refs))
+    return {orphan.provider_ref: orphan for orphan in found}
+
+
+async def still(connection: Connection, account: AccountName, orphan: Orphan) -> Orphan | None:
+    """The orphan as it is now, locked; None when a record has claimed it, or a list no longer shows it."""
+    values = {"account": account, "ref": orphan.provider_ref, "launch_key": orphan.launch_key}
+    return await read_one(connection, _STILL, Orphan, **values)
+
+
+async def ask(connection: Connection, account: AccountName, ref: ProviderRef, *, now: datetime) -> None:
+    """Store that the provider is about to be asked to terminate an orphan."""
+    await write(connection, _ASK, account=account, ref=ref, now=now)
+
+
+async def taken(connection: Connection, account: AccountName, ref: ProviderRef) -> None:
+    """Delete an orphan that its record has taken: it is none any more."""
+    await write(connection, _TAKEN, account=account, ref=ref)
 
 
 async def forget(connection: Connection, *, before: datetime, limit: int) -> int:
@@ -246,8 +302,6 @@ async def hold(connection: Connection, account: AccountName, held: Mapping[Provi
     await write(connection, _HOLD, account=account, held=_HELD.document(rows))
 
 
-async def note(
-    connection: Connection, account: AccountName, ref: ProviderRef, *, note: str, now: datetime
-) -> None:
+async def note(connection: Connection, account: AccountName, ref: ProviderRef, *, note: str) -> None:
     """Store the result of a try to terminate an orphan."""
-    await write(connection, _NOTE, account=account, ref=ref, note=note, now=now)
+    await write(connection, _NOTE, account=account, ref=ref, note=note)

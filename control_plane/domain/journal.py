@@ -26,6 +26,8 @@ class Note(StrEnum):
     LAUNCH_ANSWER_LOST = "launch_answer_lost"
     REFERENCE_LEARNT = "reference_learnt"
     """The provider's answer to the launch came late, when the machine was to be terminated already."""
+    MACHINE_EXCHANGED = "machine_exchanged"
+    """An operator decided that a booting record has another machine of its launch, which the provider lists."""
     PROOF_PASSED = "proof_passed"
     PROOF_FAILED = "proof_failed"
     PROOF_UNANSWERED = "proof_unanswered"

@@ -4,8 +4,9 @@ Terminating one is the most dangerous thing that the reconciler does: after a re
 machine looks like an orphan. So an orphan is only watched at first, few are terminated at a time, none on a
 frozen account, and none when too much of a list looks orphaned: that also disarms the account, because the rest of
 such a list may be machines of customers even when few are left. Each one that is not terminated has its reason stored
-beside it. An operator who has looked may decide that single orphans are terminated: the decision overrides every
-reason but the first watch, and a record of another account that claims the machine.
+beside it. An operator who has looked may decide on single orphans (docs/decisions/0047): to end one, which overrides
+every reason but a record of another account that claims the machine; to leave it, so that nothing here ends it; or that
+its own record adopts it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from control_plane.domain.failure import FailReason
-from control_plane.domain.ids import AccountName, LaunchKey, ProviderRef
+from control_plane.domain.ids import AccountName, LaunchKey, MachineId, ProviderRef
+from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano
 
 LISTS_MIN = 2
@@ -30,10 +32,25 @@ SHARE_MAX_PERCENT = 20
 """When orphans exceed both LEAK_MAX and this share of a list, we assume that our records were lost."""
 
 
+class Choice(StrEnum):
+    """What an operator may decide about an orphan. The last decision counts."""
+
+    END = "end"
+    """It is terminated by the next run, whatever holds it back."""
+    LEAVE = "leave"
+    """It is not terminated, until an operator decides otherwise."""
+    ADOPT = "adopt"
+    """Its own record takes it, in place of a machine that the provider does not list."""
+    REVOKE = "revoke"
+    """The decision before this one no longer counts."""
+
+
 class HeldCode(StrEnum):
     """Why an orphan is not terminated."""
 
     OTHER_ACCOUNT = "other_account"
+    LEFT = "left"
+    ADOPTING = "adopting"
     WATCHED = "watched"
     ACCOUNT_FAILING = "account_failing"
     ACCOUNT_FROZEN = "account_frozen"
@@ -74,11 +91,17 @@ ORIGIN_WHY: Mapping[Origin, str] = {
 class Order:
     """What our record tells about the order of a launch key."""
 
+    id: MachineId
     launch_key: LaunchKey
     account: AccountName
     provider_ref: ProviderRef | None
     fail_reason: FailReason | None
     cost_nano_per_hour: Nano
+    state: MachineState
+    listed: bool
+    """Whether the provider's last list that is evidence shows the machine that the record has."""
+    gone_evidence: str | None
+    """Why its record is closed; None while it is open."""
 
 
 _REFUSED = frozenset(
@@ -95,6 +118,27 @@ def origin(order: Order | None, account: AccountName, ref: ProviderRef) -> Origi
     if order.provider_ref is None:
         return Origin.LATE_SUCCESS if order.fail_reason in _REFUSED else Origin.LOST_ANSWER
     return Origin.LISTED_AGAIN if order.provider_ref == ref else Origin.SECOND_MACHINE
+
+
+def why_not_adopted(order: Order | None, account: AccountName, ref: ProviderRef) -> str | None:
+    """Why the record of its launch key cannot take the machine that an account lists as `ref`; None when it can.
+
+    It can while it waits for a machine to boot that the provider does not list: nobody has reached that one, and should
+    it be listed again, it is an orphan like any other.
+    """
+    if order is None:
+        return "No record has its launch key."
+    if order.account != account:
+        return f"Its record is one of the account {order.account}."
+    if order.state is MachineState.GONE:
+        return f"Its record is closed, and stays so: {order.gone_evidence or 'nothing was ordered'}."
+    if order.state is not MachineState.BOOTING:
+        return f"Its record is {order.state}, and takes a machine only while it is booting."
+    if order.provider_ref == ref:
+        return "Its record has it already."
+    if order.listed:
+        return f"Its record has the machine {order.provider_ref}, which the provider lists."
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +159,21 @@ class Orphan:
     lists_seen: int
     terminate_asked_at: datetime | None = None
     """When we first asked the provider to terminate it."""
+    choice: Choice | None = None
+    """What an operator decided; None when nobody did, or the decision was revoked."""
     decided_at: datetime | None = None
-    """When an operator decided that it is terminated; None when nobody did."""
     decided_by: str | None = None
     """The operator's API key, as on the wire."""
     decided_why: str | None = None
+    not_adopted_why: str | None = None
+    """Why its record could not take it, as the last list showed it."""
     other_account: AccountName | None = None
     """The account of the open record that has its launch key, when that is another account."""
+
+    @property
+    def asked_lately(self) -> bool:
+        """Whether its termination was requested since it is listed."""
+        return self.terminate_asked_at is not None and self.terminate_asked_at >= self.first_seen_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,15 +206,17 @@ def to_terminate(
         orphan.provider_ref: _elsewhere(orphan.other_account) for orphan in orphans if orphan.other_account
     }
     ours = [orphan for orphan in orphans if orphan.other_account is None]
-    ripe = sorted((orphan for orphan in ours if _ripe(orphan, now)), key=_turn)
-    held |= {orphan.provider_ref: _WATCHED for orphan in ours if not _ripe(orphan, now)}
-    decided = [orphan for orphan in ripe if orphan.decided_at is not None]
-    others = [orphan for orphan in ripe if orphan.decided_at is None]
+    held |= {orphan.provider_ref: _kept(orphan) for orphan in ours if orphan.choice in _KEPT}
+    decided = sorted((orphan for orphan in ours if orphan.choice is Choice.END), key=_turn)
+    others = sorted((orphan for orphan in ours if orphan.choice is None), key=_turn)
+    held |= {orphan.provider_ref: _WATCHED for orphan in others if not _ripe(orphan, now)}
+    others = [orphan for orphan in others if _ripe(orphan, now)]
+    ripe = len(others) + sum(_ripe(orphan, now) for orphan in decided)
     take = decided[:DECIDED_PER_RUN_MAX]
     held |= {orphan.provider_ref: _NEXT_DECIDED for orphan in decided[DECIDED_PER_RUN_MAX:]}
     breaker = (
         _unlisted(frozen_why, failing_why)
-        or _too_many(len(ripe), listing_size)
+        or _too_many(ripe, listing_size)
         or _not_allowed(armed=armed, disarmed_why=disarmed_why, dry_run=dry_run)
     )
     tripped = armed and breaker is not None and breaker.code is HeldCode.TOO_MANY
@@ -180,6 +234,18 @@ def _elsewhere(account: AccountName) -> Held:
         " account of the provider."
     )
     return Held(HeldCode.OTHER_ACCOUNT, why)
+
+
+_KEPT = frozenset({Choice.LEAVE, Choice.ADOPT})
+
+
+def _kept(orphan: Orphan) -> Held:
+    """Why an orphan is kept that an operator decided to keep."""
+    by = f"{orphan.decided_by} decided it: {orphan.decided_why}"
+    if orphan.choice is Choice.LEAVE:
+        return Held(HeldCode.LEFT, f"It is left alone. {by}")
+    why = orphan.not_adopted_why or "the next run gives it to its record."
+    return Held(HeldCode.ADOPTING, f"It is to be adopted, and not ended meanwhile: {why} {by}")
 
 
 _WATCHED = Held(

@@ -155,8 +155,8 @@ class Permission(StrEnum):
     AGENTS_READ = "agents.read"
     """Read what the agents on machines reported last."""
     ORPHANS_READ = "orphans.read"
-    ORPHANS_TERMINATE = "orphans.terminate"
-    """Decide that single orphans are terminated, whatever holds them back."""
+    ORPHANS_DECIDE = "orphans.decide"
+    """Decide that single orphans are terminated whatever holds them back, left alone, or adopted by their records."""
     FLEET_READ = "fleet.read"
     """Read every machine of all customers, with whoever holds it, and what costs money for nobody."""
     PROVIDER_ACCOUNTS_READ = "provider_accounts.read"
@@ -192,7 +192,7 @@ _OF_PLATFORM = frozenset(
         _P.LOOPS_READ,
         _P.AGENTS_READ,
         _P.ORPHANS_READ,
-        _P.ORPHANS_TERMINATE,
+        _P.ORPHANS_DECIDE,
         _P.FLEET_READ,
         _P.PROVIDER_ACCOUNTS_READ,
         _P.PROVIDER_ACCOUNTS_MANAGE,
@@ -428,7 +428,7 @@ OPERATOR = (
         _P.ORGANIZATIONS_RESUME,
         _P.ORGANIZATIONS_CLOSE,
         _P.ORGANIZATIONS_DELETE,
-        _P.ORPHANS_TERMINATE,
+        _P.ORPHANS_DECIDE,
         _P.PROVIDER_ACCOUNTS_MANAGE,
         _P.TERMINATIONS_PERMIT,
         _P.CLUSTERS_MANAGE,

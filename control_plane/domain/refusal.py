@@ -33,6 +33,7 @@ class RefusalCode(StrEnum):
     PROVIDER_UNKNOWN = "provider_unknown"
     ACCOUNT_UNKNOWN = "account_unknown"
     ORPHAN_UNKNOWN = "orphan_unknown"
+    ORPHAN_NOT_ADOPTABLE = "orphan_not_adoptable"
     LISTING_CHANGED = "listing_changed"
     PROJECT_UNKNOWN = "project_unknown"
     ENVIRONMENT_UNKNOWN = "environment_unknown"

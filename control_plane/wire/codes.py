@@ -75,6 +75,8 @@ HeldCodeWord = Annotated[
         "HeldCode",
         "Why an orphan is held back.",
         other_account="Another account has an open record of it, so it is no orphan.",
+        left="An operator decided that it is left alone.",
+        adopting="An operator decided that its record adopts it, and it is not ended meanwhile.",
         watched="A record may be about to claim it.",
         account_failing="The account's machines cannot be listed, so nothing is terminated there.",
         account_frozen="The account's list looks wrong, so nothing is terminated there.",
@@ -82,6 +84,17 @@ HeldCodeWord = Annotated[
         not_armed="The account is not armed, or no longer, so its orphans are only reported.",
         dry_run="The reconciler reports orphans and terminates none.",
         next_run="Others come first in this run.",
+    ),
+]
+OrphanChoiceWord = Annotated[
+    str,
+    one_of(
+        "OrphanChoice",
+        "What an operator decides about an orphan. The last decision counts.",
+        end="It is terminated by the next run, whatever holds it back.",
+        leave="It is not terminated, until an operator decides otherwise.",
+        adopt="Its own record takes it, in place of a machine that the provider does not list.",
+        revoke="The decision before this one no longer counts.",
     ),
 ]
 OriginWord = Annotated[

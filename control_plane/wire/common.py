@@ -127,11 +127,13 @@ PersonName = Annotated[
         extra={"must": "a name of 1 to 100 characters, without control characters or spaces at its ends"},
     ),
 ]
+PROVIDER_REF_PATTERN = rf"^{_PRINTABLE}+$(?!\n)"
+PROVIDER_REF_LENGTH_MAX = 256
 ProviderRefText = Annotated[
     str,
     Meta(
-        pattern=rf"^{_PRINTABLE}+$(?!\n)",
-        max_length=256,
+        pattern=PROVIDER_REF_PATTERN,
+        max_length=PROVIDER_REF_LENGTH_MAX,
         description="A provider's own id of a machine.",
         examples=["0920582c7ff041399e34823a0be62549"],
         extra={"must": "the provider's id of a machine, as the list of orphans shows it"},

@@ -1,10 +1,10 @@
 """Orphans: machines at a provider that no open record claims."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from control_plane.wire.codes import HeldCodeWord, OriginWord
+from control_plane.wire.codes import HeldCodeWord, OriginWord, OrphanChoiceWord
 from control_plane.wire.common import (
     AccountText,
     Money,
@@ -17,10 +17,11 @@ from control_plane.wire.common import (
 )
 
 ORPHANS_PER_REQUEST_MAX = 1_000
+OrphanChoice = Literal["end", "leave", "adopt", "revoke"]
 
 
-class OrphanTerminationRequest(Request):
-    """Orphans that shall be terminated."""
+class OrphanDecisionRequest(Request):
+    """What an operator decides about orphans."""
 
     account: AccountText
     """The provider account that lists them."""
@@ -28,12 +29,15 @@ class OrphanTerminationRequest(Request):
         tuple[ProviderRefText, ...], Meta(min_length=1, max_length=ORPHANS_PER_REQUEST_MAX)
     ]
     """The provider's ids of the orphans. All of them are listed, or nothing is decided."""
+    choice: OrphanChoice
+    """What is decided: to terminate them whatever holds them back, to leave them alone, that their records adopt them,
+    or that the last decision no longer counts."""
     why: Sentence
-    """Why they are terminated. Auditors read it."""
+    """Why. Auditors read it."""
 
 
-class OrphanTerminationView(View):
-    """An operator's decision: the orphan is terminated, whatever held it back."""
+class OrphanDecisionView(View):
+    """An operator's decision on an orphan."""
 
     account: str
     """The provider account that lists it."""
@@ -41,6 +45,8 @@ class OrphanTerminationView(View):
     """The provider's id of the machine."""
     launch_key: str
     """Our id of the order that it was made for."""
+    choice: OrphanChoiceWord
+    """What was decided."""
     why: str
     """Why it was decided."""
     actor: str
@@ -49,10 +55,10 @@ class OrphanTerminationView(View):
     """When it was decided."""
 
 
-class OrphanTerminationList(View):
-    """The decisions to terminate orphans."""
+class OrphanDecisionList(View):
+    """The decisions on orphans."""
 
-    items: tuple[OrphanTerminationView, ...]
+    items: tuple[OrphanDecisionView, ...]
     """One decision per orphan."""
 
 
@@ -91,8 +97,10 @@ class OrphanView(View):
     """Why it is held back; null when it is not."""
     held_why: str | None = None
     """The same as a sentence."""
-    termination: OrphanTerminationView | None = None
-    """An operator's decision to terminate it all the same; null when there is none."""
+    not_adopted_why: str | None = None
+    """Why the record of its launch key cannot adopt it; null when it can."""
+    decision: OrphanDecisionView | None = None
+    """An operator's last decision; null when there is none, or it was revoked."""
 
 
 class OrphanList(View):

@@ -20,7 +20,7 @@ from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.machine import MachineState
 from control_plane.domain.metering import unit_seconds_total
 from control_plane.domain.network import range_of
-from control_plane.domain.orphan import HeldCode
+from control_plane.domain.orphan import Choice, HeldCode
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sighting import Sighting
@@ -671,10 +671,12 @@ async def _orphans(stage: Stage) -> list[ListedOrphan]:
     return [*await orphans.page(world, PLATFORM, gone=False, after=None, limit=1_000)]
 
 
-async def _decide(stage: Stage, machines: list[FakeMachine], *, why: str = "it is ours") -> None:
+async def _decide(
+    stage: Stage, machines: list[FakeMachine], choice: Choice = Choice.END, *, why: str = "it is ours"
+) -> None:
     refs = [machine.provider_ref for machine in machines]
     async with stage.db.transaction() as connection:
-        decided = await orphans.terminate(connection, stage.api, FAKE, refs, why=why, actor=OPERATOR)
+        decided = await orphans.decide(connection, stage.api, FAKE, refs, choice, why=why, actor=OPERATOR)
     assert isinstance(decided, list), decided
 
 

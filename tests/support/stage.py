@@ -136,6 +136,11 @@ class Stage:
         order = LaunchOrder(LaunchKey(key), "h100-sxm-80gb.1", "us-east-1", "", "")
         return self.clouds[account].plant(order)
 
+    def plant_twin(self, machine: FakeMachine) -> FakeMachine:
+        """A second machine that the provider made for the same order."""
+        self.planted.add(machine.order.launch_key)
+        return self.cloud.plant(machine.order)
+
     async def release_all(self) -> None:
         """Every customer releases everything."""
         async with self.db.reading() as connection:

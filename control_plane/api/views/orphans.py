@@ -4,8 +4,8 @@ from datetime import datetime
 
 from control_plane.api.views.money import money_or_none
 from control_plane.domain.orphan import ORIGIN_WHY
-from control_plane.services.orphans import ListedOrphan, OrphanTermination
-from control_plane.wire.orphans import OrphanTerminationView, OrphanView
+from control_plane.services.orphans import ListedOrphan, OrphanDecision
+from control_plane.wire.orphans import OrphanDecisionView, OrphanView
 
 
 def orphan_view(orphan: ListedOrphan, now: datetime) -> OrphanView:
@@ -26,28 +26,31 @@ def orphan_view(orphan: ListedOrphan, now: datetime) -> OrphanView:
         cost=money_or_none(orphan.cost(now)),
         held_code=orphan.held_code,
         held_why=orphan.held_why,
-        termination=_termination(orphan),
+        not_adopted_why=orphan.not_adopted_why,
+        decision=_decision(orphan),
     )
 
 
-def _termination(orphan: ListedOrphan) -> OrphanTerminationView | None:
-    if orphan.decided_at is None:
+def _decision(orphan: ListedOrphan) -> OrphanDecisionView | None:
+    if orphan.choice is None or orphan.decided_at is None:
         return None
-    return OrphanTerminationView(
+    return OrphanDecisionView(
         account=orphan.account,
         provider_ref=orphan.provider_ref,
         launch_key=orphan.launch_key,
+        choice=orphan.choice,
         why=orphan.decided_why or "",
         actor=orphan.decided_by or "",
         at=orphan.decided_at,
     )
 
 
-def orphan_termination_view(decision: OrphanTermination) -> OrphanTerminationView:
-    return OrphanTerminationView(
+def orphan_decision_view(decision: OrphanDecision) -> OrphanDecisionView:
+    return OrphanDecisionView(
         account=decision.account,
         provider_ref=decision.provider_ref,
         launch_key=decision.launch_key,
+        choice=decision.choice,
         why=decision.why,
         actor=decision.actor,
         at=decision.at,

@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from control_plane.db.tables.marks import Tenancy, at, known, table, work
 from control_plane.domain.account_request import AccountOutcome, AccountVerb
 from control_plane.domain.actor import ActorKind
-from control_plane.domain.orphan import Origin
+from control_plane.domain.orphan import Choice, Origin
 
 provider_accounts = table(
     "provider_accounts",
@@ -107,6 +107,8 @@ orphans = table(
     at("last_seen_at", nullable=False),
     Column("lists_seen", Integer, nullable=False, server_default=text("1")),
     at("terminate_asked_at"),
+    # Why the record of its launch key cannot take it; null when it can.
+    Column("not_adopted_why", Text),
     Column("note", Text),
     Column("held_code", Text),
     Column("held_why", Text),
@@ -117,20 +119,22 @@ orphans = table(
     shared="machines that no record matches",
 )
 
-# An operator's decision to terminate one orphan. It counts for the orphan that was listed at the time.
-orphan_terminations = table(
-    "orphan_terminations",
+# An operator's decision on one orphan. The last one counts, for the orphan that was listed at the time.
+orphan_decisions = table(
+    "orphan_decisions",
     Column("id", Uuid, primary_key=True),
     Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
     Column("provider_ref", Text, nullable=False),
     Column("launch_key", Text, nullable=False),
+    Column("choice", Text, nullable=False),
     Column("why", Text, nullable=False),
     Column("actor_kind", Text, nullable=False),
     Column("actor", Text, nullable=False),
     Column("request_id", Text),
     at("at", nullable=False),
+    known("choice", Choice),
     known("actor_kind", ActorKind),
-    Index("ix_orphan_terminations_account_provider_ref", "account", "provider_ref"),
+    Index("ix_orphan_decisions_account_provider_ref", "account", "provider_ref"),
     tenancy=Tenancy.PLATFORM,
     fact=True,
     api=("INSERT",),

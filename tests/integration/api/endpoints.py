@@ -323,7 +323,9 @@ ENDPOINTS = (
     _get("/v1/operator/audit-events/export", Permission.AUDIT_READ_ALL, "chain", "after"),
     _get("/v1/operator/loops", Permission.LOOPS_READ, "limit", "cursor"),
     _get("/v1/operator/agents", Permission.AGENTS_READ, "silent", "limit", "cursor"),
-    _get("/v1/operator/orphans", Permission.ORPHANS_READ, "gone", "limit", "cursor"),
+    _get(
+        "/v1/operator/orphans", Permission.ORPHANS_READ, "account", "provider_ref", "gone", "limit", "cursor"
+    ),
     _get("/v1/operator/fleet/machines", Permission.FLEET_READ, *FLEET_FILTERS, "limit", "cursor"),
     _get("/v1/operator/fleet", Permission.FLEET_READ, *FLEET_FILTERS),
     _get("/v1/operator/liabilities", Permission.FLEET_READ, "limit", "cursor"),
@@ -448,9 +450,9 @@ ENDPOINTS = (
     _get("/v1/operator/organizations/{organization_id}", Permission.ORGANIZATIONS_READ_ALL),
     _get("/v1/operator/organizations/{organization_id}/reconciliation", Permission.ORGANIZATIONS_READ_ALL),
     _post(
-        "/v1/operator/orphan-terminations",
-        Permission.ORPHANS_TERMINATE,
-        {"account": "fake", "provider_refs": ["fake-1"], "why": "ticket 4711"},
+        "/v1/operator/orphan-decisions",
+        Permission.ORPHANS_DECIDE,
+        {"account": "fake", "provider_refs": ["fake-1"], "choice": "end", "why": "ticket 4711"},
     ),
     _post(
         "/v1/operator/organizations",

@@ -51,7 +51,7 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return await _of_a_quota_request(endpoint, shared)
     if endpoint.id_prefix in {"user", "sa", "key"} or endpoint.path == "/v1/role-bindings":
         return endpoint.at(await _of_the_organization(endpoint, shared))
-    if endpoint.path.endswith("/orphan-terminations"):
+    if endpoint.path.endswith("/orphan-decisions"):
         await _plant_orphan(shared, endpoint)
     if endpoint.path.startswith(("/v1/operator/clusters", "/v1/operator/server-hosts", "/v1/node-pools")):
         return await _of_clusters(endpoint, shared)

@@ -20,7 +20,7 @@ from tests.support.stage import Stage
 from tests.support.values import a_sighting
 
 pytestmark = pytest.mark.database
-DECISIONS = text("SELECT actor_kind, request_id FROM orphan_terminations")
+DECISIONS = text("SELECT actor_kind, request_id FROM orphan_decisions")
 
 
 async def test_an_operator_sees_machines_that_no_record_claims(
@@ -95,8 +95,8 @@ async def test_an_operator_decides_to_terminate_an_orphan_and_it_is_shown_with_w
 ) -> None:
     planted = stage.plant()
     await stage.play(20)
-    ref, path = planted.provider_ref, "/v1/operator/orphan-terminations"
-    body = {"account": "fake", "provider_refs": [ref], "why": "ticket 4711"}
+    ref, path = planted.provider_ref, "/v1/operator/orphan-decisions"
+    body = {"account": "fake", "provider_refs": [ref], "choice": "end", "why": "ticket 4711"}
     for name, wrong in (
         ("another id", {"provider_refs": [ref, "no-such-machine"]}),
         ("another account", {"account": "other"}),
@@ -104,12 +104,35 @@ async def test_an_operator_decides_to_terminate_an_orphan_and_it_is_shown_with_w
         refused = await operator.http.post(path, json=body | wrong)
         assert (refused.status_code, refused.json()["code"]) == (422, "orphan_unknown"), name
     (orphan,) = (await operator.http.get("/v1/operator/orphans")).json()["items"]
-    assert (orphan["held_code"], orphan["termination"]) == ("watched", None), "all or none are decided"
+    assert (orphan["held_code"], orphan["decision"]) == ("watched", None), "all or none are decided"
     (decided,) = (await operator.http.post(path, json=body)).json()["items"]
     assert (decided["provider_ref"], decided["why"]) == (ref, "ticket 4711")
     assert decided["actor"].startswith("sa_")
     (orphan,) = (await operator.http.get("/v1/operator/orphans")).json()["items"]
-    assert orphan["termination"] == decided
+    assert orphan["decision"] == decided
+
+
+async def test_a_foreign_machine_cannot_be_decided_on_and_nobody_can_adopt_without_a_record(
+    api: Api, stage: Stage, operator: Tenant
+) -> None:
+    ours, foreign = stage.plant(), stage.plant(f"sp-00000000-{'a' * 32}")
+    await stage.play(20)
+    for machine, choice, status, code in (
+        (foreign, "end", 422, "orphan_unknown"),
+        (foreign, "leave", 422, "orphan_unknown"),
+        (ours, "adopt", 409, "orphan_not_adoptable"),
+        (ours, "burn", 422, "invalid_request"),
+    ):
+        body = {"account": "fake", "provider_refs": [machine.provider_ref], "choice": choice, "why": "4711"}
+        refused = await operator.http.post("/v1/operator/orphan-decisions", json=body)
+        assert (refused.status_code, refused.json()["code"]) == (status, code), choice
+    only = {"account": "fake", "provider_ref": ours.provider_ref}
+    (shown,) = (await operator.http.get("/v1/operator/orphans", params=only)).json()["items"]
+    assert (shown["decision"], shown["not_adopted_why"]) == (None, "No record has its launch key.")
+    for other in ({"account": "other"}, {"provider_ref": foreign.provider_ref}):
+        found = await operator.http.get("/v1/operator/orphans", params=only | other)
+        assert found.json()["items"] == [], other
+    stage.cloud.disappear(foreign.provider_ref)
 
 
 async def test_whatever_id_a_provider_gives_an_orphan_it_can_be_decided_and_who_did_is_stored(
@@ -132,8 +155,8 @@ async def test_whatever_id_a_provider_gives_an_orphan_it_can_be_decided_and_who_
         wrong = {"cursor": paging._pack(f"orphans:{fault}")}
         hold(await operator.http.get("/v1/operator/orphans", params=wrong), "invalid_cursor")
     assert await _pages(operator, limit=1) == await _pages(operator, limit=50) == sorted(refs)
-    body = {"account": account, "provider_refs": refs, "why": "ticket 4711"}
-    answer = await operator.http.post("/v1/operator/orphan-terminations", json=body)
+    body = {"account": account, "provider_refs": refs, "choice": "leave", "why": "ticket 4711"}
+    answer = await operator.http.post("/v1/operator/orphan-decisions", json=body)
     assert answer.status_code == 201, answer.text
     async with api.owner.db.reading() as connection:
         stored = await rows(connection, DECISIONS)

@@ -286,7 +286,8 @@ async def test_what_was_tried_on_an_orphan_is_kept_from_the_first_time_on(own: D
         await orphans.see(connection, ACCOUNT, [listed], believed=True, asked_at=START)
         for minutes, note in ((1, "could not be terminated"), (2, "terminated")):
             at = START + minutes * MINUTE
-            await orphans.note(connection, ACCOUNT, ProviderRef("ref-1"), note=note, now=at)
+            await orphans.ask(connection, ACCOUNT, ProviderRef("ref-1"), now=at)
+            await orphans.note(connection, ACCOUNT, ProviderRef("ref-1"), note=note)
         (shown,) = await orphans.page(connection, gone=False, after=None, limit=9)
     assert (shown.terminate_asked_at, shown.note) == (START + MINUTE, "terminated")
     assert (shown.launch_key, shown.native_status) == (listed.launch_key, "odd")

@@ -33,7 +33,7 @@ from control_plane.domain.lease import EndReason, LeaseState, PurchaseKind
 from control_plane.domain.machine import MachineState
 from control_plane.domain.node import JoinStep, LeaveReason, LeaveStep
 from control_plane.domain.organization import OrganizationState
-from control_plane.domain.orphan import HeldCode, Origin
+from control_plane.domain.orphan import Choice, HeldCode, Origin
 from control_plane.domain.permission import Permission
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.position import START, Position, parse
@@ -85,6 +85,7 @@ WORDS: Mapping[str, Iterable[StrEnum]] = {
     "Architecture": Architecture,
     "PriceSource": PriceSource,
     "HeldCode": HeldCode,
+    "OrphanChoice": Choice,
     "Origin": Origin,
 }
 """The enumerations of the document that the control plane has as well."""

@@ -1313,6 +1313,7 @@ ORPHANS: Json = {
             "origin_why": "The provider refused the order, and launched the machine all the same.",
             "cost_per_hour": {"usd": "2.490000000", "nano": 2_490_000_000},
             "cost": {"usd": "0.498000000", "nano": 498_000_000},
+            "not_adopted_why": "Its record is closed, and stays so: the provider refused the launch.",
         },
         {
             "account": "lambda_cloud", "provider_ref": "1f20582c7ff041399e34823a0be62550",
@@ -1320,15 +1321,15 @@ ORPHANS: Json = {
             "first_seen_at": at(seconds=20), "last_seen_at": at(seconds=20), "lists_seen": 1,
             "terminate_asked_at": None, "note": None, "gone_at": None, "origin": "unrecorded",
             "origin_why": "No record of ours has its launch key: our records were lost, or another tool copied the name.",
-            "cost_per_hour": None, "cost": None,
+            "cost_per_hour": None, "cost": None, "not_adopted_why": "No record has its launch key.",
         },
     ]
 }  # fmt: skip
 
-ORPHAN_TERMINATION: Json = {
+ORPHAN_DECISION: Json = {
     "account": "lambda_cloud", "provider_ref": "0920582c7ff041399e34823a0be62549",
-    "launch_key": "sp-5a17c0de-019aa1b2c0007e5f8a9b0c1d2e3f4a00", "why": "ticket 4711",
-    "actor": "key_019aa1b2c0007e5f8a9b0c1d2e3f4aaa", "at": at(seconds=30),
+    "launch_key": "sp-5a17c0de-019aa1b2c0007e5f8a9b0c1d2e3f4a00", "choice": "end",
+    "why": "ticket 4711", "actor": "key_019aa1b2c0007e5f8a9b0c1d2e3f4aaa", "at": at(seconds=30),
 }  # fmt: skip
 TOO_MANY: Json = {
     "held_code": "too_many",
@@ -1338,7 +1339,7 @@ ORPHANS_HELD: Json = {
     "items": [
         ORPHANS["items"][0] | TOO_MANY | {"terminate_asked_at": None, "note": None},
         ORPHANS["items"][0]
-        | {"provider_ref": "3f20582c7ff041399e34823a0be62552", "termination": ORPHAN_TERMINATION},
+        | {"provider_ref": "3f20582c7ff041399e34823a0be62552", "decision": ORPHAN_DECISION},
         ORPHANS["items"][1]
         | {"held_code": "watched", "held_why": "It is watched until two lists have shown it."},
         ORPHANS["items"][0] | TOO_MANY | {"account": "local"},

@@ -48,19 +48,42 @@ def test_orphans_are_terminated_by_id_or_all_that_are_held_back_and_never_withou
             tmp_path,
             {
                 "GET /v1/operator/orphans": known,
-                "POST /v1/operator/orphan-terminations": {"items": [answers.ORPHAN_TERMINATION]},
+                "POST /v1/operator/orphan-decisions": {"items": [answers.ORPHAN_DECISION]},
             },
         )
-        code = stand.run("orphan", "terminate", "lambda_cloud", *words, "--reason", "ticket 4711").code
+        code = stand.run("orphan", "end", "lambda_cloud", *words, "--reason", "ticket 4711").code
         posted = [json.loads(request.content) for request in stand.requests if request.method == "POST"]
         bodies = (
-            [] if sent is None else [{"account": "lambda_cloud", "provider_refs": sent, "why": "ticket 4711"}]
+            []
+            if sent is None
+            else [{"account": "lambda_cloud", "provider_refs": sent, "choice": "end", "why": "ticket 4711"}]
         )
         assert (code == 0, posted) == (sent is not None, bodies), words
 
 
+def test_each_decision_on_an_orphan_is_a_command_that_needs_a_reason(tmp_path: Path) -> None:
+    made = {"POST /v1/operator/orphan-decisions": {"items": [answers.ORPHAN_DECISION]}}
+    for choice in ("leave", "adopt", "revoke"):
+        stand = Stand(tmp_path, made)
+        assert stand.run("orphan", choice, "lambda_cloud", "i-1").code == 2, choice
+        assert stand.run("orphan", choice, "lambda_cloud", "i-1", "--reason", "ticket 4711").code == 0
+        (sent,) = [json.loads(request.content) for request in stand.requests if request.method == "POST"]
+        assert (sent["choice"], sent["provider_refs"]) == (choice, ["i-1"])
+
+
+def test_an_orphan_is_shown_alone_and_one_that_is_not_on_record_is_an_error(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {"GET /v1/operator/orphans": {"items": []}})
+    shown = stand.run("orphan", "show", "lambda_cloud", "i 1")
+    assert (shown.code, "orphan_unknown" in shown.err) == (1, True)
+    assert dict(stand.requests[-1].url.params) == {
+        "account": "lambda_cloud",
+        "provider_ref": "i 1",
+        "gone": "true",
+    }
+
+
 def test_nothing_is_sent_when_no_orphan_is_held_back(tmp_path: Path) -> None:
     stand = Stand(tmp_path, {"GET /v1/operator/orphans": answers.ORPHANS})
-    shown = stand.run("orphan", "terminate", "lambda_cloud", "--held", "--yes", "--reason", "ticket 4711")
+    shown = stand.run("orphan", "end", "lambda_cloud", "--held", "--yes", "--reason", "ticket 4711")
     assert shown.code == 1
     assert "nothing_held" in shown.err

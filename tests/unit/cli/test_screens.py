@@ -403,11 +403,28 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "orphan_list_all": ("orphan list --all", {"GET /v1/operator/orphans": answers.ORPHANS_ALL}),
     "orphan_list_none": ("orphan list", {"GET /v1/operator/orphans": EMPTY}),
     "orphan_list_held": ("orphan list", {"GET /v1/operator/orphans": answers.ORPHANS_HELD}),
-    "orphan_terminate": (
-        "orphan terminate lambda_cloud --held --yes --reason ticket-4711",
+    "orphan_show": (
+        "orphan show lambda_cloud i-2",
+        {
+            "GET /v1/operator/orphans": {
+                "items": [
+                    answers.ORPHANS["items"][0]
+                    | {"origin": "second_machine", "not_adopted_why": None}
+                    | {"held_code": "left", "held_why": "It is left alone. key_1 decided it: ticket 4711"}
+                    | {"decision": answers.ORPHAN_DECISION | {"choice": "leave"}}
+                ]
+            }
+        },
+    ),
+    "orphan_leave": (
+        "orphan leave lambda_cloud i-2 --reason ticket-4711",
+        {"POST /v1/operator/orphan-decisions": {"items": [answers.ORPHAN_DECISION | {"choice": "leave"}]}},
+    ),
+    "orphan_end": (
+        "orphan end lambda_cloud --held --yes --reason ticket-4711",
         {
             "GET /v1/operator/orphans": answers.ORPHANS_HELD,
-            "POST /v1/operator/orphan-terminations": {"items": [answers.ORPHAN_TERMINATION]},
+            "POST /v1/operator/orphan-decisions": {"items": [answers.ORPHAN_DECISION]},
         },
     ),
     "account_list": ("account list", {"GET /v1/operator/provider-accounts": answers.ACCOUNTS}),

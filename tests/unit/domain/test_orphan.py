@@ -3,13 +3,15 @@
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.failure import FailReason
-from control_plane.domain.ids import AccountName, ProviderRef
+from control_plane.domain.ids import AccountName, MachineId, ProviderRef
+from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano
 from control_plane.domain.orphan import (
     GRACE,
@@ -18,6 +20,7 @@ from control_plane.domain.orphan import (
     ORIGIN_WHY,
     SHARE_MAX_PERCENT,
     TERMINATED_PER_RUN_MAX,
+    Choice,
     Held,
     HeldCode,
     Order,
@@ -26,6 +29,7 @@ from control_plane.domain.orphan import (
     Verdict,
     origin,
     to_terminate,
+    why_not_adopted,
 )
 from tests.support.clock import START
 from tests.support.values import a_key, a_ref
@@ -38,6 +42,21 @@ def an_orphan(number: int = 1, **other: Any) -> Orphan:
     return replace(Orphan(a_ref(number), a_key(number), START - GRACE, LISTS_MIN), **other)
 
 
+def an_order(**other: Any) -> Order:
+    order = Order(
+        id=MachineId(UUID(int=1)),
+        launch_key=a_key(1),
+        account=HERE,
+        provider_ref=a_ref(2),
+        fail_reason=None,
+        cost_nano_per_hour=Nano(1),
+        state=MachineState.BOOTING,
+        listed=False,
+        gone_evidence=None,
+    )
+    return replace(order, **other)
+
+
 def terminated(*orphans: Orphan, listing_size: int = 1_000, frozen_why: str | None = None) -> list[str]:
     verdict = to_terminate(orphans, listing_size=listing_size, frozen_why=frozen_why, armed=True, now=START)
     return [orphan.provider_ref for orphan in verdict.terminate]
@@ -45,7 +64,7 @@ def terminated(*orphans: Orphan, listing_size: int = 1_000, frozen_why: str | No
 
 def test_what_an_orphan_is_follows_from_the_record_of_its_launch_key() -> None:
     def what(ref: str | None, reason: FailReason | None) -> Origin:
-        order = Order(a_key(1), HERE, None if ref is None else ProviderRef(ref), reason, Nano(1))
+        order = an_order(provider_ref=None if ref is None else ProviderRef(ref), fail_reason=reason)
         assert origin(order, AccountName("lambda_cloud/research"), a_ref(1)) is Origin.OTHER_ACCOUNT
         return origin(order, HERE, a_ref(1))
 
@@ -74,7 +93,9 @@ def test_an_orphan_is_only_watched_at_first(other: dict[str, Any]) -> None:
 
 
 def decided(number: int) -> Orphan:
-    return an_orphan(number, decided_at=START, decided_by="key_1", decided_why="ticket 4711")
+    return an_orphan(
+        number, choice=Choice.END, decided_at=START, decided_by="key_1", decided_why="ticket 4711"
+    )
 
 
 def elsewhere(number: int, **other: Any) -> Orphan:
@@ -161,10 +182,43 @@ def test_a_list_that_trips_the_breaker_disarms_the_account_and_one_that_is_not_a
         assert to_terminate(many, now=START, **given).disarm_why is None, name
 
 
-def test_no_decision_shortens_the_watch() -> None:
-    young = replace(decided(1), first_seen_at=START - GRACE + MOMENT)
-    verdict = to_terminate([young], listing_size=100, frozen_why=None, armed=True, now=START)
-    assert (verdict.terminate, codes(verdict)) == ((), {HeldCode.WATCHED})
+def test_a_decision_to_end_comes_before_the_watch_and_counts_as_no_sign_of_lost_records() -> None:
+    young = [replace(decided(number), first_seen_at=START, lists_seen=1) for number in range(9)]
+    old = an_orphan(20, first_seen_at=START - 2 * GRACE)
+    verdict = to_terminate([*young, old], listing_size=10, frozen_why=None, armed=True, now=START)
+    assert verdict.terminate == (*young, old)
+
+
+def test_what_operators_keep_is_not_terminated_and_counts_as_no_sign_of_lost_records() -> None:
+    kept = [
+        an_orphan(number, choice=choice, decided_at=START, decided_by="key_1", decided_why="ticket 4711")
+        for number in range(9)
+        for choice in [Choice.LEAVE if number % 2 else Choice.ADOPT]
+    ]
+    verdict = to_terminate([*kept, an_orphan(20)], listing_size=10, frozen_why=None, armed=True, now=START)
+    assert [orphan.provider_ref for orphan in verdict.terminate] == ["ref-20"]
+    assert verdict.disarm_why is None
+    assert codes(verdict) == {HeldCode.LEFT, HeldCode.ADOPTING}
+    assert verdict.held[a_ref(1)].why == "It is left alone. key_1 decided it: ticket 4711"
+
+
+def test_only_a_booting_record_whose_machine_is_not_listed_can_adopt_an_orphan() -> None:
+    assert why_not_adopted(an_order(), HERE, a_ref(1)) is None
+    for name, order, words in (
+        ("none", None, "No record"),
+        ("another account", an_order(account=AccountName("aws")), "of the account aws"),
+        ("its own", an_order(provider_ref=a_ref(1)), "has it already"),
+        ("a listed machine", an_order(listed=True), "ref-2, which the provider lists"),
+        (
+            "closed",
+            an_order(state=MachineState.GONE, gone_evidence="missing"),
+            "closed, and stays so: missing",
+        ),
+        *((state, an_order(state=state), "") for state in MachineState if state is not MachineState.BOOTING),
+    ):
+        why = why_not_adopted(order, HERE, a_ref(1))
+        assert why is not None, name
+        assert words in why, name
 
 
 def test_orphans_that_do_not_end_keep_no_other_waiting() -> None:

@@ -26,7 +26,7 @@ from control_plane.domain.scope import WIDEST_FIRST, ScopeKind
 _P = Permission
 READS = frozenset(permission for permission in Permission if ".read" in permission)
 OF_MONEY = frozenset({_P.CREDITS_CREATE})
-OF_MACHINES = frozenset({_P.LEASES_CREATE, _P.LEASES_RELEASE, _P.ORPHANS_TERMINATE, _P.TERMINATIONS_PERMIT})
+OF_MACHINES = frozenset({_P.LEASES_CREATE, _P.LEASES_RELEASE, _P.ORPHANS_DECIDE, _P.TERMINATIONS_PERMIT})
 
 
 def test_every_role_can_be_bound_somewhere() -> None:

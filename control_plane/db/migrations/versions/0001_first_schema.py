@@ -25,7 +25,7 @@ FACTS = (
     "ledger_accounts",
     "node_steps",
     "organization_events",
-    "orphan_terminations",
+    "orphan_decisions",
     "placements",
     "postings",
     "price_books",
@@ -155,7 +155,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "offers": ((), ()),
     "organization_events": (("INSERT",), ()),
     "organizations": (("INSERT",), ("state", "generation")),
-    "orphan_terminations": (("INSERT",), ()),
+    "orphan_decisions": (("INSERT",), ()),
     "orphans": ((), ()),
     "overlays": ((), ()),
     "peers": ((), ()),
@@ -649,7 +649,7 @@ def upgrade() -> None:
     steps.filter_watched("agents")
     for table in (
         "account_requests",
-        "orphan_terminations",
+        "orphan_decisions",
         "server_hosts",
         "termination_permits",
     ):
@@ -2186,11 +2186,12 @@ def _create_tables() -> None:
     op.create_index("ix_offer_blocks_account_until", "offer_blocks", ["account", "until"], unique=False)
     op.create_index("ix_offer_blocks_until", "offer_blocks", ["until"], unique=False)
     op.create_table(
-        "orphan_terminations",
+        "orphan_decisions",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("account", sa.Text(), nullable=False),
         sa.Column("provider_ref", sa.Text(), nullable=False),
         sa.Column("launch_key", sa.Text(), nullable=False),
+        sa.Column("choice", sa.Text(), nullable=False),
         sa.Column("why", sa.Text(), nullable=False),
         sa.Column("actor_kind", sa.Text(), nullable=False),
         sa.Column("actor", sa.Text(), nullable=False),
@@ -2198,18 +2199,21 @@ def _create_tables() -> None:
         sa.Column("at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint(
             "actor_kind IN ('customer', 'loop', 'operator')",
-            name=op.f("ck_orphan_terminations_actor_kind_known"),
+            name=op.f("ck_orphan_decisions_actor_kind_known"),
+        ),
+        sa.CheckConstraint(
+            "choice IN ('adopt', 'end', 'leave', 'revoke')", name=op.f("ck_orphan_decisions_choice_known")
         ),
         sa.ForeignKeyConstraint(
             ["account"],
             ["provider_accounts.name"],
-            name=op.f("fk_orphan_terminations_account_provider_accounts"),
+            name=op.f("fk_orphan_decisions_account_provider_accounts"),
         ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_orphan_terminations")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_orphan_decisions")),
     )
     op.create_index(
-        "ix_orphan_terminations_account_provider_ref",
-        "orphan_terminations",
+        "ix_orphan_decisions_account_provider_ref",
+        "orphan_decisions",
         ["account", "provider_ref"],
         unique=False,
     )
@@ -2225,6 +2229,7 @@ def _create_tables() -> None:
         sa.Column("last_seen_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("lists_seen", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("terminate_asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("not_adopted_why", sa.Text(), nullable=True),
         sa.Column("note", sa.Text(), nullable=True),
         sa.Column("held_code", sa.Text(), nullable=True),
         sa.Column("held_why", sa.Text(), nullable=True),

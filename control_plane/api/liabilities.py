@@ -32,7 +32,7 @@ class LiabilityController(Controller):
     async def index(
         self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
     ) -> LiabilityList:
-        """What costs money for nobody: machines that no lease holds and that have to go, and orphans."""
+        """What costs money for nobody: machines that no lease holds, orphans, and what launches left."""
         found = await liabilities.every(request.world, request.principal.organization_id)
         views = liability_views(found, request.world.now())
         page, following = paging.window("liabilities", views, _name, limit=limit, cursor=cursor)
@@ -47,7 +47,11 @@ class LiabilityController(Controller):
 
 
 def _name(view: LiabilityView) -> str:
-    return view.machine_id or f"{view.account} {view.provider_ref}"
+    return (
+        view.machine_id
+        if view.kind == "machine" and view.machine_id
+        else f"{view.kind} {view.account} {view.child_kind} {view.provider_ref}"
+    )
 
 
 def _sum(amounts: Iterable[Money | None]) -> Money:

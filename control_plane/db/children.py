@@ -1,17 +1,19 @@
 """Queries on children: what launches made beside their machines, and the machines that they belong to."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
 from control_plane.db import journal
 from control_plane.db.connection import Connection
-from control_plane.db.rows import read, write
+from control_plane.db.rows import Recordset, read, write
 from control_plane.domain.actor import Actor
-from control_plane.domain.child import Parent
+from control_plane.domain.child import Child, Leftover, Parent
 from control_plane.domain.ids import AccountName, LaunchKey, MachineId
 from control_plane.domain.journal import Note
+from control_plane.domain.money import Nano, accrued
 
 _TAKE = text("""
 UPDATE provider_accounts SET children_due_at = :next WHERE name = :name AND coalesce(children_due_at <= :now, true)
@@ -36,6 +38,74 @@ FROM machines m {journal.CLAIMANTS.format(machine="m.id")}
 WHERE m.id = :machine_id AND NOT EXISTS (
   SELECT FROM journal j WHERE j.machine_id = m.id AND j.event = '{Note.CHILD_DELETION_REQUESTED}' AND j.why = :why)
 """)
+
+
+_LEFT = Recordset(Leftover, "seen")
+_RECORD = text(f"""
+WITH seen AS (
+  SELECT kind, ref, launch_key, machine_id, cost_nano_per_hour, why FROM {_LEFT}
+), gone AS (
+  DELETE FROM leftovers WHERE account = :account AND (kind, ref) NOT IN (SELECT kind, ref FROM seen)
+)
+INSERT INTO leftovers (account, kind, ref, launch_key, machine_id, cost_nano_per_hour, since, why)
+SELECT :account, kind, ref, launch_key, machine_id, cost_nano_per_hour, :now, why FROM seen
+ON CONFLICT (account, kind, ref) DO UPDATE SET
+  launch_key = excluded.launch_key, machine_id = excluded.machine_id,
+  cost_nano_per_hour = excluded.cost_nano_per_hour, why = excluded.why
+WHERE (leftovers.launch_key, leftovers.machine_id, leftovers.cost_nano_per_hour, leftovers.why)
+  IS DISTINCT FROM (excluded.launch_key, excluded.machine_id, excluded.cost_nano_per_hour, excluded.why)
+""")
+_FAILED = text("""
+UPDATE leftovers SET failures = failures + 1, failed_why = :why
+WHERE account = :account AND kind = :kind AND ref = :ref
+""")
+_LISTED = text("""
+SELECT l.account, l.kind, l.ref, l.machine_id, l.cost_nano_per_hour, l.since, l.why, l.failures, l.failed_why
+FROM leftovers l JOIN provider_accounts a ON a.name = l.account AND a.removed_at IS NULL
+ORDER BY l.account, l.kind, l.ref LIMIT :limit
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedLeftover:
+    """What a launch left at a provider, as operators read it."""
+
+    account: AccountName
+    kind: str
+    ref: str
+    machine_id: MachineId | None
+    cost_nano_per_hour: Nano | None
+    """None where the provider does not say."""
+    since: datetime
+    """When it was first seen not to be needed."""
+    why: str
+    failures: int
+    """How often its deletion failed."""
+    failed_why: str | None
+    """What the provider said when its deletion failed last."""
+
+    def cost(self, now: datetime) -> Nano | None:
+        """What it has cost since then; None where nobody knows."""
+        if self.cost_nano_per_hour is None:
+            return None
+        return accrued(self.cost_nano_per_hour, max(0, int((now - self.since).total_seconds())))
+
+
+async def record_leftovers(
+    connection: Connection, account: AccountName, seen: Sequence[Leftover], *, now: datetime
+) -> None:
+    """Store what the account's last list shows that nobody needs; what it no longer shows is forgotten."""
+    await write(connection, _RECORD, seen=_LEFT.document(seen), account=account, now=now)
+
+
+async def record_failure(connection: Connection, account: AccountName, child: Child, *, why: str) -> None:
+    """Count a deletion that failed."""
+    await write(connection, _FAILED, account=account, kind=child.kind, ref=child.ref, why=why)
+
+
+async def leftovers(connection: Connection, *, limit: int) -> list[ListedLeftover]:
+    """What launches left at all accounts, for operators."""
+    return await read(connection, _LISTED, ListedLeftover, limit=limit)
 
 
 async def take_listing(connection: Connection, name: AccountName, *, now: datetime, every: timedelta) -> bool:

@@ -16,6 +16,7 @@ from itertools import groupby, zip_longest
 
 from control_plane.domain.ids import LaunchKey, MachineId, installation_of
 from control_plane.domain.machine import MachineState
+from control_plane.domain.money import Nano
 from control_plane.domain.orphan import LEAK_MAX, SHARE_MAX_PERCENT
 from control_plane.domain.progress import Step
 
@@ -39,6 +40,8 @@ class Child:
     """In the provider's word, such as `startup_script`."""
     launch_key: LaunchKey
     needed: Needed
+    cost_nano_per_hour: Nano | None = None
+    """What the provider charges while it exists; None where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,25 @@ class Unneeded:
 
 
 @dataclass(frozen=True, slots=True)
+class Leftover:
+    """A child that no machine needs, or whose machine is not on record: a liability until it is gone."""
+
+    ref: str
+    kind: str
+    launch_key: LaunchKey
+    machine_id: MachineId | None
+    """None where no record has its launch key."""
+    cost_nano_per_hour: Nano | None
+    why: str
+    """Why it is still there."""
+
+
+UNRECORDED_WHY = (
+    "No record of this account has its launch key, so it is not deleted: look at the provider's console."
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Sorted:
     """What becomes of the children on one list."""
 
@@ -70,6 +92,8 @@ class Sorted:
     """How many children are not needed and kept all the same, by the reason."""
     unrecorded: tuple[Child, ...]
     """Children with launch keys of this installation that no record of the account has."""
+    leftovers: tuple[Leftover, ...]
+    """All that are not needed, and those without a record."""
 
 
 def to_delete(
@@ -89,12 +113,16 @@ def to_delete(
     ours = [child for child in children if installation_of(child.launch_key) == installation]
     unrecorded = tuple(child for child in ours if child.launch_key not in parents)
     unneeded, held = [], dict[str, int]()
+    left = [_leftover(child, None, UNRECORDED_WHY) for child in unrecorded]
     for child in sorted(ours, key=lambda child: (child.kind, child.ref)):
         parent = parents.get(child.launch_key)
         why = None if parent is None else _unneeded(child, parent, late, now)
         if parent is None or why is None:
             continue
         hold = _hold(child, len(unrecorded), len(ours), frozen_why)
+        left.append(
+            _leftover(child, parent.machine_id, hold or f"Its deletion is requested every minute: {why}.")
+        )
         if hold is None:
             unneeded.append(Unneeded(child, parent.machine_id, why))
         else:
@@ -102,7 +130,11 @@ def to_delete(
     delete = _turn(unneeded, now)
     if len(unneeded) > len(delete):
         held[_NEXT] = len(unneeded) - len(delete)
-    return Sorted(delete, held, unrecorded)
+    return Sorted(delete, held, unrecorded, tuple(left))
+
+
+def _leftover(child: Child, machine_id: MachineId | None, why: str) -> Leftover:
+    return Leftover(child.ref, child.kind, child.launch_key, machine_id, child.cost_nano_per_hour, why)
 
 
 _NEXT = f"At most {DELETED_PER_RUN_MAX} are deleted per run."

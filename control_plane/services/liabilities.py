@@ -1,18 +1,25 @@
-"""What costs money at providers and serves nobody: machines on record that no lease holds, and orphans."""
+"""What costs money at providers and serves nobody: machines on record that no lease holds, orphans, and
+what launches left beside their machines.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from control_plane.db import fleet, orphans
+from control_plane.db import children, fleet, orphans
+from control_plane.db.children import ListedLeftover
 from control_plane.db.fleet import FleetFilter, FleetMachine
 from control_plane.db.orphans import ListedOrphan
 from control_plane.domain.ids import OrganizationId
 from control_plane.world import World
 
-__all__ = ["FleetMachine", "ListedOrphan"]  # For views, which must not import the layer below.
+__all__ = [
+    "FleetMachine",
+    "ListedLeftover",
+    "ListedOrphan",
+]  # For views, which must not import the layer below.
 
 LISTED_MAX = 10_000
-"""As many machines, and as many orphans, are listed and summed."""
+"""As many machines, orphans and leftovers each are listed and summed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +27,7 @@ class Liabilities:
     machines: Sequence[FleetMachine]
     """Newest first."""
     orphans: Sequence[ListedOrphan]
+    leftovers: Sequence[ListedLeftover]
 
 
 async def every(world: World, platform: OrganizationId) -> Liabilities:
@@ -30,4 +38,5 @@ async def every(world: World, platform: OrganizationId) -> Liabilities:
                 connection, FleetFilter(), after=None, limit=LISTED_MAX, now=world.now(), unused=True
             ),
             await orphans.page(connection, gone=False, after=None, limit=LISTED_MAX),
+            await children.leftovers(connection, limit=LISTED_MAX),
         )

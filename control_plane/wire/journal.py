@@ -39,6 +39,7 @@ JournalEventWord = Annotated[
         accepted="The provider accepted the order.",
         found="The answer had been lost, and the provider lists the machine.",
         reference_learnt="The provider's answer to the order came late, when the machine was no longer wanted.",
+        machine_exchanged="An operator gave the order another machine that the provider made for it.",
         reachable="The provider reports that the machine runs.",
         failed="The machine did not boot, did not answer, or is not what was ordered.",
         vanished="The provider does not list the machine any more.",

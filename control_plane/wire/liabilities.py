@@ -16,6 +16,7 @@ class LiabilityView(View):
             "What it is.",
             machine="A machine on record that no lease holds any more.",
             orphan="A machine that no record claims.",
+            child="What a launch made beside its machine, such as a volume, and nobody needs any more.",
         ),
     ]
     """What it is."""
@@ -24,9 +25,9 @@ class LiabilityView(View):
     provider_ref: str | None
     """The provider's id of it; null while it is not known."""
     machine_id: MachineIdText | None
-    """The machine on record; null for an orphan."""
+    """The machine on record, for a child the one that it was made for; null for an orphan, and where no record is."""
     since: Timestamp
-    """Since when it serves nobody: when its lease let it go, or when it was first seen as an orphan."""
+    """Since when it serves nobody: when its lease let it go, or when it was first seen as an orphan or not needed."""
     cost_per_hour: Money | None
     """What the provider charges for it; null where no record tells the price."""
     cost: Money | None
@@ -36,16 +37,18 @@ class LiabilityView(View):
     next_try_at: Timestamp | None
     """When it is asked for again; null when nothing is planned."""
     tries: int
-    """How often it was tried since the last change."""
+    """How often it was tried since the last change; for a child, how often its deletion failed."""
     why: str
     """What keeps it open, as a sentence."""
+    child_kind: str | None = None
+    """What a child is, in the provider's word, such as `volume`; null for a machine."""
 
 
 class LiabilityList(View):
-    """What costs money for nobody. Children of launches, such as volumes, are in the reports of sweep_children."""
+    """What costs money for nobody."""
 
     items: tuple[LiabilityView, ...]
-    """Machines on record, newest first, then orphans."""
+    """Machines on record, newest first, then orphans, then children."""
     count: int
     """How many there are on all pages."""
     unpriced: int

@@ -6,15 +6,16 @@ from control_plane.api.views.money import money, money_or_none
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.liability import why_open
 from control_plane.domain.machine import MachineState
-from control_plane.services.liabilities import FleetMachine, Liabilities, ListedOrphan
+from control_plane.services.liabilities import FleetMachine, Liabilities, ListedLeftover, ListedOrphan
 from control_plane.wire.liabilities import LiabilityView
 
 
 def liability_views(liabilities: Liabilities, now: datetime) -> list[LiabilityView]:
-    """Machines on record, newest first, then orphans."""
+    """Machines on record, newest first, then orphans, then what launches left."""
     return [
         *(_of_machine(machine, now) for machine in liabilities.machines),
         *(_of_orphan(orphan, now) for orphan in liabilities.orphans),
+        *(_of_leftover(leftover, now) for leftover in liabilities.leftovers),
     ]
 
 
@@ -53,4 +54,22 @@ def _of_orphan(orphan: ListedOrphan, now: datetime) -> LiabilityView:
         next_try_at=None,
         tries=0,
         why=orphan.held_why or orphan.note or "The next runs of collect_orphans terminate it.",
+    )
+
+
+def _of_leftover(leftover: ListedLeftover, now: datetime) -> LiabilityView:
+    failed = f" The last try failed: {leftover.failed_why}" if leftover.failed_why is not None else ""
+    return LiabilityView(
+        kind="child",
+        account=leftover.account,
+        provider_ref=leftover.ref,
+        child_kind=leftover.kind,
+        machine_id=None if leftover.machine_id is None else on_wire(Prefix.MACHINE, leftover.machine_id),
+        since=leftover.since,
+        cost_per_hour=money_or_none(leftover.cost_nano_per_hour),
+        cost=money_or_none(leftover.cost(now)),
+        terminate_asked_at=None,
+        next_try_at=None,
+        tries=leftover.failures,
+        why=leftover.why + failed,
     )

@@ -16,11 +16,8 @@ def add(to: Commands) -> None:
         liabilities,
         "list",
         list_liabilities,
-        "List machines that nobody uses and that have to go, and orphans.",
-        more=(
-            "A liability is open until its provider shows the end. What a launch left besides\n"
-            "machines, such as volumes, is in the report of sweep_children: splitplane loops."
-        ),
+        "List what costs money and has to go: machines, orphans, volumes.",
+        more="A liability is open until its provider shows the end.",
         examples="splitplane liability list",
     )
 

@@ -39,7 +39,7 @@ def add(to: Commands) -> None:
         orphans,
         "show",
         show_orphan,
-        "Show one orphan: what it is, what it costs, what holds it back and what may be decided.",
+        "Show one orphan, with what may be decided about it.",
         examples="splitplane orphan show lambda_cloud 0920582c7ff0",
     )
     show.add_argument("account", metavar="ACCOUNT", help='as "splitplane orphan list" shows it')
@@ -57,11 +57,11 @@ def _add_end(orphans: Commands) -> None:
         end,
         "Terminate orphans now, whatever holds them back.",
         more=(
-            "Orphans are terminated automatically. They are held back at first, in a dry run,\n"
-            "while the account is frozen or not armed, and when so many machines look like\n"
-            "orphans that our records are more likely wrong. Check at the provider that nobody\n"
-            "uses the machine, then decide: it is terminated within a minute. Your decision is\n"
-            "stored with the reason and the id of your API key."
+            "Orphans are terminated automatically. They are held back at first, in a dry\n"
+            "run, while the account is frozen or not armed, and when so many machines look\n"
+            "like orphans that our records are more likely wrong. Check at the provider that\n"
+            "nobody uses the machine, then decide: it is terminated within a minute. Your\n"
+            "decision is stored with the reason and the id of your API key."
         ),
         examples="""
         splitplane orphan end lambda_cloud 0920582c7ff0 --reason "ticket 4711"
@@ -80,7 +80,7 @@ def _add_leave(orphans: Commands) -> None:
         orphans,
         "leave",
         leave,
-        "Leave orphans alone: nothing here terminates them until you decide otherwise.",
+        "Leave orphans alone: nothing here terminates them.",
         more=(
             "For a machine whose disk somebody still needs. It is listed as before, with what\n"
             "it costs, and it counts as no sign that our records are wrong."

@@ -16,7 +16,10 @@ def liability_pages(page: LiabilityList, now: datetime) -> RenderableType:
     parts: list[RenderableType] = []
     for liability in page.items:
         parts += [
-            heading(f"{liability.account} {liability.provider_ref or 'without a known id'}", liability.kind),
+            heading(
+                f"{liability.account} {liability.provider_ref or 'without a known id'}",
+                liability.child_kind or liability.kind,
+            ),
             facts(
                 ("Machine", liability.machine_id),
                 ("Since", both(liability.since, now)),
@@ -24,6 +27,10 @@ def liability_pages(page: LiabilityList, now: datetime) -> RenderableType:
                 ("Open because", liability.why),
                 ("Termination taken", both(liability.terminate_asked_at, now)),
                 ("Next try", both(liability.next_try_at, now)),
+                (
+                    "Deletions that failed",
+                    f"{liability.tries:,}" if liability.child_kind and liability.tries else None,
+                ),
             ),
             Text(),
         ]

@@ -163,6 +163,24 @@ termination_permits = table(
     api=("INSERT",),
 )
 
+# What launches made beside their machines, such as volumes, and nobody needs any more, as the last list showed it.
+leftovers = table(
+    "leftovers",
+    Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("ref", Text, nullable=False),
+    Column("launch_key", Text, nullable=False),
+    Column("machine_id", Uuid, ForeignKey("machines.id")),
+    Column("cost_nano_per_hour", BigInteger),
+    at("since", nullable=False),
+    Column("why", Text, nullable=False),
+    # How often its deletion failed, and what the provider said last.
+    Column("failures", Integer, nullable=False, server_default=text("0")),
+    Column("failed_why", Text),
+    PrimaryKeyConstraint("account", "kind", "ref"),
+    shared="what launches left at our accounts",
+)
+
 call_budgets = table(
     "call_budgets",
     Column("account", Text, nullable=False),

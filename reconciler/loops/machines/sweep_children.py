@@ -2,7 +2,8 @@
 
 Providers do not delete them with the machine. A script may hold the machine's private host key, so it goes as soon as
 the machine was reached; the rest goes once the machine is certainly gone. `domain/child.py` decides. The list of the
-provider is the only record of a child: what a killed run left is on the next list.
+provider is the only record of a child: what a killed run left is on the next list. What nobody needs and is still there
+is stored for operators, as a liability.
 
 The journal says what we ask the provider to delete, and why, before we do. Children are deleted one after the other:
 deletions are the least urgent of all calls, and several at once would not get their turns in time.
@@ -37,15 +38,17 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
     except ProviderError as error:
         return Report(errors=[f"{type(error).__name__}: {error}"])
     found = await _sort(world, account, listed)
+    async with world.db.transaction() as connection:
+        await children.record_leftovers(connection, account, found.leftovers, now=now)
     report = Report(looked_at=len(listed))
     _tell(found, report)
-    await _delete_all(world, provider, report, found.delete)
+    await _delete_all(world, account, provider, report, found.delete)
     return report
 
 
 async def _sort(world: MachineWorld, account: AccountName, listed: tuple[Child, ...]) -> Sorted:
     if not listed:
-        return Sorted((), {}, ())
+        return Sorted((), {}, (), ())
     async with world.db.reading() as connection:
         frozen_why = (await accounts.get(connection, account)).frozen_why
         parents = await children.parents(connection, account, (child.launch_key for child in listed))
@@ -71,17 +74,24 @@ def _tell(found: Sorted, report: Report) -> None:
 
 
 async def _delete_all(
-    world: MachineWorld, provider: HasChildren, report: Report, children: Sequence[Unneeded]
+    world: MachineWorld,
+    account: AccountName,
+    provider: HasChildren,
+    report: Report,
+    unneeded: Sequence[Unneeded],
 ) -> None:
     """One after the other. Once the provider takes no more calls for now, the rest waits for the next run."""
-    for number, unneeded in enumerate(children):
+    for number, each in enumerate(unneeded):
         try:
-            await _delete(world, provider, unneeded)
+            await _delete(world, provider, each)
         except Throttled as error:
-            report.notes.append(f"{len(children) - number} wait for the next run: {error}")
+            report.notes.append(f"{len(unneeded) - number} wait for the next run: {error}")
             return
         except ProviderError as error:
-            report.errors.append(f"{_name(unneeded)}: {type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            report.errors.append(f"{_name(each)}: {why}")
+            async with world.db.transaction() as connection:
+                await children.record_failure(connection, account, each.child, why=why)
         else:
             report.acted_on += 1
 

@@ -1,5 +1,6 @@
 """The fleet and the liabilities over the API: every machine of everybody, and nothing of it for customers."""
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -8,10 +9,14 @@ import pytest
 from control_plane.db import fleet
 from control_plane.db.engine import Database
 from control_plane.db.fleet import FleetFilter
+from control_plane.domain.child import Needed
+from control_plane.domain.ids import launch_key
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.request import CapacityRequest
+from control_plane.world import uuid7
 from data_plane.simulation.collector import FakeCollector
+from providers.fake import VOLUME_NANO_PER_HOUR
 from providers.faults import Fault
 from tests.integration.api.conftest import Api, Tenant
 from tests.support.stage import Stage
@@ -160,4 +165,36 @@ async def test_what_costs_money_for_nobody_is_listed_until_it_is_gone_with_its_d
         "cost": {"usd": "0.000000000", "nano": 0},
         "next_cursor": None,
     }
+    await stage.finish()
+
+
+async def test_what_a_launch_left_is_a_liability_with_its_dollars_and_failures_until_it_is_gone(
+    api: Api, stage: Stage, operator: Tenant
+) -> None:
+    stage.cloud.settings = replace(stage.cloud.settings, makes_children=True)
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=90)
+    await stage.play(180, step=60)
+    assert (await _get(operator, LIABILITIES))["items"] == [], "the machine needs its volume"
+    await stage.release(lease)
+    for _ in range(16):
+        stage.cloud.faults.script("children", Fault.NONE, Fault.ORDER_REFUSED)
+        await stage.play(60, step=60)
+    (volume,) = (await _get(operator, LIABILITIES))["items"]
+    assert (volume["kind"], volume["child_kind"], volume["machine_id"]) == (
+        "child",
+        "volume",
+        await _id(stage, lease),
+    )
+    assert volume["cost_per_hour"]["nano"] == VOLUME_NANO_PER_HOUR
+    assert 0 < volume["cost"]["nano"] < VOLUME_NANO_PER_HOUR
+    assert volume["tries"] >= 2
+    assert volume["why"].endswith("The last try failed: OrderRefused: the volume is in use")
+    unknown = launch_key(stage.world.installation, uuid7())
+    stage.cloud.plant_child(unknown, "volume", Needed.WHILE_IT_EXISTS)
+    stage.cloud.faults.clear()
+    await stage.play(180, step=60)
+    (strange,) = (await _get(operator, LIABILITIES))["items"]
+    assert (strange["machine_id"], strange["tries"]) == (None, 0)
+    assert strange["why"].startswith("No record of this account has its launch key")
     await stage.finish()

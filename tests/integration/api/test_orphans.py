@@ -126,12 +126,12 @@ async def test_a_foreign_machine_cannot_be_decided_on_and_nobody_can_adopt_witho
         body = {"account": "fake", "provider_refs": [machine.provider_ref], "choice": choice, "why": "4711"}
         refused = await operator.http.post("/v1/operator/orphan-decisions", json=body)
         assert (refused.status_code, refused.json()["code"]) == (status, code), choice
-    only = {"account": "fake", "provider_ref": ours.provider_ref}
+    only: dict[str, str] = {"account": "fake", "provider_ref": ours.provider_ref}
     (shown,) = (await operator.http.get("/v1/operator/orphans", params=only)).json()["items"]
     assert (shown["decision"], shown["not_adopted_why"]) == (None, "No record has its launch key.")
-    for other in ({"account": "other"}, {"provider_ref": foreign.provider_ref}):
-        found = await operator.http.get("/v1/operator/orphans", params=only | other)
-        assert found.json()["items"] == [], other
+    for name, value in (("account", "other"), ("provider_ref", str(foreign.provider_ref))):
+        found = await operator.http.get("/v1/operator/orphans", params=only | {name: value})
+        assert found.json()["items"] == [], name
     stage.cloud.disappear(foreign.provider_ref)
 
 

@@ -1528,11 +1528,19 @@ LIABILITIES: Json = {
             "since": at(minutes=12), "cost_per_hour": None, "cost": None, "terminate_asked_at": None,
             "next_try_at": None, "tries": 0, "why": "The account is not armed: it only shows what would be terminated.",
         },
+        {
+            "kind": "child", "account": "verda", "provider_ref": "6fe2a9c1-0000-4000-8000-000000000007",
+            "child_kind": "volume", "machine_id": "mc_019aa1b2c0047e5f8a9b0c1d2e3f4a5c", "since": at(minutes=60),
+            "cost_per_hour": {"usd": "0.010000000", "nano": 10_000_000},
+            "cost": {"usd": "0.010000000", "nano": 10_000_000}, "terminate_asked_at": None, "next_try_at": None,
+            "tries": 3,
+            "why": "Its deletion is requested every minute: its machine is gone. The last try failed: it is in use.",
+        },
     ],
-    "count": 2,
+    "count": 3,
     "unpriced": 1,
-    "cost_per_hour": {"usd": "19.920000000", "nano": 19_920_000_000},
-    "cost": {"usd": "59.760000000", "nano": 59_760_000_000},
+    "cost_per_hour": {"usd": "19.930000000", "nano": 19_930_000_000},
+    "cost": {"usd": "59.770000000", "nano": 59_770_000_000},
     "next_cursor": None,
 }  # fmt: skip
 NO_LIABILITIES: Json = LIABILITIES | {

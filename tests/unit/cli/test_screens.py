@@ -420,6 +420,14 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "orphan leave lambda_cloud i-2 --reason ticket-4711",
         {"POST /v1/operator/orphan-decisions": {"items": [answers.ORPHAN_DECISION | {"choice": "leave"}]}},
     ),
+    "orphan_adopt": (
+        "orphan adopt lambda_cloud i-2 --reason ticket-4711",
+        {"POST /v1/operator/orphan-decisions": {"items": [answers.ORPHAN_DECISION | {"choice": "adopt"}]}},
+    ),
+    "orphan_revoke": (
+        "orphan revoke lambda_cloud i-2 --reason ticket-4711",
+        {"POST /v1/operator/orphan-decisions": {"items": [answers.ORPHAN_DECISION | {"choice": "revoke"}]}},
+    ),
     "orphan_end": (
         "orphan end lambda_cloud --held --yes --reason ticket-4711",
         {

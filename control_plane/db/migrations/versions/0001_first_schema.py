@@ -155,6 +155,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "offers": ((), ()),
     "organization_events": (("INSERT",), ()),
     "organizations": (("INSERT",), ("state", "generation")),
+    "leftovers": ((), ()),
     "orphan_decisions": (("INSERT",), ()),
     "orphans": ((), ()),
     "overlays": ((), ()),
@@ -2185,6 +2186,26 @@ def _create_tables() -> None:
     )
     op.create_index("ix_offer_blocks_account_until", "offer_blocks", ["account", "until"], unique=False)
     op.create_index("ix_offer_blocks_until", "offer_blocks", ["until"], unique=False)
+    op.create_table(
+        "leftovers",
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("ref", sa.Text(), nullable=False),
+        sa.Column("launch_key", sa.Text(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=True),
+        sa.Column("cost_nano_per_hour", sa.BigInteger(), nullable=True),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("failures", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("failed_why", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["account"], ["provider_accounts.name"], name=op.f("fk_leftovers_account_provider_accounts")
+        ),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_leftovers_machine_id_machines")
+        ),
+        sa.PrimaryKeyConstraint("account", "kind", "ref", name=op.f("pk_leftovers")),
+    )
     op.create_table(
         "orphan_decisions",
         sa.Column("id", sa.Uuid(), nullable=False),

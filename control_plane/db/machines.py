@@ -119,7 +119,7 @@ SELECT id FROM exchanged
 _READDRESS = text(f"""
 WITH readdressed AS (
   UPDATE machines SET address = :address, ssh_port = :ssh_port
-  WHERE id = :id AND state = '{MachineState.VERIFIED}' AND address IS DISTINCT FROM :address
+  WHERE id = :id AND state = '{MachineState.VERIFIED}' AND (address, ssh_port) IS DISTINCT FROM (:address, :ssh_port)
   RETURNING id, state
 ), noted AS (
   {journal.INSERT}
@@ -208,12 +208,14 @@ async def readdress(
     actor: Actor,
     now: datetime,
 ) -> None:
-    """Store the new address of a verified machine, with a line in its journal."""
+    """Store the new address and SSH port of a verified machine, with a line in its journal."""
     values = {
         "id": machine_id,
         "address": address,
         "ssh_port": ssh_port,
-        "why": f"its address is now {address}",
+        "why": f"its address is now {address}"
+        if ssh_port == 22
+        else f"its address is now {address}, port {ssh_port}",
     }
     await read(connection, _READDRESS, MachineId, now=now, **values, **journal.actor_values(actor))
 
@@ -308,6 +310,9 @@ _INTENDED = text(f"""
   AND (m.purpose <> '{Purpose.LEASE}' OR EXISTS (SELECT FROM claims c WHERE c.machine_id = m.id AND c.ended_at IS NULL))
 ORDER BY m.due_at, m.id LIMIT :limit FOR NO KEY UPDATE OF m SKIP LOCKED
 """)
+_WAITING = text(f"""
+{SELECT} WHERE m.account = :account AND m.state = '{MachineState.INTENDED}' ORDER BY m.id LIMIT :limit
+""")
 _TAKE = work.take(
     "machines",
     f"""account = :account AND state = :state AND due_at <= :now
@@ -334,6 +339,11 @@ UPDATE machines SET step = coalesce(:step, step), work_until = :until,
   step_at = CASE WHEN CAST(:step AS text) IS NULL THEN step_at ELSE :now END
 WHERE id = :id AND {work.HELD}
 """)
+
+
+async def intended(connection: Connection, account: AccountName, *, limit: int) -> list[Machine]:
+    """Machines of an account that are intended, whether or not their orders are due. None is locked."""
+    return await read(connection, _WAITING, Machine, account=account, limit=limit)
 
 
 async def take_intended(

@@ -15,11 +15,13 @@ from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import MachineState
 
 _NOT_THE_OFFERS = OURS | {FailReason.LEASE_ENDED}
-# A machine counts once it is usable or failed; a refused order and one that its lease gave up say nothing.
+# A machine counts once it is usable, or a customer was on it, or it failed; a refused order and one that its lease gave
+# up before say nothing.
 _OF_ACCOUNT = text(f"""
 SELECT offer_key, count(*) AS tried, count(*) FILTER (WHERE fail_reason IS NOT NULL) AS failed FROM machines
 WHERE account = :account AND asked_at > :since
-  AND (state = '{MachineState.VERIFIED}' OR fail_reason IS NOT NULL)
+  AND (state = '{MachineState.VERIFIED}' OR fail_reason IS NOT NULL OR EXISTS (
+    SELECT FROM claims c WHERE c.machine_id = machines.id AND c.admitted_at IS NOT NULL))
   AND (fail_reason IS NULL OR NOT {among("fail_reason", _NOT_THE_OFFERS | REFUSED)})
 GROUP BY offer_key
 """)

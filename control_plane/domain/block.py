@@ -168,6 +168,11 @@ def in_force(blocks: Iterable[Block], now: datetime) -> Blocks:
     return Blocks(kept, tuple(sorted({block.scope for block in kept.values()})))
 
 
+def why_not_ordered(block: Block) -> str:
+    """Why an order that is covered by a block is given up before its provider was asked, as customers read it."""
+    return f"another order of {block.subject} was refused lately ({block.reason}), so this one was not sent"
+
+
 def _subject(scope: BlockScope, place: Placed) -> tuple[str, ...]:
     match scope:
         case BlockScope.OFFER:

@@ -282,3 +282,5 @@ class MachineFailure:
     The time after that is not billed."""
     scope: BlockScope | None = None
     """What the provider's refusal covers, where its answer says so."""
+    blocked: bool = False
+    """Whether it was the order of another machine that was refused, whose block stands already."""

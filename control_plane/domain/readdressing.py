@@ -1,4 +1,6 @@
-"""A verified machine may have another address than before: after a stop and a start, for example."""
+"""A verified machine may have another address than before, after a stop and a start for example, or another SSH port
+where the provider maps ports.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from control_plane.domain.sighting import ListedState, Sighting
 
 @dataclass(frozen=True, slots=True)
 class Readdressing:
-    """A running machine has another address than before, as it may after it was stopped and started.
+    """A running machine has another address or port than before, as it may after it was stopped and started.
 
     Whoever connects there still demands its own host key.
     """
@@ -23,5 +25,6 @@ class Readdressing:
 def readdressing(machine: Machine, sighting: Sighting) -> Iterator[Readdressing]:
     if machine.state is not MachineState.VERIFIED or sighting.state is not ListedState.RUNNING:
         return
-    if sighting.address is not None and sighting.address != machine.address:
+    before = (machine.address, machine.ssh_port)
+    if sighting.address is not None and (sighting.address, sighting.ssh_port) != before:
         yield Readdressing(machine.id, sighting.address, sighting.ssh_port)

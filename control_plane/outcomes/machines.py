@@ -93,7 +93,7 @@ async def fail(
         return False
     await machines.move(connection, [move], actor=actor, now=now)
     block = block_after(locked.machine, failure.reason, now=now, scope=failure.scope)
-    if block is not None:
+    if block is not None and not failure.blocked:
         await offer_blocks.insert(connection, machine_id, block)
     # Always in one order, so that two batches cannot wait for each other's standings.
     for claim in sorted(locked.claims, key=lambda claim: claim.organization_id):

@@ -1,7 +1,11 @@
 """What a refused order keeps other leases from ordering, and what `why` tells of the whole search."""
 
-import pytest
+from datetime import timedelta
 
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import offer_blocks
 from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.lease import Lease
@@ -86,6 +90,36 @@ async def test_a_lease_whose_region_is_blocked_waits_there_instead_of_leaving_it
     for lease in (first, second):
         await stage.play_until(lease, "ready", seconds_max=2 * MINUTE, step=5)
         assert set(await _regions(stage, lease)) == {"us-east-1"}
+    await stage.finish()
+
+
+async def test_an_order_that_waits_is_not_sent_once_another_one_of_the_same_is_refused(stage: Stage) -> None:
+    """Two leases chose the same offer; the first order is refused while the second one waits for its turn."""
+    await _three_offers(stage)
+    organization_id = await stage.organization()
+    first, second = [await stage.lease(organization_id) for _ in range(2)]
+    await stage.run("place_leases")
+    assert await _regions(stage, first) == await _regions(stage, second) == ["eu-central-1"]
+    (waits,) = await stage.machines(second)
+    later = {"id": waits.id, "due_at": stage.clock.now() + timedelta(seconds=2)}
+    async with stage.db.transaction() as connection:
+        await connection.execute(text("UPDATE machines SET due_at = :due_at WHERE id = :id"), later)
+    stage.cloud.faults.script("launch", Fault.NO_CAPACITY)
+    await stage.run("launch_machines")
+    stage.clock.advance(5)
+    report = (await stage.run("launch_machines"))[0]
+    assert stage.cloud.calls_of("launch") == 1, "the second order was not sent"
+    (note,) = report.notes
+    assert "another order of h100-sxm-80gb.1 in eu-central-1 was refused lately (no_capacity)" in note
+    (attempt,) = await stage.attempts(second)
+    assert attempt.fail_reason is FailReason.NO_CAPACITY
+    async with stage.db.reading() as connection:
+        blocks = await offer_blocks.in_force(connection, now=stage.clock.now())
+    assert [block.machine_id for block in blocks] != [waits.id], "what was not sent proves nothing anew"
+    assert len(blocks) == 1
+    for lease in (first, second):
+        await stage.play_until(lease, "ready", seconds_max=30)
+        assert (await _regions(stage, lease))[-1] == "us-east-1"
     await stage.finish()
 
 

@@ -110,4 +110,10 @@ async def test_machines_that_never_boot_lower_their_offer_in_the_ranking(stage: 
     other = await stage.lease(await stage.organization())
     await stage.play_until(other, "ready", seconds_max=30)
     assert (await stage.machines(other))[0].region == "us-east-1", "the listed price of the other is lower"
+    await stage.release(lease)
+    await stage.play_until(lease, "ended", seconds_max=200, step=5)
+    await stage.play(60, step=30)
+    assert (await _offers(stage))["us-east-1"].history == History(tried=2, failed=0), (
+        "the first one ended well"
+    )
     await stage.finish()

@@ -3,7 +3,8 @@
 The row is committed as LAUNCHING before the request is sent. If we crash after that, the request is never sent
 again, because its answer may have been lost: the inventory is searched for the launch key (observe_machines), and
 after a while the machine is given up (expire_machines). The same happens when only the provider's answer is lost.
-An intent is put back only when certainly nothing was bought.
+An intent is put back only when certainly nothing was bought. One that a refusal covers which another order met since is
+given up before it is sent.
 
 The machine's SSH host key is made here. Its public half is committed with the intent, and its private half exists
 only in the one request, so a machine that presents another key is not ours.
@@ -13,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from control_plane.db import journal, machines, ssh_authorities
+from control_plane.db import journal, machines, offer_blocks, ssh_authorities
+from control_plane.domain.block import in_force, why_not_ordered
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.journal import Note
@@ -50,6 +52,7 @@ from reconciler.worlds.machines import MachineWorld
 
 NAME = "launch_machines"
 LAUNCHES_PER_ACTIVATION_MAX = 32
+DROPPED_PER_ACTIVATION_MAX = 200
 ASKED_SECONDS_MAX = 120
 """Longer than a launch takes, with its wait for a turn and a preparation whose calls are answered at once. A
 preparation that is answered slowly may take longer. The machine may then be given up while it is launched: a reference
@@ -61,14 +64,48 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
     limit = _launches_at_once(world, account)
     # Before anything is committed as asked: without an authority, no machine can be ordered.
     authorities = await world.ssh_authorities.trusted()
+    report = Report()
+    await _drop_blocked(world, account, report)
     asked, steps = await _commit_asked(world, account, limit, authorities)
-    report = Report(looked_at=len(asked), acted_on=len(asked), more=len(asked) == limit)
+    report.looked_at, report.acted_on, report.more = len(asked), len(asked), len(asked) == limit
     await each(
         asked,
         lambda intent: steps.around(intent.machine.id, _launch(world, account, intent, report)),
         report,
     )
     return report
+
+
+async def _drop_blocked(world: MachineWorld, account: AccountName, report: Report) -> None:
+    """Give up intents that a refusal covers which came after they were stored: their leases go elsewhere at once."""
+    now = world.now()
+    async with world.db.reading() as connection:
+        blocks = in_force(await offer_blocks.in_force(connection, now=now), now)
+        waiting = (
+            await machines.intended(connection, account, limit=DROPPED_PER_ACTIVATION_MAX)
+            if blocks.scopes
+            else []
+        )
+    for machine in waiting:
+        block = blocks.of(machine)
+        if block is None:
+            continue
+        why = why_not_ordered(block)
+        failure = MachineFailure(
+            MachineEvent.NEVER_ASKED,
+            block.reason,
+            why,
+            gone_evidence="every request was put back"
+            if machine.asked_at
+            else "nothing was asked of the provider",
+            blocked=True,
+        )
+        async with world.db.transaction() as connection:
+            dropped = await outcomes.fail(
+                connection, machine.id, failure, actor=world.actor(NAME), now=now, seen=machine.generation
+            )
+        if dropped:
+            report.notes.append(f"{machine.launch_key}: {why}")
 
 
 @dataclass(frozen=True, slots=True)

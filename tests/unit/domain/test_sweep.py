@@ -15,6 +15,7 @@ from control_plane.domain.eviction import Eviction, EvictionState
 from control_plane.domain.failure import FailReason
 from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, Machine, MachineEvent, MachineState
 from control_plane.domain.progress import Step
+from control_plane.domain.readdressing import Readdressing
 from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, boots_unlisted
 from control_plane.domain.sweep import (
     FEW,
@@ -427,6 +428,13 @@ def test_a_lost_launch_that_is_listed_is_found_and_has_a_whole_boot_before_it() 
     assert (move.moved.event, move.provider_ref, move.step) == (E.FOUND, a_ref(1), Step.LAUNCHED)
     assert move.deadline_at == START + timedelta(seconds=BOOT)
     assert result == an_empty_sweep(moves=(move,), sighted=(a_lost_launch().id,))
+
+
+def test_a_mapped_ssh_port_that_changes_on_the_same_address_is_noticed() -> None:
+    machine = a_machine(ssh_port=2222)
+    for port, expected in ((2222, ()), (2223, (Readdressing(machine.id, "10.0.0.1", 2223),))):
+        listed = a_sighting(1, address="10.0.0.1", ssh_port=port)
+        assert swept([machine], [listed]).readdressed == expected, port
 
 
 def test_a_machine_that_runs_and_shows_its_address_is_to_be_set_up_by_a_deadline() -> None:

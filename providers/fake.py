@@ -55,7 +55,6 @@ __all__ = ["CAPABILITIES", "DEFAULT_OFFERS", "NAME", "Call", "FakeMachine", "Fak
 __all__ += ["FaultScript", "Settings", "connect"]
 
 NAME = "fake"
-VOLUME_NANO_PER_HOUR = Nano(10_000_000)
 _MARK = "sp-"
 
 
@@ -342,8 +341,7 @@ class FakeProvider:
 
     def plant_child(self, launch_key: LaunchKey, kind: str, needed: Needed) -> Child:
         """A child of this launch, unless there is one of its kind already."""
-        cost = VOLUME_NANO_PER_HOUR if needed is Needed.WHILE_IT_EXISTS else None
-        child = Child(f"{kind}-{launch_key}", kind, launch_key, needed, cost)
+        child = Child(f"{kind}-{launch_key}", kind, launch_key, needed, Nano(10_000_000))
         return self.leftovers.setdefault(child.ref, child)
 
     def ever(self, launch_key: LaunchKey) -> int:

@@ -16,7 +16,6 @@ from control_plane.domain.money import Nano, accrued
 from control_plane.domain.request import CapacityRequest
 from control_plane.world import uuid7
 from data_plane.simulation.collector import FakeCollector
-from providers.fake import VOLUME_NANO_PER_HOUR
 from providers.faults import Fault
 from tests.integration.api.conftest import Api, Tenant
 from tests.support.stage import Stage
@@ -29,6 +28,7 @@ MACHINES, TOTALS, LIABILITIES = (
 )
 HOURLY = Nano(2_190_000_000)
 """What the fake provider charges for a machine with one GPU."""
+VOLUME_NANO_PER_HOUR = Nano(10_000_000)
 
 
 async def _get(operator: Tenant, path: str, **params: str) -> Any:

@@ -135,7 +135,7 @@ CAPABILITIES = Capabilities(
         RateLimit("run_instances", 2, 1.0, frozenset({Verb.LAUNCH}), burst=5),
     ),
     terminate_may_be_refused=True,  # Where somebody protected the machine.
-    # A stopped machine would cost its disk alone, and we charge the whole price: docs/decisions/0041.
+    # Stops are not built: a stopped machine costs its disk alone (docs/decisions/0046).
     power=frozenset({PowerAction.REBOOT}),
     firewall=ProviderFirewall.FOLLOWS,
     ingress_max=INGRESS_MAX,

@@ -49,7 +49,7 @@ from control_plane.domain.firewall import ProviderFirewall as ProviderFirewall  
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.ingress import Ingress as Ingress  # noqa: PLC0414 - part of the port
 from control_plane.domain.money import Nano
-from control_plane.domain.power import PowerAction as PowerAction  # noqa: PLC0414 - part of the port
+from control_plane.domain.power_action import PowerAction as PowerAction  # noqa: PLC0414 - part of the port
 from control_plane.domain.sighting import LateRefusal as LateRefusal  # noqa: PLC0414 - part of the port
 from control_plane.domain.sighting import ListedState as ListedState  # noqa: PLC0414 - part of the port
 from control_plane.domain.sku import CapacityShape, Shape
@@ -198,6 +198,9 @@ class ListedOffer:
     """Gigabits per second between machines; None where the listing does not say."""
     ephemeral_gib: int | None = None
     """Local disk besides that of the shape, whose content ends with the machine; None where it is not listed."""
+    stopped_cost_nano_per_hour: Nano | None = None
+    """What the provider bills while the machine is stopped: its disk and its addresses, or nothing. None where it bills
+    as much as for one that runs."""
 
 
 Listed = ListedOffer | LeftOut

@@ -49,6 +49,7 @@ CSV_COLUMNS = (
     "labels",
     "node_pool",
     "unit",
+    "stopped",
 )
 """New columns go to the end, because people's sheets count them."""
 
@@ -199,6 +200,7 @@ def _csv_row(charge: Charge) -> tuple[object, ...]:
         json.dumps(charge.labels, sort_keys=True, ensure_ascii=False, separators=(",", ":")),
         charge.node_pool or "",
         unit_of(charge.gpu_count),
+        "true" if charge.stopped else "false",
     )
 
 

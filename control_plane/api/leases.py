@@ -22,7 +22,7 @@ from control_plane.domain.ids import Prefix
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
-from control_plane.domain.power import PowerAction
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import LeaseTerms
 from control_plane.domain.scope import ScopeKind
@@ -229,7 +229,10 @@ class LeaseController(Controller):
         responses=made(LeaseView, 202),
     )
     async def stop(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
-        """Stop the machine of a lease. It keeps its disk, and is charged as before until the lease is released."""
+        """Stop the machine of a lease. It keeps its root disk.
+
+        Once the provider lists it as stopped, it costs `power.price_per_hour_stopped`, until its start is asked for.
+        """
         return await _power(request, lease_id, PowerAction.STOP)
 
     @post(

@@ -16,7 +16,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Offer
-from control_plane.domain.power import PowerAction
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 
@@ -34,6 +34,7 @@ class _Line:
     capacity: CapacityShape
     proof: Tier
     nano_per_unit_hour: Nano
+    stopped_nano_per_unit_hour: Nano | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class _PriceRow(_Line):
 
 _PRICES = text("""
 SELECT DISTINCT ON (s.name) s.name AS sku, s.gpu_model, s.gpu_count, s.vcpus, s.memory_gib, s.disk_gib, s.capacity,
-       s.proof, p.nano_per_unit_hour, p.price_book AS book
+       s.proof, p.nano_per_unit_hour, p.stopped_nano_per_unit_hour, p.price_book AS book
 FROM skus s JOIN prices p ON p.sku = s.name AND p.effective_from <= :now
 WHERE CAST(:sku AS text) IS NULL OR s.name = :sku
 ORDER BY s.name, p.effective_from DESC
@@ -58,14 +59,19 @@ ON CONFLICT (name) DO UPDATE SET proof = excluded.proof WHERE skus.proof <> excl
 # An unchanged price is not written again, and a book without changes makes no new version.
 _PUT_PRICES = text(f"""
 WITH changed AS (
-  SELECT book.sku, book.nano_per_unit_hour FROM {_BOOK}
-  WHERE (SELECT p.nano_per_unit_hour FROM prices p WHERE p.sku = book.sku AND p.effective_from <= :now
-         ORDER BY p.effective_from DESC LIMIT 1) IS DISTINCT FROM book.nano_per_unit_hour
+  SELECT book.sku, book.nano_per_unit_hour, book.stopped_nano_per_unit_hour FROM {_BOOK}
+  LEFT JOIN LATERAL (
+    SELECT p.nano_per_unit_hour, p.stopped_nano_per_unit_hour FROM prices p
+    WHERE p.sku = book.sku AND p.effective_from <= :now ORDER BY p.effective_from DESC LIMIT 1
+  ) old ON true
+  WHERE old.nano_per_unit_hour IS DISTINCT FROM book.nano_per_unit_hour
+     OR old.stopped_nano_per_unit_hour IS DISTINCT FROM book.stopped_nano_per_unit_hour
 ), made AS (
   INSERT INTO price_books (effective_from) SELECT :now WHERE EXISTS (SELECT FROM changed) RETURNING version
 ), put AS (
-  INSERT INTO prices (sku, effective_from, price_book, nano_per_unit_hour)
-  SELECT changed.sku, :now, made.version, changed.nano_per_unit_hour FROM changed, made
+  INSERT INTO prices (sku, effective_from, price_book, nano_per_unit_hour, stopped_nano_per_unit_hour)
+  SELECT changed.sku, :now, made.version, changed.nano_per_unit_hour, changed.stopped_nano_per_unit_hour
+  FROM changed, made
 )
 SELECT version FROM made
 """)
@@ -76,7 +82,12 @@ _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtext('price_books'))")
 async def prices(connection: Connection, *, now: datetime, sku: str | None = None) -> list[Price]:
     """The prices in force at `now`, of every SKU or of one."""
     return [
-        Price(Sku(row.sku, _shape(row), row.capacity, row.proof), row.nano_per_unit_hour, row.book)
+        Price(
+            Sku(row.sku, _shape(row), row.capacity, row.proof),
+            row.nano_per_unit_hour,
+            row.book,
+            stopped_nano_per_unit_hour=row.stopped_nano_per_unit_hour,
+        )
         for row in await read(connection, _PRICES, _PriceRow, now=now, sku=sku)
     ]
 
@@ -101,6 +112,7 @@ def _line(price: ListPrice) -> _Line:
         capacity=price.sku.capacity,
         proof=price.sku.proof,
         nano_per_unit_hour=price.nano_per_unit_hour,
+        stopped_nano_per_unit_hour=price.stopped_nano_per_unit_hour,
     )
 
 
@@ -136,6 +148,7 @@ class _OfferRow:
     failed: int
     power: tuple[PowerAction, ...]
     firewall: ProviderFirewall
+    stopped_cost_nano_per_hour: Nano | None
 
 
 _OFFER_COLUMNS = ", ".join(field.name for field in fields(_OfferRow))
@@ -204,6 +217,7 @@ async def offers(
             history=History(row.tried, row.failed),
             power=row.power,
             firewall=row.firewall,
+            stopped_cost_nano_per_hour=row.stopped_cost_nano_per_hour,
         )
         for row in found
     ]
@@ -243,6 +257,7 @@ async def replace_offers(
             failed=offer.history.failed,
             power=offer.power,
             firewall=offer.firewall,
+            stopped_cost_nano_per_hour=offer.stopped_cost_nano_per_hour,
         )
         for offer in listed
     ]

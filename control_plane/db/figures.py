@@ -12,6 +12,7 @@ from sqlalchemy import text
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one
 from control_plane.db.tables.marks import among
+from control_plane.db.usage import RATE
 from control_plane.domain.ids import AccountName
 from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.machine import MAY_EXIST, MachineState, Purpose
@@ -145,9 +146,9 @@ FROM provider_accounts a
 LEFT JOIN orphans o ON o.account = a.name AND o.gone_at IS NULL
 WHERE a.removed_at IS NULL GROUP BY a.name ORDER BY a.name
 """)
-_UNRATED = text("""
+_UNRATED = text(f"""
 SELECT count(*) AS intervals, min(i.recorded_at) AS oldest_at,
-       CAST(coalesce(sum(CAST(i.unit_seconds AS numeric) * l.nano_per_unit_hour / 3600), 0) AS bigint) AS nano
+       CAST(coalesce(sum(CAST(i.unit_seconds AS numeric) * {RATE} / 3600), 0) AS bigint) AS nano
 FROM unrated u JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = u.lease_id
 """)
 _POSTINGS = text("""

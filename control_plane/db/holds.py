@@ -41,12 +41,14 @@ SELECT h.lease_id FROM holds h JOIN leases l ON l.id = h.lease_id
 WHERE h.released_at IS NULL AND h.due_at <= :now AND l.state = '{LeaseState.READY}'
 ORDER BY h.due_at, h.lease_id LIMIT :limit
 """)
-_FUNDED = text(f"""
+_READY_LEASE = f"""
 SELECT l.id AS lease_id, l.organization_id, h.amount_nano AS held_nano, h.posted_nano,
        l.funding_warned_at IS NOT NULL AS warned, {USE}
 FROM leases l {USED}
-WHERE l.id = :lease_id AND l.state = '{LeaseState.READY}' AND h.released_at IS NULL AND h.due_at <= :now
-""")
+WHERE l.id = :lease_id AND l.state = '{LeaseState.READY}' AND h.released_at IS NULL
+"""
+_FUNDED = text(_READY_LEASE)
+_FUNDED_DUE = text(f"{_READY_LEASE} AND h.due_at <= :now")
 _SET_ASIDE = text("SELECT posted_nano + amount_nano FROM holds WHERE lease_id = :lease_id")
 _AMOUNT = text(
     "SELECT CAST(coalesce(sum(amount_nano), 0) AS bigint) FROM holds WHERE lease_id = ANY(:lease_ids)"
@@ -80,9 +82,14 @@ async def due(connection: Connection, *, now: datetime, limit: int) -> list[Leas
     return await read(connection, _DUE, LeaseId, now=now, limit=limit)
 
 
-async def funded(connection: Connection, lease_id: LeaseId, *, now: datetime) -> Funded | None:
-    """One lease's funding; None when the lease is no longer ready, or its hold was checked meanwhile."""
-    return await read_one(connection, _FUNDED, Funded, lease_id=lease_id, now=now)
+async def funded(connection: Connection, lease_id: LeaseId) -> Funded | None:
+    """One lease's funding; None when the lease is not ready any more."""
+    return await read_one(connection, _FUNDED, Funded, lease_id=lease_id)
+
+
+async def funded_due(connection: Connection, lease_id: LeaseId, *, now: datetime) -> Funded | None:
+    """The same; None also when its hold was checked meanwhile."""
+    return await read_one(connection, _FUNDED_DUE, Funded, lease_id=lease_id, now=now)
 
 
 async def set_aside(connection: Connection, lease_id: LeaseId) -> Nano:

@@ -23,7 +23,8 @@ from control_plane.domain.lease import (
 )
 from control_plane.domain.machine import MachineState
 from control_plane.domain.node import JoinStep
-from control_plane.domain.power import Power, PowerAction
+from control_plane.domain.power import Power
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import ProofOutcome, Record, Tier
 from control_plane.domain.status import Evidence
@@ -41,13 +42,12 @@ SELECT {COLUMNS},
   {SIGHTED_AT} AS sighted_at, m.suspect_since, m.address, m.ssh_port, m.host_key, p.address AS mesh_address,
   m.passes, m.first_passed_at, m.last_passed_at, m.attested, m.failed, m.unanswered, m.last_challenged_at AS last_at,
   v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at, {EVIDENCE.format(claim_id="c.id")} AS agent,
-  {powers.OF_CLAIM.format(claim_id="c.id")} AS power, o.power AS power_offered
+  {powers.OF_CLAIM.format(claim_id="c.id")} AS power, m.power AS power_offered
 FROM leases l
 LEFT JOIN claims c ON c.lease_id = l.id AND c.attempt = l.attempts
 LEFT JOIN machines m ON m.id = c.machine_id
 LEFT JOIN provider_accounts a ON a.name = m.account
 LEFT JOIN peers p ON p.claim_id = c.id
-LEFT JOIN offers o ON o.key = m.offer_key
 LEFT JOIN LATERAL (SELECT id, outcome, at FROM proofs WHERE m.proof <> '{Tier.LISTED}' AND machine_id = m.id
   ORDER BY at DESC LIMIT 1) v ON true
 """

@@ -34,8 +34,8 @@ from control_plane.domain.lease import (
     LeaseState,
 )
 from control_plane.domain.machine import MachineState
-from control_plane.domain.metering import cost_until
 from control_plane.domain.money import Nano
+from control_plane.domain.tariff import Tariff
 
 _NAMED_BY = frozenset({"project", "environment", "network", "node_pool", "cluster"})
 _COLUMNS = tuple(field.name for field in fields(Lease) if field.name not in _NAMED_BY)
@@ -60,6 +60,7 @@ _LATER = frozenset(
         "waiting_why",
         "ready_at",
         "release_at",
+        "switched_at",
         "billed_until",
         "ended_at",
     }
@@ -145,7 +146,8 @@ WITH before AS (
   FROM leases l JOIN holds h ON h.lease_id = l.id AND h.organization_id = l.organization_id WHERE l.id = :id
 ), changed AS (
   UPDATE leases SET sku = :sku, gpu_model = :gpu_model, gpu_count = :gpu_count,
-    nano_per_unit_hour = :nano_per_unit_hour, price_book = :price_book, proof = :proof, regions = :regions,
+    nano_per_unit_hour = :nano_per_unit_hour, stopped_nano_per_unit_hour = :stopped_nano_per_unit_hour,
+    price_book = :price_book, proof = :proof, regions = :regions,
     providers = :providers, price_nano_per_hour_max = :price_nano_per_hour_max, priority = :priority,
     wait_timeout_seconds = :wait_timeout_seconds, due_at = :now, generation = generation + 1
   WHERE id = :id
@@ -169,6 +171,19 @@ VALUES (:organization_id, :project_id, :environment_id, :gpu_model, :gpu_count, 
 ON CONFLICT (organization_id, environment_id, gpu_model) DO UPDATE SET
   gpus = capacity_held.gpus + EXCLUDED.gpus, nano_per_hour = capacity_held.nano_per_hour + EXCLUDED.nano_per_hour
 """)
+# On the row of the lease, which the meter locks: it reads all stops before the moment through which it meters.
+_SWITCH = text(f"""
+WITH switched AS (
+  UPDATE leases l SET switched_at = array_append(l.switched_at, greatest(
+    CAST(:now AS timestamptz), l.metered_until, l.switched_at[cardinality(l.switched_at)]))
+  WHERE l.id = :id AND l.state = '{LeaseState.READY}'
+  RETURNING l.id, l.organization_id, l.switched_at[cardinality(l.switched_at)] AS at
+), checked AS (
+  UPDATE holds h SET due_at = :now FROM switched s
+  WHERE h.lease_id = s.id AND h.organization_id = s.organization_id AND h.released_at IS NULL
+)
+SELECT at FROM switched
+""")
 _LIMIT = text("""
 UPDATE leases SET auto_release_after_seconds = :after_seconds, auto_release_spend_nano = :spend_nano,
   release_at = :release_at, generation = generation + 1 WHERE id = :id
@@ -187,6 +202,7 @@ async def replace_request(connection: Connection, lease: Lease, *, hold_nano: Na
         id=lease.id,
         sku=lease.sku,
         nano_per_unit_hour=lease.nano_per_unit_hour,
+        stopped_nano_per_unit_hour=lease.stopped_nano_per_unit_hour,
         price_book=lease.price_book,
         proof=lease.proof,
         regions=list(lease.regions),
@@ -221,6 +237,14 @@ async def set_auto_release(
         spend_nano=limits.spend_nano,
         release_at=release_at,
     )
+
+
+async def switch(connection: Connection, lease_id: LeaseId, *, now: datetime) -> datetime | None:
+    """Change between the price of a machine that is on and that of a stopped one, and have the hold checked.
+
+    Returns the moment: `now`, or up to when the lease is metered; None when it is not ready. The caller holds its lock.
+    """
+    return await read_one(connection, _SWITCH, datetime, id=lease_id, now=now)
 
 
 async def live_named(connection: Connection, project_id: ProjectId, name: str) -> LeaseId | None:
@@ -264,6 +288,8 @@ class _Left:
     gpu_count: int
     units: int
     nano_per_unit_hour: Nano
+    stopped_nano_per_unit_hour: Nano
+    switched_at: tuple[datetime, ...]
     ready_at: datetime | None
     billed_until: datetime | None
     leaves_live: bool
@@ -282,6 +308,11 @@ class _LastHold:
     nano_per_hour: Nano
 
 
+# What a machine costs us that is stopped is known when the lease has it. The price follows `tariff.stopped_price`.
+STOPPED_PRICE = """least(l.nano_per_unit_hour, greatest(l.stopped_nano_per_unit_hour, (
+  SELECT (coalesce(m.stopped_cost_nano_per_hour, m.cost_nano_per_hour) + l.units - 1) / l.units
+  FROM claims c JOIN machines m ON m.id = c.machine_id WHERE c.lease_id = l.id AND c.ended_at IS NULL)))"""
+"""SQL: the price of a stopped unit of lease `l`, which has a machine."""
 # One statement moves any number of leases and writes their journal lines.
 _MOVING = Recordset(_Moving, "moving")
 _MOVE = text(f"""
@@ -290,6 +321,8 @@ moved AS (
   UPDATE leases l SET
     state = w.after, generation = l.generation + 1, due_at = coalesce(w.due_at, l.due_at),
     ready_at = coalesce(w.ready_at, l.ready_at), release_at = coalesce(w.release_at, l.release_at),
+    stopped_nano_per_unit_hour = CASE WHEN w.ready_at IS NULL THEN l.stopped_nano_per_unit_hour
+                                      ELSE {STOPPED_PRICE} END,
     billed_until = coalesce(w.billed_until, l.billed_until), waiting_since = NULL, waiting_why = NULL,
     end_reason = coalesce(w.end_reason, l.end_reason),
     end_why = CASE WHEN w.end_reason IS NULL THEN l.end_why ELSE w.why END,
@@ -297,14 +330,14 @@ moved AS (
   FROM wanted w
   WHERE l.id = w.id AND l.state = w.before AND l.generation = w.seen
   RETURNING l.id, l.organization_id, l.project_id, l.environment_id, l.gpu_model, l.gpu_count,
-            l.units, l.nano_per_unit_hour, l.ready_at, l.billed_until,
+            l.units, l.nano_per_unit_hour, l.stopped_nano_per_unit_hour, l.switched_at, l.ready_at, l.billed_until,
             w.event, w.before, w.after, w.why, w.leaves_live
 ), noted AS (
   {INSERT}
   SELECT organization_id, project_id, id, NULL, :now, {ACTOR}, event, before, after, why FROM moved
 )
-SELECT id, organization_id, environment_id, gpu_model, gpu_count, units, nano_per_unit_hour, ready_at, billed_until,
-       leaves_live
+SELECT id, organization_id, environment_id, gpu_model, gpu_count, units, nano_per_unit_hour,
+       stopped_nano_per_unit_hour, switched_at, ready_at, billed_until, leaves_live
 FROM moved ORDER BY id
 """)
 # Holds are locked after their standing. `rate_usage` posts charges in the same order.
@@ -368,7 +401,14 @@ async def move(
 def _last_hold(lease: _Left) -> _LastHold:
     cost = None
     if lease.ready_at is not None and lease.billed_until is not None:
-        cost = cost_until(lease.ready_at, lease.units, lease.nano_per_unit_hour, lease.billed_until)
+        tariff = Tariff(
+            ready_at=lease.ready_at,
+            units=lease.units,
+            nano_per_unit_hour=lease.nano_per_unit_hour,
+            stopped_nano_per_unit_hour=lease.stopped_nano_per_unit_hour,
+            switched_at=lease.switched_at,
+        )
+        cost = tariff.cost_until(lease.billed_until)
     return _LastHold(
         lease.id,
         cost,

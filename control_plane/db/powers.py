@@ -11,7 +11,8 @@ from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.ids import AccountName, ClaimId, MachineId
 from control_plane.domain.machine import MachineState
-from control_plane.domain.power import CHANGING, Power, PowerAction, PowerChange, PowerEvent, PowerState
+from control_plane.domain.power import CHANGING, Power, PowerChange, PowerEvent, PowerState
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.sighting import ListedState
 from control_plane.domain.transitions import Moved
 
@@ -39,9 +40,7 @@ UPDATE powers w SET state = :after, generation = generation + 1, due_at = :now, 
   why = :why, asked_at = NULL, accepted = false, boot_id = NULL, listed = NULL, listed_at = NULL
 WHERE claim_id = :claim_id AND state = :before AND generation = :seen
 """)
-_OFFERED = text("""
-SELECT o.power FROM machines m JOIN offers o ON o.key = m.offer_key WHERE m.id = :machine_id
-""")
+_OFFERED = text("SELECT power FROM machines WHERE id = :machine_id")
 _CHANGE = """w.claim_id, w.organization_id, w.lease_id, w.machine_id, w.state, w.generation, w.tries, w.wanted_at,
   w.asked_at, w.accepted, w.boot_id, w.listed, w.listed_at, m.launch_key, m.provider_ref, m.address, m.ssh_port,
   m.host_key"""
@@ -121,7 +120,7 @@ async def move(
 
 
 async def offered(connection: Connection, machine_id: MachineId) -> frozenset[PowerAction]:
-    """What the provider of a machine can do, as the machine's offer says."""
+    """What the provider of a machine can do, as its offer said when it was ordered."""
     return frozenset(
         await read_one(connection, _OFFERED, tuple[PowerAction, ...], machine_id=machine_id) or ()
     )

@@ -19,7 +19,7 @@ from control_plane.domain.metering import Interval, Meter, Use
 from control_plane.domain.money import Nano
 
 USE = f"""l.ready_at, l.billed_until, CASE WHEN NOT {WAS_NOT_OPENED} THEN {SIGHTED_AT} END AS evidence_at,
-       m.suspect_since, l.release_at, l.units, l.nano_per_unit_hour,
+       m.suspect_since, l.release_at, l.units, l.nano_per_unit_hour, l.stopped_nano_per_unit_hour, l.switched_at,
        h.posted_nano + h.amount_nano AS set_aside_nano"""
 """SQL: the columns of `metering.Use`. Needs `USED`."""
 USED = """
@@ -45,7 +45,7 @@ class Metered(Use):
 
     @property
     def meter(self) -> Meter:
-        return Meter(self.ready_at, self.units, self.metered_until, self.intervals)
+        return Meter(self, self.metered_until, self.intervals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,7 @@ class IntervalRow:
     unit_seconds_before: int
     unit_seconds: int
     final: bool
+    stopped: bool
 
 
 _TO_METER = text(f"""
@@ -77,9 +78,9 @@ ORDER BY l.metered_until, l.id LIMIT :limit FOR NO KEY UPDATE OF l SKIP LOCKED
 _RECORD = text(f"""
 WITH made AS (
   INSERT INTO intervals (lease_id, number, organization_id, project_id, machine_id, provider, region, started_at,
-                         ended_at, unit_seconds_before, unit_seconds, final, recorded_at)
+                         ended_at, unit_seconds_before, unit_seconds, final, stopped, recorded_at)
   SELECT lease_id, number, organization_id, project_id, machine_id, provider, region, started_at, ended_at,
-         unit_seconds_before, unit_seconds, final, :now
+         unit_seconds_before, unit_seconds, final, stopped, :now
   FROM {Recordset(IntervalRow, "intervals")}
   RETURNING lease_id, number, organization_id, ended_at, final
 ), queued AS (
@@ -125,6 +126,7 @@ async def record_intervals(
             unit_seconds_before=interval.unit_seconds_before,
             unit_seconds=interval.unit_seconds,
             final=interval.final,
+            stopped=interval.stopped,
         )
         for metered, interval in intervals
     ]
@@ -168,7 +170,9 @@ class NewCharge:
     amount_nano: Nano
 
 
-_TAKE_UNRATED = text("""
+RATE = "CASE WHEN i.stopped THEN l.stopped_nano_per_unit_hour ELSE l.nano_per_unit_hour END"
+"""SQL: the price of interval `i` of lease `l`, of a unit for an hour."""
+_TAKE_UNRATED = text(f"""
 WITH due AS (
   SELECT lease_id, number FROM unrated ORDER BY lease_id, number LIMIT :limit FOR UPDATE SKIP LOCKED
 ), taken AS (
@@ -176,16 +180,18 @@ WITH due AS (
   RETURNING u.lease_id, u.number
 )
 SELECT i.lease_id, i.number, i.organization_id, i.project_id, i.machine_id, i.provider, i.region, l.sku, l.purchase,
-       l.price_book, l.nano_per_unit_hour, i.started_at, i.ended_at, i.unit_seconds_before, i.unit_seconds, i.final
+       l.price_book, {RATE} AS nano_per_unit_hour, i.started_at, i.ended_at, i.unit_seconds_before,
+       i.unit_seconds, i.final
 FROM taken JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.organization_id, i.lease_id, i.number
 """)
 # In the order of leases, because each charge locks its lease against deletion, and all code locks leases in this order.
 _CHARGE = text(f"""
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
-                     price_book, started_at, ended_at, unit_seconds, nano_per_unit_hour, amount_nano, rated_at)
+                     price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour, amount_nano,
+                     rated_at)
 SELECT charges.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
-       l.purchase, l.price_book, i.started_at, i.ended_at, i.unit_seconds, l.nano_per_unit_hour, charges.amount_nano,
+       l.purchase, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, {RATE}, charges.amount_nano,
        :now
 FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.lease_id, i.number
@@ -244,6 +250,8 @@ class Charge:
     gpu_count: int
     """Of the lease; it does not change any more when the lease is metered."""
     unit_seconds: int
+    stopped: bool
+    """Whether the machine was stopped, and charged as that."""
     nano_per_unit_hour: Nano
     amount_nano: Nano
     labels: Mapping[str, str]
@@ -277,15 +285,16 @@ class LeaseUsage(Use):
     """The name of the node pool that it is a node of."""
     metered_until: datetime | None
     unit_seconds: int
-    """Rated in the period."""
+    """Rated in the period, of the machine while it was on; the same of the amount."""
     amount_nano: Nano
-    """Rated in the period."""
+    stopped_unit_seconds: int
+    stopped_amount_nano: Nano
 
 
 _CHARGES = text(f"""
 SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, p.name AS project, c.machine_id, c.provider,
        c.region, c.sku, c.purchase, c.price_book, c.started_at, c.ended_at, l.gpu_count, c.unit_seconds,
-       c.nano_per_unit_hour, c.amount_nano, l.labels,
+       c.stopped, c.nano_per_unit_hour, c.amount_nano, l.labels,
        (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool
 FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
@@ -304,9 +313,14 @@ WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.star
 _BY_LEASE = text(f"""
 SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.gpu_count, l.metered_until, {USE},
        (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool,
-       coalesce(rated.unit_seconds, 0)::bigint AS unit_seconds, coalesce(rated.amount_nano, 0)::bigint AS amount_nano
+       coalesce(rated.unit_seconds, 0)::bigint AS unit_seconds, coalesce(rated.amount_nano, 0)::bigint AS amount_nano,
+       coalesce(rated.stopped_unit_seconds, 0)::bigint AS stopped_unit_seconds,
+       coalesce(rated.stopped_amount_nano, 0)::bigint AS stopped_amount_nano
 FROM leases l {USED} JOIN projects p ON p.id = l.project_id
-LEFT JOIN (SELECT lease_id, sum(unit_seconds) AS unit_seconds, sum(amount_nano) AS amount_nano FROM charges
+LEFT JOIN (SELECT lease_id, sum(unit_seconds) FILTER (WHERE NOT stopped) AS unit_seconds,
+                  sum(amount_nano) FILTER (WHERE NOT stopped) AS amount_nano,
+                  sum(unit_seconds) FILTER (WHERE stopped) AS stopped_unit_seconds,
+                  sum(amount_nano) FILTER (WHERE stopped) AS stopped_amount_nano FROM charges
            WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until
            GROUP BY lease_id) rated ON rated.lease_id = l.id
 WHERE l.organization_id = :organization_id AND l.ready_at IS NOT NULL AND l.ready_at < :until

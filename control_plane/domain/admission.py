@@ -6,7 +6,7 @@ quote and a create never disagree on the same facts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from control_plane.domain.decision import (
@@ -47,6 +47,14 @@ class ListPrice:
 
     sku: Sku
     nano_per_unit_hour: Nano
+    stopped_nano_per_unit_hour: Nano | None = field(default=None, kw_only=True)
+    """The price while the machine is stopped; None when it is the same, which is also the most that it can be."""
+
+    @property
+    def stopped_nano(self) -> Nano:
+        """The price of a stopped unit for an hour, where the provider bills us no more."""
+        stopped = self.stopped_nano_per_unit_hour
+        return self.nano_per_unit_hour if stopped is None else min(stopped, self.nano_per_unit_hour)
 
     @property
     def nano_per_gpu_hour(self) -> Nano | None:
@@ -112,7 +120,8 @@ def agreed_price(lease: Lease) -> Price:
     """What a lease costs, as it was agreed when it was admitted. The size of its machine is not part of it."""
     shape = Shape(lease.gpu_model, lease.gpu_count, vcpus=0, memory_gib=0, disk_gib=0)
     sku = Sku(lease.sku, shape, CapacityShape.VM, lease.proof)
-    return Price(sku, lease.nano_per_unit_hour, lease.price_book)
+    stopped = lease.stopped_nano_per_unit_hour
+    return Price(sku, lease.nano_per_unit_hour, lease.price_book, stopped_nano_per_unit_hour=stopped)
 
 
 def not_spending(state: OrganizationState) -> Refused:
@@ -185,8 +194,11 @@ def _priced(proposal: Proposal, percent: int) -> Proposal:
     price = proposal.price
     if price is None or percent == WHOLE or not proposal.adds:
         return proposal
-    raised = Nano(-(-price.nano_per_unit_hour * percent // WHOLE))
-    return replace(proposal, price=replace(price, nano_per_unit_hour=raised))
+    raised, stopped = (
+        Nano(-(-nano * percent // WHOLE)) for nano in (price.nano_per_unit_hour, price.stopped_nano)
+    )
+    dearer = replace(price, nano_per_unit_hour=raised, stopped_nano_per_unit_hour=stopped)
+    return replace(proposal, price=dearer)
 
 
 def _factor(envelopes: Iterable[Applied], rules: Iterable[Spoken]) -> int:

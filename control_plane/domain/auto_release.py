@@ -1,15 +1,16 @@
 """When a lease is released by itself: after a time, or before it costs more than its customer wants to spend.
 
-Both limits are computed into one moment, `release_at`, when the lease becomes ready: a price never changes during a
-lease, so the moment at which an amount is spent is known beforehand. Nothing watches the money, and the bill stops at
-`release_at` however late the loop comes that ends the lease.
+Both limits are computed into one moment, `release_at`, when the lease becomes ready, and again whenever its machine is
+stopped or started, which changes what it costs. Between these, the moment at which an amount is spent is known
+beforehand. Nothing watches the money, and the bill stops at `release_at` however late the loop comes that ends the
+lease.
 """
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from control_plane.domain.metering import billing_start
-from control_plane.domain.money import Nano, affordable, dollars_down
+from control_plane.domain.money import Nano, dollars_down
+from control_plane.domain.tariff import Tariff
 
 SECONDS_MAX = 10 * 366 * 24 * 3_600
 """A moment later than ten years after the lease was ready is no limit."""
@@ -25,11 +26,9 @@ class AutoRelease:
     """The most that the lease may cost."""
 
 
-def release_at(
-    limits: AutoRelease, ready_at: datetime, nano_per_unit_hour: Nano, units: int
-) -> datetime | None:
-    """The moment at which a lease that became ready at `ready_at` is released; None when no limit applies."""
-    moments = [_lived(limits, ready_at), _spent(limits, ready_at, nano_per_unit_hour, units)]
+def release_at(limits: AutoRelease, tariff: Tariff) -> datetime | None:
+    """The moment at which a ready lease with this tariff is released; None when no limit applies."""
+    moments = [_lived(limits, tariff.ready_at), _spent(limits, tariff)]
     return min((moment for moment in moments if moment is not None), default=None)
 
 
@@ -53,9 +52,7 @@ def _lived(limits: AutoRelease, ready_at: datetime) -> datetime | None:
     return ready_at + timedelta(seconds=min(limits.after_seconds, SECONDS_MAX))
 
 
-def _spent(limits: AutoRelease, ready_at: datetime, nano_per_unit_hour: Nano, units: int) -> datetime | None:
+def _spent(limits: AutoRelease, tariff: Tariff) -> datetime | None:
     """The end of the last whole second that the amount pays for."""
-    if limits.spend_nano is None or nano_per_unit_hour == 0:
-        return None
-    seconds = affordable(nano_per_unit_hour, limits.spend_nano) // units
-    return billing_start(ready_at) + timedelta(seconds=seconds) if seconds <= SECONDS_MAX else None
+    moment = None if limits.spend_nano is None else tariff.funded_until(limits.spend_nano)
+    return None if moment is None or moment > tariff.ready_at + timedelta(seconds=SECONDS_MAX) else moment

@@ -30,6 +30,7 @@ from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.scope import Scope, ScopeKind
 from control_plane.domain.sku import units_of
+from control_plane.domain.tariff import Tariff
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
 
@@ -202,6 +203,9 @@ class Lease:
     purchase: PurchaseKind
     nano_per_unit_hour: Nano
     """Fixed when the lease was admitted; later price changes do not affect it."""
+    stopped_nano_per_unit_hour: Nano
+    """The price while its machine is stopped: fixed at the same time, and raised to what the provider bills us when the
+    lease is ready (`tariff.stopped_price`)."""
     price_book: int
     """The version of the price book that the price is from."""
     proof: Tier
@@ -230,8 +234,20 @@ class Lease:
     ready_at: datetime | None
     release_at: datetime | None
     """When it is released by itself; None before it is ready, and when no limit applies."""
+    switched_at: tuple[datetime, ...]
+    """When its machine was stopped and started again, in turn (`Tariff`)."""
     billed_until: datetime | None
     ended_at: datetime | None
+
+    def tariff(self, ready_at: datetime) -> Tariff:
+        """What it costs, ready since `ready_at`."""
+        return Tariff(
+            ready_at=ready_at,
+            units=self.units,
+            nano_per_unit_hour=self.nano_per_unit_hour,
+            stopped_nano_per_unit_hour=self.stopped_nano_per_unit_hour,
+            switched_at=self.switched_at,
+        )
 
     @property
     def units(self) -> int:

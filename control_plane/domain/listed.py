@@ -60,6 +60,9 @@ def _odd_number(offer: Offer) -> str | None:
             return f"it has {size} {what}"
     if not 0 <= offer.cost_nano_per_hour <= NANO_MAX:
         return "its price is below zero or beyond what we count"
+    stopped = offer.stopped_cost_nano_per_hour
+    if stopped is not None and not 0 <= stopped <= offer.cost_nano_per_hour:
+        return "its price while stopped is below zero or above the one while it runs"
     return None
 
 

@@ -24,6 +24,7 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LaunchKey, MachineId, ProviderRef
 from control_plane.domain.money import Nano
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Record, Tier, challenged
 from control_plane.domain.transitions import Ignored, Moved
@@ -263,6 +264,10 @@ class MachineOrder:
     memory_gib: int
     proof: Tier
     launch_key: LaunchKey
+    stopped_cost_nano_per_hour: Nano | None = None
+    """What it costs us while it is stopped; None when it is the same."""
+    power: tuple[PowerAction, ...] = ()
+    """What can be done with its power. Its offer may be gone long before it."""
 
 
 @dataclass(frozen=True, slots=True)

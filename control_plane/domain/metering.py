@@ -1,11 +1,11 @@
 """Billable time, derived from the transitions in the journal.
 
 A lease is billed in whole UTC seconds from the first full second after it was ready to the last full second
-before it was released. Time is cut at full hours and at the end, and an interval carries the unit-seconds
-*before* it as well: a charge is the difference of two totals.
+before it was released. Time is cut at full hours, at each stop and start of the machine, and at the end. An interval
+carries the unit-seconds at its price *before* it as well: a charge is the difference of two totals.
 
 `used_until` is the only rule for how long a lease has been used: the meter and the bill take the time that is
-certain, and a hold covers the most that may still be billed. Time beyond `funded_until` is not billed, so no charge
+certain, and a hold covers the most that may still be billed. Time beyond `used_up_at` is not billed, so no charge
 exceeds what was set aside for its lease (docs/decisions/0015).
 """
 
@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from control_plane.domain.money import Nano, accrued, affordable
+from control_plane.domain.money import Nano
+from control_plane.domain.tariff import Tariff, billing_end, billing_start
 
 HOUR = timedelta(hours=1)
 EVIDENCE_LASTS = timedelta(minutes=1)
@@ -23,10 +24,9 @@ SILENT_AFTER = timedelta(hours=2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class Use(Tariff):
     """The stored facts about the use of a lease."""
 
-    ready_at: datetime
     billed_until: datetime | None
     """When billing stopped; None while the lease is ready."""
     evidence_at: datetime | None
@@ -34,18 +34,15 @@ class Use:
     use yet."""
     suspect_since: datetime | None
     """When the machine became suspect because of its GPU proof; None while it is not."""
-    units: int
-    """What the price is for: GPUs, or one machine where there are none (`sku.units_of`)."""
-    nano_per_unit_hour: Nano
     set_aside_nano: Nano
     """All that was set aside for the lease so far: its posted charges and its hold."""
     release_at: datetime | None
     """When the lease is released by itself; nothing is billed after that. None when it has no limit."""
 
     @property
-    def funded_until(self) -> datetime | None:
-        """When all that was set aside is used up; None when the lease costs nothing."""
-        return funded_until(self.ready_at, self.units, self.nano_per_unit_hour, self.set_aside_nano)
+    def used_up_at(self) -> datetime | None:
+        """When all that was set aside is used up; None when it never is at the price of now."""
+        return self.funded_until(self.set_aside_nano)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ def used_until(use: Use, now: datetime) -> UsedUntil:
     suspect: either the machine is terminated and the time since then is free, or it is cleared and that time is
     billed later. Until this is decided, the hold covers it.
 
-    A lease that ran on after its hold was used up, because nobody renewed the hold, is billed through `funded_until`.
+    A lease that ran on after its hold was used up, because nobody renewed the hold, is billed through `used_up_at`.
     The rest is billed once the hold is renewed; it is free if the lease ends instead. Nothing is billed after
     `release_at`, even when the loop that ends the lease then comes late.
     """
@@ -77,7 +74,7 @@ def used_until(use: Use, now: datetime) -> UsedUntil:
         return UsedUntil(use.billed_until, use.billed_until, ended=True)
     now = now if use.release_at is None else min(now, use.release_at)
     evidence_at = use.evidence_at or use.ready_at
-    certain = min(now, evidence_at, use.suspect_since or now, use.funded_until or now)
+    certain = min(now, evidence_at, use.suspect_since or now, use.used_up_at or now)
     return UsedUntil(max(use.ready_at, certain), max(use.ready_at, now), ended=False)
 
 
@@ -85,8 +82,7 @@ def used_until(use: Use, now: datetime) -> UsedUntil:
 class Meter:
     """How far a lease has been metered."""
 
-    ready_at: datetime
-    units: int
+    tariff: Tariff
     metered_until: datetime | None
     """End of the last interval, a whole second; None before the first."""
     intervals: int
@@ -99,40 +95,11 @@ class Interval:
     started_at: datetime
     ended_at: datetime
     unit_seconds_before: int
+    """At the same price: on, or stopped."""
     unit_seconds: int
     final: bool
-
-
-def billing_start(ready_at: datetime) -> datetime:
-    """The first whole second at or after `ready_at`."""
-    floor = ready_at.replace(microsecond=0)
-    return floor if floor == ready_at else floor + timedelta(seconds=1)
-
-
-def billing_end(ready_at: datetime, at: datetime) -> datetime:
-    """The last whole second at or before `at`, and never before the billing start."""
-    return max(at.replace(microsecond=0), billing_start(ready_at))
-
-
-def unit_seconds_total(ready_at: datetime, units: int, at: datetime) -> int:
-    """Unit-seconds from the billing start to `at`."""
-    seconds = (billing_end(ready_at, at) - billing_start(ready_at)) // timedelta(seconds=1)
-    return seconds * units
-
-
-def cost_until(ready_at: datetime, units: int, nano_per_unit_hour: Nano, until: datetime) -> Nano:
-    """What a lease costs in total from its billing start to `until`."""
-    return accrued(nano_per_unit_hour, unit_seconds_total(ready_at, units, until))
-
-
-def funded_until(
-    ready_at: datetime, units: int, nano_per_unit_hour: Nano, set_aside_nano: Nano
-) -> datetime | None:
-    """The last whole second until which a lease costs at most `set_aside_nano`; None when it costs nothing."""
-    if nano_per_unit_hour == 0:
-        return None
-    seconds = affordable(nano_per_unit_hour, set_aside_nano) // units
-    return billing_start(ready_at) + timedelta(seconds=seconds)
+    stopped: bool = False
+    """Whether the price of a stopped machine applies to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,28 +136,20 @@ class Ending:
     """The use that is not billed, one entry for each reason."""
 
 
-def ending(
-    ready_at: datetime,
-    units: int,
-    nano_per_unit_hour: Nano,
-    set_aside_nano: Nano,
-    used_until: datetime,
-    *bounds: Bound,
-) -> Ending:
+def ending(tariff: Tariff, set_aside_nano: Nano, used_until: datetime, *bounds: Bound) -> Ending:
     """When billing stops for a lease that was used until `used_until`, and the use that is not billed.
 
     Besides the given bounds, the money that was set aside for the lease is one.
     """
-    funded = funded_until(ready_at, units, nano_per_unit_hour, set_aside_nano)
+    funded = tariff.funded_until(set_aside_nano)
     if funded is not None:
         bounds = (*bounds, Bound(funded, "the money set aside for the lease was used up"))
     until, unbilled = used_until, list[Unbilled]()
     for bound in bounds:
-        seconds = (billing_end(ready_at, until) - billing_end(ready_at, bound.until)) // timedelta(seconds=1)
+        used_to, billed_to = (billing_end(tariff.ready_at, at) for at in (until, bound.until))
+        seconds = (used_to - billed_to) // timedelta(seconds=1)
         if seconds > 0:
-            used, billed = (
-                cost_until(ready_at, units, nano_per_unit_hour, end) for end in (until, bound.until)
-            )
+            used, billed = tariff.cost_until(until), tariff.cost_until(bound.until)
             unbilled.append(Unbilled(seconds, Nano(used - billed), bound.why))
             until = bound.until
     return Ending(until, tuple(unbilled))
@@ -202,27 +161,33 @@ def next_hour(at: datetime) -> datetime:
 
 
 def due_intervals(meter: Meter, used: UsedUntil) -> Iterator[Interval]:
-    """The intervals that can be closed now: full hours of certain use, and the rest once billing has stopped."""
-    start = billing_start(meter.ready_at)
-    position = meter.metered_until or start
+    """The intervals that can be closed now: full hours of certain use, cut where the price changes, and the rest once
+    billing has stopped.
+    """
+    ready_at = meter.tariff.ready_at
+    position = meter.metered_until or billing_start(ready_at)
     number = meter.intervals
-    stop = billing_end(meter.ready_at, used.certain)
-    while (boundary := next_hour(position)) < stop or (boundary == stop and not used.ended):
+    stop = billing_end(ready_at, used.certain)
+    while (boundary := _next_cut(meter.tariff, position)) < stop or (boundary == stop and not used.ended):
         number += 1
-        yield _interval(meter, start, position, boundary, number, final=False)
+        yield _interval(meter.tariff, position, boundary, number, final=False)
         position = boundary
     if used.ended:
-        yield _interval(meter, start, position, max(position, stop), number + 1, final=True)
+        yield _interval(meter.tariff, position, max(position, stop), number + 1, final=True)
 
 
-def _interval(
-    meter: Meter, start: datetime, since: datetime, until: datetime, number: int, *, final: bool
-) -> Interval:
+def _next_cut(tariff: Tariff, position: datetime) -> datetime:
+    return min((next_hour(position), *(cut for cut in tariff.cuts if cut > position)))
+
+
+def _interval(tariff: Tariff, since: datetime, until: datetime, number: int, *, final: bool) -> Interval:
+    stopped = tariff.is_stopped(since)
     return Interval(
         number=number,
         started_at=since,
         ended_at=until,
-        unit_seconds_before=(since - start) // timedelta(seconds=1) * meter.units,
-        unit_seconds=(until - since) // timedelta(seconds=1) * meter.units,
+        unit_seconds_before=tariff.unit_seconds_until(since, stopped=stopped),
+        unit_seconds=(until - since) // timedelta(seconds=1) * tariff.units,
         final=final,
+        stopped=stopped,
     )

@@ -24,9 +24,10 @@ from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.firewall import ProviderFirewall
 from control_plane.domain.money import Nano, dollars_down, dollars_up
-from control_plane.domain.power import PowerAction
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import Shape, gpus_in_words
+from control_plane.domain.tariff import stopped_price
 
 STALE_AFTER = {
     "live": timedelta(minutes=5),
@@ -119,6 +120,8 @@ class Offer:
     """What can be done with the power of its machine."""
     firewall: ProviderFirewall = ProviderFirewall.NONE
     """What the provider filters before its machine."""
+    stopped_cost_nano_per_hour: Nano | None = None
+    """What the provider bills while the machine is stopped; None when it is the same."""
     terms: Terms = field(default_factory=Terms)
     history: History = field(default_factory=History)
 
@@ -228,13 +231,28 @@ class SoldAs:
     """In the order of the price book."""
     nano_per_hour: Nano | None
     """The highest of their prices; None when there is no such SKU."""
+    stopped_nano_per_hour: Nano | None
+    """The price of that SKU while the machine is stopped; None also where the provider stops none."""
+
+
+def stopped_nano_per_hour(offer: Offer, price: ListPrice) -> Nano | None:
+    """What a machine of this offer costs while it is stopped, sold at this price; None when it cannot be stopped."""
+    if PowerAction.STOP not in offer.power:
+        return None
+    stopped = offer.stopped_cost_nano_per_hour
+    cost = offer.cost_nano_per_hour if stopped is None else stopped
+    units = price.sku.shape.units
+    return Nano(stopped_price(price.nano_per_unit_hour, price.stopped_nano, cost, units) * units)
 
 
 def sold_as(offer: Offer, book: Iterable[ListPrice]) -> SoldAs:
     """Every SKU of a price book that the offer serves."""
     served = [price for price in book if serves(offer, price)]
-    highest = max((price.nano_per_hour for price in served), default=None)
-    return SoldAs(tuple(price.sku.name for price in served), highest)
+    highest = max(served, key=lambda price: price.nano_per_hour, default=None)
+    if highest is None:
+        return SoldAs((), None, None)
+    names = tuple(price.sku.name for price in served)
+    return SoldAs(names, highest.nano_per_hour, stopped_nano_per_hour(offer, highest))
 
 
 def digest(ranking: Ranking) -> bytes:

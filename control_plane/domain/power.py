@@ -22,6 +22,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from control_plane.domain.ids import ClaimId, LaunchKey, LeaseId, MachineId, OrganizationId, ProviderRef
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.sighting import ListedState
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
@@ -31,14 +32,6 @@ CHANGE_MAX = timedelta(minutes=10)
 ASK_AGAIN_AFTER = timedelta(minutes=2)
 """How long a provider has to show an effect when its answer was lost."""
 LOOK_EVERY = timedelta(seconds=5)
-
-
-class PowerAction(StrEnum):
-    """What a customer can do with the power of a machine."""
-
-    REBOOT = "reboot"
-    STOP = "stop"
-    START = "start"
 
 
 class PowerState(StrEnum):
@@ -103,6 +96,15 @@ def step(
     state: PowerState, event: PowerEvent
 ) -> Moved[PowerState, PowerEvent] | Ignored[PowerState, PowerEvent]:
     return step_table(NEXT, state, event)
+
+
+def switches_price(moved: Moved[PowerState, PowerEvent]) -> bool:
+    """Whether the price of a stopped machine applies from this move on, or ends with it.
+
+    It applies while the machine is OFF: not before the provider is seen to have stopped it, and no longer than until
+    its start is asked for.
+    """
+    return (moved.before is PowerState.OFF) is not (moved.after is PowerState.OFF)
 
 
 @dataclass(frozen=True, slots=True)

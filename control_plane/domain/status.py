@@ -112,7 +112,7 @@ _WITH_POWER = {
     PowerState.ON: "Ready.",
     PowerState.REBOOTING: "Ready; its machine is being rebooted.",
     PowerState.STOPPING: "Ready; its machine is being stopped.",
-    PowerState.OFF: "Ready; its machine is stopped, and charged as if it ran.",
+    PowerState.OFF: "Ready; its machine is stopped, and charged at its price while stopped.",
     PowerState.STARTING: "Ready; its machine is being started.",
 }
 

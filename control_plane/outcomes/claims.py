@@ -170,7 +170,7 @@ async def _begin(
     connection: Connection, lease: Lease, ready: Moved[LeaseState, LeaseEvent], *, actor: Actor, now: datetime
 ) -> None:
     await attempts.close(connection, [lease.id], AttemptOutcome.ADMITTED, now=now)
-    until = release_at(lease.auto_release, now, lease.nano_per_unit_hour, lease.units)
+    until = release_at(lease.auto_release, lease.tariff(now))
     move = LeaseMove(lease.id, lease.generation, ready, release_at=until)
     await leases.move(connection, [move], actor=actor, now=now)
     await holds.ready(connection, lease.id, due_at=first_look(now))

@@ -168,6 +168,7 @@ def _admitted(
         gpu_count=price.sku.shape.gpu_count,
         purchase=PurchaseKind.ON_DEMAND,
         nano_per_unit_hour=price.nano_per_unit_hour,
+        stopped_nano_per_unit_hour=price.stopped_nano,
         price_book=price.book,
         proof=price.sku.proof,
         regions=request.regions,
@@ -189,6 +190,7 @@ def _admitted(
         created_at=now,
         ready_at=None,
         release_at=None,
+        switched_at=(),
         billed_until=None,
         ended_at=None,
     )

@@ -99,7 +99,7 @@ async def _ending(
     connection: Connection, lease: Lease, ready_at: datetime, used_until: datetime, *bounds: Bound
 ) -> Ending:
     set_aside = await holds.set_aside(connection, lease.id)
-    return ending(ready_at, lease.units, lease.nano_per_unit_hour, set_aside, used_until, *bounds)
+    return ending(lease.tariff(ready_at), set_aside, used_until, *bounds)
 
 
 async def _stop_billing(

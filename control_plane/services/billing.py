@@ -63,6 +63,8 @@ class BillLine:
     """The name of the node pool that the lease is a node of."""
     unit: Unit
     """What the price is for, and what the seconds are of."""
+    stopped: bool
+    """Whether it is the time in which the machine was stopped, which has a line and a price of its own."""
     nano_per_unit_hour: Nano
     unit_seconds: int
     """Rated in this period."""
@@ -146,20 +148,25 @@ async def bill(
     return Bill(
         since=since,
         until=until,
-        lines=tuple(bill_line(lease, now) for lease in found),
+        lines=tuple(line for lease in found for line in bill_lines(lease, now)),
         posted_nano=organization.posted_nano if reach.organization else None,
         held_nano=organization.held_nano if reach.organization else None,
     )
 
 
-def bill_line(lease: usage.LeaseUsage, now: datetime) -> BillLine:
-    """A lease's line on the bill: what was rated, and what has certainly been used since."""
+def bill_lines(lease: usage.LeaseUsage, now: datetime) -> tuple[BillLine, ...]:
+    """A lease's lines on the bill: one of the time on, and one of the time stopped if there is any."""
+    on, stopped = (_line(lease, now, stopped=stopped) for stopped in (False, True))
+    return (on, stopped) if stopped.unit_seconds or stopped.unrated_unit_seconds else (on,)
+
+
+def _line(lease: usage.LeaseUsage, now: datetime, *, stopped: bool) -> BillLine:
+    """What was rated, and what has certainly been used since."""
     # Time that is metered already counts through its charges; only the time since the last interval is unrated.
     metered_until = lease.metered_until or lease.ready_at
-    before = metering.unit_seconds_total(lease.ready_at, lease.units, metered_until)
     used = metering.used_until(lease, now)
-    through = metering.unit_seconds_total(lease.ready_at, lease.units, used.certain)
-    price = lease.nano_per_unit_hour
+    before, through = (lease.unit_seconds_until(at, stopped=stopped) for at in (metered_until, used.certain))
+    price = lease.price(stopped=stopped)
     return BillLine(
         lease_id=lease.id,
         name=lease.name,
@@ -168,9 +175,10 @@ def bill_line(lease: usage.LeaseUsage, now: datetime) -> BillLine:
         sku=lease.sku,
         node_pool=lease.node_pool,
         unit=unit_of(lease.gpu_count),
+        stopped=stopped,
         nano_per_unit_hour=price,
-        unit_seconds=lease.unit_seconds,
-        amount_nano=lease.amount_nano,
+        unit_seconds=lease.stopped_unit_seconds if stopped else lease.unit_seconds,
+        amount_nano=lease.stopped_amount_nano if stopped else lease.amount_nano,
         unrated_unit_seconds=max(0, through - before),
         unrated_nano=Nano(max(0, accrued(price, through) - accrued(price, before))),
     )

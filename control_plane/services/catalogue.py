@@ -27,6 +27,9 @@ def parse_price_book(text: str) -> list[ListPrice]:
     The price is `usd_per_gpu_hour`, or `usd_per_machine_hour` for a SKU without GPUs, whose `gpu_count` is 0 and which
     has no `gpu_model`.
 
+    The price while the machine is stopped is `stopped_usd_per_gpu_hour` or `stopped_usd_per_machine_hour`. When it is
+    left out, it is the same. Where a provider bills us more for a stopped machine, customers pay that instead.
+
     `proof` is the tier that the SKU's machines have to prove. The default is `proven`, and `listed` where there are no
     GPUs to prove; emulated machines need `listed`.
     """
@@ -50,7 +53,8 @@ def parse_price_book(text: str) -> list[ListPrice]:
 
 _PRICES = ("usd_per_gpu_hour", "usd_per_machine_hour")
 """The field of the price, with GPUs and without."""
-_FIELDS = {field.name for field in fields(Shape)} | {"name", "capacity", "proof", *_PRICES}
+_STOPPED_PRICES = tuple(f"stopped_{field}" for field in _PRICES)
+_FIELDS = {field.name for field in fields(Shape)} | {"name", "capacity", "proof", *_PRICES, *_STOPPED_PRICES}
 _COUNT_MAX = 2**31 - 1
 """The largest number that the columns of a SKU hold."""
 _Words = TypeVar("_Words", bound=StrEnum)
@@ -71,7 +75,11 @@ def _list_price(entry: dict[str, Any]) -> ListPrice:
     )
     capacity = _word(entry, "capacity", CapacityShape) if "capacity" in entry else CapacityShape.VM
     sku = Sku(_text(entry, "name"), shape, capacity, _demanded(entry, gpu_count))
-    return ListPrice(sku, _price(entry, gpu_count))
+    price = _price(entry, _PRICES, gpu_count)
+    stopped = _price(entry, _STOPPED_PRICES, gpu_count) if entry.keys() & {*_STOPPED_PRICES} else None
+    if stopped is not None and stopped > price:
+        raise ValueError("a machine that is stopped must not cost more than one that is on")
+    return ListPrice(sku, price, stopped_nano_per_unit_hour=stopped)
 
 
 def _gpu_model(entry: dict[str, Any], gpu_count: int) -> GpuModel | None:
@@ -82,9 +90,9 @@ def _gpu_model(entry: dict[str, Any], gpu_count: int) -> GpuModel | None:
     return None
 
 
-def _price(entry: dict[str, Any], gpu_count: int) -> Nano:
+def _price(entry: dict[str, Any], names: Sequence[str], gpu_count: int) -> Nano:
     """The price of one unit for an hour: of a GPU, or of the machine where there are none."""
-    field, other = _PRICES if gpu_count > 0 else reversed(_PRICES)
+    field, other = names if gpu_count > 0 else reversed(names)
     if other in entry:
         raise ValueError(f"the price of a SKU with {gpu_count} GPUs is {field!r}, and not {other!r}")
     price = parse_usd(_text(entry, field))

@@ -134,6 +134,7 @@ class _Changing:
                 gpu_model=price.sku.shape.gpu_model,
                 gpu_count=price.sku.shape.gpu_count,
                 nano_per_unit_hour=price.nano_per_unit_hour,
+                stopped_nano_per_unit_hour=price.stopped_nano,
                 price_book=price.book,
                 proof=price.sku.proof,
             )
@@ -149,9 +150,7 @@ class _Changing:
             return None
         release_at = None
         if lease.ready_at is not None:
-            release_at = auto_release.release_at(
-                limits, lease.ready_at, lease.nano_per_unit_hour, lease.units
-            )
+            release_at = auto_release.release_at(limits, lease.tariff(lease.ready_at))
             if release_at is not None and release_at <= self.now:
                 why = f"The lease would have been released at {release_at:%Y-%m-%d %H:%M:%S} UTC, which has passed."
                 return Refused(RefusalCode.RELEASE_TIME_PASSED, why)

@@ -11,9 +11,12 @@ from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import Lease, LeaseKind, LeaseState
 from control_plane.domain.organization import OrganizationState
-from control_plane.domain.power import ALREADY, PowerAction, PowerEvent, PowerState, step
+from control_plane.domain.power import ALREADY, PowerEvent, PowerState, step
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.transitions import Moved
+from control_plane.outcomes import powers as outcomes
+from control_plane.outcomes.funding import fund_start
 from control_plane.services.lease_overviews import NOT_FOUND
 from control_plane.services.leases import follow, of_node_pool
 from control_plane.world import World
@@ -69,7 +72,11 @@ async def _change(
     moved = step(power.state, PowerEvent(action.value))
     if not isinstance(moved, Moved):
         return _conflict(power.state, action)
-    await powers.move(connection, found[0].id, power.generation, moved, now=now)
+    if power.state is PowerState.OFF:
+        refused = await fund_start(connection, lease, now=now)
+        if refused is not None:
+            return refused
+    await outcomes.move(connection, lease, found[0].id, power.generation, moved, now=now)
     why = f"the customer asked to {action} the machine"
     await journal.note_lease(connection, lease.id, event=Note.POWER_REQUESTED, why=why, actor=actor, now=now)
     await follow(connection, world, lease.id)

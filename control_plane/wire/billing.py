@@ -68,6 +68,8 @@ class UsageRow(View):
     """The labels that the lease has now. Charges never change; labels may."""
     node_pool: str | None = None
     """The name of the node pool that the lease is a node of; null for a machine."""
+    stopped: bool = False
+    """Whether the machine was stopped, and charged at the price for that."""
 
 
 class UsagePage(View):
@@ -79,7 +81,7 @@ class UsagePage(View):
 
 
 class BillLineView(View):
-    """What one lease costs in the period."""
+    """What one lease costs in the period, on or stopped."""
 
     lease_id: LeaseIdText
     """The lease."""
@@ -105,6 +107,8 @@ class BillLineView(View):
     """Used since the last rated interval, and not rated yet."""
     node_pool: str | None = None
     """The name of the node pool that the lease is a node of; null for a machine."""
+    stopped: bool = False
+    """Whether it is the time in which the machine was stopped."""
 
 
 class ProjectTotalView(View):
@@ -136,7 +140,7 @@ class BillView(View):
     until: Timestamp
     """The period is a calendar month in UTC. It includes `since` and excludes `until`."""
     lines: tuple[BillLineView, ...]
-    """One line per lease."""
+    """One line per lease, and another one for the time in which its machine was stopped."""
     projects: tuple[ProjectTotalView, ...]
     """The sums of each project that has a line, in order of name."""
     amount: Money
@@ -214,3 +218,5 @@ class UsageCsvRow(View):
     """The name of the node pool that the lease is a node of; empty for a machine."""
     unit: UnitWord
     """What the price is for: a GPU, or a machine where there are none."""
+    stopped: bool
+    """Whether the machine was stopped: `true` or `false`."""

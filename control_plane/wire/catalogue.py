@@ -57,6 +57,9 @@ class SkuView(View, kw_only=True):
     """The price of one GPU for an hour; null when it has none."""
     price_per_hour: Money
     """For the whole machine."""
+    price_per_hour_stopped: Money
+    """For the whole machine while it is stopped. It is higher, up to the price of one that is on, where the provider
+    bills us more; offers say so."""
 
 
 class SkuList(View):
@@ -120,11 +123,11 @@ class OfferView(View):
     ephemeral_gib: int | None = None
     """More local disk in GiB, whose content ends with the machine; null where the provider does not say."""
     power: tuple[PowerActionWord, ...] = ()
-    """What you can do with the power of its machine. Empty where the provider can do nothing of it.
-
-    A stopped machine is charged as one that runs."""
+    """What you can do with the power of its machine. Empty where the provider can do nothing of it."""
     firewall: FirewallProviderWord = "none"
     """What the provider filters before its machine."""
+    price_per_hour_stopped: Money | None = None
+    """Our price of the same SKU while the machine is stopped; null when it cannot be stopped."""
 
 
 class OfferList(View):
@@ -187,6 +190,10 @@ class CandidateView(View):
     """What we pay. Null without the permission to see costs."""
     effective_cost_per_hour: Money | None = None
     """What an hour of use costs us; candidates are ranked by it. Null without the permission to see costs."""
+    power: tuple[PowerActionWord, ...] = ()
+    """What you can do with the power of its machine; empty also in placements, which do not keep it."""
+    price_per_hour_stopped: Money | None = None
+    """What the lease would cost while its machine is stopped; null when it cannot be stopped, and in placements."""
 
 
 class RejectedView(View):

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from control_plane.wire.common import Timestamp, View
+from control_plane.wire.common import Money, Timestamp, View
 from control_plane.wire.vocabulary import one_of
 
 PowerActionWord = Annotated[
@@ -40,3 +40,7 @@ class PowerView(View):
     """Why the last request failed, as a sentence; null when it did not."""
     actions: tuple[PowerActionWord, ...]
     """What the provider of the machine can do."""
+    price_per_hour_stopped: Money | None = None
+    """What the lease costs while its machine is stopped; null when it cannot be stopped, and before it is ready.
+
+    It applies from the moment at which the provider lists the machine as stopped, until its start is asked for."""

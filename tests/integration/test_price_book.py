@@ -73,6 +73,17 @@ async def test_a_price_that_comes_back_is_a_new_version_again(world: World, cloc
     assert await _in_force(world) == {"h100x1": (2, versions[-1])}
 
 
+async def test_the_price_while_stopped_is_a_part_of_the_price(world: World, clock: Clock) -> None:
+    same = await _load(world, ONE)
+    clock.advance(60)
+    cheaper = replace(ONE, stopped_nano_per_unit_hour=Nano(1))
+    first = await _load(world, cheaper)
+    assert first is not None
+    assert first != same
+    assert await _load(world, cheaper) is None
+    assert {price.stopped_nano for price in await catalogue.skus(world)} == {1}
+
+
 def test_a_book_that_names_a_sku_twice_is_refused() -> None:
     entry = """
 [[sku]]
@@ -123,6 +134,9 @@ def test_a_fault_in_a_price_book_is_one_sentence_that_names_the_field() -> None:
         ({"proof": '"none"'}, "'proof' is 'none', and must be one of"),
         ({"usd_per_gpu_hour": '"-1"'}, "'usd_per_gpu_hour' must not be negative"),
         ({"usd_per_gpu_hour": '"much"'}, "not an amount in US dollars"),
+        ({"stopped_usd_per_gpu_hour": '"1.51"'}, "that is stopped must not cost more"),
+        ({"stopped_usd_per_gpu_hour": '"-1"'}, "'stopped_usd_per_gpu_hour' must not be negative"),
+        ({**_CPUS, "stopped_usd_per_gpu_hour": '"0.1"'}, "and not 'stopped_usd_per_gpu_hour'"),
         ({"usd_per_hour": '"1"'}, "there is no field 'usd_per_hour'"),
     ]
     texts = [

@@ -15,7 +15,7 @@ from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.ids import AccountRequestId, OrganizationId
 from control_plane.domain.lease import Lease
-from control_plane.domain.power import PowerAction
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.world import uuid7
 from data_plane.cluster.resource import NODE as NODES

@@ -8,9 +8,9 @@ from sqlalchemy import text
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.lease import Lease
-from control_plane.domain.metering import billing_start
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.request import LeaseTerms
+from control_plane.domain.tariff import billing_start
 from control_plane.services import billing
 from tests.support.stage import H100, Stage
 

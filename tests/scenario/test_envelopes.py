@@ -12,10 +12,10 @@ from control_plane.domain.envelope import Burst, Envelope
 from control_plane.domain.envelope_watch import UNWATCHED_AFTER
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
-from control_plane.domain.metering import billing_start
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.tariff import billing_start
 from control_plane.services import admissions, billing
 from control_plane.services.admissions import Decided
 from tests.support.stage import H100, H100X8, Stage

@@ -13,9 +13,9 @@ from control_plane.domain.admission import Standing
 from control_plane.domain.funding import first_look
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import EndReason, Lease
-from control_plane.domain.metering import billing_start, cost_until
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.tariff import billing_start
 from control_plane.services import billing
 from reconciler.loops.money import fund_leases
 from tests.support.rows import rows
@@ -240,7 +240,7 @@ async def test_quota_and_hold_of_a_released_lease_are_free_at_once_and_the_used_
     row = await stage.lease_row(lease)
     assert row.ready_at is not None
     assert row.billed_until is not None
-    used = cost_until(row.ready_at, row.units, row.nano_per_unit_hour, row.billed_until)
+    used = row.tariff(row.ready_at).cost_until(row.billed_until)
     assert used < H100.nano_per_hour / 5
     assert (await _standing(stage, organization_id)).available_nano == 8 * NANO_PER_USD - used
     assert isinstance(await stage.try_lease(organization_id), Lease)

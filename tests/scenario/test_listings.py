@@ -18,7 +18,6 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import MachineId, OrganizationId, ProviderRef
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.machine import MachineState
-from control_plane.domain.metering import unit_seconds_total
 from control_plane.domain.network import range_of
 from control_plane.domain.orphan import Choice, HeldCode
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -26,6 +25,7 @@ from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sighting import Sighting
 from control_plane.domain.status import project
 from control_plane.domain.sweep import MissingPermit
+from control_plane.domain.tariff import unit_seconds_total
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.services import accounts as accounts_service
 from control_plane.services import orphans

@@ -11,11 +11,11 @@ from control_plane.domain.envelope import Envelope
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import Lease
-from control_plane.domain.metering import billing_start
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import Unit
+from control_plane.domain.tariff import billing_start
 from control_plane.services import billing
 from control_plane.services.admissions import NotAllowed
 from providers.fake_offers import a_cpu_offer, an_offer

@@ -12,8 +12,8 @@ from control_plane.db import organizations
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
-from control_plane.domain.metering import billing_start
 from control_plane.domain.money import NANO_PER_USD
+from control_plane.domain.tariff import billing_start
 from control_plane.services import billing
 from tests.support.rows import rows
 from tests.support.stage import Stage

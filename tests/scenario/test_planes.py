@@ -6,8 +6,8 @@ import pytest
 
 from control_plane.domain.ids import AccountName
 from control_plane.domain.lease import Lease
-from control_plane.domain.metering import billing_end, billing_start
 from control_plane.domain.money import Nano
+from control_plane.domain.tariff import billing_end, billing_start
 from control_plane.services import billing
 from providers.fake import Fault
 from tests.support.stage import FAKE, H100, Stage, set_stage

@@ -13,7 +13,7 @@ from control_plane.domain.envelope import Envelope
 from control_plane.domain.envelope_watch import UNWATCHED_AFTER
 from control_plane.domain.ids import LeaseId
 from control_plane.domain.lease import EndReason, Lease
-from control_plane.domain.metering import billing_start
+from control_plane.domain.tariff import billing_start
 from control_plane.services import billing
 from tests.support.stage import Stage
 

@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 from sqlalchemy import text
@@ -9,8 +11,7 @@ from sqlalchemy import text
 from control_plane.db import ledger
 from control_plane.db.engine import Database
 from control_plane.domain.ledger import AccountKind
-from control_plane.domain.metering import unit_seconds_total
-from control_plane.domain.money import accrued
+from control_plane.domain.tariff import billing_start, unit_seconds_total
 from providers.fake import FakeProvider
 from tests.support import proof_laws
 from tests.support.rows import rows
@@ -30,6 +31,7 @@ _LEASES = text("""
 SELECT l.*, (SELECT coalesce(sum(unit_seconds), 0) FROM intervals i WHERE i.lease_id = l.id) AS metered,
        (SELECT coalesce(sum(amount_nano), 0) FROM charges c WHERE c.lease_id = l.id) AS charged,
        (SELECT coalesce(sum(unit_seconds), 0) FROM charges c WHERE c.lease_id = l.id) AS rated,
+       (SELECT coalesce(sum(unit_seconds), 0) FROM charges c WHERE c.lease_id = l.id AND c.stopped) AS rated_stopped,
        (SELECT count(*) FROM claims c JOIN machines m ON m.id = c.machine_id
         WHERE c.lease_id = l.id AND c.slot IS NULL AND m.state <> 'gone') AS open,
        (SELECT count(*) FROM claims c WHERE c.lease_id = l.id AND c.ended_at IS NULL) AS claims,
@@ -138,7 +140,7 @@ def _lease(lease: Any) -> None:
             )
         limit = unit_seconds_total(lease.ready_at, lease.units, until)
         assert lease.metered <= limit, f"{lease.id} is billed {lease.metered} of {limit} unit-seconds"
-    assert lease.charged == accrued(lease.nano_per_unit_hour, lease.rated), (
+    assert lease.charged == _cost(lease, lease.rated - lease.rated_stopped, lease.rated_stopped), (
         f"{lease.id}: the parts do not add up (law 7)"
     )
     assert lease.tries == lease.attempts, f"{lease.id} counts {lease.attempts} of {lease.tries} attempts"
@@ -147,15 +149,31 @@ def _lease(lease: Any) -> None:
     )
     assert lease.claims == (lease.state in ("starting", "ready")), f"{lease.id} is {lease.state}"
     if lease.billed_until is not None:
-        owed = accrued(
-            lease.nano_per_unit_hour, unit_seconds_total(lease.ready_at, lease.units, lease.billed_until)
-        )
+        stopped = stopped_unit_seconds(lease, lease.billed_until)
+        total = unit_seconds_total(lease.ready_at, lease.units, lease.billed_until)
+        owed = _cost(lease, total - stopped, stopped)
         assert lease.posted + lease.held == owed, (
             f"{lease.id} has {lease.held} set aside for its last charges"
         )
     assert lease.posted == lease.charged, f"{lease.id}: the hold counts {lease.posted} of {lease.charged}"
     if lease.state == "ended":
         assert lease.open == 0, f"{lease.id} is closed while a machine may live (law 3)"
+
+
+def _cost(lease: Any, on: int, stopped: int) -> int:
+    """What unit-seconds of a lease cost, by fractions and not by the code of the product."""
+    prices = ((on, lease.nano_per_unit_hour), (stopped, lease.stopped_nano_per_unit_hour))
+    return sum(round(Fraction(int(seconds) * nano, 3_600)) for seconds, nano in prices)
+
+
+def stopped_unit_seconds(lease: Any, until: datetime) -> int:
+    """In how many unit-seconds before `until` the machine was stopped, counted second by second."""
+    second = billing_start(lease.ready_at)
+    switched, stopped = [at.replace(microsecond=0) for at in lease.switched_at], 0
+    while switched and second < until.replace(microsecond=0):
+        stopped += sum(at <= second for at in switched) % 2
+        second += timedelta(seconds=1)
+    return stopped * int(lease.units)
 
 
 async def check_finished(db: Database, *clouds: FakeProvider, planted: Collection[str] = ()) -> None:
@@ -171,4 +189,8 @@ async def check_finished(db: Database, *clouds: FakeProvider, planted: Collectio
                 total = unit_seconds_total(lease.ready_at, lease.units, lease.billed_until)
                 assert lease.metered == lease.rated == total, (
                     f"{lease.id}: {lease.rated} of {total} unit-seconds billed"
+                )
+                stopped = stopped_unit_seconds(lease, lease.billed_until)
+                assert lease.rated_stopped == stopped, (
+                    f"{lease.id}: {lease.rated_stopped} of {stopped} unit-seconds billed as stopped"
                 )

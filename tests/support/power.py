@@ -3,7 +3,7 @@
 from control_plane.db.lease_overviews import Overview
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.lease import Lease
-from control_plane.domain.power import PowerAction
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.refusal import Refused
 from control_plane.services import powers
 from tests.support.stage import CUSTOMER, Stage

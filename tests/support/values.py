@@ -126,6 +126,7 @@ def a_lease(**other: Any) -> Lease:
         "gpu_count": 1,
         "purchase": PurchaseKind.ON_DEMAND,
         "nano_per_unit_hour": Nano(1),
+        "stopped_nano_per_unit_hour": Nano(1),
         "price_book": 1,
         "proof": Tier.LISTED,
         "regions": (),
@@ -147,6 +148,7 @@ def a_lease(**other: Any) -> Lease:
         "created_at": START,
         "ready_at": None,
         "release_at": None,
+        "switched_at": (),
         "billed_until": None,
         "ended_at": None,
     }

@@ -15,8 +15,8 @@ from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, Project
 from control_plane.domain.metering import HOUR, Use, UsedUntil, used_until
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OrganizationState
-from control_plane.services.billing import bill_line
-from reconciler.loops.money.fund_leases import funding
+from control_plane.outcomes.funding import funding
+from control_plane.services.billing import bill_lines
 from reconciler.loops.money.meter_usage import intervals
 
 # Full hours, so that the meter can close an interval at each of them.
@@ -34,6 +34,7 @@ CASES = [
         suspect_since=suspect,
         units=1,
         nano_per_unit_hour=PRICE,
+        stopped_nano_per_unit_hour=PRICE,
         set_aside_nano=Nano(hours * 3_600),
         release_at=release,
     )
@@ -77,6 +78,8 @@ def _answers(use: Use) -> Answers:
         unit_seconds=0,
         gpu_count=1,
         amount_nano=Nano(0),
+        stopped_unit_seconds=0,
+        stopped_amount_nano=Nano(0),
         **known,
     )
     funded = Funded(
@@ -89,7 +92,7 @@ def _answers(use: Use) -> Answers:
     )
     return Answers(
         metered=sum(interval.unit_seconds for interval in intervals(metered, NOW)),
-        billed=bill_line(usage, NOW).unrated_unit_seconds,
+        billed=sum(line.unrated_unit_seconds for line in bill_lines(usage, NOW)),
         held_for=funding(funded, STANDING, NOW).unposted_nano,
     )
 

@@ -181,7 +181,7 @@ _NOT_NULL: Mapping[str, Any] = {
     "gpu_model": "h100-sxm-80gb",
 }
 """What may be null, and is there in the answer that clients look at the example for."""
-_PRICES = frozenset({"price_per_gpu_hour", "price_per_hour", "first_hour"})
+_PRICES = frozenset({"price_per_gpu_hour", "price_per_hour", "price_per_hour_stopped", "first_hour"})
 _CHANGES: Mapping[str, Mapping[str, Any]] = {
     "releaseLease": {"state": "ending", "end_reason": "released", "end_why": "you released it"}
 }

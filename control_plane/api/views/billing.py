@@ -30,6 +30,7 @@ def usage_row(charge: Charge) -> UsageRow:
         price_book=charge.price_book,
         labels=dict(charge.labels),
         node_pool=charge.node_pool,
+        stopped=charge.stopped,
     )
 
 
@@ -74,6 +75,7 @@ def _line(line: BillLine) -> BillLineView:
         unrated_unit_seconds=line.unrated_unit_seconds,
         unrated=money(line.unrated_nano),
         node_pool=line.node_pool,
+        stopped=line.stopped,
     )
 
 

@@ -9,6 +9,7 @@ from control_plane.api.views.money import money, money_or_none
 from control_plane.api.views.placements import candidate_view, rejected_view
 from control_plane.api.views.refusals import refusals_of
 from control_plane.domain.admission import Price
+from control_plane.domain.money import Nano
 from control_plane.domain.placement import Offer, sold_as
 from control_plane.domain.refusal import Refused
 from control_plane.services.leases import Quote
@@ -28,6 +29,7 @@ def sku_view(price: Price) -> SkuView:
         proof=price.sku.proof.value,
         price_per_gpu_hour=money_or_none(price.nano_per_gpu_hour),
         price_per_hour=money(price.nano_per_hour),
+        price_per_hour_stopped=money(Nano(price.stopped_nano * shape.units)),
     )
 
 
@@ -61,6 +63,7 @@ def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, costs: boo
         ephemeral_gib=offer.ephemeral_gib,
         power=tuple(action.value for action in offer.power),
         firewall=offer.firewall.value,
+        price_per_hour_stopped=money_or_none(sold.stopped_nano_per_hour),
     )
 
 
@@ -75,7 +78,7 @@ def quote_view(quote: Quote, sku_name: str, disclosure: Disclosure) -> QuoteView
         price_per_gpu_hour=None if price is None else money_or_none(price.nano_per_gpu_hour),
         price_per_hour=first_hour,
         first_hour=first_hour,
-        candidates=tuple(candidate_view(offer, disclosure) for offer in quote.ranking.candidates),
+        candidates=tuple(candidate_view(offer, disclosure, price) for offer in quote.ranking.candidates),
         rejected=tuple(rejected_view(rejection, disclosure) for rejection in quote.ranking.rejected),
     )
 

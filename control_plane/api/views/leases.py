@@ -13,12 +13,20 @@ from control_plane.api.views.proofs import proof_view
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.lease import AdmittedKey
-from control_plane.domain.money import usd
+from control_plane.domain.money import Nano, usd
 from control_plane.domain.power import PowerState
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.rendering import CUSTOMER_USER
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.status import Unconfirmed, Waiting
-from control_plane.services.lease_overviews import AttemptOverview, Explanation, Shown, VerificationReport
+from control_plane.services.lease_overviews import (
+    AttemptOverview,
+    Explanation,
+    Overview,
+    Shown,
+    VerificationReport,
+)
+from control_plane.wire.common import Money
 from control_plane.wire.explanations import AttemptView, ExplanationView, GpuReading, ReportView
 from control_plane.wire.leases import (
     AdmittedKeyView,
@@ -145,9 +153,17 @@ def _power(shown: Shown) -> PowerView | None:
         return None
     actions = tuple(sorted(action.value for action in overview.power_offered))
     power = overview.power
+    stopped = _price_stopped(overview)
     if power is None:
-        return PowerView(PowerState.ON.value, None, None, actions)
-    return PowerView(power.state.value, power.settled_at or power.wanted_at, power.why, actions)
+        return PowerView(PowerState.ON.value, None, None, actions, stopped)
+    return PowerView(power.state.value, power.settled_at or power.wanted_at, power.why, actions, stopped)
+
+
+def _price_stopped(overview: Overview) -> Money | None:
+    lease = overview.lease
+    if lease.ready_at is None or PowerAction.STOP not in overview.power_offered:
+        return None
+    return money(Nano(lease.stopped_nano_per_unit_hour * lease.units))
 
 
 def _proof(shown: Shown) -> LeaseProofView:

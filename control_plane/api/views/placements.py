@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from control_plane.api.views.disclosure import Disclosure
-from control_plane.api.views.money import money
+from control_plane.api.views.money import money, money_or_none
+from control_plane.domain.admission import ListPrice
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.placement import Offer, RejectCode, Rejection
+from control_plane.domain.placement import Offer, RejectCode, Rejection, stopped_nano_per_hour
 from control_plane.services.lease_overviews import Placement, RankedOffer, RejectedOffer
 from control_plane.wire.catalogue import CandidateView, RejectedView
 from control_plane.wire.explanations import PlacementView
@@ -22,7 +23,9 @@ _FOR_CUSTOMERS = {
 """What replaces the domain's sentence, where that one names our purchase price or the state of our accounts."""
 
 
-def candidate_view(offer: Offer, disclosure: Disclosure) -> CandidateView:
+def candidate_view(offer: Offer, disclosure: Disclosure, price: ListPrice | None) -> CandidateView:
+    """A candidate of a quote, at this price."""
+    stopped = None if price is None else stopped_nano_per_hour(offer, price)
     return CandidateView(
         key=offer.key,
         provider=offer.provider,
@@ -31,6 +34,8 @@ def candidate_view(offer: Offer, disclosure: Disclosure) -> CandidateView:
         confidence=offer.confidence,
         cost_per_hour=money(offer.cost_nano_per_hour) if disclosure.costs else None,
         effective_cost_per_hour=money(offer.effective_nano_per_hour) if disclosure.costs else None,
+        power=tuple(action.value for action in offer.power),
+        price_per_hour_stopped=money_or_none(stopped),
     )
 
 

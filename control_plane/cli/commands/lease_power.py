@@ -20,7 +20,7 @@ def add(leases: Commands) -> None:
         leases,
         "stop",
         "Stop the machine of a lease.",
-        "The machine keeps its disk. It is charged as before until the lease is released.",
+        "It keeps its root disk. What it costs while it is stopped is in `lease show`.",
     )
     _add(
         leases,

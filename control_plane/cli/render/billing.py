@@ -20,7 +20,7 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
     named = any(charge.unit != "gpu" for charge in charges)
     rows: list[Sequence[Cell]] = [
         (
-            charge.lease_name,
+            _name(charge.lease_name, stopped=charge.stopped),
             charge.project,
             charge.sku,
             f"{charge.started_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
@@ -36,6 +36,10 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
     columns = ("LEASE", "PROJECT", "SKU", "FROM (UTC)", "LENGTH", "USED" if named else "GPU-HOURS", "USD")
     made = table(columns, rows, right=columns[4:], whole=("SKU",), varying=("PROJECT",))
     return Group(heading("Usage", period), Text(), made, Text(), _rounding_note())
+
+
+def _name(lease: str, *, stopped: bool) -> str:
+    return f"{lease} (stopped)" if stopped else lease
 
 
 def bill_page(bill: BillView) -> RenderableType:
@@ -65,7 +69,7 @@ def _bill_lines(bill: BillView) -> Table:
     named = any(line.unit != "gpu" for line in bill.lines)
     rows: list[Sequence[Cell]] = [
         (
-            line.name,
+            _name(line.name, stopped=line.stopped),
             line.project,
             line.sku,
             price(line.price_per_unit_hour),

@@ -100,7 +100,12 @@ def _offer_order(offer: OfferView) -> tuple[bool, int, str]:
 
 
 def _offer_table(offers: Sequence[OfferView], *, cost: bool) -> Table:
-    columns = ("PROVIDER", "REGION", "TYPE", "STOCK", "SEEN", "USD/H", *(("COST",) if cost else ()))
+    stopped = any(offer.price_per_hour_stopped for offer in offers)
+    columns = (
+        *("PROVIDER", "REGION", "TYPE", "STOCK", "SEEN", "USD/H"),
+        *(("STOPPED",) if stopped else ()),
+        *(("COST",) if cost else ()),
+    )
     rows = [
         (
             offer.provider,
@@ -109,11 +114,12 @@ def _offer_table(offers: Sequence[OfferView], *, cost: bool) -> Table:
             _stock(offer),
             coarse(timedelta(seconds=offer.age_seconds)),
             price(offer.price_per_hour),
+            *((price(offer.price_per_hour_stopped),) if stopped else ()),
             *((price(offer.cost_per_hour),) if cost else ()),
         )
         for offer in offers
     ]
-    return table(columns, rows, right=("SEEN", "USD/H", "COST"))
+    return table(columns, rows, right=("SEEN", "USD/H", "STOPPED", "COST"))
 
 
 def _type(offer: OfferView) -> str:
@@ -165,7 +171,12 @@ def _place(quote: QuoteView) -> str:
 def candidate_table(candidates: Sequence[CandidateView], *, chosen: str | None) -> RenderableType:
     """`chosen` is the key of the candidate to mark."""
     cost = any(candidate.cost_per_hour for candidate in candidates)
-    columns = ("", "#", "PROVIDER", "REGION", "TYPE", "STOCK", *(("COST USD/H", "OF USE") if cost else ()))
+    stopped = any(candidate.price_per_hour_stopped for candidate in candidates)
+    columns = (
+        *("", "#", "PROVIDER", "REGION", "TYPE", "STOCK"),
+        *(("STOPPED USD/H",) if stopped else ()),
+        *(("COST USD/H", "OF USE") if cost else ()),
+    )
     rows = [
         (
             Text("▸" if candidate.key == chosen else " ", style="green"),
@@ -174,11 +185,12 @@ def candidate_table(candidates: Sequence[CandidateView], *, chosen: str | None) 
             candidate.region,
             candidate.native_type,
             STOCK.get(candidate.confidence or "", candidate.confidence or "-"),
+            *((price(candidate.price_per_hour_stopped),) if stopped else ()),
             *((price(candidate.cost_per_hour), price(candidate.effective_cost_per_hour)) if cost else ()),
         )
         for number, candidate in enumerate(candidates, start=1)
     ]
-    return table(columns, rows, right=("#", "COST USD/H", "OF USE"))
+    return table(columns, rows, right=("#", "STOPPED USD/H", "COST USD/H", "OF USE"))
 
 
 def rejected_lines(rejected: Sequence[RejectedView], *, verbose: bool) -> RenderableType:

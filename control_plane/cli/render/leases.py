@@ -166,7 +166,9 @@ def _power(power: PowerView | None, now: datetime) -> str | None:
         return None
     since = "" if power.since is None else f" since {both(power.since, now)}"
     failed = "" if power.why is None else f"; the last request failed: {power.why}"
-    return f"{power.state}{since}{failed}; can {', '.join(power.actions) or 'do nothing else'}"
+    stopped = power.price_per_hour_stopped
+    costs = "" if stopped is None else f"; {price(stopped)} USD per hour while stopped"
+    return f"{power.state}{since}{failed}; can {', '.join(power.actions) or 'do nothing else'}{costs}"
 
 
 def _machine_facts(machine: MachineView | None, now: datetime) -> list[tuple[str, str | None]]:

@@ -57,8 +57,13 @@ prices = table(
     at("effective_from", nullable=False),
     Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
+    # While the machine is stopped. Null: the same.
+    Column("stopped_nano_per_unit_hour", BigInteger),
     PrimaryKeyConstraint("sku", "effective_from"),
     CheckConstraint("nano_per_unit_hour >= 0", name="not_negative"),
+    CheckConstraint(
+        "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="stopped_costs_no_more"
+    ),
     shared="the price book is the same for everyone",
     fact=True,
     admin=("INSERT",),
@@ -98,6 +103,8 @@ offers = table(
     # What the provider filters before them.
     Column("firewall", Text, nullable=False),
     known("firewall", ProviderFirewall),
+    # What the provider bills for a machine that is stopped. Null: the same as for one that runs.
+    Column("stopped_cost_nano_per_hour", BigInteger),
     known("architecture", Architecture),
     CheckConstraint("(gpu_model IS NULL) = (gpu_count = 0)", name="gpus_have_a_model"),
     Index("ix_offers_gpu_model_gpu_count", "gpu_model", "gpu_count"),

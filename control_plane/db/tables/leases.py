@@ -6,6 +6,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     Computed,
+    DateTime,
     ForeignKey,
     ForeignKeyConstraint,
     Identity,
@@ -65,6 +66,7 @@ leases = table(
     Column("units", Integer, Computed("greatest(gpu_count, 1)", persisted=True), nullable=False),
     Column("purchase", Text, nullable=False),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
+    Column("stopped_nano_per_unit_hour", BigInteger, nullable=False),
     Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
     Column("proof", Text, nullable=False),
     Column("regions", ARRAY(Text), nullable=False),
@@ -95,6 +97,8 @@ leases = table(
     at("ready_at"),
     # When it is released by itself: the earliest of its limits, computed when it becomes ready.
     at("release_at"),
+    # When its machine was stopped and started again, in turn: an odd number of them while it is stopped.
+    Column("switched_at", ARRAY(DateTime(timezone=True)), nullable=False, server_default=text("'{}'")),
     at("billed_until"),
     at("ended_at"),
     at("funding_warned_at"),
@@ -122,6 +126,9 @@ leases = table(
     CheckConstraint("(waiting_since IS NULL) = (waiting_why IS NULL)", name="waiting_has_its_reason"),
     CheckConstraint("release_at IS NULL OR ready_at IS NOT NULL", name="released_by_itself_when_ready"),
     CheckConstraint("wait_timeout_seconds >= 0", name="wait_timeout_not_negative"),
+    CheckConstraint(
+        "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="stopped_costs_no_more"
+    ),
     CheckConstraint("NOT meter_closed OR billed_until IS NOT NULL", name="meter_closes_after_the_end"),
     Index(
         "ix_leases_organization_id_created_at", "organization_id", text("created_at DESC"), text("id DESC")

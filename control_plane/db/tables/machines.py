@@ -46,6 +46,9 @@ machines = table(
     Column("native_type", Text, nullable=False),
     Column("offer_key", Text, nullable=False),
     Column("cost_nano_per_hour", BigInteger, nullable=False),
+    # What its offer said of stopped machines: what they cost, where it is less, and what can be done with their power.
+    Column("stopped_cost_nano_per_hour", BigInteger),
+    Column("power", JSONB, nullable=False),
     Column("gpu_model", Text),
     Column("gpu_count", Integer, nullable=False),
     Column("vcpus", Integer, nullable=False),

@@ -57,6 +57,8 @@ intervals = table(
     Column("unit_seconds_before", BigInteger, nullable=False),
     Column("unit_seconds", BigInteger, nullable=False),
     Column("final", Boolean, nullable=False),
+    # Whether it is charged as a stopped machine. `unit_seconds_before` counts what was charged alike.
+    Column("stopped", Boolean, nullable=False),
     at("recorded_at", nullable=False),
     PrimaryKeyConstraint("lease_id", "number"),
     CheckConstraint("ended_at >= started_at", name="ends_after_start"),
@@ -90,6 +92,7 @@ charges = table(
     at("started_at", nullable=False),
     at("ended_at", nullable=False),
     Column("unit_seconds", BigInteger, nullable=False),
+    Column("stopped", Boolean, nullable=False),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
     Column("amount_nano", BigInteger, nullable=False),
     at("rated_at", nullable=False),

@@ -261,6 +261,8 @@ def _placed(world: AccountWorld, lease: Lease, offer: Offer) -> Placed:
         memory_gib=offer.shape.memory_gib,
         proof=lease.proof,
         launch_key=launch_key(world.installation, machine_id),
+        stopped_cost_nano_per_hour=offer.stopped_cost_nano_per_hour,
+        power=offer.power,
     )
     return Placed(lease, order, ClaimId(world.new_id()))
 

@@ -19,7 +19,7 @@ from control_plane.domain.power import Ask, Look, PowerChange, Settle
 from control_plane.outcomes import powers as outcomes
 from data_plane.access.port import AccessError, Target
 from data_plane.inspection.boot_id import read_boot_id
-from providers.base import HasPower, OutcomeUnknown, ProviderError, Rejected
+from providers.base import HasPower, NoCapacity, OutcomeUnknown, ProviderError, Rejected
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.machines import MachineWorld
 
@@ -87,7 +87,7 @@ async def _ask(
         await _answered(world, change, asked_at, accepted=False)
     except Rejected as error:
         report.errors.append(f"{change.launch_key}: {error}")
-        await _settle(world, change, power.refused(change, "the provider refused it"), report)
+        await _settle(world, change, power.refused(change, _why_refused(error)), report)
     except (
         ProviderError
     ) as error:  # Nothing happened. A machine that is gone is noticed by the provider's lists.
@@ -98,6 +98,13 @@ async def _ask(
     else:
         report.acted_on += 1
         await _answered(world, change, asked_at, accepted=True)
+
+
+def _why_refused(error: Rejected) -> str:
+    """The reason in our words. What the provider says is in the report."""
+    if isinstance(error, NoCapacity):
+        return "the provider has no capacity for it now; try again later"
+    return "the provider refused it"
 
 
 async def _answered(world: MachineWorld, change: PowerChange, asked_at: datetime, *, accepted: bool) -> None:

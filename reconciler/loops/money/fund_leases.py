@@ -13,8 +13,6 @@ from functools import partial
 
 from control_plane.db import holds, journal, leases, organizations
 from control_plane.db.connection import Connection
-from control_plane.db.holds import Funded
-from control_plane.domain import metering
 from control_plane.domain.actor import Actor
 from control_plane.domain.admission import Standing
 from control_plane.domain.funding import Decision, End, Funding, Keep, Renew, Warn, decide, next_look
@@ -22,7 +20,7 @@ from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import LeaseEvent
 from control_plane.domain.money import Nano, usd
-from control_plane.domain.organization import EFFECTS
+from control_plane.outcomes.funding import funding
 from control_plane.outcomes.leases import end
 from reconciler.loop import Loop, Report, each
 from reconciler.world import World
@@ -50,7 +48,7 @@ async def _fund(world: World, report: Report, lease_id: LeaseId) -> None:
     async with world.db.transaction() as connection:
         lease = (await leases.lock(connection, [lease_id])).get(lease_id)
         now = world.now()  # Not when the activation began: use may have been metered since.
-        funded = await holds.funded(connection, lease_id, now=now)
+        funded = await holds.funded_due(connection, lease_id, now=now)
         if lease is None or funded is None:
             return  # It ended meanwhile, or another replica has checked it.
         # Ending a lease takes locks that come before the standing's, so it is decided without the standing's lock.
@@ -102,21 +100,6 @@ async def _standing(connection: Connection, organization_id: OrganizationId, *, 
     if standing is None:
         raise LookupError(f"organization {organization_id} has no standing")
     return standing
-
-
-def funding(funded: Funded, standing: Standing, now: datetime) -> Funding:
-    """The facts that funding is decided on. A hold has to cover the most that may have been used."""
-    used = metering.used_until(funded, now)
-    owed = metering.cost_until(funded.ready_at, funded.units, funded.nano_per_unit_hour, used.at_most)
-    return Funding(
-        nano_per_unit_hour=funded.nano_per_unit_hour,
-        units=funded.units,
-        held_nano=funded.held_nano,
-        unposted_nano=Nano(owed - funded.posted_nano),
-        available_nano=standing.available_nano,
-        warned=funded.warned,
-        spends=EFFECTS[standing.state].spends,
-    )
 
 
 LOOP = Loop(NAME, timedelta(seconds=30), activate, wakes=("release_machines", "meter_usage"))

@@ -95,6 +95,7 @@ def _offer(
         price_source=listed.price_source.value,
         network_gbps=listed.network_gbps,
         ephemeral_gib=listed.ephemeral_gib,
+        stopped_cost_nano_per_hour=listed.stopped_cost_nano_per_hour,
         terms=terms,
         history=histories.get(key, History()),
     )

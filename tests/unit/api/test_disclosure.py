@@ -72,10 +72,10 @@ def test_costs_need_their_permission() -> None:
         disclosure = Disclosure.of(permissions)
         for cost in (
             offer_view(OFFER, [], NOW, costs=disclosure.costs).cost_per_hour,
-            candidate_view(OFFER, disclosure).cost_per_hour,
+            candidate_view(OFFER, disclosure, None).cost_per_hour,
             placement_view(row, disclosure).candidates[0].cost_per_hour,
             offer_view(OFFER, [], NOW, costs=disclosure.costs).effective_cost_per_hour,
-            candidate_view(OFFER, disclosure).effective_cost_per_hour,
+            candidate_view(OFFER, disclosure, None).effective_cost_per_hour,
             placement_view(row, disclosure).candidates[0].effective_cost_per_hour,
         ):
             assert (cost.nano if cost else None) == (1_234_567_891 if shown else None)

@@ -729,6 +729,7 @@ def a_sku(name: str, model: str | None, count: int, nano: int, *, vcpus: int, me
         "proof": "listed" if model is None or model.startswith("a10") else "proven",
         "price_per_gpu_hour": usd(nano) if model else None,
         "price_per_hour": usd(nano * max(1, count)),
+        "price_per_hour_stopped": usd(nano * max(1, count)),
     }
 
 
@@ -771,7 +772,10 @@ def offers(*, cost: bool) -> Json:
         "items": [
             an_offer("lambda_cloud", "us-east-1", "gpu_8x_h100_sxm5", "h100-sxm-80gb", 8, cost_per_hour=paid),
             an_offer("lambda_cloud", "eu-central-1", "gpu_8x_h100_sxm5", "h100-sxm-80gb", 8, available=False),
-            an_offer("local", "eu-north-1", "nspawn.h100x8", "h100-sxm-80gb", 8, confidence="advisory", age_seconds=640),
+            an_offer(
+                "local", "eu-north-1", "nspawn.h100x8", "h100-sxm-80gb", 8, confidence="advisory", age_seconds=640,
+                power=["reboot", "stop", "start"], price_per_hour_stopped=usd(960_000_000),
+            ),
             an_offer(
                 "hyperstack", "us-west-1", "n3-L40Sx4", "l40s-48gb", 4,
                 confidence="static", age_seconds=9_000, price_per_hour=None, skus=[],
@@ -781,7 +785,7 @@ def offers(*, cost: bool) -> Json:
 
 
 def offers_with_cpus() -> Json:
-    """With a machine that has no GPUs."""
+    """With a machine that has no GPUs, and was stopped for a while."""
     changes: Json = {"vcpus": 16, "memory_gib": 64, "price_per_hour": usd(640_000_000), "skus": ["cpu.16x"]}
     without = an_offer("local", "eu-north-1", "cpu-16", None, 0, **changes)
     return {"items": [without, *offers(cost=False)["items"]]}
@@ -843,7 +847,10 @@ QUOTE: Json = {
     "price_per_gpu_hour": usd(2_990_000_000),
     "price_per_hour": usd(23_920_000_000),
     "first_hour": usd(23_920_000_000),
-    "candidates": CANDIDATES,
+    "candidates": [
+        CANDIDATES[0] | {"power": ["reboot", "stop", "start"], "price_per_hour_stopped": usd(960_000_000)},
+        CANDIDATES[1],
+    ],
     "rejected": REJECTED,
 }
 QUOTE_REFUSED: Json = QUOTE | {
@@ -930,7 +937,13 @@ def a_lease(state: str = "ready", **changes: Any) -> Json:
 
 def a_power(state: str = "on", why: str | None = None) -> Json:
     """The power of a machine that its provider can switch, four minutes after something was asked for."""
-    return {"state": state, "since": at(minutes=4), "why": why, "actions": ["reboot", "start", "stop"]}
+    return {
+        "state": state,
+        "since": at(minutes=4),
+        "why": why,
+        "actions": ["reboot", "start", "stop"],
+        "price_per_hour_stopped": usd(960_000_000),
+    }
 
 
 PROOF_ID = "pf_019aa1b2c3e07e5f8a9b0c1d2e3f4a5d"
@@ -1252,11 +1265,16 @@ BILL_WITH_CPUS: Json = BILL | {
             "sku": "cpu.16x", "unit": "machine", "price_per_unit_hour": usd(640_000_000),
             "unit_seconds": 43_200, "amount": usd(7_680_000_000), "unrated_unit_seconds": 1_800, "unrated": usd(320_000_000),
         },
+        {
+            "lease_id": "le_019a91b2c3d47e5f8a9b0c1d2e3f4a5c", "name": "loader-1", "project": "default", "project_id": PROJECT_ID,
+            "sku": "cpu.16x", "unit": "machine", "price_per_unit_hour": usd(50_000_000), "stopped": True,
+            "unit_seconds": 36_000, "amount": usd(500_000_000), "unrated_unit_seconds": 0, "unrated": usd(0),
+        },
     ],
-    "amount": usd(321_938_422_222),
+    "amount": usd(322_438_422_222),
     "unrated": usd(8_293_333_333),
 }  # fmt: skip
-"""With a machine that has no GPUs."""
+"""With a machine that has no GPUs, and was stopped for a while."""
 
 
 def a_loop(name: str, account: str = "", **changes: Any) -> Json:

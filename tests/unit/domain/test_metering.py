@@ -17,17 +17,14 @@ from control_plane.domain.metering import (
     Unbilled,
     Use,
     UsedUntil,
-    billing_end,
-    billing_start,
-    cost_until,
     due_intervals,
     ending,
-    funded_until,
     next_hour,
-    unit_seconds_total,
     used_until,
 )
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
+from control_plane.domain.tariff import billing_end, billing_start, unit_seconds_total
+from tests.support.tariff import a_tariff
 
 SECOND = timedelta(seconds=1)
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
@@ -44,13 +41,13 @@ def _wake(meter: Meter, used: UsedUntil) -> tuple[Meter, list[Interval]]:
     """One activation, and where it leaves the meter."""
     made = list(due_intervals(meter, used))
     if made:
-        meter = Meter(meter.ready_at, meter.units, made[-1].ended_at, made[-1].number)
+        meter = Meter(meter.tariff, made[-1].ended_at, made[-1].number)
     return meter, made
 
 
 def _metered(ready_at: datetime, gpus: int, wakes: list[datetime], ended_at: datetime) -> list[Interval]:
     """The life of a lease: awake at `wakes` while it runs, and once after its end."""
-    meter = Meter(ready_at, gpus, None, 0)
+    meter = Meter(a_tariff(ready_at, gpus), None, 0)
     intervals: list[Interval] = []
     for at in sorted(wakes):
         meter, made = _wake(meter, _certain(min(at, ended_at)))
@@ -106,7 +103,7 @@ def test_an_interval_lies_within_one_utc_hour_and_only_the_last_ends_inside_it(l
 @given(LIVES)
 def test_a_running_lease_is_never_metered_beyond_what_is_certain(life: Life) -> None:
     ready_at, gpus, wakes, _ = life
-    meter = Meter(ready_at, gpus, None, 0)
+    meter = Meter(a_tariff(ready_at, gpus), None, 0)
     for at in sorted(wakes):
         meter, made = _wake(meter, _certain(at))
         assert all(interval.ended_at <= at for interval in made)
@@ -115,7 +112,7 @@ def test_a_running_lease_is_never_metered_beyond_what_is_certain(life: Life) -> 
 @given(LIVES)
 def test_waking_twice_at_one_moment_makes_nothing_new(life: Life) -> None:
     ready_at, gpus, wakes, _ = life
-    meter = Meter(ready_at, gpus, None, 0)
+    meter = Meter(a_tariff(ready_at, gpus), None, 0)
     for at in sorted(wakes):
         meter, _ = _wake(meter, _certain(at))
         assert _wake(meter, _certain(at))[1] == []
@@ -124,7 +121,7 @@ def test_waking_twice_at_one_moment_makes_nothing_new(life: Life) -> None:
 @given(LIVES, MOMENTS)
 def test_certainty_that_goes_backwards_takes_nothing_back(life: Life, earlier: datetime) -> None:
     ready_at, gpus, wakes, _ = life
-    meter = Meter(ready_at, gpus, None, 0)
+    meter = Meter(a_tariff(ready_at, gpus), None, 0)
     for at in sorted(wakes):
         meter, _ = _wake(meter, _certain(at))
     if meter.metered_until is not None and earlier <= meter.metered_until:
@@ -135,7 +132,7 @@ def test_certainty_that_goes_backwards_takes_nothing_back(life: Life, earlier: d
 def test_an_end_before_the_start_bills_nothing_and_still_closes_the_meter(
     ready_at: datetime, back: timedelta
 ) -> None:
-    (only,) = due_intervals(Meter(ready_at, 8, None, 0), _certain(ready_at + back, ended=True))
+    (only,) = due_intervals(Meter(a_tariff(ready_at, 8), None, 0), _certain(ready_at + back, ended=True))
     assert (only.unit_seconds, only.final, only.started_at) == (0, True, only.ended_at)
 
 
@@ -151,7 +148,7 @@ def test_a_lease_ready_on_the_second_is_billed_from_it() -> None:
 
 
 def test_an_hour_is_closed_by_evidence_at_its_very_end_and_not_a_moment_before() -> None:
-    meter = Meter(DAY, 1, None, 0)
+    meter = Meter(a_tariff(DAY, 1), None, 0)
     just_before = DAY + HOUR - timedelta(microseconds=1)
     assert list(due_intervals(meter, _certain(just_before))) == []
     (hour,) = due_intervals(meter, _certain(DAY + HOUR))
@@ -159,7 +156,7 @@ def test_an_hour_is_closed_by_evidence_at_its_very_end_and_not_a_moment_before()
 
 
 def test_a_lease_that_ends_on_the_hour_has_one_final_interval_and_no_empty_one() -> None:
-    (only,) = due_intervals(Meter(DAY, 1, None, 0), _certain(DAY + HOUR, ended=True))
+    (only,) = due_intervals(Meter(a_tariff(DAY, 1), None, 0), _certain(DAY + HOUR, ended=True))
     assert (only.unit_seconds, only.final) == (3_600, True)
 
 
@@ -197,6 +194,7 @@ def _use(
         suspect_since=suspect_since,
         units=1,
         nano_per_unit_hour=PRICE,
+        stopped_nano_per_unit_hour=PRICE,
         set_aside_nano=Nano(set_aside_nano),
         release_at=release_at,
     )
@@ -268,9 +266,9 @@ USED_UP = "the money set aside for the lease was used up"
 
 def test_a_lease_that_costs_nothing_is_always_funded() -> None:
     free = replace(_use(set_aside_nano=0), nano_per_unit_hour=Nano(0))
-    assert free.funded_until is None
+    assert free.used_up_at is None
     assert used_until(free, NOW) == UsedUntil(NOW, NOW, ended=False)
-    assert ending(READY, 1, Nano(0), Nano(0), NOW) == Ending(NOW)
+    assert ending(a_tariff(READY, 1, Nano(0)), Nano(0), NOW) == Ending(NOW)
 
 
 @given(
@@ -280,28 +278,29 @@ def test_until_it_is_no_longer_funded_a_lease_costs_at_most_what_was_set_aside_a
     ready_at: datetime, gpus: int, price: int, seconds: int, extra: int
 ) -> None:
     set_aside = Nano(accrued(Nano(price), gpus * seconds) + extra)
-    until = funded_until(ready_at, gpus, Nano(price), set_aside)
+    tariff = a_tariff(ready_at, gpus, Nano(price))
+    until = tariff.funded_until(set_aside)
     assert until is not None
     assert until.microsecond == 0
     assert until >= billing_start(ready_at) + seconds * SECOND, (
         "what was set aside for a time covers that time"
     )
-    assert cost_until(ready_at, gpus, Nano(price), until) <= set_aside
-    assert cost_until(ready_at, gpus, Nano(price), until + SECOND) > set_aside
+    assert tariff.cost_until(until) <= set_aside
+    assert tariff.cost_until(until + SECOND) > set_aside
 
 
 def test_a_lease_that_ends_is_billed_at_most_until_its_money_was_used_up() -> None:
     day = Nano(24 * 3_600)
-    assert ending(READY, 1, PRICE, day, NOW) == Ending(NOW)
+    assert ending(a_tariff(READY), day, NOW) == Ending(NOW)
     exactly = Nano(3 * 3_600)
-    assert ending(READY, 1, PRICE, exactly, NOW) == Ending(NOW)
+    assert ending(a_tariff(READY), exactly, NOW) == Ending(NOW)
     parts = NOW + timedelta(microseconds=1)
-    assert ending(READY, 1, PRICE, exactly, parts) == Ending(parts), "parts of seconds are never billed"
+    assert ending(a_tariff(READY), exactly, parts) == Ending(parts), "parts of seconds are never billed"
     short = Nano(3 * 3_600 - 1)
-    assert ending(READY, 1, PRICE, short, NOW) == Ending(NOW - SECOND, (Unbilled(1, Nano(1), USED_UP),))
+    assert ending(a_tariff(READY), short, NOW) == Ending(NOW - SECOND, (Unbilled(1, Nano(1), USED_UP),))
     gpus = 8
     hour = Nano(8 * 3_600)
-    assert ending(READY, gpus, PRICE, hour, NOW) == Ending(
+    assert ending(a_tariff(READY, gpus), hour, NOW) == Ending(
         READY + HOUR, (Unbilled(2 * 3_600, Nano(2 * 8 * 3_600), USED_UP),)
     )
 
@@ -310,11 +309,11 @@ def test_use_that_is_not_billed_for_several_reasons_is_counted_once_for_each() -
     listed = Bound(READY + 2 * HOUR, "not listed")
     day, hour = Nano(24 * 3_600), Nano(3_600)
     not_listed = Unbilled(3_600, Nano(3_600), "not listed")
-    assert ending(READY, 1, PRICE, day, NOW, listed) == Ending(listed.until, (not_listed,))
-    both = ending(READY, 1, PRICE, hour, NOW, listed)
+    assert ending(a_tariff(READY), day, NOW, listed) == Ending(listed.until, (not_listed,))
+    both = ending(a_tariff(READY), hour, NOW, listed)
     assert both == Ending(READY + HOUR, (not_listed, Unbilled(3_600, Nano(3_600), USED_UP)))
-    assert ending(READY, 1, PRICE, hour, NOW, Bound(NOW, "not listed")).unbilled == (
+    assert ending(a_tariff(READY), hour, NOW, Bound(NOW, "not listed")).unbilled == (
         Unbilled(2 * 3_600, Nano(2 * 3_600), USED_UP),
     )
-    free = ending(READY, 1, Nano(0), Nano(0), NOW, listed)
+    free = ending(a_tariff(READY, 1, Nano(0)), Nano(0), NOW, listed)
     assert free == Ending(listed.until, (Unbilled(3_600, Nano(0), "not listed"),))

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from control_plane.domain import metering
 from control_plane.domain.funding import HOLD, End, Funding, Renew, decide, first_look, next_look
-from control_plane.domain.metering import Interval, Meter, Use, cost_until, used_until
+from control_plane.domain.metering import Interval, Meter, Use, used_until
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
 from control_plane.domain.rating import charge
+from control_plane.domain.tariff import Tariff
+from tests.support.tariff import a_tariff
 
 NOON = datetime(2026, 11, 20, 12, 0, 0, 250_000, tzinfo=UTC)
 
@@ -31,6 +33,10 @@ class _Lease:
     closed: bool = False
     unrated: list[Interval] = field(default_factory=list[Interval])
 
+    @property
+    def tariff(self) -> Tariff:
+        return a_tariff(self.ready_at, self.gpus, self.price)
+
     def use(self, now: datetime) -> Use:
         """What is known about its use while its machine is on every list."""
         return Use(
@@ -40,17 +46,18 @@ class _Lease:
             suspect_since=None,
             units=self.gpus,
             nano_per_unit_hour=self.price,
+            stopped_nano_per_unit_hour=self.price,
             set_aside_nano=Nano(self.posted + self.held),
             release_at=None,
         )
 
     def cost(self, until: datetime) -> Nano:
-        return cost_until(self.ready_at, self.gpus, self.price, until)
+        return self.tariff.cost_until(until)
 
     def end(self, now: datetime) -> None:
         if self.billed_until is None:
             set_aside = Nano(self.posted + self.held)
-            ending = metering.ending(self.ready_at, self.gpus, self.price, set_aside, now)
+            ending = metering.ending(self.tariff, set_aside, now)
             self.billed_until = ending.billed_until
             self.held = self.cost(self.billed_until) - self.posted
 
@@ -71,7 +78,7 @@ class _Wallet:
         for lease in self.leases:
             if lease.closed:
                 continue
-            meter = Meter(lease.ready_at, lease.gpus, lease.metered_until, lease.intervals)
+            meter = Meter(lease.tariff, lease.metered_until, lease.intervals)
             for interval in metering.due_intervals(meter, used_until(lease.use(self.now), self.now)):
                 lease.unrated.append(interval)
                 lease.metered_until, lease.intervals = interval.ended_at, interval.number

@@ -187,7 +187,7 @@ def test_spot_capacity_and_machines_on_which_we_are_not_known_to_run_are_never_s
     ):
         offer = replace(OFFER, **change)
         expect_rejected(ranked(offer), code)
-        assert sold_as(offer, [a_price("h100x8")]) == SoldAs((), None)
+        assert sold_as(offer, [a_price("h100x8")]) == SoldAs((), None, None)
 
 
 def test_the_offer_that_costs_least_to_use_comes_first_and_not_the_one_with_the_lowest_price() -> None:
@@ -396,8 +396,8 @@ def test_an_offer_is_sold_as_every_sku_that_it_serves_and_the_dearest_price_is_s
         a_price("below cost", per_hour=PRICE - 8),
         a_price("larger", shape=replace(SOLD, vcpus=65)),
     ]
-    assert sold_as(OFFER, book) == SoldAs(("cheap", "dear"), Nano(PRICE + 80))
-    assert sold_as(OFFER, book[2:]) == SoldAs((), None)
+    assert sold_as(OFFER, book) == SoldAs(("cheap", "dear"), Nano(PRICE + 80), None)
+    assert sold_as(OFFER, book[2:]) == SoldAs((), None, None)
 
 
 # What of it is stored.

@@ -16,7 +16,6 @@ from control_plane.domain.power import (
     NEXT,
     Ask,
     Look,
-    PowerAction,
     PowerChange,
     PowerEvent,
     PowerState,
@@ -27,6 +26,7 @@ from control_plane.domain.power import (
     refused,
     step,
 )
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.sighting import ListedState
 from control_plane.domain.transitions import Moved
 from tests.support.clock import START

@@ -12,6 +12,7 @@ from control_plane.domain.money import Nano, accrued
 from control_plane.domain.proof import Tier
 from control_plane.domain.rating import charge
 from control_plane.domain.sku import CapacityShape, Shape, Sku, Unit, unit_of, units_of
+from tests.support.tariff import a_tariff
 
 SECOND = timedelta(seconds=1)
 DAY = datetime(2026, 11, 20, tzinfo=UTC)
@@ -22,7 +23,9 @@ PRICES = st.integers(3_600, 10**12).map(Nano)
 @given(gpus=st.integers(0, 64), price=PRICES, seconds=st.integers(1, 10 * 24 * 3_600))
 def test_a_bill_is_units_by_time_by_price_and_never_zero(gpus: int, price: Nano, seconds: int) -> None:
     ended_at = DAY + seconds * SECOND
-    intervals = list(due_intervals(Meter(DAY, units_of(gpus), None, 0), UsedUntil(ended_at, ended_at, True)))
+    intervals = list(
+        due_intervals(Meter(a_tariff(DAY, units_of(gpus)), None, 0), UsedUntil(ended_at, ended_at, True))
+    )
     charged = sum(charge(price, each.unit_seconds_before, each.unit_seconds) for each in intervals)
     assert charged == accrued(price, (gpus or 1) * seconds) > 0
 

@@ -992,7 +992,12 @@ def _create_tables() -> None:
         sa.Column("effective_from", sa.DateTime(timezone=True), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
+        sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.CheckConstraint("nano_per_unit_hour >= 0", name=op.f("ck_prices_not_negative")),
+        sa.CheckConstraint(
+            "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
+            name=op.f("ck_prices_stopped_costs_no_more"),
+        ),
         sa.ForeignKeyConstraint(
             ["price_book"], ["price_books.version"], name=op.f("fk_prices_price_book_price_books")
         ),
@@ -1648,6 +1653,7 @@ def _create_tables() -> None:
         ),
         sa.Column("purchase", sa.Text(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
+        sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
         sa.Column("proof", sa.Text(), nullable=False),
         sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
@@ -1673,6 +1679,12 @@ def _create_tables() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("release_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column(
+            "switched_at",
+            postgresql.ARRAY(sa.DateTime(timezone=True)),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
         sa.Column("billed_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("funding_warned_at", sa.DateTime(timezone=True), nullable=True),
@@ -1705,6 +1717,10 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint(
             "(waiting_since IS NULL) = (waiting_why IS NULL)", name=op.f("ck_leases_waiting_has_its_reason")
+        ),
+        sa.CheckConstraint(
+            "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
+            name=op.f("ck_leases_stopped_costs_no_more"),
         ),
         sa.CheckConstraint(
             "NOT meter_closed OR billed_until IS NOT NULL", name=op.f("ck_leases_meter_closes_after_the_end")
@@ -1991,6 +2007,8 @@ def _create_tables() -> None:
         sa.Column("native_type", sa.Text(), nullable=False),
         sa.Column("offer_key", sa.Text(), nullable=False),
         sa.Column("cost_nano_per_hour", sa.BigInteger(), nullable=False),
+        sa.Column("stopped_cost_nano_per_hour", sa.BigInteger(), nullable=True),
+        sa.Column("power", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.Column("gpu_model", sa.Text(), nullable=True),
         sa.Column("gpu_count", sa.Integer(), nullable=False),
         sa.Column("vcpus", sa.Integer(), nullable=False),
@@ -2144,6 +2162,7 @@ def _create_tables() -> None:
         sa.Column("failed", sa.Integer(), nullable=False),
         sa.Column("power", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.Column("firewall", sa.Text(), nullable=False),
+        sa.Column("stopped_cost_nano_per_hour", sa.BigInteger(), nullable=True),
         sa.CheckConstraint(
             "firewall IN ('fixed', 'follows', 'none', 'unknown')", name=op.f("ck_offers_firewall_known")
         ),
@@ -2698,6 +2717,7 @@ def _create_tables() -> None:
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("unit_seconds", sa.BigInteger(), nullable=False),
+        sa.Column("stopped", sa.Boolean(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("amount_nano", sa.BigInteger(), nullable=False),
         sa.Column("rated_at", sa.DateTime(timezone=True), nullable=False),
@@ -2916,6 +2936,7 @@ def _create_tables() -> None:
         sa.Column("unit_seconds_before", sa.BigInteger(), nullable=False),
         sa.Column("unit_seconds", sa.BigInteger(), nullable=False),
         sa.Column("final", sa.Boolean(), nullable=False),
+        sa.Column("stopped", sa.Boolean(), nullable=False),
         sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("ended_at >= started_at", name=op.f("ck_intervals_ends_after_start")),
         sa.CheckConstraint(

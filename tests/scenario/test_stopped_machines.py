@@ -1,0 +1,217 @@
+"""What a stopped machine costs: its own price from the list that shows it stopped until its start is asked for."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from control_plane.db import catalogue, usage
+from control_plane.db.engine import Database
+from control_plane.domain.access import EVERYWHERE
+from control_plane.domain.auto_release import AutoRelease
+from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.power import PowerState
+from control_plane.domain.power_action import PowerAction
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.request import LeaseTerms
+from control_plane.services import billing
+from providers.fake import Fault
+from providers.fake import Settings as FakeSettings
+from tests.support.clock import Clock
+from tests.support.laws import stopped_unit_seconds
+from tests.support.power import ask, asked
+from tests.support.stage import BOOK, FAKE, H100, Stage, set_stage
+
+pytestmark = pytest.mark.database
+
+STOPPED = Nano(360_000_000)
+"""A tenth of the price while it is on: 0.36 USD an hour."""
+OFF = PowerState.OFF
+
+
+@pytest.fixture
+async def stage(db: Database, api_db: Database, clock: Clock) -> Stage:
+    made = await set_stage(db, clock, api_db=api_db, settings=FakeSettings(boot_seconds=10.0))
+    await cost_while_stopped(made, Nano(50_000_000))
+    return made
+
+
+async def cost_while_stopped(stage: Stage, nano: Nano | None) -> None:
+    stage.cloud.listing = tuple(
+        replace(offer, stopped_cost_nano_per_hour=nano) for offer in stage.cloud.listing
+    )
+    stage.clock.advance(31)
+    await stage.run("refresh_offers")
+
+
+async def a_ready_lease(stage: Stage, *, usd: int = 1_000, terms: LeaseTerms | None = None) -> Lease:
+    organization_id = await stage.organization(usd=usd)
+    stage.clock.advance(1)
+    cheaper = [
+        replace(price, stopped_nano_per_unit_hour=STOPPED) if price.sku == H100.sku else price
+        for price in BOOK
+    ]
+    async with stage.db.transaction() as connection:
+        await catalogue.put_price_book(connection, cheaper, now=stage.clock.now())
+    lease = await stage.lease(organization_id, terms=terms)
+    await stage.play_until(lease, "ready", seconds_max=90)
+    return await stage.lease_row(lease)
+
+
+async def stop(stage: Stage, lease: Lease) -> datetime:
+    """Stop its machine. Returns when its price changed."""
+    await asked(stage, lease, PowerAction.STOP)
+    for _ in range(40):
+        power = (await stage.shown(lease)).overview.power
+        if power is not None and power.state is OFF:
+            return (await stage.lease_row(lease)).switched_at[-1]
+        await stage.play(5, step=5)
+    raise AssertionError("it was not stopped")
+
+
+async def bill(stage: Stage, lease: Lease) -> list[tuple[bool, int, Nano]]:
+    """The lines of a bill: stopped or not, the seconds, and what they cost."""
+    found = (await billing.bill(stage.api, lease.organization_id, reach=EVERYWHERE)).lines
+    return [
+        (
+            line.stopped,
+            line.unit_seconds + line.unrated_unit_seconds,
+            Nano(line.amount_nano + line.unrated_nano),
+        )
+        for line in found
+    ]
+
+
+async def test_each_second_is_charged_at_the_price_of_its_state_and_charges_say_stopped(stage: Stage) -> None:
+    lease = await a_ready_lease(stage)
+    assert (lease.stopped_nano_per_unit_hour, lease.switched_at) == (STOPPED, ())
+    since = lease.ready_at
+    assert since is not None
+    await stage.play(10 * 60, step=150)
+    stopped_at = await stop(stage, lease)
+    await stage.play(130 * 60, step=600)
+    asked_at = stage.clock.now()
+    await asked(stage, lease, PowerAction.START)
+    await stage.play(60, step=5)
+    await stage.check()
+    assert (await stage.lease_row(lease)).switched_at == (stopped_at, asked_at)
+    await stage.release(lease)
+    await stage.finish()
+    ended = await stage.lease_row(lease)
+    assert ended.billed_until is not None
+    off = stopped_unit_seconds(ended, ended.billed_until)
+    assert off == int(asked_at.timestamp()) - int(stopped_at.timestamp())
+    on = int((ended.billed_until - since).total_seconds()) - off
+    assert await bill(stage, lease) == [(False, on, on * 1_000_000), (True, off, off * 100_000)]
+    async with stage.db.reading() as connection:
+        charges = await usage.charges(
+            connection,
+            lease.organization_id,
+            EVERYWHERE,
+            since=since - timedelta(days=1),
+            until=asked_at + timedelta(days=1),
+            limit=100,
+        )
+    assert [(each.stopped, each.nano_per_unit_hour) for each in charges] == [
+        (False, H100.nano_per_unit_hour),
+        *[(True, STOPPED)] * 3,
+        (False, H100.nano_per_unit_hour),
+    ], "an interval for each hour, and one more at the stop and at the start"
+
+
+async def test_until_a_list_shows_it_stopped_and_from_the_request_to_start_it_costs_the_full_price(
+    stage: Stage,
+) -> None:
+    lease = await a_ready_lease(stage)
+    stage.cloud.faults.script("power", Fault.LOST_WITHOUT_EFFECT)
+    asked_at = stage.clock.now()
+    stopped_at = await stop(stage, lease)
+    assert stopped_at - asked_at >= timedelta(minutes=2), "the first request was lost"
+    stage.cloud.faults.script("power", Fault.NO_CAPACITY)
+    start_at = stage.clock.now()
+    await asked(stage, lease, PowerAction.START)
+    assert (await stage.lease_row(lease)).switched_at == (stopped_at, start_at)
+    await stage.play(10, step=5)
+    power = (await stage.shown(lease)).overview.power
+    assert power is not None
+    assert power.state is OFF
+    again = (await stage.lease_row(lease)).switched_at
+    assert again[:2] == (stopped_at, start_at)
+    assert timedelta(0) < again[2] - start_at <= timedelta(seconds=10), (
+        "it never started, and is charged as that"
+    )
+    await stage.finish()
+
+
+async def test_a_stopped_machine_costs_no_less_than_its_provider_bills_us(stage: Stage) -> None:
+    for costs_us, price in ((Nano(900_000_001), 900_000_001), (None, 2_190_000_000)):
+        await cost_while_stopped(stage, costs_us)
+        lease = await a_ready_lease(stage)
+        assert lease.stopped_nano_per_unit_hour == price
+    await stop(stage, lease)
+    before = sum(amount for _, _, amount in await bill(stage, lease))
+    await stage.play(40 * 60, step=600)
+    (machine, *_) = [each for each in stage.cloud.alive() if each.stopped]
+    assert machine.cost_nano_per_hour == 2_190_000_000
+    paid = sum(amount for _, _, amount in await bill(stage, lease)) - before
+    assert paid >= 40 * 60 * machine.cost_nano_per_hour // 3_600
+    await stage.finish()
+
+
+async def test_money_lasts_longer_while_it_is_stopped_and_a_start_needs_an_hour_of_it(stage: Stage) -> None:
+    lease = await a_ready_lease(stage, usd=4)
+    await stage.play(24 * 60, step=290)
+    await stop(stage, lease)
+    await stage.play(90 * 60, step=600)
+    assert await stage.state(lease) == "ready", (
+        "it would have been unfunded after 57 minutes at the full price"
+    )
+    refused = await ask(stage, lease, PowerAction.START)
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.BALANCE_TOO_LOW
+    async with stage.db.transaction() as connection:
+        await billing.credit(
+            connection, stage.api, lease.organization_id, Nano(2 * NANO_PER_USD), key="for the start"
+        )
+    await asked(stage, lease, PowerAction.START)
+    await stage.play(25 * 60, step=290)
+    assert await stage.state(lease) == "ready"
+    await stage.check()
+    await stop(stage, lease)
+    for _ in range(24):
+        await stage.play(1_800, step=600)
+        if await stage.state(lease) != "ready":
+            break
+    assert (await stage.lease_row(lease)).end_reason is EndReason.UNFUNDED
+    await stage.finish()
+
+
+async def test_a_limit_of_its_cost_moves_with_each_stop_and_holds_when_it_ends_stopped(stage: Stage) -> None:
+    limits = AutoRelease(spend_nano=Nano(900_000_000))
+    lease = await a_ready_lease(stage, terms=LeaseTerms(auto_release=limits))
+    before = lease.release_at
+    stopped_at = await stop(stage, lease)
+    after = (await stage.lease_row(lease)).release_at
+    assert before is not None
+    assert after is not None
+    left = (before - stopped_at) // timedelta(seconds=1)
+    assert abs((after - stopped_at) - timedelta(seconds=10 * left)) <= timedelta(seconds=20)
+    stage.clock.advance((after - stage.clock.now()).total_seconds() - 30)
+    await stage.play(120, step=30)
+    await stage.finish()
+    ended = await stage.lease_row(lease)
+    assert (ended.end_reason, ended.billed_until) == (EndReason.AUTO_RELEASED, after)
+    assert sum(amount for _, _, amount in await bill(stage, lease)) <= 900_000_000
+
+
+async def test_a_machine_keeps_what_can_be_done_with_it_when_its_offer_leaves_the_catalogue(
+    stage: Stage,
+) -> None:
+    lease = await a_ready_lease(stage)
+    async with stage.db.transaction() as connection:
+        await catalogue.replace_offers(connection, FAKE, [], now=stage.clock.now())
+    shown = (await stage.shown(lease)).overview
+    assert set(shown.power_offered) == set(PowerAction)
+    await stop(stage, lease)
+    await stage.finish()

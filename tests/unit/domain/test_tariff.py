@@ -1,0 +1,108 @@
+"""What a lease costs whose machine is stopped and started: two prices, and every second charged once."""
+
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control_plane.domain.auto_release import AutoRelease, release_at
+from control_plane.domain.metering import HOUR, Meter, UsedUntil, due_intervals
+from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.rating import charge
+from control_plane.domain.tariff import Tariff, billing_start, stopped_price
+from tests.support.clock import START
+from tests.support.tariff import a_tariff
+
+SECOND = timedelta(seconds=1)
+MOMENTS = st.timedeltas(timedelta(0), timedelta(hours=9)).map(lambda since: START + since)
+PRICE, STOPPED = Nano(7_200), Nano(3_600)
+"""Two nano-dollars a second while it is on, and one while it is stopped."""
+
+
+@st.composite
+def tariffs(draw: st.DrawFn) -> Tariff:
+    price = draw(st.integers(1, 50 * NANO_PER_USD))
+    return a_tariff(
+        draw(MOMENTS),
+        draw(st.integers(1, 8)),
+        Nano(price),
+        stopped=Nano(draw(st.integers(0, price))),
+        switched_at=tuple(sorted(draw(st.lists(MOMENTS, max_size=5)))),
+    )
+
+
+def cost(tariff: Tariff, until: datetime) -> int:
+    """The cost by fractions, second by second of each part."""
+    end = max(until.replace(microsecond=0), billing_start(tariff.ready_at))
+    seconds, position, stopped = [0, 0], billing_start(tariff.ready_at), 0
+    for at in (*tariff.switched_at, end):
+        cut = min(max(at.replace(microsecond=0), position), end)
+        seconds[stopped] += int((cut - position).total_seconds())
+        position, stopped = cut, 1 - stopped
+    prices = (tariff.nano_per_unit_hour, tariff.stopped_nano_per_unit_hour)
+    return sum(
+        round(Fraction(n * price * tariff.units, 3_600)) for n, price in zip(seconds, prices, strict=True)
+    )
+
+
+@given(tariffs(), st.lists(MOMENTS, max_size=6), MOMENTS)
+def test_the_charges_add_up_to_the_cost_however_often_the_meter_wakes(
+    tariff: Tariff, wakes: list[datetime], ended_at: datetime
+) -> None:
+    ended_at = max(ended_at, tariff.ready_at)
+    meter, charged, seconds = Meter(tariff, None, 0), 0, 0
+    for at, ended in (*((at, False) for at in sorted(wakes) if at <= ended_at), (ended_at, True)):
+        for interval in due_intervals(meter, UsedUntil(at, at, ended)):
+            price = tariff.price(stopped=interval.stopped)
+            charged += charge(price, interval.unit_seconds_before, interval.unit_seconds)
+            seconds += interval.unit_seconds
+            meter = Meter(tariff, interval.ended_at, interval.number)
+    assert charged == tariff.cost_until(ended_at) == cost(tariff, ended_at)
+    billed = ended_at.replace(microsecond=0) - billing_start(tariff.ready_at)
+    assert seconds == max(0, billed // SECOND) * tariff.units
+
+
+@given(tariffs(), st.integers(0, 500 * NANO_PER_USD).map(Nano))
+def test_money_lasts_to_the_second_whatever_was_stopped_meanwhile(tariff: Tariff, amount: Nano) -> None:
+    until = tariff.funded_until(amount)
+    if until is None:
+        last = max((billing_start(tariff.ready_at), *tariff.cuts))
+        assert tariff.price(stopped=tariff.is_stopped(last)) == 0
+        assert tariff.cost_until(last + 1_000 * HOUR) <= amount
+        return
+    assert tariff.cost_until(until) <= amount
+    if tariff.price(stopped=tariff.is_stopped(until)) * tariff.units >= 3_600:
+        assert tariff.cost_until(until + SECOND) > amount
+
+
+def test_an_hour_is_cut_where_the_price_changes_and_nowhere_without_a_second_between() -> None:
+    stop, start = START + timedelta(minutes=10, milliseconds=900), START + timedelta(minutes=25)
+    tariff = a_tariff(START, 8, PRICE, stopped=STOPPED, switched_at=(stop, start, start))
+    made = list(due_intervals(Meter(tariff, None, 0), UsedUntil(START + HOUR, START + HOUR, True)))
+    assert [(each.stopped, each.unit_seconds // 8, each.unit_seconds_before // 8) for each in made] == [
+        (False, 600, 0),
+        (True, 900, 0),
+        (True, 2_100, 900),
+    ]
+    assert tariff.cost_until(START + HOUR) == 8 * (600 * 2 + 3_000)
+
+
+def test_a_limit_of_the_cost_is_reached_later_when_the_machine_is_stopped() -> None:
+    limit = AutoRelease(spend_nano=Nano(7_200))
+    for switched, at in (
+        ((), START + HOUR),
+        ((START + HOUR / 2,), START + 3 * HOUR / 2),
+        ((START + HOUR / 2, START + HOUR), START + 5 * HOUR / 4),
+    ):
+        assert release_at(limit, a_tariff(START, 1, PRICE, stopped=STOPPED, switched_at=switched)) == at
+
+
+def test_a_stopped_machine_costs_no_less_than_it_costs_us_and_no_more_than_one_that_is_on() -> None:
+    for stopped, costs_us, price in (
+        (100, 0, 100),
+        (100, 8 * 150, 150),
+        (100, 8 * 150 + 1, 151),
+        (100, 9_999, 500),
+    ):
+        assert stopped_price(Nano(500), Nano(stopped), Nano(costs_us), 8) == price

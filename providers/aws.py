@@ -30,6 +30,7 @@ Karpenter's and dstack's adapters, which are named; nothing was tried against AW
   that AWS takes the machine back, and why it ended. It is one-time: a persistent one buys another machine by itself.
   Spot machines have quotas of their own. The first of an account makes a role, for which the right may be missing.
 - The price of a spot machine moves while it runs, up to `MaxPrice`. `DescribeSpotPriceHistory` says what it is now.
+- The console's last 64 KB are those of now only with `Latest`, on Nitro types, as all of ours are.
 - Permissions that are missing are HTTP 403 `UnauthorizedOperation`; docs/providers.md has the policy that is needed.
 """
 
@@ -123,7 +124,7 @@ class Settings:
         return tuple(dict.fromkeys(name.strip() for name in self.regions.split(",") if name.strip()))
 
 
-_READS = frozenset({Verb.INVENTORY, Verb.OFFERS, Verb.PREPARE, Verb.FIREWALL, Verb.CHILDREN})
+_READS = frozenset({Verb.INVENTORY, Verb.OFFERS, Verb.PREPARE, Verb.FIREWALL, Verb.CHILDREN, Verb.CONSOLE})
 _MUTATIONS = frozenset({Verb.PREPARE, Verb.TERMINATE, Verb.POWER, Verb.FIREWALL, Verb.CHILDREN})
 CAPABILITIES = Capabilities(
     list_lag_seconds=60.0,  # "Eventual consistency" has no documented bound; Karpenter waits 30 s.
@@ -139,6 +140,7 @@ CAPABILITIES = Capabilities(
     power=frozenset({PowerAction.REBOOT}),
     firewall=ProviderFirewall.FOLLOWS,
     ingress_max=INGRESS_MAX,
+    console=True,
     sells_spot=True,
     answer_seconds={Verb.OFFERS: 60.0},  # Five requests for each region.
 )
@@ -285,6 +287,15 @@ class Aws:
         if region not in REGIONS:
             raise error_for(Verb.FIREWALL, Meaning.NOT_FOUND, "not a reference to a machine of AWS")
         return await self._groups.apply(region, instance, launch_key, wanted)
+
+    async def console(self, provider_ref: ProviderRef, ticket: str | None) -> str:  # noqa: ARG002 - AWS has it at once
+        region, _, instance = provider_ref.partition("/")
+        if region not in REGIONS:
+            raise error_for(Verb.CONSOLE, Meaning.NOT_FOUND, "not a reference to a machine of AWS")
+        read = Operation("ec2", "get_console_output")
+        return await self._aws.call(
+            Verb.CONSOLE, region, read, lambda got: got.get("Output", ""), InstanceId=instance, Latest=True
+        )
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         region, _, instance = provider_ref.partition("/")

@@ -54,6 +54,7 @@ RULES = (
     Rule(Meaning.BUSY, code="InvalidPermission.Duplicate", verb=Verb.PREPARE),
     Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.TERMINATE),
     Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.POWER),
+    Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.CONSOLE),
     Rule(Meaning.BUSY, code="IncorrectInstanceState", verb=Verb.POWER),
     Rule(Meaning.NOT_FOUND, code="InvalidInstanceID.*", verb=Verb.FIREWALL),
     Rule(Meaning.BUSY, code="IncorrectInstanceState", verb=Verb.FIREWALL),

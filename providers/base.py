@@ -15,7 +15,8 @@
   9. An eviction is what the provider says about one machine (`Sighting.eviction`). It is never concluded from the
      machine having been bought as spot, nor from its end.
   10. `apply_ingress` opens no port of another machine, and leaves SSH and WireGuard open.
-  11. A provider does not retry, sleep, pace its calls or read the environment: the guard and the
+  11. `console` changes nothing, and is only called where `Capabilities.console` says that there is one.
+  12. A provider does not retry, sleep, pace its calls or read the environment: the guard and the
      registry do. One call of the port is a fixed number of calls to the provider.
 
 `tests/contract/` runs these laws over every provider. Which answer of a provider becomes which of
@@ -73,6 +74,8 @@ class Verb(StrEnum):
     """Reboot, stop or start a machine. It is never repeated by itself: a second reboot does harm."""
     FIREWALL = "firewall"
     """Look at what a provider's firewall lets in to a machine, and change it. It may be repeated."""
+    CONSOLE = "console"
+    """Read what a machine printed on its console. It may be repeated, so it counts as a read."""
 
 
 class ProviderError(Exception):
@@ -316,6 +319,8 @@ class Capabilities:
     """What is filtered before a machine. `HasFirewall` belongs to FOLLOWS."""
     ingress_max: int = 0
     """How many entries `HasFirewall` takes for a machine, besides SSH and WireGuard."""
+    console: bool = False
+    """Whether it is `HasConsole`: whether programs can read what a machine printed."""
     answer_seconds: Mapping[Verb, float] = field(default_factory=dict[Verb, float])
     """How long to wait for an answer to a verb, where the guard's own timeout is too short. At most
     `guard.ANSWER_SECONDS_MAX`."""
@@ -448,5 +453,25 @@ class HasFirewall(Protocol):
 
         What it makes beside the machine carries the launch key, and is a child. Raises Rejected, NotYet (the machine is
         being changed), MachineNotFound, Throttled, Unavailable (also when an answer was lost: the next step looks).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleTicket:
+    """The provider gets the console first. It is asked for again with this, in some seconds."""
+
+    value: str
+
+
+@runtime_checkable
+class HasConsole(Protocol):
+    """A provider that keeps what machines print on their consoles."""
+
+    async def console(self, provider_ref: ProviderRef, ticket: str | None) -> str | ConsoleTicket:
+        """The end of what the machine printed, as the provider has it now; empty where it has nothing.
+
+        `ticket` is the value of the one that the last call returned, None at first. The text is the machine's, and may
+        be anything. Raises Rejected, NotYet (the machine is being changed), MachineNotFound, Throttled, Unavailable.
         """
         ...

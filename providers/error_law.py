@@ -82,8 +82,8 @@ class Meaning(StrEnum):
 
 # fmt: off
 _LAW: Mapping[Meaning, tuple[type[ProviderError], ...]] = {
-    #                       offers, inventory  prepare,      launch          terminate        power,
-    #                                          children                                      firewall
+    #                       offers, inventory, prepare,      launch          terminate        power,
+    #                       console            children                                      firewall
     Meaning.NO_CAPACITY:   (Unavailable,       NoCapacity,   NoCapacity,     NotYet,          NoCapacity),
     Meaning.QUOTA_REACHED: (Unavailable,       QuotaReached, QuotaReached,   NotYet,          QuotaReached),
     Meaning.REFUSED:       (Unavailable,       OrderRefused, OrderRefused,   NotYet,          OrderRefused),
@@ -104,11 +104,21 @@ _COLUMN = {
     Verb.TERMINATE: 3,
     Verb.POWER: 4,
     Verb.FIREWALL: 4,
+    Verb.CONSOLE: 0,
 }
+_OF_ONE_MACHINE = {
+    Meaning.REFUSED: OrderRefused,
+    Meaning.NOT_FOUND: MachineNotFound,
+    Meaning.BUSY: NotYet,
+}
+"""What differs from the first column where a read is about one machine: its console."""
 
 ERRORS: Mapping[tuple[Verb, Meaning], type[ProviderError]] = {
     (verb, meaning): _LAW[meaning][_COLUMN[verb]] for verb in Verb for meaning in Meaning
-} | {(Verb.FIREWALL, Meaning.UNCLEAR): Unavailable}  # It may be repeated, unlike a change of power.
+} | {
+    (Verb.FIREWALL, Meaning.UNCLEAR): Unavailable,  # It may be repeated, unlike a change of power.
+    **{(Verb.CONSOLE, meaning): kind for meaning, kind in _OF_ONE_MACHINE.items()},
+}
 """The whole law: one error for every verb and meaning."""
 
 ERRORS_OF: Mapping[Verb, tuple[type[ProviderError], ...]] = {

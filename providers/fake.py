@@ -23,6 +23,7 @@ from control_plane.domain.money import Nano, accrued
 from providers.base import (
     Capabilities,
     Child,
+    ConsoleTicket,
     Eviction,
     EvictionState,
     Ingress,
@@ -40,16 +41,12 @@ from providers.base import (
     OutcomeUnknown,
     PowerAction,
     ProviderFirewall,
-    QuotaReached,
-    Rejected,
     Sighting,
-    Throttled,
-    Unauthorized,
     Unavailable,
 )
 from providers.clock import utc_now
 from providers.fake_offers import DEFAULT_OFFERS
-from providers.faults import Fault, FaultScript
+from providers.faults import REFUSALS, Call, Fault, FaultScript, raise_before_effect
 
 __all__ = ["CAPABILITIES", "DEFAULT_OFFERS", "NAME", "Call", "FakeMachine", "FakeProvider", "Fault"]
 __all__ += ["FaultScript", "Settings", "connect"]
@@ -70,6 +67,8 @@ class Settings:
     """Seconds that a terminated machine is still listed, as GONE."""
     makes_children: bool = False
     """Whether each launch makes a start-up script before its machine, and a volume with it."""
+    fetches_consoles: bool = False
+    """Whether a console is fetched first, and has to be asked for again."""
 
 
 CAPABILITIES = Capabilities(
@@ -83,6 +82,7 @@ CAPABILITIES = Capabilities(
     sells_spot=True,
     firewall=ProviderFirewall.FOLLOWS,
     ingress_max=60,
+    console=True,
 )
 
 
@@ -108,6 +108,8 @@ class FakeMachine:
     eviction: Eviction | None = None
     """What the provider says about taking it back. It says so until it withdraws it."""
     lets_in: frozenset[Ingress] = frozenset()
+    printed: str = "[    0.000000] Linux version 6.8.0-fake\n"
+    """On its console."""
 
     def state(self, now: datetime) -> ListedState:
         if self.ended_at is not None:
@@ -128,16 +130,6 @@ class FakeMachine:
         """What the provider bills for it so far, by whole seconds since the launch."""
         seconds = int(((self.ended_at or now) - self.launched_at).total_seconds())
         return accrued(self.cost_nano_per_hour, max(0, seconds))
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call that reached the provider."""
-
-    verb: str
-    at: datetime
-    subject: str = ""
-    """The launch key or the provider's reference."""
 
 
 async def _no_wait() -> None:
@@ -184,18 +176,18 @@ class FakeProvider:
 
     async def offers(self) -> tuple[Listed, ...]:
         fault, seconds = self._arrive("offers")
-        _raise_before_effect(fault, seconds)
+        raise_before_effect(fault, seconds)
         listed: tuple[Listed, ...] = (*(self._priced(offer) for offer in self.listing), *self.left_out)
         await self._answer("offers", fault)
         return listed
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:
         fault, seconds = self._arrive("launch", order.launch_key)
-        _raise_before_effect(fault, seconds)
+        raise_before_effect(fault, seconds)
         if self.settings.makes_children:
             self.plant_child(order.launch_key, "startup_script", Needed.UNTIL_BOOT)
-        if fault in _REFUSALS:
-            raise _REFUSALS[fault](f"injected fault: {fault}")
+        if fault in REFUSALS:
+            raise REFUSALS[fault](f"injected fault: {fault}")
         if fault is Fault.LOST_WITHOUT_EFFECT:
             raise OutcomeUnknown("the answer to the launch was lost")
         if fault is Fault.REFUSED_LATER:
@@ -212,7 +204,7 @@ class FakeProvider:
 
     async def inventory(self) -> tuple[Sighting, ...]:
         fault, seconds = self._arrive("inventory")
-        _raise_before_effect(fault, seconds)
+        raise_before_effect(fault, seconds)
         if fault is Fault.LISTING_FAILS:
             raise Unavailable("the listing failed half-way")
         now = self.now()
@@ -234,7 +226,7 @@ class FakeProvider:
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         fault, seconds = self._arrive("terminate", provider_ref)
-        _raise_before_effect(fault, seconds)
+        raise_before_effect(fault, seconds)
         machine = self._standing(provider_ref)
         if fault is Fault.NOT_YET:
             raise NotYet("still creating it")
@@ -248,12 +240,12 @@ class FakeProvider:
     async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
         self.calls.append(Call(action.value, self.now(), provider_ref))
         fault, seconds = self.faults.next("power")
-        _raise_before_effect(fault, seconds)
+        raise_before_effect(fault, seconds)
         machine = self._standing(provider_ref)
         if fault is Fault.NOT_YET:
             raise NotYet("it is being changed")
-        if fault in _REFUSALS:
-            raise _REFUSALS[fault](f"injected fault: {fault}")
+        if fault in REFUSALS:
+            raise REFUSALS[fault](f"injected fault: {fault}")
         if fault is Fault.LOST_WITHOUT_EFFECT:
             raise OutcomeUnknown(f"the answer to the {action} was lost")
         self._switch(machine, action)
@@ -265,19 +257,30 @@ class FakeProvider:
         self, provider_ref: ProviderRef, launch_key: LaunchKey, wanted: frozenset[Ingress]
     ) -> bool:
         fault, seconds = self._arrive("firewall", launch_key)
-        _raise_before_effect(fault, seconds)
+        raise_before_effect(fault, seconds)
         machine = self._standing(provider_ref)
-        if fault in _REFUSALS:
-            raise _REFUSALS[fault](f"injected fault: {fault}")
+        if fault in REFUSALS:
+            raise REFUSALS[fault](f"injected fault: {fault}")
         done, machine.lets_in = machine.lets_in == wanted, wanted
         await self._answer("firewall", fault, launch_key)
         if fault is Fault.LOST_AFTER_EFFECT:
             raise Unavailable("the answer was lost")
         return done
 
+    async def console(self, provider_ref: ProviderRef, ticket: str | None) -> str | ConsoleTicket:
+        fault, seconds = self._arrive("console", provider_ref)
+        raise_before_effect(fault, seconds)
+        machine = self._standing(provider_ref)
+        await self._answer("console", fault, provider_ref)
+        if fault in (Fault.LOST_AFTER_EFFECT, Fault.LOST_WITHOUT_EFFECT):
+            raise Unavailable("the answer was lost")
+        if self.settings.fetches_consoles and ticket is None:
+            return ConsoleTicket(provider_ref)
+        return machine.printed
+
     async def children(self) -> tuple[Child, ...]:
         fault, seconds = self._arrive("children")
-        _raise_before_effect(fault, seconds)
+        raise_before_effect(fault, seconds)
         if fault is Fault.LISTING_FAILS:
             raise Unavailable("the listing failed half-way")
         listed = tuple(child for child in self.leftovers.values() if child.launch_key.startswith(_MARK))
@@ -286,7 +289,7 @@ class FakeProvider:
 
     async def delete_child(self, child: Child) -> None:
         fault, seconds = self._arrive("children", child.ref)
-        _raise_before_effect(fault, seconds)
+        raise_before_effect(fault, seconds)
         if child.ref not in self.leftovers:
             raise OrderRefused(f"no such {child.kind}: {child.ref[:60]}")
         if fault is Fault.ORDER_REFUSED:
@@ -462,26 +465,9 @@ class FakeProvider:
             del self._still_listed[ref]
 
 
-_REFUSALS: dict[Fault, type[Rejected]] = {
-    Fault.NO_CAPACITY: NoCapacity,
-    Fault.QUOTA_REACHED: QuotaReached,
-    Fault.ORDER_REFUSED: OrderRefused,
-}
-
-
 def _place(of: ListedOffer | LaunchOrder) -> tuple[str, str]:
     """What one stock is for."""
     return f"{of.native_type}{':spot' if of.spot else ''}", of.native_region
-
-
-def _raise_before_effect(fault: Fault, seconds: float) -> None:
-    """Raise the faults that any call can meet before it has an effect."""
-    if fault is Fault.THROTTLED:
-        raise Throttled("too many requests", retry_after_seconds=seconds)
-    if fault is Fault.UNAVAILABLE:
-        raise Unavailable("no connection")
-    if fault is Fault.UNAUTHORIZED:
-        raise Unauthorized("the key is not valid")
 
 
 def _sighting(machine: FakeMachine, now: datetime, *, unknown: bool) -> Sighting:

@@ -1,7 +1,19 @@
 """Fault injection for the fake provider: what each of its calls is made to suffer."""
 
 from collections import deque
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
+
+from providers.base import (
+    NoCapacity,
+    OrderRefused,
+    QuotaReached,
+    Rejected,
+    Throttled,
+    Unauthorized,
+    Unavailable,
+)
 
 
 class Fault(StrEnum):
@@ -51,7 +63,7 @@ class Fault(StrEnum):
     """The provider refuses to end or switch this machine now. [terminate, power]"""
 
 
-VERBS = ("offers", "launch", "inventory", "terminate", "children", "power", "firewall")
+VERBS = ("offers", "launch", "inventory", "terminate", "children", "power", "firewall", "console")
 
 
 class FaultScript:
@@ -79,3 +91,33 @@ class FaultScript:
         """The fault of the call that is being made, and its duration in seconds; takes it from the queue."""
         queue = self._queues[verb]
         return queue.popleft() if queue else self._lasting.get(verb, (Fault.NONE, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that reached the provider."""
+
+    verb: str
+    at: datetime
+    subject: str = ""
+    """The launch key or the provider's reference."""
+
+
+REFUSALS: dict[Fault, type[Rejected]] = {
+    Fault.NO_CAPACITY: NoCapacity,
+    Fault.QUOTA_REACHED: QuotaReached,
+    Fault.ORDER_REFUSED: OrderRefused,
+}
+
+
+"""What a refusal is to who asked."""
+
+
+def raise_before_effect(fault: Fault, seconds: float) -> None:
+    """Raise the faults that any call can meet before it has an effect."""
+    if fault is Fault.THROTTLED:
+        raise Throttled("too many requests", retry_after_seconds=seconds)
+    if fault is Fault.UNAVAILABLE:
+        raise Unavailable("no connection")
+    if fault is Fault.UNAUTHORIZED:
+        raise Unauthorized("the key is not valid")

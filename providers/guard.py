@@ -8,7 +8,7 @@ An adapter says what a provider does; the guard decides how we treat it:
     answer, because that is what we then know; its text stays inside, since it may hold a secret.
   - Calls keep the provider's rate limits, in this process and over all replicas (`pacing.py`). A verb
     waits for its turn only as long as its urgency allows: terminate outranks launch and power, these outrank
-    inventory, inventory outranks offers. Each page of a listing takes a turn of its own.
+    inventory, inventory outranks consoles and offers. Each page of a listing takes a turn of its own.
   - A provider that fails time after time is left alone for a while and then tried with one call
     (`breaker.py`). A terminate always goes through, since it stops a machine from costing money.
 
@@ -28,7 +28,9 @@ from tenacity.wait import wait_base, wait_random_exponential
 from control_plane.domain.ids import AccountName, LaunchKey, ProviderRef
 from providers.base import (
     Child,
+    ConsoleTicket,
     HasChildren,
+    HasConsole,
     HasFirewall,
     HasPower,
     Ingress,
@@ -90,6 +92,7 @@ TIMEOUTS: Mapping[Verb, Timeout] = {
     Verb.POWER: Timeout(turn=15.0, answer=30.0),
     Verb.FIREWALL: Timeout(turn=15.0, answer=30.0),
     Verb.INVENTORY: Timeout(turn=5.0, answer=30.0),
+    Verb.CONSOLE: Timeout(turn=10.0, answer=20.0),
     Verb.CHILDREN: Timeout(turn=5.0, answer=30.0),
     Verb.OFFERS: Timeout(turn=2.0, answer=20.0),
 }
@@ -166,6 +169,12 @@ class Guard:
         if not isinstance(inner, HasFirewall):
             raise error_for(Verb.FIREWALL, Meaning.REFUSED, "this provider has no firewall of a machine")
         return await self._read(Verb.FIREWALL, lambda: inner.apply_ingress(provider_ref, launch_key, wanted))
+
+    async def console(self, provider_ref: ProviderRef, ticket: str | None) -> str | ConsoleTicket:
+        inner = self._inner
+        if not self.capabilities.console or not isinstance(inner, HasConsole):
+            raise error_for(Verb.CONSOLE, Meaning.REFUSED, "this provider shows no consoles")
+        return await self._read(Verb.CONSOLE, lambda: inner.console(provider_ref, ticket))
 
     async def refused_later(self) -> tuple[LateRefusal, ...]:
         """None where the provider refuses launches at once or not at all."""
@@ -281,7 +290,8 @@ class Guard:
         """Record a call's outcome in the metrics and the breaker."""
         outcome = "ok" if error is None else type(error).__name__
         CALLS.labels(self._account, verb, outcome).inc()
-        if isinstance(error, (NotCalled, LocallyThrottled)):
+        if isinstance(error, (NotCalled, LocallyThrottled)) or (error is not None and verb is Verb.CONSOLE):
+            # Customers ask for consoles as often as they like: nobody's failures may keep launches from the account.
             self.breaker.abandoned()
             return
         if isinstance(error, (Unavailable, OutcomeUnknown)):

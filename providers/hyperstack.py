@@ -13,6 +13,8 @@ docs.hyperstack.cloud, read 2026-11-20; some from SkyPilot's and dstack's adapte
   machine is ACTIVE.
 - A delete while the machine is being created is HTTP 400 with "cannot be deleted yet" (SkyPilot asks 18 times).
 - Start, stop and reboot are GET requests, so a GET must never be repeated just because it is one. We send none of them.
+- Console logs are requested first (`POST .../logs`) and read with the id of that request; both while the machine is
+  ACTIVE. What the second one answers before they are there is not said: no `logs`, as we read it.
 - The price book names GPUs and not flavors, per GPU and hour. Spot flavors are GPUs of their own, ending in `-spot`.
 - The list comes in pages by number, without a stable order under deletions: a machine may slip to a page that was read.
 - 500 requests per minute for each source address. Beyond them 429 without Retry-After until the minute ends.
@@ -33,6 +35,7 @@ from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
     Confidence,
+    ConsoleTicket,
     CountedBy,
     Ingress,
     LaunchOrder,
@@ -87,6 +90,7 @@ CAPABILITIES = Capabilities(
     power=frozenset(PowerAction),
     firewall=ProviderFirewall.FOLLOWS,
     ingress_max=50,  # Not documented. OpenStack's own default is 100 rules for all groups of a project.
+    console=True,
 )
 
 REGIONS = {"CANADA-1": "ca-canada-1", "NORWAY-1": "no-norway-1", "US-1": "us-us-1"}
@@ -114,6 +118,7 @@ _POWER = {PowerAction.REBOOT: "hard-reboot", PowerAction.STOP: "stop", PowerActi
 
 PAGE_SIZE = 100
 FLOATING_IP_ATTACHED = "ATTACHED"
+CONSOLE_LINES_MAX = 2_000
 _OURS = {"search": "splitplane-", "page": "1", "pageSize": str(PAGE_SIZE)}
 _PREPARE_CALLS_MAX = 6
 """Environments read, made and read again; then key pairs the same."""
@@ -188,6 +193,14 @@ class Instances(msgspec.Struct):
     page_size: int | None = None
 
 
+class LogsRequested(msgspec.Struct):
+    request_id: int
+
+
+class Logs(msgspec.Struct):
+    logs: str | None = None
+
+
 class Done(msgspec.Struct):
     status: bool
 
@@ -217,6 +230,7 @@ ERRORS = ErrorContract(
         Rule(Meaning.NOT_FOUND, status=404, verb=Verb.POWER),
         Rule(Meaning.NOT_FOUND, status=404, verb=Verb.FIREWALL),
         Rule(Meaning.BUSY, status=409, verb=Verb.FIREWALL),
+        Rule(Meaning.NOT_FOUND, status=404, verb=Verb.CONSOLE),
         Rule(Meaning.BUSY, text="cannot be deleted", verb=Verb.TERMINATE, status=400),
         Rule(
             Meaning.BUSY, status=409, verb=Verb.PREPARE
@@ -333,6 +347,17 @@ class Hyperstack:
         del launch_key  # The rules belong to the machine.
         return await apply_ingress(self._rest, provider_ref, wanted | KEPT)
 
+    async def console(self, provider_ref: ProviderRef, ticket: str | None) -> str | ConsoleTicket:
+        path = ("core/virtual-machines", provider_ref, "logs")
+        if ticket is None:
+            body = {"length": CONSOLE_LINES_MAX}
+            return await self._rest.call(Verb.CONSOLE, "POST", path, LogsRequested, _ticket, body=body)
+        query = {"request_id": ticket}
+        found = await self._rest.call(
+            Verb.CONSOLE, "GET", path, Logs, lambda answer: answer.logs, query=query
+        )
+        return ConsoleTicket(ticket) if found is None else found
+
     async def terminate(self, provider_ref: ProviderRef) -> None:
         path = ("core/virtual-machines", provider_ref)
         await self._rest.call(Verb.TERMINATE, "DELETE", path, Done, ignored)
@@ -367,6 +392,10 @@ def _key_materials(listed: Keypairs) -> frozenset[tuple[str, str]]:
 
 def _prices(listed: list[Price]) -> Mapping[str, Decimal]:
     return {price.name: price.value for price in listed}
+
+
+def _ticket(answer: LogsRequested) -> ConsoleTicket:
+    return ConsoleTicket(str(answer.request_id))
 
 
 def _offers(listed: Flavors, prices: Mapping[str, Decimal]) -> tuple[Listed, ...]:

@@ -51,6 +51,7 @@ CAPABILITIES = Capabilities(
     user_data_bytes_max=65_536,
     terminate_may_be_refused=True,
     billed_while_booting=False,
+    console=True,
 )
 
 REGIONS = {"local-1": "eu-local-1"}
@@ -91,6 +92,10 @@ class Machine(msgspec.Struct):
     status: str
     tags: dict[str, str]
     ip: str | None
+
+
+class Printed(msgspec.Struct):
+    console: str
 
 
 class Types(msgspec.Struct):
@@ -166,6 +171,10 @@ class Local:
     async def terminate(self, provider_ref: ProviderRef) -> None:
         path = ("v1/machines", provider_ref)
         await self._rest.call(Verb.TERMINATE, "DELETE", path, OneMachine, ignored)
+
+    async def console(self, provider_ref: ProviderRef, ticket: str | None) -> str:  # noqa: ARG002 - it is there at once
+        path = ("v1/machines", provider_ref, "console")
+        return await self._rest.call(Verb.CONSOLE, "GET", path, Printed, lambda answer: answer.console)
 
     async def close(self) -> None:
         await self._rest.close()

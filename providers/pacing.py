@@ -32,6 +32,7 @@ URGENCY: Mapping[Verb, float] = {
     Verb.FIREWALL: 0.8,
     Verb.INVENTORY: 0.6,
     Verb.CHILDREN: 0.4,
+    Verb.CONSOLE: 0.4,
     Verb.OFFERS: 0.4,
 }
 """The share of a burst that the calls of a verb may use."""

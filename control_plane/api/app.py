@@ -20,6 +20,7 @@ from control_plane.api.audit import AuditController
 from control_plane.api.billing import BillingController
 from control_plane.api.catalogue import CatalogueController
 from control_plane.api.clusters import ClusterController
+from control_plane.api.consoles import ConsoleController
 from control_plane.api.credits import CreditController
 from control_plane.api.documents import openapi
 from control_plane.api.envelopes import EnvelopeController
@@ -78,6 +79,7 @@ CONTROLLERS = (
     SessionController,
     SshKeyController,
     SshCertificateController,
+    ConsoleController,
     FirewallController,
     ProjectController,
     EnvironmentController,

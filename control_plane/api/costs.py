@@ -11,6 +11,7 @@ TOKENS: Mapping[str, int] = {
     "createQuote": 5,
     "createSshCertificate": 5,
     "createKubeconfig": 5,
+    "createConsole": 5,
     "rotateKubeconfig": 5,
     "explainLease": 3,
     "exportUsage": 20,

@@ -227,6 +227,9 @@ KINDS: dict[str, Kind] = {
     RefusalCode.SSH_CERTIFICATES_TOO_MANY: Kind(
         409, "Use a certificate until it ends, or wait until some have ended."
     ),
+    RefusalCode.CONSOLES_TOO_MANY: Kind(
+        409, "Wait a minute, and ask once; an answer can be read for ten minutes."
+    ),
     RefusalCode.QUOTA_REQUESTS_TOO_MANY: Kind(
         409, "Withdraw a quota request that is no longer needed, or wait until some are decided."
     ),

@@ -1,4 +1,4 @@
-"""Waits for what the API only stores a request for, and the reconciler issues: SSH certificates and kubeconfigs."""
+"""Waits for what the API stores a request for and the reconciler does: SSH certificates, kubeconfigs, consoles."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,11 @@ from control_plane.cli.answers import Answer
 from control_plane.cli.errors import CliError
 from control_plane.cli.terminal import Terminal
 from control_plane.cli.words import spaced
+from control_plane.wire.consoles import ConsoleView
 from control_plane.wire.kubeconfigs import KubeconfigView
 from control_plane.wire.ssh_certificates import SshCertificateView
 
+Requested = TypeVar("Requested", ConsoleView, KubeconfigView, SshCertificateView)
 T = TypeVar("T", KubeconfigView, SshCertificateView)
 
 
@@ -29,10 +31,10 @@ class Kind:
     """Which part does not answer when it takes longer, as a sentence without its full stop."""
 
 
-def until_issued(
-    terminal: Terminal, kind: Kind, requested: Answer[T], look: Callable[[], Answer[T]]
-) -> Answer[T]:
-    """What was requested, once it can be used. Raises CliError when it is refused, or not issued in time."""
+def until_done(
+    terminal: Terminal, kind: Kind, requested: Answer[Requested], look: Callable[[], Answer[Requested]]
+) -> Answer[Requested]:
+    """What was requested, once something became of it. Raises CliError when nothing does in time."""
     answer, since, looks = requested, terminal.clock.seconds(), 0
     while answer.value.state == "wanted":
         if terminal.clock.seconds() - since > kind.within_seconds:
@@ -44,6 +46,14 @@ def until_issued(
         terminal.clock.sleep(kind.pauses[min(looks, len(kind.pauses) - 1)])
         looks += 1
         answer = look()
+    return answer
+
+
+def until_issued(
+    terminal: Terminal, kind: Kind, requested: Answer[T], look: Callable[[], Answer[T]]
+) -> Answer[T]:
+    """What was requested, once it can be used. Raises CliError when it is refused, or not issued in time."""
+    answer = until_done(terminal, kind, requested, look)
     if answer.value.state != kind.done:
         why = answer.value.refused_why or answer.value.revoked_why or "unknown"
         raise CliError(

@@ -85,6 +85,11 @@ WHERE lease_id = :lease_id AND (transaction >= :horizon
   OR :horizon > CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint))
 ORDER BY number LIMIT :limit
 """)
+_LATEST = text("""
+SELECT number, at, actor_kind, actor, request_id, event, machine_id, state_before, state_after, why, transaction,
+  transaction AS settled
+FROM journal WHERE lease_id = :lease_id ORDER BY number DESC LIMIT :limit
+""")
 _NOTE_LEASE = text(f"""
 {INSERT}
 SELECT l.organization_id, l.project_id, l.id, NULL, :now, {ACTOR}, :event, l.state, l.state, :why
@@ -138,6 +143,12 @@ async def page(connection: Connection, lease_id: LeaseId, *, position: Position,
     limit = min(limit, position.room) + len(position.seen)
     found = await read(connection, _PAGE, _Read, lease_id=lease_id, horizon=position.horizon, limit=limit)
     return Page(found, foreign=bool(found) and found[0].foreign, more=len(found) >= limit)
+
+
+async def latest(connection: Connection, lease_id: LeaseId, *, limit: int) -> list[Line]:
+    """The last lines of a lease, oldest first. They are no page: nothing is read behind them."""
+    found = await read(connection, _LATEST, Line, lease_id=lease_id, limit=limit)
+    return found[::-1]
 
 
 async def note_lease(

@@ -21,6 +21,7 @@ SessionId = NewType("SessionId", UUID)
 SshKeyId = NewType("SshKeyId", UUID)
 SshCertificateId = NewType("SshCertificateId", UUID)
 FirewallRuleId = NewType("FirewallRuleId", UUID)
+ConsoleId = NewType("ConsoleId", UUID)
 LeaseId = NewType("LeaseId", UUID)
 MachineId = NewType("MachineId", UUID)
 ClaimId = NewType("ClaimId", UUID)
@@ -59,6 +60,7 @@ class Prefix(StrEnum):
     SSH_KEY = "ssh"
     SSH_CERTIFICATE = "cert"
     FIREWALL_RULE = "fw"
+    CONSOLE = "con"
     LEASE = "le"
     MACHINE = "mc"
     CLUSTER = "cl"

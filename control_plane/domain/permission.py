@@ -74,6 +74,8 @@ class Permission(StrEnum):
     """Log in to the machines of leases, with certificates that are signed for one's SSH keys."""
     SSH_CERTIFICATES_REVOKE = "ssh_certificates.revoke"
     """Revoke SSH certificates of leases, one's own and those of others."""
+    CONSOLES_READ = "consoles.read"
+    """Read what the machines of leases print on their consoles, and their journals."""
     FIREWALL_RULES_READ = "firewall_rules.read"
     """Read which ports of the machines of leases are open to whom."""
     FIREWALL_RULES_CREATE = "firewall_rules.create"
@@ -321,6 +323,7 @@ MEMBER = VIEWER | {
     _P.NODE_POOLS_MANAGE,
     _P.SSH_CERTIFICATES_CREATE,
     _P.SSH_CERTIFICATES_REVOKE,
+    _P.CONSOLES_READ,
     _P.FIREWALL_RULES_CREATE,
     _P.FIREWALL_RULES_DELETE,
     _P.KUBECONFIGS_CREATE,

@@ -75,6 +75,7 @@ class RefusalCode(StrEnum):
     SSH_KEYS_TOO_MANY = "ssh_keys_too_many"
     SSH_KEY_NOT_ADMITTED = "ssh_key_not_admitted"
     SSH_CERTIFICATES_TOO_MANY = "ssh_certificates_too_many"
+    CONSOLES_TOO_MANY = "consoles_too_many"
     PORTS_INVALID = "ports_invalid"
     PORTS_KEPT_OPEN = "ports_kept_open"
     SOURCE_INVALID = "source_invalid"

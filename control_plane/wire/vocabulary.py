@@ -48,6 +48,7 @@ SubjectIdText = Annotated[
         extra_json_schema={"pattern": "^(user|sa)_[0-9a-f]{32}$"},
     ),
 ]
+ConsoleIdText = Annotated[str, _id("con", "a request for a console")]
 LeaseIdText = Annotated[str, _id("le", "a lease")]
 MachineIdText = Annotated[str, _id("mc", "a machine")]
 ProofIdText = Annotated[str, _id("pf", "a GPU proof")]

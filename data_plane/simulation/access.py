@@ -32,6 +32,7 @@ from data_plane.documents.inventory import Inventory
 from data_plane.inspection.agent import FIND_AGENT
 from data_plane.inspection.agent_service import INSTALL_AGENT
 from data_plane.inspection.boot_id import READ_BOOT_ID
+from data_plane.inspection.boot_journal import READ_BOOT_JOURNAL
 from data_plane.inspection.gpus import RUN_AGENT
 from data_plane.inspection.health import READ_HEALTH
 from data_plane.mesh.firewall import APPLY_FIREWALL, READ_FIREWALL
@@ -58,7 +59,7 @@ class FakeMachine:
     step_fails: dict[str, int] = field(default_factory=dict[str, int])
     """How many more times a step fails, by its name: `trust authorities`, `admit customer`, `make mesh key`,
     `join mesh`, `run agent`, `read health`, `find agent` (before the prover starts), `install agent`,
-    `end customer`, `read boot id`, `apply firewall`, `read firewall`."""
+    `end customer`, `read boot id`, `read boot journal`, `apply firewall`, `read firewall`."""
     breaks_in: set[str] = field(default_factory=set[str])
     """Steps, `prove` included, during which the connection breaks once, after the step took effect."""
     inventory: Inventory | None = None
@@ -89,6 +90,8 @@ class FakeMachine:
     agent_result: Result | None = None
     """What the agent reports next."""
     boots: int = 1
+    journal: bytes = b"simulated systemd[1]: Reached target multi-user.target.\n"
+    """Of its last boot."""
     off: bool = False
     """Nothing answers at its address."""
     calls: list[str] = field(default_factory=list[str])
@@ -194,6 +197,7 @@ class FakeSession:
             READ_FIREWALL.name: self._read_firewall,
             INSTALL_AGENT.name: self._install_agent,
             READ_BOOT_ID.name: self._print_boot_id,
+            READ_BOOT_JOURNAL.name: lambda _: _printed(self.machine.journal),
         }
         await self._begin(step)
         left = self.machine.step_fails.get(step.name, 0)

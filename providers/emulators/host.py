@@ -54,6 +54,10 @@ class MachineHost(Protocol):
         """Every machine on this host by its name, without those that were destroyed."""
         ...
 
+    def console(self, name: str) -> str:
+        """The end of what a machine has printed on its console; empty for an unknown name."""
+        ...
+
     async def destroy(self, name: str) -> None:
         """Power a machine off and remove it. An unknown name is ignored."""
         ...
@@ -96,6 +100,11 @@ class SimulatedHost:
         return HostedMachine(
             name, HostedState.RUNNING, address=f"10.99.{number // 250 % 250}.{number % 250 + 1}"
         )
+
+    def console(self, name: str) -> str:
+        if name not in self._booted:
+            return ""
+        return f"[    0.000000] Linux version 6.8.0-simulated\n{name} boot {self.boots.get(name, 1)}\n"
 
     async def switch(self, name: str, *, off: bool) -> None:
         self.boots[name] = self.boots.get(name, 1) + (not off)

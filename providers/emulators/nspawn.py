@@ -29,6 +29,7 @@ DRIVER_VERSION = "570.124.06"
 SSH_PORT = 22
 PROBE_SECONDS = 0.1
 POWER_OFF_SECONDS = 3.0
+CONSOLE_BYTES_MAX = 256 * 1024
 ADDRESSES_FROM = 10
 """Lower addresses are reserved for the host, such as the gateway at .1 and a hub beside it."""
 
@@ -151,7 +152,6 @@ class NspawnHost:
         self.slot.release()
 
     def console(self, name: str) -> str:
-        """What the machine has printed on its console so far, to find out why it failed."""
         machine = self._machines.get(name)
         return _console(machine.folder) if machine else ""
 
@@ -287,8 +287,11 @@ async def _power_off(process: asyncio.subprocess.Process) -> None:
 
 
 def _console(folder: Path) -> str:
+    """The end of what a machine has printed: a machine may print as much as it likes."""
     try:
-        return (folder / "console.log").read_text(errors="replace")
+        with (folder / "console.log").open("rb") as opened:
+            opened.seek(-min(CONSOLE_BYTES_MAX, opened.seek(0, os.SEEK_END)), os.SEEK_END)
+            return opened.read().decode(errors="replace")
     except FileNotFoundError:
         return ""
 

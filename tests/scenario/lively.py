@@ -25,7 +25,7 @@ from data_plane.simulation.servers import FakeServers
 from providers.base import Needed
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
-from tests.support import clusters, keys, node_pools, power
+from tests.support import clusters, consoles, keys, node_pools, power
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.firewall_rules import opened
@@ -179,6 +179,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await revoke(stage, steady, 1)
     await requested(stage, steady)
     await opened(stage, steady, 8080)
+    await consoles.wanted(stage, steady)
     await command.rotate(leaked=True)
     await _rotated(stage, steady)
     await clusters.created(stage, "deleting")
@@ -348,6 +349,8 @@ _ROWS = {
                     FROM provider_firewalls p JOIN leases l ON l.id = p.lease_id ORDER BY 1""",
     "firewalls": """SELECT l.name, f.version, f.applied_version, f.problem, f.due_at, f.work_until, f.tries
                     FROM firewalls f JOIN leases l ON l.id = f.lease_id ORDER BY 1""",
+    "consoles": """SELECT l.name, c.answered_at, c.source, c.provider, c.machine, c.ticket, c.due_at, c.work_until, c.tries
+                   FROM consoles c JOIN leases l ON l.id = c.lease_id ORDER BY 1""",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),

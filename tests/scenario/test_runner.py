@@ -70,6 +70,7 @@ def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> Non
         "check_tunnels",  # Waits for machines, as does the next one.
         "rotate_node_keys",
         "change_power",  # Waits for machines and providers.
+        "read_consoles",  # Likewise.
         "challenge_machines",
         "erase_machines",
         "export_audit",  # Waits for the bucket.

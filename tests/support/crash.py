@@ -45,7 +45,9 @@ from data_plane.mesh.tunnels import Interface
 from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
 from providers.base import (
     Child,
+    ConsoleTicket,
     HasChildren,
+    HasConsole,
     HasFirewall,
     HasPower,
     Ingress,
@@ -221,6 +223,11 @@ class _Provider:
         return await self.crash.call(
             "apply ingress", lambda: inner.apply_ingress(provider_ref, launch_key, wanted)
         )
+
+    async def console(self, provider_ref: ProviderRef, ticket: str | None) -> str | ConsoleTicket:
+        inner = self.inner
+        assert isinstance(inner, HasConsole)
+        return await self.crash.call("console", lambda: inner.console(provider_ref, ticket))
 
     async def children(self) -> tuple[Child, ...]:
         return await self.crash.call("children", self._with_children.children)

@@ -22,13 +22,17 @@ LIVES = {
     "orphans that are gone": prune_records.ORPHANS_KEPT,
     "SSH certificates": prune_records.CERTIFICATES_KEPT,
     "kubeconfigs": prune_records.KUBECONFIGS_KEPT,
+    "what machines printed (`lease console`)": prune_records.CONSOLES_KEPT,
     "lines of the audit log": AUDIT_KEPT,
     "data keys that no secret uses": rotate_keys.UNUSED_KEPT,
 }
 
 
 def _words(life: timedelta) -> str:
-    count, unit = (life.days, "day") if life.days else (int(life.total_seconds()) // 3600, "hour")
+    minutes = int(life.total_seconds()) // 60
+    count, unit = (
+        (life.days, "day") if life.days else (minutes // 60, "hour") if minutes >= 60 else (minutes, "minute")
+    )
     return f"{count} {unit}{'' if count == 1 else 's'}"
 
 

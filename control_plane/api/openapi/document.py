@@ -20,6 +20,7 @@ _TAGS = {
     "SSH keys": "Public keys that leases can be limited to.",
     "SSH certificates": "What one logs in to the machines of leases with: signed for a key, for minutes.",
     "firewalls": "Which ports of the machine of a lease are open to whom.",
+    "consoles": "What the machine of a lease printed on its console, for when it does not come up.",
     "API keys": "The keys that requests are authorized by, each with its owner.",
     "sessions": "Where people are signed in.",
     "users": "The people of an organization.",

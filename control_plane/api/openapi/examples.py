@@ -22,6 +22,7 @@ _TEXTS: Mapping[str, str] = {
     "FirewallRuleView.protocol": "tcp",
     "FirewallRuleView.ports": "8080",
     "sources": "203.0.113.0/24",
+    "lines": "[    0.000000] Linux version 6.8.0-86-generic",
     "NetworkView.name": "training",
     "NetworkView.range": "10.64.4.0/22",
     "ClusterView.name": "eu-1",

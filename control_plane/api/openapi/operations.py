@@ -32,6 +32,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("sessions", "session_id"): (Prefix.SESSION, "session"),
     ("ssh-certificates", "certificate_id"): (Prefix.SSH_CERTIFICATE, "SSH certificate"),
     ("firewall-rules", "rule_id"): (Prefix.FIREWALL_RULE, "firewall rule"),
+    ("consoles", "console_id"): (Prefix.CONSOLE, "request for a console"),
     ("kubeconfigs", "kubeconfig_id"): (Prefix.KUBECONFIG, "kubeconfig"),
     ("ssh-keys", "key_id"): (Prefix.SSH_KEY, "SSH key"),
     ("node-pools", "node_pool_id"): (Prefix.NODE_POOL, "node pool"),

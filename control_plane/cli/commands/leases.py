@@ -6,7 +6,14 @@ from typing import Any
 from control_plane.cli import progress
 from control_plane.cli.answers import page_of
 from control_plane.cli.client import Client
-from control_plane.cli.commands import explanations, lease_changes, lease_power, lease_ssh, ssh_keys
+from control_plane.cli.commands import (
+    explanations,
+    lease_changes,
+    lease_console,
+    lease_power,
+    lease_ssh,
+    ssh_keys,
+)
 from control_plane.cli.commands.amounts import amount
 from control_plane.cli.commands.catalogue import add_constraints, add_sku, constraints, naming_the_nearest
 from control_plane.cli.commands.labels import labels
@@ -38,6 +45,7 @@ def add(to: Commands) -> None:
     parser = command(leases, "show", show, "Show one lease.", examples="splitplane lease show train-1")
     parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
     lease_ssh.add(leases)
+    lease_console.add(leases)
     lease_power.add(leases)
     lease_changes.add(leases)
     _add_release(leases)

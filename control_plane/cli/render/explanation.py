@@ -1,19 +1,19 @@
 """`splitplane why` on the screen: how a lease came to be where it is, in order."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from control_plane.cli.render.admissions import rule_table
 from control_plane.cli.render.catalogue import candidate_table, rejected_lines
+from control_plane.cli.render.journal import journal_lines
 from control_plane.cli.render.layout import facts, heading, indented, table
 from control_plane.cli.render.leases import state_mark
 from control_plane.cli.render.proofs import proof_lines
-from control_plane.cli.words import absolute, ago, both, plural, sentence, short_id, spaced, span
+from control_plane.cli.words import absolute, ago, both, plural, sentence, spaced
 from control_plane.wire.admissions import DecisionView
 from control_plane.wire.catalogue import RejectedView
 from control_plane.wire.explanations import AttemptView, ExplanationView, PlacementView, ReportView
@@ -39,7 +39,9 @@ def explanation_page(explanation: ExplanationView, now: datetime, *, verbose: bo
         proofs = [proof for proof in explanation.proofs if proof.machine_id == attempt.machine_id]
         parts += [Text(), *_attempt(attempt, reports, now)]
         parts += [proof_lines(proof, now) for proof in reversed(proofs)]
-    return Group(*parts, Text(), *_journal(explanation.journal, lease.created_at))
+    return Group(
+        *parts, Text(), *journal_lines(explanation.journal, lease.created_at, first=JOURNAL_LINES_MAX)
+    )
 
 
 def _headline(lease: LeaseView) -> list[RenderableType]:
@@ -187,55 +189,3 @@ def _report(report: ReportView, now: datetime) -> RenderableType:
         ]
         parts.append(indented(table(("GPU", "NAME", "MiB", "UUID"), rows, right=("GPU", "MiB"))))
     return indented(Group(*parts))
-
-
-# The journal
-
-
-def _journal(lines: Sequence[JournalLine], created: datetime) -> list[RenderableType]:
-    if not lines:
-        return [heading("Journal"), indented(Text("Empty."))]
-    made = Table(box=None, show_header=False, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0))
-    made.add_column(no_wrap=True, style="dim")
-    made.add_column(no_wrap=True, style="dim", justify="right")
-    made.add_column(overflow="fold")
-    day = started = f"{lines[0].at.astimezone(UTC):%Y-%m-%d}"
-    for line in lines:
-        at = line.at.astimezone(UTC)
-        if f"{at:%Y-%m-%d}" != day:
-            day = f"{at:%Y-%m-%d}"
-            made.add_row(day, "", "")
-        made.add_row(f"{at:%H:%M:%S}", f"+{_since(at - created)}", _event(line))
-    parts: list[RenderableType] = [
-        heading("Journal", f"UTC from {started}, and since the lease was requested"),
-        indented(made),
-    ]
-    if len(lines) >= JOURNAL_LINES_MAX:
-        parts.append(indented(Text(f"These are the first {JOURNAL_LINES_MAX:,} lines.", style="dim")))
-    return parts
-
-
-def _since(length: timedelta) -> str:
-    seconds = length.total_seconds()
-    return f"{max(0.0, seconds):.1f} s" if seconds < 60 else span(length)
-
-
-def _event(line: JournalLine) -> Text:
-    """What happened, to what and by whom, with the reason below."""
-    subject = "machine" if line.machine_id else "lease"
-    made = Text.assemble((f"{subject} ", "dim"), (spaced(line.event), "bold"))
-    before, after = line.state_before, line.state_after
-    if after:
-        made.append(f"  {before} → {after}" if before and before != after else f"  {after}", style="cyan")
-    made.append(f"  ({_actor(line)})", style="dim")
-    if line.why:
-        made.append(f"\n{sentence(line.why)}")
-    return made
-
-
-def _actor(line: JournalLine) -> str:
-    """A loop's name; of a person, the role, and enough of the API key's id to find it."""
-    if line.actor_kind == "loop":
-        return line.actor
-    name = short_id(line.actor, []) if line.actor.startswith("key_") else line.actor
-    return f"{line.actor_kind} {name}"

@@ -32,6 +32,7 @@ from providers.emulators.clouds.aws_account import (
     vcpus_of,
     zones_of,
 )
+from providers.emulators.clouds.aws_documents import REQUEST_ID, console_output, ended_before
 from providers.emulators.clouds.aws_products import matching
 from providers.emulators.clouds.aws_signatures import Scope, Signed, is_signed_by, signed_parts
 from providers.emulators.clouds.aws_spot import SPOT_ACTIONS, SpotRequests, spot_price, tags_of
@@ -46,7 +47,6 @@ from providers.emulators.scenario import (
 
 ACCESS_KEY_ID = "EMULATED-ACCESS-KEY-ID"
 SECRET_ACCESS_KEY = "emulated-secret-access-key"  # noqa: S105 - it gives access to nothing but the emulator
-REQUEST_ID = "9c0ab5f1-0000-4000-8000-000000000000"
 USER_DATA_BYTES_MAX = 16_384
 CLIENT_TOKEN_CHARACTERS_MAX = 64
 VERBS = {
@@ -65,6 +65,7 @@ VERBS = {
     "DeleteSecurityGroup": "children",
     "DescribeSpotInstanceRequests": "children",
     "CancelSpotInstanceRequests": "children",
+    "GetConsoleOutput": "console",
 }
 """The port's verb of each operation, for the scenario. An operation that is missing meets no faults."""
 
@@ -231,7 +232,7 @@ class Ec2:
             return "firewall" if group is not None and group.get_tags() else "prepare"
         return VERBS.get(call.action)
 
-    async def _answer(self, call: Call) -> tuple[int, bytes]:
+    async def _answer(self, call: Call) -> tuple[int, bytes]:  # noqa: PLR0911 - one for each action
         match call.action:
             case "RunInstances":
                 return 200, await self._launch(call)
@@ -247,6 +248,8 @@ class Ec2:
                 return self._delete_group(call)
             case action if action in SPOT_ACTIONS:
                 return self.spot.answer(action, call.region, call.parameters)
+            case "GetConsoleOutput":
+                return 200, self._console(call)
             case _:
                 return self._moto(call)
 
@@ -346,7 +349,7 @@ class Ec2:
             )
             raise Refusal(400, "OperationNotPermitted", why)
         if machine.ended_at is not None:
-            return 200, _ended_before(instance, *self.account.status(machine))
+            return 200, ended_before(instance, *self.account.status(machine))
         answer = self._moto(call)
         await self.account.machines.end(machine)
         self.spot.ended_by_user(instance)
@@ -380,13 +383,23 @@ class Ec2:
     async def _reboot(self, call: Call) -> tuple[int, bytes]:
         """What moto does in vain: its machines are not those of the host."""
         instance = call.parameters.get("InstanceId.1", "")
-        machine = self.account.machines.known(instance)
-        if machine is None or machine.region != call.region or machine.listed_from > self.account.now():
-            raise Refusal(400, "InvalidInstanceID.NotFound", f"The instance ID '{instance}' does not exist")
+        machine = self._known(call, instance)
         if not await self.account.machines.switch(machine, off=False):
             why = f"The instance '{instance}' is not in a state from which it can be rebooted."
             raise Refusal(400, "IncorrectInstanceState", why)
         return self._moto(call)
+
+    def _console(self, call: Call) -> bytes:
+        """Moto prints the same for every machine; this is what the host has."""
+        instance = call.parameters.get("InstanceId", "")
+        printed = self.account.machines.host.console(self._known(call, instance).id)
+        return console_output(instance, printed, self.account.now())
+
+    def _known(self, call: Call, instance: str) -> Machine:
+        machine = self.account.machines.known(instance)
+        if machine is None or machine.region != call.region or machine.listed_from > self.account.now():
+            raise Refusal(400, "InvalidInstanceID.NotFound", f"The instance ID '{instance}' does not exist")
+        return machine
 
 
 def _is_spot(call: Call) -> bool:
@@ -414,17 +427,6 @@ def _same_launch(call: Call, parameters: Mapping[str, str], machine: Machine, do
         why = "The instance of this idempotent request was terminated."
         raise Refusal(400, "IdempotentInstanceTerminated", why)
     return document
-
-
-def _ended_before(instance: str, name: str, code: int) -> bytes:
-    """EC2's answer for a machine whose end was accepted before: nothing changes. moto fails there."""
-    state = f"<code>{code}</code><name>{name}</name>"
-    return (
-        '<TerminateInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
-        f"<requestId>{REQUEST_ID}</requestId><instancesSet><item><instanceId>{instance}</instanceId>"
-        f"<currentState>{state}</currentState><previousState>{state}</previousState>"
-        "</item></instancesSet></TerminateInstancesResponse>"
-    ).encode()
 
 
 def _user_data(call: Call) -> bytes:

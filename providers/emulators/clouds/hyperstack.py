@@ -3,12 +3,12 @@
 Paths, fields and refusals are those of the official OpenAPI document (NexGenCloud/hyperstack-sdk-go @5c59538), and
 tests/contract checks them against `schemas/hyperstack.json`. Where it says nothing, we chose: the words of a sold-out
 flavor and of a low balance, `count` as the number of machines on all pages, a floating IP that is attached when the
-machine is ACTIVE, how much user data there may be, and the form of a 429.
+machine is ACTIVE, logs that are there seconds after they were requested and missing before, how much user data
+there may be, and the form of a 429.
 """
 
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_network
 from typing import Any, TypeVar
@@ -28,6 +28,7 @@ from providers.emulators.clouds.hyperstack_account import (
     Flavor,
     Instance,
 )
+from providers.emulators.clouds.hyperstack_limits import REQUESTS_PER_MINUTE, Limiter, Refusal
 from providers.emulators.host import MachineHost
 from providers.emulators.scenario import (
     FaultKind,
@@ -38,19 +39,12 @@ from providers.emulators.scenario import (
 )
 
 API_KEY = "emulated-hyperstack-key"
-REQUESTS_PER_MINUTE = 500
 NAME_CHARACTERS_MAX = 50
 PAGE_SIZE_MAX = 100
 USER_DATA_BYTES_MAX = 49_000
 
 AnyRequest = Request[Any, Any, Any]
 Wanted = TypeVar("Wanted")
-
-
-class Refusal(Exception):  # noqa: N818 - an answer of the contract, not an error of ours
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.reason, self.message = status, reason, message
 
 
 class EnvironmentIn(msgspec.Struct):
@@ -73,6 +67,10 @@ class RuleIn(msgspec.Struct):
     port_range_max: int
 
 
+class LogsIn(msgspec.Struct):
+    length: int
+
+
 class LaunchIn(msgspec.Struct):
     name: str
     environment_name: str
@@ -85,26 +83,6 @@ class LaunchIn(msgspec.Struct):
     user_data: str = ""
     labels: list[str] = []
     security_rules: list[dict[str, Any]] = []
-
-
-@dataclass
-class Limiter:
-    """A number of requests in each minute of the clock, for each source address."""
-
-    now: Callable[[], datetime]
-    requests_per_minute: int = REQUESTS_PER_MINUTE
-    refused: int = 0
-    _window: tuple[str, datetime] | None = None
-    _drawn: int = 0
-
-    def draw(self, source: str) -> None:
-        window = source, self.now().replace(second=0, microsecond=0)
-        if window != self._window:
-            self._window, self._drawn = window, 0
-        self._drawn += 1
-        if self._drawn > self.requests_per_minute:
-            self.refused += 1
-            raise Refusal(429, "too_many_requests", "Too many requests. Try again in a minute.")
 
 
 def create_app(
@@ -123,6 +101,7 @@ def create_app(
             *_catalogue_routes(scenario),
             *_environment_routes(account, scenario),
             *_keypair_routes(account, scenario),
+            *_log_routes(account, scenario),
             *_instance_routes(account, scenario),
             *_rule_routes(account, scenario),
             *control_routes(
@@ -317,6 +296,37 @@ def _rule_routes(account: Account, scenario: Scenario) -> list[Any]:
         return _ok("Security rule deleted")
 
     return [show, add, drop]
+
+
+def _log_routes(account: Account, scenario: Scenario) -> list[Any]:
+    def active(number: str) -> Instance:
+        found = account.instances.known(number)
+        if found is None:
+            raise Refusal(404, "not_found", "Virtual machine not found")
+        if account.status(found) != "ACTIVE":
+            raise _bad("The virtual machine is not active")
+        return found
+
+    @post("/v1/core/virtual-machines/{number:str}/logs", status_code=HTTP_200_OK)
+    async def request_logs(request: AnyRequest) -> Response[Any]:
+        await scenario.arrive("console")
+        found, wanted = active(request.path_params["number"]), _body(await request.body(), LogsIn)
+        number = account.request_logs(found, wanted.length)
+        scenario.depart("console")
+        return Response({"request_id": number})
+
+    @get("/v1/core/virtual-machines/{number:str}/logs")
+    async def logs(request: AnyRequest) -> Response[Any]:
+        await scenario.arrive("console")
+        found = active(request.path_params["number"])
+        try:
+            printed = account.logs(found, int(request.query_params.get("request_id", "")))
+        except (ValueError, LookupError):
+            raise _bad("There is no request with this id") from None
+        scenario.depart("console")
+        return Response({} if printed is None else {"logs": printed})
+
+    return [request_logs, logs]
 
 
 _STATES_FOR = {

@@ -7,7 +7,7 @@ states or ERROR.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import count
 from typing import Any
@@ -90,6 +90,8 @@ STATUS = {
     Life.ENDING: "DELETING",
 }
 DELETING_SECONDS = 15.0
+LOGS_SECONDS = 3.0
+"""From the request for logs until they are there."""
 
 
 @dataclass(kw_only=True)
@@ -117,6 +119,8 @@ class Account:
     keypairs: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """The public key, by environment and name."""
     instances: Rentals[Instance] = field(init=False)
+    _logs: dict[int, tuple[str, datetime, str]] = field(default_factory=dict[int, tuple[str, datetime, str]])
+    """The machine, the time and the lines of each request for logs."""
     _numbers: Iterator[int] = field(default_factory=lambda: count(101))
     _rule_numbers: Iterator[int] = field(default_factory=lambda: count(5_001))
 
@@ -139,6 +143,20 @@ class Account:
     async def launch(self, instance: Callable[[int], Instance], *, user_data: str) -> Instance:
         made = instance(next(self._numbers))
         return await self.instances.launch(made, made.flavor.model, made.flavor.gpus, user_data=user_data)
+
+    def request_logs(self, instance: Instance, lines: int) -> int:
+        """The number of a request for the last lines that a machine printed."""
+        printed = self.host.console(instance.id).splitlines(keepends=True)
+        number = len(self._logs) + 1
+        self._logs[number] = instance.id, self.now(), "".join(printed[-lines:])
+        return number
+
+    def logs(self, instance: Instance, number: int) -> str | None:
+        """What was requested; None before it is there. Raises LookupError for a request of another machine."""
+        of, requested_at, printed = self._logs[number]
+        if of != instance.id:
+            raise LookupError(number)
+        return printed if self.now() - requested_at >= timedelta(seconds=LOGS_SECONDS) else None
 
     def bill_nano(self) -> Nano:
         """Started minutes while ACTIVE, of every machine that ever existed."""

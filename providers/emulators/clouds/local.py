@@ -9,6 +9,7 @@ itself (`never_boots`, `wrong_gpu`, `hidden`) are consumed when it is bought.
     POST   /v1/machines                    201; buys one
     GET    /v1/machines?limit=&cursor=     in order of purchase; `next_cursor` is null on the last page
     GET    /v1/machines/{id}
+    GET    /v1/machines/{id}/console      what it printed, 256 KiB at most
     DELETE /v1/machines/{id}               202; `terminating`, then `terminated`, then gone
 
 Errors are `{"error": {"code": ..., "message": ...}}`.
@@ -158,6 +159,12 @@ class LocalCloud:
     def get(self, machine_id: str) -> dict[str, Any]:
         return self._on_wire(self._find(machine_id))
 
+    def console(self, machine_id: str) -> str:
+        machine = self._find(machine_id)
+        if machine.ended_at is not None:
+            raise ContractError(404, "machine_not_found", f"machine {machine_id} was terminated")
+        return self.host.console(machine.hosted_as)
+
     def end(self, machine_id: str) -> dict[str, Any]:
         machine = self._find(machine_id)
         if machine.ended_at is not None:
@@ -287,6 +294,13 @@ def create_app(
         await scenario.arrive("get")
         return {"machine": cloud.get(machine_id)}
 
+    @get("/machines/{machine_id:str}/console")
+    async def console(machine_id: FromPath[str]) -> dict[str, Any]:
+        await scenario.arrive("console")
+        printed = cloud.console(machine_id)
+        scenario.depart("console")
+        return {"console": printed}
+
     @delete("/machines/{machine_id:str}", status_code=HTTP_202_ACCEPTED)
     async def terminate(machine_id: FromPath[str]) -> dict[str, Any]:
         await scenario.arrive("terminate")
@@ -300,7 +314,7 @@ def create_app(
             raise NotAuthorizedException("the token is not valid")
 
     api = Router(
-        "/v1", route_handlers=[types, launch, inventory, get_machine, terminate], guards=[authorised]
+        "/v1", route_handlers=[types, launch, inventory, get_machine, console, terminate], guards=[authorised]
     )
     return Litestar(
         [api, *control_routes(scenario, cloud.everything)],

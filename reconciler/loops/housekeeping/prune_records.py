@@ -1,5 +1,6 @@
 """Deletes what has served its time: stored answers, sessions, their tokens, terminals, budgets of requests, reports of
-replicas that stopped, orphans that went, certificates and kubeconfigs. docs/operating.md says how long each is kept.
+replicas that stopped, orphans that went, certificates, kubeconfigs, consoles. docs/operating.md says how long each is
+kept.
 
 Facts (the journal, usage, the ledger, verification reports) are never deleted. Each kind is deleted in batches of a
 bounded size, oldest first; a crash leaves what is left to the next activation.
@@ -9,6 +10,7 @@ from datetime import timedelta
 
 from control_plane.db import (
     audit,
+    consoles,
     devices,
     idempotency,
     kubeconfigs,
@@ -19,6 +21,7 @@ from control_plane.db import (
     ssh_certificates,
 )
 from control_plane.db.connection import Connection
+from control_plane.domain import console
 from control_plane.domain.audit import AuditLine, AuditOutcome, Happening, SubjectKind
 from reconciler.loop import Loop, Report
 from reconciler.world import World
@@ -46,6 +49,8 @@ CERTIFICATES_KEPT = timedelta(days=30)
 """An SSH certificate of an ended lease, from its request, so that customers see who could log in."""
 KUBECONFIGS_KEPT = timedelta(days=30)
 """A kubeconfig of which nothing is left in its cluster, from its request."""
+CONSOLES_KEPT = console.KEPT
+"""What a machine printed, from when it was read, and a request that nobody answered."""
 DROPPED_PER_ACTIVATION_MAX = 1_000
 """Of each kind."""
 
@@ -65,6 +70,7 @@ async def activate(world: World) -> Report:
             await orphans.forget(connection, before=now - ORPHANS_KEPT, limit=limit),
             await ssh_certificates.forget(connection, before=now - CERTIFICATES_KEPT, limit=limit),
             await kubeconfigs.forget(connection, before=now - KUBECONFIGS_KEPT, limit=limit),
+            await consoles.forget(connection, before=now - CONSOLES_KEPT, limit=limit),
         )
         await loops.forget(connection, before=now - REPORTS_KEPT)
         await _record(connection, world, sum(dropped))

@@ -101,7 +101,7 @@ class FakeCloud(CloudWithChildren):
         self._always(Fault.UNAVAILABLE)
 
     def _always(self, event: Fault) -> None:
-        for verb in ("offers", "launch", "inventory", "terminate", "power", "firewall"):
+        for verb in ("offers", "launch", "inventory", "terminate", "power", "firewall", "console"):
             self.provider.faults.always(verb, event)
 
 

@@ -76,6 +76,7 @@ class Endpoint:
             .replace("{environment}", "default")
             .replace("{rule_id}", f"fw_{0:032x}")
             .replace("{certificate_id}", f"cert_{0:032x}")
+            .replace("{console_id}", f"con_{0:032x}")
             .replace("{network}", "default")
             .replace("{cluster}", f"cl_{0:032x}")
             .replace("{host}", "k8s-1")
@@ -155,6 +156,8 @@ ENDPOINTS = (
         {"protocol": "tcp", "ports": "8080", "sources": ["203.0.113.0/24"]},
     ),
     Endpoint("DELETE", "/v1/leases/{lease_id}/firewall-rules/{rule_id}", Permission.FIREWALL_RULES_DELETE),
+    _post("/v1/leases/{lease_id}/consoles", Permission.CONSOLES_READ),
+    _get("/v1/leases/{lease_id}/consoles/{console_id}", Permission.CONSOLES_READ),
     _post("/v1/leases/{lease_id}/ssh-certificates", Permission.SSH_CERTIFICATES_CREATE, {"key": SSH_KEY}),
     _get("/v1/leases/{lease_id}/ssh-certificates", Permission.SSH_CERTIFICATES_READ, "limit", "cursor"),
     _get("/v1/leases/{lease_id}/ssh-certificates/{certificate_id}", Permission.SSH_CERTIFICATES_READ),

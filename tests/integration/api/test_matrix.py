@@ -227,6 +227,7 @@ async def test_what_is_in_reach_is_read(stage: Stage) -> None:
             endpoint.method != "GET"
             or endpoint.id_prefix in {"pf", "nd"}
             or "{certificate_id}" in endpoint.path
+            or "{console_id}" in endpoint.path
             or "{kubeconfig_id}" in endpoint.path
             or endpoint.path.endswith("/events")
         ):

@@ -207,6 +207,34 @@ def a_certificate(state: str = "signed", *, minutes: float = 10, **other: Any) -
     }
 
 
+CONSOLE_ID = "con_019aa1b2c3d47e5f8a9b0c1d2e3f4a5e"
+
+
+def a_console(source: str | None = "provider", **other: Any) -> Json:
+    """What was found of the lease's console; None while nobody looked."""
+    said = {
+        "provider": ("read", "not_asked"),
+        "machine": ("not_offered", "read"),
+        "steps": ("empty", "unreachable"),
+    }
+    provider, machine = said.get(source or "", (None, None))
+    lines = ["[    0.000000] Linux version 6.8.0", "[   12.034561] sshd: [red]no host keys[/red]"]
+    return {
+        "id": CONSOLE_ID,
+        "lease_id": LEASE_ID,
+        "state": "read" if source else "wanted",
+        "requested_at": at(seconds=4),
+        "answered_at": at(seconds=1) if source else None,
+        "source": source,
+        "provider": provider,
+        "machine": machine,
+        "lines": [] if source in (None, "steps") else lines,
+        "is_cut": source == "machine",
+        "steps": EXPLANATION["journal"][:4] if source else [],
+        **other,
+    }
+
+
 FIREWALL_RULE: Json = {
     "id": "fw_019aa1b2c3d47e5f8a9b0c1d2e3f4a5d",
     "lease_id": LEASE_ID,

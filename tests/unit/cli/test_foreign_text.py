@@ -91,6 +91,14 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "kubeconfig create": ("kubeconfig create --cluster eu-1", {"POST /v1/clusters/eu-1/kubeconfigs": answers.a_kubeconfig()}),
     "kubeconfig rotate": (f"kubeconfig rotate {answers.KUBECONFIG_ID}", {f"POST /v1/kubeconfigs/{answers.KUBECONFIG_ID}/rotations": answers.a_kubeconfig("refused")}),
     "kubeconfig revoke": (f"kubeconfig revoke {answers.KUBECONFIG_ID}", answers.NAMES | {f"POST /v1/kubeconfigs/{answers.KUBECONFIG_ID}/revoke": answers.a_kubeconfig("revoked")}),
+    "lease console": (
+        f"lease console {LEASE_ID}",
+        {
+            SHOW: a_lease(),
+            f"POST /v1/leases/{LEASE_ID}/consoles": answers.a_console(),
+            f"{SHOW}/consoles/{answers.CONSOLE_ID}": answers.a_console(),
+        },
+    ),
     "ssh-certificate get": (f"ssh-certificate get {LEASE_ID}", SIGNED),
     "firewall allow": (f"firewall allow {LEASE_ID} tcp/8080 --from anywhere", {SHOW: a_lease(), f"POST /v1/leases/{LEASE_ID}/firewall-rules": answers.FIREWALL_RULE, f"{SHOW}/firewall-rules": answers.a_firewall()}),
     "firewall remove": (f"firewall remove {LEASE_ID} {answers.FIREWALL_RULE['id']}", {SHOW: a_lease(), f"DELETE /v1/leases/{LEASE_ID}/firewall-rules/{answers.FIREWALL_RULE['id']}": {}}),

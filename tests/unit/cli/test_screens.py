@@ -182,6 +182,22 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         f"ssh-certificate list {LEASE_ID}",
         {SHOW: answers.a_lease(), f"{SHOW}/ssh-certificates": EMPTY},
     ),
+    "lease_console": (
+        f"lease console {LEASE_ID}",
+        {
+            SHOW: answers.a_lease("starting"),
+            f"POST /v1/leases/{LEASE_ID}/consoles": answers.a_console(None),
+            f"{SHOW}/consoles/{answers.CONSOLE_ID}": answers.a_console("machine"),
+        },
+    ),
+    "lease_console_steps": (
+        f"lease console {LEASE_ID}",
+        {
+            SHOW: answers.a_lease("starting"),
+            f"POST /v1/leases/{LEASE_ID}/consoles": answers.a_console("steps", steps=[]),
+            f"{SHOW}/consoles/{answers.CONSOLE_ID}": answers.a_console("steps"),
+        },
+    ),
     "firewall_list": (
         f"firewall list {LEASE_ID}",
         {SHOW: answers.a_lease(), f"{SHOW}/firewall-rules": answers.a_firewall()},

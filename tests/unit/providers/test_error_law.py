@@ -63,6 +63,7 @@ ALLOWED: dict[Verb, set[type[ProviderError]]] = {
         *(NoCapacity, QuotaReached, OrderRefused, Unauthorized, NotYet, MachineNotFound),
         *(Throttled, Unavailable),
     },
+    Verb.CONSOLE: {OrderRefused, Unauthorized, NotYet, MachineNotFound, Throttled, Unavailable},
 }
 """What the docstrings of the port promise for each verb."""
 RETRYABLE = (Throttled, Unavailable)
@@ -101,6 +102,7 @@ def test_only_a_clear_answer_is_a_definite_no() -> None:
         Verb.TERMINATE,
         Verb.POWER,
         Verb.FIREWALL,
+        Verb.CONSOLE,
     }
 
 

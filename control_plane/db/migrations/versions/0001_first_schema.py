@@ -45,6 +45,7 @@ TENANTS = (
     "charges",
     "claims",
     "cluster_tenants",
+    "consoles",
     "data_keys",
     "envelope_warnings",
     "envelopes",
@@ -123,6 +124,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "work_until",
         ),
     ),
+    "consoles": (("INSERT",), ()),
     "data_keys": (("INSERT",), ()),
     "device_authorizations": (
         ("INSERT",),
@@ -3980,3 +3982,69 @@ def _create_tables() -> None:
         unique=False,
     )
     op.create_index("ix_kubeconfigs_requested_at", "kubeconfigs", ["requested_at"], unique=False)
+    op.create_table(
+        "consoles",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("claim_id", sa.Uuid(), nullable=True),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("requested_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ticket", sa.Text(), nullable=True),
+        sa.Column("answered_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("source", sa.Text(), nullable=True),
+        sa.Column("provider", sa.Text(), nullable=True),
+        sa.Column("machine", sa.Text(), nullable=True),
+        sa.Column("printed", sa.Text(), nullable=True),
+        sa.Column("is_cut", sa.Boolean(), nullable=True),
+        sa.CheckConstraint(
+            "source IN ('machine', 'provider', 'steps')", name=op.f("ck_consoles_source_known")
+        ),
+        sa.CheckConstraint(
+            "provider IN ('empty', 'failed', 'not_asked', 'not_offered', 'read', 'too_slow', 'unknown_machine')",
+            name=op.f("ck_consoles_provider_known"),
+        ),
+        sa.CheckConstraint(
+            "machine IN ('failed', 'no_address', 'not_asked', 'read', 'unreachable')",
+            name=op.f("ck_consoles_machine_known"),
+        ),
+        sa.CheckConstraint(
+            "num_nulls(answered_at, source, provider, machine, printed, is_cut) IN (0, 6)",
+            name=op.f("ck_consoles_answered_as_a_whole"),
+        ),
+        sa.CheckConstraint("octet_length(printed) <= 65536", name=op.f("ck_consoles_printed_bounded")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_consoles_organization_id_claims"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_consoles_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_consoles_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_consoles_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_consoles")),
+        prefixes=["UNLOGGED"],
+    )
+    op.create_index(
+        "ix_consoles_due",
+        "consoles",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("answered_at IS NULL"),
+    )
+    op.create_index("ix_consoles_lease_id", "consoles", ["lease_id", "requested_at"], unique=False)
+    op.create_index("ix_consoles_requested_at", "consoles", ["requested_at"], unique=False)

@@ -1,0 +1,27 @@
+"""Answers of EC2 that moto has not, or has otherwise."""
+
+import base64
+from datetime import datetime
+
+REQUEST_ID = "9c0ab5f1-0000-4000-8000-000000000000"
+
+
+def ended_before(instance: str, name: str, code: int) -> bytes:
+    """EC2's answer for a machine whose end was accepted before: nothing changes. moto fails there."""
+    state = f"<code>{code}</code><name>{name}</name>"
+    return (
+        '<TerminateInstancesResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
+        f"<requestId>{REQUEST_ID}</requestId><instancesSet><item><instanceId>{instance}</instanceId>"
+        f"<currentState>{state}</currentState><previousState>{state}</previousState>"
+        "</item></instancesSet></TerminateInstancesResponse>"
+    ).encode()
+
+
+def console_output(instance: str, printed: str, at: datetime) -> bytes:
+    """What a machine printed; moto has the same for every one."""
+    return (
+        '<GetConsoleOutputResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
+        f"<requestId>{REQUEST_ID}</requestId><instanceId>{instance}</instanceId>"
+        f"<timestamp>{at:%Y-%m-%dT%H:%M:%S.000Z}</timestamp>"
+        f"<output>{base64.b64encode(printed.encode()).decode()}</output></GetConsoleOutputResponse>"
+    ).encode()

@@ -211,6 +211,7 @@ QUERIES = {
     "subject": ["", "null", "sa_1", "prj_0190c2f00190c2f00190c2f00190c2f0", "%00", "a" * 65],
     "account": ["", "Lambda", "a b", "a/", "%00", "a" * 101],
     "outcome": ["", "null", "PASSED", "ok", "%00"],
+    "provider_ref": ["", "%00", "a%0A", "a" * 1_000],
     "target": ["", "%00", "a b", "a" * 101],
     "event": ["", "null", "leases", "LEASES.CREATE", "%00"],
     "chain": ["", "org_1", "prj_0190c2f00190c2f00190c2f00190c2f0", "%00", "a" * 41],

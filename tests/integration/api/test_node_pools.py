@@ -336,7 +336,7 @@ async def node_of(
     }
     own = api.world.new_id()
     machine = a_row("machines", tenant.id, id=own, launch_key=f"sp-{own}", account="fake", gpu_count=1)
-    claim = a_row("claims", tenant.id, number, machine_id=machine["id"], **of_lease)
+    claim = a_row("claims", tenant.id, number, machine_id=machine["id"], attempt=1, **of_lease)
     node_id = a_row("nodes", tenant.id, number)["id"]
     node = a_row(
         "nodes",

@@ -53,6 +53,7 @@ _VALUES: dict[str, Any] = {
     "machines.state": "intended",
     "clusters.state": "building",
     "powers.state": "stopping",
+    "machines.power": ["reboot", "start", "stop"],
     "offers.firewall": "none",
     "node_pools.state": "pending",
     "nodes.state": "joining",

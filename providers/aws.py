@@ -23,6 +23,9 @@ Karpenter's and dstack's adapters, which are named; nothing was tried against AW
 - A machine that shuts itself down would stay, and cost its disk: it is launched to be terminated then. Its volumes,
   also those that its image adds, and its network interface go with it. Its user data can be read from inside, for which
   a token is demanded (IMDSv2).
+- A stop keeps the root volume, takes the address back and empties local disks. A start may find no capacity, which is
+  `InsufficientInstanceCapacity` again; the machine stays stopped. Each start is billed for a minute at least. A spot
+  machine of a one-time request cannot be stopped.
 - A type with several network cards gets no public address by itself (dstack), unless it is launched with one interface.
 - No port is open unless a security group opens it. Ours is called `splitplane`, in the default VPC of each region, and
   lets in SSH and WireGuard. A machine whose customer opened more has a second one of its own (`aws_firewall.py`).
@@ -136,8 +139,7 @@ CAPABILITIES = Capabilities(
         RateLimit("run_instances", 2, 1.0, frozenset({Verb.LAUNCH}), burst=5),
     ),
     terminate_may_be_refused=True,  # Where somebody protected the machine.
-    # Stops are not built: a stopped machine costs its disk alone (docs/decisions/0046).
-    power=frozenset({PowerAction.REBOOT}),
+    power=frozenset(PowerAction),
     firewall=ProviderFirewall.FOLLOWS,
     ingress_max=INGRESS_MAX,
     console=True,
@@ -268,14 +270,12 @@ class Aws:
 
     async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
         region, _, instance = provider_ref.partition("/")
-        if action is not PowerAction.REBOOT:
-            raise error_for(Verb.POWER, Meaning.REFUSED, f"we have AWS {action} no machines")
         if region not in REGIONS:
             raise error_for(Verb.POWER, Meaning.NOT_FOUND, "not a reference to a machine of AWS")
         await self._aws.call(
             Verb.POWER,
             region,
-            Operation("ec2", "reboot_instances"),
+            Operation("ec2", f"{action}_instances"),
             lambda _: None,
             InstanceIds=[instance],
         )
@@ -321,12 +321,10 @@ class Aws:
         for name, zone in zones:
             if name in prices:
                 whole = with_what_is_beside(prices[name], beside)
-                listed.append(offer(types[name], zone, self._disk_gib, whole))
+                listed.append(offer(types[name], zone, self._disk_gib, whole, beside))
             if (name, zone) in spot:
-                taken_back = offer(
-                    types[name], zone, self._disk_gib, with_what_is_beside(spot[name, zone], beside)
-                )
-                listed.append(as_spot(taken_back))
+                whole = with_what_is_beside(spot[name, zone], beside)
+                listed.append(as_spot(offer(types[name], zone, self._disk_gib, whole, None)))
         return listed
 
     async def _spot_prices(

@@ -124,7 +124,17 @@ def gpu_of(kind: Mapping[str, Any]) -> tuple[GpuModel, int] | None:
     return (found[0], gpus[0]["Count"]) if len(found) == 1 else None
 
 
-def offer(kind: Mapping[str, Any], zone: str, disk_gib: int, usd_per_hour: Decimal | None) -> ListedOffer:
+def offer(
+    kind: Mapping[str, Any],
+    zone: str,
+    disk_gib: int,
+    usd_per_hour: Decimal | None,
+    usd_beside: Decimal | None,
+) -> ListedOffer:
+    """An offer of a type in a zone, at its price with what AWS bills beside it, which is part of it.
+
+    While a machine is stopped, AWS bills that at most: it keeps the volume, and takes the address back.
+    """
     gpu = gpu_of(kind)
     if gpu is None:
         raise UnreadableAnswer("a type without GPUs is no offer")
@@ -140,6 +150,7 @@ def offer(kind: Mapping[str, Any], zone: str, disk_gib: int, usd_per_hour: Decim
         available=True,
         confidence=Confidence.STATIC,
         ephemeral_gib=_ephemeral_gib(kind),
+        stopped_cost_nano_per_hour=None if usd_beside is None else offered_price(usd_beside),
     )
 
 

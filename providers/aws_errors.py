@@ -44,6 +44,11 @@ _UNAUTHORIZED = (
 RULES = (
     *(Rule(Meaning.NO_CAPACITY, code=code, verb=Verb.LAUNCH) for code in _SOLD_OUT),
     *(Rule(Meaning.NO_CAPACITY, code=code, verb=Verb.LAUNCH, scope=BlockScope.ZONE) for code in _ZONE_FULL),
+    # A start may find no capacity. A one-time spot machine cannot be stopped, so `Unsupported` is not among these.
+    *(
+        Rule(Meaning.NO_CAPACITY, code=f"Insufficient{what}Capacity", verb=Verb.POWER)
+        for what in ("Instance", "Host", "")
+    ),
     # The right to make the role that spot needs is missing. Machines on demand need none.
     Rule(Meaning.REFUSED, code="AuthFailure.ServiceLinkedRoleCreationNotPermitted", verb=Verb.LAUNCH),
     # A machine may exist, or have existed, under this launch key.

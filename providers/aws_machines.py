@@ -17,7 +17,7 @@ STATES = {
     "shutting-down": ListedState.ENDING,
     "terminated": ListedState.GONE,
 }
-"""We stop no machine; one that is stopped costs its disk."""
+"""A stopped machine costs its root volume. A stop empties its local disks."""
 
 
 def machines(region: str, answer: Mapping[str, Any]) -> tuple[Page[Sighting], bool]:

@@ -44,7 +44,10 @@ class Rental:
     hidden: bool = field(init=False, default=False)
     """It is never listed."""
     running_since: datetime | None = field(init=False, default=None)
-    stopped: bool = field(init=False, default=False)
+    stopped_at: datetime | None = field(init=False, default=None)
+    """Since when it is off; None while it is on."""
+    seconds_off_before: int = field(init=False, default=0)
+    """For how long it was off until it was switched on again."""
     ended_at: datetime | None = field(init=False, default=None)
     """When its end was accepted."""
     unknown_status: str | None = field(init=False, default=None)
@@ -103,7 +106,7 @@ class Rentals(Generic[Own]):
         if self.now() - rental.launched_at < timedelta(seconds=self.scenario.boot_delay_seconds):
             return Life.CREATING
         rental.running_since = rental.running_since or self.now()
-        return Life.STOPPED if rental.stopped else Life.RUNNING
+        return Life.RUNNING if rental.stopped_at is None else Life.STOPPED
 
     def address(self, rental: Own) -> str | None:
         """The address of its machine, once it runs."""
@@ -139,12 +142,19 @@ class Rentals(Generic[Own]):
             return False
         if self.life(rental) not in (Life.RUNNING, Life.STOPPED):
             return False
-        rental.stopped = off
+        rental.seconds_off_before = self.seconds_off(rental)
+        rental.stopped_at = self.now() if off else None
         await self.host.switch(rental.id, off=off)
         return True
 
+    def seconds_off(self, rental: Own) -> int:
+        """For how long it was off until now or until its end."""
+        since = rental.stopped_at
+        now = 0 if since is None else int(((rental.ended_at or self.now()) - since).total_seconds())
+        return rental.seconds_off_before + now
+
     def seconds_run(self, rental: Own) -> int:
-        """For how long it ran until now or until its end: what most clouds bill."""
+        """For how long it ran until now or until its end, or was off meanwhile: what most clouds bill."""
         self.life(rental)
         if rental.running_since is None:
             return 0

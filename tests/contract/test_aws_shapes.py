@@ -5,7 +5,6 @@ What we ask needs no check: botocore refuses a parameter that the model does not
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -19,7 +18,10 @@ from botocore.session import get_session
 
 from control_plane.domain.money import NANO_PER_USD
 from providers.aws import Settings, connect
-from providers.emulators.clouds.aws import Limiter, Refusal
+from providers.base import ListedOffer, ListedState, NoCapacity, PowerAction
+from providers.emulators.clouds.aws_limits import Limiter
+from providers.emulators.scenario import FaultKind
+from providers.listings import offered_price
 from tests.contract.clouds.aws import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bridge, EmulatedAws
 
 OPERATIONS = {
@@ -144,8 +146,7 @@ async def test_more_launches_than_the_bucket_holds_are_refused_until_it_fills_ag
     def drawn(count: int, region: str = "us-east-1") -> int:
         before = limiter.refused
         for _ in range(count):
-            with suppress(Refusal):
-                limiter.draw(region, "RunInstances", {})
+            limiter.draw(region, "RunInstances", {})
         return count - (limiter.refused - before)
 
     assert drawn(8) == 5
@@ -166,3 +167,31 @@ async def test_the_account_pays_by_the_second_while_a_machine_runs_and_for_a_min
     await cloud.provider.terminate(first)
     cloud.advance(4_000.0)
     assert cloud.account.bill_nano() == int(Decimal("55.04") * NANO_PER_USD) * 61 // 3_600
+
+
+async def test_a_stopped_machine_costs_its_disk_alone_and_its_start_may_find_no_capacity(
+    cloud: EmulatedAws,
+) -> None:
+    cloud.network.seconds_between = 0.0
+    listed = [each for each in await cloud.provider.offers() if isinstance(each, ListedOffer)]
+    assert {
+        each.stopped_cost_nano_per_hour
+        for each in listed
+        if each.native_region.startswith("us-east-1") and not each.spot
+    } == {offered_price(Decimal("0.08") * 500 / 730 + Decimal("0.005"))}
+
+    ref = await cloud.provider.launch(cloud.order(1))
+    cloud.advance(cloud.seconds_to_run)
+    await cloud.provider.inventory()
+    await cloud.provider.power(PowerAction.STOP, ref)
+    before = cloud.account.bill_nano()
+    cloud.advance(7_200.0)
+    cloud.scenario.add("power", FaultKind.NO_CAPACITY)
+    with pytest.raises(NoCapacity):
+        await cloud.provider.power(PowerAction.START, ref)
+    (machine,) = await cloud.provider.inventory()
+    assert (machine.state, machine.native_status) == (ListedState.STOPPED, "stopped")
+    await cloud.provider.power(PowerAction.START, ref)
+    (machine,) = await cloud.provider.inventory()
+    assert (machine.state, machine.address is not None) == (ListedState.RUNNING, True)
+    assert cloud.account.bill_nano() == before

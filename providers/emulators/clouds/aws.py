@@ -12,7 +12,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -33,10 +33,12 @@ from providers.emulators.clouds.aws_account import (
     zones_of,
 )
 from providers.emulators.clouds.aws_documents import REQUEST_ID, console_output, ended_before
+from providers.emulators.clouds.aws_limits import Limiter
 from providers.emulators.clouds.aws_products import matching
 from providers.emulators.clouds.aws_signatures import Scope, Signed, is_signed_by, signed_parts
 from providers.emulators.clouds.aws_spot import SPOT_ACTIONS, SpotRequests, spot_price, tags_of
 from providers.emulators.host import MachineHost
+from providers.emulators.rentals import Life
 from providers.emulators.scenario import (
     FaultKind,
     Scenario,
@@ -60,6 +62,8 @@ VERBS = {
     "RunInstances": "launch",
     "TerminateInstances": "terminate",
     "RebootInstances": "power",
+    "StopInstances": "power",
+    "StartInstances": "power",
     "RevokeSecurityGroupIngress": "firewall",
     "ModifyInstanceAttribute": "firewall",
     "DeleteSecurityGroup": "children",
@@ -78,60 +82,6 @@ class Refusal(Exception):  # noqa: N818 - an answer of the contract, not an erro
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
         self.status, self.code, self.message = status, code, message
-
-
-@dataclass
-class TokenBucket:
-    """`size` requests at once, and `per_second` after that."""
-
-    size: float
-    per_second: float
-    left: float = field(init=False)
-    since: datetime | None = None
-
-    def __post_init__(self) -> None:
-        self.left = self.size
-
-    def draw(self, now: datetime) -> bool:
-        if self.since is not None:
-            self.left = min(self.size, self.left + (now - self.since).total_seconds() * self.per_second)
-        self.since = now
-        if self.left < 1:
-            return False
-        self.left -= 1
-        return True
-
-
-_LIMITS = {
-    "RunInstances": ((5, 2), (1_000, 2)),
-    "TerminateInstances": ((100, 5), (1_000, 20)),
-    "CreateSecurityGroup": ((50, 5),),
-    "AuthorizeSecurityGroupIngress": ((50, 5),),
-}
-"""Size and refill of the buckets of an operation: requests first, then what they make or end, one in each request."""
-_READ_LIMITS = ((100, 20),)
-_UNPAGINATED_LIMITS = ((50, 10),)
-
-
-@dataclass
-class Limiter:
-    """The buckets of an account: those of each operation in each region."""
-
-    now: Callable[[], datetime]
-    refused: int = 0
-    _buckets: dict[tuple[str, str], tuple[TokenBucket, ...]] = field(
-        default_factory=dict[tuple[str, str], tuple[TokenBucket, ...]]
-    )
-
-    def draw(self, region: str, action: str, parameters: Mapping[str, str]) -> None:
-        bare = action.startswith("Describe") and not {"MaxResults", "Filter.1.Name"} & parameters.keys()
-        limits = _UNPAGINATED_LIMITS if bare else _LIMITS.get(action, _READ_LIMITS)
-        name = f"{action}, all" if bare else action
-        if (region, name) not in self._buckets:
-            self._buckets[region, name] = tuple(TokenBucket(*limit) for limit in limits)
-        if not all(bucket.draw(self.now()) for bucket in self._buckets[region, name]):
-            self.refused += 1
-            raise _throttled()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +157,8 @@ class Ec2:
             raise Refusal(
                 400, "InvalidAction", f"The action {call.action} is not valid for this web service."
             )
-        self.limiter.draw(region, call.action, parameters)
+        if not self.limiter.draw(region, call.action, parameters):
+            raise _throttled()
         verb = self._verb(call)
         if verb is None:
             return _document(*await self._answer(call))
@@ -238,8 +189,8 @@ class Ec2:
                 return 200, await self._launch(call)
             case "TerminateInstances":
                 return await self._terminate(call)
-            case "RebootInstances":
-                return await self._reboot(call)
+            case "RebootInstances" | "StopInstances" | "StartInstances":
+                return await self._switch(call)
             case "DescribeInstances" if "InstanceId.1" in call.parameters:
                 return self._found(call, "InstanceId.1")
             case "ModifyInstanceAttribute":
@@ -380,12 +331,26 @@ class Ec2:
             raise Refusal(400, "DependencyViolation", f"resource {group} has a dependent object")
         return self._moto(call)
 
-    async def _reboot(self, call: Call) -> tuple[int, bytes]:
-        """What moto does in vain: its machines are not those of the host."""
+    async def _switch(self, call: Call) -> tuple[int, bytes]:
+        """What moto does in vain: its machines are not those of the host.
+
+        A stop of a stopped machine and a start of one that runs change nothing.
+        """
         instance = call.parameters.get("InstanceId.1", "")
         machine = self._known(call, instance)
-        if not await self.account.machines.switch(machine, off=False):
-            why = f"The instance '{instance}' is not in a state from which it can be rebooted."
+        if machine.spot and call.action == "StopInstances":
+            why = f"You can't stop the Spot Instance '{instance}' because it is associated with a one-time request."
+            raise Refusal(400, "UnsupportedOperation", why)
+        before = self.account.machines.life(machine)
+        if (call.action, before) in _CHANGES_NOTHING:
+            return self._moto(call)
+        if call.action == "StartInstances" and self.scenario.take("power", FaultKind.NO_CAPACITY):
+            why = f"We currently do not have sufficient {machine.native_type} capacity in {machine.native_region}."
+            raise Refusal(500, "InsufficientInstanceCapacity", why)
+        off_already = call.action == "RebootInstances" and before is Life.STOPPED
+        off = call.action == "StopInstances"
+        if off_already or not await self.account.machines.switch(machine, off=off):
+            why = f"The instance '{instance}' is not in a state from which it can be changed."
             raise Refusal(400, "IncorrectInstanceState", why)
         return self._moto(call)
 
@@ -400,6 +365,9 @@ class Ec2:
         if machine is None or machine.region != call.region or machine.listed_from > self.account.now():
             raise Refusal(400, "InvalidInstanceID.NotFound", f"The instance ID '{instance}' does not exist")
         return machine
+
+
+_CHANGES_NOTHING = {("StopInstances", Life.STOPPED), ("StartInstances", Life.RUNNING)}
 
 
 def _is_spot(call: Call) -> bool:

@@ -74,6 +74,7 @@ IMAGES = {
 STATUS = {
     Life.CREATING: ("pending", 0),
     Life.RUNNING: ("running", 16),
+    Life.STOPPED: ("stopped", 80),
     Life.FAILED: ("terminated", 48),
     Life.ENDING: ("shutting-down", 32),
     Life.ENDED: ("terminated", 48),
@@ -140,11 +141,11 @@ class Account:
         return sum(vcpus_of(each.native_type) for each in standing)
 
     def bill_nano(self) -> Nano:
-        """Seconds while it ran, of every machine that ever existed."""
+        """Seconds while it ran, of every machine that ever existed. Not those while it was stopped, nor its disk."""
         return Nano(sum(self._cost(each) for each in self.machines.every.values()))
 
     def _cost(self, machine: Machine) -> int:
-        seconds = self.machines.seconds_run(machine)
+        seconds = self.machines.seconds_run(machine) - self.machines.seconds_off(machine)
         billed = max(seconds, BILLED_SECONDS_MIN) if machine.running_since else 0
         return int(Decimal(PRICES[machine.native_type]) * NANO_PER_USD) * billed // 3_600
 
@@ -170,7 +171,7 @@ class Account:
         """Name and code of its state."""
         life = self.machines.life(machine)
         name, code = STATUS[life]
-        standing = life in (Life.CREATING, Life.RUNNING)
+        standing = life in (Life.CREATING, Life.RUNNING, Life.STOPPED)
         return (machine.unknown_status or name if standing else name), code
 
     def _show(self, instance: Any, machine: Machine) -> None:

@@ -20,8 +20,9 @@ Karpenter's and dstack's adapters, which are named; nothing was tried against AW
   part of the price of an offer. Types that are sold in capacity blocks only are left out, as are shared GPUs (g6f) and
   ARM types.
 - Anybody can publish an image under any name: images are taken from Amazon and from the account itself only.
-- A machine that shuts itself down would stay, and cost its disk: it is launched to be terminated then. Its volumes,
-  also those that its image adds, and its network interface go with it. Its user data can be read from inside, for which
+- A machine that shuts itself down is stopped and keeps its disk, as its customer may start it again; a spot machine
+  cannot be, and ends. The volumes of a machine that ends, also those that its image adds, and its network interface go
+  with it. Its user data can be read from inside, for which
   a token is demanded (IMDSv2).
 - A stop keeps the root volume, takes the address back and empties local disks. A start may find no capacity, which is
   `InsufficientInstanceCapacity` again; the machine stays stopped. Each start is billed for a minute at least. A spot
@@ -128,7 +129,7 @@ class Settings:
 
 
 _READS = frozenset({Verb.INVENTORY, Verb.OFFERS, Verb.PREPARE, Verb.FIREWALL, Verb.CHILDREN, Verb.CONSOLE})
-_MUTATIONS = frozenset({Verb.PREPARE, Verb.TERMINATE, Verb.POWER, Verb.FIREWALL, Verb.CHILDREN})
+_MUTATIONS = frozenset({Verb.PREPARE, Verb.TERMINATE, Verb.FIREWALL, Verb.CHILDREN})
 CAPABILITIES = Capabilities(
     list_lag_seconds=60.0,  # "Eventual consistency" has no documented bound; Karpenter waits 30 s.
     boot_seconds_max=1_200.0,  # Not documented. Machines with eight GPUs were seen to take more than five minutes.
@@ -137,6 +138,9 @@ CAPABILITIES = Capabilities(
         RateLimit("reads", 20, 1.0, _READS, burst=50, requests={Verb.FIREWALL: 2}),
         RateLimit("mutations", 5, 1.0, _MUTATIONS, burst=50),
         RateLimit("run_instances", 2, 1.0, frozenset({Verb.LAUNCH}), burst=5),
+        RateLimit(
+            "start_instances", 2, 1.0, frozenset({Verb.POWER}), burst=5
+        ),  # Stops and reboots may be more.
     ),
     terminate_may_be_refused=True,  # Where somebody protected the machine.
     power=frozenset(PowerAction),
@@ -444,7 +448,7 @@ class Aws:
             "ImageId": found.image,
             "InstanceType": order.native_type,
             "UserData": order.user_data,
-            "InstanceInitiatedShutdownBehavior": "terminate",
+            "InstanceInitiatedShutdownBehavior": "terminate" if order.spot else "stop",
             "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1},
             "NetworkInterfaces": [
                 {

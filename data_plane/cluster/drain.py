@@ -31,15 +31,18 @@ class Look:
         return not (self.evicted or self.ending or self.refused or self.killed)
 
 
-async def drain(port: KubernetesPort, node: str, *, grace_s: int, time_is_up: bool) -> Look:
-    """A node that is gone has pods until Kubernetes notices; they are treated in the same way."""
+async def drain(port: KubernetesPort, node: str, *, time_is_up: bool) -> Look:
+    """Have the pods of a node end, each with the grace that it has itself; without any once `time_is_up`.
+
+    A node that is gone has pods until Kubernetes notices; they are treated in the same way.
+    """
     pods = await port.list(POD, fields={"spec.nodeName": node})
     groups = {verdict: [pod for pod in pods if draining(pod) is verdict] for verdict in Draining}
     left = tuple(pod_name(pod) for pod in groups[Draining.LEAVE])
     asked, refused = await (
         _each(groups[Draining.EVICT] + groups[Draining.WAIT], lambda pod: _kill(port, pod))
         if time_is_up
-        else _each(groups[Draining.EVICT], lambda pod: _evict(port, pod, grace_s))
+        else _each(groups[Draining.EVICT], lambda pod: _evict(port, pod))
     )
     if time_is_up:
         return Look(killed=asked, refused=refused, left=left)
@@ -64,9 +67,9 @@ async def _each(
     return tuple(asked), refused
 
 
-async def _evict(port: KubernetesPort, pod: Object, grace_s: int) -> None:
+async def _evict(port: KubernetesPort, pod: Object) -> None:
     namespace, name, uid = _identity(pod)
-    await port.evict(name, namespace, uid=uid, grace_s=grace_s)
+    await port.evict(name, namespace, uid=uid)
 
 
 async def _kill(port: KubernetesPort, pod: Object) -> None:

@@ -223,11 +223,11 @@ class LightkubePort:
         options = {"propagationPolicy": "Background", "uid": uid, "gracePeriodSeconds": _text(grace_s)}
         await self._request("delete", _class_of(resource), name=name, namespace=namespace, params=options)
 
-    async def evict(self, pod: str, namespace: str, *, uid: str, grace_s: int) -> None:
+    async def evict(self, pod: str, namespace: str, *, uid: str) -> None:
         kind = _subresource("policy", "Eviction", "Pod", "pods", "eviction")
         eviction = kind(
             metadata={"name": pod, "namespace": namespace},
-            deleteOptions={"gracePeriodSeconds": grace_s, "preconditions": {"uid": uid}},
+            deleteOptions={"preconditions": {"uid": uid}},
         )
         await self._request("post", kind, obj=eviction, name=pod, namespace=namespace)
 

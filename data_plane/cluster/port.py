@@ -171,8 +171,8 @@ class KubernetesPort(Protocol):
         """Delete an object and, in the background, what it owns. If the name has another uid by now: Conflict."""
         ...
 
-    async def evict(self, pod: str, namespace: str, *, uid: str, grace_s: int) -> None:
-        """Delete a pod as far as disruption budgets permit, which is otherwise `TooManyRequests`."""
+    async def evict(self, pod: str, namespace: str, *, uid: str) -> None:
+        """Delete a pod with its own grace. `TooManyRequests` when a disruption budget does not permit it."""
         ...
 
     async def request_token(self, service_account: str, namespace: str, *, life_s: int) -> IssuedToken:

@@ -172,8 +172,8 @@ class FakeKubernetes:
             for place in [place for place in self.objects if place[1] == name]:
                 self._drop(place)
 
-    async def evict(self, pod: str, namespace: str, *, uid: str, grace_s: int) -> None:
-        await self.delete(POD, pod, namespace, uid=uid, grace_s=grace_s)
+    async def evict(self, pod: str, namespace: str, *, uid: str) -> None:
+        await self.delete(POD, pod, namespace, uid=uid)
 
     async def request_token(self, service_account: str, namespace: str, *, life_s: int) -> IssuedToken:
         self._call()

@@ -403,8 +403,8 @@ class _Kubernetes:
             lambda: self.inner.delete(resource, name, namespace, uid=uid, grace_s=grace_s),
         )
 
-    async def evict(self, pod: str, namespace: str, *, uid: str, grace_s: int) -> None:
-        await self.crash.call("evict", lambda: self.inner.evict(pod, namespace, uid=uid, grace_s=grace_s))
+    async def evict(self, pod: str, namespace: str, *, uid: str) -> None:
+        await self.crash.call("evict", lambda: self.inner.evict(pod, namespace, uid=uid))
 
     async def request_token(self, service_account: str, namespace: str, *, life_s: int) -> IssuedToken:
         return await self.crash.call(

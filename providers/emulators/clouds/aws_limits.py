@@ -32,11 +32,11 @@ class TokenBucket:
 
 _LIMITS = {
     "RunInstances": ((5, 2), (1_000, 2)),
+    "StartInstances": ((5, 2), (1_000, 2)),
     "TerminateInstances": ((100, 5), (1_000, 20)),
-    "CreateSecurityGroup": ((50, 5),),
-    "AuthorizeSecurityGroupIngress": ((50, 5),),
 }
 """Size and refill of the buckets of an operation: requests first, then what they make or end, one in each request."""
+_MUTATION_LIMITS = ((50, 5),)
 _READ_LIMITS = ((100, 20),)
 _UNPAGINATED_LIMITS = ((50, 10),)
 
@@ -54,7 +54,8 @@ class Limiter:
     def draw(self, region: str, action: str, parameters: Mapping[str, str]) -> bool:
         """Whether a request is within the limits."""
         bare = action.startswith("Describe") and not {"MaxResults", "Filter.1.Name"} & parameters.keys()
-        limits = _UNPAGINATED_LIMITS if bare else _LIMITS.get(action, _READ_LIMITS)
+        usual = _READ_LIMITS if action.startswith(("Describe", "Get")) else _MUTATION_LIMITS
+        limits = _UNPAGINATED_LIMITS if bare else _LIMITS.get(action, usual)
         name = f"{action}, all" if bare else action
         if (region, name) not in self._buckets:
             self._buckets[region, name] = tuple(TokenBucket(*limit) for limit in limits)

@@ -44,7 +44,6 @@ from reconciler.worlds.clusters import ClusterWorld
 NAME = "leave_nodes"
 NODES_PER_ACTIVATION_MAX = 32
 LOOK_AGAIN = timedelta(seconds=5)
-POD_GRACE_SECONDS = 30
 
 Evidence = Mapping[str, object]
 
@@ -148,7 +147,7 @@ async def _drain(world: ClusterWorld, held: Held) -> Evidence | None:
     since = held.node.leaving_at or world.now()
     time_is_up = world.now() >= since + DRAIN_MAX
     async with connected(world, held.cluster) as port:
-        look = await drain(port, held.node.name, grace_s=POD_GRACE_SECONDS, time_is_up=time_is_up)
+        look = await drain(port, held.node.name, time_is_up=time_is_up)
     if not look.is_empty and not time_is_up:
         return None
     found = {"killed": list(look.killed), "refused": look.refused, "left": list(look.left)}

@@ -419,7 +419,7 @@ async def test_a_launch_carries_its_key_three_times_and_leaves_nothing_behind(cl
         "MinCount": "1",
         "MaxCount": "1",
         "InstanceType": "p5.48xlarge",
-        "InstanceInitiatedShutdownBehavior": "terminate",
+        "InstanceInitiatedShutdownBehavior": "stop",
         "MetadataOptions.HttpTokens": "required",
         "NetworkInterface.1.AssociatePublicIpAddress": "true",
         "NetworkInterface.1.DeleteOnTermination": "true",

@@ -33,11 +33,15 @@ async def _admitted(plane: ControlPlane, admin: LightkubePort, tenant: Tenant) -
     return name
 
 
+GRACE_SECONDS = 240
+"""Longer than Kubernetes' usual 30 s, as a pod has it that writes a checkpoint before it ends."""
+
+
 async def _running(
     plane: ControlPlane, admin: LightkubePort, tenant: Tenant, name: str, **labels: str
 ) -> None:
     """A pod that is bound, and whose kubelet says that it runs."""
-    thing = pod(tenant.namespace, name)
+    thing = pod(tenant.namespace, name, terminationGracePeriodSeconds=GRACE_SECONDS)
     thing["metadata"]["labels"] = labels
     await admin.apply(thing)
 
@@ -110,7 +114,7 @@ async def test_nothing_that_is_done_to_a_node_that_is_gone_creates_one(
     with pytest.raises(NotFound):
         await node.admit(admin, name, node.Marks(tenant, "le_1", "gpu"))
     assert not await node.cordon(admin, name)
-    assert (await drain(admin, name, grace_s=1, time_is_up=True)).is_empty
+    assert (await drain(admin, name, time_is_up=True)).is_empty
     await node.forget(admin, name)
     with pytest.raises(NotFound):
         await admin.get(NODE, name)
@@ -151,15 +155,17 @@ async def test_a_drain_evicts_waits_respects_budgets_and_kills_once_the_time_is_
         (await client.post(path, json=budget)).raise_for_status()
     free, guarded = f"{tenant.namespace}/free", f"{tenant.namespace}/guarded"
     assert await node.cordon(admin, name)
-    first = await drain(admin, name, grace_s=300, time_is_up=False)
+    first = await drain(admin, name, time_is_up=False)
     assert first.evicted == (free,)
     assert list(first.refused) == [guarded]
     assert "disruption budget" in first.refused[guarded]
-    second = await drain(admin, name, grace_s=300, time_is_up=False)
+    metadata = (await admin.get(POD, "free", tenant.namespace))["metadata"]
+    assert metadata["deletionGracePeriodSeconds"] == GRACE_SECONDS, "its own"
+    second = await drain(admin, name, time_is_up=False)
     assert (second.evicted, second.ending, list(second.refused)) == ((), (free,), [guarded])
-    last = await drain(admin, name, grace_s=300, time_is_up=True)
+    last = await drain(admin, name, time_is_up=True)
     assert set(last.killed) == {free, guarded}
-    assert (await drain(admin, name, grace_s=300, time_is_up=False)).is_empty
+    assert (await drain(admin, name, time_is_up=False)).is_empty
     # Nothing new lands there.
     await admin.apply(pod(tenant.namespace, "late"))
 

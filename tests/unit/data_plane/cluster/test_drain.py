@@ -45,8 +45,8 @@ class Pods(LightkubePort):
     async def list(self, *_: object, **__: object) -> list[Object]:
         return self._pods
 
-    async def evict(self, pod: str, namespace: str, *, uid: str, grace_s: int) -> None:
-        self._answer("evict", uid, grace_s)
+    async def evict(self, pod: str, namespace: str, *, uid: str) -> None:
+        self._answer("evict", uid, -1)
 
     async def delete(
         self, *_: object, uid: str | None = None, grace_s: int | None = None, **__: object
@@ -69,7 +69,7 @@ ERRORS = {
 
 async def test_one_pod_that_cannot_go_holds_up_no_other_one() -> None:
     port = Pods([_pod(name) for name in (*ERRORS, "free")], ERRORS)
-    look = await drain(port, "n", grace_s=30, time_is_up=False)
+    look = await drain(port, "n", time_is_up=False)
     assert look.evicted == ("ns/free",)
     assert look.refused == {"ns/guarded": "budget", "ns/lost": "no answer"}
     assert [call for call in port.calls if call[0] == "delete"] == []
@@ -79,7 +79,7 @@ async def test_once_the_time_is_up_who_still_runs_is_killed_and_who_went_by_itse
     ending = _pod("ending", deletionTimestamp="2026-11-22T12:00:00Z")
     own = _pod("own", annotations={"kubernetes.io/config.mirror": "x"})
     port = Pods([_pod("gone"), _pod("replaced"), _pod("lost"), _pod("free"), ending, own], ERRORS)
-    look = await drain(port, "n", grace_s=30, time_is_up=True)
+    look = await drain(port, "n", time_is_up=True)
     assert look == Look(killed=("ns/free", "ns/ending"), refused={"ns/lost": "no answer"}, left=("ns/own",))
     assert [(verb, grace) for verb, _, grace in port.calls] == [("delete", 0)] * 5
     assert not look.is_empty

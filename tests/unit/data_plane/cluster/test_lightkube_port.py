@@ -128,7 +128,7 @@ async def test_an_api_server_that_stays_overloaded_is_given_up_within_a_bound() 
 async def test_an_eviction_that_a_budget_forbids_is_not_repeated() -> None:
     script = Script(_busy("10"))
     with pytest.raises(TooManyRequests):
-        await script.port().evict("p", "ns", uid="u", grace_s=1)
+        await script.port().evict("p", "ns", uid="u")
     assert len(script.requests) == 1
     assert script.waits == []
 

@@ -84,18 +84,18 @@ class Cloud(ABC):
 
     def announce_eviction(self, ref: ProviderRef) -> None:
         """The provider says that it takes the machine back. It runs on."""
-        raise NotImplementedError  # As above.
+        raise NotImplementedError  # Not asked of the others, which have no spot machines.
 
     def withdraw_eviction(self, ref: ProviderRef) -> None:
-        raise NotImplementedError  # As above.
+        raise NotImplementedError  # Not asked of the others, which have no spot machines.
 
     async def evict(self, ref: ProviderRef) -> None:
         """The provider takes the machine back."""
-        raise NotImplementedError  # As above.
+        raise NotImplementedError  # Not asked of the others, which have no spot machines.
 
     def sell_out_spot(self) -> None:
         """From now on there is no `native_type` in `native_region` as spot. There is on demand."""
-        raise NotImplementedError  # As above.
+        raise NotImplementedError  # Not asked of the others, which have no spot machines.
 
     def lets_in(self, ref: ProviderRef) -> list[Ingress]:
         """What the provider's firewall lets in to a machine. Of clouds whose provider has `HasFirewall`."""

@@ -77,7 +77,7 @@ class Recorder(mocks.MockMonitor):
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802 - Pulumi's name
         answer = super().RegisterResource(request)  # type: ignore[no-untyped-call] # Pulumi's own has no types.
-        _ensure_event_loop()  # type: ignore[no-untyped-call] # As above.
+        _ensure_event_loop()  # type: ignore[no-untyped-call] # Pulumi's own has no types.
         self.recorded.append(
             {
                 "urn": answer.urn,

@@ -59,7 +59,7 @@ def a_certificate(**other: object) -> SshCertificate:
 
 def an_admission(**other: object) -> Admission:
     admission = Admission(LeaseState.READY, None, frozenset(), 0)
-    return replace(admission, **other)  # type: ignore[arg-type]  # As above.
+    return replace(admission, **other)  # type: ignore[arg-type]  # mypy sees one type for all fields.
 
 
 def test_a_certificate_names_its_lease_and_who_asked() -> None:

@@ -97,7 +97,7 @@ CAPABILITIES = Capabilities(
     # 429 is documented, the limit is not.
     rate_limits=(RateLimit("requests", 60, 60.0, frozenset(Verb), requests={Verb.OFFERS: 2}),),
     billed_while_booting=False,  # Only machines that run are billed.
-    # A stopped machine would cost its disk alone, and we charge the whole price: docs/decisions/0041.
+    # Stops are not built: a stopped machine costs its disk alone (docs/decisions/0046).
     power=frozenset({PowerAction.REBOOT}),
     firewall=ProviderFirewall.FIXED,
 )

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo up test test-changed check format golden proto kubernetes bench conformance lock clean
+.PHONY: help demo up test test-changed check format golden proto kubernetes engine image bench conformance lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
@@ -29,7 +29,7 @@ check: $(BIN)/.ready .venv-infra/.ready ## Check format, lints, types and import
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
-	@$(BIN)/mypy --python-executable .venv-infra/bin/python --cache-dir .mypy_cache/infra -p infra -m tests.support.cloud.record
+	@$(BIN)/mypy --python-executable .venv-infra/bin/python --cache-dir .mypy_cache/infra -p infra -p tests.support.cloud.inside
 	@mkdir -p var
 	@$(BIN)/lint-imports > var/imports.txt 2>&1 || { cat var/imports.txt; exit 1; }
 	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/arch
@@ -46,7 +46,13 @@ proto: $(BIN)/.ready ## Generate the messages of the .proto files
 	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. data_plane/proof/verifier/service/verifier.proto providers/nebius_api/messages.proto
 
 kubernetes: $(BIN)/.ready ## Build real Kubernetes for the tests of clusters: once, about 12 minutes on two cores
-	@$(BIN)/python -m tests.support.kubernetes.build
+	@$(BIN)/python -m tests.support.kubernetes.binaries
+
+image: ## Build the container image, with buildah, podman or docker; FILES=DIR holds the files that go into it
+	@infra/image/build
+
+engine: $(BIN)/.ready ## Build Pulumi's engine for the tests of infra/: once, about 3 minutes on two cores
+	@$(BIN)/python -m tests.support.cloud.engine
 
 bench: $(BIN)/.ready ## Run the benchmarks; writes var/bench/*.json and prints a table
 	@$(BIN)/python -m benchmarks
@@ -62,6 +68,8 @@ lock: $(BIN)/.ready ## Pin the newest dependencies, with hashes and without inde
 	    --no-emit-find-links --no-emit-package splitplane-cli --custom-compile-command "make lock" $$extra pyproject.toml -o $$out --upgrade; done
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --custom-compile-command "make lock" --group infra -o requirements-infra.lock --upgrade
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --allow-unsafe \
+	  --no-emit-find-links --custom-compile-command "make lock" --group image -o infra/image/requirements.lock --upgrade
 
 clean: ## Delete everything that was built here
 	rm -rf .venv .venv-infra var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

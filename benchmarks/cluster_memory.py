@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results import Figure
-from tests.support.kubernetes.binaries import KWOK, folder_of, path_of
+from tests.support.golang.toolchain import expected_version
+from tests.support.kubernetes.binaries import KWOK, OF_KUBERNETES
 from tests.support.kubernetes.control_plane import ControlPlane, running
 from tests.support.kubernetes.flags import Ranges
 from tests.support.kubernetes.requirements import reasons
-from tests.support.kubernetes.toolchain import expected_version
 
 FLEETS = tuple(map(int, os.environ.get("BENCH_NODES", "0,100,500,1000").split(",")))
 """Numbers of nodes, rising."""
@@ -51,7 +51,7 @@ conditions:
 
 async def measure() -> list[Figure]:
     absent = reasons(nodes=False)
-    if not path_of(KWOK, expected_version()).exists():
+    if not KWOK.path(expected_version()).exists():
         absent.append("kwok is not built: make kubernetes")
     if absent:
         raise SystemExit(f"real Kubernetes is needed: {'; '.join(absent)}")
@@ -84,10 +84,10 @@ def _plane(folder: Path) -> Iterator[ControlPlane]:
         + "\n---\n"
         + json.dumps(_stage("Pod", ".status.phase", "Running", _POD_RUNS))
     )
-    with running(folder / "plane", folder_of("kubernetes", go), PODS) as plane:
+    with running(folder / "plane", OF_KUBERNETES.built(go), PODS) as plane:
         plane.start(
             "kwok",
-            path_of(KWOK, go),
+            KWOK.path(go),
             [
                 f"--kubeconfig={plane.admin_kubeconfig}",
                 f"--config={stages}",

@@ -61,14 +61,23 @@ def _offer(account: AccountName, model: GpuModel, gpus: int, number: int, now: d
     )
 
 
-async def _fill(world: World, shapes: Iterator[tuple[GpuModel, int]]) -> None:
+def crowded() -> Iterator[tuple[GpuModel, int]]:
+    """The shapes of the second catalogue."""
+    spread = list(product(GpuModel, COUNTS))
+    for number in range(OFFERS):
+        yield ASKED if number % (OFFERS // CROWDED) == 0 else spread[number % len(spread)]
+
+
+async def fill(world: World, shapes: Iterator[tuple[GpuModel, int]]) -> list[AccountName]:
+    """Store OFFERS offers of these shapes. Returns their accounts."""
+    names = [AccountName(f"fake/{number:02}") for number in range(ACCOUNTS)]
     async with world.db.transaction() as connection:
-        for number in range(ACCOUNTS):
-            account = AccountName(f"fake/{number:02}")
+        for account in names:
             await accounts.register(connection, account, "fake", now=world.now())
             listed = _offers(account, shapes, OFFERS // ACCOUNTS, world.now())
             await catalogue.replace_offers(connection, account, listed, now=world.now())
             await accounts.record_refresh(connection, account, now=world.now())
+    return names
 
 
 async def _quoted(
@@ -85,14 +94,15 @@ async def _quoted(
         seconds.append(time.perf_counter() - begun)
         if isinstance(quote, Refused) or not quote.ranking.candidates:
             raise AssertionError(f"nothing was ranked: {quote}")
-        ranked = len(quote.ranking.candidates) + len(quote.ranking.rejected)
+        rejected = sum(1 + rejection.more for rejection in quote.ranking.rejected)
+        ranked = len(quote.ranking.candidates) + quote.ranking.more_candidates + rejected
     return seconds[WARM_UP:], (time.process_time() - cpu) / QUOTES, ranked
 
 
 async def _catalogue(name: str, shapes: Iterator[tuple[GpuModel, int]]) -> list[Figure]:
     url = await empty_database(f"bench_quotes_{name}")
     async with customer(url) as (world, organization_id, _):
-        await _fill(world, shapes)
+        await fill(world, shapes)
         figures: list[Figure] = []
         for words, request in (
             ("anywhere", CapacityRequest(SKU)),
@@ -109,9 +119,5 @@ async def _catalogue(name: str, shapes: Iterator[tuple[GpuModel, int]]) -> list[
 
 
 async def measure() -> list[Figure]:
-    spread = list(product(GpuModel, COUNTS))
-    crowded = [
-        ASKED if number % (OFFERS // CROWDED) == 0 else spread[number % len(spread)]
-        for number in range(OFFERS)
-    ]
-    return [*await _catalogue("spread", cycle(spread)), *await _catalogue("crowded", iter(crowded))]
+    spread = cycle(product(GpuModel, COUNTS))
+    return [*await _catalogue("spread", spread), *await _catalogue("crowded", crowded())]

@@ -108,6 +108,11 @@ def _stay(city: City) -> int:
     people = " and ".join(PEOPLE)
     say(f"{people} can sign in, without a password, once the customer has invited them (docs/tenancy.md):")
     say(f"\n  .venv/bin/splitplane login --url {city.api_url}\n")
+    say(
+        "The local cloud takes a spot machine back when it is asked to, by the address in `splitplane lease show`:"
+    )
+    taken = '{"machine": "ADDRESS", "state": "taken"}'
+    say(f"\n  curl -H 'Content-Type: application/json' -d '{taken}' {city.local_url}/__control/evictions\n")
     say("Ctrl-C stops it and its machines")
     while True:
         for child in city.children.values():

@@ -4,11 +4,11 @@ import shutil
 from pathlib import Path
 
 from demo.processes import DemoError
+from tests.support.golang.toolchain import expected_version
 from tests.support.kubernetes import parts
 from tests.support.kubernetes.k3s_machines import operators_files
 from tests.support.kubernetes.k3s_release import K3sReleaseError
 from tests.support.kubernetes.requirements import COMMAND, reasons
-from tests.support.kubernetes.toolchain import expected_version
 
 
 def missing() -> list[str]:

@@ -3,6 +3,7 @@
 import shutil
 
 from providers.emulators.nspawn import missing_requirements
+from tests.support.cloud import engine
 from tests.support.kubernetes import requirements
 
 PROMTOOL = (
@@ -19,4 +20,5 @@ def missing() -> list[str]:
 
 def missing_for_tests() -> list[str]:
     """The same, with what only the tests need."""
-    return [*missing(), *(PROMTOOL if shutil.which("promtool") is None else ()), *requirements.missing()]
+    promtool = PROMTOOL if shutil.which("promtool") is None else ()
+    return [*missing(), *promtool, *requirements.missing(), *engine.missing()]

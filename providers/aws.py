@@ -11,9 +11,10 @@ Karpenter's and dstack's adapters, which are named; nothing was tried against AW
   and types differ by availability zone, and a type that a zone does not have is `Unsupported` (Karpenter treats both as
   sold out), so an offer and a launch are for one zone. Each account has its own zone that is called `us-east-1a`.
 - A request over the limits is HTTP 503 `RequestLimitExceeded` without Retry-After. Each operation has a bucket of its
-  own in each region, and launches draw from a second one. We keep the limits of one region for all of them together.
-- Every region is asked for its machines, and one that does not answer fails the whole list. A region that is taken out
-  of the settings is not listed any more: while machines of ours may be there, the list counts as failed.
+  own in each region, and launches draw from a second one.
+- Regions are installations of EC2 of their own, with machines, limits, quotas and outages of their own. So an account
+  of ours is one region (docs/decisions/0054), and a region that is down leaves the others alone. While a machine of
+  ours may be in a region that the settings had before, the list counts as failed.
 - The names of regions do not show the jurisdiction: `eu-west-2` is in London and `eu-central-2` in Zurich.
 - Prices are in another service (`GetProducts`), which names a type once for each operating system, tenancy and kind of
   capacity. A type with two prices after all filters is left out. Root volume and public address cost extra, and are
@@ -110,8 +111,9 @@ NAME = "aws"
 class Settings:
     access_key_id: str = field(repr=False)
     secret_access_key: str = field(repr=False)
-    regions: str
-    """Where machines are bought and looked for: AWS's names of regions, separated by commas."""
+    region: str
+    """Where machines are bought and looked for: AWS's name of one region, such as us-east-1. Each further region is an
+    account of its own, with the same key."""
     image: str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) ????????"
     """The name of an image with Ubuntu and an NVIDIA driver; `*` and `?` stand for anything, and the newest is used."""
     disk_gib: int = 500
@@ -120,12 +122,8 @@ class Settings:
     """Instead of the addresses of all of AWS's services; for tests."""
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.region_names() if name not in REGIONS]
-        if unknown or not self.region_names():
-            raise ValueError(f"regions must be some of {', '.join(REGIONS)}")
-
-    def region_names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name.strip() for name in self.regions.split(",") if name.strip()))
+        if self.region not in REGIONS:
+            raise ValueError(f"region must be one of {', '.join(REGIONS)}")
 
 
 _READS = frozenset({Verb.INVENTORY, Verb.OFFERS, Verb.PREPARE, Verb.FIREWALL, Verb.CHILDREN, Verb.CONSOLE})
@@ -135,7 +133,9 @@ CAPABILITIES = Capabilities(
     boot_seconds_max=1_200.0,  # Not documented. Machines with eight GPUs were seen to take more than five minutes.
     user_data_bytes_max=16_384,
     rate_limits=(
-        RateLimit("reads", 20, 1.0, _READS, burst=50, requests={Verb.FIREWALL: 2}),
+        RateLimit(
+            "reads", 20, 1.0, _READS, burst=50, requests={Verb.FIREWALL: 2, Verb.OFFERS: 5, Verb.CHILDREN: 2}
+        ),
         RateLimit("mutations", 5, 1.0, _MUTATIONS, burst=50),
         RateLimit("run_instances", 2, 1.0, frozenset({Verb.LAUNCH}), burst=5),
         RateLimit(
@@ -148,7 +148,7 @@ CAPABILITIES = Capabilities(
     ingress_max=INGRESS_MAX,
     console=True,
     sells_spot=True,
-    answer_seconds={Verb.OFFERS: 60.0},  # Five requests for each region.
+    answer_seconds={Verb.OFFERS: 60.0},  # Five requests, and more where there are pages.
 )
 
 PAGE_SIZE = 1_000
@@ -170,60 +170,50 @@ class Aws:
             base_url=settings.base_url,
             send=send,
         )
-        self._regions = settings.region_names()
+        self._region = settings.region
         self._disk_gib = settings.disk_gib
         self._preparation = Preparation(self._aws, settings.image)
         self._groups = MachineGroups(self._aws)
         self._now = now
 
     async def offers(self) -> tuple[Listed, ...]:
-        listed: list[Listed] = []
-        for region in self._regions:
-            types = await self._types(region)
-            if types:
-                listed.extend(await self._offers(region, types))
-        return tuple(listed)
+        types = await self._types(self._region)
+        return tuple(await self._offers(self._region, types)) if types else ()
 
     async def inventory(self) -> tuple[Sighting, ...]:
         return await whole_listing(Verb.INVENTORY, self.inventory_page)
 
     def lists(self, native_region: str) -> bool:
         zone = ZONE.fullmatch(native_region)
-        return zone is not None and zone.group(1) in self._regions
+        return zone is not None and zone.group(1) == self._region
 
     async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
-        """One page of one region. A cursor is a region and, unless its first page is meant, a token of AWS.
-
-        Where it has spot machines, a second request tells which of them AWS takes back.
-        """
-        region, _, token = (cursor or self._regions[0]).partition(" ")
+        """One page. Where it has spot machines, a second request tells which of them AWS takes back."""
+        region = self._region
         page, any_spot = await self._aws.call(
             Verb.INVENTORY,
             region,
             Operation("ec2", "describe_instances"),
             lambda answer: machines(region, answer),
             MaxResults=PAGE_SIZE,
-            **_after(token),
+            **_after(cursor),
         )
         found = await self._evictions(region) if any_spot else {}
-        following = self._regions[self._regions.index(region) + 1 :]
-        then = f"{region} {page.next_cursor}" if page.next_cursor else next(iter(following), None)
         return Page(
             [replace(each, eviction=found.get(each.provider_ref)) for each in page.items],
-            then,
+            page.next_cursor or None,
             listed=page.listed,
         )
 
     async def children(self) -> tuple[Child, ...]:
         """The requests of spot machines that are not closed, and the security groups of single machines."""
-        found: list[Child] = []
-        for region in self._regions:
-            found.extend(await self._groups.children(region))
-            requests = await self._requests(Verb.CHILDREN, region, OPEN)
-            found.extend(
-                each for each in (child(region, request) for request in requests) if each is not None
-            )
-        return tuple(found)
+        region = self._region
+        requests = await self._requests(Verb.CHILDREN, region, OPEN)
+        of_spot = (child(region, request) for request in requests)
+        return (
+            *await self._groups.children(region),
+            *(each for each in of_spot if each is not None),
+        )
 
     async def delete_child(self, child: Child) -> None:
         region, _, native = child.ref.partition("/")
@@ -254,6 +244,8 @@ class Aws:
         await self._preparation.step(region_of(order.native_region))
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:
+        if not self.lists(order.native_region):
+            raise error_for(Verb.LAUNCH, Meaning.REFUSED, f"this account buys in {self._region} alone")
         for _ in range(_PREPARE_CALLS_MAX):
             if not self.prepared(order):
                 await self.prepare(order)

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from control_plane.domain.gpu import GpuModel, memory_in_band
+from control_plane.domain.gpu import GpuModel
 from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import Confidence, ListedOffer, Verb
 from providers.error_law import Meaning, error_for
+from providers.gpu_names import gpu_with_memory
 from providers.listings import UNREADABLE_PRICE, UnreadableAnswer, offered_price
 
 REGIONS = {
@@ -48,16 +49,6 @@ REGIONS = {
 
 FAMILIES = ("p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "g6", "gr6", "g6e")
 """The families of types that we sell."""
-
-GPUS = {
-    "A100": (GpuModel.A100_SXM_40GB, GpuModel.A100_SXM_80GB),
-    "H100": (GpuModel.H100_SXM_80GB,),
-    "H200": (GpuModel.H200_SXM_141GB,),
-    "B200": (GpuModel.B200_SXM_180GB,),
-    "L4": (GpuModel.L4_24GB,),
-    "L40S": (GpuModel.L40S_48GB,),
-}
-"""What a GPU of AWS's name may be; its memory decides. These families have SXM boards only."""
 
 ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-[0-9])[a-z]")
 """A zone of a region; local zones have longer names, no GPUs of these families, and other prices."""
@@ -119,9 +110,10 @@ def gpu_of(kind: Mapping[str, Any]) -> tuple[GpuModel, int] | None:
     gpus = kind.get("GpuInfo", {}).get("Gpus", [])
     if len(gpus) != 1 or gpus[0]["Manufacturer"] != "NVIDIA" or gpus[0]["Count"] < 1:
         return None
-    memory = gpus[0]["MemoryInfo"]["SizeInMiB"]
-    found = [model for model in GPUS.get(gpus[0]["Name"], ()) if memory_in_band(model, memory)]
-    return (found[0], gpus[0]["Count"]) if len(found) == 1 else None
+    name, memory = gpus[0]["Name"], gpus[0]["MemoryInfo"]["SizeInMiB"]
+    # Where a GPU has both, these families have the boards with SXM.
+    model = gpu_with_memory(f"{name} SXM", memory) or gpu_with_memory(name, memory)
+    return None if model is None else (model, gpus[0]["Count"])
 
 
 def offer(

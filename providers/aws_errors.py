@@ -14,9 +14,9 @@ _SOLD_OUT = (
 )
 _ZONE_FULL = ("InsufficientVolumeCapacity", "InsufficientFreeAddressesInSubnet")
 """Whatever is ordered in this zone, there is no volume or no address for it."""
+_TYPE_QUOTAS = ("InstanceLimitExceeded", "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded")
+"""They are counted for families of types: another type may have some left."""
 _QUOTAS = (
-    "InstanceLimitExceeded",
-    "VcpuLimitExceeded",
     "VolumeLimitExceeded",
     "MaxIOPSLimitExceeded",
     "AddressLimitExceeded",
@@ -24,7 +24,6 @@ _QUOTAS = (
     "SecurityGroupLimitExceeded",
     "RulesPerSecurityGroupLimitExceeded",
     "SecurityGroupsPerInterfaceLimitExceeded",
-    "MaxSpotInstanceCountExceeded",
 )
 _UNAUTHORIZED = (
     "AuthFailure",
@@ -67,6 +66,7 @@ RULES = (
     Rule(Meaning.BUSY, code="InvalidPermission.Duplicate", verb=Verb.FIREWALL),
     # The machine is in it until it is gone.
     Rule(Meaning.BUSY, code="DependencyViolation", verb=Verb.CHILDREN),
+    *(Rule(Meaning.QUOTA_REACHED, code=code, scope=BlockScope.TYPE) for code in _TYPE_QUOTAS),
     *rules_by_code(dict.fromkeys(_QUOTAS, Meaning.QUOTA_REACHED)),
     *rules_by_code(dict.fromkeys(_UNAUTHORIZED, Meaning.UNAUTHORIZED)),
     *rules_by_code(dict.fromkeys(("RequestLimitExceeded", "ThrottlingException"), Meaning.THROTTLED)),

@@ -37,6 +37,7 @@ def _sighting(region: str, machine: Mapping[str, Any]) -> Sighting | None:
         machine["State"]["Name"],
         STATES,
         address=machine.get("PublicIpAddress"),
+        native_type=machine.get("InstanceType"),
     )
 
 

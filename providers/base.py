@@ -204,6 +204,9 @@ class ListedOffer:
     stopped_cost_nano_per_hour: Nano | None = None
     """What the provider bills while the machine is stopped: its disk and its addresses, or nothing. None where it bills
     as much as for one that runs."""
+    supplier: str | None = None
+    """Who owns the machine, as the provider names them, where it sells machines of others. Failures of such machines
+    count for all offers of the supplier."""
 
 
 Listed = ListedOffer | LeftOut
@@ -221,6 +224,9 @@ class LaunchOrder:
     ssh_public_key: str
     """For providers that start no machine without a registered key: the public key of our SSH authority. Nobody logs
     in with it. The user data has the machine's sshd accept no plain key, and the bootstrap deletes this one."""
+    withdrawn_ssh_keys: tuple[str, ...] = ()
+    """Public keys that were our SSH authority's and must not open a machine any more, because they leaked or were
+    replaced. A provider that gives its machines every key of the account deletes these first."""
     spot: bool = False
     """Whether it is for spot capacity, which the provider may take back."""
     cost_nano_per_hour_max: Nano | None = None
@@ -239,6 +245,8 @@ class Sighting:
     address: str | None = None
     """The IP address, IPv4 or IPv6; None while the machine has none."""
     ssh_port: int = 22
+    native_type: str | None = None
+    """As in the offer it was bought by; None where the list does not say. It prices machines without a record."""
     eviction: Eviction | None = None
     """That the provider takes the machine back, in its own words; None while it says nothing of the kind."""
 

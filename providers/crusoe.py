@@ -10,6 +10,8 @@ docs.crusoecloud.com, read 2026-11-23; what comes from dstack's and gpuhunt's ad
 - The start-up script is run at every boot. Ours does nothing from the second time on.
 - Network rules admit SSH, and nothing else from outside. SSH and WireGuard are opened for the whole network.
 - A launch names no network but a subnet, which is in one location. Without one, the machine is in the default network.
+- A stopped machine costs its disk. What is on its local disks is erased by a stop, and its public address changes. An
+  action's operation may fail later; the lists then show that nothing happened.
 - A delete is accepted with an operation, too. That an unknown machine is 404 is not documented (dstack).
 - An agent of Crusoe's is installed on machines unless a launch says otherwise, and a reservation is used up.
 - Images differ by form factor: one for SXM, another for PCIe (dstack).
@@ -29,6 +31,7 @@ from urllib.parse import parse_qsl, urlencode
 import httpx
 import msgspec
 
+from control_plane.domain.block import BlockScope
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import CapacityShape, Shape
 from control_plane.domain.user_data import UserDataKind
@@ -97,8 +100,7 @@ CAPABILITIES = Capabilities(
     # 429 is documented, the limit is not.
     rate_limits=(RateLimit("requests", 60, 60.0, frozenset(Verb), requests={Verb.OFFERS: 2}),),
     billed_while_booting=False,  # Only machines that run are billed.
-    # Stops are not built: a stopped machine costs its disk alone (docs/decisions/0046).
-    power=frozenset({PowerAction.REBOOT}),
+    power=frozenset(PowerAction),
     firewall=ProviderFirewall.FIXED,
 )
 
@@ -114,14 +116,22 @@ REGIONS = {
 EU, whatever their locations are called. Others are left out."""
 
 USD_PER_GPU_HOUR = {
-    "A100-PCIe-40GB": Decimal("1.45"),
-    "A100-PCIe-80GB": Decimal("1.65"),
-    "A100-SXM-80GB": Decimal("1.95"),
+    "A100-PCIe-80GB": Decimal("2.00"),
+    "A100-SXM-80GB": Decimal("2.30"),
     "H100-SXM-80GB": Decimal("3.90"),
     "H200-SXM-141GB": Decimal("4.29"),
-    "L40S-48GB": Decimal("1.00"),
+    "L40S-48GB": Decimal("1.50"),
 }
-"""On demand, without the disks. From crusoe.ai/cloud/pricing, as gpuhunt @2449039 copied it; read 2026-11-23."""
+"""On demand, without the disks. From crusoe.ai/cloud/pricing, as api-evangelist/crusoe copied it on 2026-09-20. gpuhunt
+@2449039 has lower ones for three of them and is older; nobody has compared an invoice."""
+
+OS_DISK_GIB = 128
+USD_PER_GIB_MONTH = Decimal("0.08")
+"""Of a persistent disk, which the operating system is on, and which is paid for also while the machine is stopped. The
+size is from docs.crusoecloud.com/storage/disks/overview, read 2026-11-23; the price from crusoe.ai/cloud/pricing, as
+api-evangelist/crusoe copied it on 2026-09-20."""
+_HOURS_PER_MONTH = 730
+_POWER = {PowerAction.REBOOT: "RESET", PowerAction.STOP: "STOP", PowerAction.START: "START"}
 
 _WORDS = {
     "INITIALIZING": ListedState.PROVISIONING,
@@ -180,6 +190,7 @@ class Instance(msgspec.Struct):
     id: str
     name: str
     state: str
+    type: str | None = None
     network_interfaces: list[Interface] | None = None
 
 
@@ -214,9 +225,12 @@ ERRORS = ErrorContract(
     (
         Rule(Meaning.NO_CAPACITY, code=OUT_OF_STOCK, verb=Verb.LAUNCH),
         Rule(Meaning.NO_CAPACITY, text="out of stock", verb=Verb.LAUNCH),
-        Rule(Meaning.QUOTA_REACHED, text="quota", status=400, verb=Verb.LAUNCH),
+        # Quotas are counted per type, in all locations together: a project lists them without places.
+        Rule(Meaning.QUOTA_REACHED, text="quota", status=400, verb=Verb.LAUNCH, scope=BlockScope.TYPE),
+        Rule(Meaning.UNAUTHORIZED, text="unauthorized", status=403),
         *(Rule(Meaning.NOT_FOUND, status=404, verb=verb) for verb in (Verb.TERMINATE, Verb.POWER)),
         Rule(Meaning.BUSY, status=409, verb=Verb.PREPARE),  # Another replica was faster: reading finds it.
+        Rule(Meaning.BUSY, status=409, verb=Verb.POWER),  # Another operation is under way.
     ),
 )
 
@@ -339,10 +353,8 @@ class Crusoe:
         )
 
     async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
-        if action is not PowerAction.REBOOT:
-            raise error_for(Verb.POWER, Meaning.REFUSED, f"we have Crusoe {action} no machines")
         path = self._path("compute/vms/instances", provider_ref)
-        await self._rest.call(Verb.POWER, "PATCH", path, Started, ignored, body={"action": "RESET"})
+        await self._rest.call(Verb.POWER, "PATCH", path, Started, ignored, body={"action": _POWER[action]})
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         path = self._path("compute/vms/instances", provider_ref)
@@ -410,6 +422,7 @@ def _offers_of(kind: Type, quantity: Mapping[tuple[str | None, str], int]) -> It
     if kind.gpu_type not in USD_PER_GPU_HOUR:
         yield LeftOut(LeftOutFor.NO_PRICE, kind.product_name)
         return
+    disk = USD_PER_GIB_MONTH * OS_DISK_GIB / _HOURS_PER_MONTH
     for location, region in REGIONS.items():
         yield ListedOffer(
             native_type=kind.product_name,
@@ -417,7 +430,8 @@ def _offers_of(kind: Type, quantity: Mapping[tuple[str | None, str], int]) -> It
             native_region=location,
             shape=Shape(model, kind.num_gpu, kind.cpu_cores, kind.memory_gb, kind.disk_gb),
             capacity=CapacityShape.VM,
-            cost_nano_per_hour=offered_price(USD_PER_GPU_HOUR[kind.gpu_type], units=kind.num_gpu),
+            cost_nano_per_hour=offered_price(USD_PER_GPU_HOUR[kind.gpu_type] * kind.num_gpu + disk),
+            stopped_cost_nano_per_hour=offered_price(disk),
             available=quantity.get((kind.product_name, location), 0) > 0,
             confidence=Confidence.ADVISORY,
             price_source=PriceSource.TABLE,
@@ -437,7 +451,9 @@ def _sighting(instance: Instance) -> Sighting | None:
         if addresses.public_ipv4 is not None and addresses.public_ipv4.address
     ]
     address = public[0] if public else None
-    return sighting(instance.id, (instance.name,), instance.state, STATES, address=address)
+    return sighting(
+        instance.id, (instance.name,), instance.state, STATES, address=address, native_type=instance.type
+    )
 
 
 def _text(found: object, name: str) -> str:

@@ -15,6 +15,7 @@ no rule names follows from the status, and only ever errs towards caution:
                                      UNCLEAR
     402                              QUOTA_REACHED, for the whole account: it has to pay first
     403                              UNAUTHORIZED
+    403 to a launch                  REFUSED: it is about this order. What the key may not do at all, lists say as well
     409 to a launch                  UNCLEAR: a machine may exist under this name
     408, 499                         UNCLEAR: somebody gave up waiting
     any other 4xx                    REFUSED
@@ -312,7 +313,9 @@ def _meaning_by_status(verb: Verb, failure: Failure) -> Meaning:
         return Meaning.UNCLEAR
     if status == 409 and verb is Verb.LAUNCH:
         return Meaning.UNCLEAR
-    return {PAYMENT_REQUIRED: Meaning.QUOTA_REACHED, 403: Meaning.UNAUTHORIZED}.get(status, Meaning.REFUSED)
+    if status == 403:
+        return Meaning.REFUSED if verb is Verb.LAUNCH else Meaning.UNAUTHORIZED
+    return Meaning.QUOTA_REACHED if status == PAYMENT_REQUIRED else Meaning.REFUSED
 
 
 def _usual_wait(verb: Verb, rate_limits: Iterable[RateLimit]) -> float:

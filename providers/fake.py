@@ -478,6 +478,7 @@ def _sighting(machine: FakeMachine, now: datetime, *, unknown: bool) -> Sighting
         state,
         native_status="reticulating" if unknown else state.value,
         address=machine.address if state is ListedState.RUNNING else None,
+        native_type=machine.order.native_type,
         eviction=None if unknown else machine.eviction,
     )
 

@@ -6,7 +6,7 @@ unknown and never guessed: memory and link decide what a card is worth, and a na
 
 import re
 
-from control_plane.domain.gpu import GpuModel
+from control_plane.domain.gpu import GpuModel, memory_in_band
 
 _WORD = re.compile(r"\d+ ?GI?B?\b|[A-Z0-9]+")
 _MEMORY = re.compile(r"(\d+) ?GI?B?")
@@ -32,15 +32,15 @@ GPU_NAMES = {
         GpuModel.A100_PCIE_80GB: ("A100 80GB PCIe",),
         GpuModel.A100_SXM_40GB: ("A100 40GB SXM",),
         GpuModel.A100_SXM_80GB: ("A100 80GB SXM",),
-        GpuModel.A6000_48GB: ("A6000 48GB", "RTX A6000", "RTX A6000 48GB"),
+        GpuModel.A6000_48GB: ("A6000 48GB", "A6000 48GB PCIe", "RTX A6000", "RTX A6000 48GB"),
         GpuModel.B200_SXM_180GB: ("B200 180GB SXM",),
         GpuModel.GH200_96GB: ("GH200 96GB",),
         GpuModel.H100_NVL_94GB: ("H100 94GB NVL", "H100 NVL"),
         GpuModel.H100_PCIE_80GB: ("H100 80GB PCIe",),
         GpuModel.H100_SXM_80GB: ("H100 80GB SXM",),
         GpuModel.H200_SXM_141GB: ("H200 141GB SXM",),
-        GpuModel.L4_24GB: ("L4 24GB", "L4"),
-        GpuModel.L40S_48GB: ("L40S 48GB", "L40S"),
+        GpuModel.L4_24GB: ("L4 24GB", "L4", "L4 24GB PCIe"),
+        GpuModel.L40S_48GB: ("L40S 48GB", "L40S", "L40S 48GB PCIe"),
         GpuModel.RTX_4090_24GB: ("RTX 4090", "RTX 4090 24GB"),
         GpuModel.RTX_5090_32GB: ("RTX 5090", "RTX 5090 32GB"),
     }.items()
@@ -57,3 +57,21 @@ def gpu_named(name: str) -> GpuModel | None:
     True
     """
     return GPU_NAMES.get(_words(name))
+
+
+def gpu_with_memory(name: str, memory_mib: int) -> GpuModel | None:
+    """The GPU model that a name without memory stands for, where one card has `memory_mib`, in MiB; None for an unknown
+    one.
+
+    >>> gpu_with_memory("A100 PCIE", 40_960)
+    <GpuModel.A100_PCIE_40GB: 'a100-pcie-40gb'>
+    >>> gpu_with_memory("A100", 40_960) is None
+    True
+    """
+    words = _words(name)
+    found = {model for known, model in GPU_NAMES.items() if _without_memory(known) == words}
+    return next((model for model in found if memory_in_band(model, memory_mib)), None)
+
+
+def _without_memory(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(word for word in words if not _MEMORY.fullmatch(word))

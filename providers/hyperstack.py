@@ -174,6 +174,10 @@ class Keypairs(msgspec.Struct):
     keypairs: list[Keypair]
 
 
+class FlavorOfInstance(msgspec.Struct):
+    name: str | None = None
+
+
 class Instance(msgspec.Struct):
     id: int
     status: str
@@ -181,6 +185,7 @@ class Instance(msgspec.Struct):
     labels: list[str] | None = None
     floating_ip: str | None = None
     floating_ip_status: str | None = None
+    flavor: FlavorOfInstance | None = None
 
 
 class Launched(msgspec.Struct):
@@ -235,6 +240,8 @@ ERRORS = ErrorContract(
         Rule(
             Meaning.BUSY, status=409, verb=Verb.PREPARE
         ),  # Another replica was faster: reading again finds it.
+        # What this order names is not ours to use; other orders may be fine.
+        Rule(Meaning.REFUSED, code="forbidden", verb=Verb.LAUNCH),
         *rules_by_code(
             {
                 "unauthorized": Meaning.UNAUTHORIZED,
@@ -438,7 +445,8 @@ def _sighting(instance: Instance) -> Sighting | None:
     attached = instance.floating_ip_status == FLOATING_IP_ATTACHED
     marks: Iterable[str | None] = (*(instance.labels or ()), instance.name)
     address = instance.floating_ip if attached else None
-    return sighting(instance.id, marks, instance.status, STATES, address=address)
+    flavor = instance.flavor.name if instance.flavor else None
+    return sighting(instance.id, marks, instance.status, STATES, address=address, native_type=flavor)
 
 
 def _only_id(answer: Launched) -> ProviderRef:

@@ -26,6 +26,7 @@ from typing import Any
 import httpx
 import msgspec
 
+from control_plane.domain.block import BlockScope
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import ProviderRef
@@ -46,7 +47,7 @@ from providers.base import (
     Sighting,
     Verb,
 )
-from providers.error_law import ErrorDetail, Meaning, error_for, rules_by_code
+from providers.error_law import ErrorDetail, Meaning, Rule, error_for, rules_by_code
 from providers.gpu_names import gpu_named
 from providers.listings import LAUNCH_KEY_TAG, UnreadableAnswer, offered_price, ours, reference_of, sighting
 from providers.registered_keys import key_material, key_name
@@ -134,6 +135,10 @@ class Tag(msgspec.Struct):
     value: str
 
 
+class TypeOfInstance(msgspec.Struct):
+    name: str | None = None
+
+
 class Instance(msgspec.Struct):
     """The part of the instance object that we read. Jupyter tokens and the like stay unread."""
 
@@ -142,6 +147,7 @@ class Instance(msgspec.Struct):
     name: str | None = None
     ip: str | None = None
     tags: list[Tag] | None = None
+    instance_type: TypeOfInstance | None = None
 
 
 class SshKey(msgspec.Struct):
@@ -198,16 +204,19 @@ class Failure(msgspec.Struct):
 
 ERRORS = ErrorContract(
     detail_from(Failure, lambda failure: ErrorDetail(failure.error.code, failure.error.message)),
-    rules_by_code(
-        {
-            "global/invalid-api-key": Meaning.UNAUTHORIZED,
-            "global/account-inactive": Meaning.UNAUTHORIZED,
-            "global/invalid-address": Meaning.UNAUTHORIZED,
-            "global/quota-exceeded": Meaning.QUOTA_REACHED,
-            "global/object-does-not-exist": Meaning.NOT_FOUND,
-            "instance-operations/launch/insufficient-capacity": Meaning.NO_CAPACITY,
-            "provider/*": Meaning.UNCLEAR,
-        }
+    (
+        # Quotas are the account's, whatever the region.
+        Rule(Meaning.QUOTA_REACHED, code="global/quota-exceeded", scope=BlockScope.ACCOUNT),
+        *rules_by_code(
+            {
+                "global/invalid-api-key": Meaning.UNAUTHORIZED,
+                "global/account-inactive": Meaning.UNAUTHORIZED,
+                "global/invalid-address": Meaning.UNAUTHORIZED,
+                "global/object-does-not-exist": Meaning.NOT_FOUND,
+                "instance-operations/launch/insufficient-capacity": Meaning.NO_CAPACITY,
+                "provider/*": Meaning.UNCLEAR,
+            }
+        ),
     ),
 )
 
@@ -342,7 +351,14 @@ def _offer(listed: TypeOnOffer, model: GpuModel, native_region: str) -> ListedOf
 def _sightings(listed: Instances) -> tuple[Sighting, ...]:
     if listed.page_token or listed.next_page_token:
         raise UnreadableAnswer("the list has more pages, and we know no way to read them")
-    return ours(sighting(each.id, _marks(each), each.status, STATES, address=each.ip) for each in listed.data)
+    return ours(_sighting(each) for each in listed.data)
+
+
+def _sighting(instance: Instance) -> Sighting | None:
+    kind = instance.instance_type.name if instance.instance_type else None
+    return sighting(
+        instance.id, _marks(instance), instance.status, STATES, address=instance.ip, native_type=kind
+    )
 
 
 def _marks(instance: Instance) -> list[str | None]:

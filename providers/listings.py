@@ -151,6 +151,7 @@ def sighting(
     *,
     address: str | None,
     ssh_port: int = 22,
+    native_type: str | None = None,
 ) -> Sighting | None:
     """A listed machine as the port shows it, or None when it carries none of our launch keys."""
     launch_key = launch_key_among(marks)
@@ -164,6 +165,7 @@ def sighting(
         native_status=redacted(native_status, (), STATUS_CHARACTERS_MAX),
         address=ip_address_of(address),
         ssh_port=ssh_port,
+        native_type=native_type or None,
     )
 
 

@@ -6,21 +6,27 @@
 - A machine is `active` before its sshd answers, and has no `ip` while it boots.
 - DELETE answers 202 long before the machine is gone. A terminated machine stays listed for some
   seconds; deleting it again answers 404, like a machine that never existed.
+- A type may be listed a second time, as spot. A spot machine says itself that it is taken back, before and afterwards.
 - 409 is `out_of_stock` for a launch and `machine_busy` for a delete; only the code distinguishes them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from decimal import Decimal
+from typing import Literal
 
 import httpx
 import msgspec
 
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import ProviderRef
+from control_plane.domain.money import usd
 from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
     Confidence,
+    Eviction,
+    EvictionState,
     LaunchOrder,
     LeftOut,
     LeftOutFor,
@@ -52,8 +58,10 @@ CAPABILITIES = Capabilities(
     terminate_may_be_refused=True,
     billed_while_booting=False,
     console=True,
+    sells_spot=True,
 )
 
+NOTICE_SECONDS = 120
 REGIONS = {"local-1": "eu-local-1"}
 GPUS = {
     "H100-SXM-80": GpuModel.H100_SXM_80GB,
@@ -82,16 +90,24 @@ class MachineType(msgspec.Struct):
     vcpus: int
     memory_gib: int
     disk_gib: int
+    spot: bool
     usd_per_hour: Decimal
     in_stock: bool
+
+
+class TakenBack(msgspec.Struct):
+    state: Literal["announced", "taken"]
+    at: datetime
 
 
 class Machine(msgspec.Struct):
     id: str
     name: str
+    type: str
     status: str
     tags: dict[str, str]
     ip: str | None
+    eviction: TakenBack | None
 
 
 class Printed(msgspec.Struct):
@@ -126,6 +142,7 @@ ERRORS = ErrorContract(
     rules_by_code(
         {
             "out_of_stock": Meaning.NO_CAPACITY,
+            "spot_price_too_low": Meaning.NO_CAPACITY,
             "quota_exceeded": Meaning.QUOTA_REACHED,
             "machine_not_found": Meaning.NOT_FOUND,
             "machine_busy": Meaning.BUSY,
@@ -156,6 +173,7 @@ class Local:
             "region": order.native_region,
             "user_data": order.user_data,
             "tags": {LAUNCH_KEY_TAG: order.launch_key},
+            **_as_spot(order),
         }
         return await self._rest.call(
             Verb.LAUNCH, "POST", "v1/machines", OneMachine, _reference, body=body, private=order.user_data
@@ -198,15 +216,30 @@ def _offer(kind: MachineType) -> Listed:
         cost_nano_per_hour=offered_price(kind.usd_per_hour),
         available=kind.in_stock,
         confidence=Confidence.LIVE,
+        spot=kind.spot,
+        eviction_notice_seconds=NOTICE_SECONDS if kind.spot else None,
     )
+
+
+def _as_spot(order: LaunchOrder) -> dict[str, object]:
+    """What an order says beyond one on demand."""
+    if not order.spot:
+        return {}
+    most = order.cost_nano_per_hour_max
+    return {"spot": True, "usd_per_hour_max": None if most is None else usd(most)}
 
 
 def _page(page: Machines) -> Page[Sighting]:
-    found = (
-        sighting(each.id, (each.tags.get(LAUNCH_KEY_TAG), each.name), each.status, STATES, address=each.ip)
-        for each in page.machines
-    )
-    return Page(ours(found), page.next_cursor)
+    return Page(ours(_sighting(each) for each in page.machines), page.next_cursor)
+
+
+def _sighting(machine: Machine) -> Sighting | None:
+    keys = (machine.tags.get(LAUNCH_KEY_TAG), machine.name)
+    found = sighting(machine.id, keys, machine.status, STATES, address=machine.ip, native_type=machine.type)
+    if found is None or machine.eviction is None:
+        return found
+    told = machine.eviction
+    return replace(found, eviction=Eviction(EvictionState(told.state), told.at, f"eviction {told.state}"))
 
 
 def _reference(answer: OneMachine) -> ProviderRef:

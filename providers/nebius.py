@@ -16,6 +16,8 @@ dstack's adapter learnt is named):
 - A network's default security group is used where none is named, and what it opens is not documented. Ours opens SSH,
   WireGuard and everything outwards; what no rule allows is denied.
 - A public address is listed as a network, such as `192.0.2.7/32`. It is dynamic, and freed when the machine stops.
+- A machine costs its price until it is completely stopped, and its disk always. There is no reboot. A start may find no
+  capacity, which comes on the operation afterwards: the machine is then listed as stopped.
 - A failed host would be replaced by another one (RECOVER), whose GPUs nobody has proved. We ask for FAIL.
 - Reserved capacity would be used first (AUTO), at another price. We ask for FORBID, which buys on demand.
 - Prices come from the calculator: one call for all types (v1 has only `EstimateBatch`; `Estimate` was in v1alpha1).
@@ -50,6 +52,7 @@ from providers.base import (
     ListedState,
     OrderRefused,
     Page,
+    PowerAction,
     PriceSource,
     ProviderFirewall,
     RateLimit,
@@ -80,6 +83,8 @@ from providers.nebius_api.methods import (
     LIST_ADVICE,
     LIST_INSTANCES,
     LIST_PLATFORMS,
+    START_INSTANCE,
+    STOP_INSTANCE,
 )
 from providers.nebius_api.network import STEPS_MAX, Network
 from providers.rpc import Channels, Transport
@@ -114,6 +119,7 @@ CAPABILITIES = Capabilities(
     terminate_may_be_refused=True,
     billed_while_booting=True,
     firewall=ProviderFirewall.FIXED,
+    power=frozenset({PowerAction.STOP, PowerAction.START}),
 )
 
 REGIONS = {
@@ -238,6 +244,17 @@ class Nebius:
         except OrderRefused:
             self._network.forget()
             raise
+
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        match action:
+            case PowerAction.STOP:
+                stop = pb.StopInstanceRequest(id=provider_ref)
+                await self._api.call(Verb.POWER, STOP_INSTANCE, stop, _switched)
+            case PowerAction.START:
+                start = pb.StartInstanceRequest(id=provider_ref)
+                await self._api.call(Verb.POWER, START_INSTANCE, start, _switched)
+            case _:
+                raise error_for(Verb.POWER, Meaning.REFUSED, f"Nebius cannot {action} machines")
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         request = pb.DeleteInstanceRequest(id=provider_ref)
@@ -373,6 +390,7 @@ def _offer(each: _Type, region: str, prices: Mapping[str, Nano], free: Mapping[s
         shape=each.shape,
         capacity=CapacityShape.VM,
         cost_nano_per_hour=Nano(machine + disk),
+        stopped_cost_nano_per_hour=disk,
         available=free.get(each.name, True),
         confidence=Confidence.ADVISORY,
         price_source=PriceSource.ESTIMATE,
@@ -394,6 +412,10 @@ def _hourly(answer: pb.EstimateBatchResponse) -> Mapping[str, Nano]:
     }
 
 
+def _switched(done: pb.Operation) -> None:
+    raise_failure(Verb.POWER, done)
+
+
 def _room(seen: pb.ResourceAdviceStatus.Availability) -> bool:
     """False only where the advisor says so: our limit is reached, or fresh figures show that nothing is left."""
     if seen.availability_level == pb.ResourceAdviceStatus.Availability.AVAILABILITY_LEVEL_LIMIT_REACHED:
@@ -408,7 +430,7 @@ def _page(listed: pb.ListInstancesResponse) -> Page[Sighting]:
 
 
 def _sighting(instance: pb.Instance) -> Sighting | None:
-    metadata, status = instance.metadata, instance.status
+    metadata, status, size = instance.metadata, instance.status, instance.spec.resources
     addresses = [each.public_ip_address.address for each in status.network_interfaces]
     return sighting(
         metadata.id,
@@ -416,6 +438,7 @@ def _sighting(instance: pb.Instance) -> Sighting | None:
         _word(status),
         STATES,
         address=next(filter(None, addresses), None),
+        native_type=f"{size.platform}/{size.preset}" if size.preset else None,
     )
 
 

@@ -26,6 +26,7 @@ adapter does and what other clients saw is named):
 - `auto_delete` would end a machine at a date or an amount. A lease has no end that is known at its launch, and a date
   that comes while it is in use would end a healthy machine, so it is not used.
 - No rate limit is published. The one here is ours.
+- A restart leaves the status at `active`, and no call stops a machine (docs.shadeform.ai, read 2026-11-23).
 """
 
 from base64 import b64encode
@@ -51,12 +52,14 @@ from providers.base import (
     Listed,
     ListedOffer,
     ListedState,
+    PowerAction,
     ProviderFirewall,
     RateLimit,
     Sighting,
     Verb,
 )
-from providers.error_law import ErrorDetail, Meaning, Rule
+from providers.error_law import ErrorDetail, Meaning, Rule, error_for
+from providers.gpu_names import gpu_named
 from providers.listings import address_or_name, offered_price, ours, reference_of, sighting
 from providers.rest import ErrorContract, Rest, detail_from, ignored
 from providers.signing import header
@@ -81,6 +84,7 @@ CAPABILITIES = Capabilities(
     terminate_may_be_refused=True,
     billed_while_booting=True,
     firewall=ProviderFirewall.UNKNOWN,  # That of the cloud below.
+    power=frozenset({PowerAction.REBOOT}),
 )
 
 REGIONS = {
@@ -95,22 +99,6 @@ REGIONS = {
     )
 }
 """The cloud and its region to our name of it, whose first two letters are the jurisdiction. Others are left out."""
-
-GPUS = {
-    ("A10", 24, "pcie"): GpuModel.A10_24GB,
-    ("A100", 40, "pcie"): GpuModel.A100_PCIE_40GB,
-    ("A100", 40, "sxm"): GpuModel.A100_SXM_40GB,
-    ("A100", 80, "pcie"): GpuModel.A100_PCIE_80GB,
-    ("A100", 80, "sxm"): GpuModel.A100_SXM_80GB,
-    ("A6000", 48, "pcie"): GpuModel.A6000_48GB,
-    ("B200", 180, "sxm"): GpuModel.B200_SXM_180GB,
-    ("H100", 80, "pcie"): GpuModel.H100_PCIE_80GB,
-    ("H100", 80, "sxm"): GpuModel.H100_SXM_80GB,
-    ("H200", 141, "sxm"): GpuModel.H200_SXM_141GB,
-    ("L4", 24, "pcie"): GpuModel.L4_24GB,
-    ("L40S", 48, "pcie"): GpuModel.L40S_48GB,
-}
-"""By the name before the first `_`, the memory of one card in GB, and how it is connected, without a generation."""
 
 STATES = {
     "creating": ListedState.PROVISIONING,
@@ -168,6 +156,8 @@ class Instance(msgspec.Struct):
     id: str
     name: str
     status: str
+    cloud: str | None = None
+    shade_instance_type: str | None = None
     ip: str | None = None
     ssh_port: int | None = None
     tags: list[str] | None = None
@@ -197,13 +187,9 @@ ERRORS = ErrorContract(
         ),
         *(
             Rule(Meaning.QUOTA_REACHED, text=phrase, status=400, verb=Verb.LAUNCH, scope=BlockScope.ACCOUNT)
-            for phrase in ("balance", "credit", "funds")
+            for phrase in ("balance", "credit", "funds", "quota", "limit")
         ),
-        *(
-            Rule(Meaning.QUOTA_REACHED, text=phrase, status=400, verb=Verb.LAUNCH)
-            for phrase in ("quota", "limit")
-        ),
-        Rule(Meaning.NOT_FOUND, status=404, verb=Verb.TERMINATE),
+        *(Rule(Meaning.NOT_FOUND, status=404, verb=verb) for verb in (Verb.TERMINATE, Verb.POWER)),
     ),
 )
 
@@ -239,6 +225,12 @@ class Shadeform:
             body=self._body(order),
             private=order.user_data,
         )
+
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        if action is not PowerAction.REBOOT:
+            raise error_for(Verb.POWER, Meaning.REFUSED, f"Shadeform cannot {action} machines")
+        path = ("instances", provider_ref, "restart")
+        await self._rest.call(Verb.POWER, "POST", path, Launched, ignored, empty_status=200)
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         path = ("instances", provider_ref, "delete")
@@ -288,8 +280,7 @@ def _sold(kind: InstanceType, wanted_os: str) -> bool:
 
 def _model(has: Configuration) -> GpuModel | None:
     name, _, _ = has.gpu_type.partition("_")
-    link = (has.interconnect or "").lower().rstrip("0123456789")
-    return GPUS.get((name, has.vram_per_gpu_in_gb or 0, link))
+    return gpu_named(f"{name} {has.vram_per_gpu_in_gb or 0}GB {has.interconnect or 'unknown'}")
 
 
 def _offer(kind: InstanceType, place: Place) -> Listed:
@@ -317,6 +308,7 @@ def _inventory(listed: Instances) -> tuple[Sighting, ...]:
 
 def _sighting(instance: Instance) -> Sighting | None:
     marks: Iterable[str | None] = (*(instance.tags or ()), instance.name)
+    known = instance.cloud and instance.shade_instance_type
     return sighting(
         instance.id,
         marks,
@@ -324,6 +316,7 @@ def _sighting(instance: Instance) -> Sighting | None:
         STATES,
         address=address_or_name(instance.ip),
         ssh_port=instance.ssh_port or 22,
+        native_type=f"{instance.cloud}/{instance.shade_instance_type}" if known else None,
     )
 
 

@@ -8,6 +8,7 @@ and OpenAPI in vast-ai/docs @c624622, read 2026-11-23; what others' clients do o
   (`vms_enabled`), and multi-GPU hosts are advised against it, because NVLink does not work in them yet.
 - Anybody may be a host. Only verified hosts in data centers, with a static address, a reliability of at least 0.98 and
   30 days left, are offered. Each offer is checked again, because listings may not satisfy their filters (dstack).
+  The number of an ask is used once, so failures count for its host (`supplier`).
 - A contract has an end that is fixed when it is made; then the instance is stopped, and deleted 48 hours later. A lease
   that lasts longer is interrupted.
 - The memory that is listed is that of the host. The share of an offer is that of its CPU cores (dstack).
@@ -21,10 +22,13 @@ and OpenAPI in vast-ai/docs @c624622, read 2026-11-23; what others' clients do o
   it, with the machine's private host key: whoever has the API key can read it.
 - A virtual machine gets every SSH key of the account. Without any it is refused (`no_ssh_key_for_vm`), so the key of
   our authority is added, with which nobody logs in. Until our script ran, the account's other keys open the machine.
+  So keys of authorities that leaked or were replaced are deleted before the next launch.
   An empty list of keys is HTTP 404.
 - The address is shared and ports are mapped: SSH is not on port 22 but on the `HostPort` of `22/tcp`, which is listed
   once the machine runs. WireGuard's port is not mapped, since it would get another number: the machine counts as behind
   NAT, its tunnels go out from it, and two such machines meet at the hub. There is no firewall to set.
+- A reboot keeps the GPUs. A stop releases them to anybody, so that a start may never come, and the disk of a stopped
+  instance has a price of the host's own, usually a higher one, that no list tells: nothing is stopped.
 - The status has several parts. `actual_status` is null at first. Where something else than `running` is intended, we
   show both: Vast stops machines when the balance is used up. `offline` means that Vast lost contact with the host.
 - A destroyed instance is not listed any more, and is HTTP 404.
@@ -32,31 +36,25 @@ and OpenAPI in vast-ai/docs @c624622, read 2026-11-23; what others' clients do o
 - The search answers an unknown key with HTTP 404 and "Invalid user key", everything else with 401.
 """
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any
 
 import httpx
 import msgspec
 
 from control_plane.domain.block import BlockScope
-from control_plane.domain.gpu import GpuModel, memory_in_band
 from control_plane.domain.ids import ProviderRef
-from control_plane.domain.sku import CapacityShape, Shape
 from control_plane.domain.user_data import UserDataKind
 from providers.base import (
     Capabilities,
-    Confidence,
     CountedBy,
     LaunchOrder,
-    LeftOut,
-    LeftOutFor,
     Listed,
-    ListedOffer,
     ListedState,
     OrderRefused,
     Page,
+    PowerAction,
     ProviderFirewall,
     RateLimit,
     Sighting,
@@ -66,7 +64,6 @@ from providers.error_law import ErrorDetail, Meaning, Rule, error_for
 from providers.listings import (
     UnreadableAnswer,
     address_or_name,
-    offered_price,
     ours,
     reference_of,
     sighting,
@@ -75,6 +72,7 @@ from providers.listings import (
 from providers.registered_keys import key_material
 from providers.rest import ErrorContract, Rest, detail_from
 from providers.signing import bearer
+from providers.vast_catalogue import Asks, offers, search
 
 NAME = "vast"
 
@@ -99,44 +97,16 @@ CAPABILITIES = Capabilities(
         RateLimit("destroy", 1, 3.0, frozenset({Verb.TERMINATE})),
         RateLimit("list", 1, 1.0, frozenset({Verb.INVENTORY})),
         RateLimit("keys", 1, 1.0, frozenset({Verb.PREPARE})),
+        RateLimit("reboot", 1, 1.0, frozenset({Verb.POWER})),
         RateLimit("search", 10, 60.0, frozenset({Verb.OFFERS}), counted_by=CountedBy.SOURCE_ADDRESS),
     ),
     billed_while_booting=False,  # But for its disk.
+    power=frozenset({PowerAction.REBOOT}),
     firewall=ProviderFirewall.FIXED,  # Behind NAT, but for the ports that were asked for with the launch.
 )
 
-RELIABILITY_MIN = Decimal("0.98")
-DAYS_LEFT_MIN = 30
-SEARCH_LIMIT = 1_000
-"""No maximum is documented. The cheapest offers come first."""
 PAGE_SIZE = 25
-DATA_CENTER = 1
-"""The `hosting_type` of an offer of a data center (Vast's command line)."""
 _PREPARE_CALLS_MAX = 4
-
-_EU = "AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK"
-_OTHERS = "AE AU BR CA CH CL GB IL IN IS JP KR MX MY NO NZ SG TH TW US ZA"
-REGIONS = {country: f"eu-{country.lower()}" for country in _EU.split()} | {
-    country: country.lower() for country in _OTHERS.split()
-}
-"""Country codes to our regions, whose first two letters are the jurisdiction. Offers elsewhere are left out."""
-
-GPUS = {
-    "A10": (GpuModel.A10_24GB,),
-    "A100 PCIE": (GpuModel.A100_PCIE_40GB, GpuModel.A100_PCIE_80GB),
-    "A100 SXM4": (GpuModel.A100_SXM_40GB, GpuModel.A100_SXM_80GB),
-    "B200": (GpuModel.B200_SXM_180GB,),
-    "H100 NVL": (GpuModel.H100_NVL_94GB,),
-    "H100 PCIE": (GpuModel.H100_PCIE_80GB,),
-    "H100 SXM": (GpuModel.H100_SXM_80GB,),
-    "H200": (GpuModel.H200_SXM_141GB,),
-    "L4": (GpuModel.L4_24GB,),
-    "L40S": (GpuModel.L40S_48GB,),
-    "RTX 4090": (GpuModel.RTX_4090_24GB,),
-    "RTX 5090": (GpuModel.RTX_5090_32GB,),
-    "RTX A6000": (GpuModel.A6000_48GB,),
-}
-"""The models that a name may stand for; the memory of one card, in MiB, tells them apart."""
 
 STATES = {
     "null": ListedState.PROVISIONING,
@@ -154,32 +124,6 @@ STATES = {
     "exited/stopped": ListedState.STOPPED,
 }
 """`actual_status`, with `intended_status` behind it where that is not `running`."""
-
-
-class Ask(msgspec.Struct):
-    id: int
-    gpu_name: str
-    gpu_ram: Decimal
-    num_gpus: int
-    dph_total: Decimal
-    cpu_ram: Decimal
-    cpu_cores: Decimal | None = None
-    cpu_cores_effective: Decimal | None = None
-    cpu_arch: str | None = None
-    geolocation: str | None = None
-    duration: Decimal | None = None
-    reliability: Decimal | None = None
-    verification: str | None = None
-    hosting_type: int | None = None
-    direct_port_count: int | None = None
-    static_ip: bool | None = None
-    vms_enabled: bool | None = None
-    rentable: bool | None = None
-    is_bid: bool | None = None
-
-
-class Asks(msgspec.Struct):
-    offers: list[Ask]
 
 
 class MappedPort(msgspec.Struct):
@@ -213,8 +157,18 @@ class Done(msgspec.Struct):
 
 
 class SshKey(msgspec.Struct):
+    id: int
     key: str
     deleted_at: str | None = None
+
+
+class KeyNumber(msgspec.Struct):
+    id: int
+
+
+class KeyAdded(msgspec.Struct):
+    success: bool
+    key: KeyNumber
 
 
 class Failure(msgspec.Struct):
@@ -245,7 +199,8 @@ ERRORS = ErrorContract(
         Rule(Meaning.QUOTA_REACHED, text="lacks credit", scope=BlockScope.ACCOUNT),
         Rule(Meaning.UNAUTHORIZED, code="auth_error"),
         Rule(Meaning.UNAUTHORIZED, text="invalid user key"),
-        Rule(Meaning.NOT_FOUND, status=404, verb=Verb.TERMINATE),
+        *(Rule(Meaning.NOT_FOUND, status=404, verb=verb) for verb in (Verb.TERMINATE, Verb.POWER)),
+        Rule(Meaning.NOT_FOUND, code="invalid_args", text="invalid instance", verb=Verb.POWER),
     ),
     failures_with_success_status=True,
 )
@@ -263,8 +218,9 @@ class Vast:
             transport=transport,
         )
         self._image, self._disk_gib = settings.image, settings.disk_gib
-        self._keys: frozenset[str] | None = None
-        """The material of the account's keys; None before they were read."""
+        self._keys: Mapping[str, int] | None = None
+        """The account's keys, as their material, with Vast's numbers of them. They are read again after a launch,
+        because another process may change them, and each opens the machine."""
 
     async def offers(self) -> tuple[Listed, ...]:
         return await self._rest.call(
@@ -272,8 +228,8 @@ class Vast:
             "POST",
             "api/v0/bundles/",
             Asks,
-            lambda listed: tuple(dict.fromkeys(_offers(listed, self._disk_gib))),
-            body=_search(self._disk_gib),
+            lambda listed: tuple(dict.fromkeys(offers(listed, self._disk_gib))),
+            body=search(self._disk_gib),
         )
 
     async def inventory(self) -> tuple[Sighting, ...]:
@@ -290,29 +246,35 @@ class Vast:
         )
 
     def prepared(self, order: LaunchOrder) -> bool:
-        return key_material(order.ssh_public_key) in (self._keys or ())
+        keys = self._keys or {}
+        return key_material(order.ssh_public_key) in keys and not _withdrawn(order, keys)
 
     async def prepare(self, order: LaunchOrder) -> None:
-        """Take one step towards a registered key: read the account's keys, or add ours. It may be repeated."""
+        """Take one step: read the account's keys, delete one that was withdrawn, or add ours. It may be repeated."""
         if self._keys is None:
             self._keys = await self._read_keys()
             return
-        # A lost answer may have added it, so the keys are read again unless this returns.
+        # A lost answer may have had its effect, so the keys are read again unless this returns.
         known, self._keys = self._keys, None
+        if withdrawn := _withdrawn(order, known):
+            number = known[withdrawn[0]]
+            await self._rest.call(Verb.PREPARE, "DELETE", f"api/v0/ssh/{number}/", Done, _succeeded)
+            self._keys = {material: each for material, each in known.items() if each != number}
+            return
         material = key_material(order.ssh_public_key)
         body = {"ssh_key": material}
-        await self._rest.call(Verb.PREPARE, "POST", "api/v0/ssh/", Done, _succeeded, body=body)
-        self._keys = known | {material}
+        made = await self._rest.call(Verb.PREPARE, "POST", "api/v0/ssh/", KeyAdded, _number_of, body=body)
+        self._keys = {**known, material: made}
 
-    async def _read_keys(self) -> frozenset[str]:
-        def materials(keys: list[SshKey]) -> frozenset[str]:
-            return frozenset(key_material(each.key) for each in keys if each.deleted_at is None)
+    async def _read_keys(self) -> Mapping[str, int]:
+        def materials(keys: list[SshKey]) -> Mapping[str, int]:
+            return {key_material(each.key): each.id for each in keys if each.deleted_at is None}
 
         try:
             return await self._rest.call(Verb.PREPARE, "GET", "api/v0/ssh/", list[SshKey], materials)
         except OrderRefused as refusal:
             if "no ssh keys" in str(refusal).lower():
-                return frozenset()
+                return {}
             raise
 
     async def launch(self, order: LaunchOrder) -> ProviderRef:
@@ -326,12 +288,22 @@ class Vast:
             raise error_for(Verb.LAUNCH, Meaning.REFUSED, "our SSH key could not be registered")
         path = f"api/v0/asks/{order.native_type}/"
         try:
-            return await self._rest.call(
+            ref = await self._rest.call(
                 Verb.LAUNCH, "PUT", path, Launched, _contract, body=self._body(order), private=order.user_data
             )
         except OrderRefused:
             self._keys = None  # Somebody may have deleted our key.
             raise
+        self._keys = None
+        return ref
+
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        if action is not PowerAction.REBOOT:
+            raise error_for(Verb.POWER, Meaning.REFUSED, f"we have Vast {action} no machines")
+        if not provider_ref.isdecimal():
+            raise error_for(Verb.POWER, Meaning.NOT_SENT, "the instance has no number")
+        path = f"api/v0/instances/reboot/{provider_ref}/"
+        await self._rest.call(Verb.POWER, "PUT", path, Done, _succeeded)
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         if not provider_ref.isdecimal():
@@ -355,83 +327,6 @@ class Vast:
         }
 
 
-def _search(disk_gib: int) -> dict[str, Any]:
-    """What is searched for. The default kind of offer is on demand."""
-    wanted: dict[str, Any] = {
-        "verified": {"eq": True},
-        "datacenter": {"eq": True},
-        "external": {"eq": False},
-        "rentable": {"eq": True},
-        "rented": {"eq": False},
-        "vms_enabled": {"eq": True},
-        "static_ip": {"eq": True},
-        "direct_port_count": {"gte": 1},
-        "reliability": {"gte": float(RELIABILITY_MIN)},
-        "duration": {"gte": DAYS_LEFT_MIN * 86_400},
-        "disk_space": {"gte": disk_gib},
-        "cpu_arch": {"eq": "amd64"},
-        "gpu_arch": {"eq": "nvidia"},
-    }
-    order = [["dph_total", "asc"], ["id", "asc"]]
-    return {**wanted, "allocated_storage": disk_gib, "order": order, "limit": SEARCH_LIMIT}
-
-
-def _offers(listed: Asks, disk_gib: int) -> Iterator[Listed]:
-    for ask in listed.offers:
-        if not _sold(ask):
-            continue
-        country = (ask.geolocation or "").rpartition(",")[2].strip()
-        model = _model(ask)
-        if model is None:
-            yield LeftOut(LeftOutFor.UNKNOWN_GPU, f"{ask.gpu_name} {ask.gpu_ram:.0f} MiB")
-        elif country not in REGIONS:
-            yield LeftOut(LeftOutFor.UNKNOWN_REGION, ask.geolocation or "nowhere")
-        else:
-            yield _offer(ask, model, country, disk_gib)
-
-
-def _sold(ask: Ask) -> bool:
-    """Whether a machine can be bought there that keeps our laws."""
-    promised = (
-        ask.vms_enabled
-        and ask.static_ip
-        and ask.rentable
-        and not ask.is_bid
-        and ask.verification == "verified"
-        and ask.hosting_type == DATA_CENTER
-        and ask.cpu_arch == "amd64"
-    )
-    return bool(
-        promised
-        and ask.num_gpus > 0
-        and ask.cpu_cores
-        and ask.cpu_cores_effective
-        and (ask.direct_port_count or 0) >= 1
-        and (ask.reliability or 0) >= RELIABILITY_MIN
-        and (ask.duration or 0) >= DAYS_LEFT_MIN * 86_400
-    )
-
-
-def _model(ask: Ask) -> GpuModel | None:
-    models = GPUS.get(ask.gpu_name.replace("_", " "), ())
-    return next((model for model in models if memory_in_band(model, int(ask.gpu_ram))), None)
-
-
-def _offer(ask: Ask, model: GpuModel, country: str, disk_gib: int) -> ListedOffer:
-    cores = ask.cpu_cores_effective or Decimal(0)
-    memory_gib = int(ask.cpu_ram * cores / (ask.cpu_cores or cores) / 1024)
-    return ListedOffer(
-        native_type=str(ask.id),
-        region=REGIONS[country],
-        native_region=country,
-        shape=Shape(model, ask.num_gpus, int(cores), memory_gib, disk_gib=disk_gib),
-        capacity=CapacityShape.VM,
-        cost_nano_per_hour=offered_price(ask.dph_total),
-        available=True,
-        confidence=Confidence.LIVE,
-    )
-
-
 def _page(page: Instances) -> Page[Sighting]:
     found = ours(_sighting(each) for each in page.instances)
     return Page(found, page.next_token, listed=len(page.instances), total=page.total_instances)
@@ -449,6 +344,17 @@ def _sighting(instance: Instance) -> Sighting | None:
         address=None if port is None else address_or_name((instance.public_ipaddr or "").strip()),
         ssh_port=port or 22,
     )
+
+
+def _number_of(added: KeyAdded) -> int:
+    if not added.success:
+        raise UnreadableAnswer("it did not say that it succeeded")
+    return added.key.id
+
+
+def _withdrawn(order: LaunchOrder, keys: Mapping[str, int]) -> list[str]:
+    """Those of the account's keys that must not open a machine any more."""
+    return [material for material in map(key_material, order.withdrawn_ssh_keys) if material in keys]
 
 
 def _ssh_port(instance: Instance) -> int | None:

@@ -14,8 +14,8 @@
 - A delete while the machine is being provisioned is `forbidden_action`, and so is one of a machine that is gone: the
   message tells them apart (dstack). A volume that is still attached cannot be deleted: a 403 as well.
 - What a full quota of scripts is answered is not documented. A 400 that speaks of a limit is taken for it.
-- A machine costs its price also while it is shut down, and its volumes cost extra: the price of an offer includes the
-  volume of the operating system. A month has 730 hours.
+- A machine costs its price also while it is shut down: its GPUs stay ours. No action reboots one.
+- Volumes cost extra: the price of an offer includes that of the operating system. A month has 730 hours.
 - Prices are JSON strings. The GPU's name is in the description, after the number of GPUs (gpuhunt).
 - Access tokens last an hour and are fetched with the client's credentials. One that lacks the scope of an endpoint is
   a 403, as other refusals are.
@@ -25,7 +25,7 @@
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -37,21 +37,18 @@ import msgspec
 
 from control_plane.domain.block import BlockScope
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from control_plane.domain.sku import CapacityShape, Shape
+from control_plane.domain.money import Nano
 from control_plane.domain.user_data import UserDataKind
 from providers.base import (
     Capabilities,
     Child,
-    Confidence,
     LaunchOrder,
-    LeftOut,
-    LeftOutFor,
     Listed,
-    ListedOffer,
     ListedState,
     Needed,
     OrderRefused,
     Page,
+    PowerAction,
     RateLimit,
     Sighting,
     ToldLimit,
@@ -60,9 +57,9 @@ from providers.base import (
 from providers.client_credentials import Client, TokenRest
 from providers.clock import utc_now
 from providers.error_law import ErrorDetail, Failure, Meaning, Rule, error_for, error_of, rules_by_code
-from providers.gpu_names import gpu_named
 from providers.listings import (
     LAUNCH_KEY_TAG,
+    UNREADABLE_PRICE,
     UnreadableAnswer,
     launch_key_among,
     offered_price,
@@ -74,6 +71,7 @@ from providers.listings import (
 )
 from providers.registered_keys import key_material, key_name
 from providers.rest import ErrorContract, detail_from, ignored
+from providers.verda_catalogue import Availability, InstanceType, VolumeType, offered, usd_per_gb_hour
 
 NAME = "verda"
 
@@ -90,6 +88,7 @@ class Settings:
 
 
 _MINUTE = 60.0
+_POWER = {PowerAction.STOP: "shutdown", PowerAction.START: "start"}
 CAPABILITIES = Capabilities(
     list_lag_seconds=60.0,  # Not documented: a safety margin.
     boot_seconds_max=1_800.0,  # Not documented. The SDK waits 180 s until a machine is no longer `ordered`.
@@ -100,16 +99,14 @@ CAPABILITIES = Capabilities(
         RateLimit("project", 500, _MINUTE, frozenset(Verb), requests={Verb.TERMINATE: 2, Verb.CHILDREN: 3}),
         RateLimit("instances", 120, _MINUTE, frozenset({Verb.INVENTORY})),
         RateLimit("launch", 60, _MINUTE, frozenset({Verb.LAUNCH})),
-        RateLimit("terminate", 60, _MINUTE, frozenset({Verb.TERMINATE})),
+        RateLimit("actions", 60, _MINUTE, frozenset({Verb.TERMINATE, Verb.POWER})),
         # Six of the 60 lists of scripts are for the children, which are listed once a minute, on two pages.
         RateLimit("scripts", 54, _MINUTE, frozenset({Verb.PREPARE})),
         RateLimit("children", 60, _MINUTE, frozenset({Verb.CHILDREN})),
     ),
     terminate_may_be_refused=True,
+    power=frozenset(_POWER),
 )
-
-REGIONS = {"FIN-01": "eu-fin-01", "FIN-02": "eu-fin-02", "FIN-03": "eu-fin-03", "ICE-01": "is-ice-01"}
-"""Verda's location codes to our regions, whose first two letters are the jurisdiction. Others are left out."""
 
 STATES = {
     "new": ListedState.PROVISIONING,
@@ -127,10 +124,9 @@ STATES = {
     "no_capacity": ListedState.SOLD_OUT,
     "deleting": ListedState.ENDING,
     "discontinued": ListedState.GONE,
-    "notfound": ListedState.GONE,
+    "notfound": ListedState.UNKNOWN,  # It says that a lookup failed, not that anything ended.
 }
 
-OS_VOLUME_TYPE = "NVMe"
 SCRIPT, VOLUME = "startup_script", "volume"
 """The kinds of children."""
 _PREPARE_CALLS_MAX = 4
@@ -138,46 +134,7 @@ _PREPARE_CALLS_MAX = 4
 _SCRIPTS_REMEMBERED_MAX = 64
 """More than the launches that are under way at once."""
 _SCRIPTS_PER_PAGE = 100
-_HOURS_PER_MONTH = 730
 _NO_LONGER_THERE = frozenset({"deleted", "deleting", "canceled", "canceling"})
-
-
-class Gpus(msgspec.Struct):
-    number_of_gpus: int
-    description: str = ""
-
-
-class Cores(msgspec.Struct):
-    number_of_cores: int
-
-
-class Memory(msgspec.Struct):
-    size_in_gigabytes: Decimal
-
-
-class InstanceType(msgspec.Struct):
-    instance_type: str
-    price_per_hour: Decimal
-    currency: str
-    cpu: Cores
-    gpu: Gpus
-    memory: Memory
-    supported_os: list[str]
-
-
-class Availability(msgspec.Struct):
-    location_code: str
-    availabilities: list[str]
-
-
-class VolumePrice(msgspec.Struct):
-    price_per_month_per_gb: Decimal
-    currency: str
-
-
-class VolumeType(msgspec.Struct):
-    type: str
-    price: VolumePrice
 
 
 class Tag(msgspec.Struct):
@@ -189,6 +146,7 @@ class Instance(msgspec.Struct):
     id: str
     status: str
     hostname: str | None = None
+    instance_type: str | None = None
     ip: str | None = None
     tags: list[Tag] | None = None
     volume_ids: list[str] | None = None
@@ -200,6 +158,8 @@ class Volume(msgspec.Struct):
     status: str
     name: str | None = None
     tags: list[Tag] | None = None
+    base_hourly_cost: Decimal | None = None
+    currency: str | None = None
 
 
 class SshKey(msgspec.Struct):
@@ -232,9 +192,12 @@ ERRORS = ErrorContract(
         Rule(Meaning.NO_CAPACITY, code="service_unavailable", text="capacity", verb=Verb.LAUNCH),
         Rule(Meaning.NO_CAPACITY, code="service_unavailable", text="not enough resources", verb=Verb.LAUNCH),
         Rule(Meaning.NOT_FOUND, text="discontinue a discontinued", verb=Verb.TERMINATE),
-        Rule(Meaning.NOT_FOUND, text="invalid instance id", verb=Verb.TERMINATE),
-        Rule(Meaning.NOT_FOUND, status=404, verb=Verb.TERMINATE),
-        *(Rule(Meaning.BUSY, status=403, verb=verb) for verb in (Verb.TERMINATE, Verb.CHILDREN)),
+        *(
+            Rule(Meaning.NOT_FOUND, text="invalid instance id", verb=verb)
+            for verb in (Verb.TERMINATE, Verb.POWER)
+        ),
+        *(Rule(Meaning.NOT_FOUND, status=404, verb=verb) for verb in (Verb.TERMINATE, Verb.POWER)),
+        *(Rule(Meaning.BUSY, status=403, verb=verb) for verb in (Verb.TERMINATE, Verb.CHILDREN, Verb.POWER)),
         Rule(Meaning.QUOTA_REACHED, text="limit", status=400, verb=Verb.PREPARE, scope=BlockScope.ACCOUNT),
         *rules_by_code(
             {
@@ -269,13 +232,15 @@ class Verda:
 
     async def offers(self) -> tuple[Listed, ...]:
         types = await self._rest.call(Verb.OFFERS, "GET", "instance-types", list[InstanceType], tuple)
-        volume = await self._rest.call(Verb.OFFERS, "GET", "volume-types", list[VolumeType], _usd_per_gb_hour)
+        volume = await self._rest.call(Verb.OFFERS, "GET", "volume-types", list[VolumeType], usd_per_gb_hour)
         return await self._rest.call(
             Verb.OFFERS,
             "GET",
             "instance-availability",
             list[Availability],
-            lambda listed: tuple(self._offers(types, volume * self._settings.os_volume_gb, listed)),
+            lambda listed: tuple(
+                offered(types, volume, listed, image=self._settings.image, gb=self._settings.os_volume_gb)
+            ),
         )
 
     async def inventory(self) -> tuple[Sighting, ...]:
@@ -323,20 +288,17 @@ class Verda:
             self._scripts.pop(_script_of(order), None)
             raise
 
+    async def power(self, action: PowerAction, provider_ref: ProviderRef) -> None:
+        if action not in _POWER:
+            raise error_for(Verb.POWER, Meaning.REFUSED, f"Verda cannot {action} machines")
+        await self._act(Verb.POWER, provider_ref, {"action": _POWER[action], "id": provider_ref})
+
     async def terminate(self, provider_ref: ProviderRef) -> None:
         volumes = await self._rest.call(
             Verb.TERMINATE, "GET", ("instances", provider_ref), Instance, _volumes_of_machine
         )
         body = {"action": "delete", "id": provider_ref, "volume_ids": volumes, "delete_permanently": True}
-        await self._rest.call(
-            Verb.TERMINATE,
-            "PUT",
-            "instances",
-            list[ActionResult],
-            lambda results: _check(provider_ref, results),
-            body=body,
-            empty_status=204,
-        )
+        await self._act(Verb.TERMINATE, provider_ref, body)
 
     async def children(self) -> tuple[Child, ...]:
         scripts = await whole_listing(Verb.CHILDREN, self._scripts_page)
@@ -358,6 +320,17 @@ class Verda:
 
     async def close(self) -> None:
         await self._rest.close()
+
+    async def _act(self, verb: Verb, provider_ref: ProviderRef, body: Mapping[str, Any]) -> None:
+        await self._rest.call(
+            verb,
+            "PUT",
+            "instances",
+            list[ActionResult],
+            lambda results: _check(verb, provider_ref, results),
+            body=body,
+            empty_status=204,
+        )
 
     async def _stored_script(self, order: LaunchOrder) -> str | None:
         """The script of exactly this order. An earlier order of the same machine had another host key."""
@@ -397,51 +370,6 @@ class Verda:
             "tags": tags,
         }
 
-    def _offers(
-        self, types: tuple[InstanceType, ...], usd_per_volume_hour: Decimal, listed: list[Availability]
-    ) -> Iterator[Listed]:
-        available = {(each.location_code, name) for each in listed for name in each.availabilities}
-        for each in types:
-            shape = _shape(each, self._settings)
-            if shape is None:
-                continue
-            if isinstance(shape, LeftOut):
-                yield shape
-                continue
-            for location, region in REGIONS.items():
-                yield ListedOffer(
-                    native_type=each.instance_type,
-                    region=region,
-                    native_region=location,
-                    shape=shape,
-                    capacity=CapacityShape.VM,
-                    cost_nano_per_hour=offered_price(each.price_per_hour + usd_per_volume_hour),
-                    available=(location, each.instance_type) in available,
-                    confidence=Confidence.LIVE,
-                )
-
-
-def _shape(kind: InstanceType, settings: Settings) -> Shape | LeftOut | None:
-    """None for a type without GPUs, or one that does not support our image."""
-    count = kind.gpu.number_of_gpus
-    if count < 1 or settings.image not in kind.supported_os:
-        return None
-    name = kind.gpu.description.removeprefix(f"{count}x ")
-    model = gpu_named(name)
-    if model is None:
-        return LeftOut(LeftOutFor.UNKNOWN_GPU, name)
-    if kind.currency != "usd":
-        return LeftOut(LeftOutFor.NO_PRICE, kind.instance_type)
-    memory = int(kind.memory.size_in_gigabytes)
-    return Shape(model, count, kind.cpu.number_of_cores, memory, disk_gib=settings.os_volume_gb)
-
-
-def _usd_per_gb_hour(listed: list[VolumeType]) -> Decimal:
-    for each in listed:
-        if each.type == OS_VOLUME_TYPE and each.price.currency == "usd":
-            return each.price.price_per_month_per_gb / _HOURS_PER_MONTH
-    raise UnreadableAnswer("there is no price for the volume of an operating system")
-
 
 def _ids_by_material(listed: list[SshKey]) -> Mapping[str, str]:
     return {key_material(each.key): each.id for each in listed}
@@ -464,8 +392,20 @@ def _page(listed: list[Script], number: int) -> Page[Child]:
 
 def _volumes(listed: list[Volume]) -> list[Child]:
     there = [each for each in listed if each.status not in _NO_LONGER_THERE]
-    keys = [(each.id, launch_key_among((*_tagged(each.tags), each.name))) for each in there]
-    return [Child(ref, VOLUME, key, Needed.WHILE_IT_EXISTS) for ref, key in keys if key is not None]
+    keys = [(each, launch_key_among((*_tagged(each.tags), each.name))) for each in there]
+    return [
+        Child(each.id, VOLUME, key, Needed.WHILE_IT_EXISTS, _hourly(each))
+        for each, key in keys
+        if key is not None
+    ]
+
+
+def _hourly(volume: Volume) -> Nano | None:
+    """What a volume costs, in nano-USD; None where Verda does not say it in dollars."""
+    if volume.base_hourly_cost is None or volume.currency != "usd":
+        return None
+    cost = offered_price(volume.base_hourly_cost)
+    return None if cost == UNREADABLE_PRICE else cost
 
 
 def _tagged(tags: list[Tag] | None) -> list[str | None]:
@@ -474,7 +414,9 @@ def _tagged(tags: list[Tag] | None) -> list[str | None]:
 
 def _sighting(instance: Instance) -> Sighting | None:
     marks = (*_tagged(instance.tags), instance.hostname)
-    return sighting(instance.id, marks, instance.status, STATES, address=instance.ip)
+    return sighting(
+        instance.id, marks, instance.status, STATES, address=instance.ip, native_type=instance.instance_type
+    )
 
 
 def _volumes_of_machine(instance: Instance) -> list[str]:
@@ -484,8 +426,8 @@ def _volumes_of_machine(instance: Instance) -> list[str]:
     return sorted({*(instance.volume_ids or ()), *system})
 
 
-def _check(provider_ref: ProviderRef, results: list[ActionResult] | None) -> None:
-    """Raise what one of the results says. None is the documented answer that it is being deleted already."""
+def _check(verb: Verb, provider_ref: ProviderRef, results: list[ActionResult] | None) -> None:
+    """Raise what one of the results says. None is the documented answer that nothing is left to do."""
     if results is None:
         return
     if [each.instance_id for each in results] != [provider_ref]:
@@ -493,7 +435,7 @@ def _check(provider_ref: ProviderRef, results: list[ActionResult] | None) -> Non
     for each in results:
         if each.status != "success":
             failure = Failure(each.status_code, ErrorDetail("", each.error))
-            raise error_of(Verb.TERMINATE, failure, ERRORS.rules, rate_limits=CAPABILITIES.rate_limits)
+            raise error_of(verb, failure, ERRORS.rules, rate_limits=CAPABILITIES.rate_limits)
 
 
 def connect(settings: Settings, *, transport: httpx.AsyncBaseTransport | None = None) -> Verda:

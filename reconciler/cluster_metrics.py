@@ -87,6 +87,11 @@ def of_clusters(clusters: Sequence[ClusterFigures], pools: Sequence[PoolCount]) 
         [(each.name, each.tunnels_read_at) for each in clusters],
     )
     yield _times(
+        "server_handshake_oldest_timestamp_seconds",
+        "When the tunnel with the server last had a handshake of the open node whose last one is the longest ago.",
+        [(each.name, each.handshake_at) for each in clusters],
+    )
+    yield _times(
         "kubeconfigs_wanted_oldest_timestamp_seconds",
         "When the first kubeconfig was asked for that is not issued yet.",
         [(each.name, each.kubeconfig_wanted_at) for each in clusters],

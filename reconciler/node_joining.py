@@ -4,11 +4,12 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 
-from control_plane.db import nodes, overlays, server_hosts
+from control_plane.db import node_turns, nodes, overlays, server_hosts
 from control_plane.db.nodes import OpenNode, Place
 from control_plane.domain import node_health
 from control_plane.domain.node import JOINS_IN_FLIGHT_MAX, JoinStep
 from control_plane.domain.node_capacity import GPU, Capacity, Finding, Verdict, judge_capacity
+from control_plane.domain.node_files import SENDS_IN_FLIGHT_MAX, is_late
 from control_plane.domain.node_tunnels import packet_problem
 from control_plane.domain.overlay import pod_block_of
 from data_plane.access.port import StepFailed, Target
@@ -16,6 +17,7 @@ from data_plane.cluster import bootstrap_token
 from data_plane.cluster import node as in_cluster
 from data_plane.cluster.agents import AgentOrder, NodePasswordRejected
 from data_plane.cluster.capacity import ClaimedCapacity, allocatable, claimed_capacity
+from data_plane.cluster.files import StillSending
 from data_plane.cluster.objects.bootstrap_token import BootstrapToken
 from data_plane.cluster.objects.node import keeps_pods_away
 from data_plane.cluster.port import KubernetesPort, NotFound
@@ -46,7 +48,18 @@ class Hostile(Exception):  # noqa: N818 - says what the machine is
 
 
 async def _prepare(world: ClusterWorld, held: Held) -> Evidence:
-    found = await world.agents.prepare(held.machine)
+    now, limit = world.now(), SENDS_IN_FLIGHT_MAX
+    async with world.db.transaction() as connection:
+        turn = await node_turns.may_be_sent_files(
+            connection, held.node, limit=limit, token=held.token, now=now
+        )
+    if not turn:
+        raise HeldUp(f"files are sent to {limit} other machines of its provider first")
+    try:
+        found = await world.agents.prepare(held.machine)
+    except StillSending as sent:
+        late = is_late(held.node.created_at, world.now(), arrived=sent.arrived, seconds=sent.seconds)
+        raise (NotYet if late else HeldUp)(str(sent)) from None
     return {
         "files": dict(found.files),
         "kernel": found.kernel,
@@ -108,10 +121,11 @@ def outside_of(machine: Target) -> str:
 
 
 async def _start(world: ClusterWorld, held: Held) -> Evidence:
-    async with world.db.reading() as connection:
-        ahead = await nodes.joins_ahead(connection, held.node)
-    if ahead >= JOINS_IN_FLIGHT_MAX:
-        raise HeldUp(f"{ahead} other nodes of its cluster are joining")
+    now, limit = world.now(), JOINS_IN_FLIGHT_MAX
+    async with world.db.transaction() as connection:
+        turn = await node_turns.may_start(connection, held.node, limit=limit, token=held.token, now=now)
+    if not turn:
+        raise HeldUp(f"{limit} other nodes of its cluster are joining")
     made = BootstrapToken(held.token_id, "".join(secrets.choice(_LETTERS) for _ in range(16)))
     async with connected(world, held.cluster) as port:
         await bootstrap_token.admit_machine(port, made, held.node.name, now=world.now(), life=TOKEN_LIFE)

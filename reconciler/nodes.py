@@ -10,7 +10,7 @@ from control_plane.db.nodes import Place
 from control_plane.domain.backoff import delay
 from control_plane.domain.cluster import Cluster
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.node import JoinStep, LeaveStep, Node
+from control_plane.domain.node import JOIN_MAX, JoinStep, LeaveStep, Node
 from control_plane.domain.overlay import SERVER_NUMBER, address_of
 from control_plane.vault.errors import KeyManagerError
 from data_plane.access.port import NotCertified, Target
@@ -25,7 +25,7 @@ RETRY_FIRST, RETRY_CEILING = timedelta(seconds=2), timedelta(seconds=30)
 HELD_FOR = timedelta(minutes=2)
 """Longer than most steps take; every step renews it. A node waits this long when its worker dies."""
 LONG_STEPS = {
-    JoinStep.PREPARED: timedelta(minutes=10),  # K3s is sent to a machine that may be far away.
+    JoinStep.PREPARED: timedelta(minutes=12),  # A turn of sending K3s, its last part, and what follows.
     JoinStep.STARTED: timedelta(minutes=4),
     LeaveStep.CLEANED: timedelta(minutes=8),
 }
@@ -96,7 +96,15 @@ async def take_step(world: ClusterWorld, held: Held, taken: JoinStep | LeaveStep
     async with world.db.transaction() as connection:
         now = world.now()
         return await nodes.take_step(
-            connection, held.node.id, taken, evidence, token=held.token, now=now, until=now + HELD_FOR
+            connection,
+            held.node.id,
+            taken,
+            evidence,
+            token=held.token,
+            now=now,
+            until=now + HELD_FOR,
+            # The time that sending took is not the machine's.
+            deadline_at=now + JOIN_MAX if taken is JoinStep.PREPARED else None,
         )
 
 

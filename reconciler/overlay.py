@@ -5,7 +5,7 @@ from ipaddress import IPv4Network
 
 from control_plane.db.overlays import MemberRow
 from control_plane.domain.ids import OrganizationId
-from control_plane.domain.overlay import PODS, SERVER_NUMBER, pods_of, range_of
+from control_plane.domain.overlay import PODS, SERVER_NUMBER, address_of, pods_of, range_of
 from control_plane.domain.peer_map import Configuration, Member, Overlay, Relay, relay_peers
 from data_plane.access.port import Session
 from data_plane.mesh.node import apply_peers
@@ -36,14 +36,18 @@ def map_of(
     return Overlay(block, (server,), nodes, relays or {})
 
 
-async def configure(session: Session, overlay: Overlay, configuration: Configuration) -> Interface:
+async def configure(
+    session: Session, overlay: Overlay, configuration: Configuration, *, fence: int | None = None
+) -> Interface:
     """Set a member up as the peer map wants it; returns what its interface lists afterwards. Raises AccessError."""
-    return await apply_peers(session, place_of(overlay, configuration), peers_of(configuration))
+    return await apply_peers(session, place_of(overlay, configuration), peers_of(configuration), fence=fence)
 
 
-async def sync_relay(hub: Hub, overlay: Overlay, organization_id: OrganizationId, number: int) -> HubIdentity:
+async def sync_relay(
+    hub: Hub, overlay: Overlay, organization_id: OrganizationId, number: int, *, fence: int | None = None
+) -> HubIdentity:
     """Set up the relay of an organization, in the place with this number on the hub. Raises AccessError."""
-    return await hub.sync(relay_network(overlay, number), hub_peers(overlay, organization_id))
+    return await hub.sync(relay_network(overlay, number), hub_peers(overlay, organization_id), fence=fence)
 
 
 def place_of(overlay: Overlay, configuration: Configuration) -> OverlayPlace:
@@ -54,6 +58,11 @@ def place_of(overlay: Overlay, configuration: Configuration) -> OverlayPlace:
         str(range_of(overlay.block)),
         str(PODS),
         own_pods=None if block is None else pods_of(block),
+        servers=tuple(
+            address_of(overlay.block, server.number)
+            for server in overlay.servers
+            if server.number != configuration.member.number
+        ),
     )
 
 

@@ -30,8 +30,8 @@ class PatientHub:
         self._is_tried = False
         self._late: set[int | None] = set()
 
-    async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
-        return await self._asked(network.number, lambda: self._hub.sync(network, peers))
+    async def sync(self, network: Network, peers: Sequence[Peer], *, fence: int | None = None) -> HubIdentity:
+        return await self._asked(network.number, lambda: self._hub.sync(network, peers, fence=fence))
 
     async def drop(self, network: Network) -> None:
         await self._asked(network.number, lambda: self._hub.drop(network))

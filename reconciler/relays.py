@@ -17,6 +17,7 @@ from control_plane.domain.peer_map import Overlay, Relay, Version
 from data_plane.access.port import AccessError, Unreachable
 from data_plane.mesh.port import NETWORKS_MAX, RELAYS_MAX
 from reconciler.overlay import hub_peers, relay_network, sync_relay
+from reconciler.overlay_hold import LOST, hold
 from reconciler.worlds.clusters import ClusterWorld
 
 KEPT_FOR = timedelta(minutes=10)
@@ -30,6 +31,7 @@ class RelayWork:
 
     cluster_id: ClusterId
     token: UUID
+    fence: int
     overlay: Overlay
     versions: Mapping[peer_map.Holder, Version]
     rows: Sequence[RelayRow]
@@ -91,6 +93,7 @@ async def _keep_one(
     kept.rows[organization_id] = row
     now = world.now()
     if not is_needed and _is_over(work, row, now):
+        await hold(world, work.cluster_id, work.token)
         await world.hub.drop(relay_network(work.overlay, NETWORKS_MAX + row.number))
         async with world.db.statement() as connection:
             await relays.forget(connection, work.cluster_id, organization_id, token=work.token)
@@ -130,7 +133,9 @@ async def _told(
 ) -> RelayRow:
     organization_id = row.organization_id
     read_at = world.now()
-    identity = await sync_relay(world.hub, work.overlay, organization_id, NETWORKS_MAX + row.number)
+    await hold(world, work.cluster_id, work.token)
+    number = NETWORKS_MAX + row.number
+    identity = await sync_relay(world.hub, work.overlay, organization_id, number, fence=work.fence)
     async with world.db.transaction() as connection:
         stored = await relays.applied(
             connection,
@@ -144,7 +149,7 @@ async def _told(
             token=work.token,
         )
     if stored is None:
-        raise AccessError("another worker holds the overlay by now")
+        raise AccessError(LOST)
     peers = hub_peers(work.overlay, organization_id)
     keys = frozenset(key for peer in peers for key in (peer.public_key, peer.next_key) if key is not None)
     kept.told.append(Told(organization_id, keys, read_at))

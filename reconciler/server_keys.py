@@ -17,11 +17,10 @@ from control_plane.domain.server_key import ServerKeyChange, next_step
 from data_plane.access.port import AccessError, StepFailed
 from data_plane.mesh.members import OTHER_KEY
 from reconciler.overlay import map_of, server_member
+from reconciler.overlay_hold import LOST, hold
 from reconciler.relays import Kept
 from reconciler.server_hosts import target
 from reconciler.worlds.clusters import ClusterWorld
-
-_LOST = "another worker holds the overlay by now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ async def _announce(
             connection, row.cluster_id, next_key, token=token, made_at=made_at, now=world.now()
         )
     if not announced:
-        raise AccessError(_LOST)
+        raise AccessError(LOST)
     return ServerKey(key.public_key, next_key)
 
 
@@ -95,6 +94,7 @@ async def _switch(
     """The machine first: until the switch is stored, whoever takes the overlay over does it again."""
     if key.next_key is None:
         raise ValueError("the server has no next key")
+    await hold(world, row.cluster_id, token)
     try:
         await world.members.switch_key(target(host), key.next_key)
     except StepFailed as error:
@@ -106,5 +106,5 @@ async def _switch(
     async with world.db.statement() as connection:
         switched = await overlays.server_switched(connection, row.cluster_id, token=token, now=world.now())
     if not switched:
-        raise AccessError(_LOST)
+        raise AccessError(LOST)
     return ServerKey(key.next_key)

@@ -15,16 +15,17 @@ from control_plane.api.views.catalogue import offer_view, quote_view, sku_view
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.scope import AT_ANY_SCOPE, ScopeKind
 from control_plane.services import catalogue, leases
 from control_plane.services.idempotency import Connection
-from control_plane.wire.catalogue import OfferList, QuoteRequest, QuoteView, SkuList
+from control_plane.wire.catalogue import OfferList, PlacementRequest, QuoteRequest, QuoteView, SkuList
 
 
-def requested_by(data: QuoteRequest) -> CapacityRequest:
-    """The body of a quote or a lease as the domain's value."""
+def requested_by(data: PlacementRequest) -> CapacityRequest:
+    """The body of a quote, a lease or a node pool as the domain's value. Nodes of pools are on demand."""
     ceiling = data.price_usd_per_hour_max
     return CapacityRequest(
         sku=data.sku,
@@ -32,6 +33,7 @@ def requested_by(data: QuoteRequest) -> CapacityRequest:
         providers=data.providers,
         price_nano_per_hour_max=None if ceiling is None else parse_usd(ceiling),
         priority=data.priority,
+        purchase=PurchaseKind(data.purchase) if isinstance(data, QuoteRequest) else PurchaseKind.ON_DEMAND,
     )
 
 

@@ -201,6 +201,9 @@ KINDS: dict[str, Kind] = {
     RefusalCode.POWER_CONFLICT: Kind(
         409, "Do what `detail` says; the lease's `power` says what is being done."
     ),
+    RefusalCode.POWER_REQUESTS_TOO_MANY: Kind(
+        409, "Wait; twenty requests to reboot, stop or start a machine are taken within an hour."
+    ),
     RefusalCode.LEASE_HAS_MACHINE: Kind(
         409, "Change this only while the lease waits for a machine; afterwards create another lease."
     ),
@@ -209,6 +212,12 @@ KINDS: dict[str, Kind] = {
     ),
     RefusalCode.PRICE_ABOVE_CEILING: Kind(
         409, "Raise `price_usd_per_hour_max`, or choose another SKU.", "price_usd_per_hour_max"
+    ),
+    RefusalCode.PRICE_CEILING_MISSING: Kind(
+        422, "Say the most that a spot lease may cost per hour.", "price_usd_per_hour_max"
+    ),
+    RefusalCode.SKU_NOT_SOLD_AS_SPOT: Kind(
+        422, "Ask for it on demand, or choose a SKU for which GET /v1/skus has a spot price.", "sku"
     ),
     RefusalCode.SKU_UNKNOWN: Kind(422, "Choose a SKU that GET /v1/skus lists.", "sku"),
     RefusalCode.SKU_NOT_OFFERED: Kind(

@@ -231,7 +231,7 @@ class LeaseController(Controller):
     async def stop(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
         """Stop the machine of a lease. It keeps its root disk.
 
-        Once the provider lists it as stopped, it costs `power.price_per_hour_stopped`, until its start is asked for.
+        Once the provider lists it as stopped, it costs `power.price_per_hour_stopped`, until it is listed as running.
         """
         return await _power(request, lease_id, PowerAction.STOP)
 

@@ -127,7 +127,10 @@ _LOCK_ACCOUNT = text("SELECT name FROM provider_accounts WHERE name = :account F
 _HOLDINGS = text(f"""
 SELECT removed_at IS NULL AS known, secret_id IS NOT NULL AS stored, drained_at,
   (SELECT count(*) FROM machines m WHERE m.account = a.name AND {among("m.state", WANTED | MAY_EXIST)}) AS machines,
-  (SELECT count(*) FROM orphans o WHERE o.account = a.name AND o.gone_at IS NULL) AS orphans
+  (SELECT count(*) FROM orphans o WHERE o.account = a.name AND o.gone_at IS NULL) AS orphans,
+  a.children_listed AS children, a.children_due_at IS NOT NULL AND EXISTS (
+    SELECT FROM machines m WHERE m.account = a.name AND m.asked_at IS NOT NULL
+      AND m.gone_at > coalesce(a.children_listed_at, '-infinity')) AS children_unlisted
 FROM provider_accounts a WHERE name = :account
 """)
 _SHOWN = text(f"""
@@ -180,6 +183,8 @@ class _HoldingsRow:
     drained_at: datetime | None
     machines: int
     orphans: int
+    children: int
+    children_unlisted: bool
 
 
 async def take(
@@ -198,7 +203,14 @@ async def holdings(connection: Connection, account: AccountName, *, lock: bool =
         return Holdings(known=False, stored=False, machines=0, orphans=0)
     shown = await read(connection, _SHOWN, ProviderRef, account=account)
     return Holdings(
-        row.known, row.known and row.stored, row.machines, row.orphans, row.drained_at, frozenset(shown)
+        row.known,
+        row.known and row.stored,
+        row.machines,
+        row.orphans,
+        row.children,
+        row.children_unlisted,
+        row.drained_at,
+        frozenset(shown),
     )
 
 

@@ -9,8 +9,8 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
+from control_plane.domain.freeze import Freeze
 from control_plane.domain.ids import AccountName, SecretId
-from control_plane.domain.sweep import Freeze
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from control_plane.domain.block import REFUSED
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.ids import LeaseId
 from control_plane.domain.machine import MachineState
+from control_plane.domain.offer_key import record_key
 from control_plane.domain.placement import Failure
 from control_plane.domain.progress import Step
 
@@ -109,12 +110,19 @@ class _FailedOn(Failure):
 
 
 async def failures(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, dict[str, Failure]]:
-    """Where each lease failed before, by offer key; the latest failure per offer counts."""
+    """Where each lease failed before; the latest failure counts.
+
+    By record key, since a machine that failed says something about its supplier; a refused order is about its offer
+    alone, so those are by offer key.
+    """
     latest: dict[LeaseId, dict[str, Failure]] = {}
     for failed in await read(connection, _FAILURES, _FailedOn, lease_ids=list(lease_ids)):
-        latest.setdefault(failed.lease_id, {})[failed.offer_key] = Failure(
-            failed.reason, failed.at, failed.times
-        )
+        key = failed.offer_key if failed.reason in REFUSED else record_key(failed.offer_key)
+        of_lease = latest.setdefault(failed.lease_id, {})
+        before = of_lease.get(key, failed)
+        times = failed.times if before is failed else before.times + failed.times
+        last = max(before, failed, key=lambda each: each.at)
+        of_lease[key] = Failure(last.reason, last.at, times)
     return latest
 
 

@@ -14,8 +14,9 @@ from control_plane.domain.effective_price import History, Terms
 from control_plane.domain.firewall import ProviderFirewall
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
+from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano
-from control_plane.domain.placement import Offer
+from control_plane.domain.placement import OFFERED_WITHIN, Offer
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
@@ -35,6 +36,7 @@ class _Line:
     proof: Tier
     nano_per_unit_hour: Nano
     stopped_nano_per_unit_hour: Nano | None
+    spot_nano_per_unit_hour: Nano | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ class _PriceRow(_Line):
 
 _PRICES = text("""
 SELECT DISTINCT ON (s.name) s.name AS sku, s.gpu_model, s.gpu_count, s.vcpus, s.memory_gib, s.disk_gib, s.capacity,
-       s.proof, p.nano_per_unit_hour, p.stopped_nano_per_unit_hour, p.price_book AS book
+       s.proof, p.nano_per_unit_hour, p.stopped_nano_per_unit_hour, p.spot_nano_per_unit_hour,
+       p.price_book AS book
 FROM skus s JOIN prices p ON p.sku = s.name AND p.effective_from <= :now
 WHERE CAST(:sku AS text) IS NULL OR s.name = :sku
 ORDER BY s.name, p.effective_from DESC
@@ -59,18 +62,21 @@ ON CONFLICT (name) DO UPDATE SET proof = excluded.proof WHERE skus.proof <> excl
 # An unchanged price is not written again, and a book without changes makes no new version.
 _PUT_PRICES = text(f"""
 WITH changed AS (
-  SELECT book.sku, book.nano_per_unit_hour, book.stopped_nano_per_unit_hour FROM {_BOOK}
+  SELECT book.sku, book.nano_per_unit_hour, book.stopped_nano_per_unit_hour, book.spot_nano_per_unit_hour FROM {_BOOK}
   LEFT JOIN LATERAL (
-    SELECT p.nano_per_unit_hour, p.stopped_nano_per_unit_hour FROM prices p
+    SELECT p.nano_per_unit_hour, p.stopped_nano_per_unit_hour, p.spot_nano_per_unit_hour FROM prices p
     WHERE p.sku = book.sku AND p.effective_from <= :now ORDER BY p.effective_from DESC LIMIT 1
   ) old ON true
   WHERE old.nano_per_unit_hour IS DISTINCT FROM book.nano_per_unit_hour
      OR old.stopped_nano_per_unit_hour IS DISTINCT FROM book.stopped_nano_per_unit_hour
+     OR old.spot_nano_per_unit_hour IS DISTINCT FROM book.spot_nano_per_unit_hour
 ), made AS (
   INSERT INTO price_books (effective_from) SELECT :now WHERE EXISTS (SELECT FROM changed) RETURNING version
 ), put AS (
-  INSERT INTO prices (sku, effective_from, price_book, nano_per_unit_hour, stopped_nano_per_unit_hour)
-  SELECT changed.sku, :now, made.version, changed.nano_per_unit_hour, changed.stopped_nano_per_unit_hour
+  INSERT INTO prices (sku, effective_from, price_book, nano_per_unit_hour, stopped_nano_per_unit_hour,
+    spot_nano_per_unit_hour)
+  SELECT changed.sku, :now, made.version, changed.nano_per_unit_hour, changed.stopped_nano_per_unit_hour,
+    changed.spot_nano_per_unit_hour
   FROM changed, made
 )
 SELECT version FROM made
@@ -87,6 +93,7 @@ async def prices(connection: Connection, *, now: datetime, sku: str | None = Non
             row.nano_per_unit_hour,
             row.book,
             stopped_nano_per_unit_hour=row.stopped_nano_per_unit_hour,
+            spot_nano_per_unit_hour=row.spot_nano_per_unit_hour,
         )
         for row in await read(connection, _PRICES, _PriceRow, now=now, sku=sku)
     ]
@@ -113,6 +120,7 @@ def _line(price: ListPrice) -> _Line:
         proof=price.sku.proof,
         nano_per_unit_hour=price.nano_per_unit_hour,
         stopped_nano_per_unit_hour=price.stopped_nano_per_unit_hour,
+        spot_nano_per_unit_hour=price.spot_nano_per_unit_hour,
     )
 
 
@@ -138,6 +146,7 @@ class _OfferRow:
     observed_at: datetime
     architecture: Architecture
     spot: bool
+    orderable: bool
     eviction_notice_seconds: int | None
     price_source: str
     network_gbps: int | None
@@ -158,19 +167,32 @@ _LISTED_ANEW = ", ".join(
     if field.name not in ("key", "account", "provider")
 )
 _OFFERS = text(f"""
-SELECT {_OFFER_COLUMNS} FROM offers
-WHERE (CAST(:gpu_model AS text) IS NULL OR gpu_model = :gpu_model)
-  AND (CAST(:gpu_count AS int) IS NULL OR gpu_count = :gpu_count)
-  AND (CAST(:accounts AS text[]) IS NULL OR account = ANY(:accounts))
+SELECT {_OFFER_COLUMNS} FROM offers WHERE CAST(:gpu_model AS text) IS NULL OR gpu_model = :gpu_model
 ORDER BY cost_nano_per_hour, key
 """)
-# Replaces the offers of a whole account. An offer that is no longer listed stays, as unavailable, with its age.
+# The conditions are those of an index, also in a plan that is made once for all values.
+_OF_SHAPE = f"""
+SELECT {_OFFER_COLUMNS} FROM offers
+WHERE gpu_model {{model}} AND gpu_count = :gpu_count
+  AND (CAST(:accounts AS text[]) IS NULL OR account = ANY(:accounts))
+ORDER BY cost_nano_per_hour, key
+"""
+_OFFERS_WITH_GPUS = text(_OF_SHAPE.format(model="= :gpu_model"))
+_OFFERS_WITHOUT_GPUS = text(_OF_SHAPE.format(model="IS NULL"))
+# Replaces the offers of a whole account. An offer that is no longer listed stays, as unavailable, with its age, until
+# it is old; one whose machine still runs stays as long as that, because it says what filters before the machine. What
+# is deleted and what becomes unavailable are different rows: one statement must not change a row twice.
 _REPLACE_OFFERS = text(f"""
 WITH listed AS (
   SELECT * FROM {Recordset(_OfferRow, "offers")}
 ), missing AS (
   UPDATE offers SET available = false
-  WHERE account = :account AND available AND key NOT IN (SELECT key FROM listed)
+  WHERE account = :account AND available AND observed_at >= :before AND key NOT IN (SELECT key FROM listed)
+), pruned AS (
+  DELETE FROM offers
+  WHERE account = :account AND observed_at < :before AND key NOT IN (SELECT key FROM listed) AND NOT EXISTS (
+    SELECT FROM machines m
+    WHERE m.account = :account AND m.offer_key = offers.key AND m.state <> '{MachineState.GONE}')
 )
 INSERT INTO offers ({_OFFER_COLUMNS})
 SELECT {_OFFER_COLUMNS} FROM listed
@@ -178,21 +200,29 @@ ON CONFLICT (key) DO UPDATE SET {_LISTED_ANEW}
 """)
 
 
-async def offers(
+async def offers(connection: Connection, *, gpu_model: GpuModel | None = None) -> list[Offer]:
+    """Every offer, or those with this GPU model; cheapest first."""
+    model = None if gpu_model is None else gpu_model.value
+    return _offers(await read(connection, _OFFERS, _OfferRow, gpu_model=model))
+
+
+async def offers_of_shape(
     connection: Connection,
+    gpu_model: GpuModel | None,
+    gpu_count: int,
     *,
-    gpu_model: GpuModel | None = None,
-    gpu_count: int | None = None,
     accounts: Sequence[AccountName] | None = None,
 ) -> list[Offer]:
-    """Every offer, or those with this GPU model and count, or of these accounts; cheapest first.
-
-    Those without GPUs have the count 0, and no model.
-    """
-    model = None if gpu_model is None else gpu_model.value
-    found = await read(
-        connection, _OFFERS, _OfferRow, gpu_model=model, gpu_count=gpu_count, accounts=accounts
+    """The offers with this GPU model (None: without GPUs) and count, of these accounts or of all; cheapest first."""
+    statement, model = _OFFERS_WITHOUT_GPUS, {}
+    if gpu_model is not None:
+        statement, model = _OFFERS_WITH_GPUS, {"gpu_model": gpu_model.value}
+    return _offers(
+        await read(connection, statement, _OfferRow, gpu_count=gpu_count, accounts=accounts, **model)
     )
+
+
+def _offers(rows: Sequence[_OfferRow]) -> list[Offer]:
     return [
         Offer(
             key=row.key,
@@ -209,6 +239,7 @@ async def offers(
             observed_at=row.observed_at,
             architecture=row.architecture,
             spot=row.spot,
+            orderable=row.orderable,
             eviction_notice_seconds=row.eviction_notice_seconds,
             price_source=row.price_source,
             network_gbps=row.network_gbps,
@@ -219,14 +250,17 @@ async def offers(
             firewall=row.firewall,
             stopped_cost_nano_per_hour=row.stopped_cost_nano_per_hour,
         )
-        for row in found
+        for row in rows
     ]
 
 
 async def replace_offers(
     connection: Connection, account: AccountName, listed: Sequence[Offer], *, now: datetime
 ) -> None:
-    """Replace the account's offers with those that it lists at `now`."""
+    """Replace the account's offers with those that it lists at `now`, and forget those that it has not listed lately.
+
+    A marketplace gives each ask a key of its own, so its offers would grow for ever.
+    """
     rows = [
         _OfferRow(
             key=offer.key,
@@ -247,6 +281,7 @@ async def replace_offers(
             observed_at=now,
             architecture=offer.architecture,
             spot=offer.spot,
+            orderable=offer.orderable,
             eviction_notice_seconds=offer.eviction_notice_seconds,
             price_source=offer.price_source,
             network_gbps=offer.network_gbps,
@@ -261,7 +296,13 @@ async def replace_offers(
         )
         for offer in listed
     ]
-    await write(connection, _REPLACE_OFFERS, offers=Recordset.document(rows), account=account)
+    await write(
+        connection,
+        _REPLACE_OFFERS,
+        offers=Recordset.document(rows),
+        account=account,
+        before=now - OFFERED_WITHIN,
+    )
 
 
 def _shape(row: _Line | _OfferRow) -> Shape:

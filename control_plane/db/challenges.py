@@ -11,11 +11,15 @@ from control_plane.db.powers import NOT_ON
 from control_plane.db.rows import read, read_one, write
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.machine import Machine, MachineState
+from control_plane.domain.proof import DOUBT_LASTS
 
+# A machine that is off cannot be challenged. It is taken nevertheless once its doubt has lasted long enough to lapse:
+# until then nothing is billed.
 _TAKE_DUE = work.take(
     "machines",
     f"""account = :account AND state = '{MachineState.VERIFIED}' AND proof_due_at <= :now
-    AND NOT {NOT_ON.format(machine="machines.id")}""",
+    AND (suspect_since <= CAST(:now AS timestamptz) - CAST('{DOUBT_LASTS}' AS interval)
+      OR NOT {NOT_ON.format(machine="machines.id")})""",
     order="proof_due_at, id",
 )
 # The hold ends with the wait, so the machine is terminated in time even if the worker dies.

@@ -55,14 +55,16 @@ ON CONFLICT (account, kind, ref) DO UPDATE SET
 WHERE (leftovers.launch_key, leftovers.machine_id, leftovers.cost_nano_per_hour, leftovers.why)
   IS DISTINCT FROM (excluded.launch_key, excluded.machine_id, excluded.cost_nano_per_hour, excluded.why)
 """)
+_COUNTED = text("""
+UPDATE provider_accounts SET children_listed = :listed, children_listed_at = :now WHERE name = :account
+""")
 _FAILED = text("""
 UPDATE leftovers SET failures = failures + 1, failed_why = :why
 WHERE account = :account AND kind = :kind AND ref = :ref
 """)
 _LISTED = text("""
 SELECT l.account, l.kind, l.ref, l.machine_id, l.cost_nano_per_hour, l.since, l.why, l.failures, l.failed_why
-FROM leftovers l JOIN provider_accounts a ON a.name = l.account AND a.removed_at IS NULL
-ORDER BY l.account, l.kind, l.ref LIMIT :limit
+FROM leftovers l ORDER BY l.account, l.kind, l.ref LIMIT :limit
 """)
 
 
@@ -92,10 +94,13 @@ class ListedLeftover:
 
 
 async def record_leftovers(
-    connection: Connection, account: AccountName, seen: Sequence[Leftover], *, now: datetime
+    connection: Connection, account: AccountName, seen: Sequence[Leftover], *, listed: int, now: datetime
 ) -> None:
-    """Store what the account's last list shows that nobody needs; what it no longer shows is forgotten."""
+    """Store what the account's list of `now` shows that nobody needs; what it no longer shows is forgotten. `listed`
+    counts all children of ours that it shows.
+    """
     await write(connection, _RECORD, seen=_LEFT.document(seen), account=account, now=now)
+    await write(connection, _COUNTED, account=account, listed=listed, now=now)
 
 
 async def record_failure(connection: Connection, account: AccountName, child: Child, *, why: str) -> None:

@@ -31,6 +31,8 @@ class ClusterFigures:
     """On how many of them pods cannot have all GPUs that were sold."""
     tunnels_read_at: datetime | None
     """When the tunnels of the member were last read that was read the longest ago."""
+    handshake_at: datetime | None
+    """When the tunnel with the server last had a handshake of the open node whose last one is the longest ago."""
     kubeconfigs: int
     """How many open something."""
     kubeconfig_wanted_at: datetime | None
@@ -48,7 +50,7 @@ class PoolCount:
 _CLUSTERS = text(f"""
 SELECT c.name, c.state, c.failing_since, n.joining, n.ready, n.leaving, n.unready, n.without_gpus,
        least(n.read_at, CASE WHEN c.state = '{ClusterState.READY}' THEN o.read_at END) AS tunnels_read_at,
-       k.kubeconfigs, k.kubeconfig_wanted_at
+       n.handshake_at, k.kubeconfigs, k.kubeconfig_wanted_at
 FROM clusters c LEFT JOIN overlays o ON o.cluster_id = c.id
 CROSS JOIN LATERAL (
   SELECT count(*) FILTER (WHERE state = '{NodeState.JOINING}') AS joining,
@@ -57,7 +59,8 @@ CROSS JOIN LATERAL (
          count(*) FILTER (WHERE state = '{NodeState.READY}' AND unready_since IS NOT NULL) AS unready,
          count(*) FILTER (WHERE state = '{NodeState.READY}'
            AND reported -> 'conditions' ->> '{GPUS_MISSING}' = 'True') AS without_gpus,
-         min(peers_read_at) FILTER (WHERE state = '{NodeState.READY}' AND removed_at IS NULL) AS read_at
+         min(peers_read_at) FILTER (WHERE state = '{NodeState.READY}' AND removed_at IS NULL) AS read_at,
+         min(handshake_at) FILTER (WHERE state = '{NodeState.READY}' AND removed_at IS NULL) AS handshake_at
   FROM nodes WHERE cluster_id = c.id AND {among("state", IN_CLUSTER)}
 ) n
 CROSS JOIN LATERAL (

@@ -254,7 +254,7 @@ FROM envelopes e WHERE e.id = :id"""
 _READ_WATCHED = text(_WATCHED)
 _TAKE_WATCHED = text(f"{_WATCHED} AND {_IS_DUE} FOR UPDATE OF e SKIP LOCKED")
 _LEASES = text(f"""
-SELECT l.id, l.project_id, l.environment_id, l.sku, l.proof AS tier, l.gpu_model, l.gpu_count,
+SELECT l.id, l.project_id, l.environment_id, l.sku, l.proof AS tier, l.purchase, l.gpu_model, l.gpu_count,
        l.nano_per_unit_hour * l.units AS nano_per_hour,
        m.region, m.provider, l.created_at
 FROM envelopes e JOIN leases l ON {_within("l")}

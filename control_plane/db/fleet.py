@@ -46,6 +46,7 @@ class FleetMachine:
     state: MachineState
     health: MachineHealth
     provider_ref: ProviderRef | None
+    provider_state: str | None
     cost_nano_per_hour: Nano
     created_at: datetime
     organization_id: OrganizationId | None
@@ -96,7 +97,7 @@ FROM fleet_machines(
 _PAGE = text(f"SELECT {_COLUMNS} {_FROM}")
 _WORDS = {
     "delivered": among("state", (MachineState.BOOTSTRAPPING, MachineState.VERIFIED)),
-    "healthy": f"health = '{MachineHealth.HEALTHY}'",
+    "healthy": among("health", (MachineHealth.HEALTHY, MachineHealth.STOPPED)),
     "reserved": "lease_id IS NOT NULL",
     "active": f"lease_state = '{LeaseState.READY}'",
 }

@@ -111,6 +111,11 @@ async def extend(connection: Connection, lease_id: LeaseId, more: Nano) -> None:
     The caller holds the locks of the lease and the standing, and has checked what is available.
     """
     await write(connection, _EXTEND, lease_id=lease_id, more=more)
+    await unwarn(connection, lease_id)
+
+
+async def unwarn(connection: Connection, lease_id: LeaseId) -> None:
+    """Withdraw a warning."""
     await write(connection, _UNWARN, lease_id=lease_id)
 
 

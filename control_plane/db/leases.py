@@ -175,11 +175,11 @@ ON CONFLICT (organization_id, environment_id, gpu_model) DO UPDATE SET
 _SWITCH = text(f"""
 WITH switched AS (
   UPDATE leases l SET switched_at = array_append(l.switched_at, greatest(
-    CAST(:now AS timestamptz), l.metered_until, l.switched_at[cardinality(l.switched_at)]))
+    CAST(:at AS timestamptz), l.metered_until, l.switched_at[cardinality(l.switched_at)]))
   WHERE l.id = :id AND l.state = '{LeaseState.READY}'
   RETURNING l.id, l.organization_id, l.switched_at[cardinality(l.switched_at)] AS at
 ), checked AS (
-  UPDATE holds h SET due_at = :now FROM switched s
+  UPDATE holds h SET due_at = :at FROM switched s
   WHERE h.lease_id = s.id AND h.organization_id = s.organization_id AND h.released_at IS NULL
 )
 SELECT at FROM switched
@@ -239,12 +239,12 @@ async def set_auto_release(
     )
 
 
-async def switch(connection: Connection, lease_id: LeaseId, *, now: datetime) -> datetime | None:
+async def switch(connection: Connection, lease_id: LeaseId, at: datetime) -> datetime | None:
     """Change between the price of a machine that is on and that of a stopped one, and have the hold checked.
 
-    Returns the moment: `now`, or up to when the lease is metered; None when it is not ready. The caller holds its lock.
+    Returns the moment: `at`, or up to when the lease is metered; None when it is not ready. The caller holds its lock.
     """
-    return await read_one(connection, _SWITCH, datetime, id=lease_id, now=now)
+    return await read_one(connection, _SWITCH, datetime, id=lease_id, at=at)
 
 
 async def live_named(connection: Connection, project_id: ProjectId, name: str) -> LeaseId | None:

@@ -35,10 +35,11 @@ from control_plane.domain.node import LEAVE_MAX
 from control_plane.domain.progress import Step
 
 SIGHTED_AT = f"""
-CASE WHEN m.sighted_at IS NULL OR m.missed_since IS NOT NULL OR m.state = '{MachineState.GONE}' THEN m.sighted_at
+CASE WHEN m.sighted_at IS NULL OR m.missed_since IS NOT NULL OR m.down_since IS NOT NULL
+       OR m.state = '{MachineState.GONE}' THEN m.sighted_at
      ELSE greatest(m.sighted_at, a.listing_asked_at) END
 """
-"""SQL: when the provider last listed machine `m` of account `a`.
+"""SQL: when the provider last listed machine `m` of account `a`, and not as down.
 
 While no list misses a machine, the account's last listing is the evidence that it is alive, so a steady fleet of
 any size costs no write.
@@ -61,7 +62,7 @@ SELECT {_ORDERED}, '{MachineState.INTENDED}', :now, :now, :deadline_at, '{Step.P
 """)
 _MOVES = Recordset(MachineMove, "moves")
 _KEPT = (
-    *("host_key", "asked_at", "deadline_at", "provider_ref", "provider_state", "address", "ssh_port", "step"),
+    *("host_key", "asked_at", "deadline_at", "provider_ref", "address", "ssh_port", "step"),
     *("fail_reason", "gone_evidence", "proof_due_at", "erasing_until"),
 )
 """Columns that a move sets when it has a value for them, and keeps otherwise."""
@@ -244,7 +245,9 @@ _OPEN_OF_ACCOUNT = text(
 )
 _VANISHED = text(f"""
 SELECT count(*) FROM machines
-WHERE account = :account AND fail_reason = '{FailReason.VANISHED}' AND (gone_at IS NULL OR gone_at > :since)
+WHERE account = :account AND (fail_reason = '{FailReason.VANISHED}'
+    OR fail_reason = '{FailReason.PROVIDER_REPORTED_FAILURE}' AND down_since IS NOT NULL)
+  AND (gone_at IS NULL OR gone_at > :since)
 """)
 _ORDERED_AS = text("SELECT gpu_model, gpu_count FROM machines WHERE host_key = :host_key")
 
@@ -283,7 +286,9 @@ async def open_of_account(connection: Connection, account: AccountName) -> list[
 
 
 async def count_vanished(connection: Connection, account: AccountName, *, since: datetime) -> int:
-    """How many machines of an account vanished from its lists and were not closed before `since`."""
+    """How many machines of an account vanished from its lists, or were down for too long, and were not closed before
+    `since`.
+    """
     return (await read(connection, _VANISHED, int, account=account, since=since))[0]
 
 
@@ -438,7 +443,8 @@ async def record_step(
 # Recording lists
 
 _SIGHTED = text("""
-UPDATE machines SET sighted_at = :asked_at, missed_since = NULL, missed_lists = 0
+UPDATE machines SET sighted_at = CASE WHEN down_since IS NULL THEN :asked_at ELSE sighted_at END,
+  missed_since = NULL, missed_lists = 0
 WHERE id = ANY(:ids) AND (sighted_at IS NULL OR missed_since IS NOT NULL)
 """)
 # A machine that is missed for the first time was last sighted by the previous listing.

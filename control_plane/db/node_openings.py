@@ -29,6 +29,11 @@ ORDER BY n.ready_at, n.id LIMIT :limit
 WAS_NOT_OPENED = f"""EXISTS (SELECT FROM nodes n WHERE n.claim_id = c.id AND NOT EXISTS (
     SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.OPENED}'))"""
 """SQL: whether claim `c` is on a node that no pod could use yet."""
+UNREADY_SINCE = "(SELECT max(n.unready_since) FROM nodes n WHERE n.claim_id = c.id)"
+"""SQL: since when claim `c` is on a node that is not ready; null while it is ready, and for others."""
+_UNREADY_SINCE = text("""
+SELECT unready_since FROM nodes WHERE claim_id = :claim_id AND unready_since IS NOT NULL ORDER BY 1 DESC LIMIT 1
+""")
 _WAS_NOT_OPENED = text(f"SELECT {WAS_NOT_OPENED} FROM claims c WHERE c.id = :claim_id")
 _KEEP_UNREADY = text(f"UPDATE nodes SET unready_since = :since WHERE id = :id AND {work.HELD}")
 _NOTE_STEP = text("""
@@ -58,6 +63,11 @@ async def unopened(connection: Connection, *, limit: int) -> list[Node]:
 async def was_not_opened(connection: Connection, claim_id: ClaimId) -> bool:
     """Whether a claim is on a node that no pod could use yet. False for claims that are on no node."""
     return bool(await read_one(connection, _WAS_NOT_OPENED, bool, claim_id=claim_id))
+
+
+async def unready_since(connection: Connection, claim_id: ClaimId) -> datetime | None:
+    """Since when a claim is on a node that is not ready; None while it is ready, and for claims that are on no node."""
+    return await read_one(connection, _UNREADY_SINCE, datetime, claim_id=claim_id)
 
 
 async def note_step(

@@ -97,6 +97,7 @@ class _Behind:
     number: int
     endpoint: str | None
     peers_read_at: datetime | None
+    handshake_at: datetime | None
     holders: tuple[int, ...] | None
     """The members of the overlay that may still have its key; None before it has to go."""
     key_asked_at: datetime | None
@@ -146,7 +147,7 @@ _OF = "FROM nodes n JOIN node_pools p ON p.id = n.node_pool_id JOIN leases l ON 
 _REPORTS = text(f"""
 {_OVERVIEW}, n.organization_id, (SELECT name FROM organizations WHERE id = n.organization_id) AS organization,
   m.account, m.address, m.vcpus, m.memory_gib, n.reported ->> 'version' AS version, n.number, n.endpoint,
-  n.peers_read_at, n.holders, n.key_asked_at, n.tries, n.deadline_at,
+  n.peers_read_at, n.handshake_at, n.holders, n.key_asked_at, n.tries, n.deadline_at,
   {_TOLD.format(_OBJECT.format("n.reported -> 'capacity'"))} AS capacity,
   coalesce((SELECT jsonb_agg(jsonb_build_object('step', s.step, 'at', s.at, 'evidence', {_OBJECT.format("s.evidence")})
                              ORDER BY s.at, s.step)

@@ -50,7 +50,7 @@ ON CONFLICT (organization_id, project_id, cluster_id, name) WHERE {among("state"
 _GET = text(f"SELECT {_COLUMNS} FROM node_pools p WHERE p.id = :id")
 _LOCK = text(f"SELECT {_COLUMNS} FROM node_pools p WHERE p.id = :id FOR NO KEY UPDATE")
 _MEMBERS = text("""
-SELECT id AS lease_id, state, created_at, ready_at, end_reason,
+SELECT id AS lease_id, state, created_at, ready_at, end_reason, billed_until,
   CASE WHEN end_reason IS NOT NULL
        THEN coalesce((SELECT max(c.ended_at) FROM claims c WHERE c.lease_id = l.id), ended_at) END AS let_go_at
 FROM leases l WHERE node_pool_id = :id ORDER BY id

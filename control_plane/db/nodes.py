@@ -157,7 +157,8 @@ SELECT id, :step, organization_id, :now, CAST(:evidence AS jsonb) FROM nodes WHE
 ON CONFLICT DO NOTHING
 """)
 _PROGRESS = text(
-    f"UPDATE nodes SET tries = 0, failing_why = NULL, work_until = :until WHERE id = :id AND {work.HELD}"
+    f"""UPDATE nodes SET tries = 0, failing_why = NULL, work_until = :until,
+      deadline_at = greatest(deadline_at, :deadline_at) WHERE id = :id AND {work.HELD}"""
 )
 
 
@@ -175,9 +176,14 @@ async def take_step(
     token: UUID,
     now: datetime,
     until: datetime,
+    deadline_at: datetime | None = None,
 ) -> bool:
-    """Store the evidence of a step, and hold the node until `until`. False when another worker holds the node."""
-    if not await write(connection, _PROGRESS, id=node_id, token=token, until=until):
+    """Store the evidence of a step, and hold the node until `until`. False when another worker holds the node.
+
+    `deadline_at` can extend its deadline.
+    """
+    values = {"until": until, "deadline_at": deadline_at}
+    if not await write(connection, _PROGRESS, id=node_id, token=token, **values):
         return False
     await write(
         connection, _ADD_STEP, id=node_id, step=taken, now=now, evidence=document(evidence), token=token
@@ -320,7 +326,7 @@ SELECT EXISTS (SELECT FROM nodes WHERE cluster_id = :cluster_id AND id <> :id AN
                AND {among("state", IN_CLUSTER)}) AS taken
 """)
 _REPORT = text(f"""
-UPDATE nodes SET reported = CAST(:reported AS jsonb), unready_since = :unready_since, silent_since = :silent_since,
+UPDATE nodes SET reported = CAST(:reported AS jsonb), unready_since = :unready_since,
   due_at = :due_at, {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD}
 """)
@@ -372,7 +378,6 @@ async def report(
     reported: Mapping[str, object],
     *,
     unready_since: datetime | None,
-    silent_since: datetime | None,
     token: UUID,
     due_at: datetime,
 ) -> None:
@@ -384,7 +389,6 @@ async def report(
         token=token,
         reported=document(reported),
         unready_since=unready_since,
-        silent_since=silent_since,
         due_at=due_at,
     )
 
@@ -398,9 +402,16 @@ class OpenNode:
 
     id: NodeId
     name: str
+    account: str
+    """The provider account of its machine."""
     uid: str | None
     unready_since: datetime | None
-    silent_since: datetime | None
+    address: str | None
+    ssh_port: int
+    host_key: str | None
+    launch_key: LaunchKey
+    public_key: str | None
+    """Of its tunnels."""
     missed_since: datetime | None
     gpu_count: int
     vcpus: int
@@ -408,7 +419,8 @@ class OpenNode:
 
 
 _OPEN_IN = text(f"""
-SELECT n.id, n.name, n.uid, n.unready_since, n.silent_since, m.missed_since, m.gpu_count, m.vcpus, m.memory_gib
+SELECT n.id, n.name, m.account, n.uid, n.unready_since, m.address, m.ssh_port, m.host_key, m.launch_key, n.public_key,
+  m.missed_since, m.gpu_count, m.vcpus, m.memory_gib
 FROM nodes n JOIN machines m ON m.id = n.machine_id JOIN claims c ON c.id = n.claim_id
 WHERE n.cluster_id = :cluster_id AND n.state = '{NodeState.READY}' AND c.ended_at IS NULL ORDER BY n.id
 """)
@@ -430,19 +442,7 @@ async def gone_among(connection: Connection, cluster_id: ClusterId, names: Itera
 
 # Counting
 
-_IN_FLIGHT = text(f"""
-SELECT count(*) FROM nodes n WHERE n.cluster_id = :cluster_id AND n.state = '{NodeState.JOINING}' AND n.id <> :id
-  AND EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.TUNNELLED}')
-  AND NOT EXISTS (SELECT FROM node_steps s WHERE s.node_id = n.id AND s.step = '{JoinStep.REGISTERED}')
-  AND (n.created_at, n.id) < (:created_at, CAST(:id AS uuid))
-""")
 _LEFT_IN = text(f"SELECT count(*) FROM nodes WHERE cluster_id = :cluster_id AND {among('state', IN_CLUSTER)}")
-
-
-async def joins_ahead(connection: Connection, node: Node) -> int:
-    """How many older nodes of its cluster are between their tunnels and their registration."""
-    values = {"cluster_id": node.cluster_id, "created_at": node.created_at, "id": node.id}
-    return await read_one(connection, _IN_FLIGHT, int, **values) or 0
 
 
 async def left_in(connection: Connection, cluster_id: ClusterId) -> int:

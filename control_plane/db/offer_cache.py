@@ -47,9 +47,7 @@ class OfferCache:
         changed = {version.account: version for version in versions if version not in kept}
         anew: dict[_Version, list[Offer]] = {version: kept.get(version, []) for version in versions}
         if changed:
-            found = await catalogue.offers(
-                connection, gpu_model=gpu_model, gpu_count=gpu_count, accounts=list(changed)
-            )
+            found = await catalogue.offers_of_shape(connection, gpu_model, gpu_count, accounts=list(changed))
             for offer in found:
                 anew[changed[AccountName(offer.account)]].append(offer)
             # Read after the versions, so that what is too new is read again, and nothing old is kept.

@@ -13,6 +13,7 @@ from control_plane.domain.effective_price import History
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import MachineState
+from control_plane.domain.offer_key import record_key
 
 _NOT_THE_OFFERS = OURS | {FailReason.LEASE_ENDED}
 # A machine counts once it is usable, or a customer was on it, or it failed; a refused order and one that its lease gave
@@ -35,6 +36,10 @@ class _OfferHistory:
 
 
 async def of_account(connection: Connection, account: AccountName, *, since: datetime) -> dict[str, History]:
-    """By offer key, what became of the machines that were ordered since then."""
-    found = await read(connection, _OF_ACCOUNT, _OfferHistory, account=account, since=since)
-    return {each.offer_key: History(each.tried, each.failed) for each in found}
+    """By record key, what became of the machines that were ordered since then."""
+    histories: dict[str, History] = {}
+    for each in await read(connection, _OF_ACCOUNT, _OfferHistory, account=account, since=since):
+        key = record_key(each.offer_key)
+        before = histories.get(key, History())
+        histories[key] = History(before.tried + each.tried, before.failed + each.failed)
+    return histories

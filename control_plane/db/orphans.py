@@ -1,7 +1,7 @@
 """Queries on orphans: machines with our launch keys that no open record matches."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import text
@@ -35,7 +35,7 @@ class ListedOrphan:
     native_status: str
     origin: Origin
     cost_nano_per_hour: Nano | None
-    """None where no record tells the price."""
+    """What its record says, or else the dearest offer of its type; None where neither is known."""
     first_seen_at: datetime
     last_seen_at: datetime
     lists_seen: int
@@ -91,9 +91,14 @@ EXISTS (SELECT FROM machines AS m WHERE m.account = o.account AND m.provider_ref
         AND {among("m.state", MAY_EXIST)})
 """
 _ORDERS = text("""
-SELECT id, launch_key, account, provider_ref, fail_reason, cost_nano_per_hour, state, gone_evidence,
+SELECT id, launch_key, account, provider_ref, asked_at, fail_reason, cost_nano_per_hour, state, gone_evidence,
        sighted_at IS NOT NULL AND missed_since IS NULL AS listed
 FROM machines WHERE launch_key = ANY(:keys)
+""")
+# The dearest, where a type has several prices: what we do not know is not made to look cheap.
+_PRICES = text("""
+SELECT native_type, max(cost_nano_per_hour) AS cost_nano_per_hour FROM offers
+WHERE account = :account AND native_type = ANY(:types) GROUP BY native_type
 """)
 # An orphan that shows again after it was gone is watched anew: its grace and its lists count from here.
 _SEE = text(f"""
@@ -116,7 +121,8 @@ SELECT :account, provider_ref, launch_key, native_status, origin, cost_nano_per_
 FROM seen
 ON CONFLICT (account, provider_ref) DO UPDATE SET
   launch_key = excluded.launch_key, native_status = excluded.native_status, last_seen_at = excluded.last_seen_at,
-  origin = excluded.origin, cost_nano_per_hour = excluded.cost_nano_per_hour,
+  origin = excluded.origin,
+  cost_nano_per_hour = coalesce(excluded.cost_nano_per_hour, orphans.cost_nano_per_hour),
   not_adopted_why = excluded.not_adopted_why,
   first_seen_at = CASE WHEN orphans.gone_at IS NULL THEN orphans.first_seen_at ELSE excluded.first_seen_at END,
   lists_seen = CASE WHEN orphans.gone_at IS NULL THEN orphans.lists_seen + 1 ELSE 1 END,
@@ -199,11 +205,37 @@ async def see(
     A list that is not `believed` ends no orphan, because it proves no absence.
     """
     orders = await orders_of(connection, [sighting.launch_key for sighting in listed])
+    seen = [_seen(account, sighting, orders.get(sighting.launch_key)) for sighting in listed]
+    strange = {each.provider_ref for each in seen if each.origin is Origin.UNRECORDED}
+    prices = await _prices(
+        connection, account, [each for each in listed if each.provider_ref in strange and each.native_type]
+    )
     document = _LISTING.document(
-        [_seen(account, sighting, orders.get(sighting.launch_key)) for sighting in listed]
+        [
+            replace(each, cost_nano_per_hour=prices.get(each.provider_ref, each.cost_nano_per_hour))
+            for each in seen
+        ]
     )
     values = {"listed": document, "account": account, "believed": believed, "asked_at": asked_at}
     await write(connection, _SEE, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Price:
+    native_type: str
+    cost_nano_per_hour: Nano
+
+
+async def _prices(
+    connection: Connection, account: AccountName, listed: Sequence[Sighting]
+) -> dict[ProviderRef, Nano]:
+    """What machines without a record cost, by the account's offers of their types."""
+    if not listed:
+        return {}
+    types = sorted({sighting.native_type for sighting in listed if sighting.native_type})
+    found = await read(connection, _PRICES, _Price, account=account, types=types)
+    by_type = {price.native_type: price.cost_nano_per_hour for price in found}
+    return {each.provider_ref: by_type[each.native_type] for each in listed if each.native_type in by_type}
 
 
 async def orders_of(connection: Connection, keys: Sequence[LaunchKey]) -> dict[LaunchKey, Order]:

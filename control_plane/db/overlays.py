@@ -44,6 +44,12 @@ class Overlay:
     tries: int
     """How often setting up the server has failed since then."""
     tried_at: datetime | None
+    fence: int
+    """Higher than that of any worker that held the overlay before."""
+    quiet_digest: str | None
+    """What `digest` was when nothing was left to do."""
+    quiet_until: datetime | None
+    """When the first member has to be read again, if nothing changes until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +105,10 @@ SELECT id, :now FROM clusters k WHERE {among("k.state", (ClusterState.READY,))}
   AND NOT EXISTS (SELECT FROM overlays o WHERE o.cluster_id = k.id)
 ON CONFLICT DO NOTHING
 """)
+# The time is in it, so that a database which was restored from a backup goes on above what members have seen.
 _TAKE = text(f"""
-UPDATE overlays SET work_token = :token, work_until = :until WHERE cluster_id = ANY(ARRAY(
+UPDATE overlays SET work_token = :token, work_until = :until, fence = greatest(fence + 1, :milliseconds)
+WHERE cluster_id = ANY(ARRAY(
   SELECT cluster_id FROM overlays WHERE due_at <= :now AND {FREE}
     AND EXISTS (SELECT FROM clusters k WHERE k.id = overlays.cluster_id AND {among("k.state", _HAVE_OVERLAYS)})
   ORDER BY due_at, cluster_id LIMIT :limit FOR UPDATE SKIP LOCKED))
@@ -109,8 +117,26 @@ RETURNING cluster_id
 _TAKEN = text(f"""
 SELECT o.cluster_id, k.overlay AS block, k.state = '{ClusterState.DELETING}' AS is_ending, o.public_key,
   o.next_key, o.old_key, o.key_made_at, o.key_waits_since, k.server_key_asked_at AS key_asked_at,
-  o.applied_version, o.read_at, o.tries, o.tried_at
+  o.applied_version, o.read_at, o.tries, o.tried_at, o.fence, o.quiet_digest, o.quiet_until
 FROM overlays o JOIN clusters k ON k.id = o.cluster_id WHERE o.cluster_id = ANY(:ids) ORDER BY o.cluster_id
+""")
+# Rows as text: parentheses, and quotes around values that contain such, keep two lists of rows from reading the same.
+# When members were read, and their handshakes, are no part of it.
+_DIGEST = text(f"""
+SELECT encode(sha256(convert_to(ROW(
+  (SELECT ROW(state, server_key_asked_at)::text FROM clusters WHERE id = :cluster_id),
+  (SELECT ROW(public_key, next_key, old_key, applied_version, tries)::text
+    FROM overlays WHERE cluster_id = :cluster_id),
+  (SELECT string_agg(ROW(name, address, ssh_port, host_key, outside)::text, ';' ORDER BY name)
+    FROM server_hosts WHERE cluster_id = :cluster_id),
+  (SELECT string_agg(ROW(number, organization_id, public_key, endpoint, applied_version, unneeded_since)::text, ';'
+    ORDER BY number) FROM relays WHERE cluster_id = :cluster_id),
+  (SELECT string_agg(ROW(n.id, n.organization_id, n.number, n.public_key, n.next_key, n.old_key, n.endpoint,
+      n.pod_block, n.applied_version, n.peers_tries, n.removed_at, n.holders, n.key_holders, m.launch_key, m.address,
+      m.ssh_port, m.host_key)::text, ';' ORDER BY n.id)
+    FROM nodes n JOIN machines m ON m.id = n.machine_id
+    WHERE n.cluster_id = :cluster_id AND {among("n.state", IN_CLUSTER)})
+)::text, 'UTF8')), 'hex') AS digest
 """)
 _HELD = "work_token = :token"
 _STILL = f"EXISTS (SELECT FROM overlays o WHERE o.cluster_id = :cluster_id AND o.{_HELD})"
@@ -176,8 +202,11 @@ UPDATE nodes SET key_holders = CAST(:holders AS jsonb),
   key_due_at = CASE WHEN :done THEN least(key_due_at, CAST(:now AS timestamptz)) ELSE key_due_at END
 WHERE id = :node_id AND {_STILL}
 """)
+_RENEW = text(f"UPDATE overlays SET work_until = :until WHERE cluster_id = :cluster_id AND {_HELD}")
 _GIVE_BACK = text(f"""
-UPDATE overlays SET due_at = :due_at, failing_why = :why, {GIVE_BACK} WHERE cluster_id = :cluster_id AND {_HELD}
+UPDATE overlays SET due_at = :due_at, failing_why = :why, quiet_digest = :quiet_digest, quiet_until = :quiet_until,
+  {GIVE_BACK}
+WHERE cluster_id = :cluster_id AND {_HELD}
 """)
 _SOON = text("UPDATE overlays SET due_at = least(due_at, :now) WHERE cluster_id = :cluster_id")
 _DELETE = text("DELETE FROM overlays WHERE cluster_id = :cluster_id")
@@ -192,7 +221,9 @@ async def take(
     connection: Connection, *, token: UUID, now: datetime, until: datetime, limit: int
 ) -> list[Overlay]:
     """Hold overlays that are due."""
-    ids = await read(connection, _TAKE, UUID, token=token, now=now, until=until, limit=limit)
+    milliseconds = int(now.timestamp() * 1_000)
+    values = {"token": token, "now": now, "until": until, "limit": limit, "milliseconds": milliseconds}
+    ids = await read(connection, _TAKE, UUID, **values)
     return await read(connection, _TAKEN, Overlay, ids=ids)
 
 
@@ -327,10 +358,30 @@ async def keep_key_holders(
     await write(connection, _KEEP_KEY_HOLDERS, **values, holders=document(list(holders)), done=not holders)
 
 
+async def renew(connection: Connection, cluster_id: ClusterId, *, token: UUID, until: datetime) -> bool:
+    """Hold an overlay longer. False when the hold was lost."""
+    return bool(await write(connection, _RENEW, cluster_id=cluster_id, token=token, until=until))
+
+
+async def digest(connection: Connection, cluster_id: ClusterId) -> str:
+    """Of all rows that the work on an overlay follows from: while it is the same, only time brings something to do."""
+    (found,) = await read(connection, _DIGEST, str, cluster_id=cluster_id)
+    return found
+
+
 async def give_back(
-    connection: Connection, cluster_id: ClusterId, *, token: UUID, due_at: datetime, why: str | None
+    connection: Connection,
+    cluster_id: ClusterId,
+    *,
+    token: UUID,
+    due_at: datetime,
+    why: str | None,
+    quiet: tuple[str, datetime] | None = None,
 ) -> None:
-    await write(connection, _GIVE_BACK, cluster_id=cluster_id, token=token, due_at=due_at, why=why)
+    """`quiet`: the digest from before the rows were read, and until when nothing is to be done while it is the same."""
+    digest, until = quiet or (None, None)
+    values = {"cluster_id": cluster_id, "token": token, "due_at": due_at, "why": why}
+    await write(connection, _GIVE_BACK, **values, quiet_digest=digest, quiet_until=until)
 
 
 async def soon(connection: Connection, cluster_id: ClusterId, *, now: datetime) -> None:

@@ -11,7 +11,8 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, write
 from control_plane.domain.ids import LeaseId
 from control_plane.domain.money import Nano
-from control_plane.domain.placement import Offer, Ranking, RejectCode, Rejection, digest
+from control_plane.domain.placement import Offer, RejectCode, Rejection
+from control_plane.domain.ranking import Ranking, digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class RejectedOffer(PlacedOffer):
     why: str
     proofs: tuple[UUID, ...] = ()
     """The failed GPU proofs, where they are the reason."""
+    more: int = 0
+    """How many more offers of its account were rejected for the same reason, and are not named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class PlacedRanking:
     candidates: tuple[RankedOffer, ...]
     """Best first."""
     rejected: tuple[RejectedOffer, ...]
+    more_candidates: int = 0
+    """How many there are besides those that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,7 @@ def _decision(lease_id: LeaseId, ranking: Ranking) -> _Decision:
     shown = PlacedRanking(
         tuple(_ranked(offer) for offer in ranking.candidates),
         tuple(_rejected(rejection) for rejection in ranking.rejected),
+        ranking.more_candidates,
     )
     return _Decision(lease_id, chosen, shown, digest(ranking).hex())
 
@@ -131,6 +137,7 @@ def _rejected(rejection: Rejection) -> RejectedOffer:
         code=rejection.code,
         why=rejection.why,
         proofs=rejection.proofs,
+        more=rejection.more,
     )
 
 

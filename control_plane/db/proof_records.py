@@ -12,6 +12,7 @@ from control_plane.db.tables.marks import among
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.machine import MachineState
+from control_plane.domain.offer_key import record_key
 from control_plane.domain.placement import Disproven
 from control_plane.domain.proof import COUNTED_AS_FAILURE, Occasion, OwnCode, ProofOutcome
 
@@ -55,9 +56,12 @@ class _DisprovenOffer:
 
 
 async def disproven(connection: Connection, *, since: datetime) -> dict[str, Disproven]:
-    """By offer key, the machines that were terminated for their proof since `since`."""
-    found = await read(connection, _DISPROVEN, _DisprovenOffer, since=since)
-    return {offer.offer_key: Disproven(offer.proofs) for offer in found}
+    """By record key, the machines that were terminated for their proof since `since`."""
+    proofs: dict[str, tuple[UUID, ...]] = {}
+    for offer in await read(connection, _DISPROVEN, _DisprovenOffer, since=since):
+        key = record_key(offer.offer_key)
+        proofs[key] = proofs.get(key, ()) + offer.proofs
+    return {key: Disproven(found) for key, found in proofs.items()}
 
 
 @dataclass(frozen=True, slots=True)

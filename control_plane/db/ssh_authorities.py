@@ -14,6 +14,8 @@ from control_plane.domain.ids import AccountName, LaunchKey, MachineId, Organiza
 from control_plane.domain.machine import MachineState
 from control_plane.domain.ssh_authority import SshAuthority, SshAuthorityState
 
+WITHDRAWN_MAX = 20
+"""A provider is told of that many authorities that are trusted no more; rotations are months apart."""
 _COLUMNS = "id, public_key, secret_id, state, made_at, signs_from, retired_at, removed_at"
 _LIVE = text(f"""
 SELECT {_COLUMNS} FROM ssh_authorities WHERE state <> '{SshAuthorityState.REMOVED}' ORDER BY made_at, id
@@ -21,6 +23,10 @@ SELECT {_COLUMNS} FROM ssh_authorities WHERE state <> '{SshAuthorityState.REMOVE
 _EVERY = text(f"SELECT {_COLUMNS} FROM ssh_authorities ORDER BY made_at, id")
 # One process at a time decides whether an authority is needed, and which state it gets.
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtext('splitplane ssh authorities'))::text")
+_WITHDRAWN = text(f"""
+SELECT public_key FROM ssh_authorities WHERE state IN ('{SshAuthorityState.DISTRUSTED}', '{SshAuthorityState.REMOVED}')
+ORDER BY made_at DESC, id DESC LIMIT {WITHDRAWN_MAX}
+""")
 _INSERT = text(f"""
 INSERT INTO ssh_authorities (id, public_key, secret_id, state, made_at)
 VALUES (:id, :public_key, :secret_id, '{SshAuthorityState.NEXT}', :now)
@@ -79,6 +85,11 @@ async def live(connection: Connection) -> list[SshAuthority]:
 async def every(connection: Connection) -> list[SshAuthority]:
     """Every authority that ever was, the oldest first."""
     return await read(connection, _EVERY, SshAuthority)
+
+
+async def withdrawn(connection: Connection) -> list[str]:
+    """The public keys of the latest authorities that are trusted no more; a provider may still have them."""
+    return await read(connection, _WITHDRAWN, str)
 
 
 async def lock(connection: Connection) -> None:

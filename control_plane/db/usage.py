@@ -9,19 +9,25 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.machines import SIGHTED_AT
-from control_plane.db.node_openings import WAS_NOT_OPENED
+from control_plane.db.node_openings import UNREADY_SINCE, WAS_NOT_OPENED
+from control_plane.db.powers import SWITCHES_AT
 from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
-from control_plane.domain.lease import LeaseState, PurchaseKind
+from control_plane.domain.lease import LeaseState
 from control_plane.domain.metering import Interval, Meter, Use
 from control_plane.domain.money import Nano
+from control_plane.domain.purchase import PurchaseKind
 
-USE = f"""l.ready_at, l.billed_until, CASE WHEN NOT {WAS_NOT_OPENED} THEN {SIGHTED_AT} END AS evidence_at,
-       m.suspect_since, l.release_at, l.units, l.nano_per_unit_hour, l.stopped_nano_per_unit_hour, l.switched_at,
+USE = f"""l.ready_at, l.billed_until,
+       CASE WHEN NOT {WAS_NOT_OPENED} THEN least({SIGHTED_AT}, {SWITCHES_AT}) END AS evidence_at, m.suspect_since,
+       {UNREADY_SINCE} AS unready_since, l.release_at, l.units, l.nano_per_unit_hour, l.stopped_nano_per_unit_hour,
+       l.switched_at,
        h.posted_nano + h.amount_nano AS set_aside_nano"""
-"""SQL: the columns of `metering.Use`. Needs `USED`."""
+"""SQL: the columns of `metering.Use`. Needs `USED`. A list that shows that the other price applies is the last
+evidence until the price is changed from that list on.
+"""
 USED = """
 JOIN claims c ON c.lease_id = l.id AND c.admitted_at IS NOT NULL
 JOIN machines m ON m.id = c.machine_id JOIN provider_accounts a ON a.name = m.account

@@ -92,6 +92,10 @@ class Holdings:
     machines: int
     """Machines of ours that may exist there."""
     orphans: int
+    children: int = 0
+    """What launches made beside machines, as the last list of it shows."""
+    children_unlisted: bool = False
+    """Whether that list is older than the end of the last machine there."""
     drained_at: datetime | None = None
     refs: frozenset[str] = field(default_factory=frozenset[str])
     """The provider's ids of the machines that its last list showed."""
@@ -122,9 +126,13 @@ def refusal(request: AccountRequest, holdings: Holdings) -> Finding | None:
             f"The account {account} is configured in the reconciler's environment: change it there, or make it an"
             f" account of the database with splitplane account add {account}",
         )
-    if request.verb is AccountVerb.REMOVE and (holdings.machines or holdings.orphans):
+    if request.verb is AccountVerb.REMOVE and _is_in_use(holdings):
         return _no(AccountCode.ACCOUNT_IN_USE, _in_use(account, holdings))
     return None
+
+
+def _is_in_use(holdings: Holdings) -> bool:
+    return bool(holdings.machines or holdings.orphans or holdings.children or holdings.children_unlisted)
 
 
 def _in_use(account: AccountName, holdings: Holdings) -> str:
@@ -133,6 +141,10 @@ def _in_use(account: AccountName, holdings: Holdings) -> str:
         parts.append(f"{holdings.machines} machine{'s' * (holdings.machines != 1)} of ours")
     if holdings.orphans:
         parts.append(f"{holdings.orphans} orphan{'s' * (holdings.orphans != 1)}")
+    if holdings.children:
+        parts.append(f"{holdings.children} {'child' if holdings.children == 1 else 'children'} of launches")
+    elif holdings.children_unlisted:
+        parts.append("children of the last machine, which were not listed since,")
     return (
         f"{' and '.join(parts)} may exist at {account}, and without its credentials nobody could end them. Order"
         f" nothing more there with splitplane account drain {account}, and remove it when they are gone."

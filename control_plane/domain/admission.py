@@ -8,6 +8,7 @@ quote and a create never disagree on the same facts.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Self, TypeVar
 
 from control_plane.domain.decision import (
     Action,
@@ -24,10 +25,12 @@ from control_plane.domain.envelope_rules import Applied, Wanted, says
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import NOTHING, Nano, accrued, dollars_down, dollars_up, usd
 from control_plane.domain.organization import EFFECTS, OrganizationState
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 
+PricedSku = TypeVar("PricedSku", bound="ListPrice")
 HOLD_SECONDS = 3_600
 """A lease is admitted when its first hour can be set aside."""
 
@@ -49,6 +52,22 @@ class ListPrice:
     nano_per_unit_hour: Nano
     stopped_nano_per_unit_hour: Nano | None = field(default=None, kw_only=True)
     """The price while the machine is stopped; None when it is the same, which is also the most that it can be."""
+    spot_nano_per_unit_hour: Nano | None = field(default=None, kw_only=True)
+    """The price as spot; None when it is not sold so."""
+    purchase: PurchaseKind = field(default=PurchaseKind.ON_DEMAND, kw_only=True)
+    """What the prices are for."""
+
+    def bought(self, purchase: PurchaseKind) -> Self | None:
+        """The same SKU with the price of a purchase kind; None when it is not sold so.
+
+        A spot machine cannot be stopped, so there is no other price for that.
+        """
+        if purchase is self.purchase:
+            return self
+        if self.spot_nano_per_unit_hour is None:
+            return None
+        spot = self.spot_nano_per_unit_hour
+        return replace(self, nano_per_unit_hour=spot, stopped_nano_per_unit_hour=None, purchase=purchase)
 
     @property
     def stopped_nano(self) -> Nano:
@@ -64,6 +83,12 @@ class ListPrice:
     @property
     def nano_per_hour(self) -> Nano:
         return Nano(self.nano_per_unit_hour * self.sku.shape.units)
+
+
+def bought_as(purchase: PurchaseKind, book: Iterable[PricedSku]) -> list[PricedSku]:
+    """What a price book sells as a purchase kind, at its price."""
+    priced = (price.bought(purchase) for price in book)
+    return [price for price in priced if price is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +146,13 @@ def agreed_price(lease: Lease) -> Price:
     shape = Shape(lease.gpu_model, lease.gpu_count, vcpus=0, memory_gib=0, disk_gib=0)
     sku = Sku(lease.sku, shape, CapacityShape.VM, lease.proof)
     stopped = lease.stopped_nano_per_unit_hour
-    return Price(sku, lease.nano_per_unit_hour, lease.price_book, stopped_nano_per_unit_hour=stopped)
+    return Price(
+        sku,
+        lease.nano_per_unit_hour,
+        lease.price_book,
+        stopped_nano_per_unit_hour=stopped,
+        purchase=lease.purchase,
+    )
 
 
 def not_spending(state: OrganizationState) -> Refused:
@@ -138,6 +169,7 @@ _ENVELOPE = frozenset(
     {
         Rule.SKU,
         Rule.TIER,
+        Rule.PURCHASE,
         Rule.REGIONS,
         Rule.PROVIDERS,
         Rule.GPUS,
@@ -237,6 +269,7 @@ def _wanted(proposal: Proposal) -> Wanted:
     request, price = proposal.request, proposal.price
     wanted = Wanted(
         sku=request.sku,
+        purchase=request.purchase,
         regions=request.regions,
         providers=request.providers,
         priority=request.priority,
@@ -259,7 +292,10 @@ def _wanted(proposal: Proposal) -> Wanted:
 def _sold(proposal: Proposal) -> Iterator[Spoken]:
     sku = proposal.request.sku
     refused = None
-    if proposal.price is None:
+    if proposal.price is None and sku in proposal.sold:
+        why = f"{sku} has no spot price; ask for it on demand, or for a SKU that has one (GET /v1/skus)."
+        refused = Refused(RefusalCode.SKU_NOT_SOLD_AS_SPOT, why)
+    elif proposal.price is None:
         why = f"There is no SKU {sku!r}; {choose(sku, proposal.sold)} (GET /v1/skus)."
         refused = Refused(RefusalCode.SKU_UNKNOWN, why)
     yield _said(Rule.SOLD, refused, wanted=sku)
@@ -267,7 +303,11 @@ def _sold(proposal: Proposal) -> Iterator[Spoken]:
 
 def _price(proposal: Proposal) -> Iterator[Spoken]:
     ceiling, price = proposal.request.price_nano_per_hour_max, proposal.price
-    if ceiling is None or price is None:
+    if price is None:
+        return
+    if ceiling is None:
+        if proposal.request.purchase is PurchaseKind.SPOT:
+            yield _said(Rule.PRICE, _NO_CEILING, wanted=usd(price.nano_per_hour))
         return
     refused = None
     if price.nano_per_hour > ceiling:
@@ -277,6 +317,12 @@ def _price(proposal: Proposal) -> Iterator[Spoken]:
             f" {dollars_down(ceiling)} USD.",
         )
     yield _said(Rule.PRICE, refused, limit=usd(ceiling), wanted=usd(price.nano_per_hour))
+
+
+_NO_CEILING = Refused(
+    RefusalCode.PRICE_CEILING_MISSING,
+    "A spot lease needs a ceiling: say the most that it may cost per hour with price_usd_per_hour_max.",
+)
 
 
 def _balance(proposal: Proposal) -> Iterator[Spoken]:

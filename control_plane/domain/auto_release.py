@@ -1,19 +1,22 @@
 """When a lease is released by itself: after a time, or before it costs more than its customer wants to spend.
 
 Both limits are computed into one moment, `release_at`, when the lease becomes ready, and again whenever its machine is
-stopped or started, which changes what it costs. Between these, the moment at which an amount is spent is known
-beforehand. Nothing watches the money, and the bill stops at `release_at` however late the loop comes that ends the
-lease.
+seen to be stopped or started, which changes what it costs. Between these, the moment at which an amount is spent is
+known beforehand. Nothing watches the money, and the bill stops at `release_at` however late the loop comes that ends
+the lease.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from control_plane.domain.money import Nano, dollars_down
+from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.tariff import Tariff
 
 SECONDS_MAX = 10 * 366 * 24 * 3_600
 """A moment later than ten years after the lease was ready is no limit."""
+START_LASTS = timedelta(minutes=15)
+"""How long a lease has to last after the start of its machine, for the start to be worth its cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,19 @@ def is_later(limits: AutoRelease, before: AutoRelease) -> bool:
     """Whether a lease can live longer, or cost more, under these limits than it could under those before."""
     pairs = ((limits.after_seconds, before.after_seconds), (limits.spend_nano, before.spend_nano))
     return any(old is not None and (new is None or new > old) for new, old in pairs)
+
+
+def refuses_start(limits: AutoRelease, tariff: Tariff, now: datetime) -> Refused | None:
+    """Why a stopped machine is not started: its lease, and its disk with it, would end right after the start, because
+    it costs more then. None when it may be started.
+    """
+    started = replace(tariff, switched_at=(*tariff.switched_at, now))
+    before, after = release_at(limits, tariff), release_at(limits, started)
+    if after is None or after >= now + START_LASTS or (before is not None and before <= after):
+        return None
+    minutes = max(0, int((after - now).total_seconds())) // 60
+    why = f"{minutes} minutes after the start, the lease would have cost what it may, and end; raise that limit first."
+    return Refused(RefusalCode.RELEASE_TIME_PASSED, why)
 
 
 def why(limits: AutoRelease, ready_at: datetime, at: datetime) -> str:

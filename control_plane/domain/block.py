@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from control_plane.domain.failure import FailReason
+from control_plane.domain.purchase import kind_of
 
 
 class BlockScope(StrEnum):
@@ -92,6 +93,8 @@ class Placed(Protocol):
     def native_region(self) -> str: ...
     @property
     def native_type(self) -> str: ...
+    @property
+    def spot(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class Block:
     region: str
     native_region: str
     native_type: str
+    spot: bool
+    """Whether the order was for spot capacity. What is sold out so may be had on demand, and the other way round."""
     reason: FailReason
     since: datetime
     until: datetime
@@ -111,11 +116,12 @@ class Block:
     @property
     def subject(self) -> str:
         """What it covers, in words."""
+        kind = " as spot" if self.spot else ""
         return {
-            BlockScope.OFFER: f"{self.native_type} in {self.native_region}",
-            BlockScope.TYPE: f"{self.native_type} in all regions",
-            BlockScope.ZONE: f"everything in {self.native_region}",
-            BlockScope.REGION: f"everything in {self.region}",
+            BlockScope.OFFER: f"{self.native_type}{kind} in {self.native_region}",
+            BlockScope.TYPE: f"{self.native_type}{kind} in all regions",
+            BlockScope.ZONE: f"everything{kind} in {self.native_region}",
+            BlockScope.REGION: f"everything{kind} in {self.region}",
             BlockScope.ACCOUNT: f"everything by the account {self.account}",
             BlockScope.PROVIDER: f"everything at {self.provider}",
         }[self.scope]
@@ -138,6 +144,7 @@ def block_after(
         region=place.region,
         native_region=place.native_region,
         native_type=place.native_type,
+        spot=place.spot,
         reason=reason,
         since=now,
         until=now + consequence.lasts,
@@ -174,15 +181,17 @@ def why_not_ordered(block: Block) -> str:
 
 
 def _subject(scope: BlockScope, place: Placed) -> tuple[str, ...]:
+    """Stock and quotas differ by purchase kind; whether an account or a provider takes orders does not."""
+    kind = kind_of(spot=place.spot)
     match scope:
         case BlockScope.OFFER:
-            return (scope, place.account, place.region, place.native_region, place.native_type)
+            return (scope, kind, place.account, place.region, place.native_region, place.native_type)
         case BlockScope.TYPE:
-            return (scope, place.account, place.native_type)
+            return (scope, kind, place.account, place.native_type)
         case BlockScope.ZONE:
-            return (scope, place.account, place.region, place.native_region)
+            return (scope, kind, place.account, place.region, place.native_region)
         case BlockScope.REGION:
-            return (scope, place.account, place.region)
+            return (scope, kind, place.account, place.region)
         case BlockScope.ACCOUNT:
             return (scope, place.account)
         case BlockScope.PROVIDER:

@@ -113,14 +113,16 @@ def use_ended_at(
     Billing stops then, or earlier (`metering.ending`): when the money that was set aside is used up, or, for a release,
     at `release_bound`.
 
-    Without a `failure`, the customer used the machine until now. A lost machine is billed through its last
-    sighting, one that was a node no longer than its kubelet reported, and a disproven one until it became suspect. The
-    latter holds however the claim ends: a machine whose failure another challenge confirmed may be kept running for a
-    while (law 5), and that time is not billed. A
-    single failure does not shorten a bill. Nothing is billed after `release_at`, when the lease was to be released.
+    Without a `failure`, the customer used the machine until now, or until it was down. A lost machine is billed through
+    its last sighting, one that was a node no longer than its kubelet reported, and a disproven one until it became
+    suspect. The latter holds however the claim ends: a machine whose failure another challenge confirmed may be kept
+    running for a while (law 5), and that time is not billed. A single failure shortens no bill. Nothing is billed
+    after `release_at`, when the lease was to be released.
     """
-    if failure is None:
+    if failure is None and machine.down_since is None:
         until = now
+    elif failure is None:
+        until = min(now, machine.sighted_at or ready_at)
     elif failure.event is MachineEvent.DISPROVEN:
         until = failure.failed_since or ready_at
     else:

@@ -56,6 +56,7 @@ class Rule(StrEnum):
     """Nobody approves what they asked for themselves."""
     SKU = "sku"
     TIER = "tier"
+    PURCHASE = "purchase"
     REGIONS = "regions"
     PROVIDERS = "providers"
     GPUS = "gpus"
@@ -80,6 +81,7 @@ STAGES: dict[Rule, Stage] = {
     Rule.APPROVER: Stage.IDENTITY,
     Rule.SKU: Stage.ENVELOPE,
     Rule.TIER: Stage.ENVELOPE,
+    Rule.PURCHASE: Stage.ENVELOPE,
     Rule.REGIONS: Stage.ENVELOPE,
     Rule.PROVIDERS: Stage.ENVELOPE,
     Rule.GPUS: Stage.ENVELOPE,

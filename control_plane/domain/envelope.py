@@ -15,6 +15,7 @@ from enum import StrEnum
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano, dollars_down
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import region_within
 
 
@@ -79,6 +80,8 @@ class Envelope:
     providers: frozenset[str] | None = None
     tiers: frozenset[Tier] | None = None
     """What the machines of a SKU have to have proven of their GPUs."""
+    purchases: frozenset[PurchaseKind] | None = None
+    """How leases may be bought."""
     priority: int | None = None
     """The highest priority that a lease may have."""
     batch_size: int | None = None
@@ -92,6 +95,9 @@ class Envelope:
 
     def allows_tier(self, tier: Tier) -> bool:
         return self.tiers is None or tier in self.tiers
+
+    def allows_purchase(self, purchase: PurchaseKind) -> bool:
+        return self.purchases is None or purchase in self.purchases
 
     def allows_provider(self, provider: str) -> bool:
         return self.providers is None or provider in self.providers
@@ -181,6 +187,11 @@ def _wider_choices(child: Envelope, parent: Envelope) -> Iterator[tuple[str, str
             parent.providers,
         ),
         ("tiers", (tier for tier in child.tiers or () if not parent.allows_tier(tier)), parent.tiers),
+        (
+            "purchases",
+            (kind for kind in child.purchases or () if not parent.allows_purchase(kind)),
+            parent.purchases,
+        ),
     )
     for name, found, allowed in outside:
         words = sorted(found)

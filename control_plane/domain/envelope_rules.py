@@ -14,6 +14,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import EnvelopeId
 from control_plane.domain.money import NOTHING, Nano, dollars_down, dollars_up, usd
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode
 
 
@@ -49,6 +50,7 @@ class Wanted:
 
     sku: str | None = None
     tier: Tier | None = None
+    purchase: PurchaseKind | None = None
     regions: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     gpu_model: GpuModel | None = None
@@ -114,6 +116,9 @@ def _choices(applied: Applied, wanted: Wanted) -> Iterator[Spoken]:
         yield _choice(applied, wanted, Rule.SKU, (wanted.sku,), met=envelope.allows_sku(wanted.sku))
     if envelope.tiers is not None and wanted.tier is not None:
         yield _choice(applied, wanted, Rule.TIER, (wanted.tier,), met=envelope.allows_tier(wanted.tier))
+    if envelope.purchases is not None and wanted.purchase is not None:
+        met = envelope.allows_purchase(wanted.purchase)
+        yield _choice(applied, wanted, Rule.PURCHASE, (wanted.purchase,), met=met)
     if envelope.regions is not None and not wanted.unplaced(wanted.regions):
         met = envelope.meets_regions(wanted.regions)
         yield _choice(applied, wanted, Rule.REGIONS, wanted.regions, met=met)
@@ -151,6 +156,7 @@ def _numbers(applied: Applied, wanted: Wanted) -> Iterator[Spoken]:
 _NOUNS = {
     Rule.SKU: "SKUs",
     Rule.TIER: "proof tiers",
+    Rule.PURCHASE: "purchase kinds",
     Rule.REGIONS: "regions",
     Rule.PROVIDERS: "providers",
 }
@@ -161,6 +167,7 @@ def _choice(applied: Applied, wanted: Wanted, rule: Rule, named: Sequence[str], 
     allowed: Mapping[Rule, Iterable[str] | None] = {
         Rule.SKU: envelope.skus,
         Rule.TIER: envelope.tiers,
+        Rule.PURCHASE: envelope.purchases,
         Rule.REGIONS: envelope.regions,
         Rule.PROVIDERS: envelope.providers,
     }

@@ -15,6 +15,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import EnvironmentId, LeaseId, ProjectId
 from control_plane.domain.money import NOTHING, Nano
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 
 UNWATCHED_AFTER = timedelta(minutes=10)
 """A warning that was last confirmed longer ago than this begins anew."""
@@ -29,6 +30,7 @@ class Watched:
     environment_id: EnvironmentId
     sku: str
     tier: Tier
+    purchase: PurchaseKind
     gpu_model: GpuModel | None
     gpu_count: int
     nano_per_hour: Nano
@@ -148,6 +150,7 @@ def _held_against(applied: Applied, lease: Watched, now: datetime) -> Decision:
     wanted = Wanted(
         sku=lease.sku,
         tier=lease.tier,
+        purchase=lease.purchase,
         regions=() if lease.region is None else (lease.region,),
         providers=() if lease.provider is None else (lease.provider,),
         gpu_model=lease.gpu_model,

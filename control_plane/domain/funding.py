@@ -52,6 +52,9 @@ class Funding:
 class Keep:
     """Enough is set aside, or the customer was warned and the hold suffices for now."""
 
+    unwarns: bool = False
+    """Whether the warning is withdrawn: the lease costs less since then, so its end is far and gets another one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Renew:
@@ -76,7 +79,7 @@ Decision = Keep | Renew | Warn | End
 def decide(funding: Funding) -> Decision:
     left = funding.left_nano
     if left >= funding.cost_of(RENEW_BELOW):
-        return Keep()
+        return Keep(unwarns=funding.warned)
     more = funding.cost_of(HOLD) - left
     if funding.spends and funding.available_nano >= more:
         return Renew(Nano(more))

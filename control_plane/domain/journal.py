@@ -42,6 +42,8 @@ class Note(StrEnum):
     ADDRESS_CHANGED = "address_changed"
     EVICTION_ANNOUNCED = "eviction_announced"
     EVICTION_WITHDRAWN = "eviction_withdrawn"
+    MACHINE_DOWN = "machine_down"
+    MACHINE_UP = "machine_up"
     POWER_REQUESTED = "power_requested"
     POWER_CHANGED = "power_changed"
     POWER_FAILED = "power_failed"

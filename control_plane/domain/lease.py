@@ -27,6 +27,7 @@ from control_plane.domain.ids import (
 )
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.scope import Scope, ScopeKind
 from control_plane.domain.sku import units_of
@@ -75,13 +76,6 @@ class LeaseEvent(StrEnum):
     """It was outside of an envelope that ends such leases, for longer than the grace after its warning."""
     MACHINES_GONE = "machines_gone"
     """The provider confirmed the end of every machine of this lease."""
-
-
-class PurchaseKind(StrEnum):
-    """How a lease is paid for."""
-
-    ON_DEMAND = "on_demand"
-    """Per second, until it is released."""
 
 
 class LeaseKind(StrEnum):
@@ -271,7 +265,12 @@ class Lease:
     def request(self) -> CapacityRequest:
         """The customer's request."""
         return CapacityRequest(
-            self.sku, self.regions, self.providers, self.price_nano_per_hour_max, self.priority
+            self.sku,
+            self.regions,
+            self.providers,
+            self.price_nano_per_hour_max,
+            self.priority,
+            self.purchase,
         )
 
     @property

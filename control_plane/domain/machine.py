@@ -143,6 +143,10 @@ class Machine:
     native_region: str
     native_type: str
     offer_key: str
+    spot: bool
+    """Whether its provider may take it back."""
+    cost_nano_per_hour_max: Nano | None
+    """The most that an hour of a spot machine may cost us."""
     gpu_model: GpuModel | None
     gpu_count: int
     proof: Tier
@@ -160,12 +164,17 @@ class Machine:
     deadline_at: datetime | None
     """By when the step in progress has to be done; None before the first order that has one."""
     sighted_at: datetime | None
-    """When the provider last listed it."""
+    """When the provider last listed it; while it is down, when that was before."""
     missed_since: datetime | None
     missed_lists: int
     step: Step
     fail_reason: FailReason | None
     fail_why: str | None
+    provider_state: str | None
+    """The provider's own word for its state, on the last list that showed it."""
+    down_since: datetime | None
+    """When the first list was asked for that shows it as failed, stopped or ending, though nobody asked for that; None
+    while none does (`downtime.py`)."""
     suspect_since: datetime | None
     """When it became suspect because of its GPU proof; None while it is not."""
     erasing_until: datetime | None
@@ -212,7 +221,6 @@ class MachineMove:
     asked_at: datetime | None = None
     deadline_at: datetime | None = None
     provider_ref: ProviderRef | None = None
-    provider_state: str | None = None
     address: str | None = None
     ssh_port: int | None = None
     step: Step | None = None
@@ -268,6 +276,10 @@ class MachineOrder:
     """What it costs us while it is stopped; None when it is the same."""
     power: tuple[PowerAction, ...] = ()
     """What can be done with its power. Its offer may be gone long before it."""
+    spot: bool = False
+    """Whether its provider may take it back."""
+    cost_nano_per_hour_max: Nano | None = None
+    """The most that an hour of a spot machine may cost us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,5 +299,7 @@ class MachineFailure:
     The time after that is not billed."""
     scope: BlockScope | None = None
     """What the provider's refusal covers, where its answer says so."""
+    overdue: bool = False
+    """Whether its provider has called it failed or stopped for so long that its customer keeps it no longer."""
     blocked: bool = False
     """Whether it was the order of another machine that was refused, whose block stands already."""

@@ -22,7 +22,9 @@ def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFa
     if failure.event is MachineEvent.REJECTED and machine.provider_ref is not None:
         # The provider refused the launch and yet lists the machine, so only its lists can prove the end.
         return None
-    if failure.event is MachineEvent.FAILED and not _may_fail(machine, open_claims, failure.reason):
+    overdue = failure.overdue and machine.down_since is not None
+    may_fail = overdue or _may_fail(machine, open_claims, failure.reason)
+    if failure.event is MachineEvent.FAILED and not may_fail:
         return None
     moved = step(machine.state, failure.event)
     if not isinstance(moved, Moved):
@@ -40,7 +42,7 @@ def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFa
 
 def _may_fail(machine: Machine, open_claims: Collection[Claim], reason: FailReason) -> bool:
     """A verified machine never fails once a customer was admitted to it (law 5), unless it was a node that stayed
-    unready for too long or lied (`node_watch.py`, `node_capacity.py`).
+    unready for too long or lied (`node_watch.py`, `node_capacity.py`), or was down for too long (`downtime.py`).
 
     Before, it fails because its customers cannot be admitted, or, with or without a claim on it, because its provider
     lists it as failed or stopped: nobody uses it then.

@@ -9,6 +9,7 @@ certain, and a hold covers the most that may still be billed. Time beyond `used_
 exceeds what was set aside for its lease (docs/decisions/0015).
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ SILENT_AFTER = timedelta(hours=2)
 """A running lease whose meter stands still for longer raises an alarm."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Use(Tariff):
     """The stored facts about the use of a lease."""
 
@@ -34,6 +35,8 @@ class Use(Tariff):
     use yet."""
     suspect_since: datetime | None
     """When the machine became suspect because of its GPU proof; None while it is not."""
+    unready_since: datetime | None = None
+    """Since when the machine is a node that is not ready in its cluster; None while it is ready, and for others."""
     set_aside_nano: Nano
     """All that was set aside for the lease so far: its posted charges and its hold."""
     release_at: datetime | None
@@ -64,7 +67,7 @@ def used_until(use: Use, now: datetime) -> UsedUntil:
     A running lease is billed only through the last time the provider listed its machine, so that no correction is
     needed when the machine turns out to be dead. While the machine is suspect, billing stops at the moment it became
     suspect: either the machine is terminated and the time since then is free, or it is cleared and that time is
-    billed later. Until this is decided, the hold covers it.
+    billed later. Until this is decided, the hold covers it. The same holds for a node that is not ready.
 
     A lease that ran on after its hold was used up, because nobody renewed the hold, is billed through `used_up_at`.
     The rest is billed once the hold is renewed; it is free if the lease ends instead. Nothing is billed after
@@ -74,7 +77,8 @@ def used_until(use: Use, now: datetime) -> UsedUntil:
         return UsedUntil(use.billed_until, use.billed_until, ended=True)
     now = now if use.release_at is None else min(now, use.release_at)
     evidence_at = use.evidence_at or use.ready_at
-    certain = min(now, evidence_at, use.suspect_since or now, use.used_up_at or now)
+    doubted_at = min(use.suspect_since or now, use.unready_since or now)
+    certain = min(now, evidence_at, doubted_at, use.used_up_at or now)
     return UsedUntil(max(use.ready_at, certain), max(use.ready_at, now), ended=False)
 
 
@@ -116,6 +120,11 @@ def listed_bound(evidence_at: datetime) -> Bound:
     When nobody could list the machine for longer, it may have ended long ago, and nobody finds out any more.
     """
     return Bound(evidence_at + EVIDENCE_LASTS, "the provider's last list that shows the machine was too old")
+
+
+def unready_bound(unready_since: datetime) -> Bound:
+    """The bound of a lease that ends while its node is not ready: waiting until it is given up costs no less."""
+    return Bound(unready_since, "its node was not ready")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +186,9 @@ def due_intervals(meter: Meter, used: UsedUntil) -> Iterator[Interval]:
 
 
 def _next_cut(tariff: Tariff, position: datetime) -> datetime:
-    return min((next_hour(position), *(cut for cut in tariff.cuts if cut > position)))
+    cuts = tariff.cuts
+    passed = bisect_right(cuts, position)
+    return min((next_hour(position), *cuts[passed : passed + 1]))
 
 
 def _interval(tariff: Tariff, since: datetime, until: datetime, number: int, *, final: bool) -> Interval:

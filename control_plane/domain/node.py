@@ -125,7 +125,8 @@ IN_CLUSTER = frozenset({_S.JOINING, _S.READY, _S.LEAVING})
 TERMINAL = frozenset({_S.GONE})
 
 JOIN_MAX = timedelta(minutes=20)
-"""How long a machine may take to become healthy in its cluster. Waiting for the rest of its pool does not count."""
+"""How long a machine may take to become healthy in its cluster. Waiting for the rest of its pool does not count, nor
+does the time in which files arrive there fast enough (`node_files.py`)."""
 STEP_TRIES_MAX = 5
 """How often a step of joining may fail on a machine that answers."""
 JOINS_IN_FLIGHT_MAX = 8

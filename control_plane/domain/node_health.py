@@ -1,8 +1,9 @@
 """What the conditions of a Node mean: whether it may be opened, and whether its kubelet reports to the API server.
 
 Pressure keeps a node from being opened, and says nothing about whether it is lost: the pods of its own customer can
-fill its disk. What the kubelet says (`False`) and its silence (`Unknown`, which a controller of the cluster writes) are
-kept apart, because only silence moves money (`node_watch.py`).
+fill its disk. An open node is paid for as long as our API server says that it is ready. A kubelet that reports `False`
+and one that is silent (`Unknown`, which a controller of the cluster writes) are the same: there is no evidence that
+pods can run (docs/decisions/0057).
 """
 
 from collections.abc import Mapping
@@ -31,31 +32,32 @@ def gpu_problem(*, allocatable: int, sold: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Unready:
-    """An open node that is not ready, at one look."""
+    """An open node that is not ready, or that gives pods no GPUs, at one look."""
 
     since: datetime
     """When the first look that found it so was taken. Every look since then did."""
-    silent_since: datetime | None
-    """The same for its kubelet's silence; None while it reports that it is not ready."""
     why: str
+    only_gpus: bool = False
+    """Whether it is ready, and only lacks GPUs, for which our device plugin may be to blame."""
 
 
 def unready(
     conditions: Mapping[str, str] | None,
     *,
+    gpu_problem: str | None,
     since: datetime | None,
-    silent_since: datetime | None,
     now: datetime,
 ) -> Unready | None:
     """What a look at an open node found; None when it is ready. `conditions` is None when it has no Node.
 
-    `since` and `silent_since` are what the look before found.
+    `since` is what the look before found.
     """
     if conditions is None:
-        return Unready(since or now, silent_since or now, "its Node was deleted")
-    ready = conditions.get("Ready")
-    if ready == "True":
-        return None
-    if ready == "False":
-        return Unready(since or now, None, "its kubelet reports that it is not ready")
-    return Unready(since or now, silent_since or now, "its kubelet is silent")
+        return Unready(since or now, "its Node was deleted")
+    match conditions.get("Ready"):
+        case "True":
+            return None if gpu_problem is None else Unready(since or now, gpu_problem, only_gpus=True)
+        case "False":
+            return Unready(since or now, "its kubelet reports that it is not ready")
+        case _:
+            return Unready(since or now, "its kubelet is silent")

@@ -155,12 +155,14 @@ class Member:
     let_go_at: datetime | None = None
     """When it lost its machine, or ended without one; None before."""
     end_reason: EndReason | None = None
+    billed_until: datetime | None = None
+    """When its bill ended: for a node that was lost, when it stopped being ready."""
 
     def failed_since(self, moment: datetime) -> bool:
         """Whether it ended after a moment, by nobody's wish and before it served for long."""
         if self.let_go_at is None or self.let_go_at < moment or self.end_reason not in _FAILURES:
             return False
-        return self.ready_at is None or self.let_go_at - self.ready_at < SERVED
+        return self.ready_at is None or (self.billed_until or self.let_go_at) - self.ready_at < SERVED
 
 
 @dataclass(frozen=True, slots=True)

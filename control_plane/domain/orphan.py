@@ -1,12 +1,13 @@
 """An orphan is a machine that a provider lists under a launch key of ours and that no open record matches.
 
-Terminating one is the most dangerous thing that the reconciler does: after a restore from an old backup every
-machine looks like an orphan. So an orphan is only watched at first, few are terminated at a time, none on a
-frozen account, and none when too much of a list looks orphaned: that also disarms the account, because the rest of
-such a list may be machines of customers even when few are left. Each one that is not terminated has its reason stored
-beside it. An operator who has looked may decide on single orphans (docs/decisions/0047): to end one, which overrides
-every reason but a record of another account that claims the machine; to leave it, so that nothing here ends it; or that
-its own record adopts it.
+Terminating one is the most dangerous thing that the reconciler does: after a restore from an old backup the machines
+of customers look like orphans. A record is committed before each order, so a machine that has none means that records
+were lost. Such a machine is held until an operator decides, and disarms its account. Any other orphan is only watched
+at first, few are terminated at a time, none on a frozen account, and none when too much of a list looks orphaned: that
+disarms the account as well, because the rest of such a list may be machines of customers even when few are left.
+Each one that is not terminated has its reason stored beside it. An operator who has looked may decide on single orphans
+(docs/decisions/0047): to end one, which overrides every reason but a record of another account that claims the machine;
+to leave it, so that nothing here ends it; or that its own record adopts it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,9 +52,11 @@ class HeldCode(StrEnum):
     OTHER_ACCOUNT = "other_account"
     LEFT = "left"
     ADOPTING = "adopting"
+    UNRECORDED = "unrecorded"
     WATCHED = "watched"
     ACCOUNT_FAILING = "account_failing"
     ACCOUNT_FROZEN = "account_frozen"
+    LOST_RECORDS = "lost_records"
     TOO_MANY = "too_many"
     NOT_ARMED = "not_armed"
     DRY_RUN = "dry_run"
@@ -82,7 +85,8 @@ ORIGIN_WHY: Mapping[Origin, str] = {
         "Its order was placed at another account of ours: both may be the same account of the provider."
     ),
     Origin.UNRECORDED: (
-        "No record of ours has its launch key: our records were lost, or another tool copied the name."
+        "No record says that it was ordered, and one is written before each order: records of ours were lost, or"
+        " another tool copied the name. It may be a customer's."
     ),
 }
 
@@ -95,6 +99,8 @@ class Order:
     launch_key: LaunchKey
     account: AccountName
     provider_ref: ProviderRef | None
+    asked_at: datetime | None
+    """When the provider was asked for it; None when our record says that it never was."""
     fail_reason: FailReason | None
     cost_nano_per_hour: Nano
     state: MachineState
@@ -110,11 +116,16 @@ _REFUSED = frozenset(
 
 
 def origin(order: Order | None, account: AccountName, ref: ProviderRef) -> Origin:
-    """How the machine became an orphan that an account lists as `ref`. None: no record has its launch key."""
+    """How the machine became an orphan that an account lists as `ref`. None: no record has its launch key.
+
+    A record of an order that was never requested is none: it was made before what we know of was lost.
+    """
     if order is None:
         return Origin.UNRECORDED
     if order.account != account:
         return Origin.OTHER_ACCOUNT
+    if order.asked_at is None:
+        return Origin.UNRECORDED
     if order.provider_ref is None:
         return Origin.LATE_SUCCESS if order.fail_reason in _REFUSED else Origin.LOST_ANSWER
     return Origin.LISTED_AGAIN if order.provider_ref == ref else Origin.SECOND_MACHINE
@@ -155,6 +166,7 @@ class Orphan:
 
     provider_ref: ProviderRef
     launch_key: LaunchKey
+    origin: Origin
     first_seen_at: datetime
     lists_seen: int
     terminate_asked_at: datetime | None = None
@@ -209,23 +221,28 @@ def to_terminate(
     held |= {orphan.provider_ref: _kept(orphan) for orphan in ours if orphan.choice in _KEPT}
     decided = sorted((orphan for orphan in ours if orphan.choice is Choice.END), key=_turn)
     others = sorted((orphan for orphan in ours if orphan.choice is None), key=_turn)
+    unrecorded = [orphan for orphan in others if orphan.origin is Origin.UNRECORDED]
+    held |= {orphan.provider_ref: _UNRECORDED for orphan in unrecorded}
+    others = [orphan for orphan in others if orphan.origin is not Origin.UNRECORDED]
     held |= {orphan.provider_ref: _WATCHED for orphan in others if not _ripe(orphan, now)}
     others = [orphan for orphan in others if _ripe(orphan, now)]
     ripe = len(others) + sum(_ripe(orphan, now) for orphan in decided)
     take = decided[:DECIDED_PER_RUN_MAX]
     held |= {orphan.provider_ref: _NEXT_DECIDED for orphan in decided[DECIDED_PER_RUN_MAX:]}
+    lost = _lost_records(len(unrecorded), listing_size)
     breaker = (
         _unlisted(frozen_why, failing_why)
+        or lost
         or _too_many(ripe, listing_size)
         or _not_allowed(armed=armed, disarmed_why=disarmed_why, dry_run=dry_run)
     )
-    tripped = armed and breaker is not None and breaker.code is HeldCode.TOO_MANY
+    tripped = lost or (breaker if breaker is not None and breaker.code is HeldCode.TOO_MANY else None)
     if breaker is not None:
         held |= {orphan.provider_ref: breaker for orphan in others}
     else:
         take += others[:TERMINATED_PER_RUN_MAX]
         held |= {orphan.provider_ref: _NEXT for orphan in others[TERMINATED_PER_RUN_MAX:]}
-    return Verdict(tuple(take), held, disarm_why=breaker.why if breaker and tripped else None)
+    return Verdict(tuple(take), held, disarm_why=tripped.why if armed and tripped is not None else None)
 
 
 def _elsewhere(account: AccountName) -> Held:
@@ -248,6 +265,7 @@ def _kept(orphan: Orphan) -> Held:
     return Held(HeldCode.ADOPTING, f"It is to be adopted, and not ended meanwhile: {why} {by}")
 
 
+_UNRECORDED = Held(HeldCode.UNRECORDED, f"{ORIGIN_WHY[Origin.UNRECORDED]} Nothing but a decision ends it.")
 _WATCHED = Held(
     HeldCode.WATCHED,
     f"It is watched until {LISTS_MIN} lists and {GRACE // timedelta(minutes=1)} minutes have shown it.",
@@ -278,6 +296,19 @@ def _unlisted(frozen_why: str | None, failing_why: str | None) -> Held | None:
     if frozen_why is not None:
         return Held(HeldCode.ACCOUNT_FROZEN, f"The account is frozen: {frozen_why}")
     return None
+
+
+def _lost_records(unrecorded: int, listing_size: int) -> Held | None:
+    """Why no orphan ends while machines without a record wait for a decision: what our records say of others may be
+    as old as the backup that they come from.
+    """
+    if unrecorded == 0:
+        return None
+    why = (
+        f"{unrecorded} of {listing_size} machines have no record of their order, so records of ours were lost."
+        " An operator has to decide on each of them."
+    )
+    return Held(HeldCode.LOST_RECORDS, why)
 
 
 def _too_many(ripe: int, listing_size: int) -> Held | None:

@@ -11,7 +11,7 @@ A configuration has a version, which changes exactly when the configuration does
 groups, so that those of a whole fleet take time in proportion to its members and not to its tunnels.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import chain
@@ -107,18 +107,28 @@ class Configuration:
     """Servers, then the relay, then nodes, each in the order of their numbers."""
 
 
-def configurations(overlay: Overlay) -> Iterator[Configuration]:
-    """The configurations of all members: the peer map."""
-    nodes = _listed(overlay, _all_nodes(overlay), keepalive=False)
+def configurations(overlay: Overlay, only: Collection[int] | None = None) -> Iterator[Configuration]:
+    """The peer map: the configurations of all members, or of those with these numbers."""
+
+    def is_wanted(member: Member) -> bool:
+        return only is None or member.number in only
+
+    wanted_servers = any(is_wanted(server) for server in overlay.servers)
+    nodes = _listed(overlay, _all_nodes(overlay), keepalive=False) if wanted_servers else []
     servers = {
         keepalive: _listed(overlay, overlay.servers, keepalive=keepalive) for keepalive in (False, True)
     }
     for place, server in enumerate(overlay.servers):
-        yield _configuration(overlay, server, _others(servers[False], place), nodes)
+        if is_wanted(server):
+            yield _configuration(overlay, server, _others(servers[False], place), nodes)
     for organization_id, group in _groups(overlay):
+        if not any(is_wanted(node) for node in group):
+            continue
         quiet, reachable = _listed(overlay, group, keepalive=False), _reachable(overlay, group)
         relayed = _relayed(overlay, organization_id, group)
         for place, node in enumerate(group):
+            if not is_wanted(node):
+                continue
             if node.endpoint is None:
                 through = _through(relayed, overlay, node)
                 yield _configuration(overlay, node, servers[True], through, reachable)

@@ -2,7 +2,9 @@
 
     ON --reboot--> REBOOTING --done--> ON            REBOOTING, STOPPING --failed--> ON
     ON --stop----> STOPPING  --done--> OFF           STARTING --failed--> OFF
-    OFF, ON --start-> STARTING --done--> ON          STARTING --unreachable--> ON
+    OFF, ON --start-> STARTING --done--> ON          STARTING --unreachable, stays_on--> ON
+    OFF --found_on--> ON
+    ON --found_off--> OFF (downtime.py)
 
 It is a record beside the machine's state, because the machine stays VERIFIED and its lease READY: the customer keeps
 both. A machine without a record is ON.
@@ -15,6 +17,12 @@ another reboot.
 
 A change has CHANGE_MAX. What was not reached then is said in the lease's journal and on the lease. The machine is kept:
 losing contact is no failure (law 5), and its disk is its customer's. If it is gone, the provider's lists say so.
+
+The price follows the provider's lists alone, and never a request or its refusal: the price while stopped applies from
+the first list that shows a machine stopped whose stop was asked for, until the first one that shows it running again.
+One that was down before the request (`downtime.py`) was stopped since the last list that showed it running.
+A machine that is OFF is watched, because a request that seemed to fail may take effect later, and because others can
+start it as well (docs/decisions/0053).
 """
 
 from dataclasses import dataclass
@@ -23,6 +31,7 @@ from enum import StrEnum
 
 from control_plane.domain.ids import ClaimId, LaunchKey, LeaseId, MachineId, OrganizationId, ProviderRef
 from control_plane.domain.power_action import PowerAction
+from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sighting import ListedState
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
@@ -31,7 +40,14 @@ CHANGE_MAX = timedelta(minutes=10)
 """How long after the request a machine may take to be reachable again, or to be off."""
 ASK_AGAIN_AFTER = timedelta(minutes=2)
 """How long a provider has to show an effect when its answer was lost."""
+LISTS_FAIL_AFTER = timedelta(minutes=1)
+"""How long after CHANGE_MAX a list may take. Accounts are listed every two seconds, so their lists fail then."""
 LOOK_EVERY = timedelta(seconds=5)
+REQUESTS_WITHIN = timedelta(hours=1)
+REQUESTS_MAX = 20
+"""Requests for one lease within REQUESTS_WITHIN: each is a call of a provider that every customer shares, and each
+stop and start cuts an interval, a charge and lines of the journal.
+"""
 
 
 class PowerState(StrEnum):
@@ -51,8 +67,14 @@ class PowerEvent(StrEnum):
     """The look shows it: the machine booted anew and answers, or the provider lists it as stopped."""
     FAILED = "failed"
     """The provider refused, or nothing had happened at the end of CHANGE_MAX."""
+    FOUND_OFF = "found_off"
+    """Its provider lists it as stopped for an hour, though nobody asked for that (`downtime.py`)."""
     UNREACHABLE = "unreachable"
     """The provider lists it as running, and it did not answer within CHANGE_MAX."""
+    STAYS_ON = "stays_on"
+    """The start of a machine that was on came to nothing."""
+    FOUND_ON = "found_on"
+    """The provider lists a machine as running that was off: somebody else started it, or an earlier request did."""
 
 
 _S = PowerState
@@ -66,6 +88,7 @@ NEXT: dict[tuple[PowerState, PowerEvent], PowerState] = {
         _E.START,
     ): _S.STARTING,  # It may have stopped by itself, as a machine does that its user shuts down.
     (_S.OFF, _E.START): _S.STARTING,
+    (_S.ON, _E.FOUND_OFF): _S.OFF,
     (_S.REBOOTING, _E.DONE): _S.ON,
     (_S.REBOOTING, _E.FAILED): _S.ON,
     (_S.REBOOTING, _E.UNREACHABLE): _S.ON,
@@ -74,6 +97,8 @@ NEXT: dict[tuple[PowerState, PowerEvent], PowerState] = {
     (_S.STARTING, _E.DONE): _S.ON,
     (_S.STARTING, _E.FAILED): _S.OFF,
     (_S.STARTING, _E.UNREACHABLE): _S.ON,
+    (_S.STARTING, _E.STAYS_ON): _S.ON,
+    (_S.OFF, _E.FOUND_ON): _S.ON,
 }
 CHANGING = {
     _S.REBOOTING: PowerAction.REBOOT,
@@ -98,13 +123,12 @@ def step(
     return step_table(NEXT, state, event)
 
 
-def switches_price(moved: Moved[PowerState, PowerEvent]) -> bool:
-    """Whether the price of a stopped machine applies from this move on, or ends with it.
-
-    It applies while the machine is OFF: not before the provider is seen to have stopped it, and no longer than until
-    its start is asked for.
-    """
-    return (moved.before is PowerState.OFF) is not (moved.after is PowerState.OFF)
+def too_many(recent: int) -> Refused | None:
+    """Why no request is taken of a lease with so many within REQUESTS_WITHIN; None when one is."""
+    if recent < REQUESTS_MAX:
+        return None
+    why = f"The power of this lease's machine was changed {recent} times within an hour; wait, and ask once."
+    return Refused(RefusalCode.POWER_REQUESTS_TOO_MANY, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +142,12 @@ class Power:
     settled_at: datetime | None
     """When it came out; None while it is open."""
     why: str | None
-    """Why it failed; None when it did not, and while it is open."""
+    """Why it failed, or why an open one is not done after CHANGE_MAX; None otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class PowerChange:
-    """A change that is open, with what is known about it and where the machine is."""
+    """A machine that is off or whose power is changed, with what is known about it and where it is."""
 
     claim_id: ClaimId
     organization_id: OrganizationId
@@ -131,6 +155,8 @@ class PowerChange:
     machine_id: MachineId
     state: PowerState
     generation: int
+    stopped: bool
+    """Whether its price while stopped applies."""
     tries: int
     """How often the provider did not take the request."""
     wanted_at: datetime
@@ -141,7 +167,9 @@ class PowerChange:
     boot_id: str | None
     """The machine's boot id before a reboot; None when the machine did not answer."""
     listed: ListedState | None
-    """As the provider listed the machine at `listed_at`."""
+    """As the provider listed the machine at `listed_at`, in a list from after the request."""
+    listed_from: datetime | None
+    """The first list of those that show it as `listed` without a break."""
     listed_at: datetime | None
     launch_key: LaunchKey
     provider_ref: ProviderRef | None
@@ -166,6 +194,15 @@ class PowerChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Boot:
+    """What a machine that answers says about the boot that it is in."""
+
+    id: str
+    began_at: datetime
+    """By our clock: the moment of the answer, less the time for which the machine says that it is up."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ask:
     """Ask the provider."""
 
@@ -174,6 +211,9 @@ class Ask:
 class Look:
     """Look again later."""
 
+    why: str | None = None
+    """What keeps it open after CHANGE_MAX."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settle:
@@ -181,18 +221,25 @@ class Settle:
 
     event: PowerEvent
     why: str | None = None
+    switches_at: datetime | None = None
+    """The list from which on the other price applies; None when the price stays."""
 
 
 def before_asking(change: PowerChange, now: datetime) -> Ask | Settle:
     """What to do with a change that the provider was not asked for, or did not take."""
     if now < change.deadline_at:
         return Ask()
-    return Settle(_unchanged(change), "the provider did not take the request within ten minutes")
+    return _unchanged(change, "the provider did not take the request within ten minutes")
 
 
 def refused(change: PowerChange, why: str) -> Settle:
-    """The provider definitely refuses the change."""
-    return Settle(_unchanged(change), why)
+    """The provider definitely refuses the change. It says nothing about where the machine is: its lists do."""
+    return _unchanged(change, why)
+
+
+def found_on(change: PowerChange) -> Settle:
+    """A machine that was off is listed as running."""
+    return _settle(change, PowerEvent.FOUND_ON)
 
 
 def is_worth_a_visit(change: PowerChange) -> bool:
@@ -202,56 +249,85 @@ def is_worth_a_visit(change: PowerChange) -> bool:
     return change.state is PowerState.REBOOTING
 
 
-def after_asking(change: PowerChange, boot_id: str | None, now: datetime) -> Ask | Look | Settle:
-    """What a look at the machine means. `boot_id` is what the machine reports now; None when it does not answer."""
+def after_asking(change: PowerChange, boot: Boot | None, now: datetime) -> Ask | Look | Settle:
+    """What a look at the machine means. `boot` is what the machine says now; None when it does not answer."""
     if change.asked_at is None:
         raise ValueError(f"the provider was never asked to {change.action} {change.machine_id}")
-    if _is_done(change, boot_id):
-        return Settle(PowerEvent.DONE)
-    listed_late = change.listed_at is not None and change.listed_at >= change.deadline_at
-    if now >= change.deadline_at and listed_late:
-        return _overdue(change, boot_id)
+    if _is_done(change, change.asked_at, boot):
+        return _settle(change, PowerEvent.DONE)
+    if change.listed_at is not None and change.deadline_at <= change.listed_at:
+        return _overdue(change, boot, f"the provider lists it as {change.listed}")
+    if now >= change.deadline_at + LISTS_FAIL_AFTER:
+        return _unlisted(change, boot)
     lost = not change.accepted and now - change.asked_at >= ASK_AGAIN_AFTER
-    return Ask() if lost and _had_no_effect(change, boot_id) else Look()
+    return Ask() if lost and _had_no_effect(change, change.asked_at, boot) else Look()
 
 
-def _is_done(change: PowerChange, boot_id: str | None) -> bool:
+def _is_done(change: PowerChange, asked_at: datetime, boot: Boot | None) -> bool:
     match change.state:
         case PowerState.STOPPING:
             return change.listed_since is ListedState.STOPPED
         case PowerState.STARTING:
-            return change.listed_since is ListedState.RUNNING and boot_id is not None
+            return change.listed_since is ListedState.RUNNING and boot is not None
         case _:
-            # A machine that did not answer before its reboot, and does now, came back from it.
-            return boot_id is not None and boot_id != change.boot_id
+            return boot is not None and _is_another(change, asked_at, boot)
 
 
-def _had_no_effect(change: PowerChange, boot_id: str | None) -> bool:
+def _had_no_effect(change: PowerChange, asked_at: datetime, boot: Boot | None) -> bool:
     match change.state:
         case PowerState.STOPPING:
             return change.listed_since is ListedState.RUNNING
         case PowerState.STARTING:
             return change.listed_since is ListedState.STOPPED
         case _:
-            return boot_id is not None and boot_id == change.boot_id
+            return boot is not None and not _is_another(change, asked_at, boot)
 
 
-def _overdue(change: PowerChange, boot_id: str | None) -> Settle:
-    listed = change.listed
+def _is_another(change: PowerChange, asked_at: datetime, boot: Boot) -> bool:
+    """Whether a machine is in another boot than before its reboot. One that did not answer before it has no id to
+    compare with, so the boot has to have begun after the provider was asked.
+    """
+    return boot.began_at > asked_at if change.boot_id is None else boot.id != change.boot_id
+
+
+def _overdue(change: PowerChange, boot: Boot | None, shown: str) -> Settle:
     match change.state:
         case PowerState.STOPPING:
-            return Settle(PowerEvent.FAILED, f"the provider still lists it as {listed} after ten minutes")
-        case PowerState.REBOOTING if boot_id is not None:
-            return Settle(PowerEvent.FAILED, "it was not rebooted within ten minutes")
-        case _ if listed is ListedState.STOPPED:
-            event = PowerEvent.FAILED if change.state is PowerState.STARTING else PowerEvent.UNREACHABLE
-            return Settle(event, "the provider lists it as stopped after ten minutes")
+            return _unchanged(change, f"{shown} still after ten minutes")
+        case PowerState.REBOOTING if boot is not None:
+            return _settle(change, PowerEvent.FAILED, "it was not rebooted within ten minutes")
+        case PowerState.STARTING if change.listed is not ListedState.RUNNING:
+            return _unchanged(change, f"{shown} after ten minutes")
         case _:
-            why = f"it did not answer within ten minutes; the provider lists it as {listed}"
-            return Settle(PowerEvent.UNREACHABLE, why)
+            why = f"it did not answer within ten minutes; {shown}"
+            return _settle(change, PowerEvent.UNREACHABLE, why)
 
 
-def _unchanged(change: PowerChange) -> PowerEvent:
-    """The end of a change that did not happen. Only a machine that the provider lists as stopped is off."""
-    stays_on = change.state is PowerState.STARTING and change.listed is ListedState.RUNNING
-    return PowerEvent.UNREACHABLE if stays_on else PowerEvent.FAILED
+def _unlisted(change: PowerChange, boot: Boot | None) -> Look | Settle:
+    """The time is over and the provider's lists fail. A stop stays open, because only a list can show it, and the
+    price depends on it.
+    """
+    shown = "the provider's lists cannot be read"
+    if change.state is PowerState.STOPPING:
+        return Look(f"{shown}, so nobody knows whether it stopped")
+    return _overdue(change, boot, shown)
+
+
+def _unchanged(change: PowerChange, why: str) -> Settle:
+    """The end of a change that came to nothing, as far as the request is concerned. Where the machine is, the lists
+    show; without one, it is where it was.
+    """
+    if change.state is PowerState.STOPPING and change.listed is ListedState.STOPPED:
+        return _settle(change, PowerEvent.DONE)
+    if change.state is not PowerState.STARTING:
+        return _settle(change, PowerEvent.FAILED, why)
+    off = change.stopped if change.listed not in _KNOWN else change.listed is ListedState.STOPPED
+    return _settle(change, PowerEvent.FAILED if off else PowerEvent.STAYS_ON, why)
+
+
+_KNOWN = frozenset({ListedState.RUNNING, ListedState.STOPPED})
+
+
+def _settle(change: PowerChange, event: PowerEvent, why: str | None = None) -> Settle:
+    stopped = NEXT[change.state, event] is PowerState.OFF
+    return Settle(event, why, change.listed_from if stopped is not change.stopped else None)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.money import Nano
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import region_within
 
 PRIORITY_DEFAULT = 50
@@ -22,6 +23,7 @@ class CapacityRequest:
     """The most that the customer pays per hour for the whole machine."""
     priority: int = PRIORITY_DEFAULT
     """Which of an organization's leases is placed first when capacity is short: the one with the highest number."""
+    purchase: PurchaseKind = PurchaseKind.ON_DEMAND
 
     def allows_region(self, region: str) -> bool:
         return not self.regions or any(region_within(region, wanted) for wanted in self.regions)

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from control_plane.domain.eviction import Eviction
+from control_plane.domain.eviction import Eviction, taken
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from control_plane.domain.machine import Machine, MachineEvent, MachineState
+from control_plane.domain.machine import SHOULD_BE_SIGHTED, Machine, MachineEvent, MachineState
 
 
 class ListedState(StrEnum):
@@ -36,6 +36,8 @@ class Sighting:
     address: str | None = None
     """IPv4 or IPv6 text; None while booting."""
     ssh_port: int = 22
+    native_type: str | None = None
+    """The provider's own word for what kind of machine it is; None where its list does not say."""
     eviction: Eviction | None = None
     """That the provider takes the machine back, as it says itself."""
 
@@ -71,6 +73,15 @@ def concluded(state: MachineState, listed: ListedState, *, has_address: bool) ->
     if state is MachineState.BOOTING and listed is ListedState.RUNNING and has_address:
         return MachineEvent.REACHABLE
     return None
+
+
+def ended_unasked(machine: Machine, sighting: Sighting) -> bool:
+    """Whether a list shows a machine as ended that nobody asked to end: that needs the same proof as its absence.
+
+    That its provider took it back is a second statement, and proof at once.
+    """
+    unasked = machine.state in SHOULD_BE_SIGHTED and sighting.state is ListedState.GONE
+    return unasked and taken(machine, sighting.eviction) is None
 
 
 def boots_unlisted(machines: Iterable[Machine], listing: Iterable[Sighting]) -> bool:

@@ -43,6 +43,10 @@ class Evidence:
     """Its address in the organization's private network."""
     join_step: JoinStep | None = None
     """The last step that it has taken into its cluster; None before the first, and for a machine to log in to."""
+    down_since: datetime | None = None
+    """Since when its provider lists it as failed or stopped, though nobody asked for that; None while it does not."""
+    provider_state: str | None = None
+    """The provider's own word for its state."""
 
     @property
     def last_step(self) -> Step | JoinStep:
@@ -183,7 +187,14 @@ def _starting(step: Step | JoinStep | None, lease: Lease) -> str:
 
 
 def _unconfirmed(lease: Lease, evidence: Evidence | None, now: datetime) -> Unconfirmed | None:
-    """The doubt about a ready lease's machine; None when the provider listed it lately and it is not suspect."""
+    """The doubt about a ready lease's machine; None when the provider listed it lately, and it is neither down nor
+    suspect.
+    """
+    if evidence is not None and evidence.down_since is not None:
+        return Unconfirmed(
+            evidence.down_since,
+            f"its provider lists it as {evidence.provider_state!r}. Its meter stands still until it runs again.",
+        )
     if evidence is not None and evidence.suspect_since is not None:
         return Unconfirmed(
             evidence.suspect_since, "its GPUs failed their last proof and are challenged again."

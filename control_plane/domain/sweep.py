@@ -6,16 +6,20 @@ But a complete-looking list can still be wrong: SkyPilot destroyed healthy clust
 10517). A list that lacks too many of the expected machines therefore freezes the account: nothing is concluded
 from an absence until the lists look sane again. When they have shown the same for a long time, a few missing machines
 are believed to be gone; for more an operator has to permit it. A machine whose agent reported lately is not gone,
-whatever the lists show (docs/decisions/0043).
+whatever the lists show (docs/decisions/0043). A machine that is listed as ended counts as missed: a provider whose
+backend does not know a machine for two seconds may answer with that word (docs/decisions/0052).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from control_plane.domain import downtime
 from control_plane.domain.agent import SILENT_AFTER
+from control_plane.domain.downtime import CameUp, Reworded, WentDown
 from control_plane.domain.eviction import Notice, notices, taken
 from control_plane.domain.failure import FailReason
+from control_plane.domain.freeze import FEW, Freeze, MissingPermit, Odd, freeze_after
 from control_plane.domain.ids import MachineId, ProviderRef, installation_of
 from control_plane.domain.machine import (
     MAY_EXIST,
@@ -29,7 +33,7 @@ from control_plane.domain.machine import (
 )
 from control_plane.domain.progress import Step
 from control_plane.domain.readdressing import Readdressing, readdressing
-from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, concluded
+from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, concluded, ended_unasked
 from control_plane.domain.transitions import Moved
 
 SHRUNK_MIN = 3
@@ -39,11 +43,6 @@ MISSED_MAX = 10
 """A list that misses more machines than this is not believed either, however many it shows."""
 MISSED_LISTS_MIN = 2
 """Absence counts from the second complete list on."""
-THAW_AFTER = timedelta(minutes=15)
-THAW_LISTS = 5
-"""Odd lists are believed after all once there were this many in a row, over at least this time, and they miss few."""
-FEW = 3
-"""As many machines of an account are believed to be gone because of odd lists, without an operator's permit."""
 LOST_WINDOW = timedelta(hours=1)
 """Machines that vanished from an account's lists in this time count as missed, so that lists that lose a few machines
 at a time are as odd as those that lose them at once."""
@@ -59,6 +58,9 @@ SETUP_MAX = timedelta(minutes=10)
 class Findings:
     found: tuple[tuple[Machine, Sighting], ...]
     missed: tuple[Machine, ...]
+    """Those that are not on the list, and those that it shows as ended though nobody asked for that."""
+    ended: Mapping[MachineId, Sighting]
+    """How the list shows the latter."""
     orphans: tuple[Sighting, ...]
     """Sightings with launch keys of this installation that no open record matches."""
     foreign: int
@@ -82,6 +84,7 @@ def match(
 
     found: list[tuple[Machine, Sighting]] = []
     missed: list[Machine] = []
+    ended: dict[MachineId, Sighting] = {}
     claimed: set[str] = set()
     # Records that know their reference come first, in whatever order they were read.
     for machine in sorted(machines, key=lambda machine: machine.provider_ref is None):
@@ -89,8 +92,12 @@ def match(
             continue
         here = listed.get(machine.provider_ref) if machine.provider_ref else by_key.get(machine.launch_key)
         if here is not None and here.provider_ref not in claimed:
-            found.append((machine, here))
             claimed.add(here.provider_ref)
+            if ended_unasked(machine, here):
+                missed.append(machine)
+                ended[machine.id] = here
+            else:
+                found.append((machine, here))
         elif machine.asked_at is not None and machine.asked_at < asked_at:
             missed.append(machine)  # A list requested before the launch could not show it.
 
@@ -98,7 +105,7 @@ def match(
     orphans = tuple(
         sighting for sighting in unclaimed if installation_of(sighting.launch_key) == installation
     )
-    return Findings(tuple(found), tuple(missed), orphans, foreign=len(unclaimed) - len(orphans))
+    return Findings(tuple(found), tuple(missed), ended, orphans, foreign=len(unclaimed) - len(orphans))
 
 
 # Whether the list is complete
@@ -114,15 +121,6 @@ def unlisted_regions(machines: Iterable[Machine], lists: Callable[[str], bool]) 
 
 
 # Whether the list is believed
-
-
-@dataclass(frozen=True, slots=True)
-class Odd:
-    """The list lacks too many machines to be believed at once."""
-
-    why: str
-    missing: int
-    """How many machines it misses, with those that vanished in the last hour."""
 
 
 def oddness(findings: Findings, listing_size: int, *, lost: int = 0) -> Odd | None:
@@ -156,57 +154,15 @@ def _expected(machine: Machine) -> bool:
 
 
 def expected_and_missed(machines: Iterable[Machine], listing: Iterable[Sighting]) -> list[MachineId]:
-    """The machines that should be on a list and are not, by their references: whoever reported lately is alive."""
-    listed = {sighting.provider_ref for sighting in listing}
+    """The machines that should be on a list and are not, or only as ended, by their references: whoever reported lately
+    is alive.
+    """
+    listed = {sighting.provider_ref for sighting in listing if sighting.state is not ListedState.GONE}
     return [machine.id for machine in machines if _expected(machine) and machine.provider_ref not in listed]
 
 
 def _shrunk(missed: int, expected: int) -> bool:
     return missed >= SHRUNK_MIN and missed * 100 > expected * SHRUNK_PERCENT
-
-
-@dataclass(frozen=True, slots=True)
-class Freeze:
-    """The lists of an account look wrong, so absences from them prove nothing for now."""
-
-    since: datetime
-    lists: int
-    """How many odd lists there were in a row, including the last one."""
-    why: str
-    missing: int
-    """How many machines the last list misses, with those that vanished in the hour before."""
-
-    @property
-    def needs_permit(self) -> bool:
-        """Whether the lists miss too many machines to be believed without an operator, however long they are odd."""
-        return self.missing > FEW
-
-    def believed(self, now: datetime, permit: "MissingPermit | None") -> bool:
-        """Whether odd lists are believed after all: an operator permitted it, or they were odd for long and miss few.
-
-        A single list proves no absence, so the next lists are believed as well: the freeze stays on record, with its
-        start, until the missing machines are closed and the lists look sane.
-        """
-        if permit is not None and permit.frozen_since == self.since and self.missing <= permit.machines:
-            return True
-        return not self.needs_permit and now - self.since >= THAW_AFTER and self.lists >= THAW_LISTS
-
-
-@dataclass(frozen=True, slots=True)
-class MissingPermit:
-    """An operator's permit to believe the lists of one freeze, as long as they miss no more than the operator saw."""
-
-    frozen_since: datetime
-    machines: int
-
-
-def freeze_after(before: Freeze | None, odd: Odd | None, *, now: datetime) -> Freeze | None:
-    """The account's freeze after one more list. A sane list ends it at once."""
-    if odd is None:
-        return None
-    if before is None:
-        return Freeze(now, 1, odd.why, odd.missing)
-    return Freeze(before.since, before.lists + 1, odd.why, odd.missing)
 
 
 # What an absence proves
@@ -229,18 +185,19 @@ def look_for(list_lag_seconds: float) -> timedelta:
     return timedelta(seconds=2 * list_lag_seconds) + LOOK_EXTRA
 
 
-def absence_proves_gone(machine: Machine, timing: Timing, now: datetime) -> bool:
+def absence_proves_gone(machine: Machine, timing: Timing, now: datetime, *, ended: bool = False) -> bool:
     """Whether missing from complete lists is proof enough that the machine does not exist.
 
     A machine that was sighted before is gone when lists miss it repeatedly, for at least the lists' lag. One that
-    was never sighted may still be starting, so the time of a whole boot has to pass as well.
+    was never sighted may still be starting, so the time of a whole boot has to pass as well, unless the list shows it
+    as `ended`.
     """
     if machine.missed_since is None or machine.missed_lists < MISSED_LISTS_MIN or machine.asked_at is None:
         return False
     lag = timedelta(seconds=timing.list_lag_seconds)
     if now - machine.missed_since < lag:
         return False
-    if machine.sighted_at is not None:
+    if ended or machine.sighted_at is not None:
         return True
     return now - machine.asked_at >= lag + timedelta(seconds=timing.boot_seconds_max)
 
@@ -268,9 +225,11 @@ class Loss:
 
     id: MachineId
     failure: MachineFailure
+    stopped: bool = False
+    """Whether the provider lists it as stopped, for long: then a customer who can start it keeps it."""
 
 
-Conclusion = MachineMove | Adoption | Loss | Readdressing | Notice
+Conclusion = MachineMove | Adoption | Loss | Readdressing | Notice | WentDown | CameUp | Reworded
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +242,9 @@ class Swept:
     readdressed: tuple[Readdressing, ...]
     notices: tuple[Notice, ...]
     """Evictions that were announced, or withdrawn."""
+    down: tuple[WentDown, ...]
+    up: tuple[CameUp, ...]
+    reworded: tuple[Reworded, ...]
     sighted: tuple[MachineId, ...]
     """Machines listed for the first time, or again after an absence. A machine on every list costs no write."""
     missed: tuple[MachineId, ...]
@@ -297,15 +259,16 @@ class Swept:
 
     @property
     def written(self) -> frozenset[MachineId]:
-        """The machines whose rows this list changes, except those in `losses`."""
+        """The machines whose rows this list changes, except those in `losses` and `up`."""
         moved = {move.id for move in self.moves} | {adoption.id for adoption in self.adoptions}
         moved |= {readdressing.id for readdressing in self.readdressed} | {news.id for news in self.notices}
+        moved |= {down.id for down in self.down} | {word.id for word in self.reworded}
         return frozenset({*moved, *self.sighted, *self.missed})
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is known about machines that a list misses, besides the list."""
+    """What is known besides the list about machines that it misses, or shows as down."""
 
     reported_at: Mapping[MachineId, datetime] = field(default_factory=dict[MachineId, datetime])
     """When their agents reported last."""
@@ -313,6 +276,8 @@ class Evidence:
     """How many machines of the account vanished within LOST_WINDOW."""
     permit: MissingPermit | None = None
     """The operator's permit in force."""
+    switched: frozenset[MachineId] = frozenset()
+    """The machines that are off, or whose customers wait for a change of their power."""
 
 
 NO_EVIDENCE = Evidence()
@@ -351,7 +316,13 @@ def sweep(
     ]
     conclusions = [
         *(conclusion for pair in findings.found for conclusion in _of_sighting(*pair, timing, asked_at)),
-        *(conclusion for machine in dead for conclusion in _of_absence(machine, timing, asked_at)),
+        *(each for pair in findings.found for each in downtime.news(*pair, evidence.switched)),
+        *(_given_up(findings, evidence, asked_at) if believed else ()),
+        *(
+            conclusion
+            for machine in dead
+            for conclusion in _of_absence(machine, findings.ended.get(machine.id), timing, asked_at)
+        ),
     ]
     return Swept(
         moves=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, MachineMove)),
@@ -359,6 +330,9 @@ def sweep(
         losses=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Loss)),
         readdressed=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Readdressing)),
         notices=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Notice)),
+        down=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, WentDown)),
+        up=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, CameUp)),
+        reworded=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Reworded)),
         sighted=tuple(machine.id for machine, sighting in findings.found if _appeared(machine, sighting)),
         # A list that shows a machine as gone is no evidence that it ran until now.
         missed=tuple(machine.id for machine, sighting in findings.found if sighting.state is ListedState.GONE)
@@ -412,7 +386,7 @@ def _of_sighting(
     moved = None if event is None else step(machine.state, event)
     if not isinstance(moved, Moved):
         return
-    listed_as = f"the provider lists it as {sighting.native_status!r}"
+    listed_as = _listed_as(sighting)
     match moved.event:
         case MachineEvent.FOUND:
             yield _found(machine, moved, sighting, timing, asked_at)
@@ -421,11 +395,35 @@ def _of_sighting(
         case MachineEvent.CONFIRMED_GONE:
             yield MachineMove(machine.id, machine.generation, moved, why=_ENDED, gone_evidence=listed_as)
         case MachineEvent.VANISHED:
-            yield Loss(machine.id, _ended(machine, moved.event, sighting, listed_as))
-        case _:
+            yield Loss(machine.id, _evicted(machine, moved.event, sighting, listed_as))
+        case _ if not downtime.overdue(machine, asked_at):
             sold_out = sighting.state is ListedState.SOLD_OUT
             reason, why = _SOLD_OUT if sold_out else _FAILED
             yield Loss(machine.id, MachineFailure(moved.event, reason, why, listed_as))
+
+
+def _listed_as(sighting: Sighting) -> str:
+    return f"the provider lists it as {sighting.native_status!r}"
+
+
+def _given_up(findings: Findings, evidence: Evidence, now: datetime) -> Iterator[Loss]:
+    """The machines that were down for too long, and whose agents are silent: no more than few, as of those that vanish.
+
+    For more, an operator has to look: a provider whose status is wrong calls all of them failed.
+    """
+    overdue = [
+        (machine, sighting)
+        for machine, sighting in findings.found
+        if downtime.overdue(machine, now) and concluded(machine.state, sighting.state, has_address=True)
+    ]
+    if len(overdue) + evidence.lost > FEW:
+        return
+    for machine, sighting in overdue:
+        moved = step(machine.state, MachineEvent.FAILED)
+        if isinstance(moved, Moved) and not alive(machine, evidence.reported_at.get(machine.id), now):
+            reason, why = FailReason.PROVIDER_REPORTED_FAILURE, f"{_listed_as(sighting)}, for an hour"
+            stopped = sighting.state is ListedState.STOPPED
+            yield Loss(machine.id, MachineFailure(moved.event, reason, why, overdue=True), stopped)
 
 
 _ENDED = "the provider lists it as ended"
@@ -433,8 +431,8 @@ _FAILED = (FailReason.PROVIDER_REPORTED_FAILURE, "the provider lists it as faile
 _SOLD_OUT = (FailReason.NO_CAPACITY, "the provider accepted the order and then had no capacity left")
 
 
-def _ended(machine: Machine, event: MachineEvent, sighting: Sighting, listed_as: str) -> MachineFailure:
-    """The failure of a machine that its provider lists as ended, though nobody asked for that."""
+def _evicted(machine: Machine, event: MachineEvent, sighting: Sighting, listed_as: str) -> MachineFailure:
+    """The failure of a machine that its provider lists as ended, and says to have taken back."""
     evicted = taken(machine, sighting.eviction)
     if sighting.eviction is None or evicted is None:
         return MachineFailure(event, FailReason.VANISHED, _ENDED, listed_as)
@@ -467,7 +465,6 @@ def _reachable(
         machine.id,
         machine.generation,
         moved,
-        provider_state=sighting.native_status,
         address=sighting.address,
         ssh_port=sighting.ssh_port,
         step=Step.BOOTED,
@@ -475,8 +472,11 @@ def _reachable(
     )
 
 
-def _of_absence(machine: Machine, timing: Timing, asked_at: datetime) -> Iterator[Conclusion]:
-    if not absence_proves_gone(machine, timing, asked_at):
+def _of_absence(
+    machine: Machine, ended: Sighting | None, timing: Timing, asked_at: datetime
+) -> Iterator[Conclusion]:
+    """What it means that lists miss a machine, or show it as `ended`, when that is proof enough."""
+    if not absence_proves_gone(machine, timing, asked_at, ended=ended is not None):
         return
     since = machine.missed_since.isoformat(timespec="seconds") if machine.missed_since else "never listed"
     evidence = f"missing from {machine.missed_lists + 1} complete lists, the first at {since}"
@@ -484,5 +484,10 @@ def _of_absence(machine: Machine, timing: Timing, asked_at: datetime) -> Iterato
     vanished = step(machine.state, MachineEvent.VANISHED)
     if isinstance(gone, Moved):
         yield MachineMove(machine.id, machine.generation, gone, gone_evidence=evidence)
+    elif isinstance(vanished, Moved) and ended is not None:
+        failure = MachineFailure(
+            vanished.event, FailReason.VANISHED, _ENDED, f"{_listed_as(ended)}; {evidence}"
+        )
+        yield Loss(machine.id, failure)
     elif isinstance(vanished, Moved):
         yield Loss(machine.id, MachineFailure(vanished.event, FailReason.VANISHED, evidence))

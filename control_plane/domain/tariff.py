@@ -6,8 +6,11 @@ the time stopped at the other one (docs/decisions/0046).
 """
 
 import itertools
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from control_plane.domain.money import Nano, accrued, affordable
 
@@ -39,9 +42,13 @@ def stopped_price(list_nano: Nano, stopped_nano: Nano, cost_nano_per_hour: Nano,
     return Nano(min(list_nano, max(stopped_nano, -(-cost_nano_per_hour // units))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Tariff:
-    """The prices of a lease, and when each of them applied."""
+    """The prices of a lease, and when each of them applied.
+
+    A lease may have thousands of stops, so the time of each is summed once and then searched. What is summed is kept
+    on the object, which therefore has no slots.
+    """
 
     ready_at: datetime
     units: int
@@ -51,10 +58,17 @@ class Tariff:
     switched_at: tuple[datetime, ...] = ()
     """When its machine was stopped, started, stopped ... in turn, in order of time."""
 
-    @property
+    @cached_property
     def cuts(self) -> tuple[datetime, ...]:
         """The whole seconds at which the price changes, as `switched_at`."""
         return tuple(billing_end(self.ready_at, at) for at in self.switched_at)
+
+    @cached_property
+    def _stopped_seconds(self) -> Sequence[int]:
+        """The seconds from the billing start to each of `cuts` in which the machine was stopped."""
+        parts = itertools.pairwise((billing_start(self.ready_at), *self.cuts))
+        seconds = ((until - since) // _SECOND * (number % 2) for number, (since, until) in enumerate(parts))
+        return tuple(itertools.accumulate(seconds))
 
     def price(self, *, stopped: bool) -> Nano:
         """Of a unit for an hour."""
@@ -62,18 +76,17 @@ class Tariff:
 
     def is_stopped(self, at: datetime) -> bool:
         """Whether the price while stopped applies from `at` on."""
-        return sum(cut <= at for cut in self.cuts) % 2 == 1
+        return bisect_right(self.cuts, at) % 2 == 1
 
     def unit_seconds_until(self, until: datetime, *, stopped: bool) -> int:
         """Unit-seconds from the billing start to `until` in which the machine was stopped, or was not."""
         end = billing_end(self.ready_at, until)
-        edges = [billing_start(self.ready_at), *(min(cut, end) for cut in self.cuts), end]
-        seconds = sum(
-            (after - before) // _SECOND
-            for number, (before, after) in enumerate(itertools.pairwise(edges))
-            if (number % 2 == 1) is stopped
-        )
-        return seconds * self.units
+        passed = bisect_right(self.cuts, end)
+        off = self._stopped_seconds[passed - 1] if passed else 0
+        if passed % 2 == 1:
+            off += (end - self.cuts[passed - 1]) // _SECOND
+        seconds = (end - billing_start(self.ready_at)) // _SECOND
+        return (off if stopped else seconds - off) * self.units
 
     def cost_until(self, until: datetime) -> Nano:
         """What the lease costs in total from its billing start to `until`."""
@@ -81,12 +94,9 @@ class Tariff:
 
     def funded_until(self, amount: Nano) -> datetime | None:
         """The last whole second until which the lease costs at most `amount`; None when it never costs more."""
-        since = billing_start(self.ready_at)
-        for number, until in enumerate((*self.cuts, None)):
-            if until is None or self.cost_until(until) > amount:
-                return self._funded_from(since, amount, stopped=number % 2 == 1)
-            since = until
-        raise AssertionError("the last part of a tariff has no end")
+        passed = bisect_right(self.cuts, amount, key=self.cost_until)
+        since = self.cuts[passed - 1] if passed else billing_start(self.ready_at)
+        return self._funded_from(since, amount, stopped=passed % 2 == 1)
 
     def _cost(self, until: datetime, *, stopped: bool) -> Nano:
         return accrued(self.price(stopped=stopped), self.unit_seconds_until(until, stopped=stopped))

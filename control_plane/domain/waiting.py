@@ -17,7 +17,8 @@ from typing import TypeVar
 from control_plane.domain.deadline import LOOKED_AT_WITHIN, UNATTENDED_MAX_WITHOUT_MACHINE
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import Lease
-from control_plane.domain.placement import Ranking, RejectCode
+from control_plane.domain.placement import RejectCode
+from control_plane.domain.ranking import Ranking
 
 L = TypeVar("L", bound=Lease)
 
@@ -103,6 +104,7 @@ _WAITING_WORDS = {
     RejectCode.SHAPE_DIFFERS: "smaller than the SKU promises",
     RejectCode.ARCHITECTURE_NOT_SOLD: "with a CPU that is not sold",
     RejectCode.SPOT: "only as spot capacity",
+    RejectCode.ON_DEMAND: "only on demand",
     RejectCode.REGION_EXCLUDED: "in other regions",
     RejectCode.PROVIDER_EXCLUDED: "of other providers",
     RejectCode.ENVELOPE_EXCLUDED: "outside of the envelope",
@@ -121,9 +123,11 @@ def waiting_why(ranking: Ranking) -> str:
     """Why no offer can serve a lease now, as one sentence; the placement has the reason of each offer."""
     if not ranking.rejected:
         return "No provider lists these GPUs."
-    counts = Counter(rejection.code for rejection in ranking.rejected)
+    counts: Counter[RejectCode] = Counter()
+    for rejection in ranking.rejected:
+        counts[rejection.code] += 1 + rejection.more
     words = [f"{count} {_WAITING_WORDS[code]}" for code, count in sorted(counts.items())]
-    total = len(ranking.rejected)
+    total = counts.total()
     return f"None of {total} {'offer' if total == 1 else 'offers'} can serve it now: {', '.join(words)}."
 
 

@@ -7,7 +7,7 @@ from control_plane.db import holds, organizations
 from control_plane.db.connection import Connection
 from control_plane.db.holds import Funded
 from control_plane.domain import metering
-from control_plane.domain.admission import Standing
+from control_plane.domain.admission import Standing, not_spending
 from control_plane.domain.funding import HOLD, Funding
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import Nano, dollars_down, dollars_up
@@ -38,6 +38,8 @@ async def fund_start(connection: Connection, lease: Lease, *, now: datetime) -> 
     funded = await holds.funded(connection, lease.id)
     if standing is None or funded is None:
         return None
+    if not EFFECTS[standing.state].spends:
+        return not_spending(standing.state)
     found = replace(funding(funded, standing, now), nano_per_unit_hour=lease.nano_per_unit_hour)
     more = Nano(found.cost_of(HOLD) - found.left_nano)
     if more > found.available_nano:

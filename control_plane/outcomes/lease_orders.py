@@ -27,7 +27,7 @@ from control_plane.domain.ids import (
     ProjectId,
     on_wire,
 )
-from control_plane.domain.lease import AdmittedKey, Lease, LeaseState, PurchaseKind
+from control_plane.domain.lease import AdmittedKey, Lease, LeaseState
 from control_plane.domain.network import Network
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
@@ -166,7 +166,7 @@ def _admitted(
         sku=request.sku,
         gpu_model=price.sku.shape.gpu_model,
         gpu_count=price.sku.shape.gpu_count,
-        purchase=PurchaseKind.ON_DEMAND,
+        purchase=request.purchase,
         nano_per_unit_hour=price.nano_per_unit_hour,
         stopped_nano_per_unit_hour=price.stopped_nano,
         price_book=price.book,

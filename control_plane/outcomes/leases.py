@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from control_plane.db import accounts, attempts, claims, holds, journal, leases, machines, node_openings
+from control_plane.db import (
+    accounts,
+    attempts,
+    claims,
+    holds,
+    journal,
+    leases,
+    machines,
+    node_openings,
+    powers,
+)
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.attempt import AttemptOutcome
@@ -27,9 +37,10 @@ from control_plane.domain.lease import (
     step,
 )
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure
-from control_plane.domain.metering import Bound, Ending, ending
+from control_plane.domain.metering import Bound, Ending, ending, unready_bound
 from control_plane.domain.money import usd
 from control_plane.domain.transitions import Moved
+from control_plane.outcomes.powers import switch_price
 
 
 async def end(
@@ -87,7 +98,9 @@ async def _released(
     if machine is None:
         return await _ending(connection, lease, lease.ready_at, now)
     used_until = use_ended_at(lease.ready_at, machine, now, release_at=lease.release_at)
-    bounds = (release_bound(lease.ready_at, machine),) if event in ENDED_BY_PEOPLE else ()
+    bounds = await _unready(connection, lease, lease.ready_at, claim)
+    if event in ENDED_BY_PEOPLE:
+        bounds += (release_bound(lease.ready_at, machine),)
     return await _ending(connection, lease, lease.ready_at, used_until, *bounds)
 
 
@@ -95,9 +108,22 @@ async def _was_not_opened(connection: Connection, lease: Lease, claim: Claim) ->
     return lease.kind is LeaseKind.NODE and await node_openings.was_not_opened(connection, claim.id)
 
 
+async def _unready(
+    connection: Connection, lease: Lease, ready_at: datetime, claim: Claim
+) -> tuple[Bound, ...]:
+    """The bound of a lease whose node is not ready."""
+    if lease.kind is not LeaseKind.NODE:
+        return ()
+    since = await node_openings.unready_since(connection, claim.id)
+    return () if since is None else (unready_bound(max(ready_at, since)),)
+
+
 async def _ending(
     connection: Connection, lease: Lease, ready_at: datetime, used_until: datetime, *bounds: Bound
 ) -> Ending:
+    switches_at = await powers.switches_at(connection, lease.id)
+    if switches_at is not None:  # A list shows it, and nobody has recorded it yet.
+        lease = await switch_price(connection, lease, switches_at)
     set_aside = await holds.set_aside(connection, lease.id)
     return ending(lease.tariff(ready_at), set_aside, used_until, *bounds)
 
@@ -148,7 +174,8 @@ async def lose_machine(
         used_until = use_ended_at(lease.ready_at, machine, now, failure, release_at=lease.release_at)
         if await _was_not_opened(connection, lease, claim):
             used_until = lease.ready_at
-        billing = await _ending(connection, lease, lease.ready_at, used_until)
+        bounds = await _unready(connection, lease, lease.ready_at, claim)
+        billing = await _ending(connection, lease, lease.ready_at, used_until, *bounds)
     move = LeaseMove(lease.id, lease.generation, moved, why=failure.why)
     await _stop_billing(connection, [(move, billing)], actor=actor, now=now)
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from control_plane.db import accounts, catalogue
 from control_plane.db.connection import Connection
 from control_plane.db.offer_cache import OfferCache
-from control_plane.domain.admission import Price
+from control_plane.domain.admission import Price, bought_as
 from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
 from control_plane.domain.placement import Offer
 from control_plane.domain.refusal import Refused
@@ -23,7 +23,7 @@ class Market:
     unserved: Refused | None = None
     """Why no offer can ever serve it."""
     sold: tuple[str, ...] = ()
-    """The SKUs that are sold, when the request's is not."""
+    """The SKUs that are sold, when the request's is not. When that is not sold as spot, itself."""
 
 
 async def market_of(
@@ -34,12 +34,14 @@ async def market_of(
     if not prices:
         book = await catalogue.prices(connection, now=now)
         return Market(None, sold=tuple(other.sku.name for other in book))
-    (price,) = prices
+    price = prices[0].bought(request.purchase)
+    if price is None:
+        return Market(None, sold=(request.sku,))
     shape = price.sku.shape
     if cache is not None:
         offers = await cache.offers(connection, shape.gpu_model, shape.gpu_count)
     else:
-        offers = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
+        offers = await catalogue.offers_of_shape(connection, shape.gpu_model, shape.gpu_count)
     return Market(price, offers, await _unserved(connection, request, price, offers, now))
 
 
@@ -47,11 +49,11 @@ async def _unserved(
     connection: Connection, request: CapacityRequest, price: Price, offers: Sequence[Offer], now: datetime
 ) -> Refused | None:
     """The refusal of a request that no offer can ever serve."""
-    allowed = [
+    allowed = (
         offer
         for offer in offers
         if request.allows_region(offer.region) and request.allows_provider(offer.provider)
-    ]
+    )
     offered = is_offered(price, allowed, now)
     if offered and not (request.providers or request.regions):
         return None
@@ -61,5 +63,5 @@ async def _unserved(
         return refused
     if offered or not known or any(account.offers_at is None for account in known):
         return None  # An account that was never listed may offer anything.
-    book = await catalogue.prices(connection, now=now)
+    book = bought_as(request.purchase, await catalogue.prices(connection, now=now))
     return not_offered(request, price, book, await catalogue.offers(connection), now)

@@ -12,9 +12,9 @@ from control_plane.db.offer_blocks import StoredBlock
 from control_plane.db.permits import Permit
 from control_plane.domain.actor import Actor
 from control_plane.domain.block import BlockScope
+from control_plane.domain.freeze import MissingPermit
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.refusal import RefusalCode, Refused, choose
-from control_plane.domain.sweep import MissingPermit
 from control_plane.world import World
 
 __all__ = [

@@ -30,6 +30,9 @@ def parse_price_book(text: str) -> list[ListPrice]:
     The price while the machine is stopped is `stopped_usd_per_gpu_hour` or `stopped_usd_per_machine_hour`. When it is
     left out, it is the same. Where a provider bills us more for a stopped machine, customers pay that instead.
 
+    The price as spot is `spot_usd_per_gpu_hour` or `spot_usd_per_machine_hour`. When it is left out, the SKU is not
+    sold as spot.
+
     `proof` is the tier that the SKU's machines have to prove. The default is `proven`, and `listed` where there are no
     GPUs to prove; emulated machines need `listed`.
     """
@@ -54,7 +57,13 @@ def parse_price_book(text: str) -> list[ListPrice]:
 _PRICES = ("usd_per_gpu_hour", "usd_per_machine_hour")
 """The field of the price, with GPUs and without."""
 _STOPPED_PRICES = tuple(f"stopped_{field}" for field in _PRICES)
-_FIELDS = {field.name for field in fields(Shape)} | {"name", "capacity", "proof", *_PRICES, *_STOPPED_PRICES}
+_SPOT_PRICES = tuple(f"spot_{field}" for field in _PRICES)
+_FIELDS = {field.name for field in fields(Shape)} | {
+    *("name", "capacity", "proof"),
+    *_PRICES,
+    *_STOPPED_PRICES,
+    *_SPOT_PRICES,
+}
 _COUNT_MAX = 2**31 - 1
 """The largest number that the columns of a SKU hold."""
 _Words = TypeVar("_Words", bound=StrEnum)
@@ -79,7 +88,10 @@ def _list_price(entry: dict[str, Any]) -> ListPrice:
     stopped = _price(entry, _STOPPED_PRICES, gpu_count) if entry.keys() & {*_STOPPED_PRICES} else None
     if stopped is not None and stopped > price:
         raise ValueError("a machine that is stopped must not cost more than one that is on")
-    return ListPrice(sku, price, stopped_nano_per_unit_hour=stopped)
+    spot = _price(entry, _SPOT_PRICES, gpu_count) if entry.keys() & {*_SPOT_PRICES} else None
+    if spot is not None and spot > price:
+        raise ValueError("a spot machine must not cost more than one on demand")
+    return ListPrice(sku, price, stopped_nano_per_unit_hour=stopped, spot_nano_per_unit_hour=spot)
 
 
 def _gpu_model(entry: dict[str, Any], gpu_count: int) -> GpuModel | None:

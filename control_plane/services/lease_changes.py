@@ -57,6 +57,7 @@ class Changes:
             if self.price_nano_per_hour_max is None
             else self.price_nano_per_hour_max,
             before.priority if self.priority is None else self.priority,
+            before.purchase,
         )
 
 

@@ -28,8 +28,9 @@ from control_plane.domain.environment import Environment
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseEvent, LeaseKind
-from control_plane.domain.placement import PROOF_RECORD_WINDOW, Ranking, rank
+from control_plane.domain.placement import PROOF_RECORD_WINDOW
 from control_plane.domain.project import Project
+from control_plane.domain.ranking import Ranking, rank
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.outcomes import lease_orders

@@ -1,8 +1,11 @@
 """Customers reboot, stop and start the machines of their leases: requests that a loop passes on to the provider."""
 
+from datetime import datetime
+
 from control_plane.db import claims, journal, lease_overviews, leases, organizations, powers
 from control_plane.db.connection import Connection
 from control_plane.db.lease_overviews import Overview
+from control_plane.domain import auto_release
 from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
 from control_plane.domain.admission import not_spending
@@ -11,11 +14,10 @@ from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import Lease, LeaseKind, LeaseState
 from control_plane.domain.organization import OrganizationState
-from control_plane.domain.power import ALREADY, PowerEvent, PowerState, step
+from control_plane.domain.power import ALREADY, PowerEvent, PowerState, step, too_many
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.transitions import Moved
-from control_plane.outcomes import powers as outcomes
 from control_plane.outcomes.funding import fund_start
 from control_plane.services.lease_overviews import NOT_FOUND
 from control_plane.services.leases import follow, of_node_pool
@@ -72,11 +74,12 @@ async def _change(
     moved = step(power.state, PowerEvent(action.value))
     if not isinstance(moved, Moved):
         return _conflict(power.state, action)
-    if power.state is PowerState.OFF:
-        refused = await fund_start(connection, lease, now=now)
-        if refused is not None:
-            return refused
-    await outcomes.move(connection, lease, found[0].id, power.generation, moved, now=now)
+    refused = too_many(await powers.count_recent(connection, lease.id, now=now))
+    if refused is None and power.state is PowerState.OFF:
+        refused = _too_dear(lease, now) or await fund_start(connection, lease, now=now)
+    if refused is not None:
+        return refused
+    await powers.move(connection, found[0].id, power.generation, moved, now=now)
     why = f"the customer asked to {action} the machine"
     await journal.note_lease(connection, lease.id, event=Note.POWER_REQUESTED, why=why, actor=actor, now=now)
     await follow(connection, world, lease.id)
@@ -99,6 +102,12 @@ async def _not_allowed(
     ):
         return not_spending(standing.state)
     return None
+
+
+def _too_dear(lease: Lease, now: datetime) -> Refused | None:
+    if lease.ready_at is None:
+        return None
+    return auto_release.refuses_start(lease.auto_release, lease.tariff(lease.ready_at), now)
 
 
 def _conflict(state: PowerState, action: PowerAction) -> Refused:

@@ -1,6 +1,6 @@
 """What is sold (SKUs), what providers have (offers), and what a lease would cost (quotes)."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -30,6 +30,7 @@ from control_plane.wire.vocabulary import (
     TierWord,
 )
 
+PurchaseChoice = Literal["on_demand", "spot"]
 PRIORITY_DEFAULT = 50
 PRIORITY_MAX = 100
 
@@ -60,6 +61,8 @@ class SkuView(View, kw_only=True):
     price_per_hour_stopped: Money
     """For the whole machine while it is stopped. It is higher, up to the price of one that is on, where the provider
     bills us more; offers say so."""
+    price_per_hour_spot: Money | None = None
+    """For the whole machine as spot; null when it is not sold so."""
 
 
 class SkuList(View):
@@ -113,7 +116,7 @@ class OfferView(View):
     architecture: ArchitectureWord = "x86_64"
     """The architecture of its CPUs."""
     spot: bool = False
-    """Whether the provider may take the machine back. Such an offer serves no SKU."""
+    """Whether the provider may take the machine back. It serves spot leases alone."""
     eviction_notice_seconds: int | None = None
     """How many seconds before that it says so; null where it does not."""
     price_source: PriceSourceWord = "listing"
@@ -138,8 +141,8 @@ class OfferList(View):
     next_cursor: NextCursor | None = None
 
 
-class QuoteRequest(Request):
-    """The capacity that is wanted."""
+class PlacementRequest(Request):
+    """What is wanted, and where it may be."""
 
     sku: SkuName
     """The SKU."""
@@ -156,6 +159,14 @@ class QuoteRequest(Request):
     """The name or the id of the project that the lease belongs to; the default one when it is left out."""
     environment: Annotated[Name, Meta(examples=["default"])] | None = None
     """The name or the id of an environment of the project; the default one when it is left out."""
+
+
+class QuoteRequest(PlacementRequest):
+    """The capacity that is wanted, and how it is to be bought."""
+
+    purchase: PurchaseChoice = "on_demand"
+    """With `spot`, its provider may take the machine back at any moment, and the lease then ends with `evicted`. Say
+    the most that it may cost with `price_usd_per_hour_max`."""
 
 
 class VerdictView(View):
@@ -213,6 +224,8 @@ class RejectedView(View):
     """The reason, as a sentence."""
     proofs: tuple[str, ...] = ()
     """The failed GPU proofs that count against the offer. Empty without the permission to see proof records."""
+    more: int = 0
+    """How many more offers of the provider's account have the same reason, and are not named."""
 
 
 class QuoteView(View):
@@ -237,3 +250,5 @@ class QuoteView(View):
     """Best first."""
     rejected: tuple[RejectedView, ...]
     """The offers that cannot serve it, with the reasons."""
+    more_candidates: int = 0
+    """How many more candidates there are; the best 100 are named."""

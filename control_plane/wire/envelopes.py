@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
-from control_plane.wire.catalogue import PRIORITY_MAX
+from control_plane.wire.catalogue import PRIORITY_MAX, PurchaseChoice
 from control_plane.wire.common import (
     Money,
     Name,
@@ -67,6 +67,8 @@ class LimitsRequest(Request):
     """The providers whose machines may be leased; none when it is empty."""
     tiers: Annotated[tuple[DemandedTier, ...], Meta(max_length=CHOICES_MAX)] | None = None
     """What the SKUs that may be leased demand of the proof of their GPUs."""
+    purchases: Annotated[tuple[PurchaseChoice, ...], Meta(max_length=CHOICES_MAX)] | None = None
+    """How leases may be bought; with `["on_demand"]`, none as spot."""
     priority_max: Annotated[int, Meta(ge=0, le=PRIORITY_MAX, examples=[50])] | None = None
     """The highest priority that a lease may have."""
     batch_size_max: Annotated[int, Meta(ge=1, le=BATCH_SIZE_MAX, examples=[8])] | None = None
@@ -113,6 +115,8 @@ class LimitsView(View):
     """The providers whose machines may be leased."""
     tiers: tuple[str, ...] | None
     """What the SKUs that may be leased demand of the proof of their GPUs."""
+    purchases: tuple[str, ...] | None
+    """How leases may be bought."""
     priority_max: int | None
     """The highest priority that a lease may have."""
     batch_size_max: int | None

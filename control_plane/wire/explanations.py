@@ -29,6 +29,8 @@ class PlacementView(View):
     """The offers that could serve the lease, best first."""
     rejected: tuple[RejectedView, ...]
     """The offers that could not, with the reasons."""
+    more_candidates: int = 0
+    """How many more candidates there were; the best 100 are named."""
 
 
 class AttemptView(View):

@@ -20,7 +20,9 @@ HealthWord = Annotated[
         ending="It has to be terminated.",
         starting="It was ordered, and is not verified yet.",
         missing="It was verified, and its provider's last list does not show it.",
+        down="It was verified, and its provider lists it as failed, stopped or ending though nobody asked for that.",
         suspect="It was verified, and failed its last GPU proof since.",
+        stopped="Its customer stopped it, or it is stopping or starting, so nobody reports from it.",
         silent="Its agent reported before, and not in the last five minutes.",
         healthy="It is verified, and nothing of the above is so.",
     ),
@@ -38,6 +40,8 @@ class FleetMachineView(View):
     """Its provider."""
     provider_ref: str | None
     """The provider's id of it; null until it is known."""
+    native_status: str | None
+    """The provider's own word for its state, on the last list that showed it; null before the first."""
     region: str
     """Where it is."""
     gpu_model: str | None
@@ -95,7 +99,7 @@ class FleetTotalView(View):
     delivered: FleetCountView
     """Those that run and have an address, and are not being terminated."""
     healthy: FleetCountView
-    """Those whose health is `healthy`."""
+    """Those whose health is `healthy` or `stopped`."""
     reserved: FleetCountView
     """Those that a lease holds, ready or not."""
     active: FleetCountView

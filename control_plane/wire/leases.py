@@ -38,6 +38,7 @@ from control_plane.wire.vocabulary import (
     ProjectIdText,
     ProofIdText,
     ProofOutcomeWord,
+    PurchaseWord,
     StepWord,
     StoredKeyIdText,
     StreamEndWord,
@@ -151,6 +152,8 @@ class LeaseRequestView(View):
     """The most that the machine may cost per hour in US dollars, exact: `25.000000000`."""
     priority: int
     """Leases of your organization with a higher number are placed first."""
+    purchase: PurchaseWord = "on_demand"
+    """How it is bought."""
 
 
 class WaitingView(View):
@@ -320,7 +323,8 @@ class LeaseView(View, kw_only=True):
     attempts: int
     """How many machines were tried."""
     end_reason: EndReasonWord | None
-    """`released`, `auto_released`, `no_capacity`, `unfunded`, `machine_lost` or `proof_failed`; null before it ends."""
+    """`released`, `auto_released`, `no_capacity`, `unfunded`, `machine_lost`, `evicted` or `proof_failed`; null before
+    it ends."""
     end_why: str | None
     """Why it ends, as a sentence; null before that."""
     created_at: Timestamp

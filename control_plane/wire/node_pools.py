@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from control_plane.wire.catalogue import QuoteRequest
+from control_plane.wire.catalogue import PlacementRequest
 from control_plane.wire.common import Money, Name, NextCursor, Request, Timestamp, View
 from control_plane.wire.leases import WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX, LeaseRequestView
 from control_plane.wire.vocabulary import (
@@ -81,7 +81,7 @@ class TaintRequest(Request):
     """Its value; empty when it is left out."""
 
 
-class NodePoolRequest(QuoteRequest, kw_only=True):
+class NodePoolRequest(PlacementRequest, kw_only=True):
     """The node pool that is wanted. Everything but the names and the number is what each of its nodes is to be."""
 
     cluster: Annotated[Name, Meta(examples=["eu-1"])]

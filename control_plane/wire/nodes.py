@@ -189,6 +189,9 @@ class NodeReportView(View, kw_only=True):
     """Where its tunnels can be reached from outside; null behind NAT, and before that is known."""
     tunnels_read_at: Timestamp | None
     """When its tunnels were last read, and put right; null before."""
+    server_handshake_at: Timestamp | None
+    """When its tunnel with the server of its cluster last had a handshake, as its machine said when its tunnels were
+    read; null before, and when it had none. A tunnel that carries packets has one every two minutes."""
     key_holders: int | None
     """How many other members of the overlay may still have its key; null before it has to go."""
     key_change_requested_at: Timestamp | None = None

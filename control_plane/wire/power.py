@@ -43,4 +43,5 @@ class PowerView(View):
     price_per_hour_stopped: Money | None = None
     """What the lease costs while its machine is stopped; null when it cannot be stopped, and before it is ready.
 
-    It applies from the moment at which the provider lists the machine as stopped, until its start is asked for."""
+    It applies from the first list of the provider that shows the machine as stopped, until one shows it running again.
+    """

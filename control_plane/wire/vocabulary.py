@@ -309,7 +309,12 @@ ActorKindWord = Annotated[
 ]
 PurchaseWord = Annotated[
     str,
-    one_of("Purchase", "How a lease is bought.", on_demand="By the second, until it is released."),
+    one_of(
+        "Purchase",
+        "How a lease is bought. Both are billed by the second.",
+        on_demand="Until it is released.",
+        spot="For less, until it is released or the provider takes its machine back.",
+    ),
 ]
 HealthWord = Annotated[
     str,

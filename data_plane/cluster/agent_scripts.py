@@ -19,8 +19,9 @@ from data_plane.cluster.shell import (
     SETTINGS_FILE,
 )
 from data_plane.inspection.agent_service import BELONGINGS
-from data_plane.mesh.node_scripts import INTERFACE
 from data_plane.mesh.node_scripts import TABLE as ROUTING_TABLE
+from data_plane.mesh.pod_filter import INTERFACE
+from data_plane.mesh.pod_filter import TABLE as FILTER_TABLE
 
 UNIT = "k3s-agent.service"
 INSTALLER = f"{FOLDER}/install.sh"
@@ -320,6 +321,8 @@ left() {{
   kind route
   ip route show table {ROUTING_TABLE} 2>/dev/null | left
   ip rule show priority {ROUTING_TABLE} 2>/dev/null | left
+  kind nftables
+  nft list tables 2>/dev/null | grep -Fx 'table {FILTER_TABLE}' | left
   for tables in iptables ip6tables; do
     rules=$("$tables-save" 2>/dev/null) || continue
     kind "$tables"

@@ -9,7 +9,8 @@ The steps of a machine's way into a cluster are, in this order: `prepare`; the t
 3. Nothing is fetched from the internet.
 4. A Node registers with our taint (`objects/node.py`), so that no pod lands there before it was checked.
 5. `clean` works from any state, also on a machine that was never prepared.
-6. Only AccessError is raised, and no error text contains a credential. Whether a machine is gone only its provider can
+6. `prepare` sends large files for a bounded time, and raises StillSending when they have not all arrived.
+7. Only AccessError is raised, and no error text contains a credential. Whether a machine is gone only its provider can
    tell: `Unreachable` says that nobody answered, and `HostKeyChanged` that another machine has its address.
 
 What a machine tells of itself is its own claim. It is evidence that a step was taken, and nothing else.

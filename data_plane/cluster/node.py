@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from data_plane.cluster.objects import node as on_node
 from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import Conflict, KubernetesPort, NotFound, delete_if_there
-from data_plane.cluster.resource import NODE, SECRET, Object
+from data_plane.cluster.resource import NODE, SECRET, Object, Objects
 
 ATTEMPTS_MAX = 5
 """How often a change is made anew because somebody else changed the node in between, as Kubernetes does often."""
@@ -40,6 +40,11 @@ async def admit(port: KubernetesPort, name: str, marks: Marks) -> None:
 
     Raises NotFound when there is no such node: it never creates one.
     """
+    await _mark(port, name, marks, [])
+
+
+async def _mark(port: KubernetesPort, name: str, marks: Marks, more: Objects) -> None:
+    """`more`: taints of ours besides that of its tenant."""
 
     def change(node: Object) -> Object:
         keys = {(taint["key"], taint["effect"]) for taint in marks.taints}
@@ -47,7 +52,7 @@ async def admit(port: KubernetesPort, name: str, marks: Marks) -> None:
         others = [taint for taint in taints if (taint["key"], taint["effect"]) not in keys]
         return {
             "metadata": {"labels": _labels(node, marks)},
-            "spec": {"taints": [*others, *marks.taints]},
+            "spec": {"taints": [*others, *marks.taints, *more]},
         }
 
     await _change(port, name, change)
@@ -58,10 +63,27 @@ def differs(node: Object, marks: Marks) -> list[str]:
     labels = node["metadata"].get("labels", {})
     wanted = {**marks.labels, **_own(marks)}
     found = [f"label {name}" for name, value in sorted(wanted.items()) if labels.get(name) != value]
-    taints = node.get("spec", {}).get("taints") or []
-    present = [{key: taint.get(key, "") for key in ("key", "value", "effect")} for taint in taints]
+    present = [{key: taint.get(key, "") for key in ("key", "value", "effect")} for taint in _taints(node)]
     missing = [taint for taint in (on_node.tenant_taint(marks.tenant), *marks.taints) if taint not in present]
-    return found + [f"taint {taint['key']}" for taint in missing]
+    surplus = [on_node.quarantine_taint()] if is_quarantined(node) else []
+    return found + [f"taint {taint['key']}" for taint in (*missing, *surplus)]
+
+
+def is_quarantined(node: Object) -> bool:
+    return any(taint["key"] == on_node.quarantine_taint()["key"] for taint in _taints(node))
+
+
+async def quarantine(port: KubernetesPort, name: str, marks: Marks) -> None:
+    """Keep new pods off an open node, and put right what it changed about its taints and labels.
+
+    `admit` ends it. Raises NotFound when there is no such node.
+    """
+    await _mark(port, name, marks, [on_node.quarantine_taint()])
+
+
+def _taints(node: Object) -> Objects:
+    taints: Objects = node.get("spec", {}).get("taints") or []
+    return taints
 
 
 async def expect_gpus(port: KubernetesPort, name: str) -> None:

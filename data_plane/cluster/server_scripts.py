@@ -8,7 +8,8 @@ API_PORT = 6_443
 
 # Arguments: the address at which nodes and customers reach the host, the name in its certificate, its address in the
 # overlay, the overlay's interface, the ranges of pods and services, the digests of k3s and install.sh, then name and
-# digest of each archive of images. Input: the credential of servers, and that of agents, a line each.
+# digest of each archive of images. Input: the credential of servers, and that of agents, a line each. With
+# `cluster-init`, K3s uses its embedded etcd, otherwise SQLite (https://docs.k3s.io/datastore, 2026-11-23).
 INSTALL = Step(
     "install server",
     f"""set -eu
@@ -31,6 +32,7 @@ place_images "$@"
 new=$(mktemp {CONFIG}.XXXXXX)
 trap 'rm -f "$new"' EXIT
 cat > "$new" <<END
+cluster-init: true
 token: "$token"
 agent-token: "$agent_token"
 node-ip: "$address"

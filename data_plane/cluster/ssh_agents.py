@@ -2,7 +2,7 @@
 
 What can go wrong, and what happens then:
 
-  - the connection breaks while files are sent: the next try continues them;
+  - the connection breaks while files are sent, or that takes longer than a turn: the next try continues them;
   - the disk is full, or a file has another digest: the step fails with the machine's own words, and nothing is started;
   - a step is interrupted: the next one does what is missing, and leaves what is done;
   - the agent does not join: the step fails with its last log lines, without the token, and the next try begins there;
@@ -42,8 +42,7 @@ class SshAgents:
             why = "this reconciler has no K3s files for nodes; set SPLITPLANE_K3S_FILES"
             raise StepFailed(step.name, None, why)
         async with self._access.connect(machine) as session:
-            for file in k3s.all():
-                await files.send(session, file)
+            await files.send(session, k3s.all())
             answer = await must(session, step, k3s.digests())
         prepared = _prepared(step, answer)
         if prepared.files != {file.name: file.sha256 for file in k3s.all()}:

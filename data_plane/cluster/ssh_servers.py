@@ -21,7 +21,7 @@ from data_plane.cluster.server_scripts import API_PORT
 from data_plane.cluster.servers import ServerIdentity, ServerOrder
 from data_plane.heartbeats.ssh_collector import remove_collector
 from data_plane.mesh.node import apply_peers, leave_overlay, make_node_key
-from data_plane.mesh.node_scripts import INTERFACE
+from data_plane.mesh.pod_filter import INTERFACE
 
 NODE_REGISTERS_SECONDS = 120
 """How long a server whose API is ready may take for its own Node. It reads its images before."""
@@ -40,8 +40,7 @@ class SshServers:
             why = "this reconciler has no K3s files to install; set SPLITPLANE_K3S_FILES"
             raise StepFailed(server_scripts.INSTALL.name, None, why)
         async with self._access.connect(order.host) as session:
-            for file in k3s.all():
-                await files.send(session, file)
+            await files.send(session, k3s.all())
             await make_node_key(session)
             await apply_peers(session, order.place, [])
             place = order.place

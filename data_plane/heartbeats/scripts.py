@@ -14,7 +14,7 @@ from ipaddress import IPv4Address
 from data_plane.access.step import Step
 from data_plane.documents.heartbeat import PORT
 from data_plane.heartbeats.collector.exchange import ANSWER_BYTES_MAX
-from data_plane.mesh.node_scripts import INTERFACE
+from data_plane.mesh.pod_filter import INTERFACE
 
 MISSING = 75
 FOLDER = "/run/splitplane-heartbeats"

@@ -10,8 +10,8 @@ What can go wrong, and what happens then:
   - the hub reboots: a systemd unit for each network restores the network from its file;
   - wireguard-go dies: the next `sync` finds no interface and restarts the unit;
   - a sync is interrupted: the next one starts over, and files are only ever replaced by a rename;
-  - two replicas sync one network at the same time: a lock on the hub orders them. The later list wins, and the
-    next activation corrects it if it was stale.
+  - two replicas sync one network at the same time: a lock on the hub orders them. Of a relay, an older list is
+    refused by its fence. Of a private network, the later call wins, and the next activation corrects a stale list.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class SshHub:
         host = outside or target.address
         self._host = f"[{host}]" if ":" in host else host
 
-    async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
+    async def sync(self, network: Network, peers: Sequence[Peer], *, fence: int | None = None) -> HubIdentity:
         step = hub_scripts.SYNC
         try:
             text = hub_scripts.peers_text(network, peers)
@@ -66,6 +66,7 @@ class SshHub:
             hub_scripts.UP,
             hub_scripts.UNIT,
             str(network.pods or ""),
+            "-" if fence is None else str(fence),
         ]
         async with self._session() as session:
             answer = await must(session, step, arguments, stdin=text.encode())

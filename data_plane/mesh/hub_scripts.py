@@ -64,7 +64,8 @@ exec 9> "/run/lock/splitplane-mesh-$number.lock"
 flock -w 8 9 || { echo 'another sync of this network is running' >&2; exit 75; }
 """
 
-# Arguments: network number, hub's address with prefix, UDP port, UP, UNIT, ranges beyond the network's or nothing.
+# Arguments: network number, hub's address with prefix, UDP port, UP, UNIT, ranges beyond the network's or nothing, the
+# fence or `-`.
 # Input: `key address/32` lines, with the range of its pods besides for the node of a cluster, or a key alone.
 # `syncconf` keeps the sessions of unchanged peers. It runs only if the peers differ, because wireguard-go reopens its
 # socket at every configuration, and a sync without changes must cost nothing.
@@ -86,6 +87,12 @@ ranges() {{
 }}
 mkdir -p {_DIRECTORY} /usr/local/lib/splitplane
 cd {_DIRECTORY}
+if [ "$7" != - ]; then
+  seen=$(grep -xE '[0-9]{{1,18}}' "$number.fence" 2>/dev/null || echo 0)
+  [ "$7" -ge "$seen" ] || {{ echo 'this network was synced by a later worker' >&2; exit 69; }}
+  put "$number.fence" 600 "$7
+"
+fi
 put /usr/local/lib/splitplane/mesh-up 755 "$4"
 template=/etc/systemd/system/splitplane-mesh@.service
 if [ "$(cat "$template" 2>/dev/null)" != "$(printf '%s' "$5")" ]; then

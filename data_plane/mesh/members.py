@@ -4,6 +4,9 @@
 2. What is applied is read back: a member that lists anything else afterwards is a failed step.
 3. Only AccessError is raised.
 
+4. A member that was set up with a fence refuses a lower one, and stays as it is: a worker that stalled brings what
+   was right before.
+
 Taking a member's interface and keys away is part of cleaning a node and of dismantling a server.
 """
 
@@ -30,7 +33,9 @@ class Members(Protocol):
         """Its WireGuard public key, made at the first call."""
         ...
 
-    async def apply(self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer]) -> Interface:
+    async def apply(
+        self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer], *, fence: int | None = None
+    ) -> Interface:
         """Make its tunnels exactly these; what its interface lists afterwards."""
         ...
 
@@ -68,9 +73,11 @@ class SshMembers:
         async with self._access.connect(member) as session:
             return await node.make_node_key(session)
 
-    async def apply(self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer]) -> Interface:
+    async def apply(
+        self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer], *, fence: int | None = None
+    ) -> Interface:
         async with self._access.connect(member) as session:
-            return await node.apply_peers(session, place, peers)
+            return await node.apply_peers(session, place, peers, fence=fence)
 
     async def read(self, member: Target) -> Interface:
         async with self._access.connect(member) as session:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from data_plane.access.port import Session, StepFailed, must
 from data_plane.access.step import Answer, Step
 from data_plane.mesh import node_scripts
+from data_plane.mesh.pod_filter import ruleset
 from data_plane.mesh.port import ENDPOINT, OverlayPeer, OverlayPlace
 from data_plane.mesh.tunnels import Interface, interface
 from data_plane.mesh.wireguard import public_key, wireguard_key
@@ -51,16 +52,19 @@ async def switch_key(session: Session, key: str) -> None:
     await must(session, node_scripts.SWITCH_KEY, [key])
 
 
-async def apply_peers(session: Session, place: OverlayPlace, peers: Sequence[OverlayPeer]) -> Interface:
+async def apply_peers(
+    session: Session, place: OverlayPlace, peers: Sequence[OverlayPeer], *, fence: int | None = None
+) -> Interface:
     """Make the member's tunnels exactly these, and return what its interface lists afterwards.
 
-    Brings the interface up if needed. Tunnels that stay are not disturbed, unless the member's place has changed.
+    Brings the interface up if needed. Tunnels that stay are not disturbed, unless the member's place has changed. A
+    member that has seen a higher `fence` fails the step and stays as it is; without one, it does not compare.
     Raises Unreachable, and StepFailed for a malformed value or if the machine lists anything else afterwards.
     """
     step = node_scripts.APPLY_PEERS
     try:
-        arguments = _arguments(place)
-        lines = peers_text(peers)
+        arguments = [*_arguments(place), "-" if fence is None else str(fence)]
+        lines = f"{peers_text(peers)}\n{ruleset(peers, place.servers)}"
     except ValueError as error:
         raise StepFailed(step.name, None, str(error)) from None
     found = interface(step, await must(session, step, arguments, stdin=lines.encode()))

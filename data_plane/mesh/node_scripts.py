@@ -3,18 +3,21 @@
 The interface is brought up by wg-quick, which uses wireguard-go where the kernel has no WireGuard. Routes are
 static, so peers come and go without touching them. What arrives by a tunnel is for the machine itself or for
 its own pods: a routing rule drops the rest, so that no member carries packets from one tunnel to another,
-whoever sends them.
+whoever sends them. What arrives in VXLAN inside a tunnel is left to a packet filter (`pod_filter.py`).
 """
 
 from data_plane.access.step import Step
+from data_plane.mesh.pod_filter import INTERFACE
+from data_plane.mesh.pod_filter import TABLE as FILTER_TABLE
 from data_plane.mesh.shell import MAKE_KEY, WIREGUARD_TOOLS
 
-INTERFACE = "spoverlay"
 MTU = 1_420
 """The same on every provider: 1,500 less 80 for WireGuard over IPv6. Paths that carry less are found by
 `PROBE_PATH`."""
 PORT = 51_820
 """The UDP port that members listen on."""
+OUTDATED = 69
+"""The exit status of a member that was set up by a later worker."""
 TABLE = 7_650
 """The number of the routing table and of the rule for what arrives by a tunnel. The rule is after the machine's own
 addresses (0) and before its other routes (32766)."""
@@ -25,6 +28,8 @@ conf=/etc/wireguard/{INTERFACE}.conf
 peers=/etc/wireguard/{INTERFACE}.peers
 sections=/etc/wireguard/{INTERFACE}.sections
 routes=/etc/wireguard/{INTERFACE}.routes
+filter=/etc/wireguard/{INTERFACE}.nft
+fences=/etc/wireguard/{INTERFACE}.fence
 unit=wg-quick@{INTERFACE}.service
 """
 
@@ -47,7 +52,12 @@ show() {{
 
 MAKE_NODE_KEY = Step(
     "make node key",
-    f"set -eu\numask 077\n{WIREGUARD_TOOLS}\nkey=/etc/wireguard/{INTERFACE}.key\n{MAKE_KEY}",
+    f"""set -eu
+umask 077
+{WIREGUARD_TOOLS}
+command -v nft >/dev/null || install_package nftables
+key=/etc/wireguard/{INTERFACE}.key
+{MAKE_KEY}""",
     seconds=60,  # For a machine whose image lacks the tools; otherwise it takes well under 1 s.
     user="root",
 )
@@ -96,8 +106,11 @@ standing() {{
 }}
 """
 
-# Arguments: the member's address, its port, the overlay's range, the range of all pods, the range of its own or `-`.
+# Arguments: the member's address, its port, the overlay's range, the range of all pods, the range of its own or `-`,
+# and the fence or `-`. That is kept first: whatever fails later, what is older is refused.
 # Input: a line for each peer, with tabs between: key, endpoint or `-`, keepalive or `off`, ranges with commas or `-`.
+# Then an empty line, and the packet filter. That is loaded every time, in one transaction, before any peer changes: the
+# table may have been deleted. At boot, it is there before the interface is, and so before flannel's device.
 # `syncconf` keeps the sessions of peers that stay. It runs only if something differs, because wireguard-go reopens its
 # socket at every configuration. At boot, peers are added after the key: a handshake without it would fail, and the next
 # one comes 5 s later.
@@ -113,13 +126,25 @@ port=$2
 range=$3
 pods=$4
 own=$5
+fence=$6
+if [ "$fence" != - ]; then
+  seen=$(grep -xE '[0-9]{{1,18}}' "$fences" 2>/dev/null || echo 0)
+  [ "$fence" -ge "$seen" ] || {{ echo 'this machine was set up by a later worker' >&2; exit {OUTDATED}; }}
+  printf '%s\n' "$fence" > "$fences.new"
+  mv -f "$fences.new" "$fences"
+fi
 [ -s "$key" ] || {{ echo 'this machine has no node key' >&2; exit 66; }}
 work=$(mktemp -d /run/{INTERFACE}.XXXXXX)
 trap 'rm -rf "$work"' EXIT
-cat > "$peers.new"
+cat > "$work/input"
+awk '/^$/ {{ exit }} {{ print }}' "$work/input" > "$peers.new"
+awk 'rest {{ print }} /^$/ {{ rest = 1 }}' "$work/input" > "$filter.new"
 """
     + _COMPARE
     + f"""
+nft -f "$filter.new"
+nft list table {FILTER_TABLE} > "$work/filter"
+mv -f "$filter.new" "$filter"
 awk -F '\\t' '{{
   print "[Peer]"; print "PublicKey = " $1
   if ($4 != "-") print "AllowedIPs = " $4
@@ -142,6 +167,7 @@ Address = $address/32
 ListenPort = $port
 MTU = {MTU}
 Table = off
+PreUp = nft -f $filter
 PostUp = wg set %i private-key $key
 PostUp = sh $routes
 PostUp = wg addconf %i $sections
@@ -227,9 +253,11 @@ systemctl disable --quiet --now "$unit" 2>/dev/null || true
 ip link del dev {INTERFACE} 2>/dev/null || true
 ip rule del priority {TABLE} 2>/dev/null || true
 ip route flush table {TABLE} 2>/dev/null || true
+nft delete table {FILTER_TABLE} 2>/dev/null || true
 rm -f /etc/wireguard/{INTERFACE}.*
 rmdir /run/wireguard 2>/dev/null || true  # Of wireguard-go, for the sockets of all interfaces.
 ! ip link show dev {INTERFACE} > /dev/null 2>&1 || {{ echo 'the interface is still there' >&2; exit 70; }}
+! nft list table {FILTER_TABLE} > /dev/null 2>&1 || {{ echo 'the packet filter is still there' >&2; exit 70; }}
 """,
     seconds=20,
     user="root",

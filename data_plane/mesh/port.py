@@ -100,6 +100,8 @@ class OverlayPlace:
     """The range of all pods of the cluster, such as `10.48.0.0/12`."""
     own_pods: str | None = None
     """The range of its own pods, such as `10.48.7.0/24`; None when it runs none."""
+    servers: tuple[str, ...] = ()
+    """The addresses of the other members that are servers of ours."""
     port: int = 51_820
     """The UDP port that it listens on."""
 
@@ -160,8 +162,10 @@ ReadAuthorities = Callable[[], Awaitable[Sequence[str]]]
 class Hub(Protocol):
     """Forwards packets inside each network, and never between two networks. Raises AccessError."""
 
-    async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
+    async def sync(self, network: Network, peers: Sequence[Peer], *, fence: int | None = None) -> HubIdentity:
         """Make the network's peers exactly these. Creates the network if needed.
+
+        A network that was synced with a higher `fence` fails the step; without one, nothing is compared.
 
         Call it with the whole list whenever the list may have changed; the tunnels of unchanged peers are not
         disturbed. Raises StepFailed, and changes nothing, for two peers with the same key or address, an address

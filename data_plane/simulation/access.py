@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from configparser import ConfigParser
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from ipaddress import IPv4Interface, IPv4Network
 from uuid import UUID
 
@@ -31,7 +32,7 @@ from data_plane.documents.heartbeat import Result
 from data_plane.documents.inventory import Inventory
 from data_plane.inspection.agent import FIND_AGENT
 from data_plane.inspection.agent_service import INSTALL_AGENT
-from data_plane.inspection.boot_id import READ_BOOT_ID
+from data_plane.inspection.boot import READ_BOOT
 from data_plane.inspection.boot_journal import READ_BOOT_JOURNAL
 from data_plane.inspection.gpus import RUN_AGENT
 from data_plane.inspection.health import READ_HEALTH
@@ -42,6 +43,7 @@ from data_plane.simulation.hub import FakeHub
 
 Hook = Callable[[Target, str], Awaitable[None]]
 """Awaited before every step, with the step's name or `connect`. It can be slow or raise to simulate a crash."""
+_LONG = timedelta(days=1)
 
 
 async def _at_once(_target: Target, _step: str) -> None:
@@ -90,6 +92,8 @@ class FakeMachine:
     agent_result: Result | None = None
     """What the agent reports next."""
     boots: int = 1
+    booted_at: datetime | None = None
+    """When it booted last; None for its first boot, long ago."""
     journal: bytes = b"simulated systemd[1]: Reached target multi-user.target.\n"
     """Of its last boot."""
     off: bool = False
@@ -109,6 +113,8 @@ class FakeAccess:
     proving: Callable[[Target], Line] | None = None
     """Makes the line to a machine's prover, in this process. Without it, no machine has a prover."""
     machines: dict[str, FakeMachine] = field(default_factory=dict[str, FakeMachine])
+    now: Callable[[], datetime] | None = None
+    """Without it, machines that boot anew say that they are up for long."""
 
     def machine(self, address: str) -> FakeMachine:
         return self.machines.setdefault(address, FakeMachine())
@@ -142,7 +148,8 @@ class FakeAccess:
         """The machine is switched off, or boots with everything that is on its disk and has this address then."""
         machine = self.machine(before)
         machine.off = off
-        machine.boots += not off
+        if not off:
+            machine.boots, machine.booted_at = machine.boots + 1, self.now and self.now()
         self.machines[address] = self.machines.pop(before)
 
     @asynccontextmanager
@@ -196,7 +203,7 @@ class FakeSession:
             APPLY_FIREWALL.name: self._apply_firewall,
             READ_FIREWALL.name: self._read_firewall,
             INSTALL_AGENT.name: self._install_agent,
-            READ_BOOT_ID.name: self._print_boot_id,
+            READ_BOOT.name: self._print_boot,
             READ_BOOT_JOURNAL.name: lambda _: _printed(self.machine.journal),
         }
         await self._begin(step)
@@ -281,9 +288,12 @@ class FakeSession:
     def _print_health(self, _: bytes) -> Answer:
         return _printed(protocol.encode(self.machine.health or idle(self._inventory())).encode())
 
-    def _print_boot_id(self, _: bytes) -> Answer:
+    def _print_boot(self, _: bytes) -> Answer:
         seed = f"{self.target.host_key} {self.machine.boots}".encode()
-        return _printed(f"{UUID(bytes=hashlib.sha256(seed).digest()[:16])}\n".encode())
+        booted_at, now = self.machine.booted_at, self.access.now
+        up = _LONG if booted_at is None or now is None else now() - booted_at
+        boot_id = UUID(bytes=hashlib.sha256(seed).digest()[:16])
+        return _printed(f"{boot_id}\n{up.total_seconds():.2f} 1.00\n".encode())
 
     def _inventory(self) -> Inventory:
         return self.machine.inventory or self.access.hardware(self.target)

@@ -21,18 +21,23 @@ class FakeHub:
     authorities: tuple[str, ...] = ()
     """The SSH authorities that it was told to trust."""
     _generations: dict[int, int] = field(default_factory=dict[int, int])
+    _fences: dict[int, int] = field(default_factory=dict[int, int])
 
-    async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
+    async def sync(self, network: Network, peers: Sequence[Peer], *, fence: int | None = None) -> HubIdentity:
         self._call()
+        if fence is not None and fence < self._fences.get(network.number, 0):
+            raise StepFailed("sync hub", 69, "this network was synced by a later worker")
         try:
             peers_text(network, peers)
         except ValueError as error:
             raise StepFailed("sync hub", None, str(error)) from None
         self.networks[network.number] = tuple(peers)
+        self._fences[network.number] = fence or 0
         return self.identity(network)
 
     async def drop(self, network: Network) -> None:
         self._call()
+        self._fences.pop(network.number, None)
         if self.networks.pop(network.number, None) is not None:
             self._generations[network.number] = self._generations.get(network.number, 0) + 1
 

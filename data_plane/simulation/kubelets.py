@@ -32,6 +32,10 @@ class FakeKubelets:
     """What a machine claims to have besides, by its address."""
     pressure: dict[str, str] = field(default_factory=dict[str, str])
     """A condition besides Ready that a machine reports, by its address."""
+    ready: dict[str, str] = field(default_factory=dict[str, str])
+    """What `Ready` is instead of `True` on a machine that runs, by its address."""
+    gpus: int | None = None
+    """How many GPUs every machine claims; None where no device plugin runs."""
     taints: dict[str, list[Object]] = field(default_factory=dict[str, list[Object]])
     """With what a machine registers instead of our taint, by its address."""
     pods: dict[str, str] = field(default_factory=dict[str, str])
@@ -60,10 +64,11 @@ class FakeKubelets:
         if order is None or order.machine.address in self.agents.members.faults.gone:
             return {"conditions": [{"type": "Ready", "status": "Unknown"}]}
         address = order.machine.address
-        conditions = [{"type": "Ready", "status": "True"}]
+        conditions = [{"type": "Ready", "status": self.ready.get(address, "True")}]
         if address in self.pressure:
             conditions.append({"type": self.pressure[address], "status": "True"})
-        amounts = {**await self.capacity(order.machine), **self.claims.get(address, {})}
+        gpus = {} if self.gpus is None else {"nvidia.com/gpu": str(self.gpus)}
+        amounts = {**await self.capacity(order.machine), **gpus, **self.claims.get(address, {})}
         return {
             "conditions": conditions,
             "capacity": amounts,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from data_plane.access.port import StepFailed, Target
 from data_plane.mesh.members import ServerAway
 from data_plane.mesh.node import peers_text
+from data_plane.mesh.node_scripts import OUTDATED
 from data_plane.mesh.port import OverlayPeer, OverlayPlace
 from data_plane.mesh.tunnels import Interface, Tunnel
 from data_plane.simulation.faults import Faults
@@ -27,6 +28,7 @@ class FakeMember:
     next_key: str | None = None
     place: OverlayPlace | None = None
     peers: tuple[OverlayPeer, ...] = ()
+    fence: int = 0
 
     def made_key(self, machine: Target) -> str:
         if self.key is None:
@@ -67,6 +69,8 @@ class FakeMembers:
     """By the addresses of their machines."""
     packets: dict[str, int] = field(default_factory=dict[str, int])
     """The largest packet that a machine's paths carry, by its address, where it is less than 1,420 bytes."""
+    deaf: set[str] = field(default_factory=set[str])
+    """The addresses of machines whose tunnels carry nothing."""
     behind_nat: set[str] = field(default_factory=set[str])
     """The addresses of machines that nothing reaches from outside."""
 
@@ -74,8 +78,10 @@ class FakeMembers:
         found = self._of(member)
         return self.faults.call("make_key", member, lambda: found.made_key(member))
 
-    async def apply(self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer]) -> Interface:
-        return self.faults.call("apply", member, lambda: self._apply(member, place, peers))
+    async def apply(
+        self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer], *, fence: int | None = None
+    ) -> Interface:
+        return self.faults.call("apply", member, lambda: self._apply(member, place, peers, fence))
 
     async def read(self, member: Target) -> Interface:
         return self.faults.call("read", member, lambda: self._interface("read peers", self._of(member)))
@@ -98,8 +104,13 @@ class FakeMembers:
     def _of(self, member: Target) -> FakeMember:
         return self.members.setdefault(member.address, FakeMember())
 
-    def _apply(self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer]) -> Interface:
+    def _apply(
+        self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer], fence: int | None
+    ) -> Interface:
         found = self._of(member)
+        if fence is not None and fence < found.fence:
+            raise StepFailed("apply peers", OUTDATED, "this machine was set up by a later worker")
+        found.fence = found.fence if fence is None else fence
         try:
             peers_text(peers)
         except ValueError as error:
@@ -122,6 +133,9 @@ class FakeMembers:
         return Interface(member.key, member.place.port, tunnels)
 
     def _tunnel(self, key: str, peer: OverlayPeer) -> Tunnel:
-        answers = any(other.key == peer.public_key and other.lists(key) for other in self.members.values())
+        ends = {other.key: address for address, other in self.members.items() if other.key is not None}
+        others = [other for other in self.members.values() if other.key == peer.public_key]
+        passes = not {ends.get(key), ends.get(peer.public_key)} & self.deaf
+        answers = passes and any(other.lists(key) for other in others)
         handshake = 5 if answers else None
         return Tunnel(peer.public_key, frozenset(peer.allowed), peer.endpoint, peer.keepalive, handshake)

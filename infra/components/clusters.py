@@ -24,7 +24,7 @@ class ClusterNetwork(Component):
             enable_dns_support=True,
             enable_dns_hostnames=True,
             tags={"Name": self.name("clusters")},
-            opts=self.below(),
+            opts=self.guarded(),  # What is protected is in it, and cannot move.
         )
         aws.ec2.DefaultSecurityGroup(
             "clusters-default", vpc_id=self.vpc.id, ingress=[], egress=[], opts=self.below()

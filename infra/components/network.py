@@ -22,7 +22,7 @@ class Network(Component):
             enable_dns_support=True,
             enable_dns_hostnames=True,
             tags={"Name": self.name("control")},
-            opts=self.below(),
+            opts=self.guarded(),  # What is protected is in it, and cannot move.
         )
         # Without rules, so that what is put into it by mistake reaches nothing.
         aws.ec2.DefaultSecurityGroup(

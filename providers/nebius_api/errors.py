@@ -63,7 +63,7 @@ RULES = (
     # Another operation on it is under way, or another replica was faster.
     *(
         Rule(Meaning.BUSY, code=f"{status}/*", verb=verb)
-        for verb in (Verb.TERMINATE, Verb.PREPARE)
+        for verb in (Verb.TERMINATE, Verb.PREPARE, Verb.POWER)
         for status in ("ABORTED", "ALREADY_EXISTS", "FAILED_PRECONDITION")
     ),
     Rule(Meaning.REFUSED, code="FAILED_PRECONDITION/*", verb=Verb.LAUNCH),

@@ -279,6 +279,18 @@ class DeleteInstanceRequest(_message.Message):
     id: str
     def __init__(self, id: _Optional[str] = ...) -> None: ...
 
+class StartInstanceRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class StopInstanceRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
 class ListInstancesRequest(_message.Message):
     __slots__ = ("parent_id", "page_size", "page_token")
     PARENT_ID_FIELD_NUMBER: _ClassVar[int]

@@ -36,7 +36,10 @@ OPERATIONS = {
     "DescribeSpotInstanceRequests",
     "DescribeSpotPriceHistory",
     "DescribeSubnets",
+    "RebootInstances",
     "RunInstances",
+    "StartInstances",
+    "StopInstances",
     "TerminateInstances",
 }
 
@@ -95,6 +98,8 @@ async def test_every_answer_of_a_machines_life_has_only_what_the_model_of_ec2_ha
     await provider.inventory()
     cloud.advance(180.0)
     await provider.inventory()
+    for power in PowerAction:
+        await provider.power(power, ref)
     for _ in range(2):
         await provider.terminate(ref)
         await provider.inventory()

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from control_plane.domain.money import NANO_PER_USD
+from providers.base import PowerAction
 from providers.crusoe import Crusoe, Settings, Signature
 from providers.emulators.clouds.crusoe import KEY_ID, PROJECT
 from tests.contract.clouds.crusoe import SECRET, EmulatedCrusoe
@@ -43,6 +44,7 @@ class Recorded(httpx.AsyncBaseTransport):
 REQUESTS = {
     ("POST", "networking/vpc-firewall-rules"): "VPCFirewallRulesPostRequestV1",
     ("POST", MACHINES): "InstancesPostRequestV1",
+    ("PATCH", f"{MACHINES}/ID"): "InstancesPatchRequestV1",
 }
 ANSWERS = {
     ("GET", "compute/vms/types"): "ListTypesResponseV1",
@@ -53,6 +55,7 @@ ANSWERS = {
     ("GET", MACHINES): "ListInstancesResponseV1",
     ("GET", f"{MACHINES}/operations"): "ListOperationsResponseV1",
     ("POST", MACHINES): "AsyncOperationResponse",
+    ("PATCH", f"{MACHINES}/ID"): "AsyncOperationResponse",
     ("DELETE", f"{MACHINES}/ID"): "AsyncOperationResponse",
 }
 
@@ -68,6 +71,9 @@ async def test_every_exchange_of_a_machines_life_has_the_documented_shape() -> N
     cloud.advance(180.0)
     await provider.inventory()
     assert len(await provider.refused_later()) == 1
+    for action in PowerAction:
+        await provider.power(action, ref)
+        await provider.inventory()
     await provider.terminate(ref)
     seen = set()
     for method, path, asked, answered in recorded.exchanges:

@@ -10,6 +10,7 @@ import jsonschema
 from control_plane.domain.firewall import Protocol
 from control_plane.domain.ingress import Ingress
 from control_plane.domain.money import NANO_PER_USD
+from providers.base import PowerAction
 from providers.hyperstack import Settings, connect
 from tests.contract.clouds.hyperstack import EmulatedHyperstack
 
@@ -51,6 +52,8 @@ ANSWERS = {
     ("GET", "core/virtual-machines"): "Instances",
     ("POST", "core/virtual-machines"): "CreateInstancesResponse",
     ("DELETE", "core/virtual-machines"): "ResponseModel",
+} | {
+    ("GET", f"core/virtual-machines/{action}"): "ResponseModel" for action in ("hard-reboot", "stop", "start")
 }
 
 
@@ -65,6 +68,9 @@ async def test_every_exchange_of_a_machines_life_has_the_documented_shape() -> N
     await provider.inventory()
     cloud.advance(180.0)
     await provider.inventory()
+    for action in PowerAction:
+        await provider.power(action, ref)
+        await provider.inventory()
     await provider.terminate(ref)
     seen = set()
     for method, path, asked, answered in recorded.exchanges:
@@ -72,7 +78,7 @@ async def test_every_exchange_of_a_machines_life_has_the_documented_shape() -> N
             for price in answered:
                 fits("PricebookModel", price)
             continue
-        place = method, path.removesuffix(f"/{ref}")
+        place = method, path.replace(f"/{ref}", "")
         seen.add(place)
         if asked is not None:
             fits(REQUESTS[place], asked)

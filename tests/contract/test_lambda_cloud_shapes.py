@@ -77,6 +77,9 @@ async def test_every_answer_of_a_machines_life_has_the_documented_shape() -> Non
     for step in (0.0, 180.0):
         api.clock.advance(step)
         words.append(await seen(api, instance_id))
+    status, restarted = await api.ask("POST", "instance-operations/restart", {"instance_ids": [instance_id]})
+    assert status == 200
+    fits("Restarted", restarted)
     status, terminated = await api.ask(
         "POST", "instance-operations/terminate", {"instance_ids": [instance_id]}
     )

@@ -2,18 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 import pytest
 import uvicorn
 
+from control_plane.domain.money import Nano
 from providers import local
 from providers.base import ListedOffer, ListedState, OutcomeUnknown, Unavailable
 from providers.emulators.__main__ import Server
-from providers.emulators.clouds.local import PAGE_SIZE, TERMINATED_SHOWN
+from providers.emulators.clouds.local import EVICTED_SHOWN, PAGE_SIZE, TERMINATED_SHOWN
 from providers.emulators.host import EmulatedGpu, MachineSpec, SimulatedHost
-from providers.emulators.scenario import FaultKind
+from providers.emulators.scenario import EmulatorTransport, FaultKind
 from tests.contract.clouds import a_key
 from tests.contract.clouds.local import EmulatedLocalCloud, make
 
@@ -103,9 +104,11 @@ async def test_a_terminated_machine_stays_visible_for_a_while(cloud: EmulatedLoc
 
 
 async def _available(cloud: EmulatedLocalCloud) -> list[bool]:
-    """Of each offer of the cloud's type, whether it is in stock."""
+    """Of each offer of the cloud's type on demand, whether it is in stock."""
     listed = [each for each in await cloud.provider.offers() if isinstance(each, ListedOffer)]
-    return [offer.available for offer in listed if offer.native_type == cloud.native_type]
+    return [
+        offer.available for offer in listed if (offer.native_type, offer.spot) == (cloud.native_type, False)
+    ]
 
 
 async def test_the_last_machine_in_stock_sells_out_and_its_end_puts_it_back(
@@ -163,3 +166,23 @@ async def test_faults_set_over_http_and_a_connection_that_is_really_cut(cloud: E
     assert (seen["calls"], seen["faults"]) == ({"launch": 1}, [])
     assert [machine["name"] for machine in seen["machines"]] == [a_key()]
     assert typo.status_code == 400
+
+
+async def test_a_spot_machine_is_taken_back_by_its_address_and_one_on_demand_never(
+    cloud: EmulatedLocalCloud,
+) -> None:
+    spot = replace(cloud.order(1), spot=True, cost_nano_per_hour_max=Nano(10**11))
+    await cloud.provider.launch(spot)
+    await cloud.provider.launch(cloud.order(2))
+    cloud.advance(cloud.seconds_to_run)
+    address, other = (each.address for each in await cloud.provider.inventory())
+    transport = EmulatorTransport(cloud.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://local.test") as control:
+        for machine, status in ((address, 202), (address, 404), (other, 409), ("10.0.0.99", 404)):
+            answer = await control.post("/__control/evictions", json={"machine": machine})
+            assert answer.status_code == status, (machine, answer.text)
+            await asyncio.sleep(0)
+    cloud.advance(EVICTED_SHOWN.total_seconds())
+    taken, running = await cloud.provider.inventory()
+    assert (taken.state, running.state) == (ListedState.GONE, ListedState.RUNNING)
+    assert (taken.eviction is not None, running.eviction) == (True, None)

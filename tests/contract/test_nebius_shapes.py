@@ -13,7 +13,14 @@ import pytest
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 from providers import nebius, rpc
-from providers.base import ListedState, MachineNotFound, OutcomeUnknown, Unauthorized, Unavailable
+from providers.base import (
+    ListedState,
+    MachineNotFound,
+    OutcomeUnknown,
+    PowerAction,
+    Unauthorized,
+    Unavailable,
+)
 from providers.emulators.clouds.nebius_account import PUBLIC_KEY_ID
 from providers.emulators.grpc_server import GrpcServer
 from providers.emulators.scenario import FaultKind
@@ -98,7 +105,7 @@ def test_every_state_of_a_machine_is_official_and_has_a_meaning() -> None:
 
 
 def test_every_method_that_we_call_exists_at_the_address_that_we_call() -> None:
-    assert len(called()) == 13
+    assert len(called()) == 15
     for method in called():
         assert OFFICIAL["methods"][method.path][1] == method.answer.DESCRIPTOR.name
         service = method.path.split("/")[1]
@@ -113,6 +120,8 @@ async def test_every_call_of_a_machines_life_goes_to_the_documented_service_with
     ref = await cloud.provider.launch(cloud.order())
     cloud.advance(200.0)
     await cloud.provider.inventory()
+    for action in (PowerAction.STOP, PowerAction.START):
+        await cloud.provider.power(action, ref)
     await cloud.provider.terminate(ref)
     addresses = {method.path: method.host for method in called()}
     assert set(cloud.wire.paths) == addresses.keys()

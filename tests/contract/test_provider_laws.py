@@ -65,6 +65,7 @@ async def test_a_launched_machine_is_listed_under_its_launch_key(cloud: Cloud) -
     found = await sighted(cloud)
     assert found is not None
     assert (found.provider_ref, found.state, found.address) == (ref, ListedState.PROVISIONING, None)
+    assert found.native_type == (cloud.native_type if cloud.lists_types else None)
 
 
 async def test_a_machine_runs_in_the_end_and_has_an_address(cloud: Cloud) -> None:

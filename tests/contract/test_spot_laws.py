@@ -22,7 +22,7 @@ from providers.guard import Guard
 from tests.contract.clouds import Cloud, EmulatedCloud, ScriptedCloud, a_key, clouds
 
 ENOUGH = Nano(1_000_000_000_000)
-SELLERS = {"aws", "fake"}
+SELLERS = {"aws", "fake", "local"}
 
 
 async def every(*, sells: bool) -> AsyncIterator[tuple[Cloud, Guard]]:

@@ -1,6 +1,7 @@
 """The emulated Vast.ai against the official OpenAPI documents, so that it cannot agree with our adapter alone."""
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import httpx
 import jsonschema
 
 from control_plane.domain.money import NANO_PER_USD
+from providers.base import PowerAction
 from providers.emulators.clouds.vast_account import ASKS
 from providers.vast import PAGE_SIZE, Settings, connect
 from tests.contract.clouds import a_key
@@ -41,8 +43,10 @@ EXCHANGES = {
     ("POST", "/api/v0/bundles/"): ("SearchRequest", "SearchAnswer"),
     ("GET", "/api/v0/ssh/"): (None, "KeysAnswer"),
     ("POST", "/api/v0/ssh/"): ("KeyRequest", "KeyAnswer"),
+    ("DELETE", "/api/v0/ssh/1/"): (None, "DestroyAnswer"),
     ("PUT", f"/api/v0/asks/{FIRST_ASK}/"): ("CreateRequest", "CreateAnswer"),
     ("GET", "/api/v1/instances/"): (None, "InstancesAnswer"),
+    ("PUT", "/api/v0/instances/reboot/12345678/"): (None, "RebootAnswer"),
     ("DELETE", "/api/v0/instances/12345678/"): (None, "DestroyAnswer"),
 }
 
@@ -53,11 +57,12 @@ async def test_every_exchange_of_a_machines_life_has_the_documented_shape() -> N
     recorded = Recorded(cloud)
     provider = connect(Settings(api_key=str(cloud.secret), base_url="http://vast.test"), transport=recorded)
     await provider.offers()
-    ref = await provider.launch(cloud.order())
+    ref = await provider.launch(replace(cloud.order(), withdrawn_ssh_keys=("ssh-ed25519 AAAA",)))
     statuses = []
     for seconds in (0.0, 20.0, 180.0):
         cloud.advance(seconds)
         statuses += [each.native_status for each in await provider.inventory()]
+    await provider.power(PowerAction.REBOOT, ref)
     await provider.terminate(ref)
     for method, path, asked, status, answered in recorded.exchanges:
         request, answer = EXCHANGES[method, path]
@@ -97,6 +102,9 @@ async def test_refusals_have_the_documented_shape() -> None:
     answer = await client.delete("api/v0/instances/1/")
     assert answer.status_code == 404
     fits("DestroyRefused404", answer.json())
+    answer = await client.put("api/v0/instances/reboot/1/")
+    assert answer.status_code == 400
+    fits("RebootRefused400", answer.json())
     assert (await client.get("api/v1/instances/", params={"after_token": "?"})).status_code == 400
     await client.aclose()
 

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from control_plane.domain.money import NANO_PER_USD
-from providers.base import Needed
+from providers.base import Needed, PowerAction
 from providers.emulators.clouds.verda import CLIENT_ID
 from providers.verda import Settings, Verda
 from tests.contract.clouds import a_key
@@ -79,6 +79,9 @@ async def test_every_exchange_of_a_machines_life_has_the_documented_shape() -> N
     cloud.advance(180.0)
     await provider.inventory()
     children = await provider.children()
+    for action in (PowerAction.STOP, PowerAction.STOP, PowerAction.START):
+        await provider.power(action, ref)
+        await provider.inventory()
     await provider.terminate(ref)
     for child in children:
         if child.ref in (left.id, *cloud.account.scripts):
@@ -93,7 +96,7 @@ async def test_every_exchange_of_a_machines_life_has_the_documented_shape() -> N
         if place in EMPTY:
             assert answered is None
         elif place in LISTS:
-            for each in answered:
+            for each in answered or ():  # What is as it is to be has no result: 204.
                 fits(LISTS[place], each)
         else:
             fits(ANSWERS[place], answered)

@@ -13,10 +13,11 @@ from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, OrganizationId
-from control_plane.domain.lease import AdmittedKey, Lease, LeaseState, PurchaseKind
+from control_plane.domain.lease import AdmittedKey, Lease, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.position import Position
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import CapacityShape, Shape, Sku

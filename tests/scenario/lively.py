@@ -128,7 +128,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     narrowed = await stage.organization()
     await stage.lease(narrowed, name="outside")
     await stage.narrow(narrowed, Envelope(gpus=0))
-    stage.plant()
+    await stage.plant()
     await stage.play(9 * 60, step=60, without=LATE)
     await stage.release(closing)
     await stage.play(65, step=5, without=LATE)

@@ -15,14 +15,15 @@ from control_plane.db import account_requests, accounts, figures
 from control_plane.db.account_requests import RecordedRequest
 from control_plane.domain.account_request import TRIES_MAX, AccountRequest, AccountVerb
 from control_plane.domain.actor import ADMINISTRATOR
-from control_plane.domain.ids import AccountName, AccountRequestId, OrganizationId, SecretId
+from control_plane.domain.child import Needed
+from control_plane.domain.ids import AccountName, AccountRequestId, OrganizationId, SecretId, launch_key
 from control_plane.vault.unsealing.local_file import LocalKeyManager
 from control_plane.world import uuid7
 from providers.base import LaunchOrder
 from reconciler.live_accounts import CLOSED_AFTER_SECONDS, LiveAccounts
 from reconciler.loops.providers import answer_account_requests
 from reconciler.worlds.complete import CompleteWorld
-from tests.support import keys
+from tests.support import keys, planting
 from tests.support.accounts import Keyring
 from tests.support.crash import Crash
 from tests.support.rows import rows
@@ -420,6 +421,32 @@ async def test_an_orphan_keeps_its_account(office: Office) -> None:
     found = await office.done(AccountVerb.REMOVE)
     assert _told(found) == ("refused", "account_in_use")
     assert "1 orphan may exist" in str(found.said)
+
+
+async def test_children_keep_their_account_and_so_does_a_machine_that_ended_since_they_were_listed(
+    office: Office,
+) -> None:
+    """A volume outlives its machine on purpose, and costs money that only these credentials can stop."""
+    stage, first = office.stage, office.ring.account(KEY)
+    await office.done(AccountVerb.ADD, given={"api_key": KEY})
+    key = launch_key(stage.world.installation, uuid7())
+    volume = first.plant_child(key, "volume", Needed.WHILE_IT_EXISTS)
+    await stage.run("sweep_children", world=office.world)
+    found = await office.done(AccountVerb.REMOVE)
+    assert _told(found) == ("refused", "account_in_use")
+    assert "1 child of launches may exist" in str(found.said)
+    del first.leftovers[volume.ref]
+    stage.clock.advance(61)
+    await stage.run("sweep_children", world=office.world)
+    stage.clock.advance(1)
+    async with stage.db.transaction() as connection:
+        await planting.record(connection, key, SECOND, now=stage.clock.now())
+    found = await office.done(AccountVerb.REMOVE)
+    assert "children of the last machine, which were not listed since, may exist" in str(found.said)
+    await office.done(AccountVerb.DRAIN)
+    stage.clock.advance(61)
+    await stage.run("sweep_children", world=office.world)
+    assert _told(await office.done(AccountVerb.REMOVE)) == ("accepted", None)
 
 
 async def test_a_machine_that_appears_while_its_account_is_removed_keeps_it(office: Office) -> None:

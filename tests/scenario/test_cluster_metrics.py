@@ -63,6 +63,9 @@ async def test_a_cluster_is_seen_in_figures_from_its_nodes_to_its_kubeconfigs(
     read_at = _value("tunnels_read_oldest_timestamp_seconds", cluster=NAME)
     assert read_at is not None
     assert asked_at - read_at < 600
+    handshake_at = _value("server_handshake_oldest_timestamp_seconds", cluster=NAME)
+    assert handshake_at is not None
+    assert 0 < asked_at - handshake_at < 600
 
     for _ in range(3):
         await stage.run("keep_tenants")

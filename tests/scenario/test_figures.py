@@ -72,7 +72,7 @@ async def test_a_machine_that_outlives_its_claim_is_a_liability_that_grows(stage
 
 async def test_an_orphan_is_shown_with_its_age_and_without_a_price_that_nobody_knows(stage: Stage) -> None:
     await stage.organization()
-    stage.plant()
+    orphan = stage.plant_unrecorded(is_sold=False)
     await stage.run("observe_machines")
     first = stage.clock.now().timestamp()
     stage.clock.advance(60)
@@ -80,6 +80,7 @@ async def test_an_orphan_is_shown_with_its_age_and_without_a_price_that_nobody_k
     assert shown("orphans", account=FAKE) == shown("orphans_unpriced", account=FAKE) == 1
     assert shown("orphans_oldest_timestamp_seconds", account=FAKE) == first
     assert shown("open_liabilities_usd", kind="orphan") == 0
+    stage.cloud.disappear(orphan.provider_ref)
     await stage.play(600)
     await stage.run("read_figures")
     assert shown("orphans", account=FAKE) == 0

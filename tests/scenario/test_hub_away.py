@@ -43,10 +43,10 @@ class _Hub:
         """Networks for which each call runs out of time."""
         self.calls = 0
 
-    async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
+    async def sync(self, network: Network, peers: Sequence[Peer], *, fence: int | None = None) -> HubIdentity:
         if network.number in self.hung:
             return await self._call(self._late)
-        return await self._call(lambda: self._stage.hub.sync(network, peers))
+        return await self._call(lambda: self._stage.hub.sync(network, peers, fence=fence))
 
     async def drop(self, network: Network) -> None:
         await self._call(lambda: self._stage.hub.drop(network))

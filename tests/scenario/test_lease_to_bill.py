@@ -5,9 +5,10 @@ from sqlalchemy import text
 
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import Actor, ActorKind
-from control_plane.domain.lease import Lease, PurchaseKind
+from control_plane.domain.lease import Lease
 from control_plane.domain.money import Nano
 from control_plane.domain.project import Project
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.services import billing, leases, projects

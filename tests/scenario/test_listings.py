@@ -15,6 +15,7 @@ from control_plane.db import leases as lease_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.failure import FailReason
+from control_plane.domain.freeze import MissingPermit
 from control_plane.domain.ids import MachineId, OrganizationId, ProviderRef
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.machine import MachineState
@@ -24,7 +25,6 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sighting import Sighting
 from control_plane.domain.status import project
-from control_plane.domain.sweep import MissingPermit
 from control_plane.domain.tariff import unit_seconds_total
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.services import accounts as accounts_service
@@ -42,6 +42,15 @@ pytestmark = pytest.mark.database
 OPERATOR = Actor(ActorKind.OPERATOR, "key_1")
 PLATFORM = OrganizationId(UUID(int=1))
 
+_HAVE_RECORDS = text("""
+UPDATE machines m SET state = 'verified', gone_at = NULL, gone_evidence = NULL, fail_reason = NULL, provider_ref = o.ref
+FROM (SELECT unnest(CAST(:refs AS text[])) AS ref, unnest(CAST(:keys AS text[])) AS key) AS o
+WHERE m.launch_key = o.key
+""")
+_WAS_NEVER_ASKED = text("""
+UPDATE machines SET state = 'intended', asked_at = NULL, gone_at = NULL, gone_evidence = NULL, fail_reason = NULL,
+  due_at = 'infinity', deadline_at = 'infinity' WHERE launch_key = :key
+""")
 _METERED = text("SELECT metered_until FROM leases WHERE id = :id")
 
 
@@ -112,7 +121,7 @@ async def test_a_machine_in_a_region_that_the_settings_lost_is_never_taken_for_g
 
 async def test_a_listing_that_fails_half_way_concludes_nothing(stage: Stage) -> None:
     leases = await _ready(stage, 2)
-    orphan = stage.plant()
+    orphan = await stage.plant()
     stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
     stage.cloud.disappear((await _machine(stage, leases[0])).provider_ref)
     await stage.play(900, step=90)
@@ -242,7 +251,7 @@ async def test_a_machine_whose_loss_cannot_be_recorded_keeps_no_other_loss_waiti
 async def test_a_list_that_misses_too_much_freezes_the_account_and_a_sane_one_thaws_it(
     stage: Stage, fault: Fault
 ) -> None:
-    orphan = stage.plant()
+    orphan = await stage.plant()
     leases = await _ready(stage, 5)
     stage.cloud.faults.script("inventory", *[fault] * 60)
     await stage.play(140, step=10)
@@ -468,7 +477,7 @@ async def test_a_machine_that_the_provider_ended_during_an_outage_is_billed_thro
     await stage.play(2 * 3_600, step=300)
     stage.cloud.faults.clear()
     stage.clock.advance(60)
-    await stage.play_until(gone, "ended", seconds_max=120, step=5)
+    await stage.play_until(gone, "ended", seconds_max=240, step=20)
     row = await stage.lease_row(gone)
     assert row.end_reason is EndReason.MACHINE_LOST
     assert row.billed_until == last_seen
@@ -492,9 +501,11 @@ async def test_the_meter_of_a_machine_found_ended_does_not_run_on_the_list_that_
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("control_plane.outcomes.machines.fail", dies)
-        (report,) = await stage.run("observe_machines")
+        for _ in range(4):
+            (report,) = await stage.run("observe_machines")
+            await stage.run("meter_usage")
+            stage.clock.advance(30)
         assert report.errors == ["ConnectionError: killed"]
-    await stage.run("meter_usage")
     until = await _metered_until(stage, gone)
     assert until is None or until <= last_seen
     await stage.play_until(gone, "ended", seconds_max=120, step=5)
@@ -507,6 +518,7 @@ async def test_a_ready_machine_that_the_provider_calls_failed_is_left_to_its_cus
     stage.cloud.die((await _machine(stage, lease)).provider_ref)
     await stage.play(600, step=30)
     assert await stage.state(lease) == "ready"
+    assert len(stage.cloud.alive()) == 1
     await stage.finish()
 
 
@@ -562,7 +574,7 @@ async def _collect(stage: Stage) -> Report:
 
 async def test_an_old_orphan_with_our_key_is_ended_after_its_grace_and_not_before(stage: Stage) -> None:
     (lease,) = await _ready(stage, 1)
-    orphan = stage.plant()
+    orphan = await stage.plant()
     await stage.play(118, step=6)
     assert orphan.ended_at is None
     await stage.play(22, step=2)
@@ -573,8 +585,8 @@ async def test_an_old_orphan_with_our_key_is_ended_after_its_grace_and_not_befor
 
 async def test_a_machine_of_another_installation_or_without_our_mark_is_never_touched(stage: Stage) -> None:
     await _ready(stage, 1)
-    foreign = stage.plant(f"sp-00000000-{'a' * 32}")
-    odd = stage.plant("sp-somebody-elses-name")
+    foreign = stage.plant_unrecorded(f"sp-00000000-{'a' * 32}")
+    odd = stage.plant_unrecorded("sp-somebody-elses-name")
     await stage.play(600, step=60)
     assert foreign.ended_at is None
     assert odd.ended_at is None
@@ -585,7 +597,7 @@ async def test_a_machine_of_another_installation_or_without_our_mark_is_never_to
 
 async def test_too_many_orphans_mean_that_our_records_were_lost_and_none_is_terminated(stage: Stage) -> None:
     leases = await _ready(stage, 3)
-    orphans = [stage.plant() for _ in range(4)]
+    orphans = [await stage.plant() for _ in range(4)]
     await stage.play(400, step=10)
     assert [orphan.ended_at for orphan in orphans] == [None] * 4
     report = await _collect(stage)
@@ -608,20 +620,63 @@ async def test_too_many_orphans_mean_that_our_records_were_lost_and_none_is_term
     await stage.finish()
 
 
+async def test_a_database_restored_to_half_an_hour_ago_ends_no_machine_of_a_customer(stage: Stage) -> None:
+    """A hundred machines run. The records of the last fifteen are younger than the backup, and of one order the backup
+    knows only that it was about to be placed.
+    """
+    (lease,) = await _ready(stage, 1)
+    stage.cloud.stock["h100-sxm-80gb.1", "us-east-1"] = 200
+    kept = [await stage.plant() for _ in range(84)]
+    async with stage.db.transaction() as connection:
+        await connection.execute(
+            _HAVE_RECORDS,
+            {
+                "refs": [machine.provider_ref for machine in kept],
+                "keys": [machine.launch_key for machine in kept],
+            },
+        )
+    lost = [stage.plant_unrecorded() for _ in range(14)]
+    about = await stage.plant()
+    async with stage.db.transaction() as connection:
+        await connection.execute(_WAS_NEVER_ASKED, {"key": about.launch_key})
+    lost.append(about)
+    leak = await stage.plant()
+    await stage.play(3_600, step=120)
+    assert [machine.ended_at for machine in lost] == [None] * 15
+    assert leak.ended_at is None, "what restored records say of another orphan may be as old as they are"
+    shown = {orphan.provider_ref: orphan for orphan in await _orphans(stage)}
+    found = [shown[machine.provider_ref] for machine in lost]
+    assert {orphan.held_code for orphan in found} == {HeldCode.UNRECORDED}
+    assert sum(orphan.cost_nano_per_hour or 0 for orphan in found) == 15 * 2_190_000_000
+    account = await _account(stage)
+    assert account.armed_at is None
+    assert (account.disarmed_why or "").startswith("15 of 101 machines have no record of their order")
+    assert shown[leak.provider_ref].held_code is HeldCode.LOST_RECORDS
+
+    async with stage.db.transaction() as connection:
+        await account_requests.arm(connection, FAKE, now=stage.clock.now())
+    report = await _collect(stage)
+    assert report.errors[0].endswith("Nothing but a decision ends it.")
+    assert (await _account(stage)).armed_at is None, "nobody decided on them yet"
+    await _decide(stage, lost[:14], Choice.LEAVE, why="their records are being restored")
+    await _decide(stage, lost[14:], why="nobody's")
+    async with stage.db.transaction() as connection:
+        await account_requests.arm(connection, FAKE, now=stage.clock.now())
+    await stage.play(60, step=15)
+    assert [machine.ended_at is None for machine in lost] == [True] * 14 + [False]
+    assert leak.ended_at is not None
+    assert await stage.state(lease) == "ready"
+
+
 async def test_orphans_of_a_restored_database_are_held_until_an_operator_decides_one_and_then_all(
     stage: Stage,
 ) -> None:
     """A restore from an old backup: sixty machines run, and nothing on record claims them."""
     (lease,) = await _ready(stage, 1)
-    planted = [stage.plant() for _ in range(60)]
+    planted = [stage.plant_unrecorded() for _ in range(60)]
     await stage.play(400, step=20)
     assert [machine.ended_at for machine in planted] == [None] * 60
-    assert {(orphan.held_code, orphan.held_why) for orphan in await _orphans(stage)} == {
-        (
-            HeldCode.TOO_MANY,
-            "60 of 61 machines look like orphans; it is more likely that our records were lost.",
-        )
-    }
+    assert {orphan.held_code for orphan in await _orphans(stage)} == {HeldCode.UNRECORDED}
     first, *others = planted
     await _decide(stage, [first], why="ticket 4711")
     report = await _collect(stage)
@@ -640,7 +695,7 @@ async def test_orphans_of_a_restored_database_are_held_until_an_operator_decides
 
 async def test_what_an_operator_decides_ends_in_a_dry_run_and_on_a_frozen_account(stage: Stage) -> None:
     leases = await _ready(stage, 6)
-    orphans = [stage.plant() for _ in range(2)]
+    orphans = [await stage.plant() for _ in range(2)]
     stage.world = dataclasses.replace(stage.world, orphans_dry_run=True)
     await stage.play(200, step=20)
     assert {orphan.held_code for orphan in await _orphans(stage)} == {HeldCode.DRY_RUN}
@@ -688,7 +743,7 @@ async def test_machines_that_ended_long_ago_and_are_still_listed_shield_no_orpha
     for lease in leases:
         await stage.play_until(lease, "ended", seconds_max=60)
     terminates = stage.cloud.calls_of("terminate")
-    orphan = stage.plant()
+    orphan = await stage.plant()
     await stage.play(200, step=20)
     assert orphan.ended_at is not None
     assert stage.cloud.calls_of("terminate") == terminates + 1
@@ -697,7 +752,7 @@ async def test_machines_that_ended_long_ago_and_are_still_listed_shield_no_orpha
 
 async def test_a_dry_run_ends_no_orphan_and_says_which_it_would(stage: Stage) -> None:
     await _ready(stage, 1)
-    orphan = stage.plant()
+    orphan = await stage.plant()
     stage.world = dataclasses.replace(stage.world, orphans_dry_run=True)
     await stage.play(300, step=30)
     report = await _collect(stage)
@@ -710,7 +765,7 @@ async def test_a_dry_run_ends_no_orphan_and_says_which_it_would(stage: Stage) ->
 
 async def test_an_orphan_that_is_gone_between_the_look_and_the_kill_stops_nothing(stage: Stage) -> None:
     await _ready(stage, 1)
-    orphans = [stage.plant() for _ in range(2)]
+    orphans = [await stage.plant() for _ in range(2)]
     await stage.play(110, step=10)
     stage.clock.advance(20)
     await stage.run("observe_machines")
@@ -723,7 +778,7 @@ async def test_an_orphan_that_is_gone_between_the_look_and_the_kill_stops_nothin
 
 async def test_an_orphan_whose_end_is_refused_is_asked_again(stage: Stage) -> None:
     await _ready(stage, 1)
-    orphan = stage.plant()
+    orphan = await stage.plant()
     stage.cloud.faults.script("terminate", Fault.NOT_YET, Fault.LOST_WITHOUT_EFFECT)
     await stage.play(180, step=5)
     assert orphan.ended_at is not None
@@ -732,7 +787,7 @@ async def test_an_orphan_whose_end_is_refused_is_asked_again(stage: Stage) -> No
 
 async def test_three_replicas_together_terminate_no_more_orphans_per_run_than_one(stage: Stage) -> None:
     leases = await _ready(stage, 1)
-    orphans = [stage.plant() for _ in range(3)]
+    orphans = [await stage.plant() for _ in range(3)]
     await stage.play(110, step=10)
     stage.clock.advance(20)
     await stage.run("observe_machines")
@@ -747,7 +802,7 @@ async def test_three_replicas_together_terminate_no_more_orphans_per_run_than_on
 
 async def test_no_orphan_is_terminated_while_the_listing_fails(stage: Stage) -> None:
     await _ready(stage, 1)
-    orphan = stage.plant()
+    orphan = await stage.plant()
     await stage.play(100, step=10)
     stage.cloud.faults.always("inventory", Fault.LISTING_FAILS)
     await stage.play(120, step=10)
@@ -762,8 +817,8 @@ async def test_no_orphan_is_terminated_while_the_listing_fails(stage: Stage) -> 
 async def test_machines_of_others_and_machines_that_ended_make_no_breaker_blunter(stage: Stage) -> None:
     """An account that is shared with a large fleet: a fifth of that fleet is no measure of ours."""
     await _ready(stage, 3)
-    foreign = [stage.plant(f"sp-00000000-{number:032x}") for number in range(40)]
-    orphans = [stage.plant() for _ in range(4)]
+    foreign = [stage.plant_unrecorded(f"sp-00000000-{number:032x}") for number in range(40)]
+    orphans = [await stage.plant() for _ in range(4)]
     await stage.play(200, step=20)
     assert (await _account(stage)).listing_size == 7
     assert [orphan.ended_at for orphan in orphans] == [None] * 4

@@ -1,5 +1,6 @@
 """Refreshing offers: each account alone, what is left out, and what became of an offer's machines."""
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -9,7 +10,7 @@ from control_plane.domain.cpu import Architecture
 from control_plane.domain.effective_price import History
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
-from control_plane.domain.placement import Offer
+from control_plane.domain.placement import OFFERED_WITHIN, Offer
 from control_plane.domain.refusal import RefusalCode, Refused
 from providers.base import LeftOut, LeftOutFor
 from providers.fake import FakeProvider, Fault
@@ -50,6 +51,12 @@ async def test_a_slow_and_a_broken_account_keep_no_other_from_being_refreshed(st
     assert [name for name, since in failing.items() if since is not None] == [BROKEN]
 
 
+async def test_replicas_that_wake_together_ask_for_the_offers_once(stage: Stage) -> None:
+    reports = await asyncio.gather(*[refresh_offers.activate(stage.world, FAKE) for _ in range(3)])
+    assert sorted(report.looked_at > 0 for report in reports) == [False, False, True]
+    assert not (await refresh_offers.activate(stage.world, FAKE)).looked_at, "they are fresh"
+
+
 async def test_what_has_no_name_of_ours_is_told_to_operators_and_the_rest_is_sold(stage: Stage) -> None:
     stage.cloud.left_out = (
         *[LeftOut(LeftOutFor.UNKNOWN_GPU, "H100 (94 GB SXM5)")] * 3,
@@ -76,6 +83,50 @@ async def test_what_has_no_name_of_ours_is_told_to_operators_and_the_rest_is_sol
     async with stage.db.reading() as connection:
         (account,) = await accounts.every(connection)
     assert account.offers_left_out == ()
+
+
+async def test_an_ask_that_is_gone_for_a_week_is_forgotten_unless_its_machine_still_runs(
+    stage: Stage,
+) -> None:
+    regions = ("eu-central-1", "us-east-1", "us-west-1")
+    ours, gone, listed = (
+        an_offer(GpuModel.H100_SXM_80GB, 1, region, usd_per_gpu_hour=f"2.{number}")
+        for number, region in enumerate(regions)
+    )
+    stage.cloud.listing = (ours, gone)
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=60)
+    stage.cloud.listing = (listed,)
+    stage.clock.advance(30)
+    await stage.run("refresh_offers")
+    offers = await _offers(stage)
+    assert offers.keys() == {*regions}
+    assert not any(offers[region].available for region in regions[:2])
+    for seconds, left in (
+        (OFFERED_WITHIN.total_seconds() - 60, regions),
+        (60, (regions[0], regions[2])),
+    ):
+        stage.clock.advance(seconds)
+        await stage.run("refresh_offers")
+        assert (await _offers(stage)).keys() == {*left}, seconds
+    await stage.release(lease)
+    await stage.play_until(lease, "ended", seconds_max=200, step=5)
+    stage.clock.advance(30)
+    await stage.run("refresh_offers")
+    assert (await _offers(stage)).keys() == {regions[2]}, "its machine is gone"
+    await stage.finish()
+
+
+async def test_offers_that_come_back_after_a_long_outage_are_kept(stage: Stage) -> None:
+    await stage.run("refresh_offers")
+    before = await _offers(stage)
+    stage.clock.advance(OFFERED_WITHIN.total_seconds() + 60)
+    stage.cloud.faults.script("offers", Fault.UNAVAILABLE)
+    await stage.run("refresh_offers")
+    assert (await _offers(stage)).keys() == before.keys(), "a list that failed says nothing"
+    stage.clock.advance(30)
+    await stage.run("refresh_offers")
+    assert (await _offers(stage)).keys() == before.keys()
 
 
 async def test_spot_capacity_and_arm_hosts_are_in_the_catalogue_and_no_lease_gets_them(stage: Stage) -> None:

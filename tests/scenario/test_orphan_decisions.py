@@ -48,7 +48,7 @@ async def _accepted(stage: Stage, lease: Lease) -> FakeMachine:
 
 
 async def test_an_orphan_is_left_until_that_is_revoked_and_its_cost_is_shown_meanwhile(stage: Stage) -> None:
-    left, other = stage.plant(), stage.plant()
+    left, other = await stage.plant(), await stage.plant()
     await stage.play(10)
     await _decide(stage, Choice.LEAVE, left)
     await stage.play(600, step=20)
@@ -62,7 +62,7 @@ async def test_an_orphan_is_left_until_that_is_revoked_and_its_cost_is_shown_mea
 
 
 async def test_an_orphan_that_is_to_end_ends_at_once_and_before_its_watch_is_over(stage: Stage) -> None:
-    now, watched = stage.plant(), stage.plant()
+    now, watched = await stage.plant(), await stage.plant()
     await stage.run("observe_machines")
     await _decide(stage, Choice.END, now)
     await stage.run("collect_orphans")
@@ -76,7 +76,7 @@ async def test_a_decision_that_changes_while_the_loop_works_is_obeyed(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody leaves an orphan after the loop has read it, while the provider takes its time with another."""
-    machines = {machine.provider_ref: machine for machine in (stage.plant(), stage.plant())}
+    machines = {machine.provider_ref: machine for machine in (await stage.plant(), await stage.plant())}
     await stage.play(130, step=10, without=["collect_orphans"])
     provider = stage.world.accounts[FAKE]
     terminate, spared = provider.terminate, list[FakeMachine]()

@@ -18,6 +18,7 @@ from control_plane.domain.ids import AccountName, MachineId, OrganizationId
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.machine import ERASED_WITHIN, Machine, MachineState
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, RejectCode
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import FAILING_MACHINES_MAX, FAILING_WINDOW, Tier
 from control_plane.domain.refusal import Refused
@@ -35,10 +36,12 @@ from data_plane.proof.verifier.jobs import CHECK_SECONDS_MAX, VerifierAway
 from data_plane.simulation.access import FakeMachine, idle
 from reconciler import proving
 from reconciler.loop import Report
+from reconciler.loops.providers.refresh_offers import EVERY
 from reconciler.worlds.complete import CompleteWorld
 from tests.integration.db.sample import a_row, insert
 from tests.support import proof_laws
 from tests.support.challenger import AWAY, EMULATED, FAILED, PASSED, UNANSWERED, Answer, Interposed
+from tests.support.power import asked
 from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage
 
@@ -820,6 +823,22 @@ async def test_one_failure_stops_no_meter_for_longer_than_a_second_challenge_may
     await stage.finish()
 
 
+async def test_a_machine_that_is_off_is_not_doubted_for_longer_than_half_an_hour(stage: Stage) -> None:
+    lease = await ready(stage)
+    where = await address(stage, lease)
+    await stage.play(DUE - 180, step=1_200)
+    stage.challenger.script(where, FAILED)
+    while ("idle", "failed") not in await stored(stage):
+        await stage.round()
+        stage.clock.advance(60)
+    await asked(stage, lease, PowerAction.STOP)
+    await stage.play(2 * 3_600, step=600)
+    assert (await machine(stage, lease)).suspect_since is None
+    [why] = await noted(stage, lease, "proof_doubt_lapsed")
+    assert "billing resumes" in why, "it waited for as long as the machine was off"
+    await stage.check()
+
+
 async def test_who_computes_on_a_failed_machine_that_is_kept_pays_and_keeps_no_other_one(
     stage: Stage,
 ) -> None:
@@ -1025,6 +1044,40 @@ async def test_an_offer_whose_machines_failed_is_passed_over_for_everybody_for_a
     stage.clock.advance(PROOF_RECORD_WINDOW.total_seconds())
     await stage.run("refresh_offers")
     assert cheapest in await _candidates(stage)
+    await stage.finish()
+
+
+async def test_a_supplier_whose_machines_failed_is_passed_over_under_every_number(stage: Stage) -> None:
+    """A host that cheats on a marketplace offers its machines under a new number after each failure."""
+    cheapest = (await _candidates(stage))[0]
+    (first,) = (
+        dataclasses.replace(each, supplier="cheat")
+        for each in stage.cloud.listing
+        if _key_of(each.native_type, each.native_region) == cheapest
+    )
+    anew = dataclasses.replace(first, native_type="anew")
+    others = [each for each in stage.cloud.listing if dataclasses.replace(each, supplier="cheat") != first]
+    stage.cloud.listing = [first, anew, *others]
+    stage.cloud.stock[anew.native_type, anew.native_region] = 1
+    ours = {_key_of(each.native_type, each.native_region) for each in (first, anew)}
+
+    async def lie(where: str) -> None:
+        by_address = {known.address: known for known in stage.cloud.machines.values()}
+        placed = by_address[where].order
+        lies = _key_of(placed.native_type, placed.native_region) in ours
+        stage.challenger.script(where, FAILED if lies else PASSED)
+
+    stage.world = dataclasses.replace(stage.world, challenger=Interposed(stage.challenger, lie))
+    stage.clock.advance(EVERY.total_seconds())
+    await stage.run("refresh_offers")
+    lease = await ready(stage)
+    # The supplier's other offer, at the same price, is not tried by this lease,
+    reasons = [attempt.fail_reason for attempt in await stage.attempts(lease)]
+    assert reasons == [FailReason.PROOF_FAILED, None]
+    async with stage.db.reading() as connection:  # and the failure counts against the supplier for everybody.
+        since = stage.clock.now() - PROOF_RECORD_WINDOW
+        speaks_against = await proof_records.disproven(connection, since=since)
+    assert {key: len(of.proofs) for key, of in speaks_against.items()} == {f"{FAKE}@cheat": 1}
     await stage.finish()
 
 

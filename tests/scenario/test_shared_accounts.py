@@ -16,7 +16,7 @@ from control_plane.domain.orphan import HeldCode
 from control_plane.world import uuid7
 from providers.base import LaunchOrder
 from providers.fake import FakeMachine
-from tests.support import keys
+from tests.support import keys, planting
 from tests.support.rewinding import Rewinding
 from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage, set_stage
@@ -45,7 +45,7 @@ async def test_a_new_account_shows_what_would_be_terminated_and_ends_nothing_unt
     stage: Stage,
 ) -> None:
     await _ask(stage, AccountVerb.DISARM)  # As it is when it was added.
-    orphan = stage.plant()
+    orphan = await stage.plant()
     await stage.play(300, step=30)
     stage.clock.advance(15)
     (report,) = await stage.run("collect_orphans")
@@ -55,7 +55,7 @@ async def test_a_new_account_shows_what_would_be_terminated_and_ends_nothing_unt
     await stage.play(30, step=10)
     assert orphan.ended_at is not None
     await _ask(stage, AccountVerb.DISARM)
-    other = stage.plant()
+    other = await stage.plant()
     await stage.play(300, step=30)
     assert other.ended_at is None
     stage.cloud.disappear(other.provider_ref)
@@ -86,7 +86,7 @@ async def test_two_installations_share_an_account_and_each_ends_only_what_is_its
         leases = [await one.lease(await one.organization()) for one in (stage, theirs)]
         for one, lease in zip((stage, theirs), leases, strict=True):
             await one.play_until(lease, "ready", seconds_max=60)
-        orphans = [_plant(one, launch_key(one.world.installation, uuid7())) for one in (stage, theirs)]
+        orphans = [await _plant_orphan(one) for one in (stage, theirs)]
         unmarked = _plant(stage, LaunchKey("research-box"))
         for _ in range(14):
             for one in (stage, theirs):
@@ -114,6 +114,14 @@ async def _children(stage: Stage, lease: Lease) -> set[str]:
     """The kinds of the children of a lease's machine."""
     (machine,) = await stage.machines(lease)
     return {child.kind for child in stage.cloud.leftovers.values() if child.launch_key == machine.launch_key}
+
+
+async def _plant_orphan(stage: Stage) -> FakeMachine:
+    """On the first installation's provider, which both use."""
+    key = launch_key(stage.world.installation, uuid7())
+    async with stage.db.transaction() as connection:
+        await planting.record(connection, key, FAKE, now=stage.clock.now())
+    return _plant(stage, key)
 
 
 def _plant(stage: Stage, key: LaunchKey) -> FakeMachine:

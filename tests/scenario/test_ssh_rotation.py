@@ -156,3 +156,22 @@ async def test_a_slow_login_does_not_tell_a_server_host_what_was_replaced_meanwh
     await stage.run("trust_server_hosts")
     assert set(stage.access.machine("eu.internal").authorities) == set(await cast.authorities.trusted())
     assert len(stage.access.machine("eu.internal").authorities) == 2
+
+
+async def test_no_machine_is_ordered_with_an_authority_that_leaked_and_its_provider_is_told_to_forget_it(
+    stage: Stage,
+) -> None:
+    cast = await cast_of(stage, leases=0)
+    lease = await stage.lease(await stage.organization())
+    for loop in ("refresh_offers", "place_leases"):
+        await stage.run(loop)
+    (leaked,) = await cast.authorities.trusted()
+    await cast.command.rotate(leaked=True)
+    await stage.run("launch_machines")
+    assert (await stage.machines(lease))[0].state == "intended"
+    assert stage.cloud.calls_of("launch") == 0, "this process has not read the new authority yet"
+    stage.clock.advance(2)
+    await stage.run("launch_machines")
+    (order,) = [machine.order for machine in stage.cloud.machines.values()]
+    assert (order.ssh_public_key == leaked, order.withdrawn_ssh_keys) == (False, (leaked,))
+    assert leaked not in order.user_data

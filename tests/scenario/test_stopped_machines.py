@@ -1,14 +1,16 @@
-"""What a stopped machine costs: its own price from the list that shows it stopped until its start is asked for."""
+"""What a stopped machine costs: its own price from the list that shows it stopped until one shows it running again."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from sqlalchemy import text
 
 from control_plane.db import catalogue, usage
 from control_plane.db.engine import Database
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.auto_release import AutoRelease
+from control_plane.domain.journal import Note
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.power import PowerState
@@ -21,13 +23,14 @@ from providers.fake import Settings as FakeSettings
 from tests.support.clock import Clock
 from tests.support.laws import stopped_unit_seconds
 from tests.support.power import ask, asked
+from tests.support.rows import rows
 from tests.support.stage import BOOK, FAKE, H100, Stage, set_stage
 
 pytestmark = pytest.mark.database
 
 STOPPED = Nano(360_000_000)
 """A tenth of the price while it is on: 0.36 USD an hour."""
-OFF = PowerState.OFF
+ON, OFF = PowerState.ON, PowerState.OFF
 
 
 @pytest.fixture
@@ -43,6 +46,9 @@ async def cost_while_stopped(stage: Stage, nano: Nano | None) -> None:
     )
     stage.clock.advance(31)
     await stage.run("refresh_offers")
+
+
+_WARNED = text("SELECT funding_warned_at FROM leases WHERE id = :lease_id")
 
 
 async def a_ready_lease(stage: Stage, *, usd: int = 1_000, terms: LeaseTerms | None = None) -> Lease:
@@ -91,17 +97,15 @@ async def test_each_second_is_charged_at_the_price_of_its_state_and_charges_say_
     await stage.play(10 * 60, step=150)
     stopped_at = await stop(stage, lease)
     await stage.play(130 * 60, step=600)
-    asked_at = stage.clock.now()
-    await asked(stage, lease, PowerAction.START)
-    await stage.play(60, step=5)
+    started_at = await start(stage, lease)
     await stage.check()
-    assert (await stage.lease_row(lease)).switched_at == (stopped_at, asked_at)
+    assert (await stage.lease_row(lease)).switched_at == (stopped_at, started_at)
     await stage.release(lease)
     await stage.finish()
     ended = await stage.lease_row(lease)
     assert ended.billed_until is not None
     off = stopped_unit_seconds(ended, ended.billed_until)
-    assert off == int(asked_at.timestamp()) - int(stopped_at.timestamp())
+    assert off == int(started_at.timestamp()) - int(stopped_at.timestamp())
     on = int((ended.billed_until - since).total_seconds()) - off
     assert await bill(stage, lease) == [(False, on, on * 1_000_000), (True, off, off * 100_000)]
     async with stage.db.reading() as connection:
@@ -110,7 +114,7 @@ async def test_each_second_is_charged_at_the_price_of_its_state_and_charges_say_
             lease.organization_id,
             EVERYWHERE,
             since=since - timedelta(days=1),
-            until=asked_at + timedelta(days=1),
+            until=started_at + timedelta(days=1),
             limit=100,
         )
     assert [(each.stopped, each.nano_per_unit_hour) for each in charges] == [
@@ -120,27 +124,144 @@ async def test_each_second_is_charged_at_the_price_of_its_state_and_charges_say_
     ], "an interval for each hour, and one more at the stop and at the start"
 
 
-async def test_until_a_list_shows_it_stopped_and_from_the_request_to_start_it_costs_the_full_price(
-    stage: Stage,
-) -> None:
+async def start(stage: Stage, lease: Lease) -> datetime:
+    """Start its machine. Returns when its price changed."""
+    await asked(stage, lease, PowerAction.START)
+    for _ in range(40):
+        power = (await stage.shown(lease)).overview.power
+        if power is not None and power.state is ON:
+            return (await stage.lease_row(lease)).switched_at[-1]
+        await stage.play(5, step=5)
+    raise AssertionError("it was not started")
+
+
+async def settled(stage: Stage, lease: Lease) -> tuple[PowerState, str | None, int]:
+    """Its state once nothing changes any more, why the last request failed, and how often its price changed."""
+    for _ in range(40):
+        power = (await stage.shown(lease)).overview.power
+        assert power is not None
+        if power.settled_at is not None:
+            await stage.check()
+            return power.state, power.why, len((await stage.lease_row(lease)).switched_at)
+        await stage.play(30, step=10)
+    raise AssertionError("it is open still")
+
+
+async def test_the_price_follows_the_lists_and_no_request_or_refusal(stage: Stage) -> None:
     lease = await a_ready_lease(stage)
     stage.cloud.faults.script("power", Fault.LOST_WITHOUT_EFFECT)
     asked_at = stage.clock.now()
-    stopped_at = await stop(stage, lease)
-    assert stopped_at - asked_at >= timedelta(minutes=2), "the first request was lost"
-    stage.cloud.faults.script("power", Fault.NO_CAPACITY)
-    start_at = stage.clock.now()
-    await asked(stage, lease, PowerAction.START)
-    assert (await stage.lease_row(lease)).switched_at == (stopped_at, start_at)
-    await stage.play(10, step=5)
-    power = (await stage.shown(lease)).overview.power
-    assert power is not None
-    assert power.state is OFF
-    again = (await stage.lease_row(lease)).switched_at
-    assert again[:2] == (stopped_at, start_at)
-    assert timedelta(0) < again[2] - start_at <= timedelta(seconds=10), (
-        "it never started, and is charged as that"
+    assert await stop(stage, lease) - asked_at >= timedelta(minutes=2), "the first request was lost"
+    for fault, why in (
+        (Fault.NO_CAPACITY, "the provider has no capacity for it now; try again later"),
+        (Fault.ORDER_REFUSED, "the provider refused it"),
+        (Fault.UNAUTHORIZED, "the provider refused it"),
+    ):
+        stage.cloud.faults.script("power", fault)
+        await asked(stage, lease, PowerAction.START)
+        assert await settled(stage, lease) == (OFF, why, 1), fault
+    asked_at = stage.clock.now()
+    assert await start(stage, lease) > asked_at
+    await stage.finish()
+
+
+async def test_the_refused_start_of_a_machine_that_runs_costs_the_full_price(stage: Stage) -> None:
+    lease = await a_ready_lease(stage)
+    for listed in (False, True):  # The refusal may come before or after the next list.
+        stage.cloud.faults.script("power", Fault.UNAUTHORIZED)
+        await asked(stage, lease, PowerAction.START)
+        if listed:
+            await stage.run("observe_machines")
+        await stage.run("change_power")
+        assert await settled(stage, lease) == (ON, "the provider refused it", 0)
+    await stage.finish()
+    assert {line[0] for line in await bill(stage, lease)} == {False}
+
+
+async def test_a_machine_that_somebody_else_starts_costs_its_full_price_from_the_first_list_on(
+    stage: Stage,
+) -> None:
+    lease = await a_ready_lease(stage)
+    await stop(stage, lease)
+    await stage.play(20 * 60, step=300)
+    started_at = stage.clock.now()
+    (machine,) = stage.cloud.alive()
+    await stage.cloud.power(PowerAction.START, machine.provider_ref)
+    stage.clock.advance(12)
+    await stage.run("observe_machines")
+    stage.clock.advance(300)
+    await stage.play(30, step=5)
+    assert (await settled(stage, lease))[0] is ON
+    row = await stage.lease_row(lease)
+    assert len(row.switched_at) == 2
+    assert row.switched_at[1] - started_at <= timedelta(seconds=15), (
+        "from the list, however late it was noticed"
     )
+    assert (await stage.story(lease)).count(f"lease {Note.POWER_CHANGED}") == 2
+    await stage.finish()
+
+
+async def test_a_start_that_nobody_passes_on_costs_nothing_more(stage: Stage) -> None:
+    lease = await a_ready_lease(stage)
+    await stop(stage, lease)
+    await asked(stage, lease, PowerAction.START)
+    stage.clock.advance(5 * 3_600)  # The reconciler is away.
+    why = "the provider did not take the request within ten minutes"
+    assert await settled(stage, lease) == (OFF, why, 1)
+    await stage.finish()
+
+
+async def test_a_stop_is_charged_from_its_list_on_however_late_it_is_noticed(stage: Stage) -> None:
+    for ends in (False, True):
+        lease = await a_ready_lease(stage)
+        asked_at = stage.clock.now()
+        await asked(stage, lease, PowerAction.STOP)
+        await stage.run("change_power")
+        for _ in range(10):
+            stage.clock.advance(1800)
+            for loop in ("observe_machines", "meter_usage", "fund_leases"):
+                await stage.run(loop)
+        await stage.check()
+        if not ends:
+            assert (await settled(stage, lease))[0] is OFF
+        await stage.release(lease)
+        await stage.finish()
+        row = await stage.lease_row(lease)
+        assert len(row.switched_at) == 1
+        assert row.switched_at[0] - asked_at <= timedelta(seconds=1801), "the first list after it"
+
+
+async def test_a_limit_of_the_cost_refuses_a_start_that_it_would_end(stage: Stage) -> None:
+    limits = AutoRelease(spend_nano=Nano(900_000_000))
+    lease = await a_ready_lease(stage, terms=LeaseTerms(auto_release=limits))
+    await stop(stage, lease)
+    row = await stage.lease_row(lease)
+    assert row.release_at is not None
+    stage.clock.advance((row.release_at - stage.clock.now()).total_seconds() - 60)
+    for loop in ("observe_machines", "meter_usage"):
+        await stage.run(loop)
+    refused = await ask(stage, lease, PowerAction.START)
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.RELEASE_TIME_PASSED
+    await stage.finish()
+
+
+async def test_a_warning_from_before_a_stop_does_not_silence_the_one_before_the_end(stage: Stage) -> None:
+    lease = await a_ready_lease(stage, usd=4)
+    await stage.play(40 * 60, step=290)
+    story = [f"lease {Note.FUNDING_WARNED}"]
+    assert (await stage.story(lease)).count(story[0]) == 1
+    await stop(stage, lease)
+    await stage.play(40 * 60, step=600)
+    async with stage.db.reading() as connection:
+        [held] = await rows(connection, _WARNED, lease_id=lease.id)
+    assert held.funding_warned_at is None, "its end is far now"
+    for _ in range(48):
+        if await stage.state(lease) != "ready":
+            break
+        await stage.play(1_200, step=600)
+    assert (await stage.lease_row(lease)).end_reason is EndReason.UNFUNDED
+    assert (await stage.story(lease)).count(story[0]) == 2
     await stage.finish()
 
 

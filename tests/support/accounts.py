@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from control_plane.domain.child import Child
 from control_plane.domain.ids import AccountName, ProviderRef
 from providers.base import (
     Capabilities,
@@ -69,6 +70,12 @@ class _Keyed:
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         await self._account().terminate(provider_ref)
+
+    async def children(self) -> tuple[Child, ...]:
+        return await self._account().children()
+
+    async def delete_child(self, child: Child) -> None:
+        await self._account().delete_child(child)
 
     async def close(self) -> None:
         self.ring.closed += 1

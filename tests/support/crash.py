@@ -268,8 +268,8 @@ class _Hub:
     crash: Crash
     inner: Hub
 
-    async def sync(self, network: Network, peers: Sequence[Peer]) -> HubIdentity:
-        return await self.crash.call("hub sync", lambda: self.inner.sync(network, peers))
+    async def sync(self, network: Network, peers: Sequence[Peer], *, fence: int | None = None) -> HubIdentity:
+        return await self.crash.call("hub sync", lambda: self.inner.sync(network, peers, fence=fence))
 
     async def drop(self, network: Network) -> None:
         await self.crash.call("hub drop", lambda: self.inner.drop(network))
@@ -328,8 +328,12 @@ class _Members:
     async def make_key(self, member: Target) -> str:
         return await self.crash.call("make key", lambda: self.inner.make_key(member))
 
-    async def apply(self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer]) -> Interface:
-        return await self.crash.call("apply peers", lambda: self.inner.apply(member, place, peers))
+    async def apply(
+        self, member: Target, place: OverlayPlace, peers: Sequence[OverlayPeer], *, fence: int | None = None
+    ) -> Interface:
+        return await self.crash.call(
+            "apply peers", lambda: self.inner.apply(member, place, peers, fence=fence)
+        )
 
     async def read(self, member: Target) -> Interface:
         return await self.crash.call("read peers", lambda: self.inner.read(member))

@@ -61,6 +61,7 @@ SAMPLE_FIGURES = Figures(
             unready=1,
             without_gpus=1,
             tunnels_read_at=AT,
+            handshake_at=AT,
             kubeconfigs=3,
             kubeconfig_wanted_at=AT,
         )

@@ -35,6 +35,8 @@ SELECT l.*, (SELECT coalesce(sum(unit_seconds), 0) FROM intervals i WHERE i.leas
        (SELECT count(*) FROM claims c JOIN machines m ON m.id = c.machine_id
         WHERE c.lease_id = l.id AND c.slot IS NULL AND m.state <> 'gone') AS open,
        (SELECT count(*) FROM claims c WHERE c.lease_id = l.id AND c.ended_at IS NULL) AS claims,
+       EXISTS (SELECT FROM powers w JOIN claims c ON c.id = w.claim_id
+               WHERE w.lease_id = l.id AND w.stopped AND c.ended_at IS NULL) AS stopped,
        (SELECT count(*) FROM attempts a WHERE a.lease_id = l.id) AS tries,
        (SELECT count(*) FROM attempts a WHERE a.lease_id = l.id AND a.outcome IS NULL) AS trying,
        (SELECT posted_nano FROM holds h WHERE h.lease_id = l.id) AS posted,
@@ -155,6 +157,8 @@ def _lease(lease: Any) -> None:
         assert lease.posted + lease.held == owed, (
             f"{lease.id} has {lease.held} set aside for its last charges"
         )
+    if lease.state == "ready":
+        assert len(lease.switched_at) % 2 == lease.stopped, f"{lease.id} has another price than its machine"
     assert lease.posted == lease.charged, f"{lease.id}: the hold counts {lease.posted} of {lease.charged}"
     if lease.state == "ended":
         assert lease.open == 0, f"{lease.id} is closed while a machine may live (law 3)"

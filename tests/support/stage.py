@@ -72,7 +72,7 @@ from reconciler.loop import AccountLoop, Loop, Report
 from reconciler.ssh_authorities import FixedAuthority, SshAuthorities, StoredAuthorities
 from reconciler.worlds.complete import CompleteWorld
 from reconciler.worlds.mesh import HubSync, HubTrust
-from tests.support import laws
+from tests.support import laws, planting
 from tests.support.archive import Shelf
 from tests.support.challenger import DeadLine, ScriptedChallenger
 from tests.support.clock import Clock, Host
@@ -84,7 +84,12 @@ _ONE, _EIGHT = (
     Shape(GpuModel.H100_SXM_80GB, 1, 8, 64, 100),
     Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 100),
 )
-H100 = Price(Sku("h100x1", _ONE, CapacityShape.VM, Tier.LISTED), Nano(3_600_000_000), book=0)
+H100 = Price(
+    Sku("h100x1", _ONE, CapacityShape.VM, Tier.LISTED),
+    Nano(3_600_000_000),
+    book=0,
+    spot_nano_per_unit_hour=Nano(1_800_000_000),
+)
 H100X8 = Price(Sku("h100x8", _EIGHT, CapacityShape.VM, Tier.LISTED), Nano(3_000_000_000), book=0)
 PROVEN = Price(Sku("h100x1-proven", _ONE, CapacityShape.VM, Tier.PROVEN), Nano(3_600_000_000), book=0)
 ATTESTED = Price(Sku("h100x1-attested", _ONE, CapacityShape.VM, Tier.ATTESTED), Nano(3_600_000_000), book=0)
@@ -129,12 +134,28 @@ class Stage:
         """The laws hold, and nothing is left."""
         await laws.check_finished(self.db, *self.clouds.values(), planted=self.planted)
 
-    def plant(self, key: str | None = None, *, account: AccountName = FAKE) -> FakeMachine:
-        """A machine at a provider that no record of ours knows."""
+    async def plant(self, *, account: AccountName = FAKE) -> FakeMachine:
+        """An orphan: a machine of an order that the provider refused, so that its record is closed."""
+        machine = self.plant_unrecorded(account=account)
+        async with self.db.transaction() as connection:
+            await planting.record(connection, machine.launch_key, account, now=self.clock.now())
+        return machine
+
+    def plant_unrecorded(
+        self, key: str | None = None, *, account: AccountName = FAKE, is_sold: bool = True
+    ) -> FakeMachine:
+        """A machine at a provider whose launch key no record of ours has, as after a restore of an older database.
+
+        Unless `is_sold`, it is of a type that the account offers no more.
+        """
         key = key or launch_key(self.world.installation, uuid7())
         self.planted.add(key)
         order = LaunchOrder(LaunchKey(key), "h100-sxm-80gb.1", "us-east-1", "", "")
-        return self.clouds[account].plant(order)
+        machine = self.clouds[account].plant(order)
+        if not is_sold:
+            machine.order = dataclasses.replace(order, native_type="sold-no-more")
+            self.clouds[account].stock["sold-no-more", "us-east-1"] = 0
+        return machine
 
     def plant_twin(self, machine: FakeMachine) -> FakeMachine:
         """A second machine that the provider made for the same order."""
@@ -242,7 +263,11 @@ class Stage:
             )
         )
         access = FakeAccess(
-            hardware=_hardware(list(clouds.values())), hub=hub, machines=machines, proving=DeadLine
+            hardware=_hardware(list(clouds.values())),
+            hub=hub,
+            machines=machines,
+            proving=DeadLine,
+            now=self.clock.now,
         )
         _connect_power(clouds, access)
         world = dataclasses.replace(
@@ -538,7 +563,7 @@ async def set_stage(
         for number, name in enumerate(names)
     }
     hub = FakeHub()
-    access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub, proving=DeadLine)
+    access = FakeAccess(hardware=_hardware(list(clouds.values())), hub=hub, proving=DeadLine, now=clock.now)
     _connect_power(clouds, access)
     challenger = ScriptedChallenger(sleep=clock.advance)
     agents = FakeAgents()

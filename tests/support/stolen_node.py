@@ -27,11 +27,11 @@ from data_plane.cluster.objects.node import joining_taint
 from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import ClientCertificate, Cluster, KubernetesPort, Token
 from data_plane.cluster.resource import NODE, Object, head
+from tests.support.golang.toolchain import expected_version
 from tests.support.kubernetes import pki
 from tests.support.kubernetes.clients import eventually
 from tests.support.kubernetes.parts import parts
 from tests.support.kubernetes.pki import Subject
-from tests.support.kubernetes.toolchain import expected_version
 from tests.support.machines import Machine
 
 AGENT = "/var/lib/rancher/k3s/agent"

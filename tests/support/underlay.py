@@ -257,7 +257,7 @@ import os, select, socket, struct, sys, time
 seconds, source, targets = float(sys.argv[1]), sys.argv[2], set(sys.argv[3:])
 link = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
 if source != "-":
-    link.setsockopt(socket.IPPROTO_IP, 15, 1)  # IP_FREEBIND: also an address that it does not have.
+    link.setsockopt(socket.IPPROTO_IP, 19, 1)  # IP_TRANSPARENT: also an address that it does not have.
     link.bind((source, 0))
 blank = struct.pack("!BBHHH", 8, 0, 0, 77, 1) + os.urandom(16)
 total = sum(struct.unpack("!12H", blank))

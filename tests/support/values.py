@@ -19,12 +19,13 @@ from control_plane.domain.ids import (
     ProviderRef,
     launch_key,
 )
-from control_plane.domain.lease import Lease, LeaseState, PurchaseKind
+from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.machine import Machine, MachineState, Purpose
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Offer
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sighting import ListedState, Sighting
 from control_plane.domain.sku import Shape
 from tests.support.clock import START
@@ -56,6 +57,8 @@ def a_machine(number: int = 1, **other: Any) -> Machine:
         "gpu_model": GpuModel.H100_SXM_80GB,
         "gpu_count": 1,
         "proof": Tier.LISTED,
+        "spot": False,
+        "cost_nano_per_hour_max": None,
         "launch_key": a_key(number),
         "state": MachineState.VERIFIED,
         "generation": 5,
@@ -72,6 +75,8 @@ def a_machine(number: int = 1, **other: Any) -> Machine:
         "step": Step.GPUS_VERIFIED,
         "fail_reason": None,
         "fail_why": None,
+        "provider_state": "running",
+        "down_since": None,
         "suspect_since": None,
         "erasing_until": None,
         "passes": 0,

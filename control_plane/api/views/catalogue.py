@@ -11,13 +11,14 @@ from control_plane.api.views.refusals import refusals_of
 from control_plane.domain.admission import Price
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Offer, sold_as
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
 from control_plane.services.leases import Quote
 from control_plane.wire.catalogue import OfferView, QuoteView, SkuView, VerdictView
 
 
 def sku_view(price: Price) -> SkuView:
-    shape = price.sku.shape
+    shape, spot = price.sku.shape, price.bought(PurchaseKind.SPOT)
     return SkuView(
         name=price.sku.name,
         gpu_model=shape.gpu_model,
@@ -30,6 +31,7 @@ def sku_view(price: Price) -> SkuView:
         price_per_gpu_hour=money_or_none(price.nano_per_gpu_hour),
         price_per_hour=money(price.nano_per_hour),
         price_per_hour_stopped=money(Nano(price.stopped_nano * shape.units)),
+        price_per_hour_spot=None if spot is None else money(spot.nano_per_hour),
     )
 
 
@@ -80,6 +82,7 @@ def quote_view(quote: Quote, sku_name: str, disclosure: Disclosure) -> QuoteView
         first_hour=first_hour,
         candidates=tuple(candidate_view(offer, disclosure, price) for offer in quote.ranking.candidates),
         rejected=tuple(rejected_view(rejection, disclosure) for rejection in quote.ranking.rejected),
+        more_candidates=quote.ranking.more_candidates,
     )
 
 

@@ -10,6 +10,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano, parse_usd
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.quota_request import QuotaRequest
 from control_plane.domain.refusal import choose
 from control_plane.services.envelopes import ShownEnvelope
@@ -38,6 +39,9 @@ def limits_of(data: LimitsRequest, field: str = "") -> Envelope:
         regions=_set(data.regions),
         providers=_set(data.providers),
         tiers=None if data.tiers is None else frozenset(Tier(tier) for tier in data.tiers),
+        purchases=None
+        if data.purchases is None
+        else frozenset(PurchaseKind(each) for each in data.purchases),
         priority=data.priority_max,
         batch_size=data.batch_size_max,
         burst=None if burst is None else Burst(burst.over_percent, burst.seconds, burst.price_percent),
@@ -73,6 +77,7 @@ def limits_view(envelope: Envelope) -> LimitsView:
         regions=_sorted(envelope.regions),
         providers=_sorted(envelope.providers),
         tiers=_sorted(envelope.tiers),
+        purchases=_sorted(envelope.purchases),
         priority_max=envelope.priority,
         batch_size_max=envelope.batch_size,
         burst=None if burst is None else BurstView(burst.over_percent, burst.seconds, burst.price_percent),
@@ -80,7 +85,9 @@ def limits_view(envelope: Envelope) -> LimitsView:
     )
 
 
-def _sorted(words: frozenset[str] | frozenset[Tier] | None) -> tuple[str, ...] | None:
+def _sorted(
+    words: frozenset[str] | frozenset[Tier] | frozenset[PurchaseKind] | None,
+) -> tuple[str, ...] | None:
     return None if words is None else tuple(sorted(str(word) for word in words))
 
 

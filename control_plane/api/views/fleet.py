@@ -16,6 +16,7 @@ def fleet_machine_view(machine: FleetMachine) -> FleetMachineView:
         account=machine.account,
         provider=machine.provider,
         provider_ref=machine.provider_ref,
+        native_status=machine.provider_state,
         region=machine.region,
         gpu_model=machine.gpu_model,
         gpu_count=machine.gpu_count,

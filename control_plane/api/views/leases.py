@@ -126,6 +126,7 @@ def request_view(requested: CapacityRequest) -> LeaseRequestView:
         providers=requested.providers,
         price_usd_per_hour_max=None if ceiling is None else usd(ceiling),
         priority=requested.priority,
+        purchase=requested.purchase.value,
     )
 
 

@@ -78,6 +78,7 @@ def node_report_view(report: NodeReport, now: datetime) -> NodeReportView:
         overlay_number=behind.number,
         endpoint=behind.endpoint,
         tunnels_read_at=behind.peers_read_at,
+        server_handshake_at=behind.handshake_at,
         key_holders=None if behind.holders is None else len(behind.holders),
         key_change_requested_at=behind.key_asked_at if report.overview.state is NodeState.READY else None,
         failed_tries=behind.tries,

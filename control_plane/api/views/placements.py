@@ -48,6 +48,7 @@ def rejected_view(rejection: Rejection, disclosure: Disclosure) -> RejectedView:
         code=rejection.code.value,
         why=_why(rejection.code, rejection.why, disclosure),
         proofs=_proof_ids(rejection.proofs, disclosure),
+        more=rejection.more,
     )
 
 
@@ -58,6 +59,7 @@ def placement_view(placement: Placement, disclosure: Disclosure) -> PlacementVie
         chosen=placement.chosen,
         candidates=tuple(_stored_candidate(offer, disclosure) for offer in placement.ranking.candidates),
         rejected=tuple(_stored_rejected(offer, disclosure) for offer in placement.ranking.rejected),
+        more_candidates=placement.ranking.more_candidates,
     )
 
 
@@ -82,6 +84,7 @@ def _stored_rejected(offer: RejectedOffer, disclosure: Disclosure) -> RejectedVi
         code=offer.code.value,
         why=_why(offer.code, offer.why, disclosure),
         proofs=_proof_ids(offer.proofs, disclosure),
+        more=offer.more,
     )
 
 

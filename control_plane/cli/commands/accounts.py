@@ -4,11 +4,12 @@ from argparse import Namespace
 
 from rich.console import RenderableType
 
+from control_plane.cli.answers import Answer, page_of
 from control_plane.cli.client import Client
 from control_plane.cli.commands import account_requests
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
-from control_plane.cli.render.accounts import account_table, limit_table, permit_lines
+from control_plane.cli.render.accounts import account_page, account_table, limit_table, permit_lines
 from control_plane.cli.terminal import Terminal
 from control_plane.cli.words import plural
 from control_plane.wire.accounts import (
@@ -18,6 +19,8 @@ from control_plane.wire.accounts import (
     TerminationPermitRequest,
     TerminationPermitView,
 )
+
+PATH = "/v1/operator/provider-accounts"
 
 
 def add(to: Commands) -> None:
@@ -31,6 +34,14 @@ def add(to: Commands) -> None:
         "List provider accounts with their last list, and why they are frozen or failing.",
         examples="splitplane account list",
     )
+    show = command(
+        accounts,
+        "show",
+        show_account,
+        "Show a provider account: its list, its limits, and whether it is armed.",
+        examples="splitplane account show lambda_cloud/research",
+    )
+    show.add_argument("account", metavar="ACCOUNT", help='as "splitplane account list" shows it')
     limits = command(
         accounts,
         "limits",
@@ -81,12 +92,22 @@ def add(to: Commands) -> None:
 
 
 def list_accounts(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().whole("/v1/operator/provider-accounts", AccountList)
+    answer = terminal.client().whole(PATH, AccountList)
     terminal.present(args.json, answer, lambda page: account_table(page.items, terminal.now()))
 
 
+def show_account(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().whole(PATH, AccountList)
+    found = next((account for account in answer.value.items if account.name == args.account), None)
+    if found is None:
+        raise _unknown(args.account)
+    content = next(item for item in answer.content["items"] if item["name"] == args.account)
+    shown = page_of([Answer(content, found)], AccountList)
+    terminal.present(args.json, shown, lambda page: account_page(page.items[0], terminal.now()))
+
+
 def list_limits(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().whole("/v1/operator/provider-accounts", AccountList)
+    answer = terminal.client().whole(PATH, AccountList)
     wanted = args.account
     if wanted is not None and wanted not in {account.name for account in answer.value.items}:
         raise _unknown(wanted)
@@ -118,7 +139,7 @@ def permit_terminations(terminal: Terminal, args: Namespace) -> None:
 
 def _look_first(client: Client, account: str) -> AccountView:
     """The account as it is now. Nobody is asked to confirm what is refused afterwards."""
-    for known in client.whole("/v1/operator/provider-accounts", AccountList).value.items:
+    for known in client.whole(PATH, AccountList).value.items:
         if known.name == account:
             return known
     raise _unknown(account)

@@ -17,6 +17,7 @@ from control_plane.wire.catalogue import (
     PRIORITY_DEFAULT,
     OfferList,
     OfferView,
+    PurchaseChoice,
     QuoteRequest,
     QuoteView,
     SkuList,
@@ -43,12 +44,14 @@ def add(to: Commands) -> None:
         examples="""
         splitplane quote h100-sxm.8x
         splitplane quote h100-sxm.8x --region eu --max-price 25
+        splitplane quote h100-sxm.8x --spot --max-price 18
         splitplane quote h100-sxm.8x --project research --environment prod --verbose
         """,
     )
     add_verbose(parser)
     add_sku(parser)
     add_constraints(parser)
+    add_purchase(parser)
 
 
 def _add_offers(to: Commands) -> None:
@@ -123,6 +126,20 @@ def add_constraints(parser: Parser, *, priced: str = "the whole machine") -> Non
         metavar="ENVIRONMENT",
         help="the project's environment, by name or id (default: the one called default)",
     )
+
+
+def add_purchase(parser: Parser) -> None:
+    """The argument that quotes and leases have in common, and node pools do not have."""
+    parser.add_argument(
+        "--spot",
+        action="store_true",
+        help="cheaper capacity that its provider may take back at any moment; needs --max-price",
+    )
+
+
+def purchase(args: Namespace) -> PurchaseChoice:
+    """What the argument of `add_purchase` says, as a word of the API."""
+    return "spot" if args.spot else "on_demand"
 
 
 def constraints(args: Namespace) -> dict[str, Any]:
@@ -233,7 +250,7 @@ def _costs_at_most(offer: OfferView, usd: str) -> bool:
 
 
 def quote(terminal: Terminal, args: Namespace) -> None:
-    request = QuoteRequest(**constraints(args))
+    request = QuoteRequest(**constraints(args), purchase=purchase(args))
     client = terminal.client()
     answer = client.post("/v1/quotes", QuoteView, request)
     terminal.present(args.json, answer, lambda quote: quote_page(quote, verbose=args.verbose))

@@ -101,6 +101,13 @@ def add_limits(parser: ArgumentParser) -> None:
         choices=("listed", "proven", "attested"),
         help="allow this tier",
     )
+    parser.add_argument(
+        "--purchase",
+        action="append",
+        metavar="KIND",
+        choices=("on_demand", "spot"),
+        help="allow leases that are bought so",
+    )
     parser.add_argument("--priority", type=int, metavar="N", help="the highest priority of a lease")
     parser.add_argument("--batch", type=int, metavar="N", help="how many leases one request may create")
 
@@ -116,6 +123,7 @@ def limits_of(args: Namespace) -> LimitsRequest:
         regions=_words(args.region),
         providers=_words(args.provider),
         tiers=_words(args.tier),
+        purchases=_words(args.purchase),
         priority_max=args.priority,
         batch_size_max=args.batch,
     )

@@ -6,12 +6,12 @@ from typing import Any
 from control_plane.cli.commands.organization_lookup import find
 from control_plane.cli.errors import usage
 from control_plane.cli.parsing import Commands, Parser, command, noun
-from control_plane.cli.render.fleet import fleet_csv, fleet_table, totals_table
+from control_plane.cli.render.fleet import fleet_csv, fleet_table, totals_csv, totals_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.fleet import FleetMachinePage, FleetTotals
 
 PATH = "/v1/operator/fleet"
-HEALTH = ("starting", "healthy", "missing", "suspect", "silent", "ending")
+HEALTH = ("starting", "healthy", "missing", "down", "suspect", "stopped", "silent", "ending")
 STATES = ("launching", "booting", "bootstrapping", "verified", "terminating")
 
 
@@ -24,8 +24,8 @@ def add(to: Commands) -> None:
         "List every machine that may exist, with whoever holds it, newest first.",
         more=(
             "HEALTH is the first word that applies: ending, starting, missing from its\n"
-            "provider's last list, suspect because of its GPU proof, silent because its agent\n"
-            "does not report, healthy."
+            "provider's last list, suspect because of its GPU proof, stopped by its customer,\n"
+            "silent because its agent does not report, healthy."
         ),
         examples="""
         splitplane fleet list --provider lambda_cloud --health missing
@@ -41,12 +41,16 @@ def add(to: Commands) -> None:
         "Count machines and their GPUs by provider and GPU model.",
         more=(
             "delivered: they run and have an address. healthy: verified, listed, not suspect,\n"
-            "not silent. reserved: a lease holds them. active: that lease is ready, and so\n"
-            "billed."
+            "and not silent unless their customer stopped them. reserved: a lease holds them.\n"
+            "active: that lease is ready, and so billed."
         ),
-        examples="splitplane fleet totals --region eu",
+        examples="""
+        splitplane fleet totals --region eu
+        splitplane fleet totals --csv > totals.csv
+        """,
     )
     _add_filters(parser)
+    parser.add_argument("--csv", action="store_true", help="CSV, a line for each provider and GPU model")
 
 
 def _add_filters(parser: Parser) -> None:
@@ -82,5 +86,10 @@ def list_machines(terminal: Terminal, args: Namespace) -> None:
 
 
 def totals(terminal: Terminal, args: Namespace) -> None:
+    if args.csv and args.json:
+        raise usage("--csv and --json cannot be combined.")
     answer = terminal.client().get(PATH, FleetTotals, _filters(terminal, args))
+    if args.csv:
+        terminal.write(totals_csv(answer.value))
+        return
     terminal.present(args.json, answer, totals_table)

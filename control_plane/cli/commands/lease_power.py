@@ -70,4 +70,5 @@ def _settled(terminal: Terminal, client: Client, answer: Found) -> Found:
 
 
 def _is_settled(lease: LeaseView) -> bool:
-    return lease.state != "ready" or lease.power is None or lease.power.state in ("on", "off")
+    power = lease.power
+    return lease.state != "ready" or power is None or power.state in ("on", "off") or power.why is not None

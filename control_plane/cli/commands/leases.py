@@ -15,7 +15,14 @@ from control_plane.cli.commands import (
     ssh_keys,
 )
 from control_plane.cli.commands.amounts import amount
-from control_plane.cli.commands.catalogue import add_constraints, add_sku, constraints, naming_the_nearest
+from control_plane.cli.commands.catalogue import (
+    add_constraints,
+    add_purchase,
+    add_sku,
+    constraints,
+    naming_the_nearest,
+    purchase,
+)
 from control_plane.cli.commands.labels import labels
 from control_plane.cli.commands.lookup import LEASE_HELP, LIVE_STATES, Found, each_of, find
 from control_plane.cli.errors import CliError, usage
@@ -131,10 +138,12 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.1x --project research --label team=vision
         splitplane lease create h100-sxm.8x --wait-timeout 2d --auto-release-after 12h
         splitplane lease create h100-sxm.1x --count 4 --name worker --priority 80
+        splitplane lease create h100-sxm.8x --spot --max-price 18
         """,
     )
     add_sku(parser)
     add_constraints(parser)
+    add_purchase(parser)
     parser.add_argument("--name", help="name of the lease (default: a generated one)")
     parser.add_argument(
         "--count", type=int, metavar="N", help="create this many, all or none; --name gets -1, -2, ..."
@@ -183,6 +192,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     values = {
         **constraints(args),
+        "purchase": purchase(args),
         "name": args.name,
         "network": args.network,
         "ssh_key_ids": _key_ids(client, args),

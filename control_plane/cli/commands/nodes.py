@@ -30,7 +30,13 @@ def add(to: Commands) -> None:
         splitplane node list --node-pool train
         splitplane node list --cluster eu-1 --all
         splitplane node list --all-organizations
+        kubectl get nodes --output wide $(splitplane node list --names --cluster eu-1)
         """,
+    )
+    parser.add_argument(
+        "--names",
+        action="store_true",
+        help="only their names in the cluster, a line each, as kubectl takes them",
     )
     parser.add_argument("--cluster", metavar="CLUSTER", help="only those in this cluster: its name or its id")
     parser.add_argument(
@@ -77,6 +83,8 @@ def add_everybodys(parser: Parser) -> None:
 
 
 def list_nodes(terminal: Terminal, args: Namespace) -> None:
+    if args.names and args.all_organizations:
+        raise usage("--names lists your own nodes; it cannot be combined with --all-organizations.")
     client = terminal.client()
     params: dict[str, Any] = {} if args.all else {"state": list(LIVE)}
     if args.cluster:
@@ -90,6 +98,9 @@ def list_nodes(terminal: Terminal, args: Namespace) -> None:
     if args.node_pool:
         params["node_pool"] = node_pools.find(client, args.node_pool).value.id
     answer = client.every(PATH, NodePage, params)
+    if args.names and not args.json:
+        terminal.write("".join(f"{node.name}\n" for node in answer.value.items))
+        return
     terminal.present(args.json, answer, lambda page: node_table(page.items, terminal.now()))
 
 

@@ -70,7 +70,9 @@ def _add_end(orphans: Commands) -> None:
     )
     _take(parser, several="*")
     parser.add_argument(
-        "--held", action="store_true", help="every orphan of the account that waits for an operator"
+        "--held",
+        action="store_true",
+        help="every orphan of the account that waits for an operator and has a record",
     )
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
@@ -186,5 +188,8 @@ def _held(listed: OrphanList, account: str) -> list[str]:
 
 
 def _is_held(orphan: OrphanView) -> bool:
-    """Whether it waits for an operator. One that is only watched, or was decided on, does not."""
-    return orphan.held_code not in (None, "watched", "next_run") and orphan.decision is None
+    """Whether it waits for an operator. One that is only watched, or was decided on, does not. One without a record may
+    be a customer's, so it has to be named.
+    """
+    waits = orphan.held_code not in (None, "watched", "next_run", "unrecorded")
+    return waits and orphan.decision is None

@@ -6,7 +6,7 @@ from datetime import datetime
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from control_plane.cli.render.layout import heading, indented, table
+from control_plane.cli.render.layout import facts, heading, indented, table
 from control_plane.cli.words import absolute, ago, both, coarse, spaced, span
 from control_plane.wire.accounts import AccountView, OfferBlockView, RateLimitView, TerminationPermitView
 
@@ -31,6 +31,28 @@ def account_table(accounts: Sequence[AccountView], now: datetime) -> RenderableT
     parts: list[RenderableType] = [table(columns, rows, right=columns[3:])]
     for account in accounts:
         parts += _details(account, now)
+    return Group(*parts)
+
+
+def account_page(account: AccountView, now: datetime) -> RenderableType:
+    """One account, with everything that keeps something from being bought or terminated there, and its limits."""
+    listed = f"{account.listing_size:,} of ours, listed {both(account.listing_asked_at, now)}"
+    credentials = "the environment of the reconciler"
+    if account.credentials_from == "operator":
+        credentials = f"stored encrypted, in force since {both(account.credentials_since, now)}"
+    armed = f"terminated: armed since {both(account.armed_since, now)}"
+    parts: list[RenderableType] = [
+        heading(account.name, account.provider),
+        facts(
+            ("State", _state(account)),
+            ("Machines", listed if account.listing_asked_at else "never listed"),
+            ("Credentials", credentials),
+            ("Orphans", armed if account.armed_since else "only reported: not armed"),
+        ),
+        *_details(account, now),
+    ]
+    if account.limits:
+        parts += [Text(), heading("Rate limits"), indented(limit_table([account], now))]
     return Group(*parts)
 
 

@@ -44,7 +44,7 @@ def sku_table(skus: Sequence[SkuView]) -> RenderableType:
         )
         for sku in skus
     ]
-    return Group(table(columns, rows, right=columns[2:]), *_demands(skus))
+    return Group(table(columns, rows, right=columns[2:]), *_demands(skus), *_sold_as_spot(skus))
 
 
 def _demands(skus: Sequence[SkuView]) -> list[RenderableType]:
@@ -57,6 +57,16 @@ def _demands(skus: Sequence[SkuView]) -> list[RenderableType]:
         for tier, names in by_tier.items()
         if tier != "listed"
     ]
+
+
+def _sold_as_spot(skus: Sequence[SkuView]) -> list[RenderableType]:
+    """The prices of the SKUs that are sold as spot; nothing when none is."""
+    prices = [
+        f"{sku.name} for {price(sku.price_per_hour_spot)} USD per hour"
+        for sku in skus
+        if sku.price_per_hour_spot is not None
+    ]
+    return [Text(f"\nSold as spot (--spot): {', '.join(prices)}.", style="dim")] if prices else []
 
 
 def offer_tables(offers: Sequence[OfferView], *, hidden: int) -> RenderableType:
@@ -154,6 +164,8 @@ def quote_page(quote: QuoteView, *, verbose: bool = False) -> RenderableType:
     if quote.candidates:
         title = "Would be tried, best first" if quote.verdict.admitted else "Could serve it, best first"
         parts += [Text(), heading(title), candidate_table(quote.candidates, chosen=None)]
+        if quote.more_candidates:
+            parts.append(Text(f"{plural(quote.more_candidates, 'more candidate')} after these.", style="dim"))
     elif quote.verdict.admitted:
         parts += [Text(), Text("No offer can serve it now; a lease would wait for one.", style="yellow")]
     if quote.rejected:
@@ -209,7 +221,11 @@ def _rejection(alike: Sequence[RejectedView]) -> Text:
     """Offers with one reason. Their sentences may differ in figures; then the first stands for all."""
     first = alike[0]
     where = f"{first.provider} {first.region} {first.native_type}"
-    title = where if len(alike) == 1 else f"{len(alike)} offers"
+    count = len(alike) + sum(offer.more for offer in alike)
+    if len(alike) == 1:
+        title = f"{where} and {plural(first.more, 'more offer')}" if first.more else where
+    else:
+        title = plural(count, "offer")
     why = first.why
     if len({offer.why for offer in alike}) > 1:
         why = f"For example {where}: {why}"

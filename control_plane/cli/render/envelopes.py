@@ -85,6 +85,7 @@ def _choices(limits: LimitsView) -> Iterator[tuple[Cell, Cell, Cell, Cell]]:
         ("regions", limits.regions),
         ("providers", limits.providers),
         ("tiers", limits.tiers),
+        ("purchases", limits.purchases),
     ):
         if words is not None:
             yield (name, "", ", ".join(words) or "none", "")

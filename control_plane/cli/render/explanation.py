@@ -118,7 +118,8 @@ def _placement(
     if placement.candidates:
         parts.append(candidate_table(placement.candidates, chosen=placement.chosen))
     news = [rejected for rejected in placement.rejected if _reason(rejected) not in shown]
-    as_before = len(placement.rejected) - len(news)
+    before = [rejected for rejected in placement.rejected if _reason(rejected) in shown]
+    as_before = sum(1 + rejected.more for rejected in before)
     if as_before:
         parts.append(indented(Text(f"Rejected as above: {plural(as_before, 'offer')}.")))
     if news:
@@ -132,7 +133,7 @@ def _choice(placement: PlacementView) -> Text:
     for candidate in placement.candidates:
         if candidate.key == placement.chosen:
             where = f"{candidate.provider} {candidate.region} {candidate.native_type}"
-            among = plural(len(placement.candidates), "candidate")
+            among = plural(len(placement.candidates) + placement.more_candidates, "candidate")
             return Text.assemble("Chosen: ", (where, "green"), f", the best of {among}.")
     return Text(f"Chosen: {placement.chosen}.")
 

@@ -12,7 +12,7 @@ from control_plane.cli.render.layout import table
 from control_plane.cli.words import ID_DIGITS_MIN, cents, coarse, plural
 from control_plane.wire.fleet import FleetMachineView, FleetTotals, FleetTotalView
 
-_STYLES = {"healthy": "green", "starting": "", "ending": "dim"}
+_STYLES = {"healthy": "green", "stopped": "", "starting": "", "ending": "dim"}
 CSV_COLUMNS = (
     *(
         "machine_id",
@@ -24,6 +24,7 @@ CSV_COLUMNS = (
         "gpu_count",
         "state",
         "health",
+        "native_status",
     ),
     *("organization_id", "organization", "project_id", "project", "lease_id", "lease", "created_at"),
     "cost_usd_per_hour",
@@ -40,7 +41,7 @@ def fleet_table(machines: Sequence[FleetMachineView], now: datetime) -> Renderab
             machine.account,
             machine.region,
             f"{machine.gpu_count} x {machine.gpu_model}" if machine.gpu_model else "-",
-            Text(machine.health, style=_STYLES.get(machine.health, "yellow")),
+            Text(_health(machine), style=_STYLES.get(machine.health, "yellow")),
             "-" if machine.organization is None else f"{machine.organization} / {machine.project}",
             coarse(now - machine.created_at),
             cents(machine.cost_per_hour.nano),
@@ -67,7 +68,7 @@ def _id_length(ids: Sequence[str]) -> int:
 def totals_table(totals: FleetTotals) -> RenderableType:
     if not totals.lines:
         return Text("No such machines.")
-    words = ("ALL", "DELIVERED", "HEALTHY", "RESERVED", "ACTIVE")
+    words = tuple(word.upper() for word in _COUNTED)
     columns = ("PROVIDER", "GPU MODEL", "", *words)
     return Group(
         table(columns, [row for line in (*totals.lines, totals.total) for row in _rows(line)], right=words),
@@ -86,6 +87,31 @@ def _rows(line: FleetTotalView) -> list[tuple[str, ...]]:
     ]
 
 
+_COUNTED = ("all", "delivered", "healthy", "reserved", "active")
+TOTALS_COLUMNS = (
+    *("provider", "gpu_model"),
+    *(f"{word}_{what}" for word in _COUNTED for what in ("machines", "gpus")),
+    "cost_usd_per_hour",
+)
+
+
+def totals_csv(totals: FleetTotals) -> str:
+    """A header and one line for each provider and GPU model. The sum is left to the reader's program."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(TOTALS_COLUMNS)
+    for line in totals.lines:
+        counts = (line.all, line.delivered, line.healthy, line.reserved, line.active)
+        numbers = [number for count in counts for number in (count.machines, count.gpus)]
+        writer.writerow((line.provider, line.gpu_model, *numbers, line.cost_per_hour.usd))
+    return text.getvalue()
+
+
+def _health(machine: FleetMachineView) -> str:
+    """The word, and for a machine that is down the provider's own."""
+    return f"{machine.health}: {machine.native_status}" if machine.health == "down" else machine.health
+
+
 def fleet_csv(machines: Sequence[FleetMachineView]) -> str:
     """A header and one line for each machine. Amounts are exact."""
     text = io.StringIO()
@@ -95,7 +121,7 @@ def fleet_csv(machines: Sequence[FleetMachineView]) -> str:
         writer.writerow(
             (
                 *(machine.id, machine.account, machine.provider, machine.provider_ref, machine.region),
-                *(machine.gpu_model, machine.gpu_count, machine.state, machine.health),
+                *(machine.gpu_model, machine.gpu_count, machine.state, machine.health, machine.native_status),
                 *(machine.organization_id, machine.organization, machine.project_id, machine.project),
                 *(machine.lease_id, machine.lease, machine.created_at.isoformat(), machine.cost_per_hour.usd),
             )

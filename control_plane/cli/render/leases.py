@@ -154,7 +154,7 @@ def _ssh_keys(keys: Sequence[AdmittedKeyView] | None) -> str | None:
 
 
 def _constraints(request: LeaseRequestView) -> str | None:
-    words = [*request.regions, *request.providers]
+    words = [*(["spot"] if request.purchase == "spot" else []), *request.regions, *request.providers]
     if request.price_usd_per_hour_max is not None:
         words.append(f"at most {exact(request.price_usd_per_hour_max)} USD per hour")
     return ", ".join(words) or None
@@ -165,7 +165,8 @@ def _power(power: PowerView | None, now: datetime) -> str | None:
     if power is None or not (power.actions or power.since):
         return None
     since = "" if power.since is None else f" since {both(power.since, now)}"
-    failed = "" if power.why is None else f"; the last request failed: {power.why}"
+    settled = power.state in ("on", "off")
+    failed = "" if power.why is None else f"; {'the last request failed: ' if settled else ''}{power.why}"
     stopped = power.price_per_hour_stopped
     costs = "" if stopped is None else f"; {price(stopped)} USD per hour while stopped"
     return f"{power.state}{since}{failed}; can {', '.join(power.actions) or 'do nothing else'}{costs}"

@@ -140,6 +140,7 @@ def node_report_page(report: NodeReportView, now: datetime) -> RenderableType:
             ("Sold", _sold(report)),
             ("Claims", ", ".join(f"{name} {much}" for name, much in sorted(report.claims.items())) or None),
             ("Tunnels read", both(report.tunnels_read_at, now)),
+            ("Handshake", _handshake(report, now)),
             ("Key", _key(report)),
             ("New key", _key_change(report, now)),
             ("Gone", both(node.gone_at, now)),
@@ -151,6 +152,13 @@ def node_report_page(report: NodeReportView, now: datetime) -> RenderableType:
 def _sold(report: NodeReportView) -> str:
     sold = report.sold
     return f"{sold.vcpus} vCPUs, {sold.memory_gib} GiB, {plural(sold.gpus, 'GPU')}"
+
+
+def _handshake(report: NodeReportView, now: datetime) -> str | None:
+    """With the server, as it was when the tunnels were read."""
+    if report.tunnels_read_at is None:
+        return None
+    return both(report.server_handshake_at, now) or "none with the server"
 
 
 def _key(report: NodeReportView) -> str | None:

@@ -59,11 +59,14 @@ prices = table(
     Column("nano_per_unit_hour", BigInteger, nullable=False),
     # While the machine is stopped. Null: the same.
     Column("stopped_nano_per_unit_hour", BigInteger),
+    # As spot. Null: it is not sold so.
+    Column("spot_nano_per_unit_hour", BigInteger),
     PrimaryKeyConstraint("sku", "effective_from"),
     CheckConstraint("nano_per_unit_hour >= 0", name="not_negative"),
     CheckConstraint(
         "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="stopped_costs_no_more"
     ),
+    CheckConstraint("spot_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="spot_costs_no_more"),
     shared="the price book is the same for everyone",
     fact=True,
     admin=("INSERT",),
@@ -89,6 +92,8 @@ offers = table(
     at("observed_at", nullable=False),
     Column("architecture", Text, nullable=False),
     Column("spot", Boolean, nullable=False),
+    # Whether it can be ordered through us: we order no spot capacity from some who list it.
+    Column("orderable", Boolean, nullable=False),
     Column("eviction_notice_seconds", Integer),
     Column("price_source", Text, nullable=False),
     Column("network_gbps", Integer),
@@ -122,6 +127,7 @@ offer_blocks = table(
     Column("region", Text, nullable=False),
     Column("native_region", Text, nullable=False),
     Column("native_type", Text, nullable=False),
+    Column("spot", Boolean, nullable=False),
     Column("reason", Text, nullable=False),
     at("since", nullable=False),
     at("until", nullable=False),

@@ -1,6 +1,7 @@
 """Kubernetes clusters, the hosts of ours that their servers run on, node pools, and the nodes in them."""
 
 from sqlalchemy import (
+    BigInteger,
     CheckConstraint,
     Column,
     ForeignKey,
@@ -133,6 +134,12 @@ overlays = table(
     at("read_at"),
     # What could not be applied, for operators.
     Column("failing_why", Text),
+    # Grows with each worker that holds the row. Members refuse what a worker brings that held it before.
+    Column("fence", BigInteger, nullable=False, server_default=text("0")),
+    # A digest of all rows that the peer map and its work follow from, when nothing was left to do, and until when
+    # nobody has to be read again. While the rows have that digest, nothing is computed.
+    Column("quiet_digest", Text),
+    at("quiet_until"),
     CheckConstraint("next_key IS NULL OR old_key IS NULL", name="one_change_of_key"),
     CheckConstraint(
         "(next_key IS NULL AND old_key IS NULL) = (key_waits_since IS NULL)",
@@ -249,6 +256,8 @@ nodes = table(
     # When an operator asked for another key, until it is in use; and when the next key was made.
     at("key_asked_at"),
     at("key_made_at"),
+    # The hold in which it has its turn at what few nodes may do at the same time.
+    Column("turn_token", Uuid),
     # What was last found about its tunnels, and when they are looked at again.
     Column("tunnels", JSONB, nullable=False, server_default=text("'{}'")),
     at("tunnels_due_at"),
@@ -276,10 +285,8 @@ nodes = table(
     # By when it has to be healthy.
     at("deadline_at", nullable=False),
     at("ready_at"),
-    # Since when the cluster says that it is not ready; null while it is, and before it was opened.
+    # Since when the cluster says that it is not ready, or pods cannot have its GPUs; null otherwise.
     at("unready_since"),
-    # Since when its kubelet does not report to the cluster; null while it does.
-    at("silent_since"),
     at("leaving_at"),
     # Since when it is in nobody's peer map any more.
     at("removed_at"),

@@ -38,9 +38,10 @@ from control_plane.db.tables.marks import (
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
 from control_plane.domain.failure import FailReason
-from control_plane.domain.lease import LIVE, EndReason, LeaseState, PurchaseKind
+from control_plane.domain.lease import LIVE, EndReason, LeaseState
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 
 leases = table(
     "leases",

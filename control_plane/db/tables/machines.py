@@ -46,6 +46,9 @@ machines = table(
     Column("native_type", Text, nullable=False),
     Column("offer_key", Text, nullable=False),
     Column("cost_nano_per_hour", BigInteger, nullable=False),
+    # Whether it is spot capacity, and the most that an hour of that may cost us.
+    Column("spot", Boolean, nullable=False),
+    Column("cost_nano_per_hour_max", BigInteger),
     # What its offer said of stopped machines: what they cost, where it is less, and what can be done with their power.
     Column("stopped_cost_nano_per_hour", BigInteger),
     Column("power", JSONB, nullable=False),
@@ -65,6 +68,7 @@ machines = table(
     at("deadline_at"),
     at("terminate_asked_at"),
     at("gone_at"),
+    CheckConstraint("spot = (cost_nano_per_hour_max IS NOT NULL)", name="spot_has_its_ceiling"),
     Column("fail_reason", Text),
     Column("fail_why", Text),
     Column("gone_evidence", Text),
@@ -78,6 +82,8 @@ machines = table(
     Column("ssh_trust", Text),
     at("ssh_trust_due_at"),
     at("sighted_at"),
+    # Since when it is listed as failed, stopped or ending, though nobody asked for that: `sighted_at` is from before.
+    at("down_since"),
     at("eviction_announced_at"),
     at("eviction_withdrawn_at"),
     at("missed_since"),
@@ -221,14 +227,25 @@ powers = table(
     at("asked_at"),
     Column("accepted", Boolean, nullable=False, server_default=text("false")),
     Column("boot_id", Text),
-    # How the provider lists the machine since then.
+    # How the provider lists the machine since then, from which list on without a break, and in which one lately.
     Column("listed", Text),
+    at("listed_from"),
     at("listed_at"),
+    # Whether its price while stopped applies: `leases.switched_at` has an odd number of moments then.
+    Column("stopped", Boolean, nullable=False, server_default=text("false")),
     PrimaryKeyConstraint("organization_id", "claim_id"),
     known("state", PowerState),
     known("listed", ListedState),
     CheckConstraint("asked_at IS NOT NULL OR NOT accepted", name="accepted_was_asked"),
-    CheckConstraint("(listed IS NULL) = (listed_at IS NULL)", name="listed_has_its_time"),
+    CheckConstraint(
+        "(listed IS NULL) = (listed_at IS NULL) AND (listed IS NULL) = (listed_from IS NULL)",
+        name="listed_has_its_times",
+    ),
+    CheckConstraint(
+        f"stopped AND state IN ('{PowerState.OFF}', '{PowerState.STARTING}')"
+        f" OR NOT stopped AND state <> '{PowerState.OFF}'",
+        name="stopped_while_off",
+    ),
     CheckConstraint(f"(settled_at IS NULL) = ({among('state', CHANGING)})", name="open_while_it_changes"),
     Index("ix_powers_due", "due_at", postgresql_where=text(among("state", CHANGING))),
     Index("ix_powers_machine_id", "machine_id"),
@@ -236,6 +253,7 @@ powers = table(
     api=("INSERT",),
     api_updates=(
         *("state", "generation", "due_at", "tries", "wanted_at", "settled_at", "why"),
-        *("asked_at", "accepted", "boot_id", "listed", "listed_at"),
+        *("asked_at", "accepted", "boot_id", "listed", "listed_from", "listed_at", "stopped"),
     ),
+    lookups=Lookups.READ,
 )

@@ -17,8 +17,8 @@ from sqlalchemy import (
 )
 
 from control_plane.db.tables.marks import Lookups, Tenancy, among, at, known, own, project, table, tenant
-from control_plane.domain.lease import PurchaseKind
 from control_plane.domain.ledger import OURS, AccountKind, TransactionKind
+from control_plane.domain.purchase import PurchaseKind
 
 # Money that is set aside for the next hour of a live lease.
 holds = table(

@@ -29,6 +29,9 @@ provider_accounts = table(
     at("offers_due_at", nullable=False),
     # The same for what launches made beside their machines; null before the first time.
     at("children_due_at"),
+    # When they were listed last, and how many there were: an account with children is not removed.
+    at("children_listed_at"),
+    Column("children_listed", Integer, nullable=False, server_default=text("0")),
     # The same for terminating its orphans.
     at("orphans_due_at"),
     # When the last list was asked for that is stored, and the last one that is evidence.
@@ -100,7 +103,8 @@ orphans = table(
     Column("provider_ref", Text, nullable=False),
     Column("launch_key", Text, nullable=False),
     Column("native_status", Text, nullable=False),
-    # How it became an orphan, and what it costs; null where no record tells the price.
+    # How it became an orphan, and what it costs; null where neither a record nor an offer of its
+    # type tells the price.
     Column("origin", Text, nullable=False),
     Column("cost_nano_per_hour", BigInteger),
     at("first_seen_at", nullable=False),

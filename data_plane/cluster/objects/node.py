@@ -50,6 +50,11 @@ def joining_taint() -> Object:
     return {"key": JOINING, "value": "true", "effect": EFFECT}
 
 
+def quarantine_taint() -> Object:
+    """On an open node that seems to lie, and is kept until an operator has looked: no new pod lands there."""
+    return {"key": f"{OWN_PREFIX}/quarantined", "value": "true", "effect": EFFECT}
+
+
 def keeps_pods_away(node: Object) -> bool:
     """Whether a Node has the taint with which nodes register. With another effect, pods could land there."""
     present = node.get("spec", {}).get("taints") or []

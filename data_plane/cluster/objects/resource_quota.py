@@ -1,6 +1,8 @@
 """How much a tenant's namespace may hold: as many GPUs as it leases nodes for, and bounds on what would burden others.
 
-The API server and its database are shared by all tenants of a cluster, so the number of objects is bounded as well.
+The API server and its database are shared by all tenants of a cluster, so the number of objects is bounded as well: by
+few while a project has no nodes, since projects cost nothing. Events are not counted. No tenant can write them,
+Kubernetes deletes them after an hour, and each would write the quota as well.
 """
 
 from dataclasses import dataclass
@@ -25,8 +27,15 @@ OBJECTS_MAX = {
     "count/daemonsets.apps": 20,
     "count/poddisruptionbudgets.policy": 100,
     "count/leases.coordination.k8s.io": 200,
+    "count/horizontalpodautoscalers.autoscaling": 100,
     "persistentvolumeclaims": 100,
 }
+_KUBECONFIGS = "count/serviceaccounts"
+"""Each kubeconfig is one, and they are small."""
+OBJECTS_MAX_WITHOUT_NODES = 10
+"""Of each kind. One object may have more than a megabyte."""
+ENDED_PODS_MAX = 2_000
+"""`pods` does not count those that ended, and Kubernetes deletes them late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +54,18 @@ def resource_quota(tenant: Tenant, allowance: Allowance) -> Object:
         "requests.cpu": f"{allowance.cpu_millis}m",
         "requests.memory": allowance.memory_bytes,
         "pods": allowance.nodes * PODS_PER_NODE,
-        **OBJECTS_MAX,
+        "count/pods": allowance.nodes * PODS_PER_NODE + (ENDED_PODS_MAX if allowance.nodes else 0),
+        **_objects_max(allowance),
     }
     quota = head(RESOURCE_QUOTA, "splitplane", tenant.namespace, labels=tenant.labels)
     return {**quota, "spec": {"hard": {name: str(amount) for name, amount in hard.items()}}}
+
+
+def _objects_max(allowance: Allowance) -> dict[str, int]:
+    if allowance.nodes:
+        return OBJECTS_MAX
+    few = {name: min(count, OBJECTS_MAX_WITHOUT_NODES) for name, count in OBJECTS_MAX.items()}
+    return {**few, _KUBECONFIGS: OBJECTS_MAX[_KUBECONFIGS]}
 
 
 def limit_range(tenant: Tenant) -> Object:

@@ -29,6 +29,7 @@ from providers.emulators.clouds.crusoe_account import (
 )
 from providers.emulators.clouds.crusoe_signatures import is_signed
 from providers.emulators.host import MachineHost
+from providers.emulators.rentals import Life
 from providers.emulators.scenario import (
     FaultKind,
     Scenario,
@@ -253,12 +254,20 @@ def _instance_routes(base: str, account: Account, scenario: Scenario) -> list[An
         if found is None:
             raise Refusal(404, "not_found")
         wanted = _body(await request.body(), ActionIn)
-        if wanted.action != "RESET" or not await account.instances.switch(found, off=False):
-            raise Refusal(400, "bad_request")
+        await _switch(account, found, wanted.action)
         scenario.depart("power")
         return _started(account.operation(found.id))
 
     return [instances, operations, launch, remove, act]
+
+
+async def _switch(account: Account, found: Instance, action: str) -> None:
+    """A machine that is as it is to be stays so."""
+    life = {"START": Life.RUNNING, "STOP": Life.STOPPED, "RESET": None}.get(action, Life.FAILED)
+    if account.instances.life(found) is life:
+        return
+    if life is Life.FAILED or not await account.instances.switch(found, off=action == "STOP"):
+        raise Refusal(400, "bad_request")
 
 
 async def _launch(account: Account, scenario: Scenario, wanted: LaunchIn) -> Response[Any]:

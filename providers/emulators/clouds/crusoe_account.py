@@ -24,6 +24,7 @@ DELETING_SECONDS = 20.0
 STATUS = {
     Life.CREATING: "STATE_STARTING",
     Life.RUNNING: "STATE_RUNNING",
+    Life.STOPPED: "STATE_STOPPED",
     Life.FAILED: "STATE_SHUTOFF",
     Life.ENDING: "STATE_DELETING",
 }
@@ -61,8 +62,8 @@ _US, _EAST_AND_EU = LOCATIONS[:3], (LOCATIONS[1], LOCATIONS[3])
 # fmt: off
 KINDS = {kind.name: kind for kind in (
     Kind("h100-80gb-sxm-ib.8x", "H100-SXM-80GB", 8, "3.90", 176, 960, 8000, _EAST_AND_EU, GpuModel.H100_SXM_80GB),
-    Kind("a100-80gb.1x", "A100-PCIe-80GB", 1, "1.65", 12, 120, 0, _US, GpuModel.A100_PCIE_80GB),
-    Kind("l40s-48gb.1x", "L40S-48GB", 1, "1.00", 8, 147, 0, _US, GpuModel.L40S_48GB),
+    Kind("a100-80gb.1x", "A100-PCIe-80GB", 1, "2.00", 12, 120, 0, _US, GpuModel.A100_PCIE_80GB),
+    Kind("l40s-48gb.1x", "L40S-48GB", 1, "1.50", 8, 147, 0, _US, GpuModel.L40S_48GB),
     Kind("a40.1x", "A40-PCIe-48GB", 1, "0.90", 6, 60, 0, _US),
     Kind("b200-180gb-sxm-ib.8x", "B200-SXM-180GB", 8, "0", 176, 1900, 8000, ("us-east1-a",)),
     Kind("c1a.4x", "", 0, "0.16", 4, 16, 0, _US),
@@ -149,7 +150,8 @@ class Account:
         if instance.sold_out:
             return 0
         usd_per_hour = Decimal(instance.kind.usd_per_gpu_hour) * max(1, instance.kind.gpus)
-        return int(usd_per_hour * NANO_PER_USD) * self.instances.seconds_run(instance) // 3_600
+        seconds = self.instances.seconds_run(instance) - self.instances.seconds_off(instance)
+        return int(usd_per_hour * NANO_PER_USD) * seconds // 3_600
 
 
 def new_id() -> str:

@@ -12,6 +12,12 @@ itself (`never_boots`, `wrong_gpu`, `hidden`) are consumed when it is bought.
     GET    /v1/machines/{id}/console      what it printed, 256 KiB at most
     DELETE /v1/machines/{id}               202; `terminating`, then `terminated`, then gone
 
+A type with `"spot": true` has the name of one on demand. An order names it by `spot`, with `usd_per_hour_max`, and is
+refused with `spot_price_too_low` when that is below its price. The cloud takes such a machine back when it is asked to:
+
+    POST   /__control/evictions            {"machine": id, name or address, "state": "announced" or "taken"};
+                                           `withdrawn` takes a notice back. `eviction` of the machine says so
+
 Errors are `{"error": {"code": ..., "message": ...}}`.
 """
 
@@ -22,6 +28,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -44,6 +51,8 @@ MACHINES_MAX = 200
 """The account's quota. It is below the number of addresses on the host's bridge."""
 USER_DATA_BYTES_MAX = 65_536
 TERMINATED_SHOWN = timedelta(seconds=5)
+EVICTED_SHOWN = timedelta(minutes=5)
+"""A machine that was taken back stays listed for longer, so that its customer reads why it ended."""
 BROKEN_CURSOR = "broken"
 NAME_PATTERN = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
@@ -59,6 +68,8 @@ class MachineType:
     memory_gib: int
     disk_gib: int
     usd_per_hour: str
+    spot_usd_per_hour: str | None = None
+    """As spot; None where it is not sold so."""
 
 
 H100 = EmulatedGpu("NVIDIA H100 80GB HBM3", 81559)
@@ -67,8 +78,8 @@ L4 = EmulatedGpu("NVIDIA L4", 23034)
 TYPES = {
     kind.name: kind
     for kind in (
-        MachineType("gpu-h100x1", "H100-SXM-80", H100, 1, 24, 200, 1_000, "1.99"),
-        MachineType("gpu-h100x8", "H100-SXM-80", H100, 8, 192, 1_600, 8_000, "15.92"),
+        MachineType("gpu-h100x1", "H100-SXM-80", H100, 1, 24, 200, 1_000, "1.99", "0.99"),
+        MachineType("gpu-h100x8", "H100-SXM-80", H100, 8, 192, 1_600, 8_000, "15.92", "7.92"),
         MachineType("gpu-a100x1", "A100-SXM-80", A100, 1, 16, 120, 500, "1.19"),
         MachineType("gpu-l4x1", "L4-24", L4, 1, 8, 32, 250, "0.35"),
         MachineType("cpu-16", "", L4, 0, 16, 64, 100, "0.30"),  # Without GPUs, the kind of them says nothing.
@@ -92,6 +103,31 @@ class Order(msgspec.Struct, forbid_unknown_fields=True):
     region: str
     user_data: str = ""
     tags: dict[str, str] = {}
+    spot: bool = False
+    usd_per_hour_max: Decimal | None = None
+
+    @property
+    def stock(self) -> str:
+        """What its stock is called in a scenario: spot and on demand sell out one by one."""
+        return stock_name(self.type, spot=self.spot)
+
+
+class EvictionState(StrEnum):
+    ANNOUNCED = "announced"
+    WITHDRAWN = "withdrawn"
+    TAKEN = "taken"
+
+
+class EvictionOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /__control/evictions`."""
+
+    machine: str
+    """Its id, its name or its address."""
+    state: EvictionState = EvictionState.TAKEN
+
+
+def stock_name(native_type: str, *, spot: bool) -> str:
+    return f"{native_type}:spot" if spot else native_type
 
 
 class ContractError(Exception):
@@ -113,6 +149,7 @@ class _Machine:
     hidden: bool
     ending: asyncio.Task[None] | None = None
     ended_at: datetime | None = None
+    eviction: tuple[EvictionState, datetime] | None = None
 
 
 @dataclass
@@ -129,13 +166,18 @@ class LocalCloud:
     _machines: dict[str, _Machine] = field(default_factory=dict[str, _Machine])
 
     def types(self) -> list[dict[str, Any]]:
-        return [self._type_on_wire(kind) for kind in TYPES.values()]
+        on_demand = [self._type_on_wire(kind, kind.usd_per_hour, spot=False) for kind in TYPES.values()]
+        spot = ((kind, kind.spot_usd_per_hour) for kind in TYPES.values())
+        return [
+            *on_demand,
+            *(self._type_on_wire(kind, price, spot=True) for kind, price in spot if price is not None),
+        ]
 
     async def buy(self, order: Order) -> dict[str, Any]:
         kind = TYPES.get(order.type)
         self._check(order, kind)
         assert kind is not None  # noqa: S101 - `_check` refuses an unknown type
-        if not self.scenario.sell(order.type, order.region):
+        if not self.scenario.sell(order.stock, order.region):
             raise ContractError(409, "out_of_stock", f"no {order.type} is left in {order.region}")
         name = f"m-{secrets.token_hex(6)}"  # Random: after a restart an old id must not name a new machine.
         hosted_as = f"{order.name[:46]}-{name}"
@@ -175,6 +217,23 @@ class LocalCloud:
             machine.ending = asyncio.create_task(self._end(machine))
         return self._on_wire(machine)
 
+    def evict(self, order: EvictionOrder) -> dict[str, Any]:
+        """Announce that a spot machine is taken back, withdraw that, or take it."""
+        named = [each for each in self._known() if order.machine in self._names(each)]
+        if len(named) != 1 or named[0].ending is not None:
+            raise ContractError(404, "machine_not_found", f"{len(named)} machines are {order.machine!r}")
+        (machine,) = named
+        if not machine.order.spot:
+            raise ContractError(409, "not_spot", f"{order.machine!r} was bought on demand")
+        withdrawn = order.state is EvictionState.WITHDRAWN
+        machine.eviction = None if withdrawn else (order.state, self.now())
+        if order.state is EvictionState.TAKEN:
+            machine.ending = asyncio.create_task(self._end(machine))
+        return self._on_wire(machine)
+
+    def _names(self, machine: _Machine) -> tuple[str | None, ...]:
+        return (machine.id, machine.order.name, self._status(machine)[1])
+
     def alive(self, name: str) -> int:
         """How many machines under this name run or will run, listed or not."""
         return sum(each.order.name == name and each.ending is None for each in self._machines.values())
@@ -186,11 +245,13 @@ class LocalCloud:
     async def _end(self, machine: _Machine) -> None:
         await self.host.destroy(machine.hosted_as)
         machine.ended_at = self.now()
-        self.scenario.put_back(machine.order.type, machine.order.region)
+        self.scenario.put_back(machine.order.stock, machine.order.region)
 
     def _check(self, order: Order, kind: MachineType | None) -> None:
         if kind is None or order.region != REGION:
             raise ContractError(400, "unknown_type", f"no type {order.type!r} in region {order.region!r}")
+        if order.spot:
+            _check_price(order, kind)
         if not NAME_PATTERN.fullmatch(order.name):
             raise ContractError(
                 400, "invalid_request", "a name consists of at most 63 letters, digits and dashes"
@@ -204,9 +265,9 @@ class LocalCloud:
 
     def _known(self) -> list[_Machine]:
         """The machines that the cloud still knows; those terminated long enough ago are forgotten."""
-        over = self.now() - TERMINATED_SHOWN
         for machine in list(self._machines.values()):
-            if machine.ended_at is not None and machine.ended_at < over:
+            shown = TERMINATED_SHOWN if machine.eviction is None else EVICTED_SHOWN
+            if machine.ended_at is not None and machine.ended_at < self.now() - shown:
                 del self._machines[machine.id]
         return list(self._machines.values())
 
@@ -245,9 +306,11 @@ class LocalCloud:
             "status": self.unknown_statuses.get(machine.id, status),
             "ip": address,
             "created_at": machine.created_at.isoformat(),
+            "spot": machine.order.spot,
+            "eviction": _eviction_on_wire(machine),
         }
 
-    def _type_on_wire(self, kind: MachineType) -> dict[str, Any]:
+    def _type_on_wire(self, kind: MachineType, usd_per_hour: str, *, spot: bool) -> dict[str, Any]:
         return {
             "name": kind.name,
             "region": REGION,
@@ -255,9 +318,24 @@ class LocalCloud:
             "vcpus": kind.vcpus,
             "memory_gib": kind.memory_gib,
             "disk_gib": kind.disk_gib,
-            "usd_per_hour": kind.usd_per_hour,
-            "in_stock": self.scenario.in_stock(kind.name, REGION),
+            "spot": spot,
+            "usd_per_hour": usd_per_hour,
+            "in_stock": self.scenario.in_stock(stock_name(kind.name, spot=spot), REGION),
         }
+
+
+def _check_price(order: Order, kind: MachineType) -> None:
+    if kind.spot_usd_per_hour is None:
+        raise ContractError(400, "unknown_type", f"no spot type {order.type!r} in region {order.region!r}")
+    if order.usd_per_hour_max is not None and order.usd_per_hour_max < Decimal(kind.spot_usd_per_hour):
+        raise ContractError(409, "spot_price_too_low", f"{order.type} costs {kind.spot_usd_per_hour} as spot")
+
+
+def _eviction_on_wire(machine: _Machine) -> dict[str, str] | None:
+    if machine.eviction is None:
+        return None
+    state, at = machine.eviction
+    return {"state": state, "at": at.isoformat()}
 
 
 def _other_gpu(gpu: EmulatedGpu) -> EmulatedGpu:
@@ -308,6 +386,10 @@ def create_app(
         scenario.depart("terminate")
         return {"machine": machine}
 
+    @post("/__control/evictions", opt={"open": True}, status_code=HTTP_202_ACCEPTED)
+    async def evict(data: JSONBody[EvictionOrder]) -> dict[str, Any]:
+        return {"machine": cloud.evict(data)}
+
     def authorised(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
         given = connection.headers.get("Authorization", "")
         if not secrets.compare_digest(given.encode(), f"Bearer {token}".encode()):
@@ -317,7 +399,7 @@ def create_app(
         "/v1", route_handlers=[types, launch, inventory, get_machine, console, terminate], guards=[authorised]
     )
     return Litestar(
-        [api, *control_routes(scenario, cloud.everything)],
+        [api, evict, *control_routes(scenario, cloud.everything)],
         middleware=[cut_connections],
         exception_handlers={
             ContractError: _refused,

@@ -33,6 +33,7 @@ from providers.emulators.clouds.nebius_account import (
 )
 from providers.emulators.grpc_server import GrpcServer, Refusal
 from providers.emulators.host import MachineHost
+from providers.emulators.rentals import Life
 from providers.emulators.scenario import ConnectionCut, FaultKind, Scenario, ScriptedFailure
 from providers.nebius_api import messages_pb2 as pb
 from providers.rpc import Metadata
@@ -75,6 +76,8 @@ class Nebius:
             "/nebius.compute.v1.InstanceService/List": (pb.ListInstancesRequest, self._list),
             "/nebius.compute.v1.InstanceService/Create": (pb.CreateInstanceRequest, self._create),
             "/nebius.compute.v1.InstanceService/Delete": (pb.DeleteInstanceRequest, self._delete),
+            "/nebius.compute.v1.InstanceService/Start": (pb.StartInstanceRequest, self._start),
+            "/nebius.compute.v1.InstanceService/Stop": (pb.StopInstanceRequest, self._stop),
             "/nebius.vpc.v1.SubnetService/List": (pb.ListSubnetsRequest, self._subnets),
             "/nebius.vpc.v1.SecurityGroupService/GetByName": (pb.GetSecurityGroupByNameRequest, self._group),
             "/nebius.vpc.v1.SecurityGroupService/Create": (pb.CreateSecurityGroupRequest, self._make_group),
@@ -217,6 +220,25 @@ class Nebius:
             raise refusal("ABORTED", "Another operation is running", "operation_conflict")
         await self.account.instances.end(found)
         self._scenario.depart("terminate")
+        return self.account.operation(found.id)
+
+    async def _start(self, request: pb.StartInstanceRequest) -> Message:
+        return await self._switch(request.id, off=False)
+
+    async def _stop(self, request: pb.StopInstanceRequest) -> Message:
+        return await self._switch(request.id, off=True)
+
+    async def _switch(self, instance_id: str, *, off: bool) -> Message:
+        """What is as it is to be is done; a start without a place for it fails after the answer."""
+        await self._scenario.arrive("power")
+        found = self.account.instances.known(instance_id)
+        if found is None:
+            raise refusal("NOT_FOUND", "Instance not found", "resource_not_found")
+        if self.account.instances.life(found) is not (Life.STOPPED if off else Life.RUNNING):
+            lacks = not off and self._scenario.take("power", FaultKind.NO_CAPACITY)
+            if not lacks and not await self.account.instances.switch(found, off=off):
+                raise refusal("ABORTED", "Another operation is running", "operation_conflict")
+        self._scenario.depart("power")
         return self.account.operation(found.id)
 
     async def _subnets(self, request: pb.ListSubnetsRequest) -> Message:

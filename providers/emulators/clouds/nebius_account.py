@@ -171,6 +171,8 @@ class Account:
                 return _status(states.STOPPED, reconciling=first)
             case Life.RUNNING:
                 return _running(self.instances.address(instance))
+            case Life.STOPPED:
+                return _status(states.STOPPED)
             case Life.CREATING:
                 return _status(states.STOPPED if first else states.STARTING, reconciling=True)
             case _:
@@ -181,7 +183,7 @@ class Account:
         return Nano(sum(self._cost(each) for each in self.instances.every.values()))
 
     def _cost(self, instance: Instance) -> int:
-        seconds = self.instances.seconds_run(instance)
+        seconds = self.instances.seconds_run(instance) - self.instances.seconds_off(instance)
         existed = int(((instance.ended_at or self.now()) - instance.launched_at).total_seconds())
         machine = PRESETS[instance.native_type].usd_per_hour * seconds
         return int(

@@ -122,7 +122,18 @@ def _routes(account: Account, scenario: Scenario) -> list[Any]:
         scenario.depart("terminate")
         return Response(b"")
 
-    return [types, instances, create, remove]
+    @post("/v1/instances/{number:str}/restart", status_code=HTTP_200_OK)
+    async def restart(request: AnyRequest) -> Response[Any]:
+        await scenario.arrive("power")
+        found = account.instances.known(request.path_params["number"])
+        if found is None:
+            raise Refusal(404, "instance not found")
+        if not await account.instances.switch(found, off=False):
+            raise Refusal(400, "the instance can only be restarted when it is active")
+        scenario.depart("power")
+        return Response(b"")
+
+    return [types, instances, create, remove, restart]
 
 
 async def _launch(account: Account, scenario: Scenario, wanted: LaunchIn) -> Instance:

@@ -173,7 +173,17 @@ def _instance_routes(account: Account, scenario: Scenario, limiter: Limiter) -> 
         scenario.depart("terminate")
         return Response({"success": True, "msg": "Instance destroyed successfully"})
 
-    return [instances, destroy]
+    @put("/api/v0/instances/reboot/{number:str}/", status_code=HTTP_200_OK)
+    async def reboot(request: AnyRequest) -> Response[Any]:
+        limiter.draw("reboot", 1.0)
+        await scenario.arrive("power")
+        found = account.instances.known(str(_number(request, "invalid instance_id")))
+        if found is None or not await account.instances.switch(found, off=False):
+            raise Refusal(400, "invalid_args", "invalid instance_id")
+        scenario.depart("power")
+        return Response({"success": True})
+
+    return [instances, destroy, reboot]
 
 
 def _key_routes(account: Account, scenario: Scenario, limiter: Limiter) -> list[Any]:
@@ -185,6 +195,18 @@ def _key_routes(account: Account, scenario: Scenario, limiter: Limiter) -> list[
         if not account.ssh_keys:
             raise Refusal(404, "not_found", "No SSH keys found for the user.")
         return Response(account.ssh_keys)
+
+    @delete("/api/v0/ssh/{number:str}/", status_code=HTTP_200_OK)
+    async def delete_key(request: AnyRequest) -> Response[Any]:
+        limiter.draw("ssh delete", 1.0)
+        await scenario.arrive("prepare")
+        number = _number(request, "invalid ssh key id")
+        found = [each for each in account.ssh_keys if each["id"] == number and each["deleted_at"] is None]
+        if not found:
+            raise Refusal(404, "not_found", "SSH key not found")
+        found[0]["deleted_at"] = account.now().isoformat()
+        scenario.depart("prepare")
+        return Response({"success": True})
 
     @post("/api/v0/ssh/", status_code=HTTP_200_OK)
     async def add_key(request: AnyRequest) -> Response[Any]:
@@ -199,7 +221,7 @@ def _key_routes(account: Account, scenario: Scenario, limiter: Limiter) -> list[
         scenario.depart("prepare")
         return Response({"success": True, "key": made | {"public_key": wanted.ssh_key}})
 
-    return [keys, add_key]
+    return [keys, add_key, delete_key]
 
 
 def _found(account: Account, wanted: dict[str, Any]) -> list[dict[str, Any]]:
@@ -265,7 +287,7 @@ def _check(account: Account, wanted: CreateIn) -> None:
     )
     if not sound:
         raise Refusal(400, "invalid_args", "error 400/3467: Invalid args")
-    if wanted.vm and not account.ssh_keys:
+    if wanted.vm and all(each["deleted_at"] for each in account.ssh_keys):
         raise Refusal(400, "no_ssh_key_for_vm", "Add an SSH key to your account before you create a VM.")
 
 
@@ -319,7 +341,7 @@ def on_wire(account: Account, instance: Instance) -> dict[str, Any]:
         "ssh_port": 10_600,
         "start_date": instance.launched_at.timestamp(),
         "machine_id": instance.ask.machine.number,
-        "host_id": 55_555,
+        "host_id": instance.ask.machine.host,
         "gpu_name": instance.ask.machine.gpu_name,
         "num_gpus": instance.ask.gpus,
         "static_ip": True,

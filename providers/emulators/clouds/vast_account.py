@@ -34,6 +34,7 @@ class HostMachine:
     model: GpuModel | None = None
     """What the NVML of a virtual machine there shows; None where no test rents one."""
     geolocation: str = "Sweden, SE"
+    host: int = 55_555
     terms: tuple[tuple[str, Any], ...] = ()
     """What differs from a verified host in a data center with virtual machines."""
 
@@ -63,7 +64,7 @@ class Ask:
             "ask_contract_id": self.id,
             "bundle_id": machine.number,
             "machine_id": machine.number,
-            "host_id": 55_555,
+            "host_id": machine.host,
             "gpu_name": machine.gpu_name,
             "gpu_ram": machine.gpu_ram,
             "gpu_arch": "nvidia",

@@ -30,6 +30,14 @@ from providers.emulators.clouds.verda_account import (
 )
 from providers.emulators.clouds.verda_limits import Limiter, Refusal
 from providers.emulators.clouds.verda_shapes import (
+    ActionIn,
+    KeyIn,
+    LaunchIn,
+    OsVolumeIn,
+    ScriptIn,
+    TagIn,
+    TokenIn,
+    VolumeDeleteIn,
     machine_on_wire,
     script_on_wire,
     volume_on_wire,
@@ -54,58 +62,6 @@ PAGE_SIZE, PAGE_SIZE_MAX = 10, 100
 
 AnyRequest = Request[Any, Any, Any]
 Wanted = TypeVar("Wanted")
-
-
-class TokenIn(msgspec.Struct):
-    grant_type: str
-    client_id: str = ""
-    client_secret: str = ""
-
-
-class KeyIn(msgspec.Struct):
-    name: str
-    key: str
-
-
-class ScriptIn(msgspec.Struct):
-    name: str
-    script: str
-
-
-class VolumeDeleteIn(msgspec.Struct):
-    is_permanent: bool = False
-
-
-class TagIn(msgspec.Struct):
-    key: str
-    value: str | None = None
-
-
-class OsVolumeIn(msgspec.Struct):
-    name: str
-    size: int
-    tags: list[TagIn] = []
-
-
-class LaunchIn(msgspec.Struct):
-    instance_type: str
-    image: str
-    hostname: str
-    location_code: str
-    description: str = ""
-    ssh_key_ids: str | list[str] = []
-    startup_script_id: str | None = None
-    os_volume: OsVolumeIn | None = None
-    is_spot: bool = False
-    contract: str = "PAY_AS_YOU_GO"
-    tags: list[TagIn] = []
-
-
-class ActionIn(msgspec.Struct):
-    action: str
-    id: str | list[str]
-    volume_ids: list[str] | None = None
-    delete_permanently: bool = False
 
 
 def create_app(
@@ -308,15 +264,31 @@ def _instance_routes(account: Account, scenario: Scenario) -> list[Any]:
 
     @put("/v1/instances", status_code=HTTP_202_ACCEPTED)
     async def act(request: AnyRequest) -> Response[Any]:
-        await scenario.arrive("terminate")
         wanted = _body(await request.body(), ActionIn)
+        if wanted.action in ("shutdown", "start"):
+            return await _switch(account, scenario, wanted)
+        await scenario.arrive("terminate")
         if wanted.action not in ("delete", "discontinue"):
-            raise _bad("This emulator only deletes")
+            raise _bad("This emulator deletes, shuts down and starts")
         answer = await _delete_machines(account, scenario, wanted)
         scenario.depart("terminate")
         return answer
 
     return [instances, instance, launch, act]
+
+
+async def _switch(account: Account, scenario: Scenario, wanted: ActionIn) -> Response[Any]:
+    """204 for a machine that is already as it is to be."""
+    await scenario.arrive("power")
+    if not isinstance(wanted.id, str):
+        raise _bad("This emulator switches one machine at a time")
+    found, off = _known(account, wanted.id), wanted.action == "shutdown"
+    if account.instances.life(found) is (Life.STOPPED if off else Life.RUNNING):
+        return Response(None, status_code=204)
+    if not await account.instances.switch(found, off=off):
+        raise Refusal(403, "forbidden_action", f"Can't {wanted.action} this instance now")
+    scenario.depart("power")
+    return Response([_result(wanted, wanted.id)], status_code=HTTP_202_ACCEPTED)
 
 
 async def _delete_machines(account: Account, scenario: Scenario, wanted: ActionIn) -> Response[Any]:

@@ -32,6 +32,7 @@ DELETING_SECONDS = 15.0
 STATUS = {
     Life.CREATING: "provisioning",
     Life.RUNNING: "running",
+    Life.STOPPED: "offline",
     Life.FAILED: "error",
     Life.SOLD_OUT: "no_capacity",
     Life.ENDING: "deleting",

@@ -1,7 +1,9 @@
-"""The objects of Verda's contract, as the emulator shows them."""
+"""The objects of Verda's contract, as the emulator takes and shows them."""
 
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from providers.emulators.clouds.verda_account import (
     HOURS_PER_MONTH,
@@ -11,6 +13,58 @@ from providers.emulators.clouds.verda_account import (
     Script,
     Volume,
 )
+
+
+class TokenIn(msgspec.Struct):
+    grant_type: str
+    client_id: str = ""
+    client_secret: str = ""
+
+
+class KeyIn(msgspec.Struct):
+    name: str
+    key: str
+
+
+class ScriptIn(msgspec.Struct):
+    name: str
+    script: str
+
+
+class VolumeDeleteIn(msgspec.Struct):
+    is_permanent: bool = False
+
+
+class TagIn(msgspec.Struct):
+    key: str
+    value: str | None = None
+
+
+class OsVolumeIn(msgspec.Struct):
+    name: str
+    size: int
+    tags: list[TagIn] = []
+
+
+class LaunchIn(msgspec.Struct):
+    instance_type: str
+    image: str
+    hostname: str
+    location_code: str
+    description: str = ""
+    ssh_key_ids: str | list[str] = []
+    startup_script_id: str | None = None
+    os_volume: OsVolumeIn | None = None
+    is_spot: bool = False
+    contract: str = "PAY_AS_YOU_GO"
+    tags: list[TagIn] = []
+
+
+class ActionIn(msgspec.Struct):
+    action: str
+    id: str | list[str]
+    volume_ids: list[str] | None = None
+    delete_permanently: bool = False
 
 
 def machine_on_wire(account: Account, instance: Instance) -> dict[str, Any]:

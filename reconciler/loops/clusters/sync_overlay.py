@@ -1,5 +1,7 @@
 """Brings the peer map of each cluster to its members: the cluster's server, and its nodes.
 
+While the rows have not changed since nothing was left to do, and nobody has to be read again, nothing is computed.
+
 A member is set up when what it was last set up as differs from the map, and once in a while to find and repair what
 was changed there; `domain/overlay_turn.py` says whose turn it is. What its interface lists afterwards is the evidence
 that a node which left is in it no more, and that it knows the next key of a node that changes its key. Relays come
@@ -27,6 +29,7 @@ from data_plane.mesh.tunnels import Interface
 from reconciler import relays
 from reconciler.loop import Loop, Report, each
 from reconciler.overlay import map_of, peers_of, place_of
+from reconciler.overlay_hold import HELD_FOR, hold
 from reconciler.peer_evidence import Known, Listed, settle
 from reconciler.relays import Kept, RelayWork
 from reconciler.server_hosts import target
@@ -35,8 +38,6 @@ from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "sync_overlay"
 OVERLAYS_PER_ACTIVATION_MAX = 8
-HELD_FOR = timedelta(minutes=5)
-"""Longer than applying to all members takes, which is done side by side."""
 EVERY = timedelta(seconds=2)
 READ_AGAIN_AFTER = timedelta(minutes=5)
 """How often a member is set up again that should not have changed."""
@@ -50,6 +51,7 @@ class _Loaded:
 
     cluster_id: ClusterId
     token: UUID
+    fence: int
     rows: Mapping[int, MemberRow]
     server: Target
     server_key: str
@@ -94,10 +96,19 @@ async def activate(world: ClusterWorld) -> Report:
 
 async def _sync(world: ClusterWorld, row: overlays.Overlay, token: UUID, report: Report) -> None:
     problems: list[str] = []
+    quiet: tuple[str, datetime] | None = None
+    async with world.db.reading() as connection:
+        digest = await overlays.digest(connection, row.cluster_id)
+    if digest == row.quiet_digest and row.quiet_until is not None and world.now() < row.quiet_until:
+        await _give_back(world, row, token, quiet=(digest, row.quiet_until))
+        return
     try:
         plan = await _plan(world, row, await _load(world, row, token, problems), problems)
+        stale = _stale(plan, row, world.now())
+        if not stale and not problems and _is_settled(plan, row):
+            quiet = digest, _next_reading(plan, row)
         await each(
-            _stale(plan, row, world.now()),
+            stale,
             lambda configuration: _apply(world, plan, configuration, report, problems),
             report,
         )
@@ -106,9 +117,20 @@ async def _sync(world: ClusterWorld, row: overlays.Overlay, token: UUID, report:
         if isinstance(error, NotCertified) or not isinstance(error, AccessError):
             report.errors.append(problems[-1])
     report.notes.extend(problems)
+    await _give_back(world, row, token, quiet=quiet, why="; ".join(sorted(problems)) or None)
+
+
+async def _give_back(
+    world: ClusterWorld,
+    row: overlays.Overlay,
+    token: UUID,
+    *,
+    quiet: tuple[str, datetime] | None,
+    why: str | None = None,
+) -> None:
+    due_at = world.now() + EVERY
     async with world.db.statement() as connection:
-        why = "; ".join(sorted(problems)) or None
-        await overlays.give_back(connection, row.cluster_id, token=token, due_at=world.now() + EVERY, why=why)
+        await overlays.give_back(connection, row.cluster_id, token=token, due_at=due_at, why=why, quiet=quiet)
 
 
 async def _load(world: ClusterWorld, row: overlays.Overlay, token: UUID, problems: list[str]) -> _Loaded:
@@ -127,6 +149,7 @@ async def _load(world: ClusterWorld, row: overlays.Overlay, token: UUID, problem
     return _Loaded(
         cluster_id=row.cluster_id,
         token=token,
+        fence=row.fence,
         rows={member.number: member for member in found},
         server=server,
         server_key=key.public_key,
@@ -155,6 +178,7 @@ async def _plan(world: ClusterWorld, row: overlays.Overlay, loaded: _Loaded, pro
     work = RelayWork(
         cluster_id=loaded.cluster_id,
         token=loaded.token,
+        fence=loaded.fence,
         overlay=loaded.overlay,
         versions=versions,
         rows=loaded.relays,
@@ -192,9 +216,25 @@ def _stale(plan: _Plan, row: overlays.Overlay, now: datetime) -> list[Configurat
         is_old = read_at is None or now - read_at >= READ_AGAIN_AFTER
         return Due(number, differs, tries, tried_at) if differs or is_old else None
 
-    configurations = {each.member.number: each for each in peer_map.configurations(plan.overlay)}
-    stale = [found for number in configurations if (found := due(number)) is not None]
-    return [configurations[number] for number in next_to_set_up(stale, now)]
+    numbers = [holder for holder in plan.versions if isinstance(holder, int)]
+    chosen = next_to_set_up([found for number in numbers if (found := due(number)) is not None], now)
+    wanted = {each.member.number: each for each in peer_map.configurations(plan.overlay, set(chosen))}
+    return [wanted[number] for number in chosen]
+
+
+def _is_settled(plan: _Plan, row: overlays.Overlay) -> bool:
+    """Whether only a change of the rows, or the next reading, brings something to do."""
+    changes_key = row.next_key is not None or row.old_key is not None
+    relays_end = any(relay.unneeded_since is not None for relay in plan.loaded.relays)
+    failing = row.tries > 0 or any(member.peers_tries > 0 for member in plan.loaded.rows.values())
+    return not (plan.loaded.waiting or changes_key or relays_end or failing)
+
+
+def _next_reading(plan: _Plan, row: overlays.Overlay) -> datetime:
+    loaded = plan.loaded
+    read_at = [row.read_at, *(member.peers_read_at for member in loaded.rows.values())]
+    read_at += [relay.read_at for relay in loaded.relays]
+    return min(at for at in read_at if at is not None) + READ_AGAIN_AFTER
 
 
 async def _apply(
@@ -208,10 +248,12 @@ async def _apply(
     row = loaded.rows.get(number)
     asked_at = world.now()
     try:
+        await hold(world, loaded.cluster_id, loaded.token)
         interface = await world.members.apply(
             loaded.server if row is None else _machine(row),
             place_of(plan.overlay, configuration),
             peers_of(configuration),
+            fence=loaded.fence,
         )
     except (AccessError, ValueError) as error:
         problems.append(f"member {number}: {type(error).__name__}: {error}")

@@ -7,8 +7,8 @@ cannot be put right at one node holds up no other one.
 A Node of a machine that has left the cluster is deleted: its kubelet may still hold a certificate, and register it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from uuid import UUID
@@ -31,6 +31,7 @@ from data_plane.cluster.resource import NODE, Object
 from reconciler.cluster_metrics import note_answer, note_asked
 from reconciler.loop import Loop, Report, each
 from reconciler.node_joining import conditions, gpu_problem, judge, reported
+from reconciler.node_reach import reached
 from reconciler.nodes import OURS, Held, loaded, wait
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
@@ -88,10 +89,10 @@ async def _watch(world: ClusterWorld, group: Sequence[Node], token: UUID, report
             async with world.db.reading() as connection:
                 open_nodes = await nodes.open_in(connection, cluster.id)
                 strays = await nodes.gone_among(connection, cluster.id, listed)
-            looks = {node.id: _look(node, listed.get(node.name), world.now()) for node in open_nodes}
-            given_up = await _give_up(world, held, looks, report)
+            looks = {node.id: _look(world, node, listed.get(node.name), world.now()) for node in open_nodes}
+            given_up, quarantined = await _give_up(world, held, looks, report)
             kept = [each for each in looks.values() if each.node.id in held.keys() - given_up]
-            changes = _changes(port, held, kept, strays[:STRAYS_PER_ACTIVATION_MAX])
+            changes = _changes(port, held, kept, strays[:STRAYS_PER_ACTIVATION_MAX], quarantined)
             await _put_right(changes, report)
     except OURS as error:
         report.errors.append(f"{cluster.name}: {type(error).__name__}: {error}")
@@ -102,9 +103,10 @@ async def _watch(world: ClusterWorld, group: Sequence[Node], token: UUID, report
         await _store(world, each_held, looks.get(node_id))
 
 
-def _look(node: OpenNode, found: Object | None, now: datetime) -> _Look:
+def _look(world: ClusterWorld, node: OpenNode, found: Object | None, now: datetime) -> _Look:
     told = None if found is None else conditions(found)
-    state = unready(told, since=node.unready_since, silent_since=node.silent_since, now=now)
+    lacks = None if found is None else gpu_problem(world, found, node)
+    state = unready(told, gpu_problem=lacks, since=node.unready_since, now=now)
     return _Look(node, found, state, None if found is None else _lie(node, found))
 
 
@@ -123,16 +125,29 @@ def _lie(node: OpenNode, found: Object) -> str | None:
 
 async def _give_up(
     world: ClusterWorld, held: Mapping[NodeId, Held], looks: Mapping[NodeId, _Look], report: Report
-) -> set[NodeId]:
+) -> tuple[set[NodeId], frozenset[NodeId]]:
     """End the leases of nodes that are lost or hostile. leave_nodes takes them out, and their pools replace them.
 
-    Nodes that another worker holds are given up by that one. Returns those that were given up.
+    Nodes that another worker holds are given up by that one. Returns those that were given up, and those that are kept
+    although they seem to lie.
     """
     now = world.now()
     seen = [
-        node_watch.OpenNode(node_id, look.node.name, look.lie, look.unready, look.node.missed_since)
+        node_watch.OpenNode(
+            node_id,
+            look.node.name,
+            look.node.account,
+            look.lie,
+            look.unready,
+            look.node.missed_since,
+            gives_gpus=look.node.gpu_count > 0 and look.unready is None,
+        )
         for node_id, look in looks.items()
     ]
+    due = node_watch.to_reach(seen, now)
+    if due:
+        found = await reached(world, next(iter(held.values())).cluster, [looks[each].node for each in due])
+        seen = [replace(node, reach=found.get(node.id)) for node in seen]
     decision = node_watch.decide(seen, now)
     report.errors.extend(f"{_cluster_of(held)}: {why}" for why in decision.frozen)
     ended = {
@@ -141,7 +156,7 @@ async def _give_up(
         if node_id in held and await _fail(world, held[node_id].node, failure, now)
     }
     report.count(len(ended))
-    return ended
+    return ended, decision.quarantined
 
 
 def _cluster_of(held: Mapping[NodeId, Held]) -> str:
@@ -159,11 +174,18 @@ _Change = Callable[[], Awaitable[int]]
 
 
 def _changes(
-    port: KubernetesPort, held: Mapping[NodeId, Held], looks: Sequence[_Look], strays: Sequence[str]
+    port: KubernetesPort,
+    held: Mapping[NodeId, Held],
+    looks: Sequence[_Look],
+    strays: Sequence[str],
+    quarantined: Collection[NodeId],
 ) -> dict[str, _Change]:
     """What may have to be put right in the cluster, by the name of the Node."""
     changes: dict[str, _Change] = {
-        look.node.name: partial(_repair, port, look, held[look.node.id].marks) for look in looks
+        look.node.name: partial(
+            _quarantine if look.node.id in quarantined else _repair, port, look, held[look.node.id].marks
+        )
+        for look in looks
     }
     return {**changes, **{name: partial(_delete_stray, port, name) for name in strays}}
 
@@ -187,6 +209,14 @@ async def _repair(port: KubernetesPort, look: _Look, marks: Marks) -> int:
     return 1
 
 
+async def _quarantine(port: KubernetesPort, look: _Look, marks: Marks) -> int:
+    """Keep new pods off a node that seems to lie. Returns how many nodes were changed."""
+    if look.found is None or in_cluster.is_quarantined(look.found):
+        return 0
+    await in_cluster.quarantine(port, look.node.name, marks)
+    return 1
+
+
 async def _delete_stray(port: KubernetesPort, name: str) -> int:
     await bootstrap_token.expect_no_longer(port, name)
     await in_cluster.forget(port, name)
@@ -207,7 +237,6 @@ async def _store(world: ClusterWorld, held: Held, look: _Look | None) -> None:
             held.node,
             told,
             unready_since=None if look.unready is None else look.unready.since,
-            silent_since=None if look.unready is None else look.unready.silent_since,
             token=held.token,
             due_at=due_at,
         )

@@ -9,7 +9,7 @@ a suspended organization, or for one that its envelopes no longer allow; both wa
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from control_plane.db import (
@@ -30,15 +30,8 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, launch_key
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, PlacingLease, step
 from control_plane.domain.machine import MachineOrder, Purpose
-from control_plane.domain.placement import (
-    PROOF_RECORD_WINDOW,
-    Disproven,
-    Failure,
-    Offer,
-    Ranking,
-    is_news,
-    rank,
-)
+from control_plane.domain.placement import PROOF_RECORD_WINDOW, Disproven, Failure, Offer
+from control_plane.domain.ranking import Ranking, is_news, rank
 from control_plane.domain.sku import Shape
 from control_plane.domain.transitions import Moved
 from control_plane.domain.waiting import (
@@ -107,7 +100,18 @@ class _Market:
     unrefreshed: frozenset[AccountName]
     """The accounts whose offers nobody looked at lately, although we are to."""
 
+    _rankings: dict[object, Ranking] = field(default_factory=dict[object, Ranking])
+    """Those of leases that failed nowhere, by what they ask for and where: a node pool has many equal ones."""
+
     def rank(self, lease: Lease, envelopes: Sequence[Envelope], now: datetime) -> Ranking:
+        if self.failures.get(lease.id):
+            return self._rank(lease, envelopes, now)
+        asked = (lease.request, lease.nano_per_hour, lease.environment_id)
+        if asked not in self._rankings:
+            self._rankings[asked] = self._rank(lease, envelopes, now)
+        return self._rankings[asked]
+
+    def _rank(self, lease: Lease, envelopes: Sequence[Envelope], now: datetime) -> Ranking:
         return rank(
             lease.request,
             self.shapes[lease.sku],
@@ -125,9 +129,8 @@ class _Market:
 async def _market(
     connection: Connection, account_names: Sequence[AccountName], waiting: Sequence[Lease], now: datetime
 ) -> _Market:
-    offers: dict[tuple[GpuModel | None, int], list[Offer]] = {}
-    for offer in await catalogue.offers(connection):
-        offers.setdefault((offer.shape.gpu_model, offer.shape.gpu_count), []).append(offer)
+    shapes = {(lease.gpu_model, lease.gpu_count) for lease in waiting}
+    offers = {shape: await catalogue.offers_of_shape(connection, *shape) for shape in shapes}
     tried = [lease.id for lease in waiting if lease.attempts]
     return _Market(
         shapes={price.sku.name: price.sku.shape for price in await catalogue.prices(connection, now=now)},
@@ -263,6 +266,9 @@ def _placed(world: AccountWorld, lease: Lease, offer: Offer) -> Placed:
         launch_key=launch_key(world.installation, machine_id),
         stopped_cost_nano_per_hour=offer.stopped_cost_nano_per_hour,
         power=offer.power,
+        spot=offer.spot,
+        # What customers pay is fixed. A market that rises above it ends in an eviction instead of a loss.
+        cost_nano_per_hour_max=lease.nano_per_hour if offer.spot else None,
     )
     return Placed(lease, order, ClaimId(world.new_id()))
 

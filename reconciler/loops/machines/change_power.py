@@ -6,6 +6,8 @@ looks at the machine first, and asks again only if the look shows that nothing h
 
 How a provider lists the machine is stored by observe_machines, which also notices a new address. After a start or a
 reboot the machine counts as back when it answers over SSH with the host key that it always had.
+
+Machines that are off are watched as well: one that lists show as running costs its full price again.
 """
 
 from datetime import datetime, timedelta
@@ -15,10 +17,10 @@ from control_plane.db import powers
 from control_plane.domain import power
 from control_plane.domain.backoff import delay
 from control_plane.domain.ids import AccountName
-from control_plane.domain.power import Ask, Look, PowerChange, Settle
+from control_plane.domain.power import Ask, Boot, Look, PowerChange, Settle
 from control_plane.outcomes import powers as outcomes
 from data_plane.access.port import AccessError, Target
-from data_plane.inspection.boot_id import read_boot_id
+from data_plane.inspection.boot import read_boot
 from providers.base import HasPower, NoCapacity, OutcomeUnknown, ProviderError, Rejected
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.machines import MachineWorld
@@ -31,53 +33,63 @@ RETRY_FIRST, RETRY_CEILING = timedelta(seconds=5), timedelta(minutes=1)
 
 
 async def activate(world: MachineWorld, account: AccountName) -> Report:
-    now = world.now()
+    now, lag = world.now(), timedelta(seconds=world.accounts[account].capabilities.list_lag_seconds)
+    async with world.db.reading() as connection:
+        running = await powers.found_on(connection, account, lag=lag, limit=MACHINES_PER_ACTIVATION_MAX)
     async with world.db.transaction() as connection:
         due = await powers.take_due(
             connection, account, now=now, again=now + AGAIN, limit=MACHINES_PER_ACTIVATION_MAX
         )
-    report = Report(looked_at=len(due), more=len(due) == MACHINES_PER_ACTIVATION_MAX)
+    more = MACHINES_PER_ACTIVATION_MAX in (len(due), len(running))
+    report = Report(looked_at=len(due) + len(running), more=more)
+    await each(running, partial(_found_on, world, report), report)
     await each(due, partial(_attend, world, account, report), report)
     return report
 
 
+async def _found_on(world: MachineWorld, report: Report, change: PowerChange) -> None:
+    await _settle(world, change, power.found_on(change), report)
+
+
 async def _attend(world: MachineWorld, account: AccountName, report: Report, change: PowerChange) -> None:
-    boot_id = await _boot_id(world, change, report) if power.is_worth_a_visit(change) else None
+    boot = await _boot(world, change, report) if power.is_worth_a_visit(change) else None
     now = world.now()
     if change.asked_at is None:
         decision: Ask | Look | Settle = power.before_asking(change, now)
     else:
-        decision = power.after_asking(change, boot_id, now)
+        decision = power.after_asking(change, boot, now)
     match decision:
         case Ask():
-            await _ask(world, account, change, boot_id, report)
+            await _ask(world, account, change, boot, report)
         case Settle():
             await _settle(world, change, decision, report)
-        case Look():
+        case Look(why=why):
             async with world.db.statement() as connection:
-                await powers.later(connection, change, due_at=now + power.LOOK_EVERY)
+                await powers.later(connection, change, why, due_at=now + power.LOOK_EVERY)
 
 
-async def _boot_id(world: MachineWorld, change: PowerChange, report: Report) -> str | None:
-    """The machine's boot id now; None when it does not answer."""
+async def _boot(world: MachineWorld, change: PowerChange, report: Report) -> Boot | None:
+    """The boot that the machine is in now; None when it does not answer."""
     if change.address is None or change.host_key is None:
         raise ValueError(f"{change.machine_id} has a customer without an address or a host key")
     target = Target(change.address, change.ssh_port, change.host_key, change.launch_key)
     try:
         async with world.access.connect(target) as session:
-            return await read_boot_id(session)
+            boot = await read_boot(session)
+            return Boot(boot.id, world.now() - boot.up)
     except AccessError as error:
         report.notes.append(f"{change.launch_key}: {type(error).__name__}: {error}")
         return None
 
 
 async def _ask(
-    world: MachineWorld, account: AccountName, change: PowerChange, boot_id: str | None, report: Report
+    world: MachineWorld, account: AccountName, change: PowerChange, boot: Boot | None, report: Report
 ) -> None:
     provider, asked_at = world.accounts[account], world.now()
     if change.provider_ref is None or not isinstance(provider, HasPower):
         raise ValueError(f"{change.machine_id} has no reference, or its provider switches no machines")
     async with world.db.transaction() as connection:
+        boot_id = None if boot is None else boot.id
         if not await powers.asking(connection, change, boot_id, now=asked_at):
             return
     try:

@@ -4,13 +4,14 @@ They arise when we crash between the provider's answer and our commit and the ro
 provider reports a failure and launches anyway, or when it lists a machine as ended that still runs. Without this
 loop, we would be charged for them indefinitely.
 
-It is also the most dangerous loop: after a restore from a backup, every machine looks like an orphan. So it
-waits (two lists, two minutes), terminates only a few per run, none on an account that is frozen or failing or that no
-operator armed, none that a record of another account claims, and disarms the account when too much of a list looks
-orphaned (domain/orphan.py). The bound per run holds for all replicas together. What it does not terminate it marks with
-the reason. An operator who has looked may decide on single orphans: what is to end ends at once, what is left is not
-touched, and what is to be adopted is given to its record when that can take it. Each one is looked at again, under a
-lock, before the provider is asked to terminate it. It never touches machines of other installations.
+It is also the most dangerous loop: after a restore from a backup, machines of customers look like orphans. One without
+a record is left to an operator, and disarms the account. With any other, it waits (two lists, two minutes), terminates
+only a few per run, none on an account that is frozen or failing or that no operator armed, none that a record of
+another account claims, and disarms the account when too much of a list looks orphaned (domain/orphan.py). The bound
+per run holds for all replicas together. What it does not terminate it marks with the reason. An operator who has looked
+may decide on single orphans: what is to end ends at once, what is left is not touched, and what is to be adopted is
+given to its record when that can take it. Each one is looked at again, under a lock, before the provider is asked to
+terminate it. It never touches machines of other installations.
 """
 
 from collections.abc import Sequence

@@ -115,6 +115,8 @@ class _Asked:
     machine: Machine
     host_key: HostKey
     authorities: Sequence[str]
+    withdrawn: Sequence[str]
+    """Authorities of before."""
 
 
 def _launches_at_once(world: MachineWorld, account: AccountName) -> int:
@@ -133,13 +135,16 @@ async def _commit_asked(
     lag = world.accounts[account].capabilities.list_lag_seconds
     deadline = now + timedelta(seconds=ASKED_SECONDS_MAX) + look_for(lag)
     async with world.db.transaction() as connection:
-        intended = await machines.take_intended(connection, account, now=now, limit=limit)
+        withdrawn = await ssh_authorities.withdrawn(connection)
+        # One may have leaked since this process read them, a second ago at most: the next activation reads them again.
+        outdated = not set(authorities).isdisjoint(withdrawn)
+        intended = [] if outdated else await machines.take_intended(connection, account, now=now, limit=limit)
         chosen = [(machine, world.new_host_key()) for machine in intended]
         moves = [_asked_move(machine, host_key, now, deadline) for machine, host_key in chosen]
         moved = await machines.move(connection, moves, actor=world.actor(NAME), now=now)
         await ssh_authorities.ordered(connection, moved, fingerprint(authorities))
         steps = await traced.of_machines(world, connection, NAME, sorted(moved))
-    return [_Asked(*pair, authorities) for pair in chosen if pair[0].id in moved], steps
+    return [_Asked(*pair, authorities, withdrawn) for pair in chosen if pair[0].id in moved], steps
 
 
 def _asked_move(machine: Machine, host_key: HostKey, now: datetime, deadline: datetime) -> MachineMove:
@@ -170,6 +175,9 @@ async def _launch(world: MachineWorld, account: AccountName, asked: _Asked, repo
         native_region=machine.native_region,
         user_data=user_data(boot, world.accounts[account].capabilities.user_data_kind),
         ssh_public_key=asked.authorities[0],
+        withdrawn_ssh_keys=tuple(asked.withdrawn),
+        spot=machine.spot,
+        cost_nano_per_hour_max=machine.cost_nano_per_hour_max,
     )
     try:
         ref = await world.accounts[account].launch(order)

@@ -14,26 +14,27 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from control_plane.db import accounts, agents, claims, machines, orphans, powers
+from control_plane.db import accounts, agents, claims, downtimes, machines, orphans, powers
 from control_plane.db import permits as permit_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
+from control_plane.domain.downtime import CameUp
+from control_plane.domain.freeze import Freeze, MissingPermit
 from control_plane.domain.ids import AccountName, MachineId
-from control_plane.domain.machine import Machine, MachineEvent
-from control_plane.domain.sighting import LateRefusal, Sighting, boots_unlisted
+from control_plane.domain.machine import Machine, MachineEvent, MachineState
+from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, boots_unlisted
 from control_plane.domain.sweep import (
     LOST_WINDOW,
     NO_EVIDENCE,
     Evidence,
-    Freeze,
     Loss,
-    MissingPermit,
     Swept,
     Timing,
     expected_and_missed,
     sweep,
     unlisted_regions,
 )
+from control_plane.outcomes import downtimes as downtime_outcomes
 from control_plane.outcomes import machines as outcomes
 from providers.base import ListsSomeRegions, Provider, ProviderError, RefusesLater
 from reconciler import account_faults, traced
@@ -70,7 +71,13 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         world, swept.losses
     ):  # One by one: leases that share a wallet would wait for each other.
         await each([loss], partial(_lose, world, account, report, asked_at), report)
+    await each(swept.up, partial(_came_up, world, asked_at), report)
     return report
+
+
+async def _came_up(world: MachineWorld, asked_at: datetime, up: CameUp) -> None:
+    async with world.db.transaction() as connection:
+        await downtime_outcomes.came_up(connection, up.id, actor=world.actor(NAME), now=asked_at)
 
 
 async def _records(world: MachineWorld, account: AccountName) -> tuple[Freeze | None, Sequence[Machine]]:
@@ -111,7 +118,7 @@ async def _record(
         timing=Timing(capabilities.list_lag_seconds, capabilities.boot_seconds_max),
         asked_at=asked_at,
         refused=refused,
-        evidence=await _evidence(world, account, expected_and_missed(records, listing), now=asked_at),
+        evidence=await _evidence(world, account, _doubtful(records, listing), now=asked_at),
     )
     actor = world.actor(NAME)
     async with world.db.transaction() as connection:
@@ -126,10 +133,21 @@ async def _record(
     return swept
 
 
+def _doubtful(records: Sequence[Machine], listing: Sequence[Sighting]) -> Sequence[MachineId]:
+    """The machines that a list misses, or shows as anything but running."""
+    running = {sighting.provider_ref for sighting in listing if sighting.state is ListedState.RUNNING}
+    stopped = [
+        machine.id
+        for machine in records
+        if machine.state is MachineState.VERIFIED and machine.provider_ref not in running
+    ]
+    return [*expected_and_missed(records, listing), *stopped]
+
+
 async def _evidence(
     world: MachineWorld, account: AccountName, missed: Sequence[MachineId], *, now: datetime
 ) -> Evidence:
-    """What else is known, when a list misses machines. A list that shows all of them needs no evidence."""
+    """What else is known, when a list misses machines or shows them as down. Any other list needs no evidence."""
     if not missed:
         return NO_EVIDENCE
     async with world.db.reading() as connection:
@@ -143,6 +161,7 @@ async def _evidence(
             reported_at=await agents.reported_at(connection, missed),
             lost=await machines.count_vanished(connection, account, since=now - LOST_WINDOW),
             permit=granted[0] if granted else None,
+            switched=await downtimes.switched(connection, account),
         )
 
 
@@ -150,19 +169,27 @@ async def _to_lose(world: MachineWorld, losses: Sequence[Loss]) -> list[Loss]:
     """The losses that may apply. A machine that its customer uses is kept although its provider lists it as failed,
     on every list, so what is known without locks is not decided again under locks each time.
     """
-    failed = [loss.id for loss in losses if loss.failure.event is MachineEvent.FAILED]
+    failed = [loss.id for loss in losses if _for_nobody(loss)]
     if not failed:
         return list(losses)
     async with world.db.reading() as connection:
         kept = await claims.in_use(connection, failed)
-    return [loss for loss in losses if loss.failure.event is not MachineEvent.FAILED or loss.id not in kept]
+    return [loss for loss in losses if not _for_nobody(loss) or loss.id not in kept]
+
+
+def _for_nobody(loss: Loss) -> bool:
+    """Whether it applies only to a machine that no customer uses."""
+    return loss.failure.event is MachineEvent.FAILED and not loss.failure.overdue
 
 
 async def _lose(
     world: MachineWorld, account: AccountName, report: Report, asked_at: datetime, loss: Loss
 ) -> None:
     async with world.db.transaction() as connection:
-        lost = await outcomes.fail(connection, loss.id, loss.failure, actor=world.actor(NAME), now=asked_at)
+        actor = world.actor(NAME)
+        if loss.stopped and await downtime_outcomes.kept_off(connection, loss.id, actor=actor, now=asked_at):
+            return
+        lost = await outcomes.fail(connection, loss.id, loss.failure, actor=actor, now=asked_at)
     report.acted_on += lost
     if loss.failure.event is MachineEvent.VANISHED:
         VANISHED.labels(account).inc(lost)
@@ -177,6 +204,7 @@ async def _listing(provider: Provider) -> list[Sighting]:
             machine.native_status,
             machine.address,
             machine.ssh_port,
+            machine.native_type,
             machine.eviction,
         )
         for machine in await provider.inventory()
@@ -200,6 +228,9 @@ async def _write_machines(
         await machines.lock(connection, swept.written)
     # A missed machine was last sighted by the previous listing, so misses are stored before this listing's time.
     await machines.record_missed(connection, swept.missed, asked_at=asked_at)
+    for down in swept.down:
+        await downtimes.begin(connection, down, actor=actor, now=asked_at)
+    await downtimes.reword(connection, swept.reworded)
     await machines.record_sighted(connection, swept.sighted, asked_at=asked_at)
     await machines.move(connection, swept.moves, actor=actor, now=asked_at)
     for moved in swept.readdressed:

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from control_plane.db import accounts, children
 from control_plane.domain.child import Child, Sorted, Unneeded, to_delete
-from control_plane.domain.ids import AccountName
+from control_plane.domain.ids import AccountName, installation_of
 from providers.base import HasChildren, ProviderError, Throttled
 from reconciler.loop import AccountLoop, Report
 from reconciler.worlds.machines import MachineWorld
@@ -39,7 +39,8 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         return Report(errors=[f"{type(error).__name__}: {error}"])
     found = await _sort(world, account, listed)
     async with world.db.transaction() as connection:
-        await children.record_leftovers(connection, account, found.leftovers, now=now)
+        ours = sum(installation_of(child.launch_key) == world.installation for child in listed)
+        await children.record_leftovers(connection, account, found.leftovers, listed=ours, now=now)
     report = Report(looked_at=len(listed))
     _tell(found, report)
     await _delete_all(world, account, provider, report, found.delete)

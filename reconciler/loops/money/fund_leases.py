@@ -75,6 +75,8 @@ async def _renew_or_warn(
         await journal.note_lease(
             connection, lease_id, event=Note.FUNDING_WARNED, why=decision.why, actor=actor, now=now
         )
+    elif isinstance(decision, Keep) and decision.unwarns:
+        await holds.unwarn(connection, lease_id)
     elif isinstance(decision, End):
         decision = Keep()  # The balance was used a moment ago. There is time for another check.
     await holds.look_again(connection, lease_id, due_at=next_look(found, now))

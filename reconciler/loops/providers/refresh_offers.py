@@ -7,14 +7,15 @@ ours or because it cannot be right, is left out, and operators read it on the ac
 """
 
 import math
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from control_plane.db import accounts, catalogue, offer_blocks, offer_histories
 from control_plane.domain.effective_price import History, Terms
 from control_plane.domain.ids import AccountName
 from control_plane.domain.listed import usable
+from control_plane.domain.offer_key import offer_key, record_key
 from control_plane.domain.placement import HISTORY_WINDOW, Offer
+from control_plane.domain.power_action import PowerAction
 from providers.base import Capabilities, LeftOut, ListedOffer, ProviderError
 from reconciler import account_faults, offers_left_out
 from reconciler.loop import AccountLoop, Report
@@ -41,12 +42,11 @@ async def activate(world: ProviderWorld, account: AccountName) -> Report:
 
     observed_at = world.now()
     capabilities = world.accounts[account].capabilities
-    terms, power, firewall = _terms(capabilities), tuple(sorted(capabilities.power)), capabilities.firewall
     async with account_faults.marked(
         world, account, accounts.record_offers_failure, "they could not be stored"
     ):
         offers, odd = usable(
-            replace(_offer(account, each, terms, histories, observed_at), power=power, firewall=firewall)
+            _offer(account, each, capabilities, histories, observed_at)
             for each in listed
             if isinstance(each, ListedOffer)
         )
@@ -63,6 +63,10 @@ async def activate(world: ProviderWorld, account: AccountName) -> Report:
     return Report(looked_at=len(offers), acted_on=0, notes=left_out)
 
 
+_NOT_OF_SPOT = frozenset({PowerAction.STOP, PowerAction.START})
+"""A spot machine is bought to be ended, not to be stopped: AWS refuses to stop one that was ordered once."""
+
+
 def _terms(capabilities: Capabilities) -> Terms:
     setup = capabilities.boot_seconds_usual if capabilities.billed_while_booting else 0.0
     return Terms(math.ceil(setup), capabilities.billed_seconds_unit)
@@ -71,11 +75,13 @@ def _terms(capabilities: Capabilities) -> Terms:
 def _offer(
     account: AccountName,
     listed: ListedOffer,
-    terms: Terms,
+    capabilities: Capabilities,
     histories: dict[str, History],
     observed_at: datetime,
 ) -> Offer:
-    key = f"{account}:{listed.native_region}:{listed.native_type}{':spot' if listed.spot else ''}"
+    key = offer_key(
+        account, listed.native_region, listed.native_type, spot=listed.spot, supplier=listed.supplier
+    )
     return Offer(
         key=key,
         account=account,
@@ -96,8 +102,11 @@ def _offer(
         network_gbps=listed.network_gbps,
         ephemeral_gib=listed.ephemeral_gib,
         stopped_cost_nano_per_hour=listed.stopped_cost_nano_per_hour,
-        terms=terms,
-        history=histories.get(key, History()),
+        orderable=capabilities.sells_spot or not listed.spot,
+        power=tuple(sorted(capabilities.power - _NOT_OF_SPOT if listed.spot else capabilities.power)),
+        firewall=capabilities.firewall,
+        terms=_terms(capabilities),
+        history=histories.get(record_key(key), History()),
     )
 
 

@@ -49,6 +49,8 @@ class Cloud(ABC):
     """Whether an offer stays on the list, as not available, while it is sold out."""
     may_sell_out_later: bool = False
     """Whether the provider may accept a launch and find later that it is sold out."""
+    lists_types: bool = True
+    """Whether a listed machine says what it was ordered as, so that one without a record has a price."""
     seconds_to_be_gone: float = 0.0
     """From an accepted terminate until the provider says GONE or shows nothing."""
 

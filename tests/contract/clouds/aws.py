@@ -97,8 +97,8 @@ class EmulatedAws(EmulatedCloud, CloudWithChildren):
         self.network = Network(self.app, self.clock, seconds_between=1.0)
         self.provider = self.connected(SECRET_ACCESS_KEY)
 
-    def connected(self, key: str) -> Aws:
-        settings = Settings(ACCESS_KEY_ID, key, "us-east-1,eu-central-1", base_url="http://aws.test")
+    def connected(self, key: str, region: str = "us-east-1") -> Aws:
+        settings = Settings(ACCESS_KEY_ID, key, region, base_url="http://aws.test")
         return connect(settings, send=Bridge(self.network), now=self.clock.now)
 
     def ever(self, key: LaunchKey) -> int:

@@ -1,5 +1,15 @@
+import asyncio
+
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from providers.emulators.clouds.local import REGION, LocalCloud, Order, create_app
+from providers.emulators.clouds.local import (
+    REGION,
+    EvictionOrder,
+    EvictionState,
+    LocalCloud,
+    Order,
+    create_app,
+    stock_name,
+)
 from providers.emulators.host import SimulatedHost
 from providers.emulators.scenario import Scenario
 from providers.local import Local, Settings, connect
@@ -38,6 +48,23 @@ class EmulatedLocalCloud(EmulatedCloud):
 
     async def add_foreign_machine(self) -> None:
         await self.emulated.buy(Order(name="box", type=self.native_type, region=REGION))
+
+    def is_spot(self, key: LaunchKey) -> bool:
+        (machine,) = (each for each in self.emulated.everything() if each["name"] == key)
+        return bool(machine["spot"])
+
+    def announce_eviction(self, ref: ProviderRef) -> None:
+        self.emulated.evict(EvictionOrder(ref, EvictionState.ANNOUNCED))
+
+    def withdraw_eviction(self, ref: ProviderRef) -> None:
+        self.emulated.evict(EvictionOrder(ref, EvictionState.WITHDRAWN))
+
+    async def evict(self, ref: ProviderRef) -> None:
+        self.emulated.evict(EvictionOrder(ref))
+        await asyncio.sleep(0)  # The cloud ends it in a task of its own, which waits for nothing here.
+
+    def sell_out_spot(self) -> None:
+        self.scenario.stock[stock_name(self.native_type, spot=True), REGION] = 0
 
     def show_unknown_status(self, ref: ProviderRef) -> None:
         self.emulated.unknown_statuses[ref] = UNKNOWN_STATUS

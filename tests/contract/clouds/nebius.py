@@ -71,9 +71,9 @@ class EmulatedNebius(ScriptedCloud):
     def __init__(self) -> None:
         self.clock = Clock()
         self.scenario = Scenario(sleep=self.clock.sleep)
-        host = SimulatedHost(self.clock.now, boot_seconds=180.0)
+        self.host = SimulatedHost(self.clock.now, boot_seconds=180.0)
         key = public_pem(a_private_key())
-        self.server = create_server(host, self.scenario, now=self.clock.now, public_key=key)
+        self.server = create_server(self.host, self.scenario, now=self.clock.now, public_key=key)
         self.account: Account = self.server.cloud.account
         self.wire = Wire(self.server)
         self.secret = a_private_pem().splitlines()[7]
@@ -100,6 +100,9 @@ class EmulatedNebius(ScriptedCloud):
 
     def alive(self, key: LaunchKey) -> int:
         return sum(each.metadata.name == key for each in self.account.instances.standing())
+
+    def boots(self, ref: ProviderRef) -> int:
+        return self.host.boots.get(ref, 1)
 
     async def add_foreign_machine(self) -> None:
         request = pb.CreateInstanceRequest(

@@ -21,7 +21,7 @@ class EmulatedShadeform(EmulatedCloud):
     secret = SECRET
     seconds_to_run = 200.0
     seconds_to_be_gone = 30.0
-    empty_answers = frozenset({(Verb.TERMINATE, 200)})
+    empty_answers = frozenset({(Verb.TERMINATE, 200), (Verb.POWER, 200)})
     provider: Shadeform
 
     def __init__(self) -> None:

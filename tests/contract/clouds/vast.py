@@ -18,6 +18,7 @@ class EmulatedVast(EmulatedCloud):
     """Each ask is sold once, so every order is for an ask of its own."""
 
     name = "vast"
+    lists_types = False  # An order is for an ask, which is used once.
     native_type = str(FIRST_ASK)
     native_region = "SE"
     absent_ref = ProviderRef("999999999")

@@ -1,6 +1,7 @@
 import httpx
 
 from control_plane.domain.ids import LaunchKey, ProviderRef
+from providers.base import Verb
 from providers.emulators.clouds.verda import CLIENT_ID, create_app
 from providers.emulators.clouds.verda_account import KINDS, Account, Instance, Script, new_id
 from providers.emulators.host import SimulatedHost
@@ -37,6 +38,7 @@ class EmulatedVerda(EmulatedCloud, CloudWithChildren):
     may_sell_out_later = True
     ends_while_creating = False
     lists_are_plain = True
+    empty_answers = frozenset({(Verb.POWER, 204)})
     seconds_to_run = 200.0
     seconds_to_be_gone = 30.0
     provider: Verda

@@ -20,6 +20,7 @@ ENVELOPE = {
     "regions": ["eu"],
     "providers": ["fake"],
     "tiers": ["listed"],
+    "purchases": ["on_demand"],
     "burst": {"over_percent": 50, "seconds": 3_600, "price_percent": 150},
     "ends_after_seconds": 3_600,
 }
@@ -264,6 +265,7 @@ ENDPOINTS = (
             "priority": 50,
             "project": "default",
             "environment": "default",
+            "purchase": "on_demand",
         },
     ),
     _get("/v1/leases", Permission.LEASES_READ, "limit", "cursor", "state", "project", "label", "waiting"),
@@ -279,6 +281,7 @@ ENDPOINTS = (
             "providers": [],
             "price_usd_per_hour_max": "25.5",
             "priority": 50,
+            "purchase": "on_demand",
             "ssh_key_ids": [],
             "wait_timeout_seconds": 600,
             "labels": {"team": "vision"},

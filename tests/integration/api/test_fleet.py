@@ -13,11 +13,13 @@ from control_plane.domain.child import Needed
 from control_plane.domain.ids import launch_key
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import Nano, accrued
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.request import CapacityRequest
 from control_plane.world import uuid7
 from data_plane.simulation.collector import FakeCollector
 from providers.faults import Fault
 from tests.integration.api.conftest import Api, Tenant
+from tests.support.power import asked
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
@@ -119,6 +121,14 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
     assert line["active"]["gpus"] == 3
     assert totals["total"]["cost_per_hour"]["nano"] == 5 * HOURLY
 
+    await asked(stage, silent, PowerAction.STOP)
+    await stage.play(60, step=10, without=["bootstrap_machines"])
+    assert list(await _health(operator, health="stopped")) == [await _id(stage, silent)]
+    assert await _health(operator, health="silent") == {}
+    assert (await _get(operator, TOTALS))["total"]["healthy"]["machines"] == 2, (
+        "it is as its customer wants it"
+    )
+
     for tenant in (first, UUID(int=1)):
         async with api_db.reading(tenant) as connection:
             now = stage.clock.now()
@@ -126,6 +136,14 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
                 "not theirs"
             )
             assert await fleet.totals(connection, FleetFilter(), now=now) == []
+    fails = refs[good.id].provider_ref
+    assert fails is not None
+    for failed, word, native in ((True, "down", "failed"), (False, "healthy", "running")):
+        stage.cloud.machines[fails].failed = failed
+        stage.clock.advance(2)
+        await stage.run("observe_machines")
+        (shown,) = (await _get(operator, MACHINES, health=word))["items"]
+        assert (shown["id"], shown["native_status"]) == (await _id(stage, good), native)
     stage.cloud.show(hidden)
     stage.cloud.faults.clear()
     await stage.finish()
@@ -142,7 +160,7 @@ async def test_what_costs_money_for_nobody_is_listed_until_it_is_gone_with_its_d
     stage.cloud.faults.always("terminate", Fault.NOT_YET)
     await stage.release(released)
     let_go = stage.clock.now()
-    orphan = stage.plant()
+    orphan = stage.plant_unrecorded(is_sold=False)
     await stage.play(3_600, step=300)
     listed = await _get(operator, LIABILITIES)
     (machine, stray) = listed["items"]
@@ -156,6 +174,7 @@ async def test_what_costs_money_for_nobody_is_listed_until_it_is_gone_with_its_d
     second = await _get(operator, LIABILITIES, limit="1", cursor=first["next_cursor"])
     assert [*first["items"], *second["items"]] == listed["items"]
     stage.cloud.faults.clear()
+    stage.cloud.disappear(orphan.provider_ref)
     await stage.play(900, step=60)
     assert await _get(operator, LIABILITIES) == {
         "items": [],

@@ -26,7 +26,7 @@ DECISIONS = text("SELECT actor_kind, request_id FROM orphan_decisions")
 async def test_an_operator_sees_machines_that_no_record_claims(
     api: Api, stage: Stage, operator: Tenant
 ) -> None:
-    stage.plant()
+    await stage.plant()
     await stage.play(10)
     (orphan,) = (await operator.http.get("/v1/operator/orphans")).json()["items"]
     assert orphan["account"] == "fake"
@@ -39,7 +39,6 @@ async def test_an_orphan_shows_how_it_became_one_and_what_it_burns(
     stage.cloud.faults.script("launch", Fault.FALSE_NO_CAPACITY)
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready", seconds_max=30)
-    unknown = stage.plant()
     await stage.play(4)
     (refused, _) = await stage.machines(lease)
 
@@ -50,20 +49,27 @@ async def test_an_orphan_shows_how_it_became_one_and_what_it_burns(
     early = (await shown("/v1/operator/orphans"))[refused.launch_key]
     assert (early["origin"], early["origin_why"][:26]) == ("late_success", "The provider refused the o")
     assert early["cost_per_hour"] == {"usd": "2.190000000", "nano": 2_190_000_000}
-    strange = (await shown("/v1/operator/orphans"))[unknown.launch_key]
-    assert (strange["origin"], strange["cost_per_hour"], strange["cost"]) == ("unrecorded", None, None)
     await stage.play(300, step=5)
     late = (await shown("/v1/operator/orphans?gone=true"))[refused.launch_key]
     lasted = datetime.fromisoformat(late["gone_at"]) - datetime.fromisoformat(late["first_seen_at"])
     assert late["cost"]["nano"] == accrued(Nano(2_190_000_000), int(lasted.total_seconds()))
     assert timedelta(minutes=2) < lasted < timedelta(minutes=4), "it burns nothing once it is gone"
+    known = stage.plant_unrecorded()
+    unknown = stage.plant_unrecorded(is_sold=False)
+    await stage.play(4)
+    strange = await shown("/v1/operator/orphans")
+    assert strange[known.launch_key]["cost_per_hour"]["nano"] == 2_190_000_000, "the price of its type"
+    assert strange[known.launch_key]["origin"] == "unrecorded"
+    assert strange[unknown.launch_key]["cost_per_hour"] is None
+    for machine in (known, unknown):
+        stage.cloud.disappear(machine.provider_ref)
     await stage.finish()
 
 
 async def test_an_orphan_that_was_terminated_is_on_record_for_thirty_days(
     api: Api, stage: Stage, operator: Tenant
 ) -> None:
-    planted = stage.plant()
+    planted = await stage.plant()
     await stage.play(130, step=5, without=["collect_orphans"])
     (report,) = await stage.run("collect_orphans")
     assert planted.ended_at is not None
@@ -93,7 +99,7 @@ async def test_an_orphan_that_was_terminated_is_on_record_for_thirty_days(
 async def test_an_operator_decides_to_terminate_an_orphan_and_it_is_shown_with_who_and_why(
     api: Api, stage: Stage, operator: Tenant
 ) -> None:
-    planted = stage.plant()
+    planted = await stage.plant()
     await stage.play(20)
     ref, path = planted.provider_ref, "/v1/operator/orphan-decisions"
     body = {"account": "fake", "provider_refs": [ref], "choice": "end", "why": "ticket 4711"}
@@ -115,7 +121,7 @@ async def test_an_operator_decides_to_terminate_an_orphan_and_it_is_shown_with_w
 async def test_a_foreign_machine_cannot_be_decided_on_and_nobody_can_adopt_without_a_record(
     api: Api, stage: Stage, operator: Tenant
 ) -> None:
-    ours, foreign = stage.plant(), stage.plant(f"sp-00000000-{'a' * 32}")
+    ours, foreign = stage.plant_unrecorded(), stage.plant_unrecorded(f"sp-00000000-{'a' * 32}")
     await stage.play(20)
     for machine, choice, status, code in (
         (foreign, "end", 422, "orphan_unknown"),

@@ -366,7 +366,7 @@ async def test_an_administrator_lists_the_keys_of_tokens_and_removes_one_that_le
     assert (listed.returncode, listed.stderr) == (0, "")
     assert listed.stdout.startswith(f"{made.id}  current ")
     for code, sentence in ((0, "Removed. "), (1, f"There is no key {made.id!r}, or it is removed already.")):
-        removed = _command(database_url, "token-keys", "--remove", made.id)
+        removed = _command(database_url, "token-keys", f"--remove={made.id}")
         assert removed.returncode == code
         assert removed.stderr.startswith(sentence)
     assert _command(database_url, "token-keys").stdout == ""

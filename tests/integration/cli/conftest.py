@@ -1,4 +1,5 @@
-"""A whole cloud for the command line: API, reconciler and sign-in as processes, and a customer's home."""
+"""A whole cloud for the command line: API, reconciler, sign-in and an emulated provider as processes, and a customer's
+home."""
 
 import io
 import json
@@ -17,11 +18,12 @@ from typing import Any
 import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from control_plane.cli import main
 from control_plane.cli.terminal import Terminal
-from control_plane.db.engine import Role
+from control_plane.db import accounts
+from control_plane.db.engine import Database, Role
 from demo import prices
 from tests.support import oidc_server
 from tests.support.database import fresh_database, login_url
@@ -40,6 +42,10 @@ class City:
     finance_key: str
     issuer: oidc_server.Provider
     """With whom people sign in."""
+    lambda_cloud: str
+    """The API of an emulated Lambda Cloud, of which nobody has an account here at first."""
+    installation: str
+    """The eight hexadecimal digits in the launch keys of this installation."""
 
     def environ(self, **more: str) -> dict[str, str]:
         return {
@@ -102,6 +108,13 @@ def wait_until(what: str, look: Any) -> None:
         time.sleep(0.1)
 
 
+def _private_key(path: Path) -> X25519PrivateKey:
+    key = X25519PrivateKey.generate()
+    path.touch(mode=0o600)
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return key
+
+
 def _answers(url: str) -> bool:
     try:
         return httpx.get(f"{url}/readyz").is_success
@@ -110,12 +123,14 @@ def _answers(url: str) -> bool:
 
 
 @contextmanager
-def _started(database_url: str, folder: Path, issuer: oidc_server.Provider) -> Iterator[City]:
-    api_port, metrics_port, reconciler_port = _free_ports(3)
-    token_key = folder / "token-key.pem"
-    token_key.touch(mode=0o600)
-    token_key.write_bytes(
-        X25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+def _started(
+    database_url: str, folder: Path, issuer: oidc_server.Provider, installation: str
+) -> Iterator[City]:
+    api_port, metrics_port, reconciler_port, cloud_port = _free_ports(4)
+    token_key, unsealing, sealing = (folder / f"{name}.pem" for name in ("token-key", "unsealing", "sealing"))
+    _private_key(token_key)
+    sealing.write_bytes(
+        _private_key(unsealing).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     )
     client_secret = folder / "oidc-secret"
     client_secret.touch(mode=0o600)
@@ -127,6 +142,7 @@ def _started(database_url: str, folder: Path, issuer: oidc_server.Provider) -> I
         "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{metrics_port}",
         "SPLITPLANE_PUBLIC_URL": f"http://127.0.0.1:{api_port}",
         "SPLITPLANE_TOKEN_KEY_PATH": str(token_key),
+        "SPLITPLANE_SEALING_KEY_PATH": str(sealing),
         "SPLITPLANE_OIDC_ISSUER": issuer.issuer,
         "SPLITPLANE_OIDC_CLIENT_ID": "splitplane",
         "SPLITPLANE_OIDC_CLIENT_SECRET_PATH": str(client_secret),
@@ -137,21 +153,42 @@ def _started(database_url: str, folder: Path, issuer: oidc_server.Provider) -> I
         "SPLITPLANE_ACCEPT_EMULATED_GPUS": "yes",
         "SPLITPLANE_PROVIDER_ACCOUNTS": "fake",
         "SPLITPLANE_RECONCILER_METRICS_LISTEN": f"127.0.0.1:{reconciler_port}",
+        "SPLITPLANE_UNSEALING_KEYS_PATH": str(unsealing),
     }
+    cloud = ["providers.emulators", f"lambda_cloud={cloud_port}", "--simulated"]
     book = folder / "price_book.toml"
     book.write_text(prices.price_book())
     _administer(base, "price-book", str(book))
     api_key = _administer(base, "bootstrap", "--organization", "acme", "--credit", "500")
     operator, finance = _administer(base, "bootstrap", "--organization", "platform", "--operator").split()
     with (
+        _process(cloud, base, folder / "cloud.log"),
         _process(["control_plane", "serve"], api, folder / "api.log"),
         _process(["reconciler", "run"], reconciler, folder / "reconciler.log"),
     ):
-        city = City(f"http://127.0.0.1:{api_port}", api_key, folder / "home", operator, finance, issuer)
+        home, lambda_cloud = folder / "home", f"http://127.0.0.1:{cloud_port}/api/v1"
+        city = City(
+            f"http://127.0.0.1:{api_port}",
+            api_key,
+            home,
+            operator,
+            finance,
+            issuer,
+            lambda_cloud,
+            installation,
+        )
         wait_until("the API serves", lambda: _answers(city.url))
         _move_in(city)
         yield city
     assert api_key not in (folder / "api.log").read_text()
+
+
+async def _installation(database_url: str) -> str:
+    database = Database(database_url, role=None)
+    async with database.reading() as connection:
+        code = await accounts.installation(connection)
+    await database.close()
+    return code
 
 
 def _administer(environ: dict[str, str], *arguments: str) -> str:
@@ -177,6 +214,8 @@ async def city(
     async with fresh_database(server_url, template) as database_url:
         with (
             oidc_server.running() as issuer,
-            _started(database_url, tmp_path_factory.mktemp("city"), issuer) as started,
+            _started(
+                database_url, tmp_path_factory.mktemp("city"), issuer, await _installation(database_url)
+            ) as started,
         ):
             yield started

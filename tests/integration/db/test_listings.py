@@ -13,13 +13,13 @@ from control_plane.db.offer_cache import OfferCache
 from control_plane.domain.attempt import Attempt, AttemptOutcome
 from control_plane.domain.block import block_after
 from control_plane.domain.failure import FailReason
+from control_plane.domain.freeze import Freeze
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, MachineId, ProviderRef
 from control_plane.domain.money import Nano
 from control_plane.domain.orphan import Held, HeldCode
 from control_plane.domain.placement import Failure, Offer
 from control_plane.domain.sku import Shape
-from control_plane.domain.sweep import Freeze
 from tests.integration.db.sample import OURS, A, a_row, fill, insert
 from tests.support.clock import START
 from tests.support.rows import rows
@@ -372,7 +372,7 @@ async def test_the_cache_has_what_the_table_has_whatever_is_refreshed_or_removed
 
     async def same() -> int:
         async with own.reading() as connection:
-            table = await catalogue.offers(connection, gpu_model=shape.gpu_model, gpu_count=shape.gpu_count)
+            table = await catalogue.offers_of_shape(connection, shape.gpu_model, shape.gpu_count)
             for _ in range(2):
                 cached = await cache.offers(connection, shape.gpu_model, shape.gpu_count)
                 assert sorted(cached, key=str) == sorted(table, key=str)

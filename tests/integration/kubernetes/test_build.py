@@ -4,13 +4,15 @@ import fcntl
 import shutil
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.kubernetes import binaries, build, toolchain
-from tests.support.kubernetes.binaries import BINARIES, folder_of, path_of, unbuilt
-from tests.support.kubernetes.toolchain import Go, ToolchainError
+from tests.support.cloud import engine
+from tests.support.golang import build, toolchain
+from tests.support.golang.toolchain import Go, ToolchainError
+from tests.support.kubernetes.binaries import COLLECTION, KWOK
 
 PRETENDER = """#!/bin/sh
 while [ "$1" != -o ]; do shift; done
@@ -39,7 +41,7 @@ class Pretender:
 
     def build(self) -> list[str]:
         self.said.clear()
-        build.build(self.said.append, self.cache)
+        build.build(COLLECTION, self.said.append, self.cache)
         return self.said
 
 
@@ -51,24 +53,22 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretender:
 
 
 def test_every_program_is_built_in_the_folder_of_its_module_and_only_once(go: Pretender) -> None:
-    assert unbuilt(VERSION, go.cache) == list(BINARIES)
+    assert COLLECTION.unbuilt(VERSION, go.cache) == list(COLLECTION.programs)
     said = go.build()
     assert "about 12 minutes" in said[0] or "on 2 idle cores" not in said[0]
-    for binary in BINARIES:
-        built = path_of(binary, VERSION, go.cache).read_text()
-        assert f"modules/{binary.module} " in built, binary.name
+    for binary in COLLECTION.programs:
+        built = binary.path(VERSION, go.cache).read_text()
+        assert f"modules/{binary.module.folder.name} " in built, binary.name
         assert "-mod=readonly" in built, binary.name
-    assert unbuilt(VERSION, go.cache) == []
-    assert go.build() == [
-        f"real Kubernetes is built: {len(BINARIES)} programs below {go.cache / 'kubernetes'}"
-    ]
+    assert COLLECTION.unbuilt(VERSION, go.cache) == []
+    assert go.build() == [f"real Kubernetes is built: {len(COLLECTION.programs)} programs below {go.cache}"]
 
 
 def test_a_build_that_fails_goes_on_where_it_was(go: Pretender) -> None:
     go.breaks("cmd/kubectl", "undefined: x")
     with pytest.raises(build.BuildError, match="kubectl ended with status 1"):
         go.build()
-    left = [binary.name for binary in unbuilt(VERSION, go.cache)]
+    left = [binary.name for binary in COLLECTION.unbuilt(VERSION, go.cache)]
     assert left[0] == "kubectl"
     assert "kube-scheduler" not in left
     go.breaks("nothing", "")
@@ -91,18 +91,15 @@ def test_a_failure_says_what_to_do_about_it(go: Pretender) -> None:
         assert hint in str(failed.value), says
 
 
-def test_a_disk_that_is_too_small_is_found_before_the_build_begins(
-    go: Pretender, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(build, "DISK_BYTES", 1 << 60)
+def test_a_disk_that_is_too_small_is_found_before_the_build_begins(go: Pretender) -> None:
     with pytest.raises(build.BuildError, match=r"GB free and the build needs"):
-        go.build()
+        build.build(replace(COLLECTION, disk_bytes=1 << 60), go.said.append, go.cache)
     assert not list(go.cache.rglob("kube-apiserver"))
 
 
 def test_two_builds_wait_for_each_other(go: Pretender) -> None:
     go.cache.mkdir()
-    with (go.cache / "kubernetes.lock").open("w") as other:
+    with (go.cache / "build.lock").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         waits = threading.Event()
 
@@ -110,32 +107,35 @@ def test_two_builds_wait_for_each_other(go: Pretender) -> None:
             go.said.append(line)
             waits.set()
 
-        thread = threading.Thread(target=build.build, args=(say, go.cache))
+        thread = threading.Thread(target=build.build, args=(COLLECTION, say, go.cache))
         thread.start()
         assert waits.wait(30)
         assert go.said == ["another build is at work; waiting for it"]
-        assert unbuilt(VERSION, go.cache) == list(BINARIES)
+        assert COLLECTION.unbuilt(VERSION, go.cache) == list(COLLECTION.programs)
         fcntl.flock(other, fcntl.LOCK_UN)
         thread.join(60)
-    assert unbuilt(VERSION, go.cache) == []
+    assert COLLECTION.unbuilt(VERSION, go.cache) == []
 
 
-def test_a_changed_pin_or_another_go_is_another_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    modules = tmp_path / "modules"
-    shutil.copytree(binaries.MODULES, modules)
-    monkeypatch.setattr(binaries, "MODULES", modules)
-    before = folder_of("kwok", VERSION)
-    assert folder_of("kwok", "go1.27.0") != before
-    kueue = folder_of("kueue", VERSION)
+def test_a_changed_pin_or_another_go_is_another_folder(tmp_path: Path) -> None:
+    shutil.copytree(KWOK.module.folder, tmp_path / "kwok")
+    module = replace(KWOK.module, folder=tmp_path / "kwok")
+    before = module.built(VERSION)
+    assert before == KWOK.module.built(VERSION)
+    assert module.built("go1.27.0") != before
     for name in ("go.mod", "go.sum"):
-        with (modules / "kwok" / name).open("a") as pins:
+        with (tmp_path / "kwok" / name).open("a") as pins:
             pins.write("\n")
-        now = folder_of("kwok", VERSION)
+        now = module.built(VERSION)
         assert now != before, name
         before = now
-    assert folder_of("kueue", VERSION) == kueue
+    assert replace(module, flags=()).built(VERSION) != before
+
+
+def test_pulumis_engine_is_built_in_the_same_way(go: Pretender) -> None:
+    build.build(engine.COLLECTION, go.said.append, go.cache)
+    assert "modules/pulumi " in engine.PULUMI.path(VERSION, go.cache).read_text()
+    assert go.said[-1] == f"Pulumi's engine is built: 1 program below {go.cache}"
 
 
 def test_versions_that_nobody_can_use_any_more_are_deleted(go: Pretender) -> None:
@@ -144,7 +144,7 @@ def test_versions_that_nobody_can_use_any_more_are_deleted(go: Pretender) -> Non
         folder.mkdir(parents=True)
     go.build()
     left = {path.name for path in (go.cache / "kubernetes").glob("kwok-*")}
-    assert folder_of("kwok", VERSION, go.cache).name in left
+    assert KWOK.module.built(VERSION, go.cache).name in left
     assert len(left) == build.VERSIONS_KEPT
 
 

@@ -23,12 +23,12 @@ from providers.emulators.image import ensure_image
 from providers.emulators.node_support import NodeSupport
 from providers.emulators.nspawn import NspawnHost
 from tests.support.certificates import our_access
+from tests.support.golang.toolchain import expected_version
 from tests.support.kubernetes import parts
 from tests.support.kubernetes.k3s_machines import CGROUP_V1, Server, install, place
 from tests.support.kubernetes.k3s_release import BINARY, release
 from tests.support.kubernetes.parts import SERVER_IMAGE
 from tests.support.kubernetes.tier import NODES
-from tests.support.kubernetes.toolchain import expected_version
 from tests.support.machines import IMAGES, Machine, boot_order, ready
 
 pytestmark = NODES

@@ -120,13 +120,13 @@ async def test_a_file_that_arrives_in_part_is_continued_and_a_damaged_one_is_ref
         await host.server.sh(f"sudo mkdir -p {files.FOLDER}")
         half = f"sudo tee {files.FOLDER}/{whole.sha256}.part"
         await host.server.sh(f"printf '' | {half}")
-        await files.send(session, whole)
-        await files.send(session, whole)
+        await files.send(session, [whole])
+        await files.send(session, [whole])
         kept = await host.server.sh(f"sudo sha256sum {files.FOLDER}/{whole.sha256}")
         assert kept.startswith(whole.sha256)
         other = K3sFile(path, "0" * 64, len(content))
         with pytest.raises(StepFailed, match="another digest"):
-            await files.send(session, other)
+            await files.send(session, [other])
         assert "0000" not in await host.server.sh(f"sudo ls {files.FOLDER}")
 
 

@@ -100,9 +100,9 @@ def graphs() -> Mapping[str, Graph]:
 
 
 def _record(asked: Sequence[Mapping[str, Any]]) -> Iterator[Graph]:
-    _make_environment()
+    make_environment()
     done = subprocess.run(
-        [PYTHON, "-m", "tests.support.cloud.record"],
+        [PYTHON, "-m", "tests.support.cloud.inside.record"],
         input=json.dumps(asked),
         capture_output=True,
         text=True,
@@ -114,7 +114,7 @@ def _record(asked: Sequence[Mapping[str, Any]]) -> Iterator[Graph]:
         yield Graph(one["name"], one["settings"], resources, answer["outputs"])
 
 
-def _make_environment() -> None:
+def make_environment() -> None:
     """Install what `infra/` runs on, where `make test` has not done so before."""
     if READY.exists() and READY.stat().st_mtime >= Path("requirements-infra.lock").stat().st_mtime:
         return

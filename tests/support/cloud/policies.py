@@ -23,8 +23,8 @@ MANAGED = {
     "arn:aws:iam::aws:policy/service-role/AmazonRDSEnhancedMonitoringRole",
 }
 """Policies of AWS's own that were read by a person; their documents are not in the graph."""
-HOLDS_DATA = {"Bucket", "Instance", "Key", "NetworkInterface", "Repository", "Secret", "Eip"}
-"""Kinds that hold data, or an address that others have on their lists."""
+HOLDS_DATA = {"Bucket", "Instance", "Key", "NetworkInterface", "Repository", "Secret", "Eip", "Vpc"}
+"""Kinds that hold data, or an address that others have on their lists, or networks that those cannot leave."""
 ENCRYPTED = {
     "rds.Instance": (
         "storageEncrypted",

@@ -14,9 +14,9 @@ from shutil import copyfile
 import asyncssh
 
 from data_plane.cluster.k3s_files import DEVICE_PLUGIN, DEVICE_PLUGIN_ARCHIVE
+from tests.support.golang.toolchain import expected_version
 from tests.support.kubernetes import parts
 from tests.support.kubernetes.k3s_release import Release, release, suffix
-from tests.support.kubernetes.toolchain import expected_version
 from tests.support.machines import Machine
 
 CGROUP_V1 = "fail-cgroupv1=false"

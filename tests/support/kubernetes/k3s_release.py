@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.golang.toolchain import expected_version
 from tests.support.kubernetes import parts
-from tests.support.kubernetes.toolchain import expected_version
 
 BINARY, IMAGES, INSTALL = "K3S_BINARY", "K3S_IMAGES", "K3S_INSTALL"
 MINOR_MIN = 36

@@ -71,12 +71,12 @@ from reconciler.worlds.complete import CompleteWorld
 from tests.support.certificates import our_access
 from tests.support.challenger import ScriptedChallenger
 from tests.support.clock import WallClock
+from tests.support.golang.toolchain import expected_version
 from tests.support.hosts_apart import HostsApart, hosts_apart
 from tests.support.keys import AFTER, SEALING
 from tests.support.kubernetes import parts
 from tests.support.kubernetes.k3s_machines import add_device_plugin, operators_files
 from tests.support.kubernetes.kubectl import Kubectl
-from tests.support.kubernetes.toolchain import expected_version
 from tests.support.machines import IMAGES, Machine
 
 OURS, LOCAL, LAMBDA = "ours", "local", "lambda_cloud"

@@ -11,7 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.support.kubernetes.binaries import CACHE, CONTAINER, CONTROL_PLANE, NODE, path_of
+from tests.support.golang.programs import CACHE
+from tests.support.kubernetes.binaries import CONTAINER, CONTROL_PLANE, NODE
 from tests.support.kubernetes.k3s.node import PAUSE_IMAGE
 
 DEBIAN = ("etcd", "containerd", "containerd-shim-runc-v2", "ctr", "runc")
@@ -31,7 +32,7 @@ def parts(go: str, cache: Path = CACHE) -> Path:
     unfinished = Path(f"{folder}.{os.getpid()}")
     (unfinished / "cni").mkdir(parents=True)
     for binary in (*CONTROL_PLANE, *NODE):
-        _link(path_of(binary, go, cache), unfinished / binary.name)
+        _link(binary.path(go, cache), unfinished / binary.name)
     for name in DEBIAN:
         shutil.copy2(_found(name), unfinished / name)
     for name in CNI:
@@ -44,7 +45,7 @@ def parts(go: str, cache: Path = CACHE) -> Path:
 
 
 def _digest(go: str) -> str:
-    files = [path_of(binary, go) for binary in (*CONTROL_PLANE, *NODE)]
+    files = [binary.path(go) for binary in (*CONTROL_PLANE, *NODE)]
     files += [*(_found(name) for name in DEBIAN), *(PLUGINS / name for name in CNI)]
     sizes = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return hashlib.sha256(json.dumps(sizes).encode()).hexdigest()[:16]
@@ -91,7 +92,7 @@ def image_archive(target: Path, go: str, *, pause: bool = True) -> Path:
 
     They have the one file `/main`: a server for the tests' own pods, and the `pause` image of every pod.
     """
-    layer = _layer(path_of(CONTAINER, go))
+    layer = _layer(CONTAINER.path(go))
     digest = hashlib.sha256(layer).hexdigest()
     config = {
         "architecture": "amd64",
@@ -110,7 +111,7 @@ def image_archive(target: Path, go: str, *, pause: bool = True) -> Path:
 
 def device_plugin_archive(target: Path, go: str) -> str:
     """The image of a device plugin that offers one GPU, in an archive as `ctr images export` makes it. Its name."""
-    layer = _layer(path_of(CONTAINER, go))
+    layer = _layer(CONTAINER.path(go))
     layer_digest = hashlib.sha256(layer).hexdigest()
     config = {
         "architecture": "amd64",

@@ -1,8 +1,8 @@
 """What a machine lacks to run the tests of clusters, as a person and as a test reads it."""
 
 from providers.emulators.nspawn import missing_requirements
-from tests.support.kubernetes.binaries import CONTAINER, CONTROL_PLANE, NODE, missing_packages, unbuilt
-from tests.support.kubernetes.toolchain import expected_version
+from tests.support.golang.toolchain import expected_version
+from tests.support.kubernetes.binaries import COLLECTION, CONTAINER, CONTROL_PLANE, NODE, missing_packages
 
 COMMAND = "make kubernetes"
 DAEMONS = ("etcd", "containerd")
@@ -19,7 +19,7 @@ def missing() -> list[str]:
             *(f"ln -s /dev/null /etc/systemd/system/{name}.service" for name in DAEMONS),
             f"apt-get install --yes --no-install-recommends {' '.join(packages)}",
         ]
-    names = [binary.name for binary in unbuilt(expected_version())]
+    names = [binary.name for binary in COLLECTION.unbuilt(expected_version())]
     if names:
         left_out = f"the tests of clusters are left out: these programs are not built: {', '.join(names)}"
         sentences += [f"{left_out}. This builds them, once, in about 12 minutes on two cores", COMMAND]
@@ -28,7 +28,7 @@ def missing() -> list[str]:
 
 def reasons(*, nodes: bool) -> list[str]:
     """Why tests cannot run: only what they themselves need counts, so that they run while the rest is being built."""
-    absent = {binary.name for binary in unbuilt(expected_version())}
+    absent = {binary.name for binary in COLLECTION.unbuilt(expected_version())}
     needed = {binary.name for binary in ((*CONTROL_PLANE, *NODE, CONTAINER) if nodes else CONTROL_PLANE)}
     packages = missing_packages() if nodes else [name for name in missing_packages() if name == "etcd-server"]
     found = [f"{name} is not built: {COMMAND}" for name in sorted(absent & needed)]

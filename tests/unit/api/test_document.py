@@ -29,7 +29,7 @@ from control_plane.domain.block import BlockScope
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import Prefix
-from control_plane.domain.lease import EndReason, LeaseState, PurchaseKind
+from control_plane.domain.lease import EndReason, LeaseState
 from control_plane.domain.machine import MachineState
 from control_plane.domain.node import JoinStep, LeaveReason, LeaveStep
 from control_plane.domain.organization import OrganizationState
@@ -39,6 +39,7 @@ from control_plane.domain.placement import RejectCode
 from control_plane.domain.position import START, Position, parse
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import OWN_CODES, Occasion, ProofOutcome, Tier
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.request import WAIT_SECONDS_DEFAULT
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ScopeKind

@@ -530,6 +530,7 @@ def _report(node: Json, organization: str, evidence: tuple[tuple[str, str], ...]
         "overlay_number": 2,
         "endpoint": "192.0.2.10:51820",
         "tunnels_read_at": at(minutes=2),
+        "server_handshake_at": at(minutes=3),
         "key_holders": None,
         "key_change_requested_at": None,
         "failed_tries": 0,
@@ -765,7 +766,8 @@ SKUS: Json = {
     "items": [
         a_sku("a10x1", "a10-24gb", 1, 790_000_000, vcpus=30, memory=200, disk=1_400),
         a_sku("h100x1", "h100-sxm-80gb", 1, 2_490_000_000, vcpus=26, memory=225, disk=2_750),
-        a_sku("h100x8", "h100-sxm-80gb", 8, 2_990_000_000, vcpus=208, memory=1_800, disk=22_000),
+        a_sku("h100x8", "h100-sxm-80gb", 8, 2_990_000_000, vcpus=208, memory=1_800, disk=22_000)
+        | {"price_per_hour_spot": usd(8_720_000_000)},
         a_sku("b200x8-reserved", "b200-sxm-180gb", 8, 5_150_000_000, vcpus=224, memory=3_600, disk=28_000),
         a_sku("cpu.16x", None, 0, 640_000_000, vcpus=16, memory=64, disk=100),
     ]
@@ -803,6 +805,10 @@ def offers(*, cost: bool) -> Json:
             an_offer(
                 "local", "eu-north-1", "nspawn.h100x8", "h100-sxm-80gb", 8, confidence="advisory", age_seconds=640,
                 power=["reboot", "stop", "start"], price_per_hour_stopped=usd(960_000_000),
+            ),
+            an_offer(
+                "aws", "us-east-1", "p5.48xlarge", "h100-sxm-80gb", 8, confidence="advisory",
+                spot=True, eviction_notice_seconds=120, price_per_hour=usd(8_720_000_000),
             ),
             an_offer(
                 "hyperstack", "us-west-1", "n3-L40Sx4", "l40s-48gb", 4,
@@ -1093,6 +1099,16 @@ PROOF_RECORDS: Json = {
     ],
     "next_cursor": None,
 }  # fmt: skip
+
+
+SPOT_REQUEST: Json = {
+    "sku": "h100x8",
+    "regions": ["eu"],
+    "providers": [],
+    "price_usd_per_hour_max": "9.000000000",
+    "priority": 50,
+    "purchase": "spot",
+}
 
 
 def leases() -> list[Json]:
@@ -1507,6 +1523,7 @@ def a_fleet_machine(number: int, **changes: Any) -> Json:
         "account": "lambda_cloud/research",
         "provider": "lambda_cloud",
         "provider_ref": f"{number}920582c7ff041399e34823a0be62549",
+        "native_status": "active",
         "region": "us-east-1",
         "gpu_model": "h100-sxm-80gb",
         "gpu_count": 8,
@@ -1696,6 +1713,7 @@ def _limits(**stated: object) -> Json:
         "regions",
         "providers",
         "tiers",
+        "purchases",
         "priority_max",
         "batch_size_max",
         "burst",

@@ -26,22 +26,22 @@ def _keys(folder: Path, *options: str) -> list[str]:
 
 
 def test_offers_are_those_that_can_be_had_and_fit(tmp_path: Path) -> None:
-    in_stock = ["lambda_cloud us-east-1", "local eu-north-1"]
+    in_stock = ["lambda_cloud us-east-1", "local eu-north-1", "aws us-east-1"]
     for options, expected in (
         ("", in_stock),
         ("--available", in_stock),
-        ("--all", [in_stock[0], "lambda_cloud eu-central-1", in_stock[1], "hyperstack us-west-1"]),
+        ("--all", [in_stock[0], "lambda_cloud eu-central-1", *in_stock[1:], "hyperstack us-west-1"]),
         ("--region eu", [in_stock[1]]),
         ("--region eu --all", ["lambda_cloud eu-central-1", in_stock[1]]),
         ("--region us-east-1 --region eu", in_stock),
         ("--region e", []),
         ("--provider local", [in_stock[1]]),
-        ("--provider local --provider lambda_cloud", in_stock),
+        ("--provider local --provider lambda_cloud", in_stock[:2]),
         ("--sku h100x8", in_stock),
         ("--sku h100x1", []),
         ("--max-price 23.92", in_stock),
-        ("--price-max 23.919999999", []),
-        ("--max-price 30 --all", [in_stock[0], "lambda_cloud eu-central-1", in_stock[1]]),
+        ("--price-max 23.919999999", [in_stock[2]]),
+        ("--max-price 30 --all", [in_stock[0], "lambda_cloud eu-central-1", *in_stock[1:]]),
     ):
         with case(options):
             assert _keys(tmp_path, *options.split()) == expected

@@ -5,7 +5,7 @@ import io
 import json
 from pathlib import Path
 
-from control_plane.cli.render.fleet import CSV_COLUMNS
+from control_plane.cli.render.fleet import CSV_COLUMNS, TOTALS_COLUMNS
 from tests.unit.cli import answers
 from tests.unit.cli.stand import Stand
 
@@ -24,6 +24,17 @@ def test_the_fleet_as_csv_has_exact_amounts_and_filters_are_sent(tmp_path: Path)
     asked = stand.requests[-1].url.params
     assert (asked["health"], asked["region"]) == ("missing", "eu")
     assert stand.run("fleet", "list", "--csv", "--json").code == 2
+
+
+def test_totals_as_csv_are_a_line_for_each_provider_and_model_and_no_sum(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {"GET /v1/operator/fleet": answers.FLEET_TOTALS})
+    lines = list(csv.DictReader(io.StringIO(stand.run("fleet", "totals", "--csv").out)))
+    assert [(line["provider"], line["all_machines"], line["active_machines"]) for line in lines] == [
+        ("lambda_cloud", "1000", "981"),
+        ("nebius", "204", "199"),
+    ]
+    assert tuple(lines[0]) == TOTALS_COLUMNS
+    assert stand.run("fleet", "totals", "--csv", "--json").code == 2
 
 
 def test_orphans_that_are_gone_are_asked_for_only_when_all_are_wanted(tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {"POST /v1/node-pools": answers.NODE_POOLS["items"][0]},
     ),
     "node_list": ("node list", {"GET /v1/nodes": answers.NODES}),
+    "node_list_names": ("node list --names", {"GET /v1/nodes": answers.NODES}),
     "node_list_everybodys": ("node list --all-organizations", EVERYBODYS),
     "node_show_evidence": (
         "node show node-019aa --all-organizations",
@@ -363,6 +364,19 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         f"lease show {LEASE_ID}",
         {SHOW: answers.a_lease("ended", end_reason="released", end_why="released by the customer")},
     ),
+    "lease_show_evicted": (
+        f"lease show {LEASE_ID}",
+        {
+            SHOW: answers.a_lease("ended")
+            | {
+                "request": answers.SPOT_REQUEST,
+                "price_per_hour": answers.usd(8_720_000_000),
+                "price_per_gpu_hour": answers.usd(1_090_000_000),
+                "end_reason": "evicted",
+                "end_why": "its provider took it back, as announced at 2026-11-20T11:56:00+00:00",
+            }
+        },
+    ),
     "why": (f"why {LEASE_ID}", {SHOW: answers.a_lease(), WHY: answers.EXPLANATION}),
     "why_verbose": (
         f"why {LEASE_ID} --verbose",
@@ -452,6 +466,10 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         },
     ),
     "account_list": ("account list", {"GET /v1/operator/provider-accounts": answers.ACCOUNTS}),
+    "account_show": (
+        "account show lambda_cloud",
+        {"GET /v1/operator/provider-accounts": answers.ACCOUNTS},
+    ),
     "account_limits": ("account limits", {"GET /v1/operator/provider-accounts": answers.ACCOUNTS}),
     "account_limits_of_one": (
         "account limits lambda_cloud",
@@ -489,7 +507,15 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
 
 
 ANSWERED = [name for name in SCREENS if name not in {"account_test_refused", "permission_denied"}]
-FILTERED = {"offers", "offers_with_cpus", "offers_operator", "offers_none", "offers_sold_out", "api_key_list"}
+FILTERED = {
+    "account_show",
+    "offers",
+    "offers_with_cpus",
+    "offers_operator",
+    "offers_none",
+    "offers_sold_out",
+    "api_key_list",
+}
 """Screens that show a part of the answer."""
 
 
@@ -543,7 +569,7 @@ def test_quiet_prints_ids_a_line_each_and_no_remark(tmp_path: Path) -> None:
         "lease_list_empty": [],
         "lease_show_ready": [LEASE_ID],
         "skus": [sku["name"] for sku in answers.SKUS["items"]],
-        "offers": [answers.offers(cost=False)["items"][at]["key"] for at in (0, 2)],
+        "offers": [answers.offers(cost=False)["items"][at]["key"] for at in (0, 2, 3)],
         "api_key_create": [answers.ISSUED["secret"]],
         "organization_create": [answers.ISSUED["secret"]],
         "ssh_key_list": [key["id"] for key in answers.SSH_KEYS["items"]],

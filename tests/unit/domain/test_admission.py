@@ -23,6 +23,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import NOTHING, Nano, accrued
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku
@@ -108,6 +109,41 @@ def test_a_ceiling_admits_the_price_itself_and_refuses_a_nano_below_it() -> None
 def test_a_ceiling_of_nothing_is_a_ceiling() -> None:
     free = replace(REQUEST, price_nano_per_hour_max=NOTHING)
     expect_refusal(admit(replace(FINE, request=free)), RefusalCode.PRICE_ABOVE_CEILING)
+
+
+SPOT = replace(REQUEST, purchase=PurchaseKind.SPOT)
+
+
+def test_a_spot_lease_needs_a_ceiling_of_at_least_its_price() -> None:
+    expect_refusal(admit(replace(FINE, request=SPOT)), RefusalCode.PRICE_CEILING_MISSING, "ceiling")
+    for ceiling_nano, admitted in ((HOUR, True), (HOUR - 1, False)):
+        verdict = admit(replace(FINE, request=replace(SPOT, price_nano_per_hour_max=Nano(ceiling_nano))))
+        assert isinstance(verdict, Admitted) is admitted, ceiling_nano
+
+
+def test_a_sku_without_a_spot_price_is_not_sold_as_spot_and_the_refusal_says_so() -> None:
+    unsold = replace(FINE, request=SPOT, price=None, sold=(SPOT.sku,))
+    expect_refusal(admit(unsold), RefusalCode.SKU_NOT_SOLD_AS_SPOT, SPOT.sku, "on demand")
+
+
+def test_an_envelope_that_allows_leases_on_demand_alone_refuses_spot_and_no_other() -> None:
+    only = Applied(Level.PROJECT, Envelope(purchases=frozenset({PurchaseKind.ON_DEMAND})))
+    expect_admitted(admit(replace(FINE, envelopes=(only,))))
+    wanted = replace(SPOT, price_nano_per_hour_max=Nano(HOUR))
+    spot = admit(replace(FINE, request=wanted, envelopes=(only,)))
+    expect_refusal(spot, RefusalCode.ENVELOPE_EXCLUDES, "purchase kinds", "on_demand", "spot")
+
+
+def test_the_spot_price_takes_the_place_of_the_price_and_is_the_one_of_a_stopped_machine_too() -> None:
+    price = FINE.price
+    assert price is not None
+    sold = replace(price, stopped_nano_per_unit_hour=Nano(1), spot_nano_per_unit_hour=Nano(7))
+    spot = sold.bought(PurchaseKind.SPOT)
+    assert spot is not None
+    assert (spot.nano_per_unit_hour, spot.stopped_nano, spot.purchase) == (7, 7, PurchaseKind.SPOT)
+    assert spot.bought(PurchaseKind.SPOT) == spot
+    assert sold.bought(PurchaseKind.ON_DEMAND) == sold
+    assert price.bought(PurchaseKind.SPOT) is None
 
 
 def test_a_limit_on_gpus_can_be_used_up_and_not_exceeded_by_one() -> None:
@@ -226,6 +262,7 @@ def test_every_action_lets_its_rules_speak_and_no_others() -> None:
                         regions=frozenset(),
                         providers=frozenset(),
                         tiers=frozenset(),
+                        purchases=frozenset(),
                         priority=0,
                         batch_size=0,
                     ),

@@ -44,6 +44,7 @@ OTHERS = {
     ),
     "another account": replace(REFUSED, account="a/spare"),
     "another provider": replace(REFUSED, account="b", provider="b"),
+    "the same as spot": replace(REFUSED, spot=True),
 }
 COVERED = {
     BlockScope.OFFER: {"the same"},

@@ -15,6 +15,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 
@@ -32,6 +33,7 @@ LIMITS: dict[str, tuple[object, object]] = {
     "regions": (frozenset({"eu-central-1"}), frozenset({"eu"})),
     "providers": (frozenset({"p"}), frozenset({"p", "q"})),
     "tiers": (frozenset({Tier.ATTESTED}), frozenset({Tier.ATTESTED, Tier.PROVEN})),
+    "purchases": (frozenset({PurchaseKind.ON_DEMAND}), frozenset(PurchaseKind)),
     "priority": (40, 60),
     "batch_size": (2, 3),
 }
@@ -104,6 +106,7 @@ ENVELOPES = (
     Envelope(providers=frozenset()),
     Envelope(tiers=frozenset({Tier.PROVEN})),
     Envelope(tiers=frozenset({Tier.LISTED})),
+    Envelope(purchases=frozenset({PurchaseKind.ON_DEMAND})),
 )
 USES = (
     Use(),

@@ -25,6 +25,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import EnvironmentId, LeaseId, ProjectId
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 H100, L4 = GpuModel.H100_SXM_80GB, GpuModel.L4_24GB
@@ -38,6 +39,7 @@ def lease(number: int, model: GpuModel = H100, gpus: int = 2) -> Watched:
         EnvironmentId(UUID(int=2)),
         "sku",
         Tier.PROVEN,
+        PurchaseKind.ON_DEMAND,
         model,
         gpus,
         Nano(gpus),

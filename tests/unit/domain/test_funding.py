@@ -46,6 +46,11 @@ def test_half_an_hour_left_is_enough() -> None:
     assert decide(a_funding(held_nano=Nano(HALF), available_nano=Nano(HOUR_COST))) == Keep()
 
 
+def test_a_warning_is_withdrawn_when_the_end_is_far_again() -> None:
+    funding = a_funding(held_nano=Nano(HALF), warned=True)
+    assert decide(funding) == Keep(unwarns=True)
+
+
 def test_a_nano_less_than_half_an_hour_is_filled_up_to_a_whole_one() -> None:
     left = HALF - 1
     funding = a_funding(held_nano=Nano(left), available_nano=Nano(HOUR_COST - left))

@@ -29,24 +29,19 @@ def test_pods_have_to_be_able_to_get_all_gpus_and_a_node_without_any_lacks_none(
     assert gpu_problem(allocatable=0, sold=1) == "its device plugin reports 0 of 1 GPU"
 
 
-def test_an_open_node_is_unready_by_its_kubelet_alone_and_never_by_the_pressure_of_its_pods() -> None:
+def test_an_open_node_is_unready_by_its_kubelet_or_its_gpus_and_never_by_the_pressure_of_its_pods() -> None:
     pressed = {"Ready": "True", "DiskPressure": "True", "MemoryPressure": "True", "PIDPressure": "True"}
-    assert unready(pressed, since=START, silent_since=START, now=START) is None
+    assert unready(pressed, gpu_problem=None, since=START, now=START) is None
+    lacks = unready(pressed, gpu_problem="its device plugin reports 0 of 8 GPUs", since=None, now=START)
+    assert lacks is not None
+    assert (lacks.since, lacks.only_gpus) == (START, True)
 
 
-def test_silence_is_counted_from_its_own_beginning_and_ends_when_the_kubelet_says_anything() -> None:
-    said = unready({"Ready": "False"}, since=None, silent_since=None, now=START)
-    assert said is not None
-    assert (said.since, said.silent_since) == (START, None)
-    for conditions in ({"Ready": "Unknown"}, {}, None):
-        silent = unready(conditions, since=said.since, silent_since=None, now=START + SECOND)
-        assert silent is not None, conditions
-        assert (silent.since, silent.silent_since) == (START, START + SECOND), conditions
-        later = unready(
-            conditions, since=silent.since, silent_since=silent.silent_since, now=START + 2 * SECOND
-        )
+def test_what_a_kubelet_says_and_its_silence_count_alike_from_the_first_look() -> None:
+    for conditions in ({"Ready": "False"}, {"Ready": "Unknown"}, {}, None):
+        first = unready(conditions, gpu_problem="none either", since=None, now=START)
+        assert first is not None, conditions
+        assert (first.since, first.only_gpus) == (START, False), conditions
+        later = unready(conditions, gpu_problem=None, since=first.since, now=START + SECOND)
         assert later is not None, conditions
-        assert (later.since, later.silent_since) == (START, START + SECOND), conditions
-    back = unready({"Ready": "False"}, since=START, silent_since=START, now=START + SECOND)
-    assert back is not None
-    assert back.silent_since is None
+        assert later.since == START, conditions

@@ -39,7 +39,9 @@ HERE = AccountName("lambda_cloud")
 
 
 def an_orphan(number: int = 1, **other: Any) -> Orphan:
-    return replace(Orphan(a_ref(number), a_key(number), START - GRACE, LISTS_MIN), **other)
+    return replace(
+        Orphan(a_ref(number), a_key(number), Origin.LOST_ANSWER, START - GRACE, LISTS_MIN), **other
+    )
 
 
 def an_order(**other: Any) -> Order:
@@ -48,6 +50,7 @@ def an_order(**other: Any) -> Order:
         launch_key=a_key(1),
         account=HERE,
         provider_ref=a_ref(2),
+        asked_at=START,
         fail_reason=None,
         cost_nano_per_hour=Nano(1),
         state=MachineState.BOOTING,
@@ -69,6 +72,8 @@ def test_what_an_orphan_is_follows_from_the_record_of_its_launch_key() -> None:
         return origin(order, HERE, a_ref(1))
 
     assert origin(None, HERE, a_ref(1)) is Origin.UNRECORDED
+    never = an_order(provider_ref=None, asked_at=None, state=MachineState.INTENDED)
+    assert origin(never, HERE, a_ref(1)) is Origin.UNRECORDED, "the record is older than the order"
     assert what("ref-1", None) is Origin.LISTED_AGAIN
     assert what("ref-2", None) is Origin.SECOND_MACHINE
     refusals = {
@@ -102,6 +107,10 @@ def elsewhere(number: int, **other: Any) -> Orphan:
     return an_orphan(number, other_account=HERE, **other)
 
 
+def unrecorded(number: int, **other: Any) -> Orphan:
+    return an_orphan(number, origin=Origin.UNRECORDED, **other)
+
+
 def codes(verdict: Verdict) -> set[HeldCode]:
     return {held.code for held in verdict.held.values()}
 
@@ -128,6 +137,7 @@ def test_every_orphan_is_terminated_or_held_with_its_reason() -> None:
         ("recorded elsewhere", [elsewhere(1), *young], {}, {HeldCode.OTHER_ACCOUNT, HeldCode.WATCHED}),
         ("not armed", many, {"armed": False}, {HeldCode.NOT_ARMED}),
         ("dry run", many, {"dry_run": True}, {HeldCode.DRY_RUN}),
+        ("no record", [unrecorded(99), *many], {}, {HeldCode.UNRECORDED, HeldCode.LOST_RECORDS}),
         ("next run", many, {}, {HeldCode.NEXT_RUN}),
         ("next run of the decided", [decided(n) for n in range(20)], {}, {HeldCode.NEXT_RUN}),
     ):
@@ -180,6 +190,31 @@ def test_a_list_that_trips_the_breaker_disarms_the_account_and_one_that_is_not_a
     ):
         given: Any = {"listing_size": 60, "frozen_why": None, "armed": True} | settings
         assert to_terminate(many, now=START, **given).disarm_why is None, name
+
+
+def test_a_machine_without_a_record_is_never_ended_by_itself_and_disarms_its_account_at_once() -> None:
+    young = unrecorded(1, first_seen_at=START, lists_seen=1)
+    for name, settings in (
+        ("alone on a large list", {}),
+        ("frozen", {"frozen_why": "it is."}),
+        ("failing", {"failing_why": "it is."}),
+    ):
+        given: Any = {"listing_size": 1_000, "frozen_why": None, "armed": True} | settings
+        verdict = to_terminate([young, an_orphan(2)], now=START, **given)
+        assert verdict.terminate == (), name
+        assert verdict.held[a_ref(1)].code is HeldCode.UNRECORDED, name
+        assert (verdict.disarm_why or "").startswith("1 of 1000 machines have no record"), name
+    for choice, ended in ((Choice.END, ["ref-1", "ref-2"]), (Choice.LEAVE, ["ref-2"])):
+        chosen = replace(young, choice=choice, decided_at=START, decided_by="key_1", decided_why="4711")
+        assert terminated(chosen, an_orphan(2)) == ended, "an operator decided"
+    verdict = to_terminate(
+        [replace(young, other_account=HERE), an_orphan(2)],
+        listing_size=9,
+        frozen_why=None,
+        armed=True,
+        now=START,
+    )
+    assert verdict.disarm_why is None, "another account's record claims it"
 
 
 def test_a_decision_to_end_comes_before_the_watch_and_counts_as_no_sign_of_lost_records() -> None:

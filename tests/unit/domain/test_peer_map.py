@@ -188,6 +188,16 @@ def test_every_pair_has_the_tunnel_that_the_rules_give_it_and_no_other(cluster: 
 
 
 @given(clusters())
+def test_some_configurations_are_those_of_the_whole_map(cluster: Cluster) -> None:
+    overlay = cluster.overlay()
+    every = by_number(overlay)
+    for only in ({1}, set(list(every)[::2]), set(list(every)[1::2]), set()):
+        wanted = {number for number in only if isinstance(number, int)}
+        found = {one.member.number: one for one in configurations(overlay, wanted)}
+        assert found == {number: each for number, each in every.items() if number in wanted}
+
+
+@given(clusters())
 def test_no_range_is_listed_twice_on_an_interface(cluster: Cluster) -> None:
     overlay = cluster.overlay()
     interfaces = [one.peers for one in configurations(overlay)]

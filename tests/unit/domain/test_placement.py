@@ -17,7 +17,9 @@ from control_plane.domain.effective_price import History
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import AccountName
 from control_plane.domain.money import Nano
+from control_plane.domain.offer_key import offer_key, record_key
 from control_plane.domain.placement import (
     PROOF_RECORD_MAX,
     RETRY_AFTER,
@@ -26,18 +28,25 @@ from control_plane.domain.placement import (
     Disproven,
     Failure,
     Offer,
-    Ranking,
     RejectCode,
     SoldAs,
-    digest,
-    is_news,
-    rank,
     serves,
     sold_as,
 )
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.ranking import (
+    CANDIDATES_NAMED_MAX,
+    NAMED_OF_REASON_MAX,
+    REJECTED_NAMED_MAX,
+    Ranking,
+    digest,
+    is_news,
+    rank,
+)
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku
+from control_plane.domain.waiting import waiting_why
 from providers.base import Confidence
 from tests.support.clock import START
 
@@ -180,14 +189,42 @@ def test_the_more_a_listing_says_about_stock_the_sooner_it_is_stale() -> None:
     assert live == STALE_AFTER_UNLESS_KNOWN
 
 
-def test_spot_capacity_and_machines_on_which_we_are_not_known_to_run_are_never_sold() -> None:
-    for change, code in (
-        ({"spot": True}, RejectCode.SPOT),
-        ({"architecture": Architecture.ARM64}, RejectCode.ARCHITECTURE_NOT_SOLD),
-    ):
-        offer = replace(OFFER, **change)
-        expect_rejected(ranked(offer), code)
-        assert sold_as(offer, [a_price("h100x8")]) == SoldAs((), None, None)
+def test_machines_on_which_we_are_not_known_to_run_are_never_sold() -> None:
+    offer = replace(OFFER, architecture=Architecture.ARM64)
+    expect_rejected(ranked(offer), RejectCode.ARCHITECTURE_NOT_SOLD)
+    assert sold_as(offer, [a_price("h100x8")]) == SoldAs((), None, None)
+
+
+SPOT = CapacityRequest("h100x8", purchase=PurchaseKind.SPOT)
+
+
+def test_an_offer_serves_leases_of_its_own_purchase_kind_alone_whatever_it_costs() -> None:
+    free, dear = replace(OFFER, cost_nano_per_hour=Nano(0)), Nano(PRICE + 1)
+    expect_rejected(ranked(replace(free, spot=True)), RejectCode.SPOT)
+    expect_rejected(ranked(free, request=SPOT), RejectCode.ON_DEMAND)
+    expect_rejected(ranked(replace(OFFER, spot=True, cost_nano_per_hour=dear)), RejectCode.SPOT)
+    expect_rejected(ranked(replace(OFFER, cost_nano_per_hour=dear), request=SPOT), RejectCode.ON_DEMAND)
+    assert ranked(replace(OFFER, spot=True), request=SPOT).candidates
+
+
+def test_spot_capacity_of_a_provider_from_which_none_is_ordered_serves_nobody() -> None:
+    listed = replace(OFFER, spot=True, orderable=False)
+    for request in (SPOT, None):
+        expect_rejected(ranked(listed, request=request), RejectCode.SPOT)
+    assert sold_as(listed, [replace(a_price("h100x8"), spot_nano_per_unit_hour=PRICE)]).skus == ()
+
+
+def test_a_spot_offer_is_sold_at_the_spot_price_as_the_skus_that_have_one() -> None:
+    units = SOLD.units
+    cost = Nano(PRICE // 2)
+    book = [
+        replace(a_price("spot too"), spot_nano_per_unit_hour=Nano(cost // units)),
+        replace(a_price("too cheap"), spot_nano_per_unit_hour=Nano(cost // units - 1)),
+        a_price("on demand alone"),
+    ]
+    offer = replace(OFFER, spot=True, cost_nano_per_hour=cost)
+    assert sold_as(offer, book) == SoldAs(("spot too",), cost, None)
+    assert sold_as(OFFER, book).skus == ("spot too", "too cheap", "on demand alone")
 
 
 def test_the_offer_that_costs_least_to_use_comes_first_and_not_the_one_with_the_lowest_price() -> None:
@@ -262,6 +299,7 @@ OFFERS = st.lists(
         capacity=st.just("vm"),
         cost_nano_per_hour=st.integers(PRICE - 1, PRICE + 1).map(Nano),
         available=st.booleans(),
+        spot=st.booleans(),
         confidence=st.sampled_from(["live", "advisory", "static", "?"]),
         observed_at=st.sampled_from([START, START - max(STALE_AFTER.values()) - MOMENT]),
     ),
@@ -348,7 +386,37 @@ def test_every_code_can_be_the_reason() -> None:
         blocks=[a_block(replace(OFFER, native_type="blocked"))],
         envelopes=[Envelope(regions=frozenset({OFFER.region}))],
     )
-    assert [rejection.code for rejection in ranking.rejected] == sorted(RejectCode)
+    of_spot = ranked(OFFER, request=SPOT)
+    codes = {rejection.code for each in (ranking, of_spot) for rejection in each.rejected}
+    assert codes == set(RejectCode)
+    assert list(ranking.rejected) == sorted(ranking.rejected, key=lambda rejection: rejection.code)
+
+
+def test_what_machines_of_a_supplier_did_counts_for_all_of_its_offers_and_a_refused_order_for_one() -> None:
+    first, anew, others = (
+        replace(OFFER, key=offer_key(AccountName(OFFER.account), "NO", number, supplier=supplier))
+        for number, supplier in (("1", "55"), ("2", "55"), ("3", "56"))
+    )
+    supplier = record_key(first.key)
+    assert record_key(anew.key) == supplier
+    assert record_key(others.key) != supplier
+    for disproven, failures in (
+        ({supplier: Disproven((UUID(int=1), UUID(int=2)))}, {}),
+        ({}, {supplier: Failure(FailReason.PROOF_FAILED, START)}),
+    ):
+        ranking = ranked(first, anew, others, disproven=disproven, failures=failures)
+        assert ranking.candidates == (others,)
+    refused = {first.key: Failure(FailReason.NO_CAPACITY, START)}
+    assert ranked(first, anew, others, failures=refused).candidates == (anew, others)
+
+
+def test_no_name_of_a_provider_can_be_taken_for_a_supplier() -> None:
+    account = AccountName("vast")
+    odd = offer_key(account, "NO@55", "type@55")
+    assert record_key(odd) == odd
+    assert record_key(offer_key(account, "NO", "1", supplier="5@5")) == "vast@5%405"
+    spot = offer_key(account, "NO", "1", spot=True, supplier="55")
+    assert (spot, record_key(spot)) == ("vast:NO:1:spot@55", "vast@55")
 
 
 def test_an_offer_whose_machines_failed_their_proof_is_passed_over_and_shows_the_proofs() -> None:
@@ -368,14 +436,14 @@ def a_price(name: str, *, shape: Shape = SOLD, per_hour: int = PRICE) -> ListPri
     return ListPrice(sku, Nano(per_hour // shape.gpu_count))
 
 
-@given(OFFERS, st.integers(PRICE - 8, PRICE + 8))
+@given(OFFERS, st.integers(PRICE - 8, PRICE + 8), st.sampled_from(PurchaseKind))
 def test_an_offer_serves_a_price_exactly_when_placement_would_take_it_for_it(
-    offers: list[Offer], per_hour: int
+    offers: list[Offer], per_hour: int, purchase: PurchaseKind
 ) -> None:
-    price = a_price("h100x8", per_hour=per_hour)
+    price = replace(a_price("h100x8", per_hour=per_hour), purchase=purchase)
     fresh = [replace(offer, available=True, observed_at=START) for offer in offers]
     ranking = rank(
-        CapacityRequest("h100x8"),
+        CapacityRequest("h100x8", purchase=purchase),
         SOLD,
         price.nano_per_hour,
         fresh,
@@ -386,6 +454,7 @@ def test_an_offer_serves_a_price_exactly_when_placement_would_take_it_for_it(
         now=START,
     )
     assert set(ranking.candidates) == {offer for offer in fresh if serves(offer, price)}
+    assert {offer.purchase for offer in ranking.candidates} <= {purchase}
 
 
 def test_an_offer_is_sold_as_every_sku_that_it_serves_and_the_dearest_price_is_shown() -> None:
@@ -436,6 +505,36 @@ def test_sentences_that_count_seconds_are_no_news() -> None:
 )
 def test_another_decision_is_news(offers: tuple[Offer, ...]) -> None:
     assert is_news(ranked(*offers), digest(WAITS))
+
+
+def test_a_marketplace_of_thousands_leaves_a_ranking_that_is_small_and_counts_everything() -> None:
+    asks = [replace(OFFER, key=f"ask-{number:04}", available=number % 4 == 0) for number in range(2_000)]
+    failures = {ask.key: Failure(FailReason.GPU_MISMATCH, START) for ask in asks[:40:4]}
+    elsewhere = [replace(ask, key=f"b-{ask.key}", account="b") for ask in asks]
+    ranking = ranked(*asks, *elsewhere, failures=failures)
+    assert len(ranking.candidates) == CANDIDATES_NAMED_MAX
+    assert ranking.candidates[0] == asks[40]
+    assert len(ranking.candidates) + ranking.more_candidates == 2 * 500 - len(failures)
+    named = [(rejection.code, rejection.offer.account) for rejection in ranking.rejected]
+    assert named.count((RejectCode.FAILED_BEFORE, "a")) == len(failures), (
+        "each says what happened to this lease"
+    )
+    for account in ("a", "b"):
+        sold_out = [
+            each for each in ranking.rejected if each.offer.account == account and each.code == "sold_out"
+        ]
+        assert len(sold_out) == NAMED_OF_REASON_MAX
+        assert sum(1 + each.more for each in sold_out) == 1_500
+    assert "3000 sold out" in waiting_why(ranking)
+    one_more = replace(asks[1], key="ask-9999")
+    assert digest(ranked(*asks, *elsewhere, one_more, failures=failures)) == digest(ranking), "no news"
+
+
+def test_every_offer_is_named_while_they_are_few() -> None:
+    asks = [replace(OFFER, key=f"{number:03}", available=False) for number in range(REJECTED_NAMED_MAX)]
+    ranking = ranked(*asks)
+    assert [each.offer for each in ranking.rejected] == asks
+    assert not any(each.more for each in ranking.rejected)
 
 
 def test_every_placement_is_news() -> None:

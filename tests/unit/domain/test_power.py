@@ -13,8 +13,11 @@ from control_plane.domain.power import (
     ASK_AGAIN_AFTER,
     CHANGE_MAX,
     CHANGING,
+    LISTS_FAIL_AFTER,
     NEXT,
+    REQUESTS_MAX,
     Ask,
+    Boot,
     Look,
     PowerChange,
     PowerEvent,
@@ -22,18 +25,21 @@ from control_plane.domain.power import (
     Settle,
     after_asking,
     before_asking,
+    found_on,
     is_worth_a_visit,
     refused,
     step,
+    too_many,
 )
 from control_plane.domain.power_action import PowerAction
+from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.sighting import ListedState
 from control_plane.domain.transitions import Moved
 from tests.support.clock import START
 
 S, E, A = PowerState, PowerEvent, PowerAction
-BEFORE, AFTER = "before", "after"
 SECOND = timedelta(seconds=1)
+BEFORE, AFTER = Boot("before", START - 3_600 * SECOND), Boot("after", START + 15 * SECOND)
 
 
 def a_change(state: PowerState, **other: object) -> PowerChange:
@@ -45,12 +51,14 @@ def a_change(state: PowerState, **other: object) -> PowerChange:
         machine_id=MachineId(UUID(int=4)),
         state=state,
         generation=2,
+        stopped=state is S.STARTING,
         tries=0,
         wanted_at=START,
         asked_at=START + 10 * SECOND,
         accepted=True,
-        boot_id=BEFORE if state is S.REBOOTING else None,
+        boot_id=BEFORE.id if state is S.REBOOTING else None,
         listed=None,
+        listed_from=None,
         listed_at=None,
         launch_key=LaunchKey("sp-1"),
         provider_ref=ProviderRef("ref"),
@@ -62,7 +70,9 @@ def a_change(state: PowerState, **other: object) -> PowerChange:
 
 
 def listed(change: PowerChange, state: ListedState, seconds: float = 20) -> PowerChange:
-    return replace(change, listed=state, listed_at=START + seconds * SECOND)
+    """The same, with a first list from then that shows it so."""
+    at = START + seconds * SECOND
+    return replace(change, listed=state, listed_from=at, listed_at=at)
 
 
 def test_every_open_change_ends_and_whatever_can_be_asked_for_has_an_answer() -> None:
@@ -78,18 +88,31 @@ def test_every_open_change_ends_and_whatever_can_be_asked_for_has_an_answer() ->
 
 
 def test_each_decision_can_be_applied_in_each_state() -> None:
-    for state, word, boot, seconds in itertools.product(
-        CHANGING, (None, *ListedState), (None, BEFORE, AFTER), (20, 200, 700)
+    for state, word, boot, seconds, stopped in itertools.product(
+        CHANGING, (None, *ListedState), (None, BEFORE, AFTER), (20, 200, 700), (False, True)
     ):
-        change = a_change(state) if word is None else listed(a_change(state), word, seconds)
+        made = a_change(state, stopped=stopped and state is S.STARTING)
+        change = made if word is None else listed(made, word, seconds)
         for accepted, now in itertools.product((True, False), (START + seconds * SECOND,)):
             decision = after_asking(replace(change, accepted=accepted), boot, now)
             if isinstance(decision, Settle):
                 assert isinstance(step(state, decision.event), Moved), (state, word, boot)
                 assert (decision.why is None) is (decision.event is E.DONE)
+                _keeps_the_price_true(change, decision)
         for settled in (refused(change, "no"), before_asking(change, START + CHANGE_MAX)):
             assert isinstance(settled, Settle)
             assert isinstance(step(state, settled.event), Moved)
+            _keeps_the_price_true(change, settled)
+
+
+def _keeps_the_price_true(change: PowerChange, settled: Settle) -> None:
+    """The price changes with the state alone, and never without a list that shows what it changes to."""
+    off = NEXT[change.state, settled.event] is S.OFF
+    switches = off is not change.stopped
+    assert (settled.switches_at is not None) is switches, (change, settled)
+    if switches:
+        assert settled.switches_at == change.listed_from
+        assert change.listed is (ListedState.STOPPED if off else ListedState.RUNNING), (change, settled)
 
 
 def test_a_reboot_is_done_when_the_machine_answers_from_another_boot() -> None:
@@ -97,7 +120,17 @@ def test_a_reboot_is_done_when_the_machine_answers_from_another_boot() -> None:
     assert after_asking(change, AFTER, now) == Settle(E.DONE)
     assert after_asking(change, BEFORE, now) == Look()
     assert after_asking(change, None, now) == Look()
-    assert after_asking(replace(change, boot_id=None), AFTER, now) == Settle(E.DONE)
+
+
+def test_a_machine_that_did_not_answer_before_its_reboot_must_have_booted_after_it() -> None:
+    change, late = a_change(S.REBOOTING, boot_id=None), START + 10 * SECOND + ASK_AGAIN_AFTER
+    assert after_asking(change, AFTER, START + 30 * SECOND) == Settle(E.DONE)
+    assert after_asking(change, BEFORE, START + 30 * SECOND) == Look(), (
+        "it runs since an hour before the request"
+    )
+    assert after_asking(replace(change, accepted=False), BEFORE, late) == Ask()
+    overdue = after_asking(listed(change, ListedState.RUNNING, 600), BEFORE, START + CHANGE_MAX)
+    assert overdue == Settle(E.FAILED, "it was not rebooted within ten minutes")
 
 
 def test_a_reboot_is_asked_for_again_only_when_the_machine_says_that_there_was_none() -> None:
@@ -123,7 +156,8 @@ def test_stops_and_starts_follow_lists_from_after_the_request(
     change = a_change(state, accepted=False)
     late = START + 10 * SECOND + ASK_AGAIN_AFTER
     assert after_asking(listed(change, done, 5), AFTER, late) == Look(), "that list is older than the request"
-    assert after_asking(listed(change, done), AFTER, late) == Settle(E.DONE)
+    shown = START + 20 * SECOND
+    assert after_asking(listed(change, done), AFTER, late) == Settle(E.DONE, switches_at=shown)
     assert after_asking(listed(change, same), None, late) == Ask()
     assert after_asking(listed(change, ListedState.UNKNOWN), None, late) == Look()
     assert after_asking(replace(listed(change, same), accepted=True), None, late) == Look()
@@ -132,6 +166,49 @@ def test_stops_and_starts_follow_lists_from_after_the_request(
 def test_a_started_machine_has_to_answer() -> None:
     change = listed(a_change(S.STARTING), ListedState.RUNNING)
     assert after_asking(change, None, START + 30 * SECOND) == Look()
+
+
+def test_a_refusal_says_nothing_about_where_the_machine_is() -> None:
+    """A start is allowed while it is on: it may have stopped by itself."""
+    for stopped, word in itertools.product((False, True), (None, *ListedState)):
+        change = a_change(S.STARTING, stopped=stopped)
+        settled = refused(change if word is None else listed(change, word), "no")
+        off = (
+            stopped if word not in (ListedState.RUNNING, ListedState.STOPPED) else word is ListedState.STOPPED
+        )
+        assert NEXT[S.STARTING, settled.event] is (S.OFF if off else S.ON), (stopped, word)
+        given_up = before_asking(replace(change, asked_at=None, accepted=False), START + CHANGE_MAX)
+        assert isinstance(given_up, Settle)
+        assert NEXT[S.STARTING, given_up.event] is (S.OFF if stopped else S.ON)
+    shown = START + 20 * SECOND
+    seen = refused(listed(a_change(S.STOPPING), ListedState.STOPPED), "no")
+    assert seen == Settle(E.DONE, switches_at=shown), "it is stopped, whoever stopped it"
+
+
+def test_a_machine_that_is_listed_as_running_while_it_is_off_is_on_since_that_list() -> None:
+    change = listed(a_change(S.OFF, stopped=True), ListedState.RUNNING)
+    assert found_on(change) == Settle(E.FOUND_ON, switches_at=START + 20 * SECOND)
+
+
+def test_when_the_lists_fail_ten_minutes_are_not_exceeded_by_much_and_only_a_stop_stays_open() -> None:
+    over = START + CHANGE_MAX + LISTS_FAIL_AFTER
+    for state in CHANGING:
+        assert after_asking(a_change(state), None, over - SECOND) == Look()
+    shown = "the provider's lists cannot be read"
+    stop = after_asking(a_change(S.STOPPING), None, over)
+    assert stop == Look(f"{shown}, so nobody knows whether it stopped")
+    reboot = after_asking(a_change(S.REBOOTING), None, over)
+    assert reboot == Settle(E.UNREACHABLE, f"it did not answer within ten minutes; {shown}")
+    for stopped, event in ((True, E.FAILED), (False, E.STAYS_ON)):
+        start = after_asking(a_change(S.STARTING, stopped=stopped), None, over)
+        assert start == Settle(event, f"{shown} after ten minutes")
+
+
+def test_power_is_changed_twenty_times_an_hour_at_most() -> None:
+    assert too_many(REQUESTS_MAX - 1) is None
+    refusal = too_many(REQUESTS_MAX)
+    assert refusal is not None
+    assert refusal.code is RefusalCode.POWER_REQUESTS_TOO_MANY
 
 
 def test_after_ten_minutes_it_is_said_why_and_only_with_a_list_from_then() -> None:

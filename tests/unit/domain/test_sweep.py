@@ -11,30 +11,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.agent import SILENT_AFTER
+from control_plane.domain.downtime import DOWN_MAX, CameUp, Reworded, WentDown, can_be_started
 from control_plane.domain.eviction import Eviction, EvictionState
 from control_plane.domain.failure import FailReason
+from control_plane.domain.freeze import FEW, THAW_AFTER, THAW_LISTS, Freeze, MissingPermit, Odd, freeze_after
+from control_plane.domain.lease import LeaseKind
 from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, Machine, MachineEvent, MachineState
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.progress import Step
 from control_plane.domain.readdressing import Readdressing
 from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, boots_unlisted
 from control_plane.domain.sweep import (
-    FEW,
     MISSED_LISTS_MIN,
     NO_EVIDENCE,
     SETUP_MAX,
-    THAW_AFTER,
-    THAW_LISTS,
     Adoption,
     Evidence,
     Findings,
-    Freeze,
-    MissingPermit,
-    Odd,
     Swept,
     Timing,
     absence_proves_gone,
     expected_and_missed,
-    freeze_after,
     look_for,
     match,
     oddness,
@@ -68,7 +65,7 @@ def found(machines: list[Machine], listing: list[Sighting]) -> Findings:
 
 def test_a_machine_is_found_by_its_reference() -> None:
     findings = found([a_machine()], a_listing(1))
-    assert findings == Findings(((a_machine(), a_sighting(1)),), (), (), 0)
+    assert findings == Findings(((a_machine(), a_sighting(1)),), (), {}, (), 0)
 
 
 def test_a_lost_answer_is_found_by_its_launch_key() -> None:
@@ -199,7 +196,7 @@ def test_every_listed_machine_is_claimed_once_or_an_orphan_or_foreign(
     assert len(set(orphans)) == len(orphans)
     assert not set(claimed) & set(orphans)
     listed = {sighting.provider_ref for sighting in listing}
-    assert len(claimed) + len(orphans) + findings.foreign == len(listed)
+    assert len(claimed) + len(findings.ended) + len(orphans) + findings.foreign == len(listed)
 
 
 @given(MACHINES, LISTINGS)
@@ -408,7 +405,7 @@ def swept(
 
 
 def an_empty_sweep(**other: Any) -> Swept:
-    return replace(Swept((), (), (), (), (), (), (), (), 1, 0, None, believed=True), **other)
+    return replace(Swept((), (), (), (), (), (), (), (), (), (), (), 1, 0, None, believed=True), **other)
 
 
 def test_only_a_booting_machine_that_the_list_lacks_is_worth_asking_for_refused_launches() -> None:
@@ -442,7 +439,8 @@ def test_a_machine_that_runs_and_shows_its_address_is_to_be_set_up_by_a_deadline
     listed = a_sighting(1, address="192.0.2.7", ssh_port=2222, native_status="active")
     (move,) = swept([booting], [listed]).moves
     assert (move.seen, move.moved.event, move.step) == (booting.generation, E.REACHABLE, Step.BOOTED)
-    assert (move.address, move.ssh_port, move.provider_state) == ("192.0.2.7", 2222, "active")
+    assert (move.address, move.ssh_port) == ("192.0.2.7", 2222)
+    assert swept([booting], [listed]).reworded == (Reworded(booting.id, "active"),)
     assert move.deadline_at == START + SETUP_MAX
     assert not swept([booting], [replace(listed, address=None)]).moves
 
@@ -466,14 +464,22 @@ def test_a_terminating_machine_whose_launch_answer_was_lost_is_adopted() -> None
 def test_a_wanted_machine_that_is_listed_as_gone_has_vanished_and_is_no_longer_sighted(
     state: MachineState,
 ) -> None:
-    machine = a_machine(state=state)
     listed = a_sighting(1, state=ListedState.GONE, native_status="terminated")
+    first = swept([a_machine(state=state)], [listed])
+    assert (first.losses, first.missed, first.sighted) == ((), (a_machine().id,), ()), "one word is no proof"
+    assert (first.orphans, first.freeze) == ((), None)
+    machine = replace(MISSING, state=state)
+    living = Evidence(reported_at={machine.id: START})
+    assert swept([machine], [listed], evidence=living).losses == (), "its agent reported"
+    assert swept([replace(machine, sighted_at=None)], [listed]).losses, "it need not boot first"
     result = swept([machine], [listed])
     (loss,) = result.losses
     assert loss.id == machine.id
     assert (loss.failure.event, loss.failure.reason) == (E.VANISHED, FailReason.VANISHED)
     assert loss.failure.why == "the provider lists it as ended"
-    assert loss.failure.provider_words == "the provider lists it as 'terminated'"
+    assert (loss.failure.provider_words or "").startswith(
+        "the provider lists it as 'terminated'; missing from"
+    )
     assert (result.missed, result.sighted) == ((machine.id,), ()), "this list is no evidence that it ran"
 
 
@@ -487,9 +493,9 @@ def test_a_machine_is_evicted_only_when_its_provider_says_so_of_a_machine_that_i
         assert loss.failure.event is E.VANISHED
         return loss.failure.reason
 
-    noted = a_machine(eviction_announced_at=START)
+    noted = replace(MISSING, eviction_announced_at=START)
     assert {reason(a_machine(state=state), taken) for state in SHOULD_BE_SIGHTED} == {FailReason.EVICTED}
-    for machine in (a_machine(), noted):
+    for machine in (MISSING, noted):
         assert [reason(machine, said) for said in (announced, None)] == [FailReason.VANISHED] * 2
     assert not swept([a_machine()], [a_sighting(1, eviction=taken)]).losses, (
         "the list says that it still runs"
@@ -506,6 +512,43 @@ def test_a_machine_that_its_provider_calls_failed_is_given_up_unless_its_custome
         (loss,) = swept([a_machine(state=state)], [a_sighting(1, state=listed)]).losses
         assert (loss.failure.event, loss.failure.reason) == (E.FAILED, FailReason.PROVIDER_REPORTED_FAILURE)
     assert swept([a_machine(state=S.TERMINATING)], [a_sighting(1, state=listed)]) == an_empty_sweep()
+
+
+def test_a_verified_machine_that_is_listed_as_failed_or_stopped_is_down_unless_somebody_asked_for_that() -> (
+    None
+):
+    machine = a_machine()
+    for state in ListedState:
+        down = swept([machine], [a_sighting(1, state=state)]).down
+        expected = state in (ListedState.FAILED, ListedState.STOPPED, ListedState.ENDING)
+        assert down == ((WentDown(machine.id, "running"),) if expected else ()), state
+        asked = Evidence(switched=frozenset({machine.id}))
+        assert not swept([machine], [a_sighting(1, state=state)], evidence=asked).down, state
+        was_down = replace(machine, down_since=AN_HOUR_BEFORE + MOMENT)
+        for evidence in (NO_EVIDENCE, asked):
+            now = swept([was_down], [a_sighting(1, state=state)], evidence=evidence)
+            assert now.up == ((CameUp(machine.id),) if state is ListedState.RUNNING else ()), state
+            assert not now.down, state
+
+
+def test_a_stopped_machine_is_kept_for_whoever_can_start_it() -> None:
+    assert can_be_started(LeaseKind.MACHINE, {PowerAction.START})
+    assert not can_be_started(LeaseKind.MACHINE, {PowerAction.REBOOT, PowerAction.STOP})
+    assert not can_be_started(LeaseKind.NODE, set(PowerAction)), "no request for one node is taken"
+
+
+def test_what_is_down_for_an_hour_is_given_up_unless_it_is_many_or_its_agent_reports() -> None:
+    def given_up(count: int, evidence: Evidence = NO_EVIDENCE, **other: Any) -> int:
+        facts = {"down_since": START - DOWN_MAX} | other
+        machines = [a_machine(number, **facts) for number in range(1, count + 1)]
+        listed = [a_sighting(machine, state=ListedState.FAILED) for machine in range(1, count + 1)]
+        losses = swept(machines, listed, evidence=evidence).losses
+        return sum(loss.failure.overdue for loss in losses)
+
+    assert [given_up(count) for count in (1, FEW, FEW + 1)] == [1, FEW, 0]
+    assert given_up(1, down_since=START - DOWN_MAX + MOMENT) == 0
+    assert given_up(1, Evidence(lost=FEW)) == 0, "as many were lost within an hour"
+    assert given_up(1, Evidence(reported_at={a_machine(1).id: START})) == 0
 
 
 def test_a_machine_that_turns_out_to_be_sold_out_is_given_up_for_lack_of_capacity_at_once() -> None:

@@ -1,16 +1,19 @@
 """What a lease costs whose machine is stopped and started: two prices, and every second charged once."""
 
+import itertools
 from datetime import datetime, timedelta
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.auto_release import AutoRelease, release_at
+from control_plane.domain import tariff as tariff_module
+from control_plane.domain.auto_release import AutoRelease, refuses_start, release_at
 from control_plane.domain.metering import HOUR, Meter, UsedUntil, due_intervals
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.rating import charge
-from control_plane.domain.tariff import Tariff, billing_start, stopped_price
+from control_plane.domain.tariff import Tariff, billing_end, billing_start, stopped_price
 from tests.support.clock import START
 from tests.support.tariff import a_tariff
 
@@ -106,3 +109,37 @@ def test_a_stopped_machine_costs_no_less_than_it_costs_us_and_no_more_than_one_t
         (100, 9_999, 500),
     ):
         assert stopped_price(Nano(500), Nano(stopped), Nano(costs_us), 8) == price
+
+
+def test_thousands_of_stops_and_starts_are_looked_at_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A customer who stops and starts a machine for months must not hold up the meter of everybody."""
+    stops, looked = 2_000, itertools.count()
+
+    def counted(ready_at: datetime, at: datetime) -> datetime:
+        next(looked)
+        return billing_end(ready_at, at)
+
+    monkeypatch.setattr(tariff_module, "billing_end", counted)
+    moments = tuple(START + number * 60 * SECOND for number in range(1, stops + 1))
+    tariff = a_tariff(START, 8, PRICE, stopped=STOPPED, switched_at=moments)
+    until = moments[-1] + HOUR
+    intervals = list(due_intervals(Meter(tariff, None, 0), UsedUntil(until, until, ended=True)))
+    charges = [
+        charge(tariff.price(stopped=each.stopped), each.unit_seconds_before, each.unit_seconds)
+        for each in intervals
+    ]
+    assert sum(charges) == tariff.cost_until(until) == cost(tariff, until)
+    assert tariff.funded_until(tariff.cost_until(until)) == until
+    assert next(looked) < 3 * stops
+
+
+def test_a_start_is_refused_when_the_limit_of_its_cost_would_end_the_lease_right_after_it() -> None:
+    stopped_at, now = START + HOUR, START + 2 * HOUR
+    tariff = a_tariff(START, price=PRICE, stopped=STOPPED, switched_at=(stopped_at,))
+    spent = tariff.cost_until(now)
+    for left_seconds, refused in ((14 * 60, True), (15 * 60, False)):
+        limits = AutoRelease(spend_nano=Nano(spent + left_seconds * 2))
+        assert (refuses_start(limits, tariff, now) is not None) is refused, left_seconds
+    soon = AutoRelease(after_seconds=2 * 3_600 + 60, spend_nano=Nano(spent + 3_600))
+    assert refuses_start(soon, tariff, now) is None, "it ends in a minute whether it is started or not"
+    assert refuses_start(AutoRelease(), tariff, now) is None

@@ -8,7 +8,8 @@ from uuid import UUID
 from control_plane.domain.deadline import LOOKED_AT_WITHIN, UNATTENDED_MAX_WITHOUT_MACHINE
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import Lease
-from control_plane.domain.placement import Ranking, RejectCode, Rejection
+from control_plane.domain.placement import RejectCode, Rejection
+from control_plane.domain.ranking import Ranking
 from control_plane.domain.waiting import (
     ATTEMPTS_MAX,
     LOOK_AGAIN_AFTER,

@@ -5,6 +5,7 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qsl
@@ -97,8 +98,8 @@ class Requests:
         return [form for name, form in self.sent if name == action]
 
 
-def settings(regions: str = "us-east-1,eu-central-1", **other: Any) -> Settings:
-    return Settings(ACCESS_KEY_ID, SECRET_ACCESS_KEY, regions, base_url="http://aws.test", **other)
+def settings(region: str = "us-east-1", **other: Any) -> Settings:
+    return Settings(ACCESS_KEY_ID, SECRET_ACCESS_KEY, region, base_url="http://aws.test", **other)
 
 
 # Settings, regions, zones.
@@ -113,10 +114,9 @@ def test_the_jurisdiction_of_a_region_is_not_taken_from_its_name() -> None:
     assert {ours[:2] for theirs, ours in REGIONS.items() if theirs[:2] == "ap"}.isdisjoint({"ap"})
 
 
-def test_regions_are_read_from_a_list_and_one_that_is_unknown_is_refused() -> None:
-    assert settings(" us-east-1, eu-west-2,us-east-1 ").region_names() == ("us-east-1", "eu-west-2")
-    for wrong in ("", ",", "us-east-1,moon-1"):
-        with pytest.raises(ValueError, match="regions must be some of us-east-1"):
+def test_an_account_is_one_region_that_we_know() -> None:
+    for wrong in ("", "moon-1", "us-east-1a", "us-east-1,eu-west-2"):
+        with pytest.raises(ValueError, match="region must be one of us-east-1"):
             settings(wrong)
 
 
@@ -153,7 +153,7 @@ async def test_a_type_is_offered_in_each_zone_that_has_it_at_the_exact_price_of_
     offers = await offered(cloud)
     p6 = {offer.native_region for offer in offers if offer.native_type == "p6-b200.48xlarge"}
     assert p6 == {"us-east-1c"}
-    assert {offer.region for offer in offers} == {"us-east-1", "eu-central-1"}
+    assert {offer.region for offer in offers} == {"us-east-1"}
     found = by_type(offers, "us-east-1c")
     p4, p5 = found["p4d.24xlarge"], found["p5.48xlarge"]
     assert p4.cost_nano_per_hour == 21_957_642_000 + BESIDE
@@ -300,34 +300,48 @@ async def test_the_filters_leave_one_product_of_each_type(cloud: EmulatedAws) ->
 # The list.
 
 
-async def test_one_region_that_does_not_answer_fails_the_whole_list(cloud: EmulatedAws) -> None:
-    await cloud.provider.launch(cloud.order())
-    regions: list[str] = []
+async def test_a_region_that_is_down_leaves_every_call_of_another_region_alone(cloud: EmulatedAws) -> None:
+    """Each region is an account, which asks no other one; the prices of both come from one place."""
+    asked_in: set[str] = set()
 
-    class OneRegion:
+    class OneRegionDown:
         async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
             region = request.headers["Authorization"].split("/")[2]
-            regions.append(region)
+            asked_in.add(region)
             if region == "eu-central-1":
                 return refusal(503, "Unavailable")
             return await cloud.network.handle_async_request(request)
 
-    provider = connect(settings(), send=Bridge(OneRegion()))
-    assert isinstance(await failure(provider.inventory()), Unavailable)
-    assert regions == ["us-east-1", "eu-central-1"]
-    await provider.close()
+    network = Bridge(OneRegionDown())
+    down, fine = (connect(settings(region), send=network) for region in ("eu-central-1", "us-east-1"))
+    for call in (down.inventory, down.children, down.offers):
+        assert isinstance(await failure(call()), Unavailable)
+    asked_in.clear()
+    ref = await fine.launch(cloud.order())
+    assert [each.provider_ref for each in await fine.inventory()] == [ref]
+    assert await fine.offers()
+    assert await fine.children() == ()
+    await fine.terminate(ref)
+    assert asked_in == {"us-east-1"}
+    elsewhere = replace(cloud.order(2), native_region="eu-central-1a")
+    assert isinstance(await failure(fine.launch(elsewhere)), OrderRefused)
+    await asyncio.gather(down.close(), fine.close())
 
 
-async def test_machines_of_every_region_are_listed_and_each_is_ended_in_its_own(cloud: EmulatedAws) -> None:
+async def test_two_regions_of_one_key_never_show_each_others_machines(cloud: EmulatedAws) -> None:
     first = await cloud.provider.launch(cloud.order(1))
+    other = cloud.connected(SECRET_ACCESS_KEY, "eu-central-1")
     cloud.native_type, cloud.native_region = "p4d.24xlarge", "eu-central-1b"
-    second = await cloud.provider.launch(cloud.order(2))
+    second = await other.launch(cloud.order(2))
     assert (first.partition("/")[0], second.partition("/")[0]) == ("us-east-1", "eu-central-1")
-    assert {each.provider_ref for each in await cloud.provider.inventory()} == {first, second}
-    elsewhere = ProviderRef(f"us-east-1/{second.partition('/')[2]}")
-    assert isinstance(await failure(cloud.provider.terminate(elsewhere)), MachineNotFound)
+    assert [each.provider_ref for each in await cloud.provider.inventory()] == [first]
+    assert [each.provider_ref for each in await other.inventory()] == [second]
+    wrong = ProviderRef(f"us-east-1/{second.partition('/')[2]}")
+    assert isinstance(await failure(cloud.provider.terminate(wrong)), MachineNotFound)
+    # A machine from before the setting was changed is still ended, in its own region.
     await cloud.provider.terminate(second)
     assert (cloud.alive(a_key(1)), cloud.alive(a_key(2))) == (1, 0)
+    await other.close()
 
 
 def instance(number: int, *, token: str = "", tag: str = "", state: str = "running") -> str:
@@ -338,7 +352,7 @@ def instance(number: int, *, token: str = "", tag: str = "", state: str = "runni
     )
 
 
-def test_only_machines_in_regions_of_the_settings_are_listed() -> None:
+def test_only_machines_in_the_region_of_the_settings_are_listed() -> None:
     provider = connect(settings("us-east-1"))
     assert isinstance(provider, ListsSomeRegions)
     regions = ("us-east-1a", "us-east-1f", "us-east-2a", "eu-central-1a", "us-east-1", "")
@@ -527,7 +541,7 @@ async def test_a_refused_end_is_what_its_code_says(cloud: EmulatedAws) -> None:
         assert type(await failure(cloud.provider.terminate(cloud.absent_ref))) is error, code
 
 
-async def test_a_type_that_a_zone_lacks_blocks_that_zone_only_and_a_quota_all_of_them(
+async def test_a_type_that_a_zone_lacks_is_refused_there_alone_and_a_quota_is_for_a_type_in_all_zones(
     cloud: EmulatedAws,
 ) -> None:
     cloud.native_type, cloud.native_region = "p6-b200.48xlarge", "us-east-1a"
@@ -536,7 +550,9 @@ async def test_a_type_that_a_zone_lacks_blocks_that_zone_only_and_a_quota_all_of
     cloud.native_region = "us-east-1c"
     await cloud.provider.launch(cloud.order(2))
     cloud.account.vcpus_max = 192
-    assert isinstance(await failure(cloud.provider.launch(cloud.order(3))), QuotaReached)
+    error = await failure(cloud.provider.launch(cloud.order(3)))
+    assert isinstance(error, QuotaReached)
+    assert error.scope is BlockScope.TYPE
 
 
 async def test_sold_out_in_one_zone_is_not_sold_out_in_another(cloud: EmulatedAws) -> None:
@@ -548,7 +564,8 @@ async def test_sold_out_in_one_zone_is_not_sold_out_in_another(cloud: EmulatedAw
         ("InsufficientInstanceCapacity", None),  # The type in the zone.
         ("Unsupported", None),
         ("InsufficientFreeAddressesInSubnet", BlockScope.ZONE),
-        ("VcpuLimitExceeded", None),  # The region.
+        ("VcpuLimitExceeded", BlockScope.TYPE),  # In all zones.
+        ("AddressLimitExceeded", None),  # The region.
     ):
         cloud.network.answer = lambda _, code=code: refusal(400, code)
         error = await failure(cloud.provider.launch(cloud.order(3)))
@@ -788,7 +805,7 @@ async def test_a_region_that_hangs_delays_no_terminate_of_another_and_its_lists_
                 released.wait(60)
             raise EndpointConnectionError(endpoint_url=request.url)
 
-        provider = connect(Settings(ACCESS_KEY_ID, SECRET_ACCESS_KEY, "us-east-1,eu-central-1"), send=send)
+        provider = connect(Settings(ACCESS_KEY_ID, SECRET_ACCESS_KEY, "us-east-1"), send=send)
         calls = [
             asyncio.ensure_future(
                 provider.inventory()

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from control_plane.domain.block import BlockScope
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN
@@ -122,6 +123,13 @@ async def test_a_refused_launch_is_what_its_code_says_and_unknown_when_in_doubt(
     answer: httpx.Response, error: type[ProviderError]
 ) -> None:
     assert type(await raised(answering(lambda _: answer).launch(ORDER))) is error
+
+
+async def test_a_quota_is_for_a_type_in_all_locations() -> None:
+    refused = httpx.Response(400, json={"code": "400", "message": "Quota exceeded"})
+    error = await raised(answering(lambda _: refused).launch(ORDER))
+    assert isinstance(error, QuotaReached)
+    assert error.scope is BlockScope.TYPE
 
 
 async def test_a_launch_has_no_agent_of_crusoe_no_reservation_and_the_image_of_its_form_factor() -> None:
@@ -315,7 +323,7 @@ async def test_a_machine_costs_the_price_of_its_gpus_and_what_has_none_is_not_so
     listed = await EmulatedCrusoe().provider.offers()
     offers = [each for each in listed if isinstance(each, ListedOffer)]
     eight = [offer for offer in offers if offer.native_type == "h100-80gb-sxm-ib.8x"]
-    assert {offer.cost_nano_per_hour for offer in eight} == {31_200_000_000}
+    assert {offer.cost_nano_per_hour for offer in eight} == {31_214_027_398}
     assert {offer.shape.gpu_model for offer in eight} == {GpuModel.H100_SXM_80GB}
     assert [offer.region for offer in eight if offer.available] == ["us-east1-a", "is-iceland1-a"]
     assert {offer.price_source for offer in offers} == {PriceSource.TABLE}

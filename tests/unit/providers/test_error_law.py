@@ -136,7 +136,9 @@ def test_a_server_error_or_an_unlisted_success_is_unclear_whatever_its_detail() 
     [
         (Verb.LAUNCH, 400, Meaning.REFUSED),
         (Verb.LAUNCH, 402, Meaning.QUOTA_REACHED),
-        (Verb.LAUNCH, 403, Meaning.UNAUTHORIZED),
+        (Verb.LAUNCH, 403, Meaning.REFUSED),
+        (Verb.INVENTORY, 403, Meaning.UNAUTHORIZED),
+        (Verb.PREPARE, 403, Meaning.UNAUTHORIZED),
         (Verb.LAUNCH, 404, Meaning.REFUSED),
         (Verb.LAUNCH, 408, Meaning.UNCLEAR),
         (Verb.LAUNCH, 409, Meaning.UNCLEAR),

@@ -138,7 +138,7 @@ async def test_what_has_no_price_no_known_gpu_or_no_known_region_is_left_out_by_
         (400, "bad_request", "user_data must be a string", OrderRefused),
         (404, "not_found", "Image not found", OrderRefused),
         (401, "unauthorized", "who are you", Unauthorized),
-        (403, "forbidden", "not yours", Unauthorized),
+        (403, "forbidden", "not yours", OrderRefused),
         (500, "server_error", "no capacity", OutcomeUnknown),
         (200, "bad_request", "Not enough capacity", OutcomeUnknown),
         (200, None, "something", OutcomeUnknown),

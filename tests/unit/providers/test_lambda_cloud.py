@@ -5,6 +5,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from control_plane.domain.block import BlockScope
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.sku import REGION_PATTERN, region_within
@@ -18,6 +19,7 @@ from providers.base import (
     OrderRefused,
     OutcomeUnknown,
     ProviderError,
+    QuotaReached,
     Throttled,
     Unauthorized,
     Unavailable,
@@ -114,6 +116,12 @@ async def test_what_an_answer_to_a_launch_means(provider: LambdaCloud, expected:
     with pytest.raises(expected) as caught:
         await provider.launch(ORDER)
     assert type(caught.value) is expected
+
+
+async def test_a_quota_is_the_accounts_in_every_region() -> None:
+    with pytest.raises(QuotaReached) as caught:
+        await error(400, "global/quota-exceeded").launch(ORDER)
+    assert caught.value.scope is BlockScope.ACCOUNT
 
 
 @pytest.mark.parametrize(

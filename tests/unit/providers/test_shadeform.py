@@ -164,11 +164,11 @@ async def test_a_refused_launch_is_what_its_words_say_and_unknown_when_in_doubt(
         assert type(caught.value) is expected, (status, body)
 
 
-async def test_an_empty_balance_blocks_the_account_and_a_quota_what_it_is_for() -> None:
+async def test_an_empty_balance_and_a_quota_block_the_account() -> None:
     for status, message, scope in (
         (400, "your balance is too low", BlockScope.ACCOUNT),
         (402, "payment required", BlockScope.ACCOUNT),
-        (400, "quota exceeded", None),
+        (400, "quota exceeded", BlockScope.ACCOUNT),
     ):
         with pytest.raises(QuotaReached) as caught:
             await saying(status, {"message": message}).launch(ORDER)

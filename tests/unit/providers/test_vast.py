@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -30,7 +31,9 @@ from providers.base import (
     Unauthorized,
     Unavailable,
 )
-from providers.vast import CAPABILITIES, REGIONS, Settings, Vast, connect
+from providers.registered_keys import key_material
+from providers.vast import CAPABILITIES, Settings, Vast, connect
+from providers.vast_catalogue import REGIONS
 from tests.contract.clouds import a_key
 from tests.contract.clouds.vast import EmulatedVast
 
@@ -63,6 +66,7 @@ def saying(status: int, body: Any) -> Vast:
 def ask(**other: Any) -> dict[str, Any]:
     return {
         "id": 4_100_008,
+        "host_id": 55,
         "gpu_name": "H100 SXM",
         "gpu_ram": 81_559,
         "num_gpus": 4,
@@ -86,6 +90,15 @@ def ask(**other: Any) -> dict[str, Any]:
 
 async def listed(*asks: dict[str, Any]) -> tuple[Any, ...]:
     return await saying(200, {"offers": list(asks)}).offers()
+
+
+async def test_every_ask_of_a_host_counts_for_the_host_and_one_without_a_host_is_not_bought() -> None:
+    offers = await listed(ask(), ask(id=4_100_009), ask(id=4_200_001, host_id=66), ask(id=7, host_id=None))
+    assert [(offer.native_type, offer.supplier) for offer in offers] == [
+        ("4100008", "55"),
+        ("4100009", "55"),
+        ("4200001", "66"),
+    ]
 
 
 async def test_an_ask_has_its_share_of_the_host_and_an_exact_price_with_its_disk() -> None:
@@ -260,12 +273,48 @@ async def test_our_key_is_added_once_and_read_again_after_a_refusal() -> None:
     assert [each["key"] for each in cloud.account.ssh_keys] == [" ".join(ORDER.ssh_public_key.split()[:2])]
     cloud.network.requests.clear()
     await cloud.provider.launch(cloud.order(2))
-    assert len(cloud.network.requests) == 1
+    assert len(cloud.network.requests) == 2
     cloud.account.ssh_keys.clear()
-    with pytest.raises(OrderRefused):
-        await cloud.provider.launch(cloud.order(3))
     await cloud.provider.launch(cloud.order(3))
     assert len(cloud.account.ssh_keys) == 1
+
+
+def standing_keys(cloud: EmulatedVast) -> set[str]:
+    return {each["key"] for each in cloud.account.ssh_keys if each["deleted_at"] is None}
+
+
+async def test_a_key_that_leaked_is_deleted_before_the_next_machine_whoever_added_it_again() -> None:
+    cloud = EmulatedVast()
+    leaked, theirs = "ssh-ed25519 LEAKED", "ssh-ed25519 THEIRS"
+    await cloud.provider.launch(replace(cloud.order(1), ssh_public_key=leaked))
+    cloud.account.ssh_keys.append({"id": 99, "user_id": 7, "key": theirs, "deleted_at": None})
+    # The process that is late has read the keys before.
+    late = cloud.connected(str(cloud.secret))
+    for number, provider in ((2, cloud.provider), (3, late), (4, cloud.provider)):
+        order = replace(
+            cloud.order(number), withdrawn_ssh_keys=(f"{leaked} of an authority", "ssh-ed25519 NEVER")
+        )
+        await provider.launch(order)
+        assert standing_keys(cloud) == {key_material(order.ssh_public_key), theirs}
+        if number == 3:
+            cloud.account.ssh_keys.append({"id": 100, "user_id": 7, "key": leaked, "deleted_at": None})
+    assert len(cloud.account.instances.every) == 4
+
+
+async def test_nothing_is_launched_while_a_key_that_leaked_cannot_be_deleted() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        if request.method == "GET":
+            return httpx.Response(200, json=[*KEYS, {"id": 5, "key": "ssh-ed25519 LEAKED"}])
+        return httpx.Response(404 if len(asked) < 8 else 503, json={"msg": "try later"})
+
+    provider = answering(answer)
+    for _ in range(2):  # It refuses, and the list shows the key all the same; then it does not answer.
+        with pytest.raises(ProviderError):
+            await provider.launch(replace(ORDER, withdrawn_ssh_keys=("ssh-ed25519 LEAKED",)))
+    assert {*asked} == {"GET", "DELETE"}
 
 
 async def test_a_launch_is_a_virtual_machine_that_starts_now_or_not_at_all() -> None:

@@ -13,6 +13,7 @@ import pytest
 from control_plane.domain.block import BlockScope
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ProviderRef
+from control_plane.domain.money import Nano
 from control_plane.domain.sku import REGION_PATTERN
 from control_plane.domain.user_data import UserDataKind
 from providers.base import (
@@ -37,7 +38,8 @@ from providers.base import (
     Verb,
 )
 from providers.pacing import OneProcessBudget, Pacer
-from providers.verda import REGIONS, SCRIPT, VOLUME, Settings, Verda
+from providers.verda import SCRIPT, VOLUME, Settings, Verda
+from providers.verda_catalogue import REGIONS
 from tests.contract.clouds import a_key
 from tests.contract.clouds.verda import SECRET, TOKENS, EmulatedVerda
 from tests.support.clock import Clock
@@ -89,6 +91,7 @@ async def raised(call: Any) -> ProviderError:
         (402, "insufficient_funds", "Not enough funds", QuotaReached),
         (400, "invalid_request", "Invalid image type", OrderRefused),
         (403, "forbidden_action", "Insufficient scope", Unauthorized),
+        (403, "forbidden_action", "This action is not permitted", OrderRefused),
         (401, "unauthorized_request", "expired", Unauthorized),
         (429, "rate_limit_exceeded", "Too many requests", Throttled),
         (500, "server_error", "No capacity available", OutcomeUnknown),
@@ -195,8 +198,25 @@ async def test_every_script_and_volume_of_ours_is_a_child_on_however_many_pages(
     assert len(scripts) == 130
     assert {child.needed for child in scripts} == {Needed.UNTIL_BOOT}
     assert [child for child in children if child.kind == VOLUME] == [
-        Child(ours.id, VOLUME, a_key(7), Needed.WHILE_IT_EXISTS)
+        Child(ours.id, VOLUME, a_key(7), Needed.WHILE_IT_EXISTS, Nano(13_698_631))  # 10 dollars a month.
     ]
+
+
+async def test_a_volume_whose_price_is_not_in_dollars_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PREPARED, "scripts", [])
+    volume = {"id": "v", "status": "detached", "name": a_key(1), "base_hourly_cost": 0.5, "currency": "usd"}
+    for other, cost in (
+        ({}, 500_000_000),
+        ({"currency": "eur"}, None),
+        ({"base_hourly_cost": None}, None),
+        ({"base_hourly_cost": -1}, None),
+    ):
+
+        def answer(_: httpx.Request, other: dict[str, Any] = other) -> httpx.Response:
+            return httpx.Response(200, json=[volume | other])
+
+        (child,) = await answering(answer).children()
+        assert child.cost_nano_per_hour == cost, other
 
 
 async def test_pages_that_are_smaller_than_asked_for_are_all_read() -> None:

@@ -168,7 +168,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("INSERT",),
         (
             *("state", "generation", "due_at", "tries", "wanted_at", "settled_at", "why"),
-            *("asked_at", "accepted", "boot_id", "listed", "listed_at"),
+            *("asked_at", "accepted", "boot_id", "listed", "listed_from", "listed_at", "stopped"),
         ),
     ),
     "price_books": ((), ()),
@@ -263,13 +263,16 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "created_at",
         "terminate_asked_at",
         "provider_ref",
+        "provider_state",
         "missed_since",
+        "down_since",
         "suspect_since",
     ),
     "nodes": ("id", "organization_id", "cluster_id", "name", "state", "created_at"),
     "organizations": ("id", "name", "platform", "state", "created_at"),
     "projects": ("id", "name"),
     "postings": ("transaction_id", "organization_id", "account_id", "amount_nano"),
+    "powers": ("organization_id", "claim_id", "state"),
     "quota_requests": ("id", "organization_id", "state", "asked_at", "expires_at"),
     "role_bindings": (
         "id",
@@ -421,17 +424,19 @@ CREATE FUNCTION fleet_machines(
   whose_state text, of_organization uuid, only_unused boolean, after_id uuid, size integer)
 RETURNS TABLE (
   id uuid, account text, provider text, region text, gpu_model text, gpu_count integer, state text, health text,
-  provider_ref text, cost_nano_per_hour bigint, created_at timestamptz, organization_id uuid, organization text,
-  project_id uuid, project text, lease_id uuid, lease text, lease_state text, unused_since timestamptz,
+  provider_ref text, provider_state text, cost_nano_per_hour bigint, created_at timestamptz, organization_id uuid,
+  organization text, project_id uuid, project text, lease_id uuid, lease text, lease_state text, unused_since timestamptz,
   terminate_asked_at timestamptz, due_at timestamptz, tries integer)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
   SELECT f.* FROM (
     SELECT m.id, m.account, m.provider, m.region, m.gpu_model, m.gpu_count, m.state,
       CASE WHEN m.state = 'terminating' THEN 'ending' WHEN m.state <> 'verified' THEN 'starting'
-           WHEN m.missed_since IS NOT NULL THEN 'missing' WHEN m.suspect_since IS NOT NULL THEN 'suspect'
+           WHEN m.missed_since IS NOT NULL THEN 'missing' WHEN m.down_since IS NOT NULL THEN 'down'
+           WHEN m.suspect_since IS NOT NULL THEN 'suspect'
+           WHEN w.state IN ('stopping', 'off', 'starting') THEN 'stopped'
            WHEN g.reported_at < silent_before THEN 'silent' ELSE 'healthy' END AS health,
-      m.provider_ref, m.cost_nano_per_hour, m.created_at, c.organization_id, o.name, c.project_id, p.name,
-      c.lease_id, l.name, l.state,
+      m.provider_ref, m.provider_state, m.cost_nano_per_hour, m.created_at, c.organization_id, o.name, c.project_id,
+      p.name, c.lease_id, l.name, l.state,
       CASE WHEN c.id IS NULL AND (m.purpose = 'lease' OR m.state = 'terminating') THEN coalesce(
         (SELECT max(e.ended_at) FROM public.claims e WHERE e.machine_id = m.id), m.created_at) END AS unused_since,
       m.terminate_asked_at, m.due_at, m.tries
@@ -443,6 +448,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
     LEFT JOIN public.organizations o ON o.id = c.organization_id
     LEFT JOIN public.projects p ON p.id = c.project_id
     LEFT JOIN public.agents g ON g.claim_id = c.id AND g.ended_at IS NULL
+    LEFT JOIN public.powers w ON w.organization_id = c.organization_id AND w.claim_id = c.id
     WHERE m.state <> 'gone' AND m.state <> 'intended'
       AND (of_provider IS NULL OR m.provider = of_provider) AND (of_account IS NULL OR m.account = of_account)
       AND (in_region IS NULL OR m.region = in_region OR m.region LIKE in_region || '-%')
@@ -995,7 +1001,12 @@ def _create_tables() -> None:
         sa.Column("price_book", sa.Integer(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=True),
+        sa.Column("spot_nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.CheckConstraint("nano_per_unit_hour >= 0", name=op.f("ck_prices_not_negative")),
+        sa.CheckConstraint(
+            "spot_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
+            name=op.f("ck_prices_spot_costs_no_more"),
+        ),
         sa.CheckConstraint(
             "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
             name=op.f("ck_prices_stopped_costs_no_more"),
@@ -1513,6 +1524,9 @@ def _create_tables() -> None:
         sa.Column("key_waits_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("read_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("failing_why", sa.Text(), nullable=True),
+        sa.Column("fence", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("quiet_digest", sa.Text(), nullable=True),
+        sa.Column("quiet_until", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("next_key IS NULL OR old_key IS NULL", name=op.f("ck_overlays_one_change_of_key")),
         sa.CheckConstraint(
             "(next_key IS NULL AND old_key IS NULL) = (key_waits_since IS NULL)",
@@ -1710,7 +1724,7 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "proof IN ('attested', 'listed', 'proven', 'watched')", name=op.f("ck_leases_proof_known")
         ),
-        sa.CheckConstraint("purchase IN ('on_demand')", name=op.f("ck_leases_purchase_known")),
+        sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_leases_purchase_known")),
         sa.CheckConstraint(
             "state IN ('ended', 'ending', 'placing', 'ready', 'starting')", name=op.f("ck_leases_state_known")
         ),
@@ -1924,6 +1938,8 @@ def _create_tables() -> None:
         sa.Column("listing_due_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("offers_due_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("children_due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("children_listed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("children_listed", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("orphans_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listing_asked_at", sa.DateTime(timezone=True), nullable=True),
@@ -2009,6 +2025,8 @@ def _create_tables() -> None:
         sa.Column("native_type", sa.Text(), nullable=False),
         sa.Column("offer_key", sa.Text(), nullable=False),
         sa.Column("cost_nano_per_hour", sa.BigInteger(), nullable=False),
+        sa.Column("spot", sa.Boolean(), nullable=False),
+        sa.Column("cost_nano_per_hour_max", sa.BigInteger(), nullable=True),
         sa.Column("stopped_cost_nano_per_hour", sa.BigInteger(), nullable=True),
         sa.Column("power", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.Column("gpu_model", sa.Text(), nullable=True),
@@ -2040,6 +2058,7 @@ def _create_tables() -> None:
         sa.Column("ssh_trust", sa.Text(), nullable=True),
         sa.Column("ssh_trust_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("sighted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("down_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("eviction_announced_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("eviction_withdrawn_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("missed_since", sa.DateTime(timezone=True), nullable=True),
@@ -2056,6 +2075,9 @@ def _create_tables() -> None:
         sa.Column("proof_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("suspect_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("erasing_until", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "spot = (cost_nano_per_hour_max IS NOT NULL)", name=op.f("ck_machines_spot_has_its_ceiling")
+        ),
         sa.CheckConstraint(
             "fail_reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
             name=op.f("ck_machines_fail_reason_known"),
@@ -2154,6 +2176,7 @@ def _create_tables() -> None:
         sa.Column("observed_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("architecture", sa.Text(), nullable=False),
         sa.Column("spot", sa.Boolean(), nullable=False),
+        sa.Column("orderable", sa.Boolean(), nullable=False),
         sa.Column("eviction_notice_seconds", sa.Integer(), nullable=True),
         sa.Column("price_source", sa.Text(), nullable=False),
         sa.Column("network_gbps", sa.Integer(), nullable=True),
@@ -2186,6 +2209,7 @@ def _create_tables() -> None:
         sa.Column("region", sa.Text(), nullable=False),
         sa.Column("native_region", sa.Text(), nullable=False),
         sa.Column("native_type", sa.Text(), nullable=False),
+        sa.Column("spot", sa.Boolean(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("since", sa.DateTime(timezone=True), nullable=False),
         sa.Column("until", sa.DateTime(timezone=True), nullable=False),
@@ -2723,7 +2747,7 @@ def _create_tables() -> None:
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("amount_nano", sa.BigInteger(), nullable=False),
         sa.Column("rated_at", sa.DateTime(timezone=True), nullable=False),
-        sa.CheckConstraint("purchase IN ('on_demand')", name=op.f("ck_charges_purchase_known")),
+        sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_charges_purchase_known")),
         sa.CheckConstraint("amount_nano >= 0", name=op.f("ck_charges_not_negative")),
         sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_charges_machine_id_machines")),
         sa.ForeignKeyConstraint(
@@ -3592,7 +3616,9 @@ def _create_tables() -> None:
         sa.Column("accepted", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("boot_id", sa.Text(), nullable=True),
         sa.Column("listed", sa.Text(), nullable=True),
+        sa.Column("listed_from", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("stopped", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.CheckConstraint(
             "state IN ('off', 'on', 'rebooting', 'starting', 'stopping')",
             name=op.f("ck_powers_state_known"),
@@ -3603,7 +3629,12 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint("asked_at IS NOT NULL OR NOT accepted", name=op.f("ck_powers_accepted_was_asked")),
         sa.CheckConstraint(
-            "(listed IS NULL) = (listed_at IS NULL)", name=op.f("ck_powers_listed_has_its_time")
+            "(listed IS NULL) = (listed_at IS NULL) AND (listed IS NULL) = (listed_from IS NULL)",
+            name=op.f("ck_powers_listed_has_its_times"),
+        ),
+        sa.CheckConstraint(
+            "stopped AND state IN ('off', 'starting') OR NOT stopped AND state <> 'off'",
+            name=op.f("ck_powers_stopped_while_off"),
         ),
         sa.CheckConstraint(
             "(settled_at IS NULL) = (state IN ('rebooting', 'starting', 'stopping'))",
@@ -3681,6 +3712,7 @@ def _create_tables() -> None:
         sa.Column("key_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("key_asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("key_made_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("turn_token", sa.Uuid(), nullable=True),
         sa.Column(
             "tunnels",
             postgresql.JSONB(astext_type=sa.Text()),
@@ -3709,7 +3741,6 @@ def _create_tables() -> None:
         sa.Column("deadline_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("unready_since", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("silent_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("leaving_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),

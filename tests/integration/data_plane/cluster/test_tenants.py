@@ -5,7 +5,8 @@ import base64
 import json
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,12 +16,14 @@ from data_plane.cluster import kubeconfig as kubeconfigs
 from data_plane.cluster import node as nodes
 from data_plane.cluster.kubeconfig import Address, Kubeconfig, Role
 from data_plane.cluster.lightkube_port import LightkubePort
+from data_plane.cluster.objects.resource_quota import OBJECTS_MAX_WITHOUT_NODES
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, NODE_PROJECT, Tenant
 from data_plane.cluster.port import ClusterError, Forbidden, Invalid, NotFound, Token, Unauthorized
 from data_plane.cluster.resource import (
     NAMESPACE,
     NETWORK_POLICY,
     POD,
+    RESOURCE_QUOTA,
     ROLE_BINDING,
     SECRET,
     SERVICE,
@@ -206,12 +209,16 @@ async def test_a_token_that_a_customer_has_made_for_its_own_account_has_no_right
     async def token() -> str:
         return str((await admin.get(SECRET, "forever", tenant.namespace)).get("data", {}).get("token", ""))
 
-    async def is_filled() -> bool:
-        return bool(await token())
-
     async with _customer(kubernetes, admin, tenant) as customer:
-        await customer.apply(wanted)
-    await eventually("the Secret is filled", is_filled)
+
+        async def is_filled() -> bool:
+            # The controller deletes it while it has not seen the account yet.
+            await customer.apply(wanted)
+            with suppress(NotFound):
+                return bool(await token())
+            return False
+
+        await eventually("the Secret is filled", is_filled)
     async with raw(kubernetes, Token(base64.b64decode(await token()).decode())) as client:
         for path in (f"/api/v1/namespaces/{tenant.namespace}/pods", "/api/v1/nodes", "/api/v1/namespaces"):
             assert (await client.get(path)).status_code == 403, path
@@ -306,6 +313,24 @@ async def test_quotas_bind_and_what_somebody_changed_is_put_right(
     async with _customer(kubernetes, admin, tenant) as customer:
         with pytest.raises(Forbidden, match="exceeded quota"):
             await customer.apply(greedy)
+        scaler = {
+            "maxReplicas": 2,
+            "metrics": [],
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"},
+        }
+        await keep_tenant(admin, tenant, replace(ALLOWANCE, nodes=0), [])
+        quota = await admin.get(RESOURCE_QUOTA, "splitplane", tenant.namespace)
+        assert quota["spec"]["hard"]["count/secrets"] == str(OBJECTS_MAX_WITHOUT_NODES)
+        path = f"/apis/autoscaling/v2/namespaces/{tenant.namespace}/horizontalpodautoscalers"
+        answers = []
+        token = _token(await _issue(kubernetes, admin, tenant))
+        async with raw(kubernetes, token) as client:
+            for number in range(40):  # The API server reads the quota a moment later.
+                made = {"metadata": {"name": f"scaler-{number}"}, "spec": scaler}
+                answers.append(await client.post(path, json=made))
+        assert answers[0].status_code == 201
+        assert answers[-1].status_code == 403
+        assert "exceeded quota" in answers[-1].text
     space = f"/apis/networking.k8s.io/v1/namespaces/{tenant.namespace}/networkpolicies"
     async with raw(kubernetes, kubernetes.admin) as client:
         opened: Object = {"spec": {"ingress": [{}]}}

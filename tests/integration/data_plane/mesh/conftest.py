@@ -100,6 +100,6 @@ async def cluster() -> AsyncIterator[Cluster]:
 async def _run_a_pod(host: Host, name: str) -> None:
     """The bridge of pods, with an address that answers."""
     await host.sh(
-        'ip link add pods0 type bridge; ip address add "$1/24" dev pods0; ip link set pods0 up', pod(name)
+        'ip link add cni0 type bridge; ip address add "$1/24" dev cni0; ip link set cni0 up', pod(name)
     )
     await host.sh("echo 1 > /proc/sys/net/ipv4/ip_forward")  # As K3s sets it.

@@ -132,7 +132,8 @@ for number in range(40):
     time.sleep(0.05)
 """
     talking = asyncio.create_task(world.friend.sh('exec python3 -I -c "$1" "$2"', talk, MACHINE))
-    await world.machine.sh("until nft list ruleset | grep -q arriving; do sleep 0.02; done; sleep 0.3")
+    connected = "ss -Htn state established '( sport = :8080 )'"
+    await world.machine.sh(f"until {connected} | grep -q .; do sleep 0.02; done")
     await apply_firewall(world.machine, [])
     assert await world.reached(world.friend, "tcp/8080") == set()
     assert (await talking).split()[-1] == "39"

@@ -21,8 +21,9 @@ from data_plane.mesh.node import (
     read_peers,
     switch_key,
 )
+from data_plane.mesh.pod_filter import TABLE
 from data_plane.mesh.tunnels import Tunnel
-from reconciler.overlay import peers_of, place_of
+from reconciler.overlay import peers_of, place_of, sync_relay
 from tests.integration.data_plane.mesh.conftest import NUMBERS, OF, RELAY_NUMBER, Cluster, address, pod
 from tests.support.underlay import Host, missing_requirements, reaches
 
@@ -121,9 +122,11 @@ async def test_two_organizations_that_work_together_do_not_meet_through_a_server
         await bob.sh(let_in, key, address("server"), address("open"))
         await accomplice.sh(let_in, key, address("server"), address("bob"))
         assert await reaches(bob, address("open"), address("server"), seconds=1) == {address("server")}
+        await server.sh(f"nft delete table {TABLE}")
+        assert await reaches(bob, address("open"), seconds=1) == set(), "the routing rule needs the filter"
         await server.sh("ip rule del priority 7650")
         assert await reaches(bob, address("open")) == {address("open")}, (
-            "the rule was not what kept them apart"
+            "neither the rule nor the filter was what kept them apart"
         )
 
 
@@ -298,6 +301,39 @@ async def test_a_removed_node_is_cut_off_by_all_who_were_told_and_the_others_are
         await tell()
         assert still_holding(removal, readings) == ()
         assert await reaches(cluster.host("open"), *EVERYBODY, seconds=1) == {address("open"), pod("open")}
+
+
+async def test_what_a_worker_brings_that_stalled_is_refused_by_machines_and_by_the_hub(
+    cluster: Cluster,
+) -> None:
+    host, overlay = cluster.host("open"), cluster.overlay()
+    place, old = (
+        place_of(overlay, cluster.configurations()["open"]),
+        peers_of(cluster.configurations()["open"]),
+    )
+    removed = cluster.members["nat1"].public_key
+    new = [peer for peer in old if peer.public_key != removed]
+    async with restored(cluster):
+        await apply_peers(host, place, old, fence=1_763_000_000_000)
+        await apply_peers(host, place, new, fence=1_763_000_000_001)
+        # wireguard-go lists peers in an order of its own each time.
+        kept = "wg show spoverlay allowed-ips | sort; cat /etc/wireguard/spoverlay.*"
+        state = await host.sh(kept)
+        with pytest.raises(StepFailed, match="set up by a later worker"):
+            await apply_peers(host, place, old, fence=1_763_000_000_000)
+        assert await host.sh(kept) == state
+        assert removed not in (await apply_peers(host, place, new, fence=1_763_000_000_001)).keys
+        # A file that a killed machine left empty refuses nothing.
+        await host.sh(": > /etc/wireguard/spoverlay.fence")
+        await apply_peers(host, place, new, fence=7)
+        listed = f"nsenter --net=/run/netns/splitplane-{RELAY_NUMBER} -- wg show all peers"
+        without = replace(overlay, nodes={**overlay.nodes, OF["nat1"]: []})
+        assert OF["nat1"] is not None
+        await sync_relay(cluster.hub, without, OF["nat1"], RELAY_NUMBER, fence=2)
+        with pytest.raises(StepFailed, match="synced by a later worker"):
+            await sync_relay(cluster.hub, overlay, OF["nat1"], RELAY_NUMBER, fence=1)
+        assert await cluster.host("hub").sh(listed) == ""
+        await cluster.sync_relay()
 
 
 async def test_a_node_that_leaves_keeps_neither_interface_nor_keys(cluster: Cluster) -> None:

@@ -15,7 +15,12 @@ from data_plane.cluster.objects.kubeconfig import kubeconfig
 from data_plane.cluster.objects.namespace import deletion_problem, kubeconfigs_namespace, tenant_namespace
 from data_plane.cluster.objects.network_policy import network_policies
 from data_plane.cluster.objects.probe import probe
-from data_plane.cluster.objects.resource_quota import Allowance, limit_range, resource_quota
+from data_plane.cluster.objects.resource_quota import (
+    OBJECTS_MAX_WITHOUT_NODES,
+    Allowance,
+    limit_range,
+    resource_quota,
+)
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, NODE_PREFIX, Tenant
 from data_plane.cluster.port import Token
 from data_plane.cluster.resource import NODE, POD, Object, head, resource_of
@@ -155,6 +160,18 @@ def test_a_quota_has_no_room_for_services_that_open_ports_of_nodes() -> None:
     hard = resource_quota(TENANT, ALLOWANCE)["spec"]["hard"]
     assert (hard["services.nodeports"], hard["services.loadbalancers"]) == ("0", "0")
     assert (hard["requests.nvidia.com/gpu"], hard["pods"]) == ("16", "220")
+
+
+def test_a_project_without_nodes_has_room_for_few_objects_and_for_its_kubeconfigs() -> None:
+    with_nodes = resource_quota(TENANT, ALLOWANCE)["spec"]["hard"]
+    without = resource_quota(TENANT, replace(ALLOWANCE, nodes=0))["spec"]["hard"]
+    assert without.keys() == with_nodes.keys()
+    counted = {name: int(most) for name, most in without.items() if name.startswith("count/")}
+    assert counted.pop("count/serviceaccounts") == 50
+    assert counted.pop("count/pods") == 0
+    assert set(counted.values()) == {OBJECTS_MAX_WITHOUT_NODES}
+    written = {"configmaps", "secrets", "jobs.batch", "horizontalpodautoscalers.autoscaling"}
+    assert {f"count/{kind}" for kind in written} <= counted.keys()
 
 
 def test_a_kubeconfig_has_one_context_and_the_clusters_own_authority() -> None:

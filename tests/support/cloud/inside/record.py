@@ -1,6 +1,6 @@
 """Runs the Pulumi program with mocks, in the environment of `infra/`, and prints what it would make as JSON.
 
-    .venv-infra/bin/python -m tests.support.cloud.record < asked.json
+    .venv-infra/bin/python -m tests.support.cloud.inside.record < asked.json
 
 `asked` is a list of stacks: name, settings, and names of services to add. The answer has a list of resources for each,
 as the program registers them with the engine: type, inputs, parent, provider, options.
@@ -20,6 +20,7 @@ from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
 
 from infra import config, services
 from infra.program import Deployment
+from tests.support.cloud.answers import answer
 
 ADDED = {
     # As an ingest process may look one day: it is called by others, reads a file, and reaches the database.
@@ -30,37 +31,11 @@ ADDED = {
 
 
 class Answers(mocks.Mocks):
-    """AWS, as far as one resource needs what another one got: ARNs, ids and addresses that name their resource."""
-
     def __init__(self, account: str) -> None:
         self.account = account
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[str, Any]]:
-        kind = args.typ.split(":")[-1]
-        kind = "key" if kind == "Key" else kind  # As the product knows the ARNs of keys.
-        module = args.typ.split(":")[1].split("/")[0]
-        label = f"{kind}/{args.inputs.get('name', args.name)}"
-        return label, {
-            "arn": f"arn:aws:{module}:eu-central-1:{self.account}:{label}",
-            "arnSuffix": f"{label}/suffix",
-            "address": f"{args.name}.rds.example.com",
-            "certificateArn": args.inputs.get("certificateArn"),
-            "dnsName": f"{args.name}.elb.example.com",
-            "domainValidationOptions": [
-                {
-                    "domainName": "api.example.com",
-                    "resourceRecordName": "_proof.example.com",
-                    "resourceRecordType": "CNAME",
-                    "resourceRecordValue": "proof.aws",
-                }
-            ],
-            "fqdn": "_proof.example.com",
-            "prefixListId": "pl-s3",
-            "privateIp": "10.21.0.10",
-            "publicIp": "203.0.113.10",
-            "repositoryUrl": "registry.example.com/images",
-            "zoneId": "Z1",
-        } | args.inputs
+        return answer(args.typ, args.name, args.inputs, self.account)
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], None]:
         raise AssertionError(

@@ -1,0 +1,89 @@
+"""Queries on the downtime of machines: since when their providers list them as failed or stopped, and in which word."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import text
+
+from control_plane.db import journal
+from control_plane.db.connection import Connection
+from control_plane.db.machines import SIGHTED_AT
+from control_plane.db.powers import NOT_ON
+from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.db.tables.marks import among
+from control_plane.domain.actor import Actor
+from control_plane.domain.downtime import Reworded, WentDown
+from control_plane.domain.ids import AccountName, MachineId
+from control_plane.domain.journal import Note
+from control_plane.domain.machine import MAY_EXIST, MachineState
+
+_SWITCHED = text(f"""
+SELECT m.id FROM machines m
+WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}' AND {NOT_ON.format(machine="m.id")}
+""")
+_RAN_UNTIL = text("SELECT sighted_at FROM machines WHERE id = :id AND down_since IS NOT NULL FOR UPDATE")
+# It was last seen running by the list before.
+_BEGIN = text(f"""
+WITH down AS (
+  UPDATE machines m SET sighted_at = {SIGHTED_AT}, down_since = :now FROM provider_accounts a
+  WHERE a.name = m.account AND m.id = :id AND m.state = '{MachineState.VERIFIED}' AND m.down_since IS NULL
+  RETURNING m.id, m.state
+), noted AS (
+  {journal.INSERT}
+  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, down.id, :now, {journal.ACTOR},
+         '{Note.MACHINE_DOWN}', state, state, :why
+  FROM down {journal.CLAIMANTS.format(machine="down.id")}
+)
+SELECT id FROM down
+""")
+_END = text(f"""
+WITH up AS (
+  UPDATE machines SET sighted_at = :now, down_since = NULL WHERE id = :id AND down_since IS NOT NULL
+  RETURNING id, state
+), noted AS (
+  {journal.INSERT}
+  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, up.id, :now, {journal.ACTOR},
+         '{Note.MACHINE_UP}', state, state, :why
+  FROM up {journal.CLAIMANTS.format(machine="up.id")}
+)
+SELECT id FROM up
+""")
+_WORDS = Recordset(Reworded, "words")
+_REWORD = text(f"""
+UPDATE machines m SET provider_state = words.native_status FROM {_WORDS}
+WHERE m.id = words.id AND {among("m.state", MAY_EXIST)}
+""")
+
+
+async def ran_until(connection: Connection, machine_id: MachineId) -> datetime | None:
+    """When the last list was asked for that showed a machine running which is down now. None when it is not down.
+
+    The machine is locked.
+    """
+    return await read_one(connection, _RAN_UNTIL, datetime, id=machine_id)
+
+
+async def switched(connection: Connection, account: AccountName) -> frozenset[MachineId]:
+    """The machines of an account that are off, or whose customers wait for a change of their power."""
+    return frozenset(await read(connection, _SWITCHED, MachineId, account=account))
+
+
+async def begin(connection: Connection, down: WentDown, *, actor: Actor, now: datetime) -> None:
+    """Store that a list which was asked for at `now` shows a machine as down. Call it before the account's listing time
+    is updated, and before the machine is recorded as sighted.
+    """
+    why = f"its provider lists it as {down.native_status!r}; its meter stands still until it runs again"
+    await read(connection, _BEGIN, MachineId, id=down.id, why=why, now=now, **journal.actor_values(actor))
+
+
+async def end(
+    connection: Connection, machine_id: MachineId, *, why: str, actor: Actor, now: datetime
+) -> None:
+    """Store that a machine is no longer down."""
+    await read(connection, _END, MachineId, id=machine_id, why=why, now=now, **journal.actor_values(actor))
+
+
+async def reword(connection: Connection, words: Sequence[Reworded]) -> None:
+    """Store the provider's own words for the states of machines."""
+    if words:
+        await write(connection, _REWORD, words=_WORDS.document(words))

@@ -1,0 +1,61 @@
+"""What it means that a machine is no longer down: it runs again, or it counts as stopped by its customer."""
+
+from datetime import datetime
+
+from control_plane.db import downtimes, powers
+from control_plane.db.connection import Connection
+from control_plane.domain.actor import Actor
+from control_plane.domain.downtime import can_be_started
+from control_plane.domain.ids import MachineId
+from control_plane.domain.lease import Lease, LeaseState
+from control_plane.domain.power import PowerEvent, step
+from control_plane.domain.transitions import Moved
+from control_plane.outcomes import machines
+from control_plane.outcomes import powers as power_outcomes
+
+_AGAIN = "its provider lists it as running; the time in between is charged at the price while stopped"
+_OFF = (
+    "its provider has listed it as stopped for an hour: it counts as stopped since then, and can be started"
+)
+
+
+async def came_up(connection: Connection, machine_id: MachineId, *, actor: Actor, now: datetime) -> bool:
+    """End a machine's downtime: the time since the last list that showed it running is charged at the price while
+    stopped. False when it was not down, or was claimed meanwhile.
+    """
+    locked = await machines.lock(connection, machine_id)
+    if locked is None or locked.machine.down_since is None:
+        return False
+    for lease in locked.leases.values():
+        if lease.state is LeaseState.READY and not _is_off(lease):
+            off = await power_outcomes.switch_price(connection, lease, locked.machine.sighted_at or now)
+            await power_outcomes.switch_price(connection, off, now)
+    await downtimes.end(connection, machine_id, why=_AGAIN, actor=actor, now=now)
+    return True
+
+
+async def kept_off(connection: Connection, machine_id: MachineId, *, actor: Actor, now: datetime) -> bool:
+    """Let a machine that is down count as stopped since the last list that showed it running, if a customer uses it
+    who can start it. False when it can only be given up.
+    """
+    locked = await machines.lock(connection, machine_id)
+    if locked is None or locked.machine.down_since is None:
+        return False
+    used = [claim for claim in locked.claims if claim.admitted_at is not None]
+    offered = await powers.offered(connection, machine_id)
+    if len(used) != 1 or not can_be_started(locked.leases[used[0].lease_id].kind, offered):
+        return False
+    (claim,) = used
+    power = await powers.ensure(connection, claim.id, now=now)
+    moved = step(power.state, PowerEvent.FOUND_OFF)
+    if isinstance(moved, Moved):  # Otherwise its customer's request is under way, and comes out by itself.
+        await powers.move(connection, claim.id, power.generation, moved, now=now)
+        lease = locked.leases[claim.lease_id]
+        await power_outcomes.switch_price(connection, lease, locked.machine.sighted_at or now)
+        await downtimes.end(connection, machine_id, why=_OFF, actor=actor, now=now)
+    return True
+
+
+def _is_off(lease: Lease) -> bool:
+    """Whether the price while stopped applies."""
+    return len(lease.switched_at) % 2 == 1

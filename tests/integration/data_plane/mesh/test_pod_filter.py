@@ -1,0 +1,176 @@
+"""Pods' packets in VXLAN, as flannel carries them, on real tunnels: who gets through, and who is refused."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from data_plane.mesh.node import leave_overlay
+from data_plane.mesh.pod_filter import TABLE
+from tests.integration.data_plane.mesh.conftest import NUMBERS, Cluster, address, pod
+from tests.support.underlay import Host, missing_requirements, reaches
+
+pytestmark = [
+    pytest.mark.machines,
+    pytest.mark.xdist_group("overlay"),
+    pytest.mark.skipif(bool(missing_requirements()), reason="; ".join(missing_requirements())),
+]
+
+OUTSIDE = {"hub": "198.51.100.1", "server": "198.51.100.2", "open": "198.51.100.11", "bob": "198.51.100.21"}
+DEVICE = """
+ip link add flannel.1 address "$1" type vxlan id 1 dev "$2" local "$3" dstport 8472 nolearning
+ip address add "$4" dev flannel.1
+ip link set flannel.1 mtu 1370 up
+"""
+WAY = """
+ip neigh replace "$1" lladdr "$2" nud permanent dev flannel.1
+bridge fdb replace "$2" dev flannel.1 dst "$3"
+"""
+ROUTE = 'ip route replace "$1" via "$2" dev flannel.1 onlink'
+
+
+def gateway(name: str) -> str:
+    """The address of a member's own VXLAN device."""
+    return pod(name).removesuffix(".1") + ".0"
+
+
+def mac(name: str) -> str:
+    return f"02:00:00:00:00:{NUMBERS.get(name, 99):02x}"
+
+
+async def route(host: Host, target: str, through: str) -> None:
+    """Send packets for the target (an address or a range) in VXLAN to another member."""
+    await host.sh(ROUTE, target, gateway(through))
+
+
+@asynccontextmanager
+async def flannel(cluster: Cluster) -> AsyncIterator[None]:
+    """Every member has a device as flannel makes it, and knows those of all members: every kubelet can read them."""
+
+    async def begin(name: str) -> None:
+        host = cluster.host(name)
+        await host.sh(DEVICE, mac(name), "spoverlay", address(name), f"{gateway(name)}/32")
+        for other in NUMBERS:
+            if other != name:
+                await host.sh(WAY, gateway(other), mac(other), address(other))
+                await route(host, f"{gateway(other)}/24", other)
+
+    await asyncio.gather(*(begin(name) for name in NUMBERS))
+    try:
+        yield
+    finally:
+        await asyncio.gather(*(cluster.host(name).sh("ip link del flannel.1") for name in NUMBERS))
+
+
+async def arrived(hosts: Iterable[Host]) -> int:
+    """How many echo requests have reached these hosts."""
+    total = 0
+    for host in hosts:
+        head, values = [line.split() for line in (await host.sh("grep ^Icmp: /proc/net/snmp")).splitlines()]
+        total += int(values[head.index("InEchos")])
+    return total
+
+
+async def test_pods_of_one_organization_reach_each_other_and_the_server_in_vxlan(cluster: Cluster) -> None:
+    async with flannel(cluster):
+        for name, others in (
+            ("open", ("nat1", "server")),
+            ("nat1", ("nat2", "server")),
+            ("server", ("bob_nat",)),
+        ):
+            wanted = {pod(other) for other in others}
+            assert await reaches(cluster.host(name), *wanted, source=pod(name)) == wanted, name
+            # A process of the machine itself sends from the address of its VXLAN device.
+            assert await reaches(cluster.host(name), *wanted, source=gateway(name)) == wanted, name
+
+
+# Attacks by the node `open`, or by the host of the hub, which stands for anybody on the internet. Each returns whether it
+# has succeeded.
+
+
+async def tenant_to_tenant(cluster: Cluster) -> bool:
+    """Through the server, with an accomplice who sends the answers the same way."""
+    await route(cluster.host("open"), pod("bob"), "server")
+    await route(cluster.host("bob"), pod("open"), "server")
+    return bool(await reaches(cluster.host("open"), pod("bob"), source=pod("open"), seconds=1))
+
+
+async def through_the_server_to_the_internet(cluster: Cluster) -> bool:
+    node, hub = cluster.host("open"), cluster.host("hub")
+    await route(node, OUTSIDE["hub"], "server")
+    before = await arrived([hub])
+    await reaches(node, OUTSIDE["hub"], source=pod("open"), seconds=0.5)
+    await node.sh('ip route del "$1" dev flannel.1', OUTSIDE["hub"])
+    return await arrived([hub]) > before
+
+
+async def as_a_pod_of_somebody_else(cluster: Cluster) -> bool:
+    before = await arrived([cluster.host("server")])
+    await reaches(cluster.host("open"), pod("server"), source=pod("bob"), seconds=0.5)
+    return await arrived([cluster.host("server")]) > before
+
+
+async def to_public_addresses_without_a_tunnel(cluster: Cluster) -> bool:
+    """From an address in the overlay that the victim takes VXLAN from: nothing on the way asks whose it is."""
+    hub, arrivals = cluster.host("hub"), []
+    for victim, forged in (("server", "open"), ("bob", "server")):
+        before = await arrived([cluster.host(victim)])
+        await hub.sh('ip address add "$1" dev lo', address(forged))
+        await hub.sh(DEVICE, mac("hub"), "up0", address(forged), "10.48.99.0/32")
+        await hub.sh(WAY, gateway(victim), mac(victim), OUTSIDE[victim])
+        await route(hub, pod(victim), victim)
+        await reaches(hub, pod(victim), source=pod("open"), seconds=0.5)
+        await hub.sh('ip link del flannel.1; ip address del "$1" dev lo', address(forged))
+        arrivals.append(await arrived([cluster.host(victim)]) > before)
+    assert len(set(arrivals)) == 1, "one of the two is protected otherwise"
+    return all(arrivals)
+
+
+async def with_the_server_as_a_router(cluster: Cluster) -> bool:
+    """By a neighbour in the server's own network."""
+    hub, bob = cluster.host("hub"), cluster.host("bob")
+    before = await arrived([bob])
+    await hub.sh('ip route replace "$1" via "$2"', pod("bob"), OUTSIDE["server"])
+    await reaches(hub, pod("bob"), source=pod("open"), seconds=0.5)
+    await hub.sh('ip route del "$1"', pod("bob"))
+    return await arrived([bob]) > before
+
+
+ATTACKS = (
+    tenant_to_tenant,
+    through_the_server_to_the_internet,
+    as_a_pod_of_somebody_else,
+    to_public_addresses_without_a_tunnel,
+    with_the_server_as_a_router,
+)
+
+
+async def test_nobody_gets_packets_to_strangers_by_vxlan_and_the_filter_is_what_refuses_them(
+    cluster: Cluster,
+) -> None:
+    async def worked() -> list[str]:
+        return [attack.__name__ for attack in ATTACKS if await attack(cluster)]
+
+    async with flannel(cluster):
+        assert await worked() == []
+        for name in ("open", "server", "bob"):
+            await cluster.host(name).sh(f"nft delete table {TABLE}")
+        assert await worked() == [attack.__name__ for attack in ATTACKS], "something else refused them"
+        await cluster.apply("open", "server", "bob")  # As the loop does, which reads every member again.
+        assert await worked() == []
+
+
+async def test_the_filter_is_there_before_the_interface_is_and_goes_with_the_member(cluster: Cluster) -> None:
+    host = cluster.host("bob_nat")
+    await host.sh(
+        f"systemctl stop wg-quick@spoverlay.service; nft delete table {TABLE}"
+    )  # As after a restart.
+    await host.sh("systemctl start wg-quick@spoverlay.service")
+    assert f"{address('server')} : accept" in await host.sh(f"nft list table {TABLE}")
+    await host.sh("echo nonsense > /etc/wireguard/spoverlay.nft; systemctl stop wg-quick@spoverlay.service")
+    with pytest.raises(AssertionError, match="nonsense"):
+        await host.sh("systemctl start wg-quick@spoverlay.service")
+    await cluster.apply("bob_nat")
+    await leave_overlay(host)
+    assert TABLE not in await host.sh("nft list tables")

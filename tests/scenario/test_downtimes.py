@@ -1,0 +1,162 @@
+"""Machines that their providers list as failed or stopped though nobody asked: what is billed, said, and done about them."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import cast
+
+import pytest
+
+from control_plane.domain.agent import SILENT_AFTER
+from control_plane.domain.downtime import DOWN_MAX
+from control_plane.domain.failure import FailReason
+from control_plane.domain.ids import ProviderRef
+from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.power import PowerState
+from control_plane.domain.power_action import PowerAction
+from control_plane.domain.status import Status, project
+from data_plane.simulation.collector import FakeCollector
+from providers.fake import FakeMachine
+from tests.support.power import asked
+from tests.support.ready import ready_leases
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+AN_HOUR = DOWN_MAX.total_seconds()
+
+
+async def _machine(stage: Stage, lease: Lease) -> FakeMachine:
+    machine = (await stage.machines(lease))[-1]
+    return stage.cloud.machines[machine.provider_ref or ProviderRef("")]
+
+
+async def _silence(stage: Stage, leases: Sequence[Lease]) -> None:
+    collector = cast("FakeCollector", stage.world.collector)
+    collector.silent |= {str((await _machine(stage, lease)).address) for lease in leases}
+
+
+async def _status(stage: Stage, lease: Lease) -> Status:
+    overview = (await stage.shown(lease)).overview
+    return project(overview.lease, overview.evidence, stage.clock.now(), overview.power)
+
+
+async def test_a_machine_that_its_provider_calls_failed_is_not_billed_and_says_so_until_it_runs_again(
+    stage: Stage,
+) -> None:
+    lease, _ = await ready_leases(stage, 2, seconds=60)
+    machine = await _machine(stage, lease)
+    last_seen = stage.clock.now()
+    stage.clock.advance(2)
+    machine.failed = True
+    await stage.play(30 * 60, step=120)
+    doubt = (await _status(stage, lease)).unconfirmed
+    assert doubt is not None
+    assert doubt.why == "its provider lists it as 'failed'. Its meter stands still until it runs again."
+    assert doubt.since - last_seen < timedelta(seconds=10)
+    stored = (await stage.machines(lease))[-1]
+    assert (stored.sighted_at, stored.provider_state) == (last_seen, "failed")
+    assert "machine machine_down" in (await stage.story(lease))
+    machine.failed = False
+    await stage.play(10)
+    again = stage.clock.now()
+    assert (await _status(stage, lease)).unconfirmed is None
+    assert "machine machine_up" in (await stage.story(lease))
+    row = await stage.lease_row(lease)
+    assert row.switched_at[0] == last_seen, "the time in between has the price while stopped"
+    assert again - row.switched_at[1] < timedelta(seconds=20)
+    await stage.play(60, step=20)
+    await stage.release(lease)
+    billed_until = (await stage.lease_row(lease)).billed_until
+    assert billed_until is not None
+    assert billed_until > again
+    await stage.check()
+    await stage.finish()
+
+
+async def test_what_is_called_failed_for_an_hour_ends_its_lease_unless_its_agent_reports_or_many_are(
+    stage: Stage,
+) -> None:
+    silent, speaks, released, *others = leases = await ready_leases(stage, 7, seconds=60)
+    last_seen = stage.clock.now()
+    stage.clock.advance(2)
+    for lease in leases[:3]:
+        (await _machine(stage, lease)).failed = True
+    await _silence(stage, [silent, released])
+    await stage.play(600, step=60)
+    await stage.release(released)
+    await stage.play(AN_HOUR - 660, step=300)
+    assert [await stage.state(lease) for lease in (silent, speaks)] == ["ready"] * 2
+    await stage.play(180, step=30)
+    assert await stage.state(speaks) == "ready", "its agent reports"
+    row = await stage.lease_row(silent)
+    assert (row.end_reason, row.billed_until) == (EndReason.MACHINE_LOST, last_seen)
+    assert row.end_why == "the provider lists it as 'failed', for an hour"
+    assert (await stage.attempts(silent))[0].fail_reason is FailReason.PROVIDER_REPORTED_FAILURE
+    left = (await stage.lease_row(released)).billed_until
+    assert left is not None
+    assert left <= last_seen + timedelta(minutes=1), "who lets go of a dead machine pays no more"
+    for lease in others:
+        (await _machine(stage, lease)).failed = True
+    await _silence(stage, [speaks, *others])
+    await stage.play(2 * AN_HOUR, step=300)
+    assert await stage.state(speaks) == "ended"
+    assert [await stage.state(lease) for lease in others] == ["ready"] * 4, "an operator has to look"
+    await stage.finish()
+
+
+async def test_a_machine_that_stopped_by_itself_counts_as_stopped_after_an_hour_and_can_be_started(
+    stage: Stage,
+) -> None:
+    lease, _ = await ready_leases(stage, 2, seconds=60)
+    machine = await _machine(stage, lease)
+    last_seen = stage.clock.now()
+    stage.clock.advance(2)
+    machine.stopped = True
+    await _silence(stage, [lease])
+    await stage.play(SILENT_AFTER.total_seconds() + 60, step=60)
+    doubt = (await _status(stage, lease)).unconfirmed
+    assert doubt is not None
+    assert "'stopped'" in doubt.why
+    await stage.play(AN_HOUR, step=300)
+    overview = (await stage.shown(lease)).overview
+    assert overview.power is not None
+    assert overview.power.state is PowerState.OFF
+    assert overview.lease.switched_at == (last_seen,), "its price while stopped, from the beginning"
+    assert (await _status(stage, lease)).unconfirmed is None
+    await stage.play(AN_HOUR, step=300)
+    assert await stage.state(lease) == "ready"
+    stored = (await stage.machines(lease))[-1]
+    assert (stored.down_since, stored.provider_state) == (None, "stopped")
+    await stage.check()
+    await stage.finish()
+
+
+async def test_a_stop_or_a_start_of_a_machine_that_is_down_counts_it_as_stopped_from_the_beginning(
+    stage: Stage,
+) -> None:
+    stop, start, reboot, left = leases = await ready_leases(stage, 4, seconds=60)
+    last_seen = stage.clock.now()
+    stage.clock.advance(2)
+    for lease in leases:
+        (await _machine(stage, lease)).stopped = True
+    await stage.play(600, step=60)
+    await asked(stage, left, PowerAction.STOP)
+    await stage.release(left)
+    for lease, action in ((stop, PowerAction.STOP), (start, PowerAction.START), (reboot, PowerAction.REBOOT)):
+        await asked(stage, lease, action)
+    started = stage.clock.now()
+    await stage.play(120, step=2)
+    shown = {lease.id: (await stage.shown(lease)).overview for lease in (stop, start, reboot)}
+    powers = [overview.power.state for overview in shown.values() if overview.power is not None]
+    assert powers == [PowerState.OFF, PowerState.ON, PowerState.ON]
+    assert shown[stop.id].lease.switched_at == (last_seen,)
+    off, on = shown[start.id].lease.switched_at
+    assert off == last_seen
+    assert timedelta() < on - started < timedelta(seconds=60)
+    assert shown[reboot.id].lease.switched_at == (), "nobody reboots it: it is down as before"
+    down = [(await stage.machines(lease))[-1].down_since is not None for lease in (stop, start, reboot)]
+    assert down == [False, False, True]
+    billed_until = (await stage.lease_row(left)).billed_until
+    assert billed_until is not None
+    assert billed_until - last_seen < timedelta(minutes=1)
+    await stage.check()
+    await stage.finish()

@@ -1,0 +1,1 @@
+"""What runs in the environment of `infra/`, with Pulumi, and is started from the tests' own."""

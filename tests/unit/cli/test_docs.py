@@ -1,0 +1,51 @@
+"""Every `splitplane` command in the docs is one: its words and options exist."""
+
+import argparse
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from control_plane.cli.main import parser
+
+PAGES = [Path("README.md"), *sorted(Path("docs").glob("*.md"))]
+PARSER: argparse.ArgumentParser = parser()
+COMMAND = re.compile(r"(?:`|^ {4,}(?:\.venv/bin/)?)splitplane ([a-z][^`#|>\n]*)", re.MULTILINE)
+
+CONNECTIONS = {"listener", "bell"}
+"""`splitplane listener` is what the database calls a connection of ours."""
+
+
+def _commands() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for found in COMMAND.finditer(page.read_text().replace("\\\n", " ")):
+            if found[1].strip() not in CONNECTIONS:
+                yield page.name, found[1].strip()
+
+
+def _fault(command: str) -> str | None:
+    """What is wrong with a command; `...`, values and names of things are not looked at."""
+    words = shlex.split(command.partition(" -- ")[0].replace("'", ""))
+    at = PARSER
+    while words and (below := _below(at)):
+        if (word := words.pop(0)).startswith("-") or "|" in word:
+            return None
+        if word not in below:
+            return f"there is no {word}"
+        at = below[word]
+    options = {option for action in at._actions for option in action.option_strings}
+    unknown = [word for word in words if word.startswith("--") and word.partition("=")[0] not in options]
+    return f"there is no option {unknown[0]}" if unknown else None
+
+
+def _below(at: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    for action in at._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return dict(action.choices)
+    return {}
+
+
+def test_every_command_in_the_docs_exists() -> None:
+    commands = list(_commands())
+    assert len(commands) > 150
+    assert [(page, command, fault) for page, command in commands if (fault := _fault(command))] == []

@@ -152,6 +152,15 @@ class Settings:
             "open connections of clients to the API; never less than all event streams and 1,024 more",
         ),
     ] = 16_384
+    idle_seconds: Annotated[
+        int,
+        Field(ge=5, le=600),
+        Variable(
+            "SPLITPLANE_IDLE_SECONDS",
+            "how long the head of a request may take, and a connection stay idle between two requests; longer than the"
+            " proxy keeps an idle connection to the API",
+        ),
+    ] = 10
     streams_max: Annotated[
         _Count,
         Variable(

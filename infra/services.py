@@ -75,6 +75,8 @@ API = Service(
         "SPLITPLANE_REGION": "{region}",
         "SPLITPLANE_PUBLIC_URL": "https://{domain}",
         "SPLITPLANE_TRUSTED_PROXIES": "{load_balancer_networks}",
+        # Longer than the load balancer's 60 s: it never sends a request on a connection that the API closes.
+        "SPLITPLANE_IDLE_SECONDS": "75",
         "SPLITPLANE_KMS_KEY": "{sealing_key}",
     },
     secrets={"SPLITPLANE_DATABASE_URL": "database-api"},

@@ -43,8 +43,6 @@ from tracing import starting as tracing
 
 STORE_USES_SECONDS = 30.0
 """How often it is stored when API keys were used."""
-HEAD_SECONDS = 10
-"""How long the head of a request may take, and how long a connection may stay idle between two requests."""
 HEAD_BYTES_MAX = 65_536
 """What a connection may make the server keep before the head of its request is complete."""
 FILES_SPARE = 256
@@ -241,7 +239,9 @@ def serve(settings: Settings) -> None:
         loop=Loops.uvloop,
         http=HTTPModes.http1,
         http1_settings=HTTP1Settings(
-            header_read_timeout=HEAD_SECONDS * 1_000, max_buffer_size=HEAD_BYTES_MAX
+            # Granian counts the time between two requests as part of the next head.
+            header_read_timeout=settings.idle_seconds * 1_000,
+            max_buffer_size=HEAD_BYTES_MAX,
         ),
         backlog=BACKLOG,
         # Granian accepts no more connections than this; every open stream is one of them.

@@ -167,6 +167,8 @@ FAULTS: list[tuple[Callable[[Graph], Iterable[str]], Callable[[Graph], None]]] =
     (policies.tasks_can_change_nothing_of_themselves, _container("verifier", image="registry.example.com/images:latest")),
     (policies.tasks_can_change_nothing_of_themselves, _set("ecs.Service", "reconciler", "deploymentCircuitBreaker", "rollback", to=False)),
     (policies.tasks_can_change_nothing_of_themselves, _set("ecs.Service", "reconciler", "enableExecuteCommand", to=True)),
+    (policies.the_api_outlasts_idle_connections_of_the_load_balancer, _set("LoadBalancer", "public", "idleTimeout", to=75)),
+    (policies.the_api_outlasts_idle_connections_of_the_load_balancer, _container("api", environment=[])),
 ]  # fmt: skip
 
 

@@ -363,6 +363,22 @@ def tasks_can_change_nothing_of_themselves(graph: Graph) -> Iterator[str]:
             yield f"people get a shell in {running.name}"
 
 
+def the_api_outlasts_idle_connections_of_the_load_balancer(graph: Graph) -> Iterator[str]:
+    """Otherwise a request that is sent while the API closes its connection is answered 502.
+
+    https://docs.aws.amazon.com/elasticloadbalancing/latest/application/edit-load-balancer-attributes.html
+    (2026-11-23): set the idle timeout of the application above the load balancer's.
+    """
+    balancer = graph.one("LoadBalancer", "public").inputs["idleTimeout"]
+    for service, container in graph.containers():
+        if service != "api" or container["name"] != "api":
+            continue
+        variables = {one["name"]: one["value"] for one in container["environment"]}
+        api = int(variables.get("SPLITPLANE_IDLE_SECONDS", "10"))
+        if api <= balancer:
+            yield f"the API closes idle connections after {api} s, and the load balancer after {balancer:.0f} s"
+
+
 POLICIES = (
     only_named_doors_are_public,
     nothing_has_a_public_address_of_chance,
@@ -382,4 +398,5 @@ POLICIES = (
     everything_is_tagged_and_has_its_place,
     no_secret_is_in_the_state,
     tasks_can_change_nothing_of_themselves,
+    the_api_outlasts_idle_connections_of_the_load_balancer,
 )

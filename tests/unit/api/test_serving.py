@@ -1,4 +1,4 @@
-"""How many connections of clients the server accepts."""
+"""How many connections of clients the server accepts, and how long it keeps them."""
 
 import resource
 from dataclasses import replace
@@ -10,17 +10,18 @@ from control_plane.api import server
 from control_plane.settings import Settings
 from tests.support.cases import case
 
+PLAIN = Settings(database_url="unused")
 ENDLESS = resource.RLIM_INFINITY
 
 
-def test_as_many_connections_are_accepted_as_streams_may_be_open_and_files_allow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    given: dict[str, Any] = {}
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What Granian is started with."""
+    arguments: dict[str, Any] = {}
 
     class Recorder:
-        def __init__(self, _: str, **arguments: Any) -> None:
-            given.update(arguments)
+        def __init__(self, _: str, **given: Any) -> None:
+            arguments.update(given)
 
         def serve(self) -> None:
             pass
@@ -28,7 +29,12 @@ def test_as_many_connections_are_accepted_as_streams_may_be_open_and_files_allow
     monkeypatch.setattr(server, "Granian", Recorder)
     monkeypatch.setattr(server, "_check_free", lambda *_: None)
     monkeypatch.setattr(server, "allow_open_files", lambda: None)
-    plain = Settings(database_url="unused")
+    return arguments
+
+
+def test_as_many_connections_are_accepted_as_streams_may_be_open_and_files_allow(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for connections, streams, files, accepted in (
         (16_384, 5_000, ENDLESS, 16_384),
         (100, 5_000, ENDLESS, 5_000 + server.BACKLOG),
@@ -36,6 +42,11 @@ def test_as_many_connections_are_accepted_as_streams_may_be_open_and_files_allow
         (16_384, 5_000, 10, 1),
     ):
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
-        server.serve(replace(plain, connections_max=connections, streams_max=streams))
+        server.serve(replace(PLAIN, connections_max=connections, streams_max=streams))
         with case(connections, streams, files):
             assert given["backpressure"] == accepted
+
+
+def test_idle_connections_are_kept_for_as_long_as_the_settings_say(given: dict[str, Any]) -> None:
+    server.serve(replace(PLAIN, idle_seconds=75))
+    assert given["http1_settings"].header_read_timeout == 75_000

@@ -33,8 +33,8 @@ class PatientHub:
     async def sync(self, network: Network, peers: Sequence[Peer], *, fence: int | None = None) -> HubIdentity:
         return await self._asked(network.number, lambda: self._hub.sync(network, peers, fence=fence))
 
-    async def drop(self, network: Network) -> None:
-        await self._asked(network.number, lambda: self._hub.drop(network))
+    async def drop(self, network: Network, *, fence: int | None = None) -> None:
+        await self._asked(network.number, lambda: self._hub.drop(network, fence=fence))
 
     async def trust(self, read: ReadAuthorities) -> Sequence[str]:
         return await self._asked(None, lambda: self._hub.trust(read))

@@ -94,7 +94,7 @@ async def _keep_one(
     now = world.now()
     if not is_needed and _is_over(work, row, now):
         await hold(world, work.cluster_id, work.token)
-        await world.hub.drop(relay_network(work.overlay, NETWORKS_MAX + row.number))
+        await world.hub.drop(relay_network(work.overlay, NETWORKS_MAX + row.number), fence=work.fence)
         async with world.db.statement() as connection:
             await relays.forget(connection, work.cluster_id, organization_id, token=work.token)
         del kept.rows[organization_id]

@@ -72,9 +72,10 @@ class SshHub:
             answer = await must(session, step, arguments, stdin=text.encode())
         return HubIdentity(public_key(step, answer), f"{self._host}:{port}")
 
-    async def drop(self, network: Network) -> None:
+    async def drop(self, network: Network, *, fence: int | None = None) -> None:
+        arguments = [str(network.number), "-" if fence is None else str(fence)]
         async with self._session() as session:
-            await must(session, hub_scripts.DROP, [str(network.number)])
+            await must(session, hub_scripts.DROP, arguments)
 
     async def trust(self, read: ReadAuthorities) -> Sequence[str]:
         async with self._session() as session:

@@ -8,6 +8,8 @@ from data_plane.mesh.port import Network, Peer
 from data_plane.mesh.wireguard import wireguard_key
 
 _DIRECTORY = "/etc/splitplane/mesh"
+OUTDATED = 69
+"""The exit status of what a worker brings whose place another one has taken since."""
 
 # What the unit starts, at boot and whenever `sync` finds no interface. It uses nsenter instead of `ip netns exec`,
 # because the latter mounts a new /sys, which containers are not allowed to do.
@@ -53,7 +55,7 @@ WantedBy=multi-user.target
 
 # Only one run at a time for each network. wireguard-go is started by systemd only, so no daemon inherits the lock's
 # descriptor and holds it for ever.
-_HEAD = """set -eu
+_HEAD = f"""set -eu
 umask 077
 number=$1
 device=spmesh$number
@@ -61,7 +63,17 @@ space=splitplane-$number
 unit=splitplane-mesh@$number.service
 wanted=/etc/systemd/system/multi-user.target.wants
 exec 9> "/run/lock/splitplane-mesh-$number.lock"
-flock -w 8 9 || { echo 'another sync of this network is running' >&2; exit 75; }
+flock -w 8 9 || {{ echo 'another sync of this network is running' >&2; exit 75; }}
+mkdir -p {_DIRECTORY}
+cd {_DIRECTORY}
+# Refuses a lower fence than any that was seen, also after the network was dropped. `-` is none.
+keep_fence() {{
+  [ "$1" != - ] || return 0
+  seen=$(grep -xE '[0-9]{{1,18}}' "$number.fence" 2>/dev/null || echo 0)
+  [ "$1" -ge "$seen" ] || {{ echo 'this network was set up by a later worker' >&2; exit {OUTDATED}; }}
+  printf '%s\\n' "$1" > "$number.fence.new"
+  mv -f "$number.fence.new" "$number.fence"
+}}
 """
 
 # Arguments: network number, hub's address with prefix, UDP port, UP, UNIT, ranges beyond the network's or nothing, the
@@ -72,27 +84,21 @@ flock -w 8 9 || { echo 'another sync of this network is running' >&2; exit 75; }
 SYNC = Step(
     "sync hub",
     _HEAD
-    + f"""
-inside() {{ nsenter --net="/run/netns/$space" -- "$@"; }}
-put() {{
+    + """
+inside() { nsenter --net="/run/netns/$space" -- "$@"; }
+put() {
   printf '%s' "$3" > "$1.$number"  # With the network's number, because other networks may be synced at the same time.
   chmod "$2" "$1.$number"
   mv -f "$1.$number" "$1"
-}}
+}
 # A range a line, because WireGuard lists those of a peer in an order of its own.
-ranges() {{
+ranges() {
   while read -r key address pods; do
-    printf '%s\\n' "$key ${{address#'(none)'}}" ${{pods:+"$key $pods"}}
+    printf '%s\\n' "$key ${address#'(none)'}" ${pods:+"$key $pods"}
   done | sort
-}}
-mkdir -p {_DIRECTORY} /usr/local/lib/splitplane
-cd {_DIRECTORY}
-if [ "$7" != - ]; then
-  seen=$(grep -xE '[0-9]{{1,18}}' "$number.fence" 2>/dev/null || echo 0)
-  [ "$7" -ge "$seen" ] || {{ echo 'this network was synced by a later worker' >&2; exit 69; }}
-  put "$number.fence" 600 "$7
-"
-fi
+}
+mkdir -p /usr/local/lib/splitplane
+keep_fence "$7"
 put /usr/local/lib/splitplane/mesh-up 755 "$4"
 template=/etc/systemd/system/splitplane-mesh@.service
 if [ "$(cat "$template" 2>/dev/null)" != "$(printf '%s' "$5")" ]; then
@@ -100,38 +106,38 @@ if [ "$(cat "$template" 2>/dev/null)" != "$(printf '%s' "$5")" ]; then
   systemctl daemon-reload
 fi
 put "$number.address" 600 "$2"
-put "$number.routes" 600 "${{6:+$6
-}}"
+put "$number.routes" 600 "${6:+$6
+}"
 if [ ! -s "$number.key" ]; then
   wg genkey > "$number.key.new"
   mv -f "$number.key.new" "$number.key"
 fi
 sort > "$number.peers"
-{{
+{
   printf '[Interface]\\nListenPort = %s\\nPrivateKey = ' "$3"
   cat "$number.key"
   while read -r key address pods; do
     printf '[Peer]\\nPublicKey = %s\\n' "$key"
-    [ -z "$address" ] || printf 'AllowedIPs = %s\\n' "$address${{pods:+, $pods}}"
+    [ -z "$address" ] || printf 'AllowedIPs = %s\\n' "$address${pods:+, $pods}"
   done < "$number.peers"
-}} > "$number.conf.new"
+} > "$number.conf.new"
 mv -f "$number.conf.new" "$number.conf"
 mkdir -p "$wanted"
 ln -sf "$template" "$wanted/$unit"  # What `systemctl enable` does, without making systemd reload all units.
 # Its key may have been removed on the hub, because it leaked: then it has another one by now.
-as_wanted() {{
+as_wanted() {
   [ "$(inside wg show "$device" public-key 2>/dev/null)" = "$(wg pubkey < "$number.key")" ] || return 1
   inside wg show "$device" allowed-ips > "$number.shown" 2>/dev/null || return 1
   tr '\\t' ' ' < "$number.shown" | ranges | cmp -s - "$number.wanted"
-}}
+}
 ranges < "$number.peers" > "$number.wanted"
 if systemctl is-active --quiet "$unit" && inside ip link show dev "$device" up 2>/dev/null | grep -q .; then
   as_wanted || inside wg syncconf "$device" "$number.conf"
 else
-  systemctl restart "$unit" || {{ journalctl --no-pager --output cat --lines 8 --unit "$unit" >&2 || true; exit 70; }}
+  systemctl restart "$unit" || { journalctl --no-pager --output cat --lines 8 --unit "$unit" >&2 || true; exit 70; }
 fi
 # What it lists is the evidence that a machine which left is not let in any more.
-as_wanted || {{ echo 'the hub has another key, or lists other peers than it was given' >&2; exit 70; }}
+as_wanted || { echo 'the hub has another key, or lists other peers than it was given' >&2; exit 70; }
 rm -f "$number.shown" "$number.wanted"
 wg pubkey < "$number.key"
 """,
@@ -139,16 +145,18 @@ wg pubkey < "$number.key"
     user="root",
 )
 
+# Arguments: network number, the fence or `-`. The fence stays: what an older worker brings later is refused.
 DROP = Step(
     "drop network",
     _HEAD
-    + f"""
+    + """
+keep_fence "$2"
 rm -f "$wanted/$unit"
 systemctl stop "$unit" 2>/dev/null || true
 systemctl reset-failed "$unit" 2>/dev/null || true
 ip netns del "$space" 2>/dev/null || true
-rm -f {_DIRECTORY}/"$number".*
-[ ! -e "/run/netns/$space" ] || {{ echo "namespace $space is still there" >&2; exit 70; }}
+find . -maxdepth 1 -name "$number.*" ! -name "$number.fence" -delete
+[ ! -e "/run/netns/$space" ] || { echo "namespace $space is still there" >&2; exit 70; }
 """,
     seconds=20,
     user="root",

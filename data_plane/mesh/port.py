@@ -173,8 +173,11 @@ class Hub(Protocol):
         """
         ...
 
-    async def drop(self, network: Network) -> None:
-        """Remove the network and its key. Does nothing if there is no such network."""
+    async def drop(self, network: Network, *, fence: int | None = None) -> None:
+        """Remove the network and its key. Does nothing if there is no such network.
+
+        A `fence` counts as in `sync`, and is remembered.
+        """
         ...
 
     async def trust(self, read: ReadAuthorities) -> Sequence[str]:

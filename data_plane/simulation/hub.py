@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from data_plane.access.port import AccessError, StepFailed
-from data_plane.mesh.hub_scripts import peers_text
+from data_plane.mesh.hub_scripts import OUTDATED, peers_text
 from data_plane.mesh.port import HubIdentity, Network, Peer, ReadAuthorities
 
 
@@ -25,19 +25,17 @@ class FakeHub:
 
     async def sync(self, network: Network, peers: Sequence[Peer], *, fence: int | None = None) -> HubIdentity:
         self._call()
-        if fence is not None and fence < self._fences.get(network.number, 0):
-            raise StepFailed("sync hub", 69, "this network was synced by a later worker")
+        self._keep_fence("sync hub", network, fence)
         try:
             peers_text(network, peers)
         except ValueError as error:
             raise StepFailed("sync hub", None, str(error)) from None
         self.networks[network.number] = tuple(peers)
-        self._fences[network.number] = fence or 0
         return self.identity(network)
 
-    async def drop(self, network: Network) -> None:
+    async def drop(self, network: Network, *, fence: int | None = None) -> None:
         self._call()
-        self._fences.pop(network.number, None)
+        self._keep_fence("drop network", network, fence)
         if self.networks.pop(network.number, None) is not None:
             self._generations[network.number] = self._generations.get(network.number, 0) + 1
 
@@ -56,6 +54,13 @@ class FakeHub:
         """Whether the machines with these two addresses can reach each other."""
         addresses = {peer.address for peer in self.networks.get(network.number, ())}
         return one in addresses and other in addresses
+
+    def _keep_fence(self, step: str, network: Network, fence: int | None) -> None:
+        if fence is None:
+            return
+        if fence < self._fences.get(network.number, 0):
+            raise StepFailed(step, OUTDATED, "this network was set up by a later worker")
+        self._fences[network.number] = fence
 
     def _call(self) -> None:
         self.calls += 1

@@ -48,8 +48,8 @@ class _Hub:
             return await self._call(self._late)
         return await self._call(lambda: self._stage.hub.sync(network, peers, fence=fence))
 
-    async def drop(self, network: Network) -> None:
-        await self._call(lambda: self._stage.hub.drop(network))
+    async def drop(self, network: Network, *, fence: int | None = None) -> None:
+        await self._call(lambda: self._stage.hub.drop(network, fence=fence))
 
     async def trust(self, read: ReadAuthorities) -> Sequence[str]:
         return await self._call(lambda: self._stage.hub.trust(read))

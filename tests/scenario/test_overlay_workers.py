@@ -1,7 +1,9 @@
 """The workers that set the members of an overlay up: when they compute the peer map, and what they do too late."""
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from control_plane.domain.ids import OrganizationId
 from control_plane.domain.node_pool import NodePool
 from reconciler import relays
 from reconciler.loops.clusters.sync_overlay import READ_AGAIN_AFTER
-from reconciler.overlay_hold import HELD_FOR
+from reconciler.overlay_hold import HELD_FOR, RENEWED_EVERY
 from tests.support import node_pools
 from tests.support.node_cluster import Cluster
 from tests.support.rows import rows
@@ -68,6 +70,27 @@ class _Stall:
         return await self._call(*arguments, **named)
 
 
+class _Beats:
+    """The waits between renewals, which end when the test says so."""
+
+    def __init__(self) -> None:
+        self._asked, self._over = asyncio.Event(), asyncio.Event()
+
+    async def sleep(self, _seconds: float) -> None:
+        self._asked.set()
+        await self._over.wait()
+        self._over.clear()
+
+    async def next(self) -> None:
+        """End a wait, and return when what follows it is done."""
+        # Otherwise a worker that renews nothing would be waited for for ever.
+        async with asyncio.timeout(30):
+            await self._asked.wait()
+            self._asked.clear()
+            self._over.set()
+            await self._asked.wait()
+
+
 async def test_a_worker_that_stalls_puts_no_key_back_that_was_removed_meanwhile(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +123,53 @@ async def test_a_worker_that_stalls_puts_no_key_back_that_was_removed_meanwhile(
         assert notes
         assert all(refused_by in note for part in notes for note in part.split("; ")), notes
         assert not any(key in _listed(cluster, end) for end in ends), name
+
+
+async def test_a_cluster_waits_for_seconds_when_the_worker_that_holds_its_overlay_is_killed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = await cluster.build()
+    pool = await _opened(cluster, owner, nodes=2)
+    cluster.stage.clock.advance(READ_AGAIN_AFTER.total_seconds())
+    stall = _Stall(cluster.members.apply)
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.members, "apply", stall)
+        killed = asyncio.create_task(cluster.stage.run("sync_overlay"))
+        await stall.reached.wait()
+    killed.cancel()
+    await asyncio.wait([killed])
+    (lease, _) = await node_pools.members(cluster.stage, pool)
+    (key,) = {node.public_key for node in await _nodes(cluster) if node.lease_id == lease.id}
+    await node_pools.lose(cluster.stage, lease)
+    died_at = cluster.stage.clock.now()
+    await cluster.play_until(lambda: key not in _listed(cluster, SERVER))
+    assert cluster.stage.clock.now() - died_at <= timedelta(seconds=45)
+
+
+async def test_a_worker_keeps_an_overlay_while_a_machine_takes_minutes_to_answer(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = await cluster.build()
+    await _opened(cluster, owner, nodes=2)
+    clock = cluster.stage.clock
+    clock.advance(READ_AGAIN_AFTER.total_seconds())
+    stall, beats = _Stall(cluster.members.apply), _Beats()
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.members, "apply", stall)
+        slow = asyncio.create_task(
+            cluster.stage.run(
+                "sync_overlay", world=dataclasses.replace(cluster.stage.world, sleep=beats.sleep)
+            )
+        )
+        await stall.reached.wait()
+    for _ in range(60):
+        await beats.next()
+        clock.advance(RENEWED_EVERY.total_seconds())
+    (report,) = await cluster.stage.run("sync_overlay")
+    assert report.looked_at == 0, "another worker took the overlay"
+    stall.over.set()
+    (report,) = await slow
+    assert (report.acted_on, report.notes, report.errors) == (3, [], [])
 
 
 async def test_a_map_is_computed_when_a_row_has_changed_or_a_member_is_due_and_never_in_between(

@@ -271,8 +271,8 @@ class _Hub:
     async def sync(self, network: Network, peers: Sequence[Peer], *, fence: int | None = None) -> HubIdentity:
         return await self.crash.call("hub sync", lambda: self.inner.sync(network, peers, fence=fence))
 
-    async def drop(self, network: Network) -> None:
-        await self.crash.call("hub drop", lambda: self.inner.drop(network))
+    async def drop(self, network: Network, *, fence: int | None = None) -> None:
+        await self.crash.call("hub drop", lambda: self.inner.drop(network, fence=fence))
 
     async def trust(self, read: ReadAuthorities) -> Sequence[str]:
         return await self.crash.call("hub trust", lambda: self.inner.trust(read))

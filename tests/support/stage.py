@@ -4,6 +4,7 @@ Nothing waits: `play` runs the loops that are due, advances the clock a little, 
 with everything on it onto a copy of its database, and any number of replicas can be set on it.
 """
 
+import asyncio
 import copy
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
@@ -504,6 +505,11 @@ def _one(shelf: Shelf) -> OpenBucket:
     return lambda _: shelf
 
 
+async def _never(_seconds: float) -> None:
+    """The wait between renewals of a hold: on a stage nothing takes so long that one comes."""
+    await asyncio.Event().wait()
+
+
 def _chance() -> float:
     """The same every time, so that a scenario can be repeated. Idle machines are challenged after 2.8 h."""
     return 0.5
@@ -592,6 +598,7 @@ async def set_stage(
         new_host_key=_Numbers().host_key,
         challenger=challenger,
         chance=_chance,
+        sleep=_never,
         accept_emulated=True,
         tracer=tracer,
         keys=AFTER,

@@ -29,7 +29,7 @@ from data_plane.mesh.tunnels import Interface
 from reconciler import relays
 from reconciler.loop import Loop, Report, each
 from reconciler.overlay import map_of, peers_of, place_of
-from reconciler.overlay_hold import HELD_FOR, hold
+from reconciler.overlay_hold import HELD_FOR, hold, kept
 from reconciler.peer_evidence import Known, Listed, settle
 from reconciler.relays import Kept, RelayWork
 from reconciler.server_hosts import target
@@ -39,6 +39,8 @@ from reconciler.worlds.clusters import ClusterWorld
 NAME = "sync_overlay"
 OVERLAYS_PER_ACTIVATION_MAX = 8
 EVERY = timedelta(seconds=2)
+LASTS = timedelta(minutes=5)
+"""Longer than the calls to slow machines take in one activation."""
 READ_AGAIN_AFTER = timedelta(minutes=5)
 """How often a member is set up again that should not have changed."""
 _AGE_MAX_SECONDS = 86_400 * 365
@@ -90,7 +92,12 @@ async def activate(world: ClusterWorld) -> Report:
             connection, token=token, now=now, until=now + HELD_FOR, limit=OVERLAYS_PER_ACTIVATION_MAX
         )
     report = Report(looked_at=len(due), more=len(due) == OVERLAYS_PER_ACTIVATION_MAX)
-    await each(due, lambda overlay: _sync(world, overlay, token, report), report)
+
+    async def act(overlay: overlays.Overlay) -> None:
+        async with kept(world, overlay.cluster_id, token):
+            await _sync(world, overlay, token, report)
+
+    await each(due, act, report)
     return report
 
 
@@ -307,4 +314,4 @@ def _machine(row: MemberRow) -> Target:
     return Target(row.address, row.ssh_port, row.host_key, row.launch_key)
 
 
-LOOP = Loop(NAME, EVERY, activate, lasts=HELD_FOR, wakes=("join_nodes", "leave_nodes", "rotate_node_keys"))
+LOOP = Loop(NAME, EVERY, activate, lasts=LASTS, wakes=("join_nodes", "leave_nodes", "rotate_node_keys"))

@@ -23,7 +23,7 @@ from data_plane.mesh.node import (
 )
 from data_plane.mesh.pod_filter import TABLE
 from data_plane.mesh.tunnels import Tunnel
-from reconciler.overlay import peers_of, place_of, sync_relay
+from reconciler.overlay import peers_of, place_of, relay_network, sync_relay
 from tests.integration.data_plane.mesh.conftest import NUMBERS, OF, RELAY_NUMBER, Cluster, address, pod
 from tests.support.underlay import Host, missing_requirements, reaches
 
@@ -330,9 +330,15 @@ async def test_what_a_worker_brings_that_stalled_is_refused_by_machines_and_by_t
         without = replace(overlay, nodes={**overlay.nodes, OF["nat1"]: []})
         assert OF["nat1"] is not None
         await sync_relay(cluster.hub, without, OF["nat1"], RELAY_NUMBER, fence=2)
-        with pytest.raises(StepFailed, match="synced by a later worker"):
+        with pytest.raises(StepFailed, match="set up by a later worker"):
             await sync_relay(cluster.hub, overlay, OF["nat1"], RELAY_NUMBER, fence=1)
+        with pytest.raises(StepFailed, match="set up by a later worker"):
+            await cluster.hub.drop(relay_network(overlay, RELAY_NUMBER), fence=1)
         assert await cluster.host("hub").sh(listed) == ""
+        # What comes late makes no relay again that was dropped.
+        await cluster.hub.drop(relay_network(overlay, RELAY_NUMBER + 1), fence=3)
+        with pytest.raises(StepFailed, match="set up by a later worker"):
+            await sync_relay(cluster.hub, overlay, OF["nat1"], RELAY_NUMBER + 1, fence=2)
         await cluster.sync_relay()
 
 

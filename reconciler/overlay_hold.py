@@ -46,8 +46,8 @@ async def _keep(world: ClusterWorld, cluster_id: ClusterId, token: UUID) -> None
         await world.sleep(RENEWED_EVERY.total_seconds())
         try:
             is_held = await _renewed(world, cluster_id, token)
-        except Exception:  # noqa: BLE001, S112 - the database is away, and the hold lasts for several tries
-            continue
+        except Exception:  # noqa: BLE001 - the database is away, and the hold lasts for several tries
+            is_held = True
 
 
 async def _renewed(world: ClusterWorld, cluster_id: ClusterId, token: UUID) -> bool:

@@ -1,6 +1,7 @@
 """Queries on the downtime of machines: since when their providers list them as failed or stopped, and in which word."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import text
@@ -22,29 +23,32 @@ SELECT m.id FROM machines m
 WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}' AND {NOT_ON.format(machine="m.id")}
 """)
 _RAN_UNTIL = text("SELECT sighted_at FROM machines WHERE id = :id AND down_since IS NOT NULL FOR UPDATE")
-# It was last seen running by the list before.
+
+
+@dataclass(frozen=True, slots=True)
+class _Down:
+    id: MachineId
+    why: str
+
+
+_DOWN = Recordset(_Down, "down")
+# A machine was last seen running by the list before.
 _BEGIN = text(f"""
-WITH down AS (
-  UPDATE machines m SET sighted_at = {SIGHTED_AT}, down_since = :now FROM provider_accounts a
-  WHERE a.name = m.account AND m.id = :id AND m.state = '{MachineState.VERIFIED}' AND m.down_since IS NULL
-  RETURNING m.id, m.state
+WITH went AS (
+  UPDATE machines m SET sighted_at = {SIGHTED_AT}, down_since = :now FROM {_DOWN}, provider_accounts a
+  WHERE m.id = down.id AND a.name = m.account AND m.state = '{MachineState.VERIFIED}' AND m.down_since IS NULL
+  RETURNING m.id, m.state, down.why
 ), noted AS (
-  {journal.INSERT}
-  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, down.id, :now, {journal.ACTOR},
-         '{Note.MACHINE_DOWN}', state, state, :why
-  FROM down {journal.CLAIMANTS.format(machine="down.id")}
+  {journal.insert_for("went", f"'{Note.MACHINE_DOWN}'", "went.why")}
 )
-SELECT id FROM down
+SELECT id FROM went
 """)
 _END = text(f"""
 WITH up AS (
   UPDATE machines SET sighted_at = :now, down_since = NULL WHERE id = :id AND down_since IS NOT NULL
   RETURNING id, state
 ), noted AS (
-  {journal.INSERT}
-  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, up.id, :now, {journal.ACTOR},
-         '{Note.MACHINE_UP}', state, state, :why
-  FROM up {journal.CLAIMANTS.format(machine="up.id")}
+  {journal.insert_for("up", f"'{Note.MACHINE_UP}'")}
 )
 SELECT id FROM up
 """)
@@ -68,12 +72,17 @@ async def switched(connection: Connection, account: AccountName) -> frozenset[Ma
     return frozenset(await read(connection, _SWITCHED, MachineId, account=account))
 
 
-async def begin(connection: Connection, down: WentDown, *, actor: Actor, now: datetime) -> None:
-    """Store that a list which was asked for at `now` shows a machine as down. Call it before the account's listing time
-    is updated, and before the machine is recorded as sighted.
+async def begin(connection: Connection, down: Sequence[WentDown], *, actor: Actor, now: datetime) -> None:
+    """Store that a list which was asked for at `now` shows machines as down. Call it before the account's listing time
+    is updated, and before the machines are recorded as sighted.
     """
-    why = f"its provider lists it as {down.native_status!r}; its meter stands still until it runs again"
-    await read(connection, _BEGIN, MachineId, id=down.id, why=why, now=now, **journal.actor_values(actor))
+    if down:
+        rows = _DOWN.document([_Down(each.id, _down_why(each)) for each in down])
+        await read(connection, _BEGIN, MachineId, down=rows, now=now, **journal.actor_values(actor))
+
+
+def _down_why(down: WentDown) -> str:
+    return f"its provider lists it as {down.native_status!r}; its meter stands still until it runs again"
 
 
 async def end(

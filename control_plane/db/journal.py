@@ -43,6 +43,18 @@ ACTOR = ":actor_kind, :actor, :request_id"
 """SQL: the actor's parameters, which `actor_values` binds."""
 
 
+def insert_for(changed: str, event: str, why: str = ":why") -> str:
+    """SQL: adds a line about each machine that the part `changed` of the statement returns, with its `id` and `state`.
+
+    `event` and `why` are SQL as well. `:now` and the parameters of `ACTOR` have to be bound.
+    """
+    return f"""{INSERT}
+SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, {changed}.id, :now, {ACTOR}, {event},
+       {changed}.state, {changed}.state, {why}
+FROM {changed} {CLAIMANTS.format(machine=f"{changed}.id")} ORDER BY {changed}.id
+"""
+
+
 def actor_values(actor: Actor) -> dict[str, str | None]:
     """Parameters of `ACTOR`."""
     return {"actor_kind": actor.kind.value, "actor": actor.name, "request_id": actor.request_id}

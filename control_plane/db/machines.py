@@ -94,10 +94,7 @@ WITH adopted AS (
   WHERE id = :id AND provider_ref IS NULL AND state <> '{MachineState.GONE}'
   RETURNING id, state
 ), noted AS (
-  {journal.INSERT}
-  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, adopted.id, :now, {journal.ACTOR},
-         '{Note.REFERENCE_LEARNT}', state, state, :why
-  FROM adopted {journal.CLAIMANTS.format(machine="adopted.id")}
+  {journal.insert_for("adopted", f"'{Note.REFERENCE_LEARNT}'")}
 )
 SELECT id FROM adopted
 """)
@@ -109,10 +106,7 @@ WITH exchanged AS (
   WHERE id = :id AND state = '{MachineState.BOOTING}'
   RETURNING id, state
 ), noted AS (
-  {journal.INSERT}
-  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, exchanged.id, :now, {journal.ACTOR},
-         '{Note.MACHINE_EXCHANGED}', state, state, :why
-  FROM exchanged {journal.CLAIMANTS.format(machine="exchanged.id")}
+  {journal.insert_for("exchanged", f"'{Note.MACHINE_EXCHANGED}'")}
 )
 SELECT id FROM exchanged
 """)
@@ -123,10 +117,7 @@ WITH readdressed AS (
   WHERE id = :id AND state = '{MachineState.VERIFIED}' AND (address, ssh_port) IS DISTINCT FROM (:address, :ssh_port)
   RETURNING id, state
 ), noted AS (
-  {journal.INSERT}
-  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, readdressed.id, :now, {journal.ACTOR},
-         '{Note.ADDRESS_CHANGED}', state, state, :why
-  FROM readdressed {journal.CLAIMANTS.format(machine="readdressed.id")}
+  {journal.insert_for("readdressed", f"'{Note.ADDRESS_CHANGED}'")}
 )
 SELECT id FROM readdressed
 """)
@@ -138,12 +129,10 @@ WITH noticed AS (
     eviction_withdrawn_at = :withdrawn_at
   WHERE id = :id AND {among("state", SHOULD_BE_SIGHTED)}
     AND (eviction_announced_at IS NOT NULL AND eviction_withdrawn_at IS NULL) = :withdrawn
-  RETURNING id, state
+  RETURNING id, state,
+    CASE WHEN :withdrawn THEN '{Note.EVICTION_WITHDRAWN}' ELSE '{Note.EVICTION_ANNOUNCED}' END AS event
 ), noted AS (
-  {journal.INSERT}
-  SELECT claimant.organization_id, claimant.project_id, claimant.lease_id, noticed.id, :now, {journal.ACTOR},
-         CASE WHEN :withdrawn THEN '{Note.EVICTION_WITHDRAWN}' ELSE '{Note.EVICTION_ANNOUNCED}' END, state, state, :why
-  FROM noticed {journal.CLAIMANTS.format(machine="noticed.id")}
+  {journal.insert_for("noticed", "noticed.event")}
 )
 SELECT id FROM noticed
 """)

@@ -82,6 +82,8 @@ async def test_what_is_called_failed_for_an_hour_ends_its_lease_unless_its_agent
         (await _machine(stage, lease)).failed = True
     await _silence(stage, [silent, released])
     await stage.play(600, step=60)
+    stories = [await stage.story(lease) for lease in leases]
+    assert [story.count("machine machine_down") for story in stories] == [1, 1, 1, 0, 0, 0, 0]
     await stage.release(released)
     await stage.play(AN_HOUR - 660, step=300)
     assert [await stage.state(lease) for lease in (silent, speaks)] == ["ready"] * 2

@@ -228,8 +228,7 @@ async def _write_machines(
         await machines.lock(connection, swept.written)
     # A missed machine was last sighted by the previous listing, so misses are stored before this listing's time.
     await machines.record_missed(connection, swept.missed, asked_at=asked_at)
-    for down in swept.down:
-        await downtimes.begin(connection, down, actor=actor, now=asked_at)
+    await downtimes.begin(connection, swept.down, actor=actor, now=asked_at)
     await downtimes.reword(connection, swept.reworded)
     await machines.record_sighted(connection, swept.sighted, asked_at=asked_at)
     await machines.move(connection, swept.moves, actor=actor, now=asked_at)

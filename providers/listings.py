@@ -23,6 +23,7 @@ UNREADABLE_PRICE = Nano(-1)
 PAGES_MAX = 200
 REFERENCE_CHARACTERS_MAX = 256
 STATUS_CHARACTERS_MAX = 100
+PORT_MAX = 65_535
 _NO_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - what providers write for "none yet"; nothing listens there
 
 Item = TypeVar("Item")
@@ -153,19 +154,23 @@ def sighting(
     ssh_port: int = 22,
     native_type: str | None = None,
 ) -> Sighting | None:
-    """A listed machine as the port shows it, or None when it carries none of our launch keys."""
+    """A listed machine as the port shows it, or None when it carries none of our launch keys.
+
+    What PostgreSQL would refuse is blanked or left out, because one machine's status, type or port must not cost the
+    whole listing: a NUL, and a number that is no port. A machine without a usable port has no address either.
+    """
     launch_key = launch_key_among(marks)
     if launch_key is None:
         return None
+    reachable = 0 < ssh_port <= PORT_MAX
     return Sighting(
         reference_of(native_id),
         launch_key,
         state_of(native_status, states),
-        # Stored and shown: PostgreSQL refuses a NUL, and one machine's status must not cost the whole listing.
         native_status=redacted(native_status, (), STATUS_CHARACTERS_MAX),
-        address=ip_address_of(address),
-        ssh_port=ssh_port,
-        native_type=native_type or None,
+        address=ip_address_of(address) if reachable else None,
+        ssh_port=ssh_port if reachable else 22,
+        native_type=native_type if native_type and native_type.isprintable() else None,
     )
 
 

@@ -128,6 +128,21 @@ def test_what_cannot_be_stored_or_shown_is_refused_in_an_id_and_blanked_in_a_sta
     assert (found.state, found.native_status) == (ListedState.UNKNOWN, "odd  " + "x" * 95)
 
 
+def test_a_type_or_a_port_that_cannot_be_stored_is_left_out_and_costs_no_listing() -> None:
+    for port, native_type, shown in (
+        (2222, "gpu-1x", ("192.0.2.7", 2222, "gpu-1x")),
+        (2222, "gpu\0", ("192.0.2.7", 2222, None)),
+        (0, "gpu-1x", (None, 22, "gpu-1x")),
+        (65_536, "", (None, 22, None)),
+        (2**40, None, (None, 22, None)),
+    ):
+        found = sighting(
+            "m-1", (a_key(1),), "active", STATES, address="192.0.2.7", ssh_port=port, native_type=native_type
+        )
+        assert found is not None
+        assert (found.address, found.ssh_port, found.native_type) == shown
+
+
 def test_an_id_is_a_reference_also_when_it_is_a_number_and_never_empty() -> None:
     assert [reference_of(each) for each in ("m-1", 7)] == ["m-1", "7"]
     for unusable in ("", "x" * 300):

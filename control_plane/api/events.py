@@ -27,7 +27,8 @@ from control_plane.domain.position import Position, parse
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import health, principals
-from control_plane.services.lease_overviews import NOT_FOUND, Watched
+from control_plane.services.lease_overviews import Watched
+from control_plane.services.lease_reach import NOT_FOUND
 from control_plane.wire.leases import StreamEnd
 from control_plane.world import World
 

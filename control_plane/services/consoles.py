@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from control_plane.db import claims, consoles, journal, lease_overviews, leases
+from control_plane.db import claims, consoles, journal
 from control_plane.db.connection import Connection
 from control_plane.db.consoles import Requested
 from control_plane.db.journal import Line
@@ -13,7 +13,7 @@ from control_plane.domain.console import NO_MACHINE, Console, refusal
 from control_plane.domain.ids import ConsoleId, LeaseId, OrganizationId
 from control_plane.domain.lease import LeaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.services.lease_overviews import NOT_FOUND
+from control_plane.services import lease_reach
 from control_plane.world import World
 
 __all__ = ["Console", "Line"]  # For controllers and views, which must not import the layer below.
@@ -35,9 +35,9 @@ async def request(
     connection: Connection, world: World, organization_id: OrganizationId, lease_id: LeaseId, *, reach: Reach
 ) -> Console | Refused:
     """Request the console of a lease's machine. A lease without a machine has its answer at once."""
-    lease = (await leases.lock(connection, [lease_id])).get(lease_id)
-    if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
-        return NOT_FOUND
+    lease = await lease_reach.locked(connection, organization_id, lease_id, reach=reach)
+    if isinstance(lease, Refused):
+        return lease
     if lease.kind is LeaseKind.NODE:
         why = f"The lease is a node of the node pool {lease.node_pool!r}, whose console is not shown."
         return Refused(RefusalCode.LEASE_IS_NODE, why)
@@ -65,9 +65,9 @@ async def show(
 ) -> Shown | Refused:
     """A request of a lease, with what was found and what we recorded of the lease."""
     async with world.db.reading(organization_id) as connection:
-        found = await lease_overviews.show(connection, organization_id, lease_id)
-        if found is None or not reach.contains(found.lease.scope):
-            return NOT_FOUND
+        lease = await lease_reach.overview(connection, organization_id, lease_id, reach=reach)
+        if isinstance(lease, Refused):
+            return lease
         console = await consoles.get(connection, organization_id, lease_id, console_id, now=world.now())
         if console is None:
             return _UNKNOWN

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from control_plane.db import firewalls, lease_overviews, leases
+from control_plane.db import firewalls
 from control_plane.db.connection import Connection
 from control_plane.domain.access import Reach
 from control_plane.domain.firewall import (
@@ -20,7 +20,7 @@ from control_plane.domain.firewall import (
 from control_plane.domain.ids import FirewallRuleId, LeaseId, OrganizationId
 from control_plane.domain.lease import Lease, LeaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.services.lease_overviews import NOT_FOUND
+from control_plane.services import lease_reach
 from control_plane.world import World
 
 _UNKNOWN = Refused(RefusalCode.NOT_FOUND, "The lease has no firewall rule with this id.")
@@ -38,9 +38,9 @@ async def show(
     world: World, organization_id: OrganizationId, lease_id: LeaseId, *, reach: Reach
 ) -> Shown | Refused:
     async with world.db.reading(organization_id) as connection:
-        found = await lease_overviews.show(connection, organization_id, lease_id)
-        if found is None or not reach.contains(found.lease.scope):
-            return NOT_FOUND
+        found = await lease_reach.overview(connection, organization_id, lease_id, reach=reach)
+        if isinstance(found, Refused):
+            return found
         refused = _of_node(found.lease)
         if refused is not None:
             return refused
@@ -123,9 +123,9 @@ async def _locked(
     connection: Connection, organization_id: OrganizationId, lease_id: LeaseId, reach: Reach
 ) -> _Locked | Refused:
     """The firewall of a lease whose rules may be changed. The lease is locked, so that changes come one by one."""
-    lease = (await leases.lock(connection, [lease_id])).get(lease_id)
-    if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
-        return NOT_FOUND
+    lease = await lease_reach.locked(connection, organization_id, lease_id, reach=reach)
+    if isinstance(lease, Refused):
+        return lease
     refused = _of_node(lease)
     if refused is not None:
         return refused

@@ -30,8 +30,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.outcomes.market import market_of
-from control_plane.services import admissions
-from control_plane.services.lease_overviews import NOT_FOUND
+from control_plane.services import admissions, lease_reach
 from control_plane.services.leases import of_node_pool
 from control_plane.world import World
 
@@ -72,9 +71,9 @@ async def change(
     reach: Reach,
 ) -> Overview | Refused:
     """Change a lease, or nothing of it. Every action that this takes is admitted like a new lease."""
-    lease = (await leases.lock(connection, [lease_id])).get(lease_id)
-    if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
-        return NOT_FOUND
+    lease = await lease_reach.locked(connection, organization_id, lease_id, reach=reach)
+    if isinstance(lease, Refused):
+        return lease
     if lease.kind is LeaseKind.NODE:
         return of_node_pool(lease, "changed")
     if lease.state not in LIVE:

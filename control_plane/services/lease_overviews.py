@@ -16,7 +16,6 @@ from control_plane.db import (
 )
 from control_plane.db.admission_decisions import Decided
 from control_plane.db.attempts import AttemptOverview
-from control_plane.db.connection import Connection
 from control_plane.db.journal import Line, Page
 from control_plane.db.lease_overviews import LatestProof, Overview
 from control_plane.db.placements import PlacedRanking, Placement, RankedOffer, RejectedOffer
@@ -27,10 +26,11 @@ from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.position import Position
 from control_plane.domain.proof import Record, Tier, tier
-from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.refusal import Refused
 from control_plane.domain.status import Status, changes_at
 from control_plane.domain.status import project as status_of
-from control_plane.services import projects
+from control_plane.services import lease_reach, projects
+from control_plane.services.lease_reach import NOT_FOUND
 from control_plane.world import World
 
 __all__ = [  # For controllers and views, which must not import the layer below.
@@ -53,7 +53,6 @@ EXPLAINED_PROOFS_MAX = 200
 """An explanation contains the latest proofs; an endpoint of their own lists all of them."""
 EXPLAINED_DECISIONS_MAX = 100
 EXPLAINED_LINES_MAX = 1_000
-NOT_FOUND = Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +74,13 @@ def shown(overview: Overview, now: datetime) -> Shown:
     return Shown(overview, status, tier(overview.record or Record(), now), now)
 
 
-async def _overview(
-    connection: Connection, organization_id: OrganizationId, lease_id: LeaseId, reach: Reach
-) -> Overview | None:
-    """A lease of the organization, if it is within reach."""
-    found = await lease_overviews.show(connection, organization_id, lease_id)
-    return found if found is not None and reach.contains(found.lease.scope) else None
-
-
 async def get(
     world: World, organization_id: OrganizationId, lease_id: LeaseId, *, reach: Reach
 ) -> Shown | Refused:
     async with world.db.reading(organization_id) as connection:
-        overview = await _overview(connection, organization_id, lease_id, reach)
-    if overview is None:
-        return NOT_FOUND
+        overview = await lease_reach.overview(connection, organization_id, lease_id, reach=reach)
+    if isinstance(overview, Refused):
+        return overview
     return shown(overview, world.now())
 
 
@@ -143,8 +134,9 @@ async def journal_page(
 ) -> list[tuple[Line, Position]] | Refused:
     """Journal lines behind a position, oldest first, each with the position behind it."""
     async with world.db.reading(organization_id) as connection:
-        if await _overview(connection, organization_id, lease_id, reach) is None:
-            return NOT_FOUND
+        lease = await lease_reach.overview(connection, organization_id, lease_id, reach=reach)
+        if isinstance(lease, Refused):
+            return lease
         found = await journal.page(connection, lease_id, position=position, limit=limit)
     return found.unseen(position)[:limit]
 
@@ -198,9 +190,9 @@ async def explain(
     world: World, organization_id: OrganizationId, lease_id: LeaseId, *, reach: Reach
 ) -> Explanation | Refused:
     async with world.db.reading(organization_id) as connection:
-        overview = await _overview(connection, organization_id, lease_id, reach)
-        if overview is None:
-            return NOT_FOUND
+        overview = await lease_reach.overview(connection, organization_id, lease_id, reach=reach)
+        if isinstance(overview, Refused):
+            return overview
         first = await journal.page(connection, lease_id, position=Position(), limit=EXPLAINED_LINES_MAX)
         return Explanation(
             shown=shown(overview, world.now()),

@@ -37,8 +37,8 @@ from control_plane.outcomes import lease_orders
 from control_plane.outcomes import leases as outcomes
 from control_plane.outcomes.lease_orders import LeaseOrder, LeasePlace, new_proposal
 from control_plane.outcomes.market import market_of
-from control_plane.services import admissions, environments, networks, projects
-from control_plane.services.lease_overviews import NOT_FOUND, Shown, get
+from control_plane.services import admissions, environments, lease_reach, networks, projects
+from control_plane.services.lease_overviews import Shown, get
 from control_plane.world import World
 from tracing.attributes import Attribute
 
@@ -240,9 +240,9 @@ async def release(
     reach: Reach,
 ) -> Overview | Refused:
     """Release a lease: billing stops now, and its machine is terminated. A second release has no effect."""
-    lease = (await leases.lock(connection, [lease_id])).get(lease_id)
-    if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
-        return NOT_FOUND
+    lease = await lease_reach.locked(connection, organization_id, lease_id, reach=reach)
+    if isinstance(lease, Refused):
+        return lease
     if lease.kind is LeaseKind.NODE:
         return of_node_pool(lease, "released")
     if await outcomes.end(
@@ -276,9 +276,9 @@ async def label(
     """Replace the labels of a lease, live or ended. Setting the same labels again changes nothing."""
     now = world.now()
     async with world.db.transaction(organization_id) as connection:
-        lease = (await leases.lock(connection, [lease_id])).get(lease_id)
-        if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
-            return NOT_FOUND
+        lease = await lease_reach.locked(connection, organization_id, lease_id, reach=reach)
+        if isinstance(lease, Refused):
+            return lease
         if lease.labels != labels:
             await leases.set_labels(connection, lease_id, labels)
             words = ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"

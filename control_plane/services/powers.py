@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from control_plane.db import claims, journal, lease_overviews, leases, organizations, powers
+from control_plane.db import claims, journal, lease_overviews, organizations, powers
 from control_plane.db.connection import Connection
 from control_plane.db.lease_overviews import Overview
 from control_plane.domain import auto_release
@@ -19,7 +19,7 @@ from control_plane.domain.power_action import PowerAction
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes.funding import fund_start
-from control_plane.services.lease_overviews import NOT_FOUND
+from control_plane.services import lease_reach
 from control_plane.services.leases import follow, of_node_pool
 from control_plane.world import World
 
@@ -41,9 +41,9 @@ async def change(
     reach: Reach,
 ) -> Overview | Refused:
     """Have the machine of a lease rebooted, stopped or started. What is being done already is not asked for again."""
-    lease = (await leases.lock(connection, [lease_id])).get(lease_id)
-    if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
-        return NOT_FOUND
+    lease = await lease_reach.locked(connection, organization_id, lease_id, reach=reach)
+    if isinstance(lease, Refused):
+        return lease
     if lease.kind is LeaseKind.NODE:
         return of_node_pool(lease, _DONE_TO[action])
     refused = await _change(connection, world, lease, action, actor)

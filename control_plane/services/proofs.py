@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import lease_overviews, proof_records, proofs
+from control_plane.db import proof_records, proofs
 from control_plane.db.proof_records import RecordLine
 from control_plane.db.proofs import Finding, Proof, ProofDetail, Rate
 from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.services import lease_reach
 from control_plane.world import World
 
 # For views, which must not import the layer below.
@@ -28,9 +29,9 @@ async def page(
 ) -> Sequence[Proof] | Refused:
     """The proofs of a lease's machines, newest first; `before` is time and id of the last one read."""
     async with world.db.reading(organization_id) as connection:
-        lease = await lease_overviews.show(connection, organization_id, lease_id)
-        if lease is None or not reach.contains(lease.lease.scope):
-            return Refused(RefusalCode.LEASE_NOT_FOUND, "There is no such lease.")
+        lease = await lease_reach.overview(connection, organization_id, lease_id, reach=reach)
+        if isinstance(lease, Refused):
+            return lease
         return await proofs.page(connection, organization_id, lease_id, before=before, limit=limit)
 
 

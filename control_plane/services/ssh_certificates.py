@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import lease_overviews, leases, ssh_certificates, ssh_keys
+from control_plane.db import ssh_certificates, ssh_keys
 from control_plane.db.connection import Connection
 from control_plane.db.ssh_certificates import Requested
 from control_plane.domain.access import Principal, Reach
@@ -13,7 +13,7 @@ from control_plane.domain.lease import Lease, LeaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.ssh_certificate import Admission, SshCertificate, refusal
 from control_plane.domain.ssh_public_key import InvalidSshKeyError, SshPublicKey, parse
-from control_plane.services.lease_overviews import NOT_FOUND
+from control_plane.services import lease_reach
 from control_plane.world import World
 
 __all__ = ["SshCertificate"]  # For controllers and views, which must not import the layer below.
@@ -39,9 +39,9 @@ async def request(
     given = _parsed(key)
     if isinstance(given, Refused):
         return given
-    lease = (await leases.lock(connection, [lease_id])).get(lease_id)
-    if lease is None or lease.organization_id != organization_id or not reach.contains(lease.scope):
-        return NOT_FOUND
+    lease = await lease_reach.locked(connection, organization_id, lease_id, reach=reach)
+    if isinstance(lease, Refused):
+        return lease
     if lease.kind is LeaseKind.NODE:
         why = f"The lease is a node of the node pool {lease.node_pool!r}, and nobody logs in to a node."
         return Refused(RefusalCode.LEASE_IS_NODE, why)
@@ -99,9 +99,9 @@ async def get(
     world: World, organization_id: OrganizationId, lease_id: LeaseId, certificate_id: UUID, *, reach: Reach
 ) -> SshCertificate | Refused:
     async with world.db.reading(organization_id) as connection:
-        refused = await _out_of_reach(connection, organization_id, lease_id, reach)
-        if refused is not None:
-            return refused
+        lease = await lease_reach.overview(connection, organization_id, lease_id, reach=reach)
+        if isinstance(lease, Refused):
+            return lease
         found = await ssh_certificates.get(connection, organization_id, lease_id, certificate_id)
     return found or _UNKNOWN
 
@@ -117,9 +117,9 @@ async def page(
 ) -> Sequence[SshCertificate] | Refused:
     """The certificates of a lease, newest first; `before` is time and id of the last one read."""
     async with world.db.reading(organization_id) as connection:
-        refused = await _out_of_reach(connection, organization_id, lease_id, reach)
-        if refused is not None:
-            return refused
+        lease = await lease_reach.overview(connection, organization_id, lease_id, reach=reach)
+        if isinstance(lease, Refused):
+            return lease
         return await ssh_certificates.page(connection, organization_id, lease_id, before=before, limit=limit)
 
 
@@ -133,16 +133,9 @@ async def revoke(
     reach: Reach,
 ) -> SshCertificate | Refused:
     """Revoke a certificate. One that is over stays as it is."""
-    refused = await _out_of_reach(connection, organization_id, lease_id, reach)
-    if refused is not None:
-        return refused
+    lease = await lease_reach.overview(connection, organization_id, lease_id, reach=reach)
+    if isinstance(lease, Refused):
+        return lease
     await ssh_certificates.revoke(connection, organization_id, lease_id, certificate_id, now=world.now())
     found = await ssh_certificates.get(connection, organization_id, lease_id, certificate_id)
     return found or _UNKNOWN
-
-
-async def _out_of_reach(
-    connection: Connection, organization_id: OrganizationId, lease_id: LeaseId, reach: Reach
-) -> Refused | None:
-    found = await lease_overviews.show(connection, organization_id, lease_id)
-    return NOT_FOUND if found is None or not reach.contains(found.lease.scope) else None

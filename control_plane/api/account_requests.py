@@ -1,11 +1,10 @@
 """What operators ask for concerning provider accounts. The reconciler does it; an answer here is 202."""
 
-from typing import Annotated
-
 from litestar import Controller, Response, get, post
-from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.params import FromPath, JSONBody
 
 from control_plane.api import idempotency, paging
+from control_plane.api.accounts import OfAccount
 from control_plane.api.documents import PROBLEMS, made
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
@@ -26,17 +25,8 @@ from control_plane.wire.account_requests import (
     AccountRequestPage,
     AccountRequestView,
 )
-from control_plane.wire.common import ACCOUNT_LENGTH_MAX, ACCOUNT_PATTERN
 
 COLLECTION = "/v1/operator/provider-account-requests"
-OfAccount = Annotated[
-    str | None,
-    QueryParameter(
-        pattern=ACCOUNT_PATTERN,
-        max_length=ACCOUNT_LENGTH_MAX,
-        description="Only requests about this provider account.",
-    ),
-]
 
 
 class AccountRequestController(Controller):

@@ -1,7 +1,9 @@
 """Provider accounts, and permits to terminate machines there."""
 
+from typing import Annotated
+
 from litestar import Controller, Response, get, post
-from litestar.params import JSONBody
+from litestar.params import JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
@@ -17,6 +19,16 @@ from control_plane.services import accounts
 from control_plane.services.accounts import MissingPermit
 from control_plane.services.idempotency import Connection
 from control_plane.wire.accounts import AccountList, TerminationPermitRequest, TerminationPermitView
+from control_plane.wire.common import ACCOUNT_LENGTH_MAX, ACCOUNT_PATTERN
+
+OfAccount = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=ACCOUNT_PATTERN,
+        max_length=ACCOUNT_LENGTH_MAX,
+        description="Only of this provider account, such as `lambda_cloud/research`.",
+    ),
+]
 
 
 class AccountController(Controller):

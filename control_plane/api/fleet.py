@@ -6,6 +6,7 @@ from litestar import Controller, get
 from litestar.params import QueryParameter
 
 from control_plane.api import paging
+from control_plane.api.accounts import OfAccount
 from control_plane.api.documents import PROBLEMS, refusable
 from control_plane.api.identifiers import read_organization_id
 from control_plane.api.paging import Cursor, Limit
@@ -20,8 +21,6 @@ from control_plane.domain.scope import ScopeKind
 from control_plane.services import fleet
 from control_plane.services.fleet import FleetFilter
 from control_plane.wire.common import (
-    ACCOUNT_LENGTH_MAX,
-    ACCOUNT_PATTERN,
     ORGANIZATION_ID_PATTERN,
     PLACE_LENGTH_MAX,
     PROVIDER_PATTERN,
@@ -33,14 +32,6 @@ OfProvider = Annotated[
     str | None,
     QueryParameter(
         pattern=PROVIDER_PATTERN, max_length=PLACE_LENGTH_MAX, description="Only at this provider."
-    ),
-]
-OfAccount = Annotated[
-    str | None,
-    QueryParameter(
-        pattern=ACCOUNT_PATTERN,
-        max_length=ACCOUNT_LENGTH_MAX,
-        description="Only of this provider account, such as `lambda_cloud/research`.",
     ),
 ]
 InRegion = Annotated[

@@ -6,6 +6,7 @@ from litestar import Controller, Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
+from control_plane.api.accounts import OfAccount
 from control_plane.api.documents import made, refusable
 from control_plane.api.idempotency import Made
 from control_plane.api.paging import Limit, LongCursor
@@ -20,8 +21,6 @@ from control_plane.services import orphans
 from control_plane.services.idempotency import Connection
 from control_plane.services.orphans import Place
 from control_plane.wire.common import (
-    ACCOUNT_LENGTH_MAX,
-    ACCOUNT_PATTERN,
     PROVIDER_REF_LENGTH_MAX,
     PROVIDER_REF_PATTERN,
 )
@@ -31,12 +30,6 @@ Gone = Annotated[
     bool, QueryParameter(description="Also those that are no longer listed, for 30 days after they went.")
 ]
 
-OfAccount = Annotated[
-    str | None,
-    QueryParameter(
-        pattern=ACCOUNT_PATTERN, max_length=ACCOUNT_LENGTH_MAX, description="Only of this provider account."
-    ),
-]
 OfRef = Annotated[
     str | None,
     QueryParameter(

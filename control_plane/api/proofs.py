@@ -6,6 +6,7 @@ from litestar import Controller, get
 from litestar.params import FromPath, QueryParameter
 
 from control_plane.api import paging
+from control_plane.api.accounts import OfAccount
 from control_plane.api.documents import PROBLEMS
 from control_plane.api.errors import refusal
 from control_plane.api.identifiers import read_id
@@ -18,17 +19,8 @@ from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import proofs
-from control_plane.wire.common import ACCOUNT_LENGTH_MAX, ACCOUNT_PATTERN
 from control_plane.wire.proofs import ProofDetail, ProofRecordPage
 
-Account = Annotated[
-    str | None,
-    QueryParameter(
-        pattern=ACCOUNT_PATTERN,
-        max_length=ACCOUNT_LENGTH_MAX,
-        description="Only of this provider account, such as `lambda_cloud/research`.",
-    ),
-]
 Outcome = Annotated[ProofOutcome | None, QueryParameter(description="Only proofs with this outcome.")]
 
 
@@ -63,7 +55,7 @@ class ProofController(Controller):
     async def records(
         self,
         request: ApiRequest,
-        account: Account = None,
+        account: OfAccount = None,
         outcome: Outcome = None,
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,

@@ -50,7 +50,9 @@ from providers.emulators.host import EmulatedGpu, MachineSpec
 from providers.emulators.image import ensure_image
 from providers.emulators.node_support import NodeSupport
 from providers.emulators.nspawn import NspawnHost, missing_requirements
+from tests.support.attack_from_machine import CREDENTIAL, TUNNEL
 from tests.support.certificates import our_access
+from tests.support.machine_attack import attacked, on_page
 from tests.support.machines import IMAGES, Machine, boot_order, ready
 from tests.support.networks import a_network
 
@@ -270,6 +272,19 @@ async def test_hostile_lines_are_refused_and_change_nothing(stage: Stage) -> Non
     reports = await stage.exchange()
     assert (reports.reported, reports.refused >= 6) == ((), True)
     assert stage.known == stored
+
+
+async def test_the_credential_of_an_agent_opens_what_the_page_says(stage: Stage) -> None:
+    tried = {
+        (CREDENTIAL, "report through the tunnel, for its own lease"),
+        (CREDENTIAL, "report at the hub's public address"),
+        (TUNNEL, "reach the collector of heartbeats, TCP port 9440 of the hub"),
+        (TUNNEL, "reach another TCP port of the hub inside its private network"),
+    }
+    await stage.install()
+    await stage.until(lambda: len(stage.sequences) >= 1)
+    results = await attacked(stage.machine)
+    assert {what: results[what] for what in tried} == {what: on_page()[what] for what in tried}
 
 
 async def test_nobody_but_the_reconciler_says_who_is_known(stage: Stage) -> None:

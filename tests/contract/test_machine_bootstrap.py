@@ -34,7 +34,9 @@ from providers.emulators.host import EmulatedGpu, MachineSpec
 from providers.emulators.image import ensure_image
 from providers.emulators.nspawn import NspawnHost, missing_requirements
 from reconciler.overlay import configure
+from tests.support.attack_from_machine import ATTEMPTS, NOTHING, SSH_KEY, TUNNEL
 from tests.support.certificates import our_access
+from tests.support.machine_attack import attacked, on_page
 from tests.support.machines import IMAGES, Machine, boot_order, ready
 from tests.support.networks import a_network
 
@@ -235,6 +237,24 @@ async def test_a_machine_reaches_nothing_of_the_hub_itself(fleet: Fleet) -> None
     probe = f"timeout 2 bash -c 'exec 3<> /dev/tcp/{ALICE.hub_address}/22'"
     with pytest.raises(asyncssh.ProcessError):
         await fleet["alice1"].sh(probe)
+
+
+async def test_the_files_of_a_machine_open_in_its_private_network_what_the_page_says(fleet: Fleet) -> None:
+    assert on_page().keys() == ATTEMPTS.keys()
+    await _enrol(fleet, ALICE, ["alice1", "alice2"])
+    await _enrol(fleet, BOB, ["bob1"])
+    neighbour, stranger = ALICE.address_of(2), BOB.address_of(1)
+    results = await attacked(fleet["alice1"], f"--neighbour={neighbour}", f"--stranger={stranger}")
+    assert results.keys() >= {
+        (TUNNEL, "reach a machine in another private network, with its address routed into the tunnel"),
+        (TUNNEL, "reach another TCP port of the hub inside its private network"),
+        (SSH_KEY, "log in to the hub"),
+        (SSH_KEY, "log in to a machine in the same private network"),
+        (NOTHING, "reach another TCP port at the hub's public address"),
+    }
+    del results[TUNNEL, "reach the collector of heartbeats, TCP port 9440 of the hub"]  # This hub has none.
+    assert results == {what: on_page()[what] for what in results}
+    assert await fleet["alice1"].reaches(neighbour), "the script has put the machine back as it was"
 
 
 async def test_a_removed_machine_falls_silent_and_the_others_keep_their_sessions(fleet: Fleet) -> None:

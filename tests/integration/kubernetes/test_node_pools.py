@@ -18,10 +18,12 @@ from control_plane.domain.node import JoinStep, LeaveReason, leaving
 from control_plane.domain.node_capacity import GPU
 from data_plane.cluster.objects.tenant import NODE_GPU, NODE_ORGANIZATION, NODE_POOL, NODE_PROJECT
 from data_plane.cluster.resource import NODE, SECRET
+from tests.support.attack_from_machine import CERTIFICATE, SSH_KEY, TUNNEL
 from tests.support.kubernetes.k3s_machines import Server
 from tests.support.kubernetes.kubectl import Kubectl, KubectlError, answer, server_pod
 from tests.support.kubernetes.node_cloud import CPU_SKU, LAMBDA, LOCAL, NodeCloud
 from tests.support.kubernetes.tier import NODES
+from tests.support.machine_attack import attacked, on_page
 
 # A minute when nothing else runs, and some beside much other work: kubelets live in real time.
 pytestmark = [*NODES, pytest.mark.timeout(600)]
@@ -106,6 +108,7 @@ async def test_a_pool_of_two_providers_outlives_us_replaces_a_lost_node_and_leav
     await story.watch_deletions()
     with story.kubectl.forwarded(story.near["name"]) as url:
         assert await story.answers(url, story.far), "through the tunnel"
+        await _attack(story)
         assert await _mtus(cloud, story.near) == {"cni0": 1_370, "flannel.1": 1_370, "spoverlay": 1_420}
         await _outage(story, url)
         replacement = await _loss(story)
@@ -180,6 +183,21 @@ async def _device_plugins(cloud: NodeCloud, node: Node) -> int:
     """How many pods of our device plugin are on a node."""
     on_it = f"get pods -n kube-system -o name --field-selector spec.nodeName={node['name']}"
     return (await Server(cloud.server).kubectl(on_it)).count(DEVICE_PLUGIN)
+
+
+async def _attack(story: Story) -> None:
+    """What one node of an organization can do to another one, as docs/security.md says it."""
+    cloud = story.cloud
+    async with cloud.kubernetes() as port:
+        addresses = (await port.get(NODE, story.far["name"]))["status"]["addresses"]
+    (inside,) = [each["address"] for each in addresses if each["type"] == "InternalIP"]
+    results = await attacked(await cloud.machine(story.near), f"--node={inside}")
+    tried = {
+        (TUNNEL, "reach the kubelet of another node of its organization, TCP port 10250"),
+        (CERTIFICATE, "ask the kubelet of another node what runs there"),
+        (SSH_KEY, "log in to another node of its organization"),
+    }
+    assert {what: results[what] for what in tried} == {what: on_page()[what] for what in tried}
 
 
 async def _mtus(cloud: NodeCloud, node: Node) -> dict[str, int]:

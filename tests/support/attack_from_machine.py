@@ -1,0 +1,251 @@
+"""Tries everything that root on a rented machine can reach with the machine's own files, and prints what works.
+
+It needs Python 3.10 and what is on the machine already, so it runs alone: copy it to a machine of yours and start it as
+root. What it changes (a route, a range that a tunnel may carry), it changes back.
+
+    sudo python3 attack_from_machine.py [--neighbour 10.64.0.3] [--stranger 10.65.0.2] [--node 10.64.16.7]
+                                        [--api https://api.example.com] [--database db.example.com:5432]
+
+Each line is one of the table in docs/security.md, "What the files of a machine open", which has to say the same. A line
+whose files or targets are not there is left out. The exit status is 0 also when something works.
+"""
+
+import argparse
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+AGENT = Path("/etc/splitplane/agent.json")
+HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key")
+KUBELET = Path("/var/lib/rancher/k3s/agent/client-kubelet.crt")
+KUBELET_KEY = KUBELET.with_suffix(".key")
+COLLECTOR = 9440
+PORTS = (22, 53, 80, 111, 443, 2379, 5432, 6443, 8080, 9090, 9100, 10250, 10257, 10259)
+"""Where services usually listen: SSH, DNS, HTTP, etcd, PostgreSQL, Kubernetes, metrics."""
+SECONDS = 3
+
+CREDENTIAL = "the agent's credential"
+TUNNEL = "the WireGuard key"
+SSH_KEY = "the SSH host key"
+CERTIFICATE = "the kubelet's certificate"
+NOTHING = "no file at all"
+
+
+@dataclass
+class Machine:
+    """What is on the machine, and what it was told to try."""
+
+    neighbour: str | None = None
+    """The address of another machine in its private network."""
+    stranger: str | None = None
+    """The address of a machine in another private network."""
+    node: str | None = None
+    """The address, in the overlay, of another node of its organization."""
+    api: str | None = None
+    database: str | None = None
+
+    @cached_property
+    def agent(self) -> "dict[str, Any] | None":
+        return json.loads(AGENT.read_text()) if AGENT.exists() else None
+
+    @cached_property
+    def hub_key(self) -> str:
+        """Of the hub in the private network; empty when the machine is in none."""
+        return self._shown("splitplane", "peers")
+
+    @cached_property
+    def hub(self) -> str:
+        """The hub's public address; empty when the machine is in no private network."""
+        endpoint = self._shown("splitplane", "endpoints").partition("\t")[2]
+        return endpoint.rpartition(":")[0].strip("[]")
+
+    @cached_property
+    def own(self) -> str:
+        """The machine's address in its private network."""
+        line = _run("ip", "-brief", "-4", "address", "show", "dev", "splitplane").split()
+        return line[2].partition("/")[0] if len(line) > 2 else ""
+
+    @cached_property
+    def hub_inside(self) -> str:
+        """The hub's address in the private network: the first one of its range."""
+        network = self._shown("splitplane", "allowed-ips").partition("\t")[2]
+        head, _, last = network.partition("/")[0].rpartition(".")
+        return f"{head}.{int(last) + 1}" if head else ""
+
+    def _shown(self, interface: str, what: str) -> str:
+        lines = _run("wg", "show", interface, what).splitlines()
+        return lines[0].strip() if lines else ""
+
+
+def _run(*command: str, seconds: int = 20) -> str:
+    """What a command prints; empty when it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def _opens(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _reports(machine: Machine, address: str, port: int = COLLECTOR) -> bool:
+    """Whether a collector takes a heartbeat with the machine's credential.
+
+    The heartbeat is the first one once more, so that nothing is stored.
+    """
+    assert machine.agent is not None
+    beat = dict.fromkeys(("at", "uptime_seconds", "spooled", "dropped"), 0)
+    line = {
+        "protocol": 1,
+        "kind": "delivery",
+        "credential": machine.agent["credential"],
+        "heartbeats": [{**beat, "sequence": 1, "boot": "", "result": None}],
+    }
+    try:
+        with socket.create_connection((address, port), SECONDS) as connection:
+            connection.sendall(json.dumps(line).encode() + b"\n")
+            answer = json.loads(connection.makefile().readline() or "{}")
+    except (OSError, ValueError):
+        return False
+    return answer.get("verdict") in ("accepted", "too_fast")
+
+
+def _logs_in(address: str) -> bool:
+    command = ["ssh", "-F", "none", "-i", str(HOST_KEY), "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes"]
+    command += ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    command += ["-o", f"ConnectTimeout={SECONDS}"]
+    return any(_run(*command, f"{user}@{address}", "echo in") for user in ("splitplane", "ubuntu", "root"))
+
+
+@contextmanager
+def _drawn_into_tunnel(machine: Machine, address: str) -> Iterator[None]:
+    """Packets for an address outside of the private network go into its tunnel, as whoever has the key can arrange."""
+    allowed = machine._shown("splitplane", "allowed-ips").partition("\t")[2].replace(" ", ",")
+    peer = ["wg", "set", "splitplane", "peer", machine.hub_key, "allowed-ips"]
+    route = [f"{address}/32", "dev", "splitplane"]
+    _run(*peer, f"{allowed},{address}/32")
+    _run("ip", "route", "add", *route)
+    try:
+        yield
+    finally:
+        _run("ip", "route", "del", *route)
+        _run(*peer, allowed)
+
+
+def _reaches_stranger(machine: Machine, stranger: str) -> bool:
+    with _drawn_into_tunnel(machine, stranger):
+        return _opens(stranger, 22) or bool(_run("ping", "-n", "-q", "-c", "1", "-W", "2", stranger))
+
+
+def _kubelet_answers(address: str) -> bool:
+    """Whether another kubelet says what runs there."""
+    context = ssl._create_unverified_context()  # An attacker does not mind whose certificate it is.
+    context.load_cert_chain(KUBELET, KUBELET_KEY)
+    return _answers(urllib.request.Request(f"https://{address}:10250/pods"), context)
+
+
+def _answers(request: urllib.request.Request, context: "ssl.SSLContext | None" = None) -> bool:
+    try:
+        with urllib.request.urlopen(request, timeout=SECONDS, context=context) as answer:
+            return int(answer.status) < 400
+    except OSError:  # urllib's errors among them.
+        return False
+
+
+def _is_api_key(machine: Machine, api: str) -> bool:
+    assert machine.agent is not None
+    headers = {"Authorization": f"Bearer {machine.agent['credential']}"}
+    return _answers(urllib.request.Request(f"{api.rstrip('/')}/v1/me", headers=headers))
+
+
+def _database_opens(database: str) -> bool:
+    host, _, port = database.rpartition(":")
+    return _opens(host, int(port))
+
+
+Attempt = Callable[[Machine], "bool | None"]
+"""Whether it works; None when its files or its target are not there."""
+ATTEMPTS: "dict[tuple[str, str], Attempt]" = {
+    (CREDENTIAL, "report through the tunnel, for its own lease"): lambda m: (
+        _reports(m, m.agent["hub"]) if m.agent else None
+    ),
+    (CREDENTIAL, "report at the hub's public address"): lambda m: (
+        _reports(m, m.hub) if m.agent and m.hub else None
+    ),
+    (CREDENTIAL, "use the API of the control plane"): lambda m: (
+        _is_api_key(m, m.api) if m.agent and m.api else None
+    ),
+    (TUNNEL, "reach the collector of heartbeats, TCP port 9440 of the hub"): lambda m: (
+        _opens(m.hub_inside, COLLECTOR) if m.hub_inside else None
+    ),
+    (TUNNEL, "reach another TCP port of the hub inside its private network"): lambda m: (
+        any(_opens(m.hub_inside, port) for port in PORTS) if m.hub_inside else None
+    ),
+    (TUNNEL, "reach TCP port 22 of a machine in the same private network"): lambda m: (
+        _opens(m.neighbour, 22) if m.neighbour else None
+    ),
+    (
+        TUNNEL,
+        "reach a machine in another private network, with its address routed into the tunnel",
+    ): lambda m: _reaches_stranger(m, m.stranger) if m.stranger and m.hub_key else None,
+    (TUNNEL, "reach the kubelet of another node of its organization, TCP port 10250"): lambda m: (
+        _opens(m.node, 10250) if m.node else None
+    ),
+    (CERTIFICATE, "ask the kubelet of another node what runs there"): lambda m: (
+        _kubelet_answers(m.node) if m.node and KUBELET.exists() else None
+    ),
+    (SSH_KEY, "log in to the hub"): lambda m: _logs_in(m.hub) if m.hub else None,
+    (SSH_KEY, "log in to a machine in the same private network"): lambda m: (
+        _logs_in(m.neighbour) if m.neighbour else None
+    ),
+    (SSH_KEY, "log in to another node of its organization"): lambda m: _logs_in(m.node) if m.node else None,
+    (NOTHING, "reach TCP port 22 at the hub's public address"): lambda m: (
+        _opens(m.hub, 22) if m.hub else None
+    ),
+    (NOTHING, "reach another TCP port at the hub's public address"): lambda m: (
+        any(_opens(m.hub, port) for port in (*PORTS, COLLECTOR) if port != 22) if m.hub else None
+    ),
+    (NOTHING, "reach the database of the control plane"): lambda m: (
+        _database_opens(m.database) if m.database else None
+    ),
+}
+
+
+def tried(machine: Machine) -> "dict[tuple[str, str], bool]":
+    """What works, of all that can be tried here."""
+    results = {what: attempt(machine) for what, attempt in ATTEMPTS.items()}
+    return {what: works for what, works in results.items() if works is not None}
+
+
+def main(arguments: "list[str]") -> int:
+    parser = argparse.ArgumentParser(
+        description="Try what root on a rented machine can reach with its files."
+    )
+    parser.add_argument("--neighbour", help="address of another machine in the same private network")
+    parser.add_argument("--stranger", help="address of a machine in another private network")
+    parser.add_argument("--node", help="overlay address of another node of the same organization")
+    parser.add_argument("--api", help="URL of the control plane's API")
+    parser.add_argument("--database", help="host:port of the control plane's database")
+    for (by, what), works in tried(Machine(**vars(parser.parse_args(arguments)))).items():
+        sys.stdout.write(f"| {by} | {what} | {'yes' if works else 'no'} |\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,9 +1,11 @@
 """Adds the machine of a claim to its lease's private network: stores its address, then updates the hub.
 
 An update of the hub contains all peers of a network, so only one worker at a time may update a network: of two
-concurrent updates, the older one could remove the machine that the newer one adds.
+concurrent updates, the older one could remove the machine that the newer one adds. Each worker has a higher fence than
+the one before, and the hub refuses a lower one: a worker that stalled does not bring a removed machine back.
 """
 
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -58,13 +60,15 @@ async def sync(world: MeshWorld, network_id: NetworkId, network: Network) -> Hub
 
 async def _sync(world: MeshWorld, hub: Hub, network_id: NetworkId, network: Network) -> HubIdentity:
     token = world.new_id()
-    now = await _take(world, network_id, token)
+    now, fence = await _take(world, network_id, token)
     async with world.db.reading() as connection:
         listed = await mesh.peers(connection, network_id)
-    synced_at = None
+    synced_at, said = None, {}
     try:
-        identity = await hub.sync(network, [Peer(peer.address, peer.public_key) for peer in listed])
-        synced_at = now
+        identity = await hub.sync(
+            network, [Peer(peer.address, peer.public_key) for peer in listed], fence=fence
+        )
+        synced_at, said = now, asdict(identity)
     except AccessError as error:
         raise HubAway(f"the hub: {type(error).__name__}: {error}") from error
     finally:
@@ -75,7 +79,7 @@ async def _sync(world: MeshWorld, hub: Hub, network_id: NetworkId, network: Netw
                 await mesh.lock(connection, network_id)
                 if await mesh.peers(connection, network_id) != listed:
                     synced_at = None
-            await mesh.give_back(connection, network_id, token=token, synced_at=synced_at)
+            await mesh.give_back(connection, network_id, token=token, synced_at=synced_at, **said)
     return identity
 
 
@@ -86,13 +90,13 @@ async def drop(world: MeshWorld, network_id: NetworkId, network: Network) -> boo
     anew, with another key of the hub.
     """
     token = world.new_id()
-    await _take(world, network_id, token)
+    _, fence = await _take(world, network_id, token)
     dropped = False
     try:
         async with world.db.reading() as connection:
             joined = await mesh.has_peers(connection, network_id)
         if not joined:
-            await world.hub.drop(network)
+            await world.hub.drop(network, fence=fence)
             dropped = True
     finally:
         async with world.db.transaction() as connection:
@@ -107,10 +111,11 @@ async def drop(world: MeshWorld, network_id: NetworkId, network: Network) -> boo
     return forgotten
 
 
-async def _take(world: MeshWorld, network_id: NetworkId, token: UUID) -> datetime:
-    """Let no other replica update the hub for the network. Returns the time. Raises NetworkBusy."""
+async def _take(world: MeshWorld, network_id: NetworkId, token: UUID) -> tuple[datetime, int]:
+    """Let no other replica update the hub for the network. Returns the time and the fence. Raises NetworkBusy."""
     now = world.now()
     async with world.db.transaction() as connection:
-        if not await mesh.take(connection, network_id, token=token, now=now, until=now + HELD_FOR):
-            raise NetworkBusy("another replica is updating the hub for this network")
-    return now
+        fence = await mesh.take(connection, network_id, token=token, now=now, until=now + HELD_FOR)
+    if fence is None:
+        raise NetworkBusy("another replica is updating the hub for this network")
+    return now, fence

@@ -79,8 +79,8 @@ SELECT coalesce(
 """)
 _PUT_PEER = text("""
 WITH put AS (
-  INSERT INTO peers (claim_id, organization_id, network_id, host_number, address, public_key, joined_at)
-  VALUES (:claim_id, :organization_id, :network_id, :host_number, :address, :public_key, :now)
+  INSERT INTO peers (claim_id, organization_id, network_id, host_number, address, public_key, joined_at, due_at)
+  VALUES (:claim_id, :organization_id, :network_id, :host_number, :address, :public_key, :now, :now)
   ON CONFLICT (claim_id) DO UPDATE SET public_key = excluded.public_key
 )
 UPDATE hub_networks SET empty_since = NULL WHERE network_id = :network_id
@@ -95,17 +95,18 @@ UPDATE hub_networks h SET synced_at = NULL, empty_since = CASE WHEN NOT EXISTS (
   ) THEN CAST(:now AS timestamptz) END
 WHERE h.network_id IN (SELECT network_id FROM dropped)
 """)
+# The time is in it, so that a database which was restored from a backup, and the next network with this place on the
+# hub, go on above what the hub has seen.
 _TAKE = text(f"""
-UPDATE hub_networks SET work_token = :token, work_until = :until, overtaken = false
-WHERE network_id = :network_id AND ({work.FREE} OR {work.HELD})
+UPDATE hub_networks SET work_token = :token, work_until = :until, fence = greatest(fence + 1, :milliseconds)
+WHERE network_id = :network_id AND ({work.FREE} OR {work.HELD}) RETURNING fence
 """)
 _GIVE_BACK = text(f"""
-UPDATE hub_networks SET synced_at = CASE WHEN NOT overtaken THEN coalesce(:synced_at, synced_at) END, {work.GIVE_BACK}
+UPDATE hub_networks SET synced_at = coalesce(:synced_at, synced_at),
+  public_key = coalesce(:public_key, public_key), endpoint = coalesce(:endpoint, endpoint), {work.GIVE_BACK}
 WHERE network_id = :network_id AND {work.HELD}
 """)
-# A worker that lost its hold may have replaced a newer list on the hub by its own: that of the worker that holds the
-# network now, or of one that has finished since.
-_OVERTAKE = text("UPDATE hub_networks SET synced_at = NULL, overtaken = true WHERE network_id = :network_id")
+_LOST = text("UPDATE hub_networks SET synced_at = NULL WHERE network_id = :network_id")
 
 
 async def of_claim(connection: Connection, claim_id: ClaimId) -> Wanted:
@@ -166,7 +167,7 @@ async def forget(connection: Connection, network_id: NetworkId, *, token: UUID) 
 
 async def lost(connection: Connection, network_id: NetworkId) -> None:
     """The hub has dropped a network that has machines by now: it has to get their list again."""
-    await write(connection, _OVERTAKE, network_id=network_id)
+    await write(connection, _LOST, network_id=network_id)
 
 
 async def host_number_for(connection: Connection, network_id: NetworkId, claim_id: ClaimId) -> int:
@@ -209,19 +210,29 @@ async def drop_ended(connection: Connection, *, now: datetime) -> int:
 
 async def take(
     connection: Connection, network_id: NetworkId, *, token: UUID, now: datetime, until: datetime
-) -> bool:
-    """Whether this worker may update the hub for the network. Two updates at once could lose a peer."""
+) -> int | None:
+    """The fence of this worker if it may update the hub for the network; None while another one does.
+
+    Two updates at once could lose a peer.
+    """
+    milliseconds = int(now.timestamp() * 1_000)
     values = {"network_id": network_id, "token": token, "now": now, "until": until}
-    return bool(await write(connection, _TAKE, **values))
+    return await read_one(connection, _TAKE, int, **values, milliseconds=milliseconds)
 
 
 async def give_back(
-    connection: Connection, network_id: NetworkId, *, token: UUID, synced_at: datetime | None
+    connection: Connection,
+    network_id: NetworkId,
+    *,
+    token: UUID,
+    synced_at: datetime | None,
+    public_key: str | None = None,
+    endpoint: str | None = None,
 ) -> None:
-    """Give the network back. `synced_at` is when the list that reached the hub was read; None when none did.
+    """Give the network back. Has no effect when the hold was lost.
 
-    When the hold was lost, the list may be older than the one on the hub, so the network has to be synced again.
+    `synced_at` is when the list that reached the hub was read, None when none did; `public_key` and `endpoint` are what
+    the hub then said of itself.
     """
-    held = await write(connection, _GIVE_BACK, network_id=network_id, token=token, synced_at=synced_at)
-    if not held:
-        await write(connection, _OVERTAKE, network_id=network_id)
+    said = {"public_key": public_key, "endpoint": endpoint}
+    await write(connection, _GIVE_BACK, network_id=network_id, token=token, synced_at=synced_at, **said)

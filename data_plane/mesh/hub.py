@@ -10,8 +10,8 @@ What can go wrong, and what happens then:
   - the hub reboots: a systemd unit for each network restores the network from its file;
   - wireguard-go dies: the next `sync` finds no interface and restarts the unit;
   - a sync is interrupted: the next one starts over, and files are only ever replaced by a rename;
-  - two replicas sync one network at the same time: a lock on the hub orders them. Of a relay, an older list is
-    refused by its fence. Of a private network, the later call wins, and the next activation corrects a stale list.
+  - two replicas sync one network at the same time: a lock on the hub orders them, and the list of a worker that
+    stalled is refused by its fence.
 """
 
 import asyncio

@@ -44,8 +44,15 @@ class FakeHub:
         self.authorities = tuple(await read())
         return self.authorities
 
+    def rebuild(self) -> None:
+        """Lose every network, its key and its fence, as a host that is built anew without its files."""
+        for number in self.networks:
+            self._generations[number] = self._generations.get(number, 0) + 1
+        self.networks.clear()
+        self._fences.clear()
+
     def identity(self, network: Network) -> HubIdentity:
-        """The hub's identity in a network. As on the real hub, its key changes only when the network is dropped."""
+        """The hub's identity in a network. As on the real hub, its key changes only when it is lost."""
         seed = f"{self.host} {network.number} {self._generations.get(network.number, 0)}"
         key = base64.b64encode(hashlib.sha256(seed.encode()).digest()).decode()
         return HubIdentity(key, f"{self.host}:{network.hub_port}")

@@ -86,6 +86,9 @@ _CHALLENGE_AT = text("""
 UPDATE machines SET proof_due_at = :due_at WHERE id IN (SELECT machine_id FROM claims WHERE lease_id = ANY(:ids))
 """)
 _FORGET_TRUST = text("UPDATE machines SET ssh_trust = 'another' WHERE id = :id")
+_OUTDATE_LINK = text("""
+UPDATE peers SET hub_key = 'of a hub before' WHERE claim_id = (SELECT id FROM claims WHERE machine_id = :id)
+""")
 _OUTDATE_AGENT = text("UPDATE agents SET agent_sha256 = repeat('1', 64) WHERE machine_id = :id")
 _LEAKED_LONG_AGO = text(
     "UPDATE ssh_authorities SET retired_at = retired_at - interval '2 days' WHERE state = 'distrusted'"
@@ -261,6 +264,7 @@ async def _rotated(stage: Stage, behind: Lease) -> None:
     async with stage.db.transaction() as connection:
         await connection.execute(_FORGET_TRUST, {"id": machine.id})
         await connection.execute(_OUTDATE_AGENT, {"id": machine.id})
+        await connection.execute(_OUTDATE_LINK, {"id": machine.id})
         await connection.execute(_LEAKED_LONG_AGO)
 
 
@@ -321,6 +325,7 @@ _ROWS = {
     "unrated": "SELECT l.name, u.number FROM unrated u JOIN leases l ON l.id = u.lease_id ORDER BY 1, 2",
     "organizations": "SELECT state, generation, erased_at FROM organizations ORDER BY created_at, id",
     "hub_networks": "SELECT number, work_until, synced_at, empty_since FROM hub_networks ORDER BY number",
+    "links": "SELECT hub_key, tries, due_at, work_until FROM peers ORDER BY network_id, host_number",
     "accounts": "SELECT * FROM provider_accounts ORDER BY name",
     "data_keys": "SELECT purpose, master, made_at, wrapped_at, due_at, work_until, tries FROM data_keys ORDER BY made_at",
     "secrets": "SELECT purpose, version, rotated_at FROM secrets ORDER BY created_at",

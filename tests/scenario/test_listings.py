@@ -838,10 +838,10 @@ async def test_a_machine_that_ended_while_the_hub_was_being_updated_leaves_the_h
     hub = stage.hub
 
     class _Slow:
-        async def sync(self, net: Network, peers: list[Peer]) -> HubIdentity:
+        async def sync(self, net: Network, peers: list[Peer], *, fence: int) -> HubIdentity:
             hub_called.set()
             await goes_on.wait()
-            return await hub.sync(net, peers)
+            return await hub.sync(net, peers, fence=fence)
 
     slow = dataclasses.replace(stage.replica("slow"), hub=_Slow())  # type: ignore[arg-type]
     async with stage.db.reading() as connection:

@@ -17,6 +17,7 @@ from control_plane.services import leases, networks, projects
 from control_plane.services.leases import WantedLease
 from data_plane.mesh.port import HubIdentity, Network, Peer
 from reconciler import network
+from reconciler.loops.leases import repair_links
 from reconciler.loops.mesh import sync_hub
 from tests.support.rows import rows
 from tests.support.stage import CUSTOMER, Stage
@@ -129,12 +130,12 @@ async def test_a_machine_that_joins_while_the_hub_drops_its_network_is_on_the_hu
     class Slow:
         """A hub where, while it drops the network, another replica brings a machine to the point of joining."""
 
-        async def sync(self, net: Network, peers: Sequence[Peer]) -> HubIdentity:
-            return await hub.sync(net, peers)
+        async def sync(self, net: Network, peers: Sequence[Peer], *, fence: int) -> HubIdentity:
+            return await hub.sync(net, peers, fence=fence)
 
-        async def drop(self, net: Network) -> None:
+        async def drop(self, net: Network, *, fence: int) -> None:
             nonlocal joined
-            await hub.drop(net)
+            await hub.drop(net, fence=fence)
             if not joined:
                 joined = True
                 await stage.play(40)
@@ -150,6 +151,50 @@ async def test_a_machine_that_joins_while_the_hub_drops_its_network_is_on_the_hu
     assert kept is not None
     addresses = {peer.address for peer in stage.hub.networks[kept.number]}
     assert addresses == {await _address(stage, late)}
+    await stage.finish()
+
+
+async def _told(stage: Stage, lease: Lease) -> HubIdentity:
+    """The hub as the machine of a lease knows it."""
+    (machine,) = await stage.machines(lease)
+    link = stage.access.machine(str(machine.address)).link
+    assert link is not None
+    return HubIdentity(link.hub_public_key, link.hub_endpoint)
+
+
+async def test_machines_are_told_the_keys_of_a_hub_that_was_built_anew(stage: Stage) -> None:
+    acme = await stage.organization()
+    one, two = await _lease(stage, acme, "one", "default"), await _lease(stage, acme, "two", "default")
+    await _ready(stage, (one, two))
+    found = await _on_hub(stage, one)
+    assert found is not None
+    before = stage.hub.identity(found)
+    assert [await _told(stage, lease) for lease in (one, two)] == [before, before]
+    calls = stage.access.machine(str((await stage.machines(one))[0].address)).calls
+    stage.clock.advance(60)
+    (report,) = await stage.run("repair_links")
+    assert report.looked_at == 0, "what is right is left alone"
+
+    stage.hub.rebuild()
+    await stage.run("repair_links")
+    assert stage.hub.identity(found) != before
+    stage.clock.advance(sync_hub.REPEAT_AFTER.total_seconds())
+    await stage.run("sync_hub")
+    (machine,) = await stage.machines(two)
+    stage.access.machine(str(machine.address)).step_fails["join mesh"] = 1
+    (report,) = await stage.run("repair_links")
+    assert report.acted_on == 1
+    assert await _told(stage, one) == stage.hub.identity(found)
+    assert any("knows another hub" in note for note in report.notes), report.notes
+    assert [await stage.state(lease) for lease in (one, two)] == ["ready", "ready"], "nobody is ended for it"
+    stage.clock.advance(repair_links.RETRY_FIRST.total_seconds())
+    await stage.run("repair_links")
+    assert await _told(stage, two) == stage.hub.identity(found)
+    joins = calls.count("join mesh")
+    stage.clock.advance(3_600)
+    await stage.run("sync_hub")
+    await stage.run("repair_links")
+    assert calls.count("join mesh") == joins, "its connections are not cut again"
     await stage.finish()
 
 

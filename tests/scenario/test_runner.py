@@ -54,7 +54,8 @@ def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> Non
     loops = registry.discovered()
     assert {name for name, loop in loops.items() if loop.lasts > LASTS} == {
         "admit_customers",
-        "apply_firewalls",  # Waits for machines.
+        "apply_firewalls",  # Waits for machines, as does the next one.
+        "repair_links",
         "apply_provider_firewalls",  # Waits for providers.
         "answer_account_requests",  # Waits for providers to list machines.
         "audit_ledger",  # Waits for no machine, but adds up all postings there are.

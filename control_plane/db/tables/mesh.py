@@ -1,7 +1,7 @@
 """Private networks, their places on the hub, and the machines in them."""
 
 from sqlalchemy import (
-    Boolean,
+    BigInteger,
     CheckConstraint,
     Column,
     Index,
@@ -13,7 +13,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from control_plane.db.tables.marks import at, own, project, table, tenant
+from control_plane.db.tables.marks import at, own, project, table, tenant, work
 
 # What customers see. A deleted network keeps its row, to which leases that have ended refer.
 networks = table(
@@ -61,9 +61,12 @@ hub_networks = table(
     # The worker that holds the row updates the hub for this network.
     Column("work_token", Uuid),
     at("work_until"),
+    # Grows with each worker that takes the row. The hub refuses one that comes later with a lower number.
+    Column("fence", BigInteger, nullable=False, server_default=text("0")),
+    # What machines have to know of the hub, as it said when it was synced last.
+    Column("public_key", Text),
+    Column("endpoint", Text),
     at("synced_at"),
-    # A worker that had lost the network wrote to the hub during the work of the one that holds it.
-    Column("overtaken", Boolean, nullable=False, server_default=text("false")),
     # Since when no machine is in it; null while one is.
     at("empty_since"),
     CheckConstraint("number > 0", name="number_positive"),
@@ -81,5 +84,10 @@ peers = table(
     Column("address", Text, nullable=False),
     Column("public_key", Text, nullable=False),
     at("joined_at", nullable=False),
+    # The hub's key and endpoint with which the machine has reached it last; null before it has.
+    Column("hub_key", Text),
+    Column("hub_endpoint", Text),
+    at("linked_at"),
+    *work(),
     UniqueConstraint("organization_id", "network_id", "host_number"),
 )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import claims, firewalls
+from control_plane.db import claims, firewalls, network_links
 from control_plane.db.claims import Target as ClaimTarget
 from control_plane.domain.claim import Claim
 from control_plane.domain.firewall import LOOK_EVERY
@@ -121,6 +121,9 @@ async def _prepare(
     if not await _step(world, claim, None, token):
         return None
     await join_mesh(session, mesh_link)
+    async with world.db.statement() as connection:
+        hub = mesh_link.hub_public_key, mesh_link.hub_endpoint
+        await network_links.joined(connection, claim.id, *hub, now=world.now())
     if not await _step(world, claim, Step.MESH_JOINED, token):
         return None
     await admit_customer(session, on_wire(Prefix.LEASE, claim.lease_id))

@@ -22,9 +22,11 @@ from data_plane.mesh.node import (
     switch_key,
 )
 from data_plane.mesh.pod_filter import TABLE
+from data_plane.mesh.port import Peer
 from data_plane.mesh.tunnels import Tunnel
 from reconciler.overlay import peers_of, place_of, relay_network, sync_relay
 from tests.integration.data_plane.mesh.conftest import NUMBERS, OF, RELAY_NUMBER, Cluster, address, pod
+from tests.support.networks import a_network
 from tests.support.underlay import Host, missing_requirements, reaches
 
 pytestmark = [
@@ -340,6 +342,33 @@ async def test_what_a_worker_brings_that_stalled_is_refused_by_machines_and_by_t
         with pytest.raises(StepFailed, match="set up by a later worker"):
             await sync_relay(cluster.hub, overlay, OF["nat1"], RELAY_NUMBER + 1, fence=2)
         await cluster.sync_relay()
+
+
+async def test_the_hub_refuses_what_a_stalled_worker_brings_for_a_private_network(cluster: Cluster) -> None:
+    network, hub = a_network(9), cluster.hub
+    staying, removed = [
+        Peer(network.address_of(k), cluster.members[name].public_key)
+        for k, name in ((1, "open"), (2, "nat1"))
+    ]
+    shown = f"nsenter --net=/run/netns/splitplane-{network.number} -- wg show spmesh{network.number} peers"
+
+    async def is_listed() -> bool:
+        return removed.public_key in await cluster.host("hub").sh(shown)
+
+    await hub.sync(network, [staying, removed], fence=1)
+    assert await is_listed()
+    await hub.sync(network, [staying], fence=3)
+    with pytest.raises(StepFailed, match="set up by a later worker"):
+        await hub.sync(network, [staying, removed], fence=2)
+    with pytest.raises(StepFailed, match="set up by a later worker"):
+        await hub.drop(network, fence=2)
+    assert not await is_listed()
+    await hub.drop(network, fence=4)
+    with pytest.raises(StepFailed, match="set up by a later worker"):
+        await hub.sync(network, [staying, removed], fence=3)
+    assert (await cluster.host("hub").sh(f"cd /etc/splitplane/mesh; ls {network.number}.*")).split() == [
+        "9.fence"
+    ]
 
 
 async def test_a_node_that_leaves_keeps_neither_interface_nor_keys(cluster: Cluster) -> None:

@@ -39,6 +39,18 @@ async def test_the_simulated_hub_is_level_triggered() -> None:
     )
 
 
+async def test_the_simulated_hub_refuses_a_lower_fence_also_after_a_drop() -> None:
+    hub, network = FakeHub(), a_network(1)
+    await hub.sync(network, [], fence=2)
+    await hub.drop(network, fence=3)
+    with pytest.raises(StepFailed):
+        await hub.sync(network, [], fence=2)
+    with pytest.raises(StepFailed):
+        await hub.drop(network, fence=2)
+    assert hub.networks == {}
+    await hub.sync(network, [], fence=4)
+
+
 async def test_the_simulated_hub_fails_as_scripted_and_changes_nothing() -> None:
     hub = FakeHub(fail_next=[Unreachable("cut")])
     with pytest.raises(Unreachable):

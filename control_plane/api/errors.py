@@ -216,6 +216,9 @@ KINDS: dict[str, Kind] = {
     RefusalCode.PRICE_CEILING_MISSING: Kind(
         422, "Say the most that a spot lease may cost per hour.", "price_usd_per_hour_max"
     ),
+    RefusalCode.REPLACEMENT_NEEDS_SPOT: Kind(
+        422, "Ask for a spot lease with `purchase`, or leave `on_eviction` out.", "on_eviction"
+    ),
     RefusalCode.SKU_NOT_SOLD_AS_SPOT: Kind(
         422, "Ask for it on demand, or choose a SKU for which GET /v1/skus has a spot price.", "sku"
     ),

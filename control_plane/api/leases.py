@@ -23,6 +23,7 @@ from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.power_action import PowerAction
+from control_plane.domain.purchase import OnEviction
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import LeaseTerms
 from control_plane.domain.scope import ScopeKind
@@ -422,7 +423,9 @@ def _wanted(data: LeaseRequest) -> WantedLease:
         environment=data.environment,
         network=data.network,
         ssh_key_ids=None if keys is None else [read_id(Prefix.SSH_KEY, key) for key in keys],
-        terms=LeaseTerms(data.labels, data.wait_timeout_seconds, _limits(auto_release)),
+        terms=LeaseTerms(
+            data.labels, data.wait_timeout_seconds, _limits(auto_release), OnEviction(data.on_eviction)
+        ),
     )
 
 

@@ -82,9 +82,12 @@ SELECT DISTINCT ON (lease_id, offer_key) lease_id, offer_key, fail_reason AS rea
 FROM attempts WHERE lease_id = ANY(:lease_ids) AND fail_reason IS NOT NULL AND NOT {among("fail_reason", OURS)}
 ORDER BY lease_id, offer_key, number DESC
 """)
-_REFUSED = text(f"""
-SELECT lease_id, count(*) AS count FROM attempts
-WHERE lease_id = ANY(:lease_ids) AND {among("fail_reason", REFUSED)} GROUP BY lease_id
+_EXCUSED = text(f"""
+SELECT t.lease_id, count(*) AS count FROM attempts t
+WHERE t.lease_id = ANY(:lease_ids) AND ({among("t.fail_reason", REFUSED)} OR t.number <= (
+  SELECT max(had.number) FROM attempts had
+  WHERE had.lease_id = t.lease_id AND had.outcome = '{AttemptOutcome.ADMITTED}'))
+GROUP BY t.lease_id
 """)
 
 
@@ -127,12 +130,15 @@ async def failures(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
+class _Excused:
     lease_id: LeaseId
     count: int
 
 
-async def refused(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, int]:
-    """How many attempts of each lease were orders that no provider took; leases without one are absent."""
-    found = await read(connection, _REFUSED, _Refused, lease_ids=list(lease_ids))
+async def excused(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, int]:
+    """How many attempts of each lease do not count as failed; leases without one are absent.
+
+    These are the orders that no provider took, and all attempts up to the last machine that the customer used.
+    """
+    found = await read(connection, _EXCUSED, _Excused, lease_ids=list(lease_ids))
     return {each.lease_id: each.count for each in found}

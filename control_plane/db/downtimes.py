@@ -22,12 +22,16 @@ _SWITCHED = text(f"""
 SELECT m.id FROM machines m
 WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}' AND {NOT_ON.format(machine="m.id")}
 """)
-_RAN_UNTIL = text("SELECT sighted_at FROM machines WHERE id = :id AND down_since IS NOT NULL FOR UPDATE")
+_DOWNTIME = text("""
+SELECT sighted_at AS since, down_failed AS failed FROM machines
+WHERE id = :id AND down_since IS NOT NULL AND sighted_at IS NOT NULL FOR UPDATE
+""")
 
 
 @dataclass(frozen=True, slots=True)
 class _Down:
     id: MachineId
+    failed: bool
     why: str
 
 
@@ -35,8 +39,10 @@ _DOWN = Recordset(_Down, "down")
 # A machine was last seen running by the list before.
 _BEGIN = text(f"""
 WITH went AS (
-  UPDATE machines m SET sighted_at = {SIGHTED_AT}, down_since = :now FROM {_DOWN}, provider_accounts a
-  WHERE m.id = down.id AND a.name = m.account AND m.state = '{MachineState.VERIFIED}' AND m.down_since IS NULL
+  UPDATE machines m SET sighted_at = {SIGHTED_AT}, down_since = coalesce(m.down_since, :now), down_failed = down.failed
+  FROM {_DOWN}, provider_accounts a
+  WHERE m.id = down.id AND a.name = m.account AND m.state = '{MachineState.VERIFIED}'
+    AND (m.down_since IS NULL OR down.failed AND NOT m.down_failed)
   RETURNING m.id, m.state, down.why
 ), noted AS (
   {journal.insert_for("went", f"'{Note.MACHINE_DOWN}'", "went.why")}
@@ -45,7 +51,8 @@ SELECT id FROM went
 """)
 _END = text(f"""
 WITH up AS (
-  UPDATE machines SET sighted_at = :now, down_since = NULL WHERE id = :id AND down_since IS NOT NULL
+  UPDATE machines SET sighted_at = :now, down_since = NULL, down_failed = false
+  WHERE id = :id AND down_since IS NOT NULL
   RETURNING id, state
 ), noted AS (
   {journal.insert_for("up", f"'{Note.MACHINE_UP}'")}
@@ -59,12 +66,17 @@ WHERE m.id = words.id AND {among("m.state", MAY_EXIST)}
 """)
 
 
-async def ran_until(connection: Connection, machine_id: MachineId) -> datetime | None:
-    """When the last list was asked for that showed a machine running which is down now. None when it is not down.
+@dataclass(frozen=True, slots=True)
+class Downtime:
+    since: datetime
+    """When the last list was asked for that showed the machine running."""
+    failed: bool
+    """Whether a list has shown it as failed or ending since, and not just as stopped."""
 
-    The machine is locked.
-    """
-    return await read_one(connection, _RAN_UNTIL, datetime, id=machine_id)
+
+async def of_machine(connection: Connection, machine_id: MachineId) -> Downtime | None:
+    """The downtime of a machine, which is locked. None when it is not down."""
+    return await read_one(connection, _DOWNTIME, Downtime, id=machine_id)
 
 
 async def switched(connection: Connection, account: AccountName) -> frozenset[MachineId]:
@@ -73,11 +85,11 @@ async def switched(connection: Connection, account: AccountName) -> frozenset[Ma
 
 
 async def begin(connection: Connection, down: Sequence[WentDown], *, actor: Actor, now: datetime) -> None:
-    """Store that a list which was asked for at `now` shows machines as down. Call it before the account's listing time
-    is updated, and before the machines are recorded as sighted.
+    """Store that a list which was asked for at `now` shows machines as down, or as failed. Call it before the
+    account's listing time is updated, and before the machines are recorded as sighted.
     """
     if down:
-        rows = _DOWN.document([_Down(each.id, _down_why(each)) for each in down])
+        rows = _DOWN.document([_Down(each.id, each.failed, _down_why(each)) for each in down])
         await read(connection, _BEGIN, MachineId, down=rows, now=now, **journal.actor_values(actor))
 
 

@@ -33,7 +33,6 @@ from control_plane.domain.lease import (
     LeaseMove,
     LeaseState,
 )
-from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano
 from control_plane.domain.tariff import Tariff
 
@@ -61,6 +60,7 @@ _LATER = frozenset(
         "ready_at",
         "release_at",
         "switched_at",
+        "paused_at",
         "billed_until",
         "ended_at",
     }
@@ -184,6 +184,13 @@ WITH switched AS (
 )
 SELECT at FROM switched
 """)
+_PAUSE = text(f"""
+UPDATE leases l SET paused_at = l.paused_at || ARRAY[pause.since, greatest(pause.since, :until)]
+FROM (SELECT id, greatest(CAST(:since AS timestamptz), metered_until, paused_at[cardinality(paused_at)]) AS since
+      FROM leases WHERE id = :id) pause
+WHERE l.id = pause.id AND l.state = '{LeaseState.READY}'
+RETURNING l.paused_at
+""")
 _LIMIT = text("""
 UPDATE leases SET auto_release_after_seconds = :after_seconds, auto_release_spend_nano = :spend_nano,
   release_at = :release_at, generation = generation + 1 WHERE id = :id
@@ -247,6 +254,17 @@ async def switch(connection: Connection, lease_id: LeaseId, at: datetime) -> dat
     return await read_one(connection, _SWITCH, datetime, id=lease_id, at=at)
 
 
+async def pause(
+    connection: Connection, lease_id: LeaseId, since: datetime, until: datetime
+) -> tuple[datetime, ...] | None:
+    """Let the time between two moments cost nothing, except for what is metered of it.
+
+    Returns the moments of all its pauses; None when it is not ready. The caller holds its lock.
+    """
+    values = {"id": lease_id, "since": since, "until": until}
+    return await read_one(connection, _PAUSE, tuple[datetime, ...], **values)
+
+
 async def live_named(connection: Connection, project_id: ProjectId, name: str) -> LeaseId | None:
     """The live lease of a project that has this name; None when there is none."""
     return await read_one(connection, _NAMED, LeaseId, project_id=project_id, name=name)
@@ -271,6 +289,7 @@ class _Moving:
     due_at: datetime | None
     ready_at: datetime | None
     release_at: datetime | None
+    paused_at: datetime | None
     billed_until: datetime | None
     ended_at: datetime | None
     attempt: int
@@ -290,6 +309,7 @@ class _Left:
     nano_per_unit_hour: Nano
     stopped_nano_per_unit_hour: Nano
     switched_at: tuple[datetime, ...]
+    paused_at: tuple[datetime, ...]
     ready_at: datetime | None
     billed_until: datetime | None
     leaves_live: bool
@@ -308,6 +328,8 @@ class _LastHold:
     nano_per_hour: Nano
 
 
+PAUSED = "cardinality(l.paused_at) % 2 = 1"
+"""SQL: the bill of lease `l` is paused."""
 # What a machine costs us that is stopped is known when the lease has it. The price follows `tariff.stopped_price`.
 STOPPED_PRICE = """least(l.nano_per_unit_hour, greatest(l.stopped_nano_per_unit_hour, (
   SELECT (coalesce(m.stopped_cost_nano_per_hour, m.cost_nano_per_hour) + l.units - 1) / l.units
@@ -320,9 +342,15 @@ WITH wanted AS (SELECT * FROM {_MOVING}),
 moved AS (
   UPDATE leases l SET
     state = w.after, generation = l.generation + 1, due_at = coalesce(w.due_at, l.due_at),
-    ready_at = coalesce(w.ready_at, l.ready_at), release_at = coalesce(w.release_at, l.release_at),
-    stopped_nano_per_unit_hour = CASE WHEN w.ready_at IS NULL THEN l.stopped_nano_per_unit_hour
-                                      ELSE {STOPPED_PRICE} END,
+    ready_at = coalesce(l.ready_at, w.ready_at),
+    release_at = CASE WHEN w.ready_at IS NULL AND w.paused_at IS NULL THEN l.release_at ELSE w.release_at END,
+    stopped_nano_per_unit_hour = CASE WHEN w.ready_at IS NULL OR l.ready_at IS NOT NULL
+                                      THEN l.stopped_nano_per_unit_hour ELSE {STOPPED_PRICE} END,
+    paused_at = CASE
+      WHEN w.paused_at IS NOT NULL THEN array_append(l.paused_at,
+        greatest(w.paused_at, l.metered_until, l.paused_at[cardinality(l.paused_at)]))
+      WHEN w.ready_at IS NOT NULL AND {PAUSED} THEN array_append(l.paused_at, w.ready_at)
+      ELSE l.paused_at END,
     billed_until = coalesce(w.billed_until, l.billed_until), waiting_since = NULL, waiting_why = NULL,
     end_reason = coalesce(w.end_reason, l.end_reason),
     end_why = CASE WHEN w.end_reason IS NULL THEN l.end_why ELSE w.why END,
@@ -330,14 +358,14 @@ moved AS (
   FROM wanted w
   WHERE l.id = w.id AND l.state = w.before AND l.generation = w.seen
   RETURNING l.id, l.organization_id, l.project_id, l.environment_id, l.gpu_model, l.gpu_count,
-            l.units, l.nano_per_unit_hour, l.stopped_nano_per_unit_hour, l.switched_at, l.ready_at, l.billed_until,
-            w.event, w.before, w.after, w.why, w.leaves_live
+            l.units, l.nano_per_unit_hour, l.stopped_nano_per_unit_hour, l.switched_at, l.paused_at, l.ready_at,
+            l.billed_until, w.event, w.before, w.after, w.why, w.leaves_live
 ), noted AS (
   {INSERT}
   SELECT organization_id, project_id, id, NULL, :now, {ACTOR}, event, before, after, why FROM moved
 )
 SELECT id, organization_id, environment_id, gpu_model, gpu_count, units, nano_per_unit_hour,
-       stopped_nano_per_unit_hour, switched_at, ready_at, billed_until, leaves_live
+       stopped_nano_per_unit_hour, switched_at, paused_at, ready_at, billed_until, leaves_live
 FROM moved ORDER BY id
 """)
 # Holds are locked after their standing. `rate_usage` posts charges in the same order.
@@ -372,9 +400,9 @@ async def move(
 ) -> frozenset[LeaseId]:
     """Apply the moves whose leases have not moved meanwhile; returns the leases that moved.
 
-    Leaving READY sets `billed_until`. Leaving the live states frees the quota and the hold, except for the part that
-    pays for use that is not posted yet: it stays held until the last charge is posted. Leaving READY revokes the SSH
-    certificates of the lease.
+    The first move to READY sets `ready_at`, and a later one resumes the bill. Leaving the live states from READY sets
+    `billed_until`. Leaving them frees the quota and the hold, except for the part that pays for use that is not posted
+    yet: it stays held until the last charge is posted. It revokes the SSH certificates of a lease that was ready.
     """
     if not moves:
         return frozenset()
@@ -407,6 +435,7 @@ def _last_hold(lease: _Left) -> _LastHold:
             nano_per_unit_hour=lease.nano_per_unit_hour,
             stopped_nano_per_unit_hour=lease.stopped_nano_per_unit_hour,
             switched_at=lease.switched_at,
+            paused_at=lease.paused_at,
         )
         cost = tariff.cost_until(lease.billed_until)
     return _LastHold(
@@ -421,7 +450,7 @@ def _last_hold(lease: _Left) -> _LastHold:
 
 def _moving(move: LeaseMove, now: datetime) -> _Moving:
     before, after = move.moved.before, move.moved.after
-    leaves_bill = before in BILLED and after not in BILLED
+    ends_bill = before in BILLED and after not in LIVE
     return _Moving(
         id=move.id,
         seen=move.seen,
@@ -433,7 +462,8 @@ def _moving(move: LeaseMove, now: datetime) -> _Moving:
         due_at=now if after is LeaseState.PLACING else None,
         ready_at=now if after in BILLED else None,
         release_at=move.release_at,
-        billed_until=(move.billed_until or now) if leaves_bill else None,
+        paused_at=move.paused_at,
+        billed_until=move.billed_until or (now if ends_bill else None),
         ended_at=now if after in TERMINAL else None,
         attempt=1 if after is LeaseState.STARTING else 0,
         leaves_live=before in LIVE and after not in LIVE,
@@ -468,33 +498,3 @@ async def lock(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[Lea
     """
     found = await read(connection, _LOCK, Lease, ids=sorted(set(lease_ids)))
     return {lease.id: lease for lease in found}
-
-
-_DUE_FOR_RELEASE = text(f"""
-SELECT id FROM leases WHERE state = '{LeaseState.READY}' AND release_at <= :now ORDER BY release_at, id LIMIT :limit
-""")
-_TAKE_RELEASING = text(f"""
-{_SELECT} WHERE id = :id AND state = '{LeaseState.READY}' AND release_at <= :now FOR NO KEY UPDATE SKIP LOCKED
-""")
-# A lease on a slot ends while its node stays; a lease on a whole machine ends when the machine is gone.
-_TAKE_FINISHED = text(f"""
-{_SELECT} WHERE state = '{LeaseState.ENDING}' AND NOT EXISTS (
-  SELECT FROM claims c JOIN machines m ON m.id = c.machine_id
-  WHERE c.lease_id = l.id AND (c.released_at IS NULL OR (c.slot IS NULL AND m.state <> '{MachineState.GONE}')))
-ORDER BY id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
-""")
-
-
-async def due_for_release(connection: Connection, *, now: datetime, limit: int) -> list[LeaseId]:
-    """Ready leases that are to be released by themselves, the longest due first."""
-    return await read(connection, _DUE_FOR_RELEASE, LeaseId, now=now, limit=limit)
-
-
-async def take_releasing(connection: Connection, lease_id: LeaseId, *, now: datetime) -> Lease | None:
-    """One of them, locked for this transaction; None when it ended meanwhile, or another worker has it."""
-    return await read_one(connection, _TAKE_RELEASING, Lease, id=lease_id, now=now)
-
-
-async def take_finished(connection: Connection, *, limit: int) -> list[Lease]:
-    """Ending leases whose claims are released and whose machines are confirmed gone, locked for this transaction."""
-    return await read(connection, _TAKE_FINISHED, Lease, limit=limit)

@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
+from control_plane.db.leases import PAUSED
 from control_plane.db.machines import SIGHTED_AT
 from control_plane.db.node_openings import UNREADY_SINCE, WAS_NOT_OPENED
 from control_plane.db.powers import SWITCHES_AT
@@ -23,17 +24,18 @@ from control_plane.domain.purchase import PurchaseKind
 USE = f"""l.ready_at, l.billed_until,
        CASE WHEN NOT {WAS_NOT_OPENED} THEN least({SIGHTED_AT}, {SWITCHES_AT}) END AS evidence_at, m.suspect_since,
        {UNREADY_SINCE} AS unready_since, l.release_at, l.units, l.nano_per_unit_hour, l.stopped_nano_per_unit_hour,
-       l.switched_at,
+       l.switched_at, l.paused_at,
        h.posted_nano + h.amount_nano AS set_aside_nano"""
 """SQL: the columns of `metering.Use`. Needs `USED`. A list that shows that the other price applies is the last
 evidence until the price is changed from that list on.
 """
 USED = """
-JOIN claims c ON c.lease_id = l.id AND c.admitted_at IS NOT NULL
+JOIN claims c ON c.lease_id = l.id AND c.admitted_at IS NOT NULL AND NOT EXISTS (
+  SELECT FROM claims later WHERE later.lease_id = l.id AND later.admitted_at > c.admitted_at)
 JOIN machines m ON m.id = c.machine_id JOIN provider_accounts a ON a.name = m.account
 JOIN holds h ON h.lease_id = l.id
 """
-"""SQL: the machine that the customer of lease `l` was admitted to, and its hold. A lease is admitted once."""
+"""SQL: the machine that the customer of lease `l` was admitted to last, and its hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +45,6 @@ class Metered(Use):
     lease_id: LeaseId
     organization_id: OrganizationId
     project_id: ProjectId
-    machine_id: MachineId
-    provider: str
-    region: str
     metered_until: datetime | None
     intervals: int
 
@@ -62,9 +61,6 @@ class IntervalRow:
     number: int
     organization_id: OrganizationId
     project_id: ProjectId
-    machine_id: MachineId
-    provider: str
-    region: str
     started_at: datetime
     ended_at: datetime
     unit_seconds_before: int
@@ -73,21 +69,27 @@ class IntervalRow:
     stopped: bool
 
 
+# A lease whose bill is paused has nothing more to meter once its meter has reached the pause.
 _TO_METER = text(f"""
-SELECT l.id AS lease_id, l.organization_id, l.project_id, m.id AS machine_id, m.provider, m.region,
-       l.metered_until, l.intervals, {USE}
+SELECT l.id AS lease_id, l.organization_id, l.project_id, l.metered_until, l.intervals, {USE}
 FROM leases l {USED}
 WHERE l.ready_at IS NOT NULL AND NOT l.meter_closed
-  AND (l.billed_until IS NOT NULL OR coalesce(l.metered_until, l.ready_at) < :hour)
+  AND (l.billed_until IS NOT NULL OR CASE WHEN {PAUSED}
+    THEN coalesce(l.metered_until, l.ready_at) < date_trunc('second', l.paused_at[cardinality(l.paused_at)])
+    ELSE coalesce(l.metered_until, l.ready_at) < :hour END)
 ORDER BY l.metered_until, l.id LIMIT :limit FOR NO KEY UPDATE OF l SKIP LOCKED
 """)
+# An interval is of the machine that the customer had been admitted to when it began.
 _RECORD = text(f"""
 WITH made AS (
   INSERT INTO intervals (lease_id, number, organization_id, project_id, machine_id, provider, region, started_at,
                          ended_at, unit_seconds_before, unit_seconds, final, stopped, recorded_at)
-  SELECT lease_id, number, organization_id, project_id, machine_id, provider, region, started_at, ended_at,
-         unit_seconds_before, unit_seconds, final, stopped, :now
-  FROM {Recordset(IntervalRow, "intervals")}
+  SELECT intervals.lease_id, number, intervals.organization_id, intervals.project_id, m.id, m.provider, m.region,
+         started_at, ended_at, unit_seconds_before, unit_seconds, final, stopped, :now
+  FROM {Recordset(IntervalRow, "intervals")} CROSS JOIN LATERAL (
+    SELECT c.machine_id FROM claims c WHERE c.lease_id = intervals.lease_id AND c.admitted_at <= intervals.started_at
+    ORDER BY c.admitted_at DESC LIMIT 1
+  ) had JOIN machines m ON m.id = had.machine_id
   RETURNING lease_id, number, organization_id, ended_at, final
 ), queued AS (
   INSERT INTO unrated (lease_id, number, organization_id) SELECT lease_id, number, organization_id FROM made
@@ -99,7 +101,8 @@ FROM last WHERE leases.id = last.lease_id
 """)
 _SILENT = text(f"""
 SELECT count(*) FROM leases
-WHERE state = '{LeaseState.READY}' AND coalesce(metered_until, ready_at) < :before
+WHERE state = '{LeaseState.READY}'
+  AND greatest(metered_until, ready_at, paused_at[cardinality(paused_at)]) < :before
 """)
 
 
@@ -124,9 +127,6 @@ async def record_intervals(
             number=interval.number,
             organization_id=metered.organization_id,
             project_id=metered.project_id,
-            machine_id=metered.machine_id,
-            provider=metered.provider,
-            region=metered.region,
             started_at=interval.started_at,
             ended_at=interval.ended_at,
             unit_seconds_before=interval.unit_seconds_before,

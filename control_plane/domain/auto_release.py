@@ -1,9 +1,9 @@
 """When a lease is released by itself: after a time, or before it costs more than its customer wants to spend.
 
 Both limits are computed into one moment, `release_at`, when the lease becomes ready, and again whenever its machine is
-seen to be stopped or started, which changes what it costs. Between these, the moment at which an amount is spent is
-known beforehand. Nothing watches the money, and the bill stops at `release_at` however late the loop comes that ends
-the lease.
+seen to be stopped or started, or its bill is paused or resumed, which changes what it costs. Between these, the moment
+at which an amount is spent is known beforehand. Nothing watches the money, and the bill stops at `release_at` however
+late the loop comes that ends the lease.
 """
 
 from dataclasses import dataclass, replace

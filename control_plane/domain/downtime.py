@@ -6,7 +6,9 @@
                                        `--DOWN_MAX, anything else, its agent silent-----> given up
 
 A customer cannot use such a machine, so its meter does not run beyond the last list that showed it running, and the
-lease reads as unconfirmed, in the provider's own word. Nothing else follows at first: providers restart hosts, and
+lease reads as unconfirmed, in the provider's own word. When it runs again, its customer pays the price while stopped
+for the time in between, because a machine can be shut down from inside; but nothing if any list showed it as failed or
+ending, which is its provider's doing (docs/decisions/0061). Nothing else follows at first: providers restart hosts, and
 law 5 keeps what may still be healthy. What its provider calls failed for an hour has failed: the lease ends, and its
 customer can have another machine. A machine that is stopped and can be started keeps its disk for its customer, who may
 have shut it down: it counts as stopped from the beginning, at the price for that (docs/decisions/0052). While a machine
@@ -25,15 +27,18 @@ from control_plane.domain.sighting import ListedState, Sighting
 
 DOWN_MAX = timedelta(hours=1)
 """How long a machine may be down before it is given up, or counts as stopped."""
-_DOWN = frozenset({ListedState.FAILED, ListedState.STOPPED, ListedState.ENDING})
+_FAILED = frozenset({ListedState.FAILED, ListedState.ENDING})
+_DOWN = _FAILED | {ListedState.STOPPED}
 
 
 @dataclass(frozen=True, slots=True)
 class WentDown:
-    """A list shows a machine as down for the first time."""
+    """A list shows a machine as down for the first time, or as failed for the first time since."""
 
     id: MachineId
     native_status: str
+    failed: bool
+    """Whether as failed or ending, and not as stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +67,14 @@ def news(
         yield Reworded(machine.id, sighting.native_status)
     if machine.state is not MachineState.VERIFIED:
         return
+    failed = sighting.state in _FAILED
     if machine.down_since is None:
         if sighting.state in _DOWN and machine.id not in switched:
-            yield WentDown(machine.id, sighting.native_status)
+            yield WentDown(machine.id, sighting.native_status, failed)
     elif sighting.state is ListedState.RUNNING:
         yield CameUp(machine.id)
+    elif failed and not machine.down_failed:
+        yield WentDown(machine.id, sighting.native_status, failed)
 
 
 def can_be_started(kind: LeaseKind, offered: Collection[PowerAction]) -> bool:

@@ -1,12 +1,13 @@
 """The state machine of a lease: a customer's right to capacity, from the request to the last machine gone.
 
     PLACING --placed--> STARTING --verified--> READY --released/unfunded/lost/evicted/proof--> ENDING --gone--> ENDED
-       ^                   |
-       `--attempt failed---'      a release, or giving up, leads from any earlier state to ENDING
+      ^ ^                  |                     |
+      | `--attempt failed--'                     |    a release, or giving up, leads from any earlier state to ENDING
+      `------replacing (OnEviction.REPLACE)------'
 
-The bill runs exactly while the lease is READY. A lease stays ENDING until its providers have confirmed the end of
-every machine that it claimed as a whole; a node of which it had a slot stays. Why it ended is `EndReason`, not more
-states.
+The bill runs exactly while the lease is READY; between two machines it is paused. A lease stays ENDING until its
+providers have confirmed the end of every machine that it claimed as a whole; a node of which it had a slot stays. Why
+it ended is `EndReason`, not more states.
 """
 
 from collections.abc import Mapping
@@ -27,11 +28,11 @@ from control_plane.domain.ids import (
 )
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.scope import Scope, ScopeKind
 from control_plane.domain.sku import units_of
-from control_plane.domain.tariff import Tariff
+from control_plane.domain.tariff import Tariff, paused_since
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
 
@@ -65,7 +66,9 @@ class LeaseEvent(StrEnum):
     MACHINE_LOST = "machine_lost"
     """The machine of a ready lease is gone, according to the provider."""
     EVICTED = "evicted"
-    """The provider took the machine of a ready lease back."""
+    """The provider took the machine of a ready lease back, and the lease ends with it."""
+    REPLACING = "replacing"
+    """The provider took the machine of a ready lease back, and the lease waits for another one."""
     PROOF_FAILED = "proof_failed"
     """The machine of a ready lease failed its GPU proof twice in a row."""
     ORGANIZATION_SUSPENDED = "organization_suspended"
@@ -106,6 +109,7 @@ _E = LeaseEvent
 NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.PLACING, _E.PLACED): _S.STARTING,
     (_S.PLACING, _E.RELEASED): _S.ENDING,
+    (_S.PLACING, _E.AUTO_RELEASED): _S.ENDING,  # Only a lease that has lost a machine has its limits running.
     (_S.PLACING, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
     (_S.PLACING, _E.ORGANIZATION_CLOSED): _S.ENDING,
     (_S.PLACING, _E.ENVELOPE_EXCEEDED): _S.ENDING,
@@ -113,6 +117,7 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.STARTING, _E.VERIFIED): _S.READY,
     (_S.STARTING, _E.ATTEMPT_FAILED): _S.PLACING,
     (_S.STARTING, _E.RELEASED): _S.ENDING,
+    (_S.STARTING, _E.AUTO_RELEASED): _S.ENDING,
     (_S.STARTING, _E.GAVE_UP): _S.ENDING,  # Only the lease of a node whose pool is given up.
     (_S.STARTING, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
     (_S.STARTING, _E.ORGANIZATION_CLOSED): _S.ENDING,
@@ -122,6 +127,7 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.READY, _E.UNFUNDED): _S.ENDING,
     (_S.READY, _E.MACHINE_LOST): _S.ENDING,
     (_S.READY, _E.EVICTED): _S.ENDING,
+    (_S.READY, _E.REPLACING): _S.PLACING,
     (_S.READY, _E.PROOF_FAILED): _S.ENDING,
     (_S.READY, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
     (_S.READY, _E.ORGANIZATION_CLOSED): _S.ENDING,
@@ -195,6 +201,8 @@ class Lease:
     gpu_model: GpuModel | None
     gpu_count: int
     purchase: PurchaseKind
+    on_eviction: OnEviction
+    """What happens when its provider takes its machine back; END for what is bought on demand."""
     nano_per_unit_hour: Nano
     """Fixed when the lease was admitted; later price changes do not affect it."""
     stopped_nano_per_unit_hour: Nano
@@ -230,6 +238,8 @@ class Lease:
     """When it is released by itself; None before it is ready, and when no limit applies."""
     switched_at: tuple[datetime, ...]
     """When its machine was stopped and started again, in turn (`Tariff`)."""
+    paused_at: tuple[datetime, ...]
+    """When its bill was paused and resumed, in turn."""
     billed_until: datetime | None
     ended_at: datetime | None
 
@@ -241,7 +251,13 @@ class Lease:
             nano_per_unit_hour=self.nano_per_unit_hour,
             stopped_nano_per_unit_hour=self.stopped_nano_per_unit_hour,
             switched_at=self.switched_at,
+            paused_at=self.paused_at,
         )
+
+    @property
+    def replaced_since(self) -> datetime | None:
+        """Since when it waits for a machine in place of one that was taken back; None while it does not."""
+        return paused_since(self.paused_at)
 
     @property
     def units(self) -> int:
@@ -280,7 +296,8 @@ class Lease:
     @property
     def gives_up_at(self) -> datetime:
         """When it ends if no offer can serve it until then."""
-        return self.created_at + timedelta(seconds=self.wait_timeout_seconds)
+        since = self.replaced_since or self.created_at
+        return since + timedelta(seconds=self.wait_timeout_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,4 +320,6 @@ class LeaseMove:
     billed_until: datetime | None = None
     """When billing stopped, for a move out of READY; the moment of the move when None."""
     release_at: datetime | None = None
-    """When the lease is released by itself, for a move to READY."""
+    """When the lease is released by itself, for a move to READY or from it to PLACING."""
+    paused_at: datetime | None = None
+    """When its bill is paused, for a move from READY to PLACING."""

@@ -175,6 +175,8 @@ class Machine:
     down_since: datetime | None
     """When the first list was asked for that shows it as failed, stopped or ending, though nobody asked for that; None
     while none does (`downtime.py`)."""
+    down_failed: bool
+    """Whether a list has shown it as failed or ending since then, and not just as stopped."""
     suspect_since: datetime | None
     """When it became suspect because of its GPU proof; None while it is not."""
     erasing_until: datetime | None

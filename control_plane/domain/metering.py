@@ -1,7 +1,8 @@
 """Billable time, derived from the transitions in the journal.
 
 A lease is billed in whole UTC seconds from the first full second after it was ready to the last full second
-before it was released. Time is cut at full hours, at each stop and start of the machine, and at the end. An interval
+before it was released. Time is cut at full hours, at each stop and start of the machine, where the bill is paused and
+resumed, and at the end; the time in which it is paused has no interval. An interval
 carries the unit-seconds at its price *before* it as well: a charge is the difference of two totals.
 
 `used_until` is the only rule for how long a lease has been used: the meter and the bill take the time that is
@@ -75,6 +76,8 @@ def used_until(use: Use, now: datetime) -> UsedUntil:
     """
     if use.billed_until is not None:
         return UsedUntil(use.billed_until, use.billed_until, ended=True)
+    if use.paused_since is not None:
+        return UsedUntil(use.paused_since, use.paused_since, ended=False)
     now = now if use.release_at is None else min(now, use.release_at)
     evidence_at = use.evidence_at or use.ready_at
     doubted_at = min(use.suspect_since or now, use.unready_since or now)
@@ -171,15 +174,16 @@ def next_hour(at: datetime) -> datetime:
 
 def due_intervals(meter: Meter, used: UsedUntil) -> Iterator[Interval]:
     """The intervals that can be closed now: full hours of certain use, cut where the price changes, and the rest once
-    billing has stopped.
+    billing has stopped. Time in which the bill was paused has none.
     """
     ready_at = meter.tariff.ready_at
     position = meter.metered_until or billing_start(ready_at)
     number = meter.intervals
     stop = billing_end(ready_at, used.certain)
     while (boundary := _next_cut(meter.tariff, position)) < stop or (boundary == stop and not used.ended):
-        number += 1
-        yield _interval(meter.tariff, position, boundary, number, final=False)
+        if not meter.tariff.is_paused(position):
+            number += 1
+            yield _interval(meter.tariff, position, boundary, number, final=False)
         position = boundary
     if used.ended:
         yield _interval(meter.tariff, position, max(position, stop), number + 1, final=True)
@@ -193,12 +197,13 @@ def _next_cut(tariff: Tariff, position: datetime) -> datetime:
 
 def _interval(tariff: Tariff, since: datetime, until: datetime, number: int, *, final: bool) -> Interval:
     stopped = tariff.is_stopped(since)
+    seconds = 0 if tariff.is_paused(since) else (until - since) // timedelta(seconds=1)
     return Interval(
         number=number,
         started_at=since,
         ended_at=until,
         unit_seconds_before=tariff.unit_seconds_until(since, stopped=stopped),
-        unit_seconds=(until - since) // timedelta(seconds=1) * tariff.units,
+        unit_seconds=seconds * tariff.units,
         final=final,
         stopped=stopped,
     )

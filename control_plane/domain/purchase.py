@@ -12,6 +12,15 @@ class PurchaseKind(StrEnum):
     """Until it is released, or until the provider takes its machine back."""
 
 
+class OnEviction(StrEnum):
+    """What happens to a ready lease whose provider takes its machine back."""
+
+    END = "end"
+    """The lease ends."""
+    REPLACE = "replace"
+    """Its bill is paused, and it waits for another machine, at the same price."""
+
+
 def kind_of(*, spot: bool) -> PurchaseKind:
     """The kind of an offer or a machine."""
     return PurchaseKind.SPOT if spot else PurchaseKind.ON_DEMAND

@@ -19,6 +19,7 @@ class RefusalCode(StrEnum):
     SSH_KEY_UNKNOWN = "ssh_key_unknown"
     PRICE_ABOVE_CEILING = "price_above_ceiling"
     PRICE_CEILING_MISSING = "price_ceiling_missing"
+    REPLACEMENT_NEEDS_SPOT = "replacement_needs_spot"
     QUOTA_EXCEEDED = "quota_exceeded"
     SPEND_LIMIT_REACHED = "spend_limit_reached"
     ENVELOPE_EXCLUDES = "envelope_excludes"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.money import Nano
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.sku import region_within
 
 PRIORITY_DEFAULT = 50
@@ -43,3 +43,4 @@ class LeaseTerms:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     wait_timeout_seconds: int = WAIT_SECONDS_DEFAULT
     auto_release: AutoRelease = field(default_factory=AutoRelease)
+    on_eviction: OnEviction = OnEviction.END

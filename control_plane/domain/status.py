@@ -134,9 +134,10 @@ def project(lease: Lease, evidence: Evidence | None, now: datetime, power: Power
         case LeaseState.PLACING:
             # The progress of the last attempt no longer counts: the customer waits for a new one.
             waiting = _waiting(lease)
-            return Status(lease.state, None, 0, total, _placing(lease.attempts, waiting), waiting)
+            return Status(lease.state, None, 0, total, _placing(lease, waiting), waiting)
         case LeaseState.STARTING:
-            return Status(lease.state, step, steps_done, total, _starting(step, lease))
+            replaced = "" if lease.replaced_since is None else _REPLACED
+            return Status(lease.state, step, steps_done, total, replaced + _starting(step, lease))
         case LeaseState.READY:
             doubt = _unconfirmed(lease, evidence, now)
             ready = "Ready." if power is None else _WITH_POWER[power.state]
@@ -155,8 +156,13 @@ def _waiting(lease: Lease) -> Waiting | None:
     return Waiting(lease.waiting_since, lease.gives_up_at, lease.waiting_why or "No offer can serve it now.")
 
 
-def _placing(attempts: int, waiting: Waiting | None) -> str:
-    failed = "" if attempts == 0 else f"Attempt {attempts} failed; "
+_REPLACED = "Its provider took its machine back, and nothing is billed until it has another one. "
+
+
+def _placing(lease: Lease, waiting: Waiting | None) -> str:
+    if lease.replaced_since is not None:
+        return _REPLACED + ("Choosing one." if waiting is None else f"Waiting for stock: {waiting.why}")
+    failed = "" if lease.attempts == 0 else f"Attempt {lease.attempts} failed; "
     if waiting is not None:
         return f"{failed}{'waiting' if failed else 'Waiting'} for stock: {waiting.why}"
     return f"{failed}choosing another machine." if failed else "Choosing a machine."

@@ -1,13 +1,15 @@
-"""What a lease costs: one price while its machine is on, and another one from each stop to the next start.
+"""What a lease costs: one price while its machine is on, another one from each stop to the next start, and nothing
+while its bill is paused.
 
-A lease is billed in whole UTC seconds from the first full second after it was ready. A stop and a start count from the
-second in which they are recorded. The cost is the sum of two totals, each rounded once: the time on at its price, and
-the time stopped at the other one (docs/decisions/0046).
+A lease is billed in whole UTC seconds from the first full second after it was ready. A stop, a start and a pause count
+from the second in which they are recorded, and the end of a pause from the first full second after it. The cost is the
+sum of two totals, each rounded once: the time on at its price, and the time stopped at the other one
+(docs/decisions/0046, and 0061 for pauses).
 """
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -35,6 +37,11 @@ def unit_seconds_total(ready_at: datetime, units: int, at: datetime) -> int:
     return (billing_end(ready_at, at) - billing_start(ready_at)) // _SECOND * units
 
 
+def paused_since(paused_at: Sequence[datetime]) -> datetime | None:
+    """Since when a bill is paused that was paused and resumed at these moments in turn; None while it is not."""
+    return paused_at[-1] if len(paused_at) % 2 else None
+
+
 def stopped_price(list_nano: Nano, stopped_nano: Nano, cost_nano_per_hour: Nano, units: int) -> Nano:
     """The price of a stopped unit: that of the price book, but no less than what the provider bills us meanwhile, and
     never more than the price while it is on.
@@ -57,18 +64,45 @@ class Tariff:
     stopped_nano_per_unit_hour: Nano
     switched_at: tuple[datetime, ...] = ()
     """When its machine was stopped, started, stopped ... in turn, in order of time."""
+    paused_at: tuple[datetime, ...] = ()
+    """When its bill was paused, resumed, paused ... in turn, in order of time."""
 
     @cached_property
     def cuts(self) -> tuple[datetime, ...]:
-        """The whole seconds at which the price changes, as `switched_at`."""
+        """The whole seconds at which the price changes, in order."""
+        return tuple(sorted({*self._switches, *self._pauses}))
+
+    @cached_property
+    def _switches(self) -> tuple[datetime, ...]:
         return tuple(billing_end(self.ready_at, at) for at in self.switched_at)
 
     @cached_property
-    def _stopped_seconds(self) -> Sequence[int]:
-        """The seconds from the billing start to each of `cuts` in which the machine was stopped."""
-        parts = itertools.pairwise((billing_start(self.ready_at), *self.cuts))
-        seconds = ((until - since) // _SECOND * (number % 2) for number, (since, until) in enumerate(parts))
-        return tuple(itertools.accumulate(seconds))
+    def _pauses(self) -> tuple[datetime, ...]:
+        """The bill is resumed a fraction of a second late, as it starts, so it may be later than the next pause."""
+        moments = (
+            billing_end(self.ready_at, billing_start(at) if number % 2 else at)
+            for number, at in enumerate(self.paused_at)
+        )
+        return tuple(itertools.accumulate(moments, max))
+
+    @cached_property
+    def _seconds(self) -> Mapping[bool, Sequence[int]]:
+        """The seconds from the billing start to each of `cuts` in which the machine was stopped, and was not."""
+        parts = tuple(itertools.pairwise((billing_start(self.ready_at), *self.cuts)))
+        return {
+            stopped: tuple(
+                itertools.accumulate(
+                    (until - since) // _SECOND if self._applies(since, stopped=stopped) else 0
+                    for since, until in parts
+                )
+            )
+            for stopped in (False, True)
+        }
+
+    @property
+    def paused_since(self) -> datetime | None:
+        """Since when its bill is paused; None while it is not."""
+        return paused_since(self.paused_at)
 
     def price(self, *, stopped: bool) -> Nano:
         """Of a unit for an hour."""
@@ -76,17 +110,21 @@ class Tariff:
 
     def is_stopped(self, at: datetime) -> bool:
         """Whether the price while stopped applies from `at` on."""
-        return bisect_right(self.cuts, at) % 2 == 1
+        return bisect_right(self._switches, at) % 2 == 1
+
+    def is_paused(self, at: datetime) -> bool:
+        """Whether nothing is billed from `at` on."""
+        return bisect_right(self._pauses, at) % 2 == 1
 
     def unit_seconds_until(self, until: datetime, *, stopped: bool) -> int:
-        """Unit-seconds from the billing start to `until` in which the machine was stopped, or was not."""
+        """Billed unit-seconds from the billing start to `until` in which the machine was stopped, or was not."""
         end = billing_end(self.ready_at, until)
         passed = bisect_right(self.cuts, end)
-        off = self._stopped_seconds[passed - 1] if passed else 0
-        if passed % 2 == 1:
-            off += (end - self.cuts[passed - 1]) // _SECOND
-        seconds = (end - billing_start(self.ready_at)) // _SECOND
-        return (off if stopped else seconds - off) * self.units
+        since = self.cuts[passed - 1] if passed else billing_start(self.ready_at)
+        seconds = self._seconds[stopped][passed - 1] if passed else 0
+        if self._applies(since, stopped=stopped):
+            seconds += (end - since) // _SECOND
+        return seconds * self.units
 
     def cost_until(self, until: datetime) -> Nano:
         """What the lease costs in total from its billing start to `until`."""
@@ -96,7 +134,15 @@ class Tariff:
         """The last whole second until which the lease costs at most `amount`; None when it never costs more."""
         passed = bisect_right(self.cuts, amount, key=self.cost_until)
         since = self.cuts[passed - 1] if passed else billing_start(self.ready_at)
-        return self._funded_from(since, amount, stopped=passed % 2 == 1)
+        return (
+            None
+            if self.is_paused(since)
+            else self._funded_from(since, amount, stopped=self.is_stopped(since))
+        )
+
+    def _applies(self, at: datetime, *, stopped: bool) -> bool:
+        """Whether time from `at` on is billed at this of the two prices."""
+        return self.is_stopped(at) is stopped and not self.is_paused(at)
 
     def _cost(self, until: datetime, *, stopped: bool) -> Nano:
         return accrued(self.price(stopped=stopped), self.unit_seconds_until(until, stopped=stopped))

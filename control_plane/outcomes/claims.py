@@ -4,7 +4,7 @@ These functions run in the caller's open transaction, under the locks that each 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
@@ -137,7 +137,8 @@ def _claim(lease: Lease, claim_id: ClaimId, machine_id: MachineId, slot: int | N
 
 
 async def admit(connection: Connection, claim: Claim, *, token: UUID, actor: Actor, now: datetime) -> bool:
-    """Record that the customer can use the machine: from this moment the lease is ready, and billed.
+    """Record that the customer can use the machine: from this moment the lease is ready, and billed, again if its
+    machine was replaced.
 
     Locks the lease and the claim. False when another worker has the claim, or when it or its lease has ended.
     """
@@ -170,10 +171,15 @@ async def _begin(
     connection: Connection, lease: Lease, ready: Moved[LeaseState, LeaseEvent], *, actor: Actor, now: datetime
 ) -> None:
     await attempts.close(connection, [lease.id], AttemptOutcome.ADMITTED, now=now)
-    until = release_at(lease.auto_release, lease.tariff(now))
+    replaced = lease.replaced_since is not None
+    resumed = replace(lease, paused_at=(*lease.paused_at, now)) if replaced else lease
+    until = release_at(lease.auto_release, resumed.tariff(lease.ready_at or now))
     move = LeaseMove(lease.id, lease.generation, ready, release_at=until)
     await leases.move(connection, [move], actor=actor, now=now)
-    await holds.ready(connection, lease.id, due_at=first_look(now))
+    if replaced:  # What is left of its hold is what its first machine left.
+        await holds.look_again(connection, lease.id, due_at=now)
+    else:
+        await holds.ready(connection, lease.id, due_at=first_look(now))
 
 
 async def give_up(

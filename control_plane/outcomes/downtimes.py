@@ -14,29 +14,39 @@ from control_plane.outcomes import machines
 from control_plane.outcomes import powers as power_outcomes
 
 _AGAIN = "its provider lists it as running; the time in between is charged at the price while stopped"
+_AGAIN_FREE = (
+    "its provider lists it as running; the time in between, in which it was listed as failed, is not billed"
+)
 _OFF = (
     "its provider has listed it as stopped for an hour: it counts as stopped since then, and can be started"
 )
 
 
 async def came_up(connection: Connection, machine_id: MachineId, *, actor: Actor, now: datetime) -> bool:
-    """End a machine's downtime: the time since the last list that showed it running is charged at the price while
-    stopped. False when it was not down, or was claimed meanwhile.
+    """End a machine's downtime: the time since the last list that showed it running is not billed if its provider
+    called it failed, and is charged at the price while stopped otherwise. False when it was not down, or was claimed
+    meanwhile.
     """
     locked = await machines.lock(connection, machine_id)
     if locked is None or locked.machine.down_since is None:
         return False
+    since, failed = locked.machine.sighted_at or now, locked.machine.down_failed
     for lease in locked.leases.values():
-        if lease.state is LeaseState.READY and not _is_off(lease):
-            off = await power_outcomes.switch_price(connection, lease, locked.machine.sighted_at or now)
+        if lease.state is not LeaseState.READY:
+            continue
+        if failed:
+            await power_outcomes.pause_bill(connection, lease, since, now)
+        elif not _is_off(lease):
+            off = await power_outcomes.switch_price(connection, lease, since)
             await power_outcomes.switch_price(connection, off, now)
-    await downtimes.end(connection, machine_id, why=_AGAIN, actor=actor, now=now)
+    why = _AGAIN_FREE if failed else _AGAIN
+    await downtimes.end(connection, machine_id, why=why, actor=actor, now=now)
     return True
 
 
 async def kept_off(connection: Connection, machine_id: MachineId, *, actor: Actor, now: datetime) -> bool:
-    """Let a machine that is down count as stopped since the last list that showed it running, if a customer uses it
-    who can start it. False when it can only be given up.
+    """Let a machine that is down count as stopped (`powers.count_as_stopped`), if a customer uses it who can start it.
+    False when it can only be given up.
     """
     locked = await machines.lock(connection, machine_id)
     if locked is None or locked.machine.down_since is None:
@@ -50,8 +60,8 @@ async def kept_off(connection: Connection, machine_id: MachineId, *, actor: Acto
     moved = step(power.state, PowerEvent.FOUND_OFF)
     if isinstance(moved, Moved):  # Otherwise its customer's request is under way, and comes out by itself.
         await powers.move(connection, claim.id, power.generation, moved, now=now)
-        lease = locked.leases[claim.lease_id]
-        await power_outcomes.switch_price(connection, lease, locked.machine.sighted_at or now)
+        downtime = downtimes.Downtime(locked.machine.sighted_at or now, locked.machine.down_failed)
+        await power_outcomes.count_as_stopped(connection, locked.leases[claim.lease_id], downtime, now)
         await downtimes.end(connection, machine_id, why=_OFF, actor=actor, now=now)
     return True
 

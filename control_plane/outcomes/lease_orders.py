@@ -167,6 +167,7 @@ def _admitted(
         gpu_model=price.sku.shape.gpu_model,
         gpu_count=price.sku.shape.gpu_count,
         purchase=request.purchase,
+        on_eviction=terms.on_eviction,
         nano_per_unit_hour=price.nano_per_unit_hour,
         stopped_nano_per_unit_hour=price.stopped_nano,
         price_book=price.book,
@@ -191,6 +192,7 @@ def _admitted(
         ready_at=None,
         release_at=None,
         switched_at=(),
+        paused_at=(),
         billed_until=None,
         ended_at=None,
     )

@@ -1,4 +1,4 @@
-"""How a lease ends, and how it loses its machine: changes the lease, its claim and its attempt together.
+"""How a lease ends, loses its machine, or waits for another one: changes lease, claim and attempt together.
 
 These functions run in the caller's open transaction, under the locks that each of them names. They do not change
 machines: `outcomes/machines.py` decides what happens to the machines of claims that have ended.
@@ -22,6 +22,7 @@ from control_plane.db import (
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.attempt import AttemptOutcome
+from control_plane.domain.auto_release import release_at
 from control_plane.domain.claim import Claim, release_bound, use_ended_at
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import LeaseId
@@ -29,16 +30,17 @@ from control_plane.domain.journal import Note
 from control_plane.domain.lease import (
     BILLED,
     ENDED_BY_PEOPLE,
+    LIVE,
     Lease,
     LeaseEvent,
     LeaseKind,
     LeaseMove,
-    LeaseState,
     step,
 )
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure
 from control_plane.domain.metering import Bound, Ending, ending, unready_bound
 from control_plane.domain.money import usd
+from control_plane.domain.purchase import OnEviction
 from control_plane.domain.transitions import Moved
 from control_plane.outcomes.powers import switch_price
 
@@ -90,6 +92,8 @@ async def _released(
     connection: Connection, lease: Lease, event: LeaseEvent, claim: Claim | None, now: datetime
 ) -> Ending | None:
     """When billing stops for a lease that ends now; None when it was never ready."""
+    if lease.replaced_since is not None:
+        return Ending(lease.replaced_since)
     if lease.ready_at is None or claim is None:
         return None
     if await _was_not_opened(connection, lease, claim):
@@ -97,10 +101,11 @@ async def _released(
     machine = await machines.get(connection, claim.machine_id)
     if machine is None:
         return await _ending(connection, lease, lease.ready_at, now)
-    used_until = use_ended_at(lease.ready_at, machine, now, release_at=lease.release_at)
+    had_since = claim.admitted_at or lease.ready_at
+    used_until = use_ended_at(had_since, machine, now, release_at=lease.release_at)
     bounds = await _unready(connection, lease, lease.ready_at, claim)
     if event in ENDED_BY_PEOPLE:
-        bounds += (release_bound(lease.ready_at, machine),)
+        bounds += (release_bound(had_since, machine),)
     return await _ending(connection, lease, lease.ready_at, used_until, *bounds)
 
 
@@ -136,9 +141,7 @@ async def _stop_billing(
     now: datetime,
 ) -> frozenset[LeaseId]:
     """Move leases out of the states in which they have machines. Returns those that had not moved meanwhile."""
-    stopped = [
-        replace(move, billed_until=billing.billed_until if billing else None) for move, billing in stopping
-    ]
+    stopped = [_with_bill(move, billing) for move, billing in stopping]
     moved = await leases.move(connection, stopped, actor=actor, now=now)
     for move, billing in stopping:
         for unbilled in billing.unbilled if billing and move.id in moved else ():
@@ -148,6 +151,15 @@ async def _stop_billing(
                 connection, move.id, event=Note.USE_NOT_BILLED, why=why, actor=actor, now=now
             )
     return moved
+
+
+def _with_bill(move: LeaseMove, billing: Ending | None) -> LeaseMove:
+    """The bill of a lease that stays live is paused."""
+    if billing is None:
+        return move
+    if move.moved.after in LIVE:
+        return replace(move, paused_at=billing.billed_until)
+    return replace(move, billed_until=billing.billed_until)
 
 
 async def lose_machine(
@@ -160,31 +172,37 @@ async def lose_machine(
     actor: Actor,
     now: datetime,
 ) -> None:
-    """Give up a lease's machine: a starting lease tries another one, and a ready lease ends.
+    """Give up a lease's machine. A starting lease tries another one. A ready lease ends, or, when its provider took the
+    machine back and its customer asked for that, waits for another one with its bill paused.
 
     Lease, claim and machine are locked; `machine` is its state before it failed. The claim ends and is released.
     """
     await attempts.fail(connection, lease.id, claim.attempt, failure.reason, failure.why, now=now)
     await claims.end(connection, [claim.id], now=now, released=True)
-    moved = step(lease.state, _event(lease.state, failure))
+    moved = step(lease.state, _event(lease, failure))
     if not isinstance(moved, Moved):
         return
     billing = None
-    if lease.ready_at is not None:
-        used_until = use_ended_at(lease.ready_at, machine, now, failure, release_at=lease.release_at)
+    if lease.ready_at is not None and lease.state in BILLED:
+        had_since = claim.admitted_at or lease.ready_at
+        used_until = use_ended_at(had_since, machine, now, failure, release_at=lease.release_at)
         if await _was_not_opened(connection, lease, claim):
             used_until = lease.ready_at
         bounds = await _unready(connection, lease, lease.ready_at, claim)
         billing = await _ending(connection, lease, lease.ready_at, used_until, *bounds)
     move = LeaseMove(lease.id, lease.generation, moved, why=failure.why)
+    if lease.ready_at is not None and billing is not None and moved.after in LIVE:
+        paused = replace(lease, paused_at=(*lease.paused_at, billing.billed_until))
+        move = replace(move, release_at=release_at(lease.auto_release, paused.tariff(lease.ready_at)))
     await _stop_billing(connection, [(move, billing)], actor=actor, now=now)
 
 
-def _event(state: LeaseState, failure: MachineFailure) -> LeaseEvent:
-    if state not in BILLED:
+def _event(lease: Lease, failure: MachineFailure) -> LeaseEvent:
+    if lease.state not in BILLED:
         return LeaseEvent.ATTEMPT_FAILED
     if failure.reason is FailReason.EVICTED:
-        return LeaseEvent.EVICTED
+        replaces = lease.on_eviction is OnEviction.REPLACE
+        return LeaseEvent.REPLACING if replaces else LeaseEvent.EVICTED
     disproven = failure.event is MachineEvent.DISPROVEN
     return LeaseEvent.PROOF_FAILED if disproven else LeaseEvent.MACHINE_LOST
 

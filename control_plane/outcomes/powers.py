@@ -5,6 +5,7 @@ from datetime import datetime
 
 from control_plane.db import downtimes, journal, leases, powers
 from control_plane.db.connection import Connection
+from control_plane.db.downtimes import Downtime
 from control_plane.domain import auto_release
 from control_plane.domain.actor import Actor
 from control_plane.domain.journal import Note
@@ -25,14 +26,15 @@ async def settle(
         return False
     lease = (await leases.lock(connection, [change.lease_id])).get(change.lease_id)
     # The lists lock a machine before its power as well.
-    down_from = await downtimes.ran_until(connection, change.machine_id) if settled.switches_at else None
+    down = await downtimes.of_machine(connection, change.machine_id) if settled.switches_at else None
     if lease is None or not await powers.move(
         connection, change.claim_id, change.generation, moved, why=settled.why, now=now
     ):
         return False
-    if settled.switches_at is not None:
-        await switch_price(connection, lease, down_from or settled.switches_at)
-    if down_from is not None:
+    if settled.switches_at is not None and down is None:
+        await switch_price(connection, lease, settled.switches_at)
+    if settled.switches_at is not None and down is not None:
+        await count_as_stopped(connection, lease, down, settled.switches_at)
         await downtimes.end(connection, change.machine_id, why=_OFF, actor=actor, now=now)
     note, why = _line(change, settled)
     await journal.note_lease(connection, change.lease_id, event=note, why=why, actor=actor, now=now)
@@ -48,10 +50,37 @@ async def switch_price(connection: Connection, lease: Lease, at: datetime) -> Le
     if switched_at is None or lease.ready_at is None:
         return lease
     switched = replace(lease, switched_at=(*lease.switched_at, switched_at))
-    if lease.auto_release.spend_nano is not None:
-        release_at = auto_release.release_at(lease.auto_release, switched.tariff(lease.ready_at))
-        await leases.set_auto_release(connection, lease.id, lease.auto_release, release_at)
+    await _set_limit(connection, switched)
     return switched
+
+
+async def pause_bill(connection: Connection, lease: Lease, since: datetime, until: datetime) -> Lease:
+    """Let the time between two moments cost the customer of a locked lease nothing.
+
+    Returns the lease with this change. One that is not ready any more stays as it is.
+    """
+    paused_at = await leases.pause(connection, lease.id, since, until)
+    if paused_at is None:
+        return lease
+    paused = replace(lease, paused_at=paused_at)
+    await _set_limit(connection, paused)
+    return paused
+
+
+async def count_as_stopped(connection: Connection, lease: Lease, down: Downtime, at: datetime) -> None:
+    """Charge a locked lease the price of a stopped machine from the last list on that showed it running; but from `at`
+    on, and nothing before, if its provider called it failed meanwhile.
+    """
+    if down.failed:
+        lease = await pause_bill(connection, lease, down.since, at)
+    await switch_price(connection, lease, at if down.failed else down.since)
+
+
+async def _set_limit(connection: Connection, lease: Lease) -> None:
+    """Store when a lease whose prices have changed reaches the limit of its cost."""
+    if lease.ready_at is not None and lease.auto_release.spend_nano is not None:
+        release_at = auto_release.release_at(lease.auto_release, lease.tariff(lease.ready_at))
+        await leases.set_auto_release(connection, lease.id, lease.auto_release, release_at)
 
 
 def _line(change: PowerChange, settled: Settle) -> tuple[Note, str]:
@@ -68,7 +97,7 @@ def _line(change: PowerChange, settled: Settle) -> tuple[Note, str]:
             return Note.POWER_FAILED, f"{change.action} failed: {settled.why}"
 
 
-_OFF = "it counts as stopped since the last list that showed it running"
+_OFF = "it counts as stopped, at its price while stopped"
 _DONE = {
     PowerState.REBOOTING: "the machine was rebooted and answers again",
     PowerState.STOPPING: "the provider lists the machine as stopped",

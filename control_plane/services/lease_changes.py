@@ -113,6 +113,9 @@ class _Changing:
                 " another lease, move your work there, and release this one. Of this one, `auto_release` can change."
             )
             return Refused(RefusalCode.LEASE_HAS_MACHINE, why)
+        if lease.ready_at is not None and request.sku != lease.sku:
+            why = "The lease was billed as its SKU already, and waits for a machine like the one that it had."
+            return Refused(RefusalCode.LEASE_HAS_MACHINE, why)
         action = _action(lease.request, request)
         admitted = None if action is None else await self._admit(action, request)
         if isinstance(admitted, Refused):
@@ -126,7 +129,7 @@ class _Changing:
             priority=request.priority,
             wait_timeout_seconds=wait,
         )
-        hold = await holds.set_aside(self.connection, lease.id)
+        hold = await holds.amount(self.connection, [lease.id])
         if admitted is not None and action is Action.LEASE_RESIZE:
             price = admitted.price
             changed = replace(

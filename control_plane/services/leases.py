@@ -30,6 +30,7 @@ from control_plane.domain.journal import Note
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseEvent, LeaseKind
 from control_plane.domain.placement import PROOF_RECORD_WINDOW
 from control_plane.domain.project import Project
+from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.ranking import Ranking, rank
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
@@ -190,6 +191,10 @@ async def _create(
     actor: Actor,
 ) -> Sequence[Lease] | Refused:
     """Decide once for all, and store each. A refusal has to roll the caller's transaction back."""
+    replaces = wanted.terms.on_eviction is OnEviction.REPLACE
+    if replaces and wanted.request.purchase is not PurchaseKind.SPOT:
+        why = "Only the machine of a spot lease is taken back by its provider, and so can be replaced."
+        return Refused(RefusalCode.REPLACEMENT_NEEDS_SPOT, why)
     network = await networks.of_lease(connection, place.project, wanted.network)
     if isinstance(network, Refused):
         return network

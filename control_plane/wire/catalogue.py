@@ -31,6 +31,7 @@ from control_plane.wire.vocabulary import (
 )
 
 PurchaseChoice = Literal["on_demand", "spot"]
+EvictionChoice = Literal["end", "replace"]
 PRIORITY_DEFAULT = 50
 PRIORITY_MAX = 100
 
@@ -165,8 +166,8 @@ class QuoteRequest(PlacementRequest):
     """The capacity that is wanted, and how it is to be bought."""
 
     purchase: PurchaseChoice = "on_demand"
-    """With `spot`, its provider may take the machine back at any moment, and the lease then ends with `evicted`. Say
-    the most that it may cost with `price_usd_per_hour_max`."""
+    """With `spot`, its provider may take the machine back at any moment. Say the most that it may cost with
+    `price_usd_per_hour_max`."""
 
 
 class VerdictView(View):

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from control_plane.wire.agents import LeaseAgentView
-from control_plane.wire.catalogue import PRIORITY_MAX, QuoteRequest
+from control_plane.wire.catalogue import PRIORITY_MAX, EvictionChoice, QuoteRequest
 from control_plane.wire.common import (
     NAME_LENGTH_MAX,
     NAME_PATTERN,
@@ -35,6 +35,7 @@ from control_plane.wire.vocabulary import (
     MachineStateWord,
     NetworkIdText,
     NodePoolIdText,
+    OnEvictionWord,
     ProjectIdText,
     ProofIdText,
     ProofOutcomeWord,
@@ -76,12 +77,16 @@ class LeaseRequest(QuoteRequest):
     """The stored SSH keys that the lease is limited to: certificates to log in are signed for these alone, while they
     are stored. When it is left out, for any key of whoever may log in; when it is empty, for nobody."""
     wait_timeout_seconds: Annotated[int, Meta(ge=0, le=WAIT_SECONDS_MAX)] = WAIT_SECONDS_DEFAULT
-    """How long the lease waits for stock before it ends with `no_capacity`, counted from its creation: up to seven
-    days. With 0 it ends at once when nothing is in stock."""
+    """How long the lease waits for stock before it ends with `no_capacity`, counted from its creation, and again from
+    each eviction after which it is replaced: up to seven days. With 0 it ends at once when nothing is in stock."""
     labels: Labels = field(default_factory=dict)
     """Words of your own, to find leases and to divide costs by."""
     auto_release: AutoReleaseRequest | None = None
     """When the lease is released by itself; only when you release it, if this is left out."""
+    on_eviction: EvictionChoice = "end"
+    """What happens when the provider takes the machine of a ready spot lease back: the lease ends with `evicted`, or,
+    with `replace`, it waits for another machine as long as `wait_timeout_seconds` says, and nothing is billed
+    meanwhile. The next machine is empty, and has another address and host key."""
 
 
 _BATCH_NAME_LENGTH_MAX = NAME_LENGTH_MAX - len(f"-{BATCH_SIZE_MAX}")
@@ -127,7 +132,7 @@ class LeaseChangeRequest(Request):
     priority: Annotated[int, Meta(ge=0, le=PRIORITY_MAX, examples=[80])] | None = None
     """Your leases with a higher number are placed first."""
     wait_timeout_seconds: Annotated[int, Meta(ge=0, le=WAIT_SECONDS_MAX, examples=[600])] | None = None
-    """How long the lease waits for stock before it ends, counted from its creation."""
+    """How long the lease waits for stock before it ends, counted from its creation or from its eviction."""
     auto_release: AutoReleaseRequest | None = None
     """When the lease is released by itself: these limits replace those that it has. An empty object removes them."""
 
@@ -317,7 +322,9 @@ class LeaseView(View, kw_only=True):
     labels: dict[str, str] = field(default_factory=dict)
     """The words that you gave it, to find leases and to divide costs by."""
     wait_timeout_seconds: int = WAIT_SECONDS_DEFAULT
-    """How long it waits for stock before it ends, in seconds from its creation."""
+    """How long it waits for stock before it ends, in seconds from its creation, and from each eviction."""
+    on_eviction: OnEvictionWord = "end"
+    """What happens when the provider takes its machine back."""
     auto_release: AutoReleaseView | None = None
     """When the lease is released by itself; null when only you release it."""
     attempts: int
@@ -331,6 +338,9 @@ class LeaseView(View, kw_only=True):
     """When it was admitted."""
     ready_at: Timestamp | None
     """The bill starts at the first full second after this."""
+    paused_since: Timestamp | None = None
+    """Since when nothing is billed, because its machine was taken back and it waits for another one; null while it
+    does not."""
     release_at: Timestamp | None = None
     """When the lease is released by itself; null before it is ready, and without a limit."""
     billed_until: Timestamp | None

@@ -316,6 +316,15 @@ PurchaseWord = Annotated[
         spot="For less, until it is released or the provider takes its machine back.",
     ),
 ]
+OnEvictionWord = Annotated[
+    str,
+    one_of(
+        "OnEviction",
+        "What happens when the provider takes the machine of a ready spot lease back.",
+        end="The lease ends with `evicted`.",
+        replace="Its bill is paused, and it waits for another machine, at the same price.",
+    ),
+]
 HealthWord = Annotated[
     str,
     one_of("HealthStatus", "The health of the process.", up="It runs.", ready="It can serve requests."),

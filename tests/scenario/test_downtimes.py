@@ -39,7 +39,7 @@ async def _status(stage: Stage, lease: Lease) -> Status:
     return project(overview.lease, overview.evidence, stage.clock.now(), overview.power)
 
 
-async def test_a_machine_that_its_provider_calls_failed_is_not_billed_and_says_so_until_it_runs_again(
+async def test_a_machine_that_its_provider_calls_failed_costs_nothing_and_says_so_until_it_runs_again(
     stage: Stage,
 ) -> None:
     lease, _ = await ready_leases(stage, 2, seconds=60)
@@ -61,14 +61,47 @@ async def test_a_machine_that_its_provider_calls_failed_is_not_billed_and_says_s
     assert (await _status(stage, lease)).unconfirmed is None
     assert "machine machine_up" in (await stage.story(lease))
     row = await stage.lease_row(lease)
-    assert row.switched_at[0] == last_seen, "the time in between has the price while stopped"
-    assert again - row.switched_at[1] < timedelta(seconds=20)
+    assert row.switched_at == ()
+    assert row.paused_at[0] == last_seen
+    assert again - row.paused_at[1] < timedelta(seconds=20)
     await stage.play(60, step=20)
     await stage.release(lease)
     billed_until = (await stage.lease_row(lease)).billed_until
     assert billed_until is not None
     assert billed_until > again
     await stage.check()
+    await stage.finish()
+
+
+async def test_time_down_costs_the_price_while_stopped_unless_any_list_called_the_machine_failed(
+    stage: Stage,
+) -> None:
+    stopped, worse, kept = leases = await ready_leases(stage, 3, seconds=60)
+    last_seen = stage.clock.now()
+    stage.clock.advance(2)
+    for lease in leases:
+        (await _machine(stage, lease)).stopped = True
+    await stage.play(600, step=120)
+    for lease in (worse, kept):
+        (await _machine(stage, lease)).failed = True
+    await stage.play(600, step=120)
+    assert (await stage.story(worse)).count("machine machine_down") == 2, "stopped, and then failed"
+    for lease in (worse, kept):
+        (await _machine(stage, lease)).failed = False
+    for lease in (stopped, worse):
+        (await _machine(stage, lease)).stopped = False
+    await stage.play(10)
+    again = stage.clock.now()
+    paid, free = await stage.lease_row(stopped), await stage.lease_row(worse)
+    assert (paid.switched_at[0], paid.paused_at, len(paid.switched_at)) == (last_seen, (), 2)
+    assert (free.paused_at[0], free.switched_at, len(free.paused_at)) == (last_seen, (), 2)
+    await asked(stage, kept, PowerAction.STOP)
+    await stage.play(120, step=2)
+    row = await stage.lease_row(kept)
+    assert row.paused_at == (last_seen, row.switched_at[0]), "free until it counts as stopped"
+    assert row.switched_at[0] > again
+    for lease in leases:
+        await stage.release(lease)
     await stage.finish()
 
 

@@ -16,9 +16,9 @@ from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import Nano
 from control_plane.domain.power_action import PowerAction
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.request import CapacityRequest
+from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.tariff import unit_seconds_total
 from providers.fake import CAPABILITIES, Fault
 from providers.fake import Settings as FakeSettings
@@ -36,6 +36,7 @@ SPOT = a_spot_offer(ON_DEMAND, usd_per_gpu_hour="1.10")
 assert H100.spot_nano_per_unit_hour is not None
 SPOT_PRICE = H100.spot_nano_per_unit_hour
 WANTED = CapacityRequest("h100x1", price_nano_per_hour_max=SPOT_PRICE, purchase=PurchaseKind.SPOT)
+REPLACED = LeaseTerms(on_eviction=OnEviction.REPLACE)
 _CHARGES = text("SELECT purchase, unit_seconds, nano_per_unit_hour, amount_nano FROM charges ORDER BY number")
 
 
@@ -227,7 +228,8 @@ async def test_the_laws_of_money_hold_whatever_happens_to_leases_of_both_kinds_i
     chosen = random.Random(seed)
     organization_id = await listed(stage)
     on_demand = CapacityRequest("h100x1")
-    leases = [await stage.lease(organization_id, request) for request in (WANTED, on_demand, WANTED, WANTED)]
+    leases = [await stage.lease(organization_id, request) for request in (WANTED, on_demand, WANTED)]
+    leases.append(await stage.lease(organization_id, WANTED, terms=REPLACED))
     await stage.play(40, step=10)
     for _ in range(14):
         alive = [machine for machine in stage.cloud.alive() if machine.order.spot]
@@ -245,7 +247,8 @@ async def test_the_laws_of_money_hold_whatever_happens_to_leases_of_both_kinds_i
             case "lists fail":
                 stage.cloud.faults.script("inventory", Fault.LISTING_FAILS)
             case _:
-                leases.append(await stage.lease(organization_id, WANTED))
+                terms = chosen.choice((None, REPLACED))
+                leases.append(await stage.lease(organization_id, WANTED, terms=terms))
         await stage.play(chosen.choice((2, 30, 60)), step=15)
         await stage.check()
     rows_now = [await stage.lease_row(lease) for lease in leases]

@@ -1,7 +1,7 @@
 """The laws of machines and money as one check, run after every step of a scenario."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Any
@@ -140,7 +140,7 @@ def _lease(lease: Any) -> None:
             assert lease.billed_until is None or lease.billed_until <= lease.release_at, (
                 f"{lease.id} is billed after it was to be released"
             )
-        limit = unit_seconds_total(lease.ready_at, lease.units, until)
+        limit = billable_unit_seconds(lease, until)
         assert lease.metered <= limit, f"{lease.id} is billed {lease.metered} of {limit} unit-seconds"
     assert lease.charged == _cost(lease, lease.rated - lease.rated_stopped, lease.rated_stopped), (
         f"{lease.id}: the parts do not add up (law 7)"
@@ -152,11 +152,14 @@ def _lease(lease: Any) -> None:
     assert lease.claims == (lease.state in ("starting", "ready")), f"{lease.id} is {lease.state}"
     if lease.billed_until is not None:
         stopped = stopped_unit_seconds(lease, lease.billed_until)
-        total = unit_seconds_total(lease.ready_at, lease.units, lease.billed_until)
+        total = billable_unit_seconds(lease, lease.billed_until)
         owed = _cost(lease, total - stopped, stopped)
         assert lease.posted + lease.held == owed, (
             f"{lease.id} has {lease.held} set aside for its last charges"
         )
+    if lease.state in ("placing", "starting", "ready"):
+        waits = lease.ready_at is not None and lease.state != "ready"
+        assert len(lease.paused_at) % 2 == waits, f"{lease.id} is {lease.state}, with its bill paused or not"
     if lease.state == "ready":
         assert len(lease.switched_at) % 2 == lease.stopped, f"{lease.id} has another price than its machine"
     assert lease.posted == lease.charged, f"{lease.id}: the hold counts {lease.posted} of {lease.charged}"
@@ -171,13 +174,29 @@ def _cost(lease: Any, on: int, stopped: int) -> int:
 
 
 def stopped_unit_seconds(lease: Any, until: datetime) -> int:
-    """In how many unit-seconds before `until` the machine was stopped, counted second by second."""
-    second = billing_start(lease.ready_at)
-    switched, stopped = [at.replace(microsecond=0) for at in lease.switched_at], 0
-    while switched and second < until.replace(microsecond=0):
-        stopped += sum(at <= second for at in switched) % 2
+    """In how many billed unit-seconds before `until` the machine was stopped, counted second by second."""
+    if not lease.switched_at:
+        return 0
+    switched = [at.replace(microsecond=0) for at in lease.switched_at]
+    billed = _billed_seconds(lease, until)
+    return sum(sum(at <= second for at in switched) % 2 for second in billed) * int(lease.units)
+
+
+def billable_unit_seconds(lease: Any, until: datetime) -> int:
+    """How many unit-seconds before `until` are billed: those in which the bill was not paused."""
+    if not lease.paused_at:
+        return unit_seconds_total(lease.ready_at, int(lease.units), until)
+    return sum(1 for _ in _billed_seconds(lease, until)) * int(lease.units)
+
+
+def _billed_seconds(lease: Any, until: datetime) -> Iterator[datetime]:
+    """A bill is paused from the second on in which its pause lies, and resumed with the first full one after it."""
+    second, paused, resumed = billing_start(lease.ready_at), lease.paused_at[::2], lease.paused_at[1::2]
+    while second < until.replace(microsecond=0):
+        begun = sum(at.replace(microsecond=0) <= second for at in paused)
+        if begun == sum(at <= second for at in resumed):
+            yield second
         second += timedelta(seconds=1)
-    return stopped * int(lease.units)
 
 
 async def check_finished(db: Database, *clouds: FakeProvider, planted: Collection[str] = ()) -> None:
@@ -190,7 +209,7 @@ async def check_finished(db: Database, *clouds: FakeProvider, planted: Collectio
             assert lease.state == "ended", f"{lease.id} is {lease.state}"
             assert lease.held == 0, f"{lease.id} still holds {lease.held}"
             if lease.ready_at is not None:
-                total = unit_seconds_total(lease.ready_at, lease.units, lease.billed_until)
+                total = billable_unit_seconds(lease, lease.billed_until)
                 assert lease.metered == lease.rated == total, (
                     f"{lease.id}: {lease.rated} of {total} unit-seconds billed"
                 )

@@ -13,6 +13,7 @@ def a_tariff(
     *,
     stopped: Nano | None = None,
     switched_at: tuple[datetime, ...] = (),
+    paused_at: tuple[datetime, ...] = (),
 ) -> Tariff:
     """One that costs one nano-dollar a second, on or stopped, unless it says otherwise."""
     return Tariff(
@@ -21,4 +22,5 @@ def a_tariff(
         nano_per_unit_hour=price,
         stopped_nano_per_unit_hour=price if stopped is None else stopped,
         switched_at=switched_at,
+        paused_at=paused_at,
     )

@@ -25,7 +25,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.placement import Offer
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.sighting import ListedState, Sighting
 from control_plane.domain.sku import Shape
 from tests.support.clock import START
@@ -77,6 +77,7 @@ def a_machine(number: int = 1, **other: Any) -> Machine:
         "fail_why": None,
         "provider_state": "running",
         "down_since": None,
+        "down_failed": False,
         "suspect_since": None,
         "erasing_until": None,
         "passes": 0,
@@ -130,6 +131,7 @@ def a_lease(**other: Any) -> Lease:
         "gpu_model": GpuModel.H100_SXM_80GB,
         "gpu_count": 1,
         "purchase": PurchaseKind.ON_DEMAND,
+        "on_eviction": OnEviction.END,
         "nano_per_unit_hour": Nano(1),
         "stopped_nano_per_unit_hour": Nano(1),
         "price_book": 1,
@@ -154,6 +156,7 @@ def a_lease(**other: Any) -> Lease:
         "ready_at": None,
         "release_at": None,
         "switched_at": (),
+        "paused_at": (),
         "billed_until": None,
         "ended_at": None,
     }

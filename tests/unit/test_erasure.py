@@ -25,7 +25,7 @@ KEPT = {
     "envelopes": {"level", "limits", "set_by"},
     "leases": {
         *("sku", "gpu_model", "purchase", "proof", "regions", "providers", "state", "end_reason"),
-        *("end_why", "waiting_why", "traceparent", "switched_at"),
+        *("end_why", "waiting_why", "traceparent", "switched_at", "on_eviction", "paused_at"),
     },
     "master_keys": {"master"},
     "networks": set(),

@@ -11,7 +11,7 @@ from control_plane.db.holds import Funded
 from control_plane.db.usage import LeaseUsage, Metered
 from control_plane.domain import metering
 from control_plane.domain.admission import Standing
-from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
+from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.metering import HOUR, Use, UsedUntil, used_until
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OrganizationState
@@ -60,9 +60,6 @@ def _answers(use: Use) -> Answers:
         lease_id=LEASE,
         organization_id=ORGANIZATION,
         project_id=ProjectId(UUID(int=3)),
-        machine_id=MachineId(UUID(int=4)),
-        provider="fake",
-        region="us-east-1",
         metered_until=None,
         intervals=0,
         **known,

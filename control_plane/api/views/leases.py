@@ -12,7 +12,7 @@ from control_plane.api.views.placements import placement_view
 from control_plane.api.views.proofs import proof_view
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.lease import AdmittedKey
+from control_plane.domain.lease import LIVE, AdmittedKey
 from control_plane.domain.money import Nano, usd
 from control_plane.domain.power import PowerState
 from control_plane.domain.power_action import PowerAction
@@ -73,12 +73,14 @@ def lease_view(shown: Shown) -> LeaseView:
         ssh_keys=_ssh_keys(lease.ssh_keys),
         labels=dict(lease.labels),
         wait_timeout_seconds=lease.wait_timeout_seconds,
+        on_eviction=lease.on_eviction.value,
         auto_release=_auto_release(lease.auto_release),
         attempts=lease.attempts,
         end_reason=lease.end_reason,
         end_why=lease.end_why,
         created_at=lease.created_at,
         ready_at=lease.ready_at,
+        paused_since=lease.replaced_since if lease.state in LIVE else None,
         release_at=lease.release_at,
         billed_until=lease.billed_until,
         ended_at=lease.ended_at,

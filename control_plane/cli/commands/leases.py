@@ -138,12 +138,18 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.1x --project research --label team=vision
         splitplane lease create h100-sxm.8x --wait-timeout 2d --auto-release-after 12h
         splitplane lease create h100-sxm.1x --count 4 --name worker --priority 80
-        splitplane lease create h100-sxm.8x --spot --max-price 18
+        splitplane lease create h100-sxm.8x --spot --max-price 18 --on-eviction replace
         """,
     )
     add_sku(parser)
     add_constraints(parser)
     add_purchase(parser)
+    parser.add_argument(
+        "--on-eviction",
+        choices=("end", "replace"),
+        default="end",
+        help="when the provider takes a spot machine back: end the lease (the default), or wait for another one",
+    )
     parser.add_argument("--name", help="name of the lease (default: a generated one)")
     parser.add_argument(
         "--count", type=int, metavar="N", help="create this many, all or none; --name gets -1, -2, ..."
@@ -193,6 +199,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
     values = {
         **constraints(args),
         "purchase": purchase(args),
+        "on_eviction": args.on_eviction,
         "name": args.name,
         "network": args.network,
         "ssh_key_ids": _key_ids(client, args),

@@ -41,7 +41,7 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.lease import LIVE, EndReason, LeaseState
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.purchase import OnEviction, PurchaseKind
 
 leases = table(
     "leases",
@@ -66,6 +66,8 @@ leases = table(
     # What the price is for: GPUs, or one machine where there are none.
     Column("units", Integer, Computed("greatest(gpu_count, 1)", persisted=True), nullable=False),
     Column("purchase", Text, nullable=False),
+    # What happens when its provider takes its machine back.
+    Column("on_eviction", Text, nullable=False),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
     Column("stopped_nano_per_unit_hour", BigInteger, nullable=False),
     Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
@@ -100,6 +102,8 @@ leases = table(
     at("release_at"),
     # When its machine was stopped and started again, in turn: an odd number of them while it is stopped.
     Column("switched_at", ARRAY(DateTime(timezone=True)), nullable=False, server_default=text("'{}'")),
+    # When its bill was paused and resumed, in turn: an odd number of them while it waits for another machine.
+    Column("paused_at", ARRAY(DateTime(timezone=True)), nullable=False, server_default=text("'{}'")),
     at("billed_until"),
     at("ended_at"),
     at("funding_warned_at"),
@@ -111,6 +115,11 @@ leases = table(
     Column("traceparent", Text),
     known("state", LeaseState),
     known("purchase", PurchaseKind),
+    known("on_eviction", OnEviction),
+    CheckConstraint(
+        f"on_eviction = '{OnEviction.END}' OR purchase = '{PurchaseKind.SPOT}'", name="only_spot_is_replaced"
+    ),
+    CheckConstraint("ready_at IS NOT NULL OR paused_at = '{}'", name="paused_only_after_ready"),
     known("end_reason", EndReason),
     known("proof", Tier),
     CheckConstraint("gpu_count >= 0", name="gpu_count_not_negative"),
@@ -168,7 +177,7 @@ leases = table(
     Index(
         "ix_leases_auto_release",
         "release_at",
-        postgresql_where=text(f"state = '{LeaseState.READY}' AND release_at IS NOT NULL"),
+        postgresql_where=text(f"{among('state', LIVE)} AND release_at IS NOT NULL"),
     ),
     Index("ix_leases_node_pool_id", "node_pool_id", postgresql_where=text("node_pool_id IS NOT NULL")),
     Index("ix_leases_ending", "id", postgresql_where=text(f"state = '{LeaseState.ENDING}'")),

@@ -84,6 +84,8 @@ machines = table(
     at("sighted_at"),
     # Since when it is listed as failed, stopped or ending, though nobody asked for that: `sighted_at` is from before.
     at("down_since"),
+    # Whether a list has shown it as failed or ending since then, and not just as stopped.
+    Column("down_failed", Boolean, nullable=False, server_default=text("false")),
     at("eviction_announced_at"),
     at("eviction_withdrawn_at"),
     at("missed_since"),

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from control_plane.db import leases
+from control_plane.db import lease_endings, leases
 from control_plane.domain.lease import LeaseEvent, LeaseMove, step
 from control_plane.domain.transitions import Moved
 from reconciler import traced
@@ -15,7 +15,7 @@ CLOSED_PER_ACTIVATION_MAX = 200
 
 async def activate(world: World) -> Report:
     async with world.db.transaction() as connection:
-        finished = await leases.take_finished(connection, limit=CLOSED_PER_ACTIVATION_MAX)
+        finished = await lease_endings.take_finished(connection, limit=CLOSED_PER_ACTIVATION_MAX)
         moves = []
         for lease in finished:
             moved = step(lease.state, LeaseEvent.MACHINES_GONE)

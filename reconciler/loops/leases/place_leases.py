@@ -74,7 +74,7 @@ async def activate(world: AccountWorld) -> Report:
         rankings = {lease.id: market.rank(lease, placing.envelopes(lease), now) for lease in buying}
         held_back_why = {lease_id: verdict.why for lease_id, verdict in placing.held_back.items()}
         decided = _decide(
-            world, waiting, _Rankings(rankings, held_back_why, market.refused, market.unrefreshed), now
+            world, waiting, _Rankings(rankings, held_back_why, market.excused, market.unrefreshed), now
         )
         acted = await _record(connection, world, decided, rankings, now)
         steps = await traced.of_leases(world, connection, NAME, [lease.id for lease in waiting])
@@ -93,8 +93,8 @@ class _Market:
     offers: Mapping[tuple[GpuModel | None, int], Sequence[Offer]]
     failures: Mapping[LeaseId, Mapping[str, Failure]]
     unhealthy_accounts: Mapping[str, str]
-    refused: Mapping[LeaseId, int]
-    """How many orders of a lease were not taken; leases without one are absent."""
+    excused: Mapping[LeaseId, int]
+    """How many attempts of a lease do not count as failed; leases without one are absent."""
     disproven: Mapping[str, Disproven]
     blocks: Blocks
     unrefreshed: frozenset[AccountName]
@@ -136,7 +136,7 @@ async def _market(
         shapes={price.sku.name: price.sku.shape for price in await catalogue.prices(connection, now=now)},
         offers=offers,
         failures=await attempts.failures(connection, tried),
-        refused=await attempts.refused(connection, tried),
+        excused=await attempts.excused(connection, tried),
         unhealthy_accounts=await unhealthy_accounts(connection),
         disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
         blocks=in_force(await offer_blocks.in_force(connection, now=now), now),
@@ -153,7 +153,7 @@ class _Rankings:
     found: Mapping[LeaseId, Ranking]
     held_back: Mapping[LeaseId, str]
     """The leases whose envelopes allow no placement now, each with the reason as a sentence."""
-    refused: Mapping[LeaseId, int]
+    excused: Mapping[LeaseId, int]
     unrefreshed: frozenset[AccountName]
 
 
@@ -192,7 +192,7 @@ def _decide_one(lease: PlacingLease, rankings: _Rankings, now: datetime) -> Offe
         return held_back(why, due_at=lease.due_at, gives_up_at=lease.gives_up_at, now=now)
     if ranking is None:
         return suspended(due_at=lease.due_at, gives_up_at=lease.gives_up_at, now=now)
-    if (given_up := tried_too_often(lease.attempts - rankings.refused.get(lease.id, 0))) is not None:
+    if (given_up := tried_too_often(lease.attempts - rankings.excused.get(lease.id, 0))) is not None:
         return given_up
     if ranking.candidates:
         return ranking.candidates[0]
@@ -243,7 +243,9 @@ async def _store_changed(connection: Connection, rankings: Mapping[LeaseId, Rank
 
 def _giving_up(lease: Lease, why: str) -> list[LeaseMove]:
     moved = step(lease.state, LeaseEvent.GAVE_UP)
-    return [LeaseMove(lease.id, lease.generation, moved, why=why)] if isinstance(moved, Moved) else []
+    if not isinstance(moved, Moved):
+        return []
+    return [LeaseMove(lease.id, lease.generation, moved, why=why, billed_until=lease.replaced_since)]
 
 
 def _placed(world: AccountWorld, lease: Lease, offer: Offer) -> Placed:

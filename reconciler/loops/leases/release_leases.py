@@ -7,7 +7,7 @@ however late this loop comes.
 from datetime import timedelta
 from functools import partial
 
-from control_plane.db import leases
+from control_plane.db import lease_endings
 from control_plane.domain.auto_release import why
 from control_plane.domain.ids import LeaseId
 from control_plane.domain.lease import LeaseEvent
@@ -22,7 +22,7 @@ RELEASED_PER_ACTIVATION_MAX = 200
 async def activate(world: World) -> Report:
     now = world.now()
     async with world.db.reading() as connection:
-        due = await leases.due_for_release(connection, now=now, limit=RELEASED_PER_ACTIVATION_MAX)
+        due = await lease_endings.due_for_release(connection, now=now, limit=RELEASED_PER_ACTIVATION_MAX)
     report = Report(looked_at=len(due))
     for lease_id in due:  # One by one: together they would take every connection of the pool.
         await each([lease_id], partial(_release, world, report), report)
@@ -33,7 +33,7 @@ async def activate(world: World) -> Report:
 async def _release(world: World, report: Report, lease_id: LeaseId) -> None:
     """End one lease, in a transaction of its own: it locks the organization's standing."""
     async with world.db.transaction() as connection:
-        lease = await leases.take_releasing(connection, lease_id, now=world.now())
+        lease = await lease_endings.take_releasing(connection, lease_id, now=world.now())
         now = world.now()  # Not when the activation began: use may have been metered since.
         if lease is None or lease.ready_at is None or lease.release_at is None:
             return  # It ended meanwhile, or another replica ends it.

@@ -67,7 +67,7 @@ async def test_orders_that_no_provider_took_are_counted_apart(leased: Leased) ->
     for reason in (FailReason.NO_CAPACITY, FailReason.NEVER_BOOTED, FailReason.NOT_TAKEN):
         await _attempt_fails(leased, lease, reason)
     async with leased.db.reading() as connection:
-        assert await attempts.refused(connection, [lease.id]) == {lease.id: 2}
+        assert await attempts.excused(connection, [lease.id]) == {lease.id: 2}
 
 
 async def test_an_attempt_that_failed_because_of_us_hides_no_failure_of_the_offer(leased: Leased) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from control_plane.db import claims, leases
+from control_plane.db import claims, lease_endings, leases
 from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
 from control_plane.domain.attempt import AttemptOutcome
@@ -341,7 +341,7 @@ async def test_an_ended_claim_is_released_once_and_its_machine_goes(leased: Leas
 
 async def _finished(leased: Leased) -> set[UUID]:
     async with leased.db.transaction() as connection:
-        return {lease.id for lease in await leases.take_finished(connection, limit=10)}
+        return {lease.id for lease in await lease_endings.take_finished(connection, limit=10)}
 
 
 async def test_a_lease_is_finished_when_its_machines_are_gone_and_one_with_a_slot_when_that_is_released(

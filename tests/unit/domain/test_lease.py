@@ -53,13 +53,14 @@ def test_a_lease_that_ends_never_comes_back() -> None:
 # Law 6: bills.
 
 
-def test_only_verification_begins_a_bill_and_every_way_out_of_it_ends_it_for_good() -> None:
+def test_only_verification_begins_a_bill_and_every_way_out_of_it_but_a_replacement_ends_it_for_good() -> None:
     assert {S.READY} == lease.BILLED
     begins = {pair for pair, after in NEXT.items() if after in lease.BILLED}
     assert begins == {(S.STARTING, E.VERIFIED)}
-    for (state, _), after in NEXT.items():
-        if state in lease.BILLED:
+    for (state, event), after in NEXT.items():
+        if state in lease.BILLED and event is not E.REPLACING:
             assert not reached(NEXT, after) & lease.BILLED
+    assert NEXT[S.READY, E.REPLACING] is S.PLACING, "it is verified again before it is billed again"
 
 
 def test_people_end_a_live_lease_from_anywhere_and_are_ignored_afterwards() -> None:
@@ -73,7 +74,7 @@ def test_people_end_a_live_lease_from_anywhere_and_are_ignored_afterwards() -> N
 
 
 def test_only_what_was_billed_can_lose_its_machine_its_proof_or_its_funding() -> None:
-    for event in (E.UNFUNDED, E.MACHINE_LOST, E.PROOF_FAILED):
+    for event in (E.UNFUNDED, E.MACHINE_LOST, E.EVICTED, E.REPLACING, E.PROOF_FAILED):
         assert {state for state, known in NEXT if known is event} == {S.READY}
 
 

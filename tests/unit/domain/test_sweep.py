@@ -521,14 +521,24 @@ def test_a_verified_machine_that_is_listed_as_failed_or_stopped_is_down_unless_s
     for state in ListedState:
         down = swept([machine], [a_sighting(1, state=state)]).down
         expected = state in (ListedState.FAILED, ListedState.STOPPED, ListedState.ENDING)
-        assert down == ((WentDown(machine.id, "running"),) if expected else ()), state
+        failed = state is not ListedState.STOPPED
+        assert down == ((WentDown(machine.id, "running", failed),) if expected else ()), state
         asked = Evidence(switched=frozenset({machine.id}))
         assert not swept([machine], [a_sighting(1, state=state)], evidence=asked).down, state
-        was_down = replace(machine, down_since=AN_HOUR_BEFORE + MOMENT)
+        was_down = replace(machine, down_since=AN_HOUR_BEFORE + MOMENT, down_failed=True)
         for evidence in (NO_EVIDENCE, asked):
             now = swept([was_down], [a_sighting(1, state=state)], evidence=evidence)
             assert now.up == ((CameUp(machine.id),) if state is ListedState.RUNNING else ()), state
             assert not now.down, state
+
+
+def test_a_machine_that_was_listed_as_stopped_and_then_as_failed_counts_as_failed_from_then_on() -> None:
+    stopped = a_machine(down_since=AN_HOUR_BEFORE + MOMENT)
+    assert not swept([stopped], [a_sighting(1, state=ListedState.STOPPED)]).down
+    for state in (ListedState.FAILED, ListedState.ENDING):
+        (worse,) = swept([stopped], [a_sighting(1, state=state)]).down
+        assert worse.failed, state
+        assert not swept([replace(stopped, down_failed=True)], [a_sighting(1, state=state)]).down
 
 
 def test_a_stopped_machine_is_kept_for_whoever_can_start_it() -> None:

@@ -32,21 +32,40 @@ def tariffs(draw: st.DrawFn) -> Tariff:
         Nano(price),
         stopped=Nano(draw(st.integers(0, price))),
         switched_at=tuple(sorted(draw(st.lists(MOMENTS, max_size=5)))),
+        paused_at=tuple(sorted(draw(st.lists(MOMENTS, max_size=5)))),
     )
 
 
 def cost(tariff: Tariff, until: datetime) -> int:
-    """The cost by fractions, second by second of each part."""
-    end = max(until.replace(microsecond=0), billing_start(tariff.ready_at))
-    seconds, position, stopped = [0, 0], billing_start(tariff.ready_at), 0
-    for at in (*tariff.switched_at, end):
-        cut = min(max(at.replace(microsecond=0), position), end)
-        seconds[stopped] += int((cut - position).total_seconds())
-        position, stopped = cut, 1 - stopped
+    """The cost by fractions, of each part between two moments at which anything changes."""
+    start = billing_start(tariff.ready_at)
+    end = max(until.replace(microsecond=0), start)
+    switches = [at.replace(microsecond=0) for at in tariff.switched_at]
+    pauses = pauses_of(tariff)
+    seconds = [0, 0]
+    moments = sorted({start, end, *(at for at in (*switches, *pauses) if start < at < end)})
+    for since, at in itertools.pairwise(moments):
+        if sum(pause <= since for pause in pauses) % 2 == 0:
+            seconds[sum(switch <= since for switch in switches) % 2] += (at - since) // SECOND
     prices = (tariff.nano_per_unit_hour, tariff.stopped_nano_per_unit_hour)
     return sum(
         round(Fraction(n * price * tariff.units, 3_600)) for n, price in zip(seconds, prices, strict=True)
     )
+
+
+def pauses_of(tariff: Tariff) -> list[datetime]:
+    """The whole seconds in which the bill was paused and from which on it was resumed, in turn."""
+    pauses: list[datetime] = []
+    for number, at in enumerate(tariff.paused_at):
+        whole = billing_start(at) if number % 2 else at.replace(microsecond=0)
+        pauses.append(max(whole, *pauses[-1:], billing_start(tariff.ready_at)))
+    return pauses
+
+
+def paused_seconds(tariff: Tariff, until: datetime) -> int:
+    moments = [min(at, until.replace(microsecond=0)) for at in (*pauses_of(tariff), until)]
+    pairs = zip(moments[::2], moments[1::2], strict=False)
+    return sum(max(timedelta(), resumed - paused) // SECOND for paused, resumed in pairs)
 
 
 @given(tariffs(), st.lists(MOMENTS, max_size=6), MOMENTS)
@@ -63,7 +82,7 @@ def test_the_charges_add_up_to_the_cost_however_often_the_meter_wakes(
             meter = Meter(tariff, interval.ended_at, interval.number)
     assert charged == tariff.cost_until(ended_at) == cost(tariff, ended_at)
     billed = ended_at.replace(microsecond=0) - billing_start(tariff.ready_at)
-    assert seconds == max(0, billed // SECOND) * tariff.units
+    assert seconds == max(0, billed // SECOND - paused_seconds(tariff, ended_at)) * tariff.units
 
 
 @given(tariffs(), st.integers(0, 500 * NANO_PER_USD).map(Nano))
@@ -71,11 +90,11 @@ def test_money_lasts_to_the_second_whatever_was_stopped_meanwhile(tariff: Tariff
     until = tariff.funded_until(amount)
     if until is None:
         last = max((billing_start(tariff.ready_at), *tariff.cuts))
-        assert tariff.price(stopped=tariff.is_stopped(last)) == 0
+        assert tariff.is_paused(last) or tariff.price(stopped=tariff.is_stopped(last)) == 0
         assert tariff.cost_until(last + 1_000 * HOUR) <= amount
         return
     assert tariff.cost_until(until) <= amount
-    if tariff.price(stopped=tariff.is_stopped(until)) * tariff.units >= 3_600:
+    if not tariff.is_paused(until) and tariff.price(stopped=tariff.is_stopped(until)) * tariff.units >= 3_600:
         assert tariff.cost_until(until + SECOND) > amount
 
 
@@ -89,6 +108,21 @@ def test_an_hour_is_cut_where_the_price_changes_and_nowhere_without_a_second_bet
         (True, 2_100, 900),
     ]
     assert tariff.cost_until(START + HOUR) == 8 * (600 * 2 + 3_000)
+
+
+def test_a_paused_bill_costs_nothing_from_its_second_to_the_first_full_one_after_it_is_resumed() -> None:
+    paused = START + timedelta(minutes=10, milliseconds=900)
+    resumed = START + timedelta(hours=3, milliseconds=1)
+    tariff = a_tariff(START, 8, PRICE, stopped=STOPPED, paused_at=(paused, resumed))
+    end = START + timedelta(hours=3, minutes=5)
+    made = list(due_intervals(Meter(tariff, None, 0), UsedUntil(end, end, True)))
+    assert [(each.number, each.started_at - START, each.unit_seconds // 8) for each in made] == [
+        (1, timedelta(), 600),
+        (2, timedelta(hours=3, seconds=1), 299),
+    ]
+    assert made[-1].unit_seconds_before == 8 * 600
+    assert tariff.cost_until(resumed) == tariff.cost_until(paused) == 8 * 600 * 2
+    assert a_tariff(START, paused_at=(paused,)).funded_until(Nano(10_000)) is None
 
 
 def test_a_limit_of_the_cost_is_reached_later_when_the_machine_is_stopped() -> None:

@@ -1670,6 +1670,7 @@ def _create_tables() -> None:
             "units", sa.Integer(), sa.Computed("greatest(gpu_count, 1)", persisted=True), nullable=False
         ),
         sa.Column("purchase", sa.Text(), nullable=False),
+        sa.Column("on_eviction", sa.Text(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
@@ -1703,6 +1704,12 @@ def _create_tables() -> None:
             server_default=sa.text("'{}'"),
             nullable=False,
         ),
+        sa.Column(
+            "paused_at",
+            postgresql.ARRAY(sa.DateTime(timezone=True)),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
         sa.Column("billed_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("funding_warned_at", sa.DateTime(timezone=True), nullable=True),
@@ -1727,6 +1734,13 @@ def _create_tables() -> None:
             "proof IN ('attested', 'listed', 'proven', 'watched')", name=op.f("ck_leases_proof_known")
         ),
         sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_leases_purchase_known")),
+        sa.CheckConstraint("on_eviction IN ('end', 'replace')", name=op.f("ck_leases_on_eviction_known")),
+        sa.CheckConstraint(
+            "on_eviction = 'end' OR purchase = 'spot'", name=op.f("ck_leases_only_spot_is_replaced")
+        ),
+        sa.CheckConstraint(
+            "ready_at IS NOT NULL OR paused_at = '{}'", name=op.f("ck_leases_paused_only_after_ready")
+        ),
         sa.CheckConstraint(
             "state IN ('ended', 'ending', 'placing', 'ready', 'starting')", name=op.f("ck_leases_state_known")
         ),
@@ -1785,7 +1799,7 @@ def _create_tables() -> None:
         "leases",
         ["release_at"],
         unique=False,
-        postgresql_where=sa.text("state = 'ready' AND release_at IS NOT NULL"),
+        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting') AND release_at IS NOT NULL"),
     )
     op.create_index(
         "ix_leases_ending", "leases", ["id"], unique=False, postgresql_where=sa.text("state = 'ending'")
@@ -2061,6 +2075,7 @@ def _create_tables() -> None:
         sa.Column("ssh_trust_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("sighted_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("down_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("down_failed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("eviction_announced_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("eviction_withdrawn_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("missed_since", sa.DateTime(timezone=True), nullable=True),

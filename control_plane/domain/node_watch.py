@@ -32,6 +32,8 @@ REACHED_PER_RUN_MAX = 8
 LIARS_MAX = 2
 """So many nodes of a cluster at one provider account may lie at once. When more do, none of them is ended, and an
 operator has to look."""
+HOSTILE_PER_RUN_MAX = 4
+"""So many of them a run ends, of all accounts together: what all nodes are compared with may be wrong as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Decision:
     frozen: Sequence[str]
     """Why nodes are kept that would be given up otherwise. Operators read it."""
     quarantined: frozenset[NodeId] = frozenset()
-    """Nodes that seem to lie and are kept. They get no new pods."""
+    """Nodes that seem to lie and are kept, or have to wait for a later run. They get no new pods."""
 
 
 def to_reach(nodes: Sequence[OpenNode], now: datetime) -> tuple[NodeId, ...]:
@@ -86,10 +88,12 @@ def to_reach(nodes: Sequence[OpenNode], now: datetime) -> tuple[NodeId, ...]:
 
 def decide(nodes: Sequence[OpenNode], now: datetime) -> Decision:
     """What to do about the open nodes of a cluster. `nodes` are all of them."""
-    hostile, quarantined, frozen = _liars(nodes, now)
+    hostile, kept, frozen = _liars(nodes, now)
+    quarantined = kept | {node_id for node_id, _ in hostile[HOSTILE_PER_RUN_MAX:]}
     judged = [node for node in nodes if _may_be_lost(node, nodes)]
-    lost = [each for each in _lost(judged, now) if each[0] not in {node_id for node_id, _ in hostile}]
-    given_up = [each for each in (*hostile, *lost[:LOST_PER_RUN_MAX]) if each[0] not in quarantined]
+    liars = quarantined | {node_id for node_id, _ in hostile}
+    lost = [each for each in _lost(judged, now) if each[0] not in liars]
+    given_up = [*hostile[:HOSTILE_PER_RUN_MAX], *lost[:LOST_PER_RUN_MAX]]
     return Decision(given_up, [*frozen, *_kept_why(nodes, judged, now)], quarantined)
 
 

@@ -38,3 +38,10 @@ def test_every_file_that_the_page_of_guards_names_exists() -> None:
     named = re.findall(r"`([\w/]+/(?:\w+\.py)?)`", PAGE.read_text())
     assert len(named) > 100
     assert [path for path in named if not Path(path).exists()] == []
+
+
+def test_every_row_of_the_page_of_guards_has_the_cells_of_its_heading() -> None:
+    tables = re.findall(r"(?:^\|.*\n)+", PAGE.read_text(), re.MULTILINE)
+    assert len(tables) > 10
+    cells = [[row.count("|") - row.count("\\|") for row in table.splitlines()] for table in tables]
+    assert [table for table, counts in zip(tables, cells, strict=True) if len(set(counts)) != 1] == []

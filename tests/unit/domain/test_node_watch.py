@@ -10,6 +10,7 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import NodeId
 from control_plane.domain.node_health import Unready
 from control_plane.domain.node_watch import (
+    HOSTILE_PER_RUN_MAX,
     LIARS_MAX,
     LOST_PER_RUN_MAX,
     REACHED_PER_RUN_MAX,
@@ -143,6 +144,18 @@ def test_a_few_liars_of_an_account_are_hostile_and_many_at_once_are_kept_without
     assert "claims 64 GPUs" in found.frozen[0]
     away = [replace(each, unready=Unready(START, "silent")) for each in many]
     assert not decide([FINE, *away], START + UNREADY_MAX).given_up, "nor are they lost meanwhile"
+
+
+def test_a_run_ends_few_liars_of_all_accounts_together_and_the_others_have_to_wait() -> None:
+    liars = [
+        node(number, lie="claims 8 GPUs", account=f"cloud-{number}", unready_since=START)
+        for number in range(1, HOSTILE_PER_RUN_MAX + 4)
+    ]
+    found = decide([FINE, *liars], START + UNREADY_MAX)
+    first, later = liars[:HOSTILE_PER_RUN_MAX], liars[HOSTILE_PER_RUN_MAX:]
+    assert [node_id for node_id, _ in found.given_up] == [each.id for each in first]
+    assert found.quarantined == {each.id for each in later}, "nor are they lost meanwhile"
+    assert not found.frozen
 
 
 def test_a_liar_that_is_also_lost_is_hostile_once() -> None:

@@ -1,6 +1,8 @@
 """What the loops of nodes share: how a node's machine and its cluster are reached, and what a failed try leads to."""
 
 import hashlib
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -9,7 +11,7 @@ from control_plane.db import clusters, nodes
 from control_plane.db.nodes import Place
 from control_plane.domain.backoff import delay
 from control_plane.domain.cluster import Cluster
-from control_plane.domain.ids import Prefix, on_wire
+from control_plane.domain.ids import NodeId, Prefix, on_wire
 from control_plane.domain.node import JOIN_MAX, JoinStep, LeaveStep, Node
 from control_plane.domain.overlay import SERVER_NUMBER, address_of
 from control_plane.vault.errors import KeyManagerError
@@ -17,19 +19,16 @@ from data_plane.access.port import NotCertified, Target
 from data_plane.cluster.node import Marks
 from data_plane.cluster.port import ClusterError
 from reconciler.cluster_tenants import tenant_of
+from reconciler.renewal import renewed
 from reconciler.worlds.clusters import ClusterWorld
 
 OURS = (ClusterError, KeyManagerError, NotCertified)
 """Failures of our own: no machine is to blame."""
 RETRY_FIRST, RETRY_CEILING = timedelta(seconds=2), timedelta(seconds=30)
-HELD_FOR = timedelta(minutes=2)
-"""Longer than most steps take; every step renews it. A node waits this long when its worker dies."""
-LONG_STEPS = {
-    JoinStep.PREPARED: timedelta(minutes=12),  # A turn of sending K3s, its last part, and what follows.
-    JoinStep.STARTED: timedelta(minutes=4),
-    LeaveStep.CLEANED: timedelta(minutes=8),
-}
-"""How long a node is held for the steps that take longer."""
+HELD_FOR = timedelta(minutes=1)
+"""How long a node waits when the process of its worker is gone."""
+LASTS = timedelta(minutes=12)
+"""Of an activation: the longest step sends K3s to a machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +81,19 @@ async def loaded(world: ClusterWorld, node: Node, token: UUID) -> Held:
     return Held(node, place, cluster, token)
 
 
-async def hold_for(world: ClusterWorld, held: Held, due: JoinStep | LeaveStep) -> bool:
-    """Hold the node for as long as its next step may take; False when another worker holds it by now."""
-    if due not in LONG_STEPS:
-        return True
-    until = world.now() + LONG_STEPS[due]
+def kept(world: ClusterWorld, held: Sequence[Node], token: UUID) -> AbstractAsyncContextManager[None]:
+    """Hold nodes until the block ends, however long their steps take. Those that were given back stay free."""
+    return renewed(lambda: _renew(world, [node.id for node in held], token), world.sleep)
+
+
+async def hold(world: ClusterWorld, held: Held) -> bool:
+    """Hold a node for as long again, before a step; False when another worker holds it by now."""
+    return await _renew(world, [held.node.id], held.token)
+
+
+async def _renew(world: ClusterWorld, ids: Sequence[NodeId], token: UUID) -> bool:
     async with world.db.statement() as connection:
-        return await nodes.hold(connection, held.node.id, token=held.token, until=until)
+        return await nodes.renew(connection, ids, token=token, until=world.now() + HELD_FOR)
 
 
 async def take_step(world: ClusterWorld, held: Held, taken: JoinStep | LeaveStep, evidence: object) -> bool:

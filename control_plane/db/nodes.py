@@ -1,6 +1,6 @@
 """Queries on nodes: machines on their way into a cluster, in it, and out of it. A state changes only through `move`."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from uuid import UUID
@@ -209,7 +209,7 @@ UPDATE nodes SET deadline_at = greatest(deadline_at, :deadline_at), {work.GIVE_B
 WHERE state = '{NodeState.JOINING}' AND work_until <= :now
 """)
 _HELD = work.still_held("nodes")
-_HOLD = text(f"UPDATE nodes SET work_until = :until WHERE id = :id AND {work.HELD}")
+_RENEW = text(f"UPDATE nodes SET work_until = :until WHERE id = ANY(:ids) AND {work.HELD}")
 
 
 async def take(
@@ -225,9 +225,9 @@ async def free_abandoned(connection: Connection, *, now: datetime, deadline_at: 
     await write(connection, _FREE_ABANDONED, now=now, deadline_at=deadline_at)
 
 
-async def hold(connection: Connection, node_id: NodeId, *, token: UUID, until: datetime) -> bool:
-    """Hold a node for longer. False when another worker holds it."""
-    return bool(await write(connection, _HOLD, id=node_id, token=token, until=until))
+async def renew(connection: Connection, ids: Sequence[NodeId], *, token: UUID, until: datetime) -> bool:
+    """Hold nodes for longer. False when this worker holds none of them any more."""
+    return bool(await write(connection, _RENEW, ids=ids, token=token, until=until))
 
 
 async def is_held(connection: Connection, node_id: NodeId, *, token: UUID) -> bool:

@@ -14,9 +14,10 @@ from control_plane.domain.ids import OrganizationId
 from control_plane.domain.node_pool import NodePool
 from reconciler import relays
 from reconciler.loops.clusters.sync_overlay import READ_AGAIN_AFTER
-from reconciler.overlay_hold import HELD_FOR, RENEWED_EVERY
+from reconciler.overlay_hold import HELD_FOR
+from reconciler.renewal import RENEWED_EVERY
 from tests.support import node_pools
-from tests.support.node_cluster import Cluster
+from tests.support.node_cluster import OTHERS, Cluster
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
@@ -68,6 +69,12 @@ class _Stall:
         self.reached.set()
         await self.over.wait()
         return await self._call(*arguments, **named)
+
+
+async def _kill(worker: asyncio.Task[Any]) -> None:
+    """Nothing of a cancelled activation gives anything back, as when its process is killed."""
+    worker.cancel()
+    await asyncio.wait([worker])
 
 
 class _Beats:
@@ -136,14 +143,37 @@ async def test_a_cluster_waits_for_seconds_when_the_worker_that_holds_its_overla
         patch.setattr(cluster.members, "apply", stall)
         killed = asyncio.create_task(cluster.stage.run("sync_overlay"))
         await stall.reached.wait()
-    killed.cancel()
-    await asyncio.wait([killed])
+    await _kill(killed)
     (lease, _) = await node_pools.members(cluster.stage, pool)
     (key,) = {node.public_key for node in await _nodes(cluster) if node.lease_id == lease.id}
     await node_pools.lose(cluster.stage, lease)
     died_at = cluster.stage.clock.now()
     await cluster.play_until(lambda: key not in _listed(cluster, SERVER))
     assert cluster.stage.clock.now() - died_at <= timedelta(seconds=45)
+
+
+async def test_a_worker_keeps_a_node_while_it_sends_files_and_another_goes_on_when_it_is_killed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = await cluster.build()
+    await node_pools.pool(cluster.stage, owner, nodes=1)
+    await cluster.stage.play(120, step=5, without=OTHERS | {"join_nodes"})
+    stage, clock, beats = cluster.stage, cluster.stage.clock, _Beats()
+    stall = _Stall(cluster.agents.prepare)
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.agents, "prepare", stall)
+        world = dataclasses.replace(stage.world, sleep=beats.sleep)
+        worker = asyncio.create_task(stage.run("join_nodes", world=world))
+        await stall.reached.wait()
+    for _ in range(30):
+        await beats.next()
+        clock.advance(RENEWED_EVERY.total_seconds())
+    (report,) = await stage.run("join_nodes")
+    assert report.looked_at == 0, "another worker took the node"
+    await _kill(worker)
+    died_at = clock.now()
+    await cluster.play_until(lambda: cluster.agents.running)
+    assert clock.now() - died_at <= timedelta(seconds=90)
 
 
 async def test_a_worker_keeps_an_overlay_while_a_machine_takes_minutes_to_answer(

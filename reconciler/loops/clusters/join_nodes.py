@@ -36,7 +36,7 @@ from reconciler.cluster_metrics import FAILED, HOSTILE, count_join, expect_joins
 from reconciler.loop import Loop, Report, each
 from reconciler.node_joining import STEPS, HeldUp, Hostile, NotYet
 from reconciler.node_opening import open_nodes, open_rest
-from reconciler.nodes import HELD_FOR, LONG_STEPS, OURS, Held, fail, hold_for, loaded, take_step, wait
+from reconciler.nodes import HELD_FOR, LASTS, OURS, Held, fail, hold, kept, loaded, take_step, wait
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "join_nodes"
@@ -60,7 +60,8 @@ async def activate(world: ClusterWorld) -> Report:
             limit=NODES_PER_ACTIVATION_MAX,
         )
     report.looked_at, report.more = len(due), len(due) == NODES_PER_ACTIVATION_MAX
-    await each(due, lambda node: _join(world, node, token, report), report)
+    async with kept(world, due, token):
+        await each(due, lambda node: _join(world, node, token, report), report)
     return report
 
 
@@ -127,7 +128,7 @@ async def _next(world: ClusterWorld, held: Held, report: Report) -> bool:
     if due in {None, JoinStep.OPENED}:
         report.count(await open_nodes(world, held))
         return False
-    if not await hold_for(world, held, due):
+    if not await hold(world, held):
         return False
     return await take_step(world, held, due, await STEPS[due](world, held))
 
@@ -189,6 +190,6 @@ LOOP = Loop(
     NAME,
     timedelta(seconds=2),
     activate,
-    lasts=max(LONG_STEPS.values()),
+    lasts=LASTS,
     wakes=("sync_overlay", "leave_nodes", "place_leases"),
 )

@@ -36,7 +36,7 @@ from data_plane.cluster import bootstrap_token
 from data_plane.cluster import node as in_cluster
 from data_plane.cluster.drain import drain
 from reconciler.loop import Event, Loop, Report, each
-from reconciler.nodes import HELD_FOR, LONG_STEPS, OURS, Held, fail, hold_for, loaded, take_step, wait
+from reconciler.nodes import HELD_FOR, LASTS, OURS, Held, fail, hold, kept, loaded, take_step, wait
 from reconciler.peer_holders import who_may_list
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
@@ -61,7 +61,8 @@ async def activate(world: ClusterWorld) -> Report:
             limit=NODES_PER_ACTIVATION_MAX,
         )
     report = Report(len(due) + begun, begun, more=NODES_PER_ACTIVATION_MAX in (len(due), begun))
-    await each(due, lambda node: _leave(world, node, token, report), report)
+    async with kept(world, due, token):
+        await each(due, lambda node: _leave(world, node, token, report), report)
     return report
 
 
@@ -101,7 +102,7 @@ async def _leave(world: ClusterWorld, node: Node, token: UUID, report: Report) -
         if due is None:
             await _end(world, held, report)
             return
-        if not await hold_for(world, held, due):
+        if not await hold(world, held):
             return
         try:
             evidence = await _STEPS[due](world, held)
@@ -263,6 +264,6 @@ LOOP = Loop(
     NAME,
     timedelta(seconds=2),
     activate,
-    lasts=max(LONG_STEPS.values()),
+    lasts=LASTS,
     wakes=("sync_overlay", "release_machines", "terminate_machines", "place_leases", "dismantle_clusters"),
 )

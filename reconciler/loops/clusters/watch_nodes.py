@@ -32,7 +32,7 @@ from reconciler.cluster_metrics import note_answer, note_asked
 from reconciler.loop import Loop, Report, each
 from reconciler.node_joining import conditions, gpu_problem, judge, reported
 from reconciler.node_reach import reached
-from reconciler.nodes import OURS, Held, loaded, wait
+from reconciler.nodes import HELD_FOR, OURS, Held, kept, loaded, wait
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
 
@@ -41,7 +41,7 @@ NODES_PER_ACTIVATION_MAX = 200
 STRAYS_PER_ACTIVATION_MAX = 8
 """Nodes of one cluster that are deleted because their machines have left it."""
 EVERY = timedelta(seconds=30)
-HELD_FOR = timedelta(minutes=10)
+LASTS = timedelta(minutes=10)
 """Longer than looking at all nodes of a cluster takes, and putting them right."""
 
 _Listed = Mapping[str, Object]
@@ -74,7 +74,8 @@ async def activate(world: ClusterWorld) -> Report:
     of_cluster: dict[ClusterId, list[Node]] = {}
     for node in due:
         of_cluster.setdefault(node.cluster_id, []).append(node)
-    await each(of_cluster.values(), lambda group: _watch(world, group, token, report), report)
+    async with kept(world, due, token):
+        await each(of_cluster.values(), lambda group: _watch(world, group, token, report), report)
     return report
 
 
@@ -242,4 +243,4 @@ async def _store(world: ClusterWorld, held: Held, look: _Look | None) -> None:
         )
 
 
-LOOP = Loop(NAME, timedelta(seconds=5), activate, lasts=HELD_FOR, wakes=("leave_nodes",))
+LOOP = Loop(NAME, timedelta(seconds=5), activate, lasts=LASTS, wakes=("leave_nodes",))

@@ -1,6 +1,7 @@
 """The port to hosts of ours that run the K3s servers of clusters, and its laws.
 
-1. Installing is repeated until it succeeds: what a run finds done, it leaves as it is.
+1. Installing is repeated until it succeeds: what a run finds done, it leaves as it is. It sends large files for a
+   bounded time, and raises StillSending when they have not all arrived.
 2. A host serves one cluster. Dismantling leaves nothing of it there, keys and data included.
 3. Only AccessError is raised, and no error text contains a credential.
 """

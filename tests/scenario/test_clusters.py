@@ -6,6 +6,7 @@ import dataclasses
 import pytest
 from sqlalchemy import text
 
+from data_plane.cluster.files import StillSending
 from data_plane.cluster.servers import ServerIdentity, ServerOrder
 from data_plane.simulation.servers import FakeServers
 from tests.support import clusters
@@ -20,6 +21,23 @@ async def _state(stage: Stage) -> str:
     async with stage.db.reading() as connection:
         (row,) = await rows(connection, text("SELECT state FROM clusters"))
     return str(row.state)
+
+
+async def test_a_cluster_to_whose_host_files_are_still_sent_has_not_failed_and_goes_on_at_once(
+    stage: Stage,
+) -> None:
+    await store_authorities(stage)
+    await clusters.created(stage, "eu-1")
+    assert isinstance(stage.world.servers, FakeServers)
+    megabyte = 1_000_000
+    sent = StillSending(150 * megabyte, 265 * megabyte, arrived=150 * megabyte, seconds=240)
+    stage.world.servers.fail_next = [sent]
+    await stage.run("build_clusters")
+    async with stage.db.reading() as connection:
+        (row,) = await rows(connection, text("SELECT state, failing_since, tries FROM clusters"))
+    assert (row.state, row.failing_since, row.tries) == ("building", None, 0)
+    await stage.run("build_clusters")
+    assert await _state(stage) == "ready"
 
 
 class _SlowServers(FakeServers):

@@ -2,6 +2,7 @@
 
 The credential with which servers join is stored, sealed, before a host gets it, so that a crash anywhere leaves one
 that the next activation uses again. A cluster whose server cannot be installed waits, with the reason for operators.
+One to whose host the files of K3s are still being sent has not failed: the next activation sends the rest.
 One that is deleted meanwhile is dismantled after the installation.
 """
 
@@ -17,6 +18,7 @@ from control_plane.domain.overlay import PODS, SERVER_NUMBER, SERVICES, address_
 from control_plane.domain.transitions import Moved
 from control_plane.vault.errors import KeyManagerError
 from data_plane.access.port import AccessError
+from data_plane.cluster.files import StillSending
 from data_plane.cluster.servers import ServerIdentity, ServerOrder
 from data_plane.mesh.port import OverlayPlace
 from reconciler import cluster_secrets
@@ -48,6 +50,10 @@ async def _build(world: ClusterWorld, cluster: Cluster, token: UUID, report: Rep
         )
         identity = await world.servers.install(order)
         await _record(world, cluster, identity, token, report)
+    except StillSending as sent:
+        report.notes.append(f"{cluster.name}: {sent}")
+        async with world.db.statement() as connection:
+            await clusters.give_back(connection, cluster.id, token=token)
     except (AccessError, KeyManagerError) as error:
         await fail(world, cluster, error, token, report)
 

@@ -203,14 +203,14 @@ async def holdings(connection: Connection, account: AccountName, *, lock: bool =
         return Holdings(known=False, stored=False, machines=0, orphans=0)
     shown = await read(connection, _SHOWN, ProviderRef, account=account)
     return Holdings(
-        row.known,
-        row.known and row.stored,
-        row.machines,
-        row.orphans,
-        row.children,
-        row.children_unlisted,
-        row.drained_at,
-        frozenset(shown),
+        known=row.known,
+        stored=row.known and row.stored,
+        machines=row.machines,
+        orphans=row.orphans,
+        children=row.children,
+        children_unlisted=row.children_unlisted,
+        drained_at=row.drained_at,
+        refs=frozenset(shown),
     )
 
 

@@ -1,7 +1,7 @@
 """Queries on orphans: machines with our launch keys that no open record matches."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import text
@@ -205,16 +205,14 @@ async def see(
     A list that is not `believed` ends no orphan, because it proves no absence.
     """
     orders = await orders_of(connection, [sighting.launch_key for sighting in listed])
-    seen = [_seen(account, sighting, orders.get(sighting.launch_key)) for sighting in listed]
-    strange = {each.provider_ref for each in seen if each.origin is Origin.UNRECORDED}
-    prices = await _prices(
-        connection, account, [each for each in listed if each.provider_ref in strange and each.native_type]
-    )
+    unrecorded = [
+        sighting
+        for sighting in listed
+        if origin(orders.get(sighting.launch_key), account, sighting.provider_ref) is Origin.UNRECORDED
+    ]
+    prices = await _prices(connection, account, {each.native_type for each in unrecorded if each.native_type})
     document = _LISTING.document(
-        [
-            replace(each, cost_nano_per_hour=prices.get(each.provider_ref, each.cost_nano_per_hour))
-            for each in seen
-        ]
+        [_seen(account, sighting, orders.get(sighting.launch_key), prices) for sighting in listed]
     )
     values = {"listed": document, "account": account, "believed": believed, "asked_at": asked_at}
     await write(connection, _SEE, **values)
@@ -227,15 +225,13 @@ class _Price:
 
 
 async def _prices(
-    connection: Connection, account: AccountName, listed: Sequence[Sighting]
-) -> dict[ProviderRef, Nano]:
-    """What machines without a record cost, by the account's offers of their types."""
-    if not listed:
+    connection: Connection, account: AccountName, types: Collection[str]
+) -> Mapping[str | None, Nano]:
+    """What machines of these types cost, by the account's offers."""
+    if not types:
         return {}
-    types = sorted({sighting.native_type for sighting in listed if sighting.native_type})
-    found = await read(connection, _PRICES, _Price, account=account, types=types)
-    by_type = {price.native_type: price.cost_nano_per_hour for price in found}
-    return {each.provider_ref: by_type[each.native_type] for each in listed if each.native_type in by_type}
+    found = await read(connection, _PRICES, _Price, account=account, types=sorted(types))
+    return {price.native_type: price.cost_nano_per_hour for price in found}
 
 
 async def orders_of(connection: Connection, keys: Sequence[LaunchKey]) -> dict[LaunchKey, Order]:
@@ -246,15 +242,18 @@ async def orders_of(connection: Connection, keys: Sequence[LaunchKey]) -> dict[L
     return {order.launch_key: order for order in found}
 
 
-def _seen(account: AccountName, sighting: Sighting, order: Order | None) -> _Seen:
+def _seen(
+    account: AccountName, sighting: Sighting, order: Order | None, prices: Mapping[str | None, Nano]
+) -> _Seen:
     what = origin(order, account, sighting.provider_ref)
+    # What another account's record costs already counts there.
+    cost = None if order is None or what is Origin.OTHER_ACCOUNT else order.cost_nano_per_hour
     return _Seen(
         sighting.provider_ref,
         sighting.launch_key,
         sighting.native_status,
         what,
-        # What another account's record costs already counts there.
-        None if order is None or what is Origin.OTHER_ACCOUNT else order.cost_nano_per_hour,
+        prices.get(sighting.native_type, cost) if what is Origin.UNRECORDED else cost,
         why_not_adopted(order, account, sighting.provider_ref),
     )
 

@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo up test test-changed check format golden proto kubernetes engine image bench conformance lock clean
+.PHONY: help demo up test test-changed check format golden proto kubernetes engine focus-validator image bench conformance lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
@@ -53,6 +53,9 @@ image: ## Build the container image, with buildah, podman or docker; FILES=DIR h
 
 engine: $(BIN)/.ready ## Build Pulumi's engine for the tests of infra/: once, about 3 minutes on two cores
 	@$(BIN)/python -m tests.support.cloud.engine
+
+focus-validator: $(BIN)/.ready ## Install the official FOCUS validator for a test of exports: once, about a minute; needs Python 3.12
+	@$(BIN)/python -m tests.support.focus_validator
 
 bench: $(BIN)/.ready ## Run the benchmarks; writes var/bench/*.json and prints a table
 	@$(BIN)/python -m benchmarks

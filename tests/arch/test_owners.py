@@ -25,6 +25,7 @@ OWNERS = {
         r"|reconciler/(runner|proving|health|listener|figures|cluster_metrics|call_budgets|offers_left_out|__main__)\.py"
         r"|data_plane/proof/verifier/service/(metrics|__main__)\.py"
     ),
+    "pyarrow": r"control_plane/exports/parquet_file\.py",
     "pydantic": r"environment/reading\.py|.*/settings\.py",
     "opentelemetry": r"tracing/exporting\.py",
     "requests": r"tracing/exporting\.py",

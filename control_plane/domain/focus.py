@@ -1,0 +1,294 @@
+"""A charge as a row of FOCUS 1.2, the FinOps Open Cost and Usage Specification.
+
+Columns, nullability and units: https://focus.finops.org/focus-specification/v1-2/ (ratified 2025-05-29; read
+2026-11-20). All 57 columns are always there, in the order of that list, and then our own, whose names start with `x_`.
+
+What each cost means for a charge of ours:
+
+- ListCost: the price book's price of the charge's version and kind of purchase.
+- ContractedCost: the price that was agreed when the lease was admitted, which a negotiated price or a burst changes.
+- BilledCost: what is invoiced. EffectiveCost: the same, because nothing is paid ahead for several periods.
+
+A cost and a quantity of a row are differences of two totals of the lease, each rounded once, so that the rows of a
+lease add up to the same however its time is cut (law 7). The unit price is the one that people know, of an hour, and
+most hourly prices have no exact price of a second. So price x quantity agrees with the cost to
+`product_tolerance`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import NewType
+from uuid import UUID
+
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, Prefix, ProjectId, on_wire
+from control_plane.domain.money import NANO_PER_USD, SECONDS_PER_HOUR, Nano
+from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.rating import charge
+from control_plane.domain.sku import CapacityShape, Unit, unit_of
+
+VERSION = "1.2"
+DECIMAL_PLACES = 12
+"""Of every decimal column: nine for nano-USD, and enough for hours that are made of seconds."""
+Scaled = NewType("Scaled", int)
+"""A decimal times 10^12, exactly."""
+_ONE: int = 10**DECIMAL_PLACES
+_PER_NANO = _ONE // NANO_PER_USD
+CURRENCY = "USD"
+
+
+class Kind(StrEnum):
+    """The type of a column."""
+
+    TEXT = "text"
+    JSON = "json"
+    DECIMAL = "decimal"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    kind: Kind = Kind.TEXT
+    nullable: bool = True
+
+
+Value = str | Scaled | datetime | None
+Row = tuple[Value, ...]
+"""The values of a charge, one for each of `COLUMNS`, in their order."""
+
+
+def _columns(names: str, kind: Kind = Kind.TEXT, *, nullable: bool = True) -> list[Column]:
+    return [Column(name, kind, nullable) for name in names.split()]
+
+
+FOCUS_COLUMNS: tuple[Column, ...] = tuple(
+    sorted(
+        [
+            *_columns("BilledCost ContractedCost EffectiveCost ListCost", Kind.DECIMAL, nullable=False),
+            *_columns(
+                "CommitmentDiscountQuantity ConsumedQuantity ContractedUnitPrice ListUnitPrice PricingQuantity"
+                " PricingCurrencyContractedUnitPrice PricingCurrencyEffectiveCost PricingCurrencyListUnitPrice",
+                Kind.DECIMAL,
+            ),
+            *_columns(
+                "BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart",
+                Kind.TIME,
+                nullable=False,
+            ),
+            *_columns("SkuPriceDetails Tags", Kind.JSON),
+            *_columns(
+                "BillingAccountId BillingAccountType BillingCurrency ChargeCategory ChargeFrequency InvoiceIssuerName"
+                " ProviderName PublisherName ServiceCategory ServiceName ServiceSubcategory",
+                nullable=False,
+            ),
+            *_columns(
+                "AvailabilityZone BillingAccountName CapacityReservationId CapacityReservationStatus ChargeClass"
+                " ChargeDescription CommitmentDiscountCategory CommitmentDiscountId CommitmentDiscountName"
+                " CommitmentDiscountStatus CommitmentDiscountType CommitmentDiscountUnit ConsumedUnit InvoiceId"
+                " PricingCategory PricingCurrency PricingUnit RegionId RegionName ResourceId ResourceName ResourceType"
+                " SkuId SkuMeter SkuPriceId SubAccountId SubAccountName SubAccountType"
+            ),
+        ],
+        key=lambda column: column.name,
+    )
+)
+"""The 57 columns of FOCUS 1.2, in the order of the specification."""
+OWN_COLUMNS: tuple[Column, ...] = (
+    Column("x_ChargeId", nullable=False),
+    Column("x_HostProviderName"),
+    Column("x_IntervalNumber", nullable=False),
+    Column("x_MachineId"),
+    Column("x_NodePoolName"),
+    Column("x_PriceBookVersion"),
+)
+COLUMNS = FOCUS_COLUMNS + OWN_COLUMNS
+NAMES = tuple(column.name for column in COLUMNS)
+SUMMED = ("BilledCost", "ConsumedQuantity", "ContractedCost", "EffectiveCost", "ListCost", "PricingQuantity")
+"""The columns whose sums a manifest states."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargeFacts:
+    """A charge with everything that its row says. Names and labels are those of when it was rated."""
+
+    id: UUID
+    organization_id: OrganizationId
+    organization: str
+    project_id: ProjectId
+    project: str | None
+    lease_id: LeaseId
+    lease: str | None
+    number: int
+    """The number of its interval in the lease."""
+    machine_id: MachineId
+    provider: str
+    region: str
+    sku: str
+    gpu_model: GpuModel | None
+    gpu_count: int
+    capacity: CapacityShape
+    purchase: PurchaseKind
+    price_book: int
+    started_at: datetime
+    ended_at: datetime
+    unit_seconds_before: int
+    """Of the lease at the same price, before this interval."""
+    unit_seconds: int
+    stopped: bool
+    nano_per_unit_hour: Nano
+    list_nano_per_unit_hour: Nano
+    amount_nano: Nano
+    labels: Mapping[str, str]
+    node_pool: str | None
+
+
+_wire = lru_cache(maxsize=8_192)(on_wire)
+"""Rows of one lease name the same ids."""
+
+
+def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
+    """The row of a charge for the use of a lease. `seller` is the company that sells and invoices."""
+    unit = unit_of(facts.gpu_count)
+    word = "GPU" if unit is Unit.GPU else "Machine"
+    start, end = billing_period(facts.started_at)
+    cost = usd(facts.amount_nano)
+    list_price, contracted_price = usd(facts.list_nano_per_unit_hour), usd(facts.nano_per_unit_hour)
+    account = _wire(Prefix.ORGANIZATION, facts.organization_id)
+    values: dict[str, Value] = {
+        "BilledCost": cost,
+        "BillingAccountId": account,
+        "BillingAccountName": facts.organization,
+        "BillingAccountType": "Organization",
+        "BillingCurrency": CURRENCY,
+        "BillingPeriodEnd": end,
+        "BillingPeriodStart": start,
+        "ChargeCategory": "Usage",
+        "ChargeDescription": _description(facts, word),
+        "ChargeFrequency": "Usage-Based",
+        "ChargePeriodEnd": facts.ended_at,
+        "ChargePeriodStart": facts.started_at,
+        "ConsumedQuantity": Scaled(facts.unit_seconds * _ONE),
+        "ConsumedUnit": f"{word}-Seconds",
+        "ContractedCost": cost,
+        "ContractedUnitPrice": contracted_price,
+        "EffectiveCost": cost,
+        "InvoiceIssuerName": seller,
+        "ListCost": usd(charge(facts.list_nano_per_unit_hour, facts.unit_seconds_before, facts.unit_seconds)),
+        "ListUnitPrice": list_price,
+        "PricingCategory": "Dynamic" if facts.purchase is PurchaseKind.SPOT else "Standard",
+        # These must not be null where the columns are present, and the price book is in the currency of the bill.
+        "PricingCurrency": CURRENCY,
+        "PricingCurrencyContractedUnitPrice": contracted_price,
+        "PricingCurrencyEffectiveCost": cost,
+        "PricingCurrencyListUnitPrice": list_price,
+        "PricingQuantity": Scaled(
+            _hours(facts.unit_seconds_before + facts.unit_seconds) - _hours(facts.unit_seconds_before)
+        ),
+        "PricingUnit": f"{word}-Hours",
+        "ProviderName": seller,
+        "PublisherName": seller,
+        "RegionId": facts.region,
+        "RegionName": facts.region,
+        "ResourceId": _wire(Prefix.LEASE, facts.lease_id),
+        "ResourceName": facts.lease or None,
+        "ResourceType": f"{word} Lease",
+        "ServiceCategory": "Compute",
+        "ServiceName": "Leases",
+        "ServiceSubcategory": "Virtual Machines" if facts.capacity is CapacityShape.VM else "Other (Compute)",
+        "SkuId": facts.sku,
+        "SkuMeter": f"Stopped {word} Time" if facts.stopped else f"{word} Time",
+        "SkuPriceDetails": _price_details(facts.sku, facts.gpu_model),
+        # The same for every customer and in every price book: the version has a column of its own.
+        "SkuPriceId": f"{facts.sku}/{facts.purchase}{'/stopped' if facts.stopped else ''}",
+        "SubAccountId": _wire(Prefix.PROJECT, facts.project_id),
+        "SubAccountName": facts.project,
+        "SubAccountType": "Project",
+        "Tags": _json(facts.labels) if facts.labels else "{}",
+        "x_ChargeId": on_wire(Prefix.CHARGE, facts.id),
+        "x_HostProviderName": facts.provider,
+        "x_IntervalNumber": str(facts.number),
+        "x_MachineId": _wire(Prefix.MACHINE, facts.machine_id),
+        "x_NodePoolName": facts.node_pool,
+        "x_PriceBookVersion": f"v{facts.price_book}",
+    }
+    # All others are null: there are no availability zones, commitments or reservations to name, and a charge does not
+    # name its invoice.
+    return tuple(map(values.get, NAMES))
+
+
+@lru_cache(maxsize=4_096)
+def billing_period(at: datetime) -> tuple[datetime, datetime]:
+    """The calendar month (UTC) that contains `at`: its first instant, and the first instant after it."""
+    start = at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    year, month = divmod(start.year * 12 + start.month, 12)
+    return start, start.replace(year=year, month=month + 1)
+
+
+def usd(amount: Nano) -> Scaled:
+    """An amount of money as a decimal of US dollars."""
+    return Scaled(amount * _PER_NANO)
+
+
+def product_tolerance(unit_price: Scaled) -> Scaled:
+    """How far unit price x quantity may be from a cost.
+
+    A cost is the difference of two totals, each rounded by at most half a nano-USD, and so is the quantity, at half of
+    its last place.
+    """
+    return Scaled(_PER_NANO + -(-abs(unit_price) // _ONE))
+
+
+def decimal_text(value: int) -> str:
+    """All twelve places: a reader that infers types takes `3600` for an integer.
+
+    >>> decimal_text(-2_490_000_000_000)
+    '-2.490000000000'
+    """
+    whole, rest = divmod(abs(value), _ONE)
+    return f"{'-' if value < 0 else ''}{whole}.{rest:012d}"
+
+
+def parse_decimal(text: str) -> Scaled:
+    """The inverse of `decimal_text`. Raises ValueError."""
+    sign = -1 if text.startswith("-") else 1
+    whole, _, rest = text.removeprefix("-").partition(".")
+    if len(rest) != DECIMAL_PLACES or not (whole + rest).isdecimal() or not whole:
+        raise ValueError(f"not a decimal with {DECIMAL_PLACES} places: {text!r}")
+    return Scaled(sign * (int(whole) * _ONE + int(rest)))
+
+
+def time_text(at: datetime) -> str:
+    """As `2026-10-01T00:00:00Z`."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _hours(unit_seconds: int) -> int:
+    """Scaled hours, rounded half to even."""
+    whole, rest = divmod(unit_seconds * _ONE, SECONDS_PER_HOUR)
+    half = SECONDS_PER_HOUR // 2
+    return whole + 1 if rest > half or (rest == half and whole % 2 == 1) else whole
+
+
+def _description(facts: ChargeFacts, word: str) -> str:
+    bought = "spot" if facts.purchase is PurchaseKind.SPOT else "on demand"
+    stopped = ", machine stopped" if facts.stopped else ""
+    return f"{facts.sku}, {bought}, in {facts.region}{stopped}: {facts.unit_seconds} {word}-seconds"
+
+
+@lru_cache(maxsize=1_024)
+def _price_details(sku: str, gpu_model: GpuModel | None) -> str:
+    """What one pricing unit is: a GPU, or a machine without GPUs."""
+    details: dict[str, object] = {"InstanceType": sku}
+    if gpu_model is not None:
+        details |= {"GpuCount": 1, "x_GpuModel": gpu_model}
+    return _json(details)
+
+
+def _json(value: Mapping[str, object]) -> str:
+    """The same text for the same value."""
+    return json.dumps(dict(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,31 @@
+"""The official FOCUS validator accepts our exports, wherever it is built."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from control_plane.domain.focus import usage_row
+from control_plane.domain.money import Nano
+from control_plane.domain.purchase import PurchaseKind
+from control_plane.exports.csv_file import CsvEncoder
+from tests.support import focus_validator
+from tests.support.charges import FACTS, SELLER, lease_charges
+
+RULES_PASSED_MIN = 290
+"""It leaves out rules silently, so that a file may pass because hardly anything was checked."""
+
+
+@pytest.mark.skipif(focus_validator.missing() is not None, reason=str(focus_validator.missing()))
+def test_the_official_validator_finds_no_fault_in_an_export(tmp_path: Path) -> None:
+    charges = [
+        *lease_charges([1_000, 3_600, 7_200], list_price=Nano(2_790_000_000)),
+        *lease_charges([1_800], gpu_count=0, price=Nano(0)),
+        replace(FACTS, purchase=PurchaseKind.SPOT, stopped=True, lease=None, labels={}),
+    ]
+    encoder, file = CsvEncoder(), tmp_path / "focus-1.2.csv"
+    rows = [usage_row(charge, seller=SELLER) for charge in charges]
+    file.write_bytes(encoder.begin() + encoder.encode(rows) + encoder.end())
+    passed, failed = focus_validator.judge(file, tmp_path / "work")
+    assert failed == set()
+    assert passed >= RULES_PASSED_MIN

@@ -137,6 +137,11 @@ class Settings:
         Field(max_length=64, pattern=r"^[a-zA-Z0-9-]*$"),
         Variable("SPLITPLANE_REGION", "where this process runs, such as `eu-west-1`, for the audit log"),
     ] = ""
+    seller: Annotated[
+        str,
+        Field(min_length=1, max_length=200),
+        Variable("SPLITPLANE_SELLER", "the company that sells and invoices, as exports of charges name it"),
+    ] = "Splitplane"
     trusted_proxies: Annotated[
         tuple[Network, ...],
         BeforeValidator(reading.parsed(_networks)),

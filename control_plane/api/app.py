@@ -27,6 +27,7 @@ from control_plane.api.envelopes import EnvelopeController
 from control_plane.api.environments import EnvironmentController
 from control_plane.api.errors import answer
 from control_plane.api.events import EventController
+from control_plane.api.exports import ExportController, ExportOfAllController
 from control_plane.api.firewalls import FirewallController
 from control_plane.api.fleet import FleetController
 from control_plane.api.forms import lenient, of_credentials
@@ -98,6 +99,8 @@ CONTROLLERS = (
     EventController,
     ProofController,
     BillingController,
+    ExportController,
+    ExportOfAllController,
     LoopController,
     AgentController,
     OrphanController,

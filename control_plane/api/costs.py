@@ -16,6 +16,8 @@ TOKENS: Mapping[str, int] = {
     "explainLease": 3,
     "exportUsage": 20,
     "exportAuditEvents": 20,
+    "getExportFile": 20,
+    "getExportFileOfAll": 20,
     "exportAnyAuditEvents": 20,
     "getBill": 5,
     "getReconciliation": 5,

@@ -14,6 +14,7 @@ from control_plane.domain.ids import OrganizationId
 from control_plane.domain.subject import SubjectState
 
 DELETED = (
+    "charge_names",
     "consoles",
     "firewalls",
     "provider_firewalls",

@@ -193,6 +193,7 @@ ORDER BY i.organization_id, i.lease_id, i.number
 """)
 # In the order of leases, because each charge locks its lease against deletion, and all code locks leases in this order.
 _CHARGE = text(f"""
+WITH made AS (
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
                      price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour, amount_nano,
                      rated_at)
@@ -201,6 +202,12 @@ SELECT charges.id, i.organization_id, i.project_id, i.lease_id, i.number, i.mach
        :now
 FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.lease_id, i.number
+RETURNING organization_id, project_id, lease_id, number
+)
+INSERT INTO charge_names (lease_id, number, organization_id, project, lease, labels, node_pool)
+SELECT made.lease_id, made.number, made.organization_id, p.name, l.name, l.labels,
+       (SELECT name FROM node_pools WHERE id = l.node_pool_id)
+FROM made JOIN leases l ON l.id = made.lease_id JOIN projects p ON p.id = made.project_id
 """)
 
 
@@ -228,7 +235,7 @@ async def take_unrated(connection: Connection, *, limit: int) -> list[Unrated]:
 
 
 async def insert_charges(connection: Connection, charges: Sequence[NewCharge], *, now: datetime) -> None:
-    """Store charges. All other columns of a charge are copied from its interval and its lease."""
+    """Store charges, and what things are called now. All other columns are copied from the interval and the lease."""
     if charges:
         await write(connection, _CHARGE, charges=Recordset.document(charges), now=now)
 

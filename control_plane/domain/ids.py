@@ -69,6 +69,7 @@ class Prefix(StrEnum):
     KUBECONFIG = "kc"
     INTERVAL = "iv"
     CHARGE = "ch"
+    EXPORT_RUN = "exp"
     PROOF = "pf"
     ACCOUNT_REQUEST = "arq"
     QUOTA_REQUEST = "qr"

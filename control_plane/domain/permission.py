@@ -153,6 +153,14 @@ class Permission(StrEnum):
     """Read how the machines of every provider account answered, without the names of customers."""
     BILLING_READ = "billing.read"
     """Read usage, the bill, and the organization's reconciliation."""
+    EXPORTS_READ = "exports.read"
+    """Read the exports of the organization's charges, and fetch their files."""
+    EXPORTS_CREATE = "exports.create"
+    """Export the charges of the organization."""
+    EXPORTS_READ_ALL = "exports.read_all"
+    """Read the exports of every organization's charges, and fetch their files."""
+    EXPORTS_CREATE_ALL = "exports.create_all"
+    """Export the charges of every organization."""
     LOOPS_READ = "loops.read"
     AGENTS_READ = "agents.read"
     """Read what the agents on machines reported last."""
@@ -190,6 +198,8 @@ _OF_PLATFORM = frozenset(
         _P.ENVELOPES_SET_CEILING,
         _P.QUOTA_REQUESTS_DECIDE_CEILING,
         _P.COSTS_READ,
+        _P.EXPORTS_READ_ALL,
+        _P.EXPORTS_CREATE_ALL,
         _P.PROOF_RECORDS_READ,
         _P.LOOPS_READ,
         _P.AGENTS_READ,
@@ -227,6 +237,8 @@ _OF_ORGANIZATION = frozenset(
         _P.AUDIT_READ,
         _P.QUOTA_REQUESTS_DECIDE,
         _P.ADMISSION_DECISIONS_READ,
+        _P.EXPORTS_READ,
+        _P.EXPORTS_CREATE,
     }
 )
 _OF_PROJECT = frozenset(
@@ -342,6 +354,8 @@ FINANCE = (
         _P.QUOTA_REQUESTS_READ,
         _P.ADMISSION_DECISIONS_READ,
         _P.BILLING_READ,
+        _P.EXPORTS_READ,
+        _P.EXPORTS_CREATE,
     }
 )
 _PEOPLE = frozenset(
@@ -390,6 +404,7 @@ _READS_OF_PLATFORM = frozenset(
         _P.NODES_READ_ALL,
         _P.SERVER_HOSTS_READ,
         _P.AUDIT_READ_ALL,
+        _P.EXPORTS_READ_ALL,
     }
 )
 AUDITOR = frozenset(
@@ -418,6 +433,7 @@ AUDITOR = frozenset(
         _P.QUOTA_REQUESTS_READ,
         _P.ADMISSION_DECISIONS_READ,
         _P.BILLING_READ,
+        _P.EXPORTS_READ,
         _P.AUDIT_READ,
     }
 )
@@ -442,7 +458,17 @@ OPERATOR = (
         _P.QUOTA_REQUESTS_DECIDE_CEILING,
     }
 )
-PLATFORM_FINANCE = FINANCE | _PEOPLE | {_P.ORGANIZATIONS_READ_ALL, _P.CREDITS_CREATE, _P.COSTS_READ}
+PLATFORM_FINANCE = (
+    FINANCE
+    | _PEOPLE
+    | {
+        _P.ORGANIZATIONS_READ_ALL,
+        _P.CREDITS_CREATE,
+        _P.COSTS_READ,
+        _P.EXPORTS_READ_ALL,
+        _P.EXPORTS_CREATE_ALL,
+    }
+)
 
 IN_ORGANIZATIONS: Mapping[Role, frozenset[Permission]] = {
     Role.OWNER: OWNER,

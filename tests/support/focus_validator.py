@@ -1,7 +1,8 @@
 """The official FOCUS validator, in an environment of its own: `make focus-validator` builds it, once.
 
-https://pypi.org/project/focus-validator/2.2.1/ needs Python 3.12: older ones get a release that is broken, newer ones
-find no wheel of the numpy that it wants. It ends with 0 also when rules fail, so its report is what counts.
+Version 2.2.1 (https://github.com/finopsfoundation/focus-spec-validator) needs Python 3.12: older ones get a release that is
+broken, newer ones find no wheel of the numpy that it wants. It ends with 0 also when rules fail, so its report is what
+counts.
 """
 
 import os
@@ -51,10 +52,10 @@ def judge(file: Path, work: Path) -> tuple[int, set[str]]:
     report = work / "report.xml"
     subprocess.run(
         [
-            _program().absolute(),
-            *("--data-file", file.absolute(), "--validate-version", "1.2", "--block-download"),
+            str(_program().absolute()),
+            *("--data-file", str(file.absolute()), "--validate-version", "1.2", "--block-download"),
             *("--applicability-criteria", ",".join(SUPPORTED)),
-            *("--output-type", "unittest", "--output-destination", report.absolute()),
+            *("--output-type", "unittest", "--output-destination", str(report.absolute())),
         ],
         cwd=work,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
@@ -83,14 +84,13 @@ def _program() -> Path:
 
 def _pythons() -> Iterator[str]:
     """Interpreters of Python 3.12 that start: one of pyenv's may be on the path without being chosen."""
-    found: list[str | Path | None] = [
-        shutil.which("python3.12"),
-        *Path.home().glob(".pyenv/versions/3.12*/bin/python3.12"),
-    ]
-    for python in filter(None, found):
+    on_path = shutil.which("python3.12")
+    found = [] if on_path is None else [on_path]
+    found += map(str, sorted(Path.home().glob(".pyenv/versions/3.12*/bin/python3.12")))
+    for python in found:
         version = subprocess.run([python, "--version"], capture_output=True, text=True, check=False).stdout
         if version.startswith("Python 3.12."):
-            yield str(python)
+            yield python
 
 
 if __name__ == "__main__":

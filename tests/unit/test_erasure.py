@@ -22,6 +22,8 @@ KEPT = {
     "claims": {"step"},
     "data_keys": {"purpose", "master", "why"},
     "envelope_warnings": {"why"},
+    "export_files": {"name", "sums"},
+    "export_runs": {"seller", "created_by"},
     "envelopes": {"level", "limits", "set_by"},
     "leases": {
         *("sku", "gpu_model", "purchase", "proof", "regions", "providers", "state", "end_reason"),

@@ -28,6 +28,7 @@ _TAGS = {
     "roles": "Who may do what where.",
     "organizations": "Tenants, their money and their quota.",
     "audit log": "What was asked, allowed, refused and done, in hash chains.",
+    "exports": "The charges of a month as files in FOCUS, with a manifest.",
     "provider accounts": "For operators: our accounts at providers.",
     "loops": "For operators: what the reconciler's loops reported.",
     "agents": "For operators: what the agents on machines reported last.",

@@ -34,6 +34,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("firewall-rules", "rule_id"): (Prefix.FIREWALL_RULE, "firewall rule"),
     ("consoles", "console_id"): (Prefix.CONSOLE, "request for a console"),
     ("kubeconfigs", "kubeconfig_id"): (Prefix.KUBECONFIG, "kubeconfig"),
+    ("exports", "export_id"): (Prefix.EXPORT_RUN, "export"),
     ("ssh-keys", "key_id"): (Prefix.SSH_KEY, "SSH key"),
     ("node-pools", "node_pool_id"): (Prefix.NODE_POOL, "node pool"),
     ("users", "user_id"): (Prefix.USER, "user"),
@@ -56,6 +57,11 @@ _TEXTS: Mapping[str, Schema] = {
         "type": "string",
         "description": "A line of JSON for each event, between a first and a last line about the chain: docs/audit.md.",
     },
+    "application/octet-stream": {
+        "type": "string",
+        "format": "binary",
+        "description": "The bytes of the file, in its own media type: docs/exports.md.",
+    },
     "text/csv": {
         "type": "string",
         "description": "CSV with a header (RFC 4180); `x-item-schema` describes a line, its columns in order.",
@@ -69,6 +75,7 @@ _NAMED = {
     "cluster": ("The name or the id of the cluster.", "eu-1"),
     "node": ("The name or the id of the node.", f"node-{_SOME_ID}"),
     "host": ("The name of the server host.", "k8s-1"),
+    "file": ("The name of one of the export's files.", "focus-1.2.csv"),
 }
 """What a path names by a name: its description, and an example."""
 _ID_IN_ANSWER = {"createOrganization": "/organization/id", "createApiKey": "/key/id"}

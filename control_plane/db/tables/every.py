@@ -7,6 +7,7 @@ from control_plane.db.tables import (
     clusters,
     consoles,
     envelopes,
+    exports,
     firewalls,
     kubeconfigs,
     leases,
@@ -43,6 +44,7 @@ WINGS = (
     clusters,
     kubeconfigs,
     money,
+    exports,
     envelopes,
     operation,
 )

@@ -61,6 +61,7 @@ class Endpoint:
             ("{service_account_id}", "sa"),
             ("{role_binding_id}", "rb"),
             ("{kubeconfig_id}", "kc"),
+            ("{export_id}", "exp"),
         ):
             if name in self.path:
                 return prefix
@@ -79,6 +80,7 @@ class Endpoint:
             .replace("{certificate_id}", f"cert_{0:032x}")
             .replace("{console_id}", f"con_{0:032x}")
             .replace("{network}", "default")
+            .replace("{file}", "manifest.json")
             .replace("{cluster}", f"cl_{0:032x}")
             .replace("{host}", "k8s-1")
         )
@@ -318,6 +320,14 @@ ENDPOINTS = (
     _get("/v1/leases/{lease_id}/explanation", Permission.LEASES_READ),
     _get("/v1/leases/{lease_id}/events", Permission.LEASES_READ, "until"),
     _get("/v1/proofs/{proof_id}", Permission.PROOFS_READ),
+    _get("/v1/exports", Permission.EXPORTS_READ, "limit", "cursor"),
+    _post("/v1/exports", Permission.EXPORTS_CREATE, {"period": "2026-11", "final": False}),
+    _get("/v1/exports/{export_id}", Permission.EXPORTS_READ),
+    _get("/v1/exports/{export_id}/files/{file}", Permission.EXPORTS_READ),
+    _get("/v1/operator/exports", Permission.EXPORTS_READ_ALL, "limit", "cursor"),
+    _post("/v1/operator/exports", Permission.EXPORTS_CREATE_ALL, {"period": "2026-11", "final": False}),
+    _get("/v1/operator/exports/{export_id}", Permission.EXPORTS_READ_ALL),
+    _get("/v1/operator/exports/{export_id}/files/{file}", Permission.EXPORTS_READ_ALL),
     _get("/v1/usage", Permission.BILLING_READ, "since", "until", "project", "limit", "cursor"),
     _get("/v1/usage.csv", Permission.BILLING_READ, "since", "until", "project"),
     _get("/v1/bill", Permission.BILLING_READ, "project"),

@@ -58,6 +58,7 @@ _VALUES: dict[str, Any] = {
     "node_pools.state": "pending",
     "nodes.state": "joining",
     "node_steps.step": "opened",
+    "export_files.name": "focus-1.2.csv",
     "kubeconfigs.role": "view",
     "kubeconfigs.recipient": bytes(32),
     "server_hosts.ssh_port": 22,

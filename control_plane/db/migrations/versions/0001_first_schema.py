@@ -19,6 +19,8 @@ FACTS = (
     "audit_checkpoints",
     "audit_keys",
     "charges",
+    "export_files",
+    "export_runs",
     "intervals",
     "journal",
     "key_destructions",
@@ -42,6 +44,7 @@ TENANTS = (
     "attempts",
     "audit_pending",
     "capacity_held",
+    "charge_names",
     "charges",
     "claims",
     "cluster_tenants",
@@ -50,6 +53,8 @@ TENANTS = (
     "envelope_warnings",
     "envelopes",
     "environments",
+    "export_files",
+    "export_runs",
     "firewalls",
     "holds",
     "hub_networks",
@@ -105,6 +110,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "audit_pending": (("INSERT",), ()),
     "call_budgets": ((), ()),
     "capacity_held": (("INSERT", "UPDATE"), ()),
+    "charge_names": ((), ()),
     "charges": ((), ()),
     "claims": ((), ("ended_at",)),
     "cluster_tenants": ((), ()),
@@ -133,6 +139,8 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "envelope_warnings": ((), ()),
     "envelopes": (("INSERT", "UPDATE"), ()),
     "environments": (("INSERT",), ()),
+    "export_files": (("INSERT",), ()),
+    "export_runs": (("INSERT",), ()),
     "firewalls": (("INSERT",), ("version", "rules", "changed_at", "due_at", "tries")),
     "holds": (("INSERT", "UPDATE"), ()),
     "hub_networks": ((), ()),
@@ -4104,3 +4112,85 @@ def _create_tables() -> None:
     )
     op.create_index("ix_consoles_lease_id", "consoles", ["lease_id", "requested_at"], unique=False)
     op.create_index("ix_consoles_requested_at", "consoles", ["requested_at"], unique=False)
+    op.create_table(
+        "charge_names",
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project", sa.Text(), nullable=False),
+        sa.Column("lease", sa.Text(), nullable=False),
+        sa.Column("labels", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("node_pool", sa.Text(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_charge_names_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_charge_names_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_charge_names")),
+    )
+    op.create_index("ix_charge_names_organization_id", "charge_names", ["organization_id"], unique=False)
+    op.create_table(
+        "export_runs",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("covers_all", sa.Boolean(), nullable=False),
+        sa.Column("period_start", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("final", sa.Boolean(), nullable=False),
+        sa.Column("seller", sa.Text(), nullable=False),
+        sa.Column("cut_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("created_by", sa.Text(), nullable=False),
+        sa.Column("previous_id", sa.Uuid(), nullable=True),
+        sa.Column("previous_sha256", sa.LargeBinary(), nullable=True),
+        sa.CheckConstraint("cut_at <= created_at", name=op.f("ck_export_runs_cut_before_it_was_made")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "previous_id"],
+            ["export_runs.organization_id", "export_runs.id"],
+            name=op.f("fk_export_runs_organization_id_export_runs"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_export_runs_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_export_runs")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_export_runs_organization_id_id")),
+    )
+    op.create_index(
+        "ix_export_runs_organization_id_created_at",
+        "export_runs",
+        ["organization_id", "created_at", "id"],
+        unique=False,
+    )
+    op.create_table(
+        "export_files",
+        sa.Column("run_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("sha256", sa.LargeBinary(), nullable=False),
+        sa.Column("rows", sa.BigInteger(), nullable=False),
+        sa.Column("sums", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("price_books", postgresql.ARRAY(sa.Integer()), nullable=False),
+        sa.Column("delivered_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "name IN ('focus-1.2.csv', 'focus-1.2.parquet')", name=op.f("ck_export_files_name_known")
+        ),
+        sa.CheckConstraint("size > 0 AND rows >= 0", name=op.f("ck_export_files_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "run_id"],
+            ["export_runs.organization_id", "export_runs.id"],
+            name=op.f("fk_export_files_organization_id_export_runs"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_export_files_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("run_id", "name", "organization_id", name=op.f("pk_export_files")),
+    )

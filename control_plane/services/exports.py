@@ -1,0 +1,272 @@
+"""Exports of a billing period: what a run covers, its files as they are made, and its manifest."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from uuid import UUID
+
+from control_plane.db import exports, organizations
+from control_plane.db.connection import Connection
+from control_plane.db.exports import ChargeSums, DeliveredFile, ExportRun
+from control_plane.domain.export_run import FileName, Period, cut_at, period_from, refusal
+from control_plane.domain.focus import ChargeFacts, decimal_text, parse_decimal, usage_row
+from control_plane.domain.ids import OrganizationId, Prefix, on_wire
+from control_plane.domain.money import Nano
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.exports.csv_file import CsvEncoder
+from control_plane.exports.encoder import Encoder
+from control_plane.exports.manifest import Described, ExportedFile, digest, manifest
+from control_plane.exports.totals import Totals
+from control_plane.world import World
+
+__all__ = [
+    "DeliveredFile",
+    "ExportRun",
+    "Exported",
+]  # Controllers name these, and do not import the layer below.
+
+ROWS_PER_READ = 5_000
+"""Also the rows of a Parquet file's row group."""
+_ORGANIZATIONS_MAX = 1_000_000
+_ALL = "all"
+
+
+class ExportDiffersError(Exception):
+    """What was read is not what the run has to contain. The answer is cut off, so that nobody takes it for whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A run with the files that were delivered so far."""
+
+    run: ExportRun
+    files: Sequence[DeliveredFile]
+
+    @property
+    def manifest(self) -> bytes | None:
+        """None until every file was delivered."""
+        return _manifest(self.run, self.files) if len(self.files) == len(FileName) else None
+
+
+async def create(
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    period: Period,
+    *,
+    covers_all: bool,
+    final: bool,
+    seller: str,
+    by: str,
+) -> Exported | Refused:
+    """Begin a run. Its files are made when they are fetched. `seller` is who invoices, and `by` who asks."""
+    now = world.now()
+    refused = refusal(period, now, final=final)
+    if refused is not None:
+        return refused
+    previous = await exports.last_complete_run(
+        connection, organization_id, covers_all=covers_all, period_start=period.since
+    )
+    before = None
+    if previous is not None:
+        before = _manifest(previous, await exports.files(connection, [previous.id]))
+    run = ExportRun(
+        id=world.new_id(),
+        organization_id=organization_id,
+        covers_all=covers_all,
+        period_start=period.since,
+        final=final,
+        seller=seller,
+        cut_at=cut_at(now),
+        created_at=now,
+        created_by=by,
+        previous_id=None if previous is None else previous.id,
+        previous_sha256=None if before is None else digest(before),
+    )
+    await exports.insert_run(connection, run)
+    return Exported(run, ())
+
+
+async def page(
+    world: World,
+    organization_id: OrganizationId,
+    *,
+    covers_all: bool,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[Exported]:
+    """Runs, newest first."""
+    async with world.db.reading(organization_id) as connection:
+        runs = await exports.runs(
+            connection, organization_id, covers_all=covers_all, before=before, limit=limit
+        )
+        files = await exports.files(connection, [run.id for run in runs])
+    by_run = {run_id: list(found) for run_id, found in groupby(files, lambda file: file.run_id)}
+    return [Exported(run, by_run.get(run.id, [])) for run in runs]
+
+
+async def get(
+    world: World, organization_id: OrganizationId, run_id: UUID, *, covers_all: bool
+) -> Exported | Refused:
+    async with world.db.reading(organization_id) as connection:
+        run = await exports.get_run(connection, organization_id, run_id)
+        files = await exports.files(connection, [run_id])
+    if run is None or run.covers_all != covers_all:
+        return Refused(RefusalCode.NOT_FOUND, "There is no export with this id; GET /v1/exports lists them.")
+    return Exported(run, files)
+
+
+def manifest_of(exported: Exported) -> bytes | Refused:
+    """The manifest of a run, once every file was delivered."""
+    content = exported.manifest
+    if content is None:
+        missing = ", ".join(sorted({*FileName} - {file.name for file in exported.files}))
+        return Refused(RefusalCode.EXPORT_INCOMPLETE, f"These files were not fetched yet: {missing}.")
+    return content
+
+
+async def file(world: World, exported: Exported, name: FileName) -> AsyncIterator[bytes]:
+    """The bytes of a file, as they are made. After the last one, it is stored what they were.
+
+    Raises ExportDiffersError when the rows do not add up to what the database says, or when the file was delivered
+    before with other bytes.
+    """
+    encoder = await asyncio.to_thread(_encoder, name)
+    sha256, size, totals, books = hashlib.sha256(), 0, Totals(), set[int]()
+    chunk = await asyncio.to_thread(encoder.begin)
+    async for made in _batches(world, exported.run, encoder, totals, books):
+        sha256.update(chunk)
+        size += len(chunk)
+        yield chunk
+        chunk = made
+    # The last bytes wait until the file is known to be right.
+    chunk += await asyncio.to_thread(encoder.end)
+    sha256.update(chunk)
+    size += len(chunk)
+    delivered = DeliveredFile(
+        run_id=exported.run.id,
+        organization_id=exported.run.organization_id,
+        name=name,
+        size=size,
+        sha256=sha256.digest(),
+        rows=totals.rows,
+        sums={column: decimal_text(total) for column, total in totals.sums.items()},
+        price_books=tuple(sorted(books)),
+        delivered_at=world.now(),
+    )
+    await _store(world, delivered)
+    yield chunk
+
+
+async def _store(world: World, file: DeliveredFile) -> None:
+    """Store what a file is, or compare it with what it was. Raises ExportDiffersError."""
+    async with world.db.transaction(file.organization_id) as connection:
+        await exports.insert_file(connection, file)
+        stored = await exports.files(connection, [file.run_id])
+    for other in stored:
+        if other.name is file.name and other.sha256 != file.sha256:
+            raise ExportDiffersError(f"{file.name} was delivered with other bytes before")
+        if (other.rows, other.sums) != (file.rows, file.sums):
+            raise ExportDiffersError(f"{file.name} and {other.name} do not hold the same rows")
+
+
+async def _batches(
+    world: World, run: ExportRun, encoder: Encoder, totals: Totals, books: set[int]
+) -> AsyncIterator[bytes]:
+    """The rows of a run as bytes, organization by organization: each is read as its own tenant."""
+    for organization_id in await _covered(world, run):
+        exported, after = ChargeSums(0, Nano(0), 0), None
+        while True:
+            facts = await _read(world, run, organization_id, after)
+            if facts:
+                yield await asyncio.to_thread(_encode, facts, run.seller, encoder, totals)
+                books |= {charge.price_book for charge in facts}
+                exported = _added(exported, facts)
+                after = (facts[-1].started_at, facts[-1].id)
+            if len(facts) < ROWS_PER_READ:
+                break
+        if exported != await _sums(world, run, organization_id):
+            raise ExportDiffersError(f"the charges of {organization_id} do not add up to what was read")
+
+
+async def _covered(world: World, run: ExportRun) -> Sequence[OrganizationId]:
+    """The organizations whose charges are in the run, in the order of its rows."""
+    if not run.covers_all:
+        return [run.organization_id]
+    async with world.db.reading() as connection:
+        return sorted(await organizations.ids(connection, after=None, limit=_ORGANIZATIONS_MAX))
+
+
+async def _read(
+    world: World, run: ExportRun, organization_id: OrganizationId, after: tuple[datetime, UUID] | None
+) -> list[ChargeFacts]:
+    period = period_from(run.period_start)
+    async with world.db.reading(organization_id) as connection:
+        return await exports.charges(
+            connection,
+            organization_id,
+            since=period.since,
+            until=period.until,
+            cut_at=run.cut_at,
+            after=after,
+            limit=ROWS_PER_READ,
+        )
+
+
+async def _sums(world: World, run: ExportRun, organization_id: OrganizationId) -> ChargeSums:
+    period = period_from(run.period_start)
+    async with world.db.reading(organization_id) as connection:
+        return await exports.sums(
+            connection, organization_id, since=period.since, until=period.until, cut_at=run.cut_at
+        )
+
+
+def _added(before: ChargeSums, facts: Sequence[ChargeFacts]) -> ChargeSums:
+    return ChargeSums(
+        before.charges + len(facts),
+        Nano(before.amount_nano + sum(charge.amount_nano for charge in facts)),
+        before.unit_seconds + sum(charge.unit_seconds for charge in facts),
+    )
+
+
+def _encode(facts: Sequence[ChargeFacts], seller: str, encoder: Encoder, totals: Totals) -> bytes:
+    rows = [usage_row(charge, seller=seller) for charge in facts]
+    totals.add(rows)
+    return encoder.encode(rows)
+
+
+def _encoder(name: FileName) -> Encoder:
+    if name is FileName.CSV:
+        return CsvEncoder()
+    # pyarrow takes 60 MB of memory and a third of a second, which only a process that writes Parquet spends.
+    from control_plane.exports.parquet_file import ParquetEncoder  # noqa: PLC0415 - loaded when it is needed: above
+
+    return ParquetEncoder()
+
+
+def _manifest(run: ExportRun, files: Sequence[DeliveredFile]) -> bytes:
+    period = period_from(run.period_start)
+    previous = None
+    if run.previous_id is not None and run.previous_sha256 is not None:
+        previous = (on_wire(Prefix.EXPORT_RUN, run.previous_id), run.previous_sha256)
+    described = Described(
+        run=on_wire(Prefix.EXPORT_RUN, run.id),
+        covers=_ALL if run.covers_all else on_wire(Prefix.ORGANIZATION, run.organization_id),
+        period=str(period),
+        since=period.since,
+        until=period.until,
+        final=run.final,
+        cut_at=run.cut_at,
+        created_at=run.created_at,
+        price_books=files[0].price_books,
+        previous=previous,
+    )
+    return manifest(described, [_exported(file) for file in files])
+
+
+def _exported(file: DeliveredFile) -> ExportedFile:
+    sums = {column: parse_decimal(total) for column, total in file.sums.items()}
+    return ExportedFile(file.name, file.size, file.sha256, Totals(file.rows, sums))

@@ -1,0 +1,206 @@
+"""Exports of a month: files that are whole, the same each time, add up to the ledger, and name no other tenant."""
+
+import csv
+import hashlib
+import io
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import text
+
+from control_plane.db.engine import Database, Role
+from control_plane.services import exports
+from tests.integration.api.conftest import Tenant, Ticking, serve
+from tests.support.database import fresh_database
+from tests.support.rows import rows as read_rows
+from tests.support.stage import Stage, set_stage
+
+pytestmark = pytest.mark.database
+CSV, PARQUET = "focus-1.2.csv", "focus-1.2.parquet"
+
+
+@dataclass
+class Cloud:
+    owner: Database
+    acme: Tenant
+    globex: Tenant
+    finance: httpx.AsyncClient
+
+
+@pytest.fixture(scope="module")
+async def cloud(server_url: str, template: str) -> AsyncIterator[Cloud]:
+    """Two customers that used machines for some hours. One of them has ended its lease."""
+    async with fresh_database(server_url, template) as url:
+        db = Database(url, role=Role.RECONCILER, pool_size=5, readers=3)
+        api_db = Database(url, role=Role.API, pool_size=5, readers=3)
+        clock = Ticking()
+        api = await serve(db, api_db, clock)
+        stage = await set_stage(db, clock, api_db=api_db)
+        acme, globex = await api.tenant("acme"), await api.tenant("globex")
+        platform = await api.tenant("platform", platform=True)
+        await _use(stage, acme, globex)
+        yield Cloud(db, acme, globex, platform.http)
+        await api_db.close()
+        await db.close()
+
+
+async def _use(stage: Stage, acme: Tenant, globex: Tenant) -> None:
+    first = await acme.lease(name="first", labels={"team": "vision"})
+    await globex.lease(sku="h100x8", name="second")
+    await stage.play(60)
+    await stage.play(3 * 3_600 + 123, step=600)
+    await acme.http.post(f"/v1/leases/{first}/release")
+    await stage.play(600, step=60)
+
+
+async def export(http: httpx.AsyncClient, path: str = "/v1/exports", **body: Any) -> dict[str, Any]:
+    answer = await http.post(path, json={"period": "2026-11", **body})
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+async def fetch(http: httpx.AsyncClient, run: dict[str, Any], name: str, path: str = "/v1/exports") -> bytes:
+    answer = await http.get(f"{path}/{run['id']}/files/{name}")
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+def charges(content: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
+
+
+async def test_a_customers_export_adds_up_to_its_ledger_and_its_manifest_says_what_is_in_it(
+    cloud: Cloud,
+) -> None:
+    http = cloud.acme.http
+    run = await export(http)
+    assert (run["status"], run["coverage"], run["files"]) == ("provisional", "organization", [])
+    content, parquet = await fetch(http, run, CSV), await fetch(http, run, PARQUET)
+    manifest = (await http.get(f"/v1/exports/{run['id']}/files/manifest.json")).json()
+
+    found = charges(content)
+    assert len({row["x_ChargeId"] for row in found}) == len(found) > 3
+    ledger = (await http.get("/v1/reconciliation")).json()
+    billed = sum(Decimal(row["BilledCost"]) for row in found)
+    assert f"{billed:.9f}" == ledger["posted"]["usd"]
+    assert sum(Decimal(row["ConsumedQuantity"]) for row in found) == ledger["gpu_seconds"]
+    assert Decimal(manifest["sums"]["BilledCost"]) == billed
+    assert manifest["rows"] == len(found) == pq.read_table(io.BytesIO(parquet)).num_rows
+    assert [(file["name"], file["sha256"], file["bytes"]) for file in manifest["files"]] == [
+        (name, hashlib.sha256(held).hexdigest(), len(held))
+        for name, held in ((CSV, content), (PARQUET, parquet))
+    ]
+    assert {row["ResourceName"] for row in found} == {"first"}
+    assert {row["Tags"] for row in found} == {'{"team":"vision"}'}
+
+
+async def test_a_customers_export_names_no_other_tenant_and_no_cost_of_ours(cloud: Cloud) -> None:
+    run = await export(cloud.acme.http)
+    content = (await fetch(cloud.acme.http, run, CSV)).decode()
+    assert {row["BillingAccountId"] for row in charges(content.encode())} == {f"org_{cloud.acme.id.hex}"}
+    assert "globex" not in content
+    assert cloud.globex.id.hex not in content
+    assert "cost" not in content.partition("\r\n")[2].lower()
+
+
+async def test_nobody_else_sees_the_run_or_its_files(cloud: Cloud) -> None:
+    run = await export(cloud.acme.http)
+    for path in ("/v1/exports", "/v1/operator/exports"):
+        for client in (cloud.globex.http, cloud.finance):
+            answer = await client.get(f"{path}/{run['id']}/files/{CSV}")
+            assert answer.status_code in (403, 404), f"{path} {answer.status_code}"
+    listed = (await cloud.globex.http.get("/v1/exports")).json()["items"]
+    assert run["id"] not in {item["id"] for item in listed}
+
+
+async def test_finance_exports_the_charges_of_all_organizations(cloud: Cloud) -> None:
+    path = "/v1/operator/exports"
+    run = await export(cloud.finance, path)
+    found = charges(await fetch(cloud.finance, run, CSV, path))
+    assert {row["BillingAccountName"] for row in found} == {"acme", "globex"}
+    order = [(row["BillingAccountId"], row["ChargePeriodStart"], row["x_ChargeId"]) for row in found]
+    assert order == sorted(order)
+    async with cloud.owner.reading() as connection:
+        (sums,) = await read_rows(
+            connection, text("SELECT sum(amount_nano) AS nano, count(*) AS rows FROM charges")
+        )
+    assert sum(Decimal(row["BilledCost"]) for row in found) == Decimal(int(sums.nano)).scaleb(-9)
+    assert len(found) == sums.rows
+
+
+async def test_the_same_run_and_the_next_one_have_the_same_bytes_however_much_is_read_at_once(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    http = cloud.acme.http
+    run = await export(http)
+    whole = await fetch(http, run, CSV)
+    assert await fetch(http, run, CSV) == whole
+    monkeypatch.setattr(exports, "ROWS_PER_READ", 2)
+    assert await fetch(http, run, CSV) == whole
+    assert await fetch(http, await export(http), CSV) == whole
+
+
+async def test_new_names_do_not_change_what_was_charged_under_the_old_ones(cloud: Cloud) -> None:
+    http = cloud.globex.http
+    before = await fetch(http, await export(http), CSV)
+    (lease,) = (await http.get("/v1/leases")).json()["items"]
+    answer = await http.put(f"/v1/leases/{lease['id']}/labels", json={"labels": {"team": "new"}})
+    assert answer.status_code == 200, answer.text
+    assert await fetch(http, await export(http), CSV) == before
+
+
+async def test_a_manifest_names_the_complete_run_before_it_by_its_digest(cloud: Cloud) -> None:
+    http = cloud.acme.http
+    first = await export(http)
+    missing = await http.get(f"/v1/exports/{first['id']}/files/manifest.json")
+    assert (missing.status_code, missing.json()["code"]) == (409, "export_incomplete")
+    for name in (CSV, PARQUET):
+        await fetch(http, first, name)
+    manifest = await fetch(http, first, "manifest.json")
+    second = await export(http)
+    assert second["previous_id"] == first["id"]
+    for name in (CSV, PARQUET):
+        await fetch(http, second, name)
+    said = (await http.get(f"/v1/exports/{second['id']}/files/manifest.json")).json()
+    assert said["previous"] == {"run": first["id"], "manifest_sha256": hashlib.sha256(manifest).hexdigest()}
+
+
+async def test_an_open_month_is_not_exported_as_final_and_a_future_one_not_at_all(cloud: Cloud) -> None:
+    for body, code in (
+        ({"period": "2026-11", "final": True}, "period_open"),
+        ({"period": "2026-12"}, "period_in_future"),
+    ):
+        answer = await cloud.acme.http.post("/v1/exports", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (409, code)
+    for wrong in ("2026-13", "2026-1", "november", "2026-11-01"):
+        assert (await cloud.acme.http.post("/v1/exports", json={"period": wrong})).status_code == 422, wrong
+
+
+async def test_a_month_that_is_long_over_can_be_final_and_may_be_empty(cloud: Cloud) -> None:
+    run = await export(cloud.acme.http, period="2026-01", final=True)
+    assert run["status"] == "final"
+    assert charges(await fetch(cloud.acme.http, run, CSV)) == []
+
+
+async def test_a_file_that_differs_from_what_was_delivered_before_is_cut_off(cloud: Cloud) -> None:
+    http = cloud.acme.http
+    run = await export(http)
+    await fetch(http, run, CSV)
+    async with cloud.owner.transaction() as connection:
+        await connection.execute(
+            text("UPDATE charge_names SET lease = 'renamed' WHERE organization_id = :id"),
+            {"id": cloud.acme.id},
+        )
+    try:
+        assert charges(await fetch(http, run, CSV)) == []
+    finally:
+        async with cloud.owner.transaction() as connection:
+            await connection.execute(
+                text("UPDATE charge_names SET lease = 'first' WHERE organization_id = :id"),
+                {"id": cloud.acme.id},
+            )

@@ -20,7 +20,6 @@ from control_plane.domain.peer_map import (
     Relay,
     Version,
     configurations,
-    differences,
     versions,
 )
 from data_plane.mesh.node import largest_packet, make_next_key, make_node_key, switch_key
@@ -68,7 +67,11 @@ def _computed(nodes: int) -> list[Figure]:
     versioned = time.perf_counter()
     # One node has left: who has to be told is its group with its relay, and the servers.
     fleet[0] = _cluster(0, min(CLUSTER, nodes) - 1)
-    stale = sum(len(differences(had, now).to_apply) for had, now in zip(applied, fleet, strict=True))
+    stale = sum(
+        had.get(holder) != version
+        for had, overlay in zip(applied, fleet, strict=True)
+        for holder, version in versions(overlay).items()
+    )
     compared = time.perf_counter()
     return [
         Figure(

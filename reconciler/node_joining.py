@@ -217,6 +217,8 @@ async def _measure(world: ClusterWorld, held: Held) -> Evidence:
         "short": list(verdict.reasons),
         "cpu_millis": claimed.cpu_millis,
         "memory_bytes": claimed.memory_bytes,
+        "disk_bytes": claimed.disk_bytes,
+        "pods": claimed.pods,
         "devices": {name: count for name, count in claimed.devices.items() if count},
         "sold": {
             "vcpus": held.place.vcpus,
@@ -278,7 +280,9 @@ def judge(place: Place | OpenNode, claimed: ClaimedCapacity) -> Verdict:
     """
     devices = {GPU: place.gpu_count} if GPU in claimed.devices else {}
     sold = Capacity(place.vcpus * 1000, place.memory_gib * 1024**3, devices)
-    return judge_capacity(sold, Capacity(claimed.cpu_millis, claimed.memory_bytes, claimed.devices))
+    return judge_capacity(
+        sold, Capacity(claimed.cpu_millis, claimed.memory_bytes, claimed.devices, claimed.pods)
+    )
 
 
 async def _see_healthy(world: ClusterWorld, held: Held) -> Evidence:

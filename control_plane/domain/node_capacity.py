@@ -2,6 +2,9 @@
 
 A node reports its own capacity, and the scheduler believes it. A node that claims GPUs it does not have would attract
 workloads, so a claim beyond what was sold is a reason for quarantine, and less than was sold is a broken delivery.
+
+Disk is not compared: providers list the smallest disk of a machine type and deliver larger ones, so a larger disk is no
+lie, and a claim of one attracts only pods of the project that the node serves. It is kept as evidence.
 """
 
 from collections.abc import Mapping
@@ -13,6 +16,9 @@ MEMORY_EXCESS_PERCENT = 5
 """Providers sell in GB or GiB, and round."""
 MEMORY_SHORTFALL_PERCENT = 15
 """What the kernel and the firmware keep, with the same rounding."""
+PODS_MAX = 110
+"""Pods for which a kubelet has room unless it is told otherwise, which no node of ours is
+(https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/, maxPods, 2026-11-23)."""
 DEVICES_NAMED_MAX = 8
 """A node can claim thousands of devices, with long names."""
 GPU = "nvidia.com/gpu"
@@ -22,8 +28,10 @@ GPU = "nvidia.com/gpu"
 class Capacity:
     cpu_millis: int
     memory_bytes: int
+    """With what is set aside as huge pages."""
     devices: Mapping[str, int]
     """Extended resources by name, such as `nvidia.com/gpu`. Those of 0 may be left out."""
+    pods: int = PODS_MAX
 
 
 class Finding(StrEnum):
@@ -65,6 +73,8 @@ def _excess_of_machine(sold: Capacity, claimed: Capacity) -> list[str]:
         reasons.append(f"claims {claimed.cpu_millis}m of CPU, {sold.cpu_millis}m were sold")
     if claimed.memory_bytes * 100 > sold.memory_bytes * (100 + MEMORY_EXCESS_PERCENT):
         reasons.append(f"claims {claimed.memory_bytes} bytes of memory, {sold.memory_bytes} were sold")
+    if claimed.pods > sold.pods:
+        reasons.append(f"claims room for {claimed.pods} pods, a node has room for {sold.pods}")
     return reasons
 
 

@@ -283,21 +283,6 @@ def _hash(*values: object) -> str:
     return sha256(repr(values).encode()).hexdigest()[:32]
 
 
-@dataclass(frozen=True, slots=True)
-class Differences:
-    to_apply: frozenset[Holder]
-    """Whose configuration is another one than it has applied last, or that have applied none."""
-    to_forget: frozenset[Holder]
-    """Who has applied a configuration and is to have none: members that were removed, relays that nobody needs."""
-
-
-def differences(applied: Mapping[Holder, Version], overlay: Overlay) -> Differences:
-    """What is left to do, given the version that each holder has applied last."""
-    wanted = versions(overlay)
-    stale = (holder for holder, version in wanted.items() if applied.get(holder) != version)
-    return Differences(frozenset(stale), frozenset(applied.keys() - wanted.keys()))
-
-
 def holders_of(overlay: Overlay, member: Member) -> frozenset[Holder]:
     """Whose configuration lists a key of this member. They have to be told before it is removed."""
     if member in overlay.servers:

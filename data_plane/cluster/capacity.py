@@ -16,8 +16,12 @@ class ClaimedCapacity:
 
     cpu_millis: int
     memory_bytes: int
+    """With what is set aside as huge pages."""
     devices: dict[str, int]
     """Extended resources, such as `nvidia.com/gpu`."""
+    pods: int
+    disk_bytes: int
+    """The file system of pods (`ephemeral-storage`)."""
 
 
 def claimed_capacity(node: Object) -> ClaimedCapacity:
@@ -30,8 +34,18 @@ def claimed_capacity(node: Object) -> ClaimedCapacity:
     names = {name for claim in claims for name in claim}
     most = {name: max(_amount(claim.get(name, "0")) for claim in claims) for name in names}
     devices = {name: _whole(most[name]) for name in names if not _is_of_the_kubelet(name)}
-    cpu, memory = most.get("cpu", Decimal(0)), most.get("memory", Decimal(0))
-    return ClaimedCapacity(_whole(cpu * 1000), _whole(memory), devices)
+    cpu, pods, disk = (most.get(name, Decimal(0)) for name in ("cpu", "pods", "ephemeral-storage"))
+    memory = _whole(_memory(claims, most))
+    return ClaimedCapacity(_whole(cpu * 1000), memory, devices, _whole(pods), _whole(disk))
+
+
+def _memory(claims: list[dict[str, str]], most: dict[str, Decimal]) -> Decimal:
+    """A kubelet counts huge pages as a part of its capacity, and takes them off what is allocatable. So memory that is
+    allocatable and huge pages add up.
+    """
+    huge = sum((amount for name, amount in most.items() if name.startswith("hugepages-")), Decimal(0))
+    allocatable = claims[1].get("memory", claims[0].get("memory", "0"))
+    return max(most.get("memory", Decimal(0)), _amount(allocatable) + huge)
 
 
 def allocatable(node: Object, device: str) -> int:

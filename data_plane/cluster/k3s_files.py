@@ -43,7 +43,7 @@ class K3sFiles:
     binary: K3sFile
     installer: K3sFile
     images: tuple[K3sFile, ...]
-    """Archives of container images. Without them, nodes load images from the internet."""
+    """Archives of container images, at least one: nodes load none from the internet."""
     device_plugin: DevicePlugin | None = None
     """What makes GPUs allocatable; None when the operator leaves that to somebody else."""
     device_plugin_archive: K3sFile | None = None
@@ -69,13 +69,18 @@ class K3sFiles:
 
 
 def read(folder: Path) -> K3sFiles:
-    """The files of a folder: `k3s`, `install.sh`, any `k3s-airgap-images-*`, and `SHA256SUMS`, which names them all.
+    """The files of a folder: `k3s`, `install.sh`, `k3s-airgap-images-*`, and `SHA256SUMS`, which names them all.
 
     Where pods are to get GPUs by a device plugin of ours, `device-plugin.image` names its image by digest, and
     `device-plugin.tar` has it. Raises K3sFilesError when one is missing, is not named, or has another digest.
     """
     sums = _sums(folder / SUMS)
     images = sorted(path for path in folder.glob(f"{_IMAGES}*"))
+    if not images:
+        raise K3sFilesError(
+            f"{folder} has no {_IMAGES}*, without which K3s would load its images from the internet; "
+            "take the archive of the same release, such as k3s-airgap-images-amd64.tar.zst"
+        )
     archive = _archive(folder, sums)
     return K3sFiles(
         _checked(folder / BINARY, sums),

@@ -1,18 +1,20 @@
 """Parts of scripts that both kinds of machines share: those in a private network, and members of an overlay."""
 
+LACKS_PACKAGE = 68
+"""The exit status of a machine whose image lacks a package, and that did not get it from its mirror."""
+
 # The installation runs as a unit of its own, because killing dpkg midway breaks the machine. If it takes longer than
 # the step, or the connection breaks, it goes on; the next try finds it done, or fails because it is still running.
-INSTALL_PACKAGE = """
-install_package() {
+INSTALL_PACKAGE = f"""
+install_package() {{
   timeout 50 systemd-run --quiet --collect --wait --unit=splitplane-install --property=RuntimeMaxSec=900 \\
     --setenv=DEBIAN_FRONTEND=noninteractive sh -c "apt-get -q update
-      apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $1" </dev/null >&2 || {
-    status=$?
+      apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $1" </dev/null >&2 || {{
     journalctl --no-pager --output cat --lines 4 --unit splitplane-install >&2 || true
-    echo "could not install $1" >&2
-    exit $status
-  }
-}
+    echo "this machine lacks $1, and could not install it: choose an image that has it" >&2
+    exit {LACKS_PACKAGE}
+  }}
+}}
 """
 
 # wireguard-go is needed only where the kernel has no WireGuard: in containers, and in kernels without the module. The

@@ -133,9 +133,10 @@ async def test_a_file_that_arrives_in_part_is_continued_and_a_damaged_one_is_ref
 def test_files_that_are_missing_unnamed_or_damaged_are_refused_with_what_to_do(
     host: NodeCloud, tmp_path: Path
 ) -> None:
-    for name in ("k3s", "install.sh", "SHA256SUMS"):
+    (images, *_) = [path.name for path in sorted(host.release.glob("k3s-airgap-images-*"))]
+    for name in ("k3s", "install.sh", "SHA256SUMS", images):
         copyfile(host.release / name, tmp_path / name)
-    assert k3s_files.read(tmp_path).images == ()
+    assert [file.name for file in k3s_files.read(tmp_path).images] == [images]
     (tmp_path / "k3s").write_bytes(b"another one")
     with pytest.raises(k3s_files.K3sFilesError, match="another digest"):
         k3s_files.read(tmp_path)

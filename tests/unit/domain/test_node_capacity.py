@@ -26,6 +26,8 @@ def test_a_node_that_claims_more_than_was_sold_is_quarantined_and_one_that_has_l
         "a device that nobody sold, none of it": (replace(SOLD, devices={GPU: 8, "x/y": 0}), Finding.FITS),
         "one core more": (replace(SOLD, cpu_millis=97_000), Finding.EXCESS),
         "twice the memory": (replace(SOLD, memory_bytes=2_000 * GIB), Finding.EXCESS),
+        "room for one pod more": (replace(SOLD, pods=111), Finding.EXCESS),
+        "room for fewer pods": (replace(SOLD, pods=60), Finding.FITS),
         "a GPU less": (replace(SOLD, devices={GPU: 7}), Finding.SHORT),
         "no GPU": (replace(SOLD, devices={}), Finding.SHORT),
         "half the memory": (replace(SOLD, memory_bytes=500 * GIB), Finding.SHORT),

@@ -129,7 +129,7 @@ async def test_a_node_that_claims_more_gpus_than_were_sold_is_found_out(
     async def finding() -> Finding:
         claimed = claimed_capacity(await admin.get(NODE, name))
         return judge_capacity(
-            sold, Capacity(claimed.cpu_millis, claimed.memory_bytes, claimed.devices)
+            sold, Capacity(claimed.cpu_millis, claimed.memory_bytes, claimed.devices, claimed.pods)
         ).finding
 
     assert await finding() is Finding.FITS

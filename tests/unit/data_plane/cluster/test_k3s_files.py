@@ -16,8 +16,8 @@ IMAGE = f"registry.invalid:5000/nvidia/k8s-device-plugin@{DIGEST}"
 
 
 def _read(folder: Path, **files: bytes) -> K3sFiles:
-    """A folder with these files besides the two that are always there."""
-    named = {"k3s": b"k3s", "install.sh": b"sh"}
+    """A folder with these files besides the three that are always there."""
+    named = {"k3s": b"k3s", "install.sh": b"sh", "k3s-airgap-images-amd64.tar": b"images"}
     named |= {name.replace("_", "-").replace("--", "."): content for name, content in files.items()}
     for path in folder.iterdir():
         path.unlink()
@@ -47,9 +47,10 @@ def test_a_device_plugin_is_named_by_digest_and_its_image_goes_to_nodes_alone(tm
     found = _read(tmp_path, device_plugin__image=IMAGE.encode(), device_plugin__tar=_archive("other", IMAGE))
     assert found.device_plugin is not None
     assert found.device_plugin.is_at_hand
-    assert [file.name for file in found.all()] == ["k3s", "install.sh", "device-plugin.tar"]
-    assert found.digests()[2:] == ["device-plugin.tar", found.archives[0].sha256]
-    assert [file.name for file in found.of_server().all()] == ["k3s", "install.sh"]
+    always = ["k3s", "install.sh", "k3s-airgap-images-amd64.tar"]
+    assert [file.name for file in found.all()] == [*always, "device-plugin.tar"]
+    assert found.digests()[4:] == ["device-plugin.tar", found.archives[1].sha256]
+    assert [file.name for file in found.of_server().all()] == always
 
 
 def test_a_device_plugin_that_nodes_could_not_run_is_refused_at_the_start(tmp_path: Path) -> None:
@@ -63,6 +64,15 @@ def test_a_device_plugin_that_nodes_could_not_run_is_refused_at_the_start(tmp_pa
             _read(tmp_path, device_plugin__image=IMAGE.encode(), device_plugin__tar=archive)
     (tmp_path / "SHA256SUMS").write_text("")
     with pytest.raises(K3sFilesError, match="does not name"):
+        k3s_files.read(tmp_path)
+
+
+def test_a_folder_without_images_is_refused_at_the_start(tmp_path: Path) -> None:
+    _read(tmp_path)
+    (tmp_path / "k3s-airgap-images-amd64.tar").unlink()
+    with pytest.raises(
+        K3sFilesError, match=r"has no k3s-airgap-images-\*, .* take the archive of the same release"
+    ):
         k3s_files.read(tmp_path)
 
 

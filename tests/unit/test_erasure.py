@@ -25,6 +25,7 @@ KEPT = {
     "export_files": {"name", "sums"},
     "export_runs": {"seller", "created_by"},
     "envelopes": {"level", "limits", "set_by"},
+    "hub_networks": {"public_key", "endpoint"},
     "leases": {
         *("sku", "gpu_model", "purchase", "proof", "regions", "providers", "state", "end_reason"),
         *("end_why", "waiting_why", "traceparent", "switched_at", "on_eviction", "paused_at"),
@@ -52,7 +53,7 @@ KEPT = {
     },
     "organizations": {"name", "state"},
     "powers": {"state", "why", "boot_id", "listed"},
-    "peers": {"public_key", "address"},
+    "peers": {"public_key", "address", "hub_key", "hub_endpoint"},
     "quota_requests": {"level", "limits", "state", "asked_by", "decided_by"},
     "relays": {"public_key", "endpoint", "applied_version"},
     "role_bindings": {"role", "scope", "granted_by"},

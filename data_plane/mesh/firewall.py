@@ -58,7 +58,7 @@ APPLY_FIREWALL = Step(
     f"""set -eu
 umask 022
 {INSTALL_PACKAGE}
-command -v nft >/dev/null || install_package nftables
+command -v nft >/dev/null || install_package nftables nft
 exec 9> /run/lock/splitplane-firewall.lock
 flock -w 5 9 || {{ echo 'another change of the firewall is running' >&2; exit 75; }}
 mkdir -p /etc/splitplane

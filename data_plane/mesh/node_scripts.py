@@ -55,7 +55,7 @@ MAKE_NODE_KEY = Step(
     f"""set -eu
 umask 077
 {WIREGUARD_TOOLS}
-command -v nft >/dev/null || install_package nftables
+command -v nft >/dev/null || install_package nftables nft
 key=/etc/wireguard/{INTERFACE}.key
 {MAKE_KEY}""",
     seconds=60,  # For a machine whose image lacks the tools; otherwise it takes well under 1 s.

@@ -5,15 +5,21 @@ LACKS_PACKAGE = 68
 
 # The installation runs as a unit of its own, because killing dpkg midway breaks the machine. If it takes longer than
 # the step, or the connection breaks, it goes on; the next try finds it done, or fails because it is still running.
+# Arguments: the package, and the programs that it brings. Whether these are there counts, not what apt says of itself.
 INSTALL_PACKAGE = f"""
 install_package() {{
+  package=$1
+  shift
   timeout 50 systemd-run --quiet --collect --wait --unit=splitplane-install --property=RuntimeMaxSec=900 \\
     --setenv=DEBIAN_FRONTEND=noninteractive sh -c "apt-get -q update
-      apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $1" </dev/null >&2 || {{
-    journalctl --no-pager --output cat --lines 4 --unit splitplane-install >&2 || true
-    echo "this machine lacks $1, and could not install it: choose an image that has it" >&2
-    exit {LACKS_PACKAGE}
-  }}
+      apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $package" </dev/null >&2 || true
+  for program; do
+    command -v "$program" >/dev/null || {{
+      journalctl --no-pager --output cat --lines 4 --unit splitplane-install >&2 || true
+      echo "this machine lacks $package, and could not install it: choose an image that has it" >&2
+      exit {LACKS_PACKAGE}
+    }}
+  done
 }}
 """
 
@@ -25,8 +31,8 @@ WIREGUARD_TOOLS = (
 kernel_can() {
   ip link add dev "wgtry$$" type wireguard 2>/dev/null && ip link del dev "wgtry$$"
 }
-command -v wg >/dev/null && command -v wg-quick >/dev/null || install_package wireguard-tools
-command -v wireguard-go >/dev/null || kernel_can || install_package wireguard-go
+command -v wg >/dev/null && command -v wg-quick >/dev/null || install_package wireguard-tools wg wg-quick
+command -v wireguard-go >/dev/null || kernel_can || install_package wireguard-go wireguard-go
 """
 )
 

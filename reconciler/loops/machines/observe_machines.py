@@ -91,7 +91,10 @@ def _elsewhere(provider: Provider, records: Sequence[Machine]) -> Sequence[str]:
 
 
 async def _incomplete(world: MachineWorld, account: AccountName, regions: Sequence[str]) -> Report:
-    why = f"machines may exist in {', '.join(regions)}, where the settings do not look: add that region again"
+    why = (
+        f"machines may exist in {', '.join(regions)}, and the account has another region now: set the former one again,"
+        " and add an account for the other"
+    )
     await account_faults.store(world, account, accounts.record_failure, why)
     return Report(errors=[why])
 
@@ -136,12 +139,12 @@ async def _record(
 def _doubtful(records: Sequence[Machine], listing: Sequence[Sighting]) -> Sequence[MachineId]:
     """The machines that a list misses, or shows as anything but running."""
     running = {sighting.provider_ref for sighting in listing if sighting.state is ListedState.RUNNING}
-    stopped = [
+    not_running = [
         machine.id
         for machine in records
         if machine.state is MachineState.VERIFIED and machine.provider_ref not in running
     ]
-    return [*expected_and_missed(records, listing), *stopped]
+    return [*expected_and_missed(records, listing), *not_running]
 
 
 async def _evidence(

@@ -49,8 +49,8 @@ def refuses_start(limits: AutoRelease, tariff: Tariff, now: datetime) -> Refused
     before, after = release_at(limits, tariff), release_at(limits, started)
     if after is None or after >= now + START_LASTS or (before is not None and before <= after):
         return None
-    minutes = max(0, int((after - now).total_seconds())) // 60
-    why = f"{minutes} minutes after the start, the lease would have cost what it may, and end; raise that limit first."
+    minutes = max(1, -(-int((after - now).total_seconds()) // 60))
+    why = f"Started now, the lease would reach its cost limit and end within {minutes} min; raise that limit first."
     return Refused(RefusalCode.RELEASE_TIME_PASSED, why)
 
 

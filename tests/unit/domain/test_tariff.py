@@ -171,9 +171,11 @@ def test_a_start_is_refused_when_the_limit_of_its_cost_would_end_the_lease_right
     stopped_at, now = START + HOUR, START + 2 * HOUR
     tariff = a_tariff(START, price=PRICE, stopped=STOPPED, switched_at=(stopped_at,))
     spent = tariff.cost_until(now)
-    for left_seconds, refused in ((14 * 60, True), (15 * 60, False)):
+    for left_seconds, within in ((0, "within 1 min"), (13 * 60 + 1, "within 14 min"), (15 * 60, None)):
         limits = AutoRelease(spend_nano=Nano(spent + left_seconds * 2))
-        assert (refuses_start(limits, tariff, now) is not None) is refused, left_seconds
+        refused = refuses_start(limits, tariff, now)
+        assert (refused is not None) is (within is not None), left_seconds
+        assert refused is None or f"{within};" in refused.why
     soon = AutoRelease(after_seconds=2 * 3_600 + 60, spend_nano=Nano(spent + 3_600))
     assert refuses_start(soon, tariff, now) is None, "it ends in a minute whether it is started or not"
     assert refuses_start(AutoRelease(), tariff, now) is None

@@ -16,6 +16,7 @@ from control_plane.domain.deadline import OverdueClaim
 from control_plane.domain.ids import AccountName, ClaimId, LaunchKey, LeaseId, MachineId
 from control_plane.domain.machine import MachineState
 from control_plane.domain.progress import Step
+from control_plane.domain.waiting import WaitsFor
 
 _SELECT = f"SELECT {', '.join(f'c.{field.name}' for field in fields(Claim))} FROM claims c"
 _MADE = Recordset(Claim, "made")
@@ -127,11 +128,22 @@ _TAKE_ADMITTING = work.take(
     order="due_at, id",
 )
 _BY_IDS = text(f"{_SELECT} WHERE c.id = ANY(:ids) ORDER BY c.due_at, c.id")
-_RETRY = work.retry("claims")
-_WAIT = text(f"UPDATE claims SET due_at = :due_at, {work.GIVE_BACK} WHERE id = :id AND {work.HELD}")
+_RETRY = text(f"""
+UPDATE claims SET tries = tries + 1, tried_at = :now, due_at = :due_at, waits_for = NULL, waits_since = NULL,
+  {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
+_WAIT = text(f"""
+UPDATE claims SET due_at = :due_at, waits_for = CAST(:waits_for AS text),
+  waits_since = CASE WHEN CAST(:waits_for AS text) IS NULL THEN NULL
+    WHEN waits_for = CAST(:waits_for AS text) THEN waits_since ELSE CAST(:now AS timestamptz) END, {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
 _HELD = text(f"SELECT id FROM claims WHERE id = :id AND {work.HELD}")
 _STEP = text(f"""
 UPDATE claims SET step = coalesce(:step, step), work_until = :until,
+  waits_for = CASE WHEN CAST(:step AS text) IS NULL THEN waits_for END,
+  waits_since = CASE WHEN CAST(:step AS text) IS NULL THEN waits_since END,
   step_at = CASE WHEN CAST(:step AS text) IS NULL THEN step_at ELSE CAST(:now AS timestamptz) END
 WHERE id = :id AND {work.HELD} AND ended_at IS NULL AND {_STILL_ADMITS}
 """)
@@ -140,7 +152,8 @@ UPDATE claims SET due_at = :now, deadline_at = :deadline_at
 WHERE machine_id = :machine_id AND admitted_at IS NULL AND ended_at IS NULL
 """)
 _ADMITTED = text(f"""
-UPDATE claims SET admitted_at = :now, step = '{Step.CERTIFICATES_ACCEPTED}', step_at = :now, tries = 0, {work.GIVE_BACK}
+UPDATE claims SET admitted_at = :now, step = '{Step.CERTIFICATES_ACCEPTED}', step_at = :now, tries = 0,
+  waits_for = NULL, waits_since = NULL, {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD} AND admitted_at IS NULL AND ended_at IS NULL AND {_STILL_ADMITS}
 """)
 _NODE_OPENED = text(f"""
@@ -214,9 +227,18 @@ async def retry(
     await write(connection, _RETRY, id=claim_id, token=token, now=now, due_at=due_at)
 
 
-async def wait(connection: Connection, claim_id: ClaimId, *, token: UUID, due_at: datetime) -> None:
-    """Give a claim back that has to wait for something of ours: no failed try."""
-    await write(connection, _WAIT, id=claim_id, token=token, due_at=due_at)
+async def wait(
+    connection: Connection,
+    claim_id: ClaimId,
+    *,
+    token: UUID,
+    due_at: datetime,
+    waits_for: WaitsFor | None,
+    now: datetime,
+) -> None:
+    """Give a claim back that has to wait for something of ours: no failed try. None for what is over in a moment."""
+    values = {"due_at": due_at, "waits_for": waits_for, "now": now}
+    await write(connection, _WAIT, id=claim_id, token=token, **values)
 
 
 async def is_held(connection: Connection, claim_id: ClaimId, *, token: UUID) -> bool:

@@ -28,6 +28,7 @@ from control_plane.domain.power_action import PowerAction
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import ProofOutcome, Record, Tier
 from control_plane.domain.status import Evidence
+from control_plane.domain.waiting import WaitsFor
 
 # A lease as a customer reads it, in one round trip: with the claim of its latest attempt (every attempt has one), the
 # machine, the machine's place in the private network, and its latest GPU proof.
@@ -40,7 +41,7 @@ SELECT {COLUMNS},
     ORDER BY array_position(ARRAY[{_JOIN_STEPS}], s.step) DESC LIMIT 1) END AS join_step,
   m.id AS machine_id, m.provider, m.region, m.state AS machine_state, coalesce(c.step, m.step) AS step,
   {SIGHTED_AT} AS sighted_at, m.down_since, m.provider_state, m.suspect_since, m.address, m.ssh_port, m.host_key,
-  p.address AS mesh_address,
+  p.address AS mesh_address, c.waits_for, c.waits_since,
   m.passes, m.first_passed_at, m.last_passed_at, m.attested, m.failed, m.unanswered, m.last_challenged_at AS last_at,
   v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at, {EVIDENCE.format(claim_id="c.id")} AS agent,
   {powers.OF_CLAIM.format(claim_id="c.id")} AS power, m.power AS power_offered
@@ -109,6 +110,8 @@ class _Claimed:
     ssh_port: int
     host_key: str | None
     mesh_address: str | None
+    waits_for: WaitsFor | None
+    waits_since: datetime | None
     proof_id: UUID | None
     proof_outcome: ProofOutcome | None
     proof_at: datetime | None
@@ -162,6 +165,8 @@ def _evidence(claimed: _Claimed) -> Evidence:
         ssh_port=claimed.ssh_port,
         host_key=claimed.host_key,
         mesh_address=claimed.mesh_address,
+        waits_for=claimed.waits_for,
+        waits_since=claimed.waits_since,
     )
 
 

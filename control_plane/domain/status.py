@@ -5,7 +5,7 @@ its customer has to know is a fact beside it: that it waits for stock, or that i
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import Lease, LeaseKind, LeaseState
@@ -14,6 +14,7 @@ from control_plane.domain.node import JoinStep
 from control_plane.domain.power import Power, PowerState
 from control_plane.domain.progress import Step, steps_for
 from control_plane.domain.proof import challenged
+from control_plane.domain.waiting import WAITS_FOR_WORDS, WaitsFor
 
 CONTACT_LOST_AFTER = timedelta(minutes=5)
 """A ready lease whose machine was not sighted for this long reads as unconfirmed. It does not end (law 5)."""
@@ -47,6 +48,10 @@ class Evidence:
     """Since when its provider lists it as failed or stopped, though nobody asked for that; None while it does not."""
     provider_state: str | None = None
     """The provider's own word for its state."""
+
+    waits_for: WaitsFor | None = None
+    """What of ours the machine waits for before its customer is admitted; None while it waits for nothing."""
+    waits_since: datetime | None = None
 
     @property
     def last_step(self) -> Step | JoinStep:
@@ -137,7 +142,8 @@ def project(lease: Lease, evidence: Evidence | None, now: datetime, power: Power
             return Status(lease.state, None, 0, total, _placing(lease, waiting), waiting)
         case LeaseState.STARTING:
             replaced = "" if lease.replaced_since is None else _REPLACED
-            return Status(lease.state, step, steps_done, total, replaced + _starting(step, lease))
+            message = replaced + _starting(step, lease) + _held_up(evidence)
+            return Status(lease.state, step, steps_done, total, message)
         case LeaseState.READY:
             doubt = _unconfirmed(lease, evidence, now)
             ready = "Ready." if power is None else _WITH_POWER[power.state]
@@ -190,6 +196,14 @@ def _starting(step: Step | JoinStep | None, lease: Lease) -> str:
     if lease.kind is LeaseKind.NODE and step in _JOINS:
         return _JOINS[step]
     return _AFTER_STEP[step]
+
+
+def _held_up(evidence: Evidence | None) -> str:
+    """What of ours a machine waits for, after the sentence on its progress; empty when it waits for nothing."""
+    if evidence is None or evidence.waits_for is None or evidence.waits_since is None:
+        return ""
+    since = f"{evidence.waits_since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f" It waits since {since} for {WAITS_FOR_WORDS[evidence.waits_for]}. Nothing is billed meanwhile."
 
 
 def _unconfirmed(lease: Lease, evidence: Evidence | None, now: datetime) -> Unconfirmed | None:

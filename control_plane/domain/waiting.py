@@ -1,4 +1,6 @@
-"""A lease that no offer can serve now: what its customer reads, and when it is given up.
+"""A lease that waits: because no offer can serve it now, or for something of ours that its machine needs.
+
+What follows is about the first: what its customer reads, and when it is given up.
 
 It is given up when it has waited as long as its request says, or when too many machines have failed. Orders that
 providers did not take cost nobody anything and are not counted: each offer that refused is left alone for longer each
@@ -12,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import TypeVar
 
 from control_plane.domain.deadline import LOOKED_AT_WITHIN, UNATTENDED_MAX_WITHOUT_MACHINE
@@ -28,6 +31,22 @@ REFRESHED_WITHIN = timedelta(minutes=2)
 """Offers are refreshed every 30 s. Those of an account that nobody refreshed for longer say nothing about its stock."""
 ATTEMPTS_MAX = 12
 """Attempts with a machine per lease before it is given up."""
+
+
+class WaitsFor(StrEnum):
+    """What of ours keeps a verified machine from its customer. The machine is not to blame."""
+
+    HUB = "hub"
+    """The hub of private networks, which does not answer, or has no place left."""
+    SSH_AUTHORITY = "ssh_authority"
+    """The authority that signs the certificates with which we log in."""
+
+
+WAITS_FOR_WORDS = {
+    WaitsFor.HUB: "our hub of private networks, which cannot take it now",
+    WaitsFor.SSH_AUTHORITY: "our SSH authority, which signs nothing now",
+}
+"""As customers read it, after `waiting for`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,7 +208,13 @@ async def test_a_full_hub_makes_machines_wait_and_fails_none(
     waits = await _lease(stage, two, "waits", "default")
     await stage.play(120)
     assert await stage.state(waits) == "starting"
+    told = (await stage.shown(waits)).status.message
+    assert "for our hub of private networks, which cannot take it now. Nothing is billed meanwhile." in told
+    first = told
+    await stage.play(60)
+    assert (await stage.shown(waits)).status.message == first, "since when it has waited stays as it is"
     assert [attempt.fail_reason for attempt in await stage.attempts(waits)] == [None]
     monkeypatch.setattr(network, "NETWORKS_MAX", 3)
     await _ready(stage, [waits])
+    assert (await stage.shown(waits)).status.message == "Ready."
     await stage.finish()

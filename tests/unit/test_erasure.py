@@ -19,7 +19,7 @@ KEPT = {
     "api_keys": {"role", "scopes", "project_ids"},
     "attempts": {"offer_key", "outcome", "fail_reason", "fail_why"},
     "capacity_held": {"gpu_model"},
-    "claims": {"step"},
+    "claims": {"step", "waits_for"},
     "data_keys": {"purpose", "master", "why"},
     "envelope_warnings": {"why"},
     "export_files": {"name", "sums"},

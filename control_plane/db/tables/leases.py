@@ -42,6 +42,7 @@ from control_plane.domain.lease import LIVE, EndReason, LeaseState
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import OnEviction, PurchaseKind
+from control_plane.domain.waiting import WaitsFor
 
 leases = table(
     "leases",
@@ -235,6 +236,9 @@ claims = table(
     *work(),
     Column("step", Text),
     at("step_at"),
+    # What of ours its machine waits for before the customer is admitted, and since when.
+    Column("waits_for", Text),
+    at("waits_since"),
     at("claimed_at", nullable=False),
     # By when the customer has to be admitted; set when the machine is verified.
     at("deadline_at"),
@@ -246,6 +250,7 @@ claims = table(
     Column("ssh_revoked", Integer),
     at("ssh_revoked_due_at"),
     known("step", Step),
+    known("waits_for", WaitsFor),
     UniqueConstraint("organization_id", "id"),
     CheckConstraint("slot > 0", name="slot_positive"),
     CheckConstraint("released_at IS NULL OR ended_at IS NOT NULL", name="released_after_the_end"),

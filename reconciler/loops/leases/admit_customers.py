@@ -23,6 +23,7 @@ from control_plane.domain.claim import Claim
 from control_plane.domain.firewall import LOOK_EVERY
 from control_plane.domain.ids import AccountName, Prefix, on_wire
 from control_plane.domain.progress import Step
+from control_plane.domain.waiting import WaitsFor
 from control_plane.outcomes import claims as outcomes
 from control_plane.outcomes import machines as machine_outcomes
 from data_plane.access.customer import admit_customer
@@ -73,7 +74,7 @@ async def _admit(world: LeaseWorld, claim: Claim, target: ClaimTarget, token: UU
             async with world.access.connect(reached) as session:
                 closed = await _prepare(world, claim, session, target.ssh_port, token)
     except (network.HubAway, network.NetworkBusy, NotCertified) as error:
-        await _wait_for_us(world, claim, token)
+        await _wait_for_us(world, claim, _waits_for(error), token)
         report.errors.append(f"{target.launch_key}: {type(error).__name__}: {error}")
         return
     except AccessError as error:
@@ -139,12 +140,22 @@ async def _step(world: LeaseWorld, claim: Claim, step: Step | None, token: UUID)
         )
 
 
-async def _wait_for_us(world: LeaseWorld, claim: Claim, token: UUID) -> None:
+def _waits_for(error: AccessError) -> WaitsFor | None:
+    """What the customer reads that it waits for. Another replica is done with the network in a moment."""
+    if isinstance(error, NotCertified):
+        return WaitsFor.SSH_AUTHORITY
+    return WaitsFor.HUB if isinstance(error, network.HubAway) else None
+
+
+async def _wait_for_us(world: LeaseWorld, claim: Claim, waits_for: WaitsFor | None, token: UUID) -> None:
     """Not a failed try of the machine, so its deadline moves on while our hub or our SSH authority is away
     (`domain/deadline.py`).
     """
     async with world.db.statement() as connection:
-        await claims.wait(connection, claim.id, token=token, due_at=world.now() + OURS_AGAIN)
+        now = world.now()
+        await claims.wait(
+            connection, claim.id, token=token, due_at=now + OURS_AGAIN, waits_for=waits_for, now=now
+        )
 
 
 async def _try_again_or_fail(world: LeaseWorld, claim: Claim, error: AccessError, token: UUID) -> None:

@@ -82,7 +82,7 @@ async def test_only_customers_of_verified_machines_of_the_account_are_admitted_a
     async with leased.db.transaction() as connection:
         await claims.retry(connection, late.id, token=TWO, now=now, due_at=now)
         await claims.retry(connection, mine.id, token=TWO, now=now - MINUTE, due_at=now)
-        await claims.wait(connection, waits.id, token=TWO, due_at=now)
+        await claims.wait(connection, waits.id, token=TWO, due_at=now, waits_for=None, now=now)
     async with leased.db.reading() as connection:
         attended = {claim.id: claim.attended_until for claim in await _overdue(connection, leased)}
     assert attended == {theirs.id: None, late.id: now, mine.id: now - MINUTE, waits.id: None}

@@ -2813,6 +2813,8 @@ def _create_tables() -> None:
         sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("step", sa.Text(), nullable=True),
         sa.Column("step_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("waits_for", sa.Text(), nullable=True),
+        sa.Column("waits_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("claimed_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("deadline_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("admitted_at", sa.DateTime(timezone=True), nullable=True),
@@ -2824,6 +2826,7 @@ def _create_tables() -> None:
             "step IN ('booted', 'certificates_accepted', 'connected', 'gpus_proven', 'gpus_verified', 'launched', 'mesh_joined', 'placed')",
             name=op.f("ck_claims_step_known"),
         ),
+        sa.CheckConstraint("waits_for IN ('hub', 'ssh_authority')", name=op.f("ck_claims_waits_for_known")),
         sa.CheckConstraint(
             "released_at IS NULL OR ended_at IS NOT NULL", name=op.f("ck_claims_released_after_the_end")
         ),

@@ -171,7 +171,7 @@ def test_a_start_is_refused_when_the_limit_of_its_cost_would_end_the_lease_right
     stopped_at, now = START + HOUR, START + 2 * HOUR
     tariff = a_tariff(START, price=PRICE, stopped=STOPPED, switched_at=(stopped_at,))
     spent = tariff.cost_until(now)
-    for left_seconds, within in ((0, "within 1 min"), (13 * 60 + 1, "within 14 min"), (15 * 60, None)):
+    for left_seconds, within in ((1, "within 1 min"), (13 * 60 + 1, "within 14 min"), (15 * 60, None)):
         limits = AutoRelease(spend_nano=Nano(spent + left_seconds * 2))
         refused = refuses_start(limits, tariff, now)
         assert (refused is not None) is (within is not None), left_seconds

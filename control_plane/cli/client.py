@@ -153,20 +153,25 @@ class Client:
 
     def lines(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[bytes]:
         """The lines of a long document, as they come, each with its newline. It is not repeated from the middle."""
+        rest = b""
+        for chunk in self.chunks(path, params):
+            *whole, rest = (rest + chunk).split(b"\n")
+            yield from (line + b"\n" for line in whole)
+        if rest:
+            yield rest
+
+    def chunks(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[bytes]:
+        """The bytes of a long document, as they come. It is not repeated from the middle."""
         request = self._request("GET", path, params=params, timeout=_timeout(self._try_seconds))
-        began, rest = self.clock.seconds(), b""
+        began = self.clock.seconds()
         try:
             with closing(self._http.send(request, stream=True)) as response:
                 if not response.is_success:
                     response.read()
                     raise self._refusal(response)
-                for chunk in response.iter_bytes():
-                    *whole, rest = (rest + chunk).split(b"\n")
-                    yield from (line + b"\n" for line in whole)
+                yield from response.iter_bytes()
         except httpx.TransportError as error:
             raise self._unreachable(error, since=began) from None
-        if rest:
-            yield rest
 
     @contextmanager
     def stream(self, path: str, *, last_event_id: str) -> Iterator[Stream]:

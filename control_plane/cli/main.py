@@ -62,6 +62,8 @@ FILES = {
     "leases": ("lease", "why"),
     "proofs": ("proof",),
     "billing": ("usage", "bill", "reconciliation"),
+    "exports": ("export",),
+    "finance": ("finance",),
     "organizations": ("organization", "credit"),
     "loops": ("loops",),
     "fleet": ("fleet",),

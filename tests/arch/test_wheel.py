@@ -56,8 +56,9 @@ def test_the_command_line_requires_what_it_imports_and_nothing_else() -> None:
         for source in sources("control_plane/cli", "control_plane/wire")
         for name in source.imports()
     }
-    required = {re.split(r"[<>=]", requirement)[0] for requirement in CLI["project"]["dependencies"]}
-    distributions = {{"yaml": "pyyaml"}.get(name, name) for name in imported}
+    requirements = [*CLI["project"]["dependencies"], *CLI["project"]["optional-dependencies"]["s3"]]
+    required = {re.split(r"[<>=]", requirement)[0] for requirement in requirements}
+    distributions = {{"yaml": "pyyaml", "botocore": "boto3"}.get(name, name) for name in imported}
     assert distributions - sys.stdlib_module_names - {"control_plane"} == required
 
 

@@ -1,0 +1,134 @@
+"""Exports of a month of charges in FOCUS: making one, and checking and comparing those that one has."""
+
+import re
+from argparse import Namespace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from control_plane.cli import export_files
+from control_plane.cli.destinations import destination
+from control_plane.cli.errors import CliError, usage
+from control_plane.cli.export_files import CSV, MANIFEST, PARQUET
+from control_plane.cli.parsing import Commands, Parser, command, noun
+from control_plane.cli.render.exports import checked_lines, difference_lines, export_table
+from control_plane.cli.terminal import Terminal
+from control_plane.wire.exports import PERIOD_PATTERN, ExportPage, ExportRequest, ExportView
+
+PATH = "/v1/exports"
+PATH_OF_ALL = "/v1/operator/exports"
+_MEGABYTE = 1_000_000
+
+
+def add(to: Commands) -> None:
+    exports = noun(to, "export", "Export a month of charges in FOCUS, and check and compare exports.")
+    parser = command(
+        exports,
+        "create",
+        create,
+        "Write the charges of a month as CSV and Parquet, with a manifest.",
+        more=(
+            "The files are written to PERIOD/EXPORT below --to, the manifest last. Without\n"
+            "--final, the export of a month that can still change is provisional."
+        ),
+        examples="""
+        splitplane export create 2026-10 --to exports
+        splitplane export create 2026-10 --to s3://acme-billing/gpus --final
+        """,
+    )
+    add_arguments(parser)
+    command(
+        exports,
+        "list",
+        list_exports,
+        "List exports, newest first.",
+        examples="""
+        splitplane export list
+        """,
+    )
+    parser = command(
+        exports,
+        "verify",
+        verify,
+        "Check that the files of an export are what its manifest says.",
+        more="It works without the API, and exits with 1 when they are not.",
+        examples="""
+        splitplane export verify exports/2026-10/exp_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
+        """,
+    )
+    parser.add_argument("folder", metavar="DIR", help="the folder of an export")
+    parser = command(
+        exports,
+        "diff",
+        diff,
+        "Show the rows in which two exports differ.",
+        more="It works without the API, and exits with 1 when they differ.",
+        examples="""
+        splitplane export diff exports/2026-10/exp_0190... exports/2026-10/exp_0191...
+        """,
+    )
+    parser.add_argument("before", metavar="DIR", help="the folder of an export")
+    parser.add_argument("after", metavar="DIR", help="the folder of another one")
+
+
+def add_arguments(parser: Parser) -> None:
+    parser.add_argument("period", metavar="PERIOD", help="a month such as 2026-10")
+    parser.add_argument("--to", required=True, metavar="DIR", help="a folder, or s3://BUCKET/PREFIX")
+    parser.add_argument("--final", action="store_true", help="refuse a month that can still change")
+
+
+def create(terminal: Terminal, args: Namespace) -> None:
+    export(terminal, args, PATH)
+
+
+def export(terminal: Terminal, args: Namespace, path: str) -> None:
+    """Begin an export at `path`, fetch its files, check them, and put them where they belong."""
+    if not re.match(PERIOD_PATTERN, args.period):
+        raise usage(f"{args.period!r} is not a month such as 2026-10.")
+    target = destination(args.to)
+    request = ExportRequest(period=args.period, final=args.final)
+    made = terminal.client().post(path, ExportView, request)
+    with TemporaryDirectory(prefix="splitplane-export-") as work:
+        files = [Path(work) / name for name in (CSV, PARQUET, MANIFEST)]
+        for file in files:
+            _fetch(terminal, f"{path}/{made.value.id}/files/{file.name}", file)
+        checked = export_files.check(Path(work))
+        where = target.put(f"{made.value.period}/{made.value.id}", files)
+    if args.json:
+        terminal.json({"id": made.value.id, "to": where, "manifest": dict(checked.manifest)})
+        return
+    terminal.show(checked_lines(checked))
+    terminal.note(f"Wrote {where}.")
+
+
+def _fetch(terminal: Terminal, path: str, file: Path) -> None:
+    size = 0
+    with terminal.moving() as tell, file.open("wb") as target:
+        for part in terminal.client().chunks(path):
+            target.write(part)
+            size += len(part)
+            tell(f"{file.name}: {size / _MEGABYTE:,.1f} MB")
+
+
+def list_exports(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().every(PATH, ExportPage)
+    terminal.present(args.json, answer, lambda page: export_table(page.items))
+
+
+def verify(terminal: Terminal, args: Namespace) -> None:
+    checked = export_files.check(Path(args.folder))
+    if args.json:
+        terminal.json(dict(checked.manifest))
+        return
+    terminal.show(checked_lines(checked))
+
+
+def diff(terminal: Terminal, args: Namespace) -> None:
+    found = list(export_files.changes(Path(args.before), Path(args.after)))
+    if args.json:
+        terminal.json(
+            [{"charge": change.charge, "before": change.before, "after": change.after} for change in found]
+        )
+    else:
+        terminal.show(difference_lines(found))
+    if found:
+        raise CliError(f"{len(found):,} rows differ.", code="exports_differ")

@@ -1,0 +1,144 @@
+"""Exports on a disk: whether one is what its manifest says, and how two of them differ.
+
+Files are read line by line, so that a million rows need no more memory than ten.
+"""
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from control_plane.cli.errors import CliError
+
+CSV = "focus-1.2.csv"
+PARQUET = "focus-1.2.parquet"
+MANIFEST = "manifest.json"
+_READ_BYTES = 1 << 20
+_KEY = ("BillingAccountId", "ChargePeriodStart", "x_ChargeId")
+"""The order of the rows."""
+
+Row = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An export that is what its manifest says."""
+
+    manifest: Mapping[str, Any]
+    sha256: str
+    """Of the manifest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A row that only one of two exports has, or that differs between them."""
+
+    charge: str
+    """The id of the charge."""
+    before: Row | None
+    after: Row | None
+
+    @property
+    def billed(self) -> Decimal:
+        """By how much more is billed after it, in US dollars."""
+        return _billed(self.after) - _billed(self.before)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that differ; empty for a row that only one of them has."""
+        if self.before is None or self.after is None:
+            return ()
+        return tuple(name for name, value in self.after.items() if self.before.get(name) != value)
+
+
+def check(folder: Path) -> Checked:
+    """Check every file of an export against its manifest. Raises CliError with what is wrong."""
+    try:
+        content = (folder / MANIFEST).read_bytes()
+        manifest = json.loads(content)
+        for file in manifest["files"]:
+            _check_bytes(folder / file["name"], file)
+        _check_rows(folder / CSV, manifest)
+    except OSError as error:
+        raise CliError(f"{error.filename}: {error.strerror}.", code="file") from error
+    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+        raise broken(f"{folder / MANIFEST} cannot be read: {error!r}.") from error
+    return Checked(manifest, hashlib.sha256(content).hexdigest())
+
+
+def broken(sentence: str) -> CliError:
+    return CliError(sentence, code="export_broken")
+
+
+def _check_bytes(path: Path, said: Mapping[str, Any]) -> None:
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while part := file.read(_READ_BYTES):
+            digest.update(part)
+            size += len(part)
+    if (size, digest.hexdigest()) != (said["bytes"], said["sha256"]):
+        raise broken(f"{path} is not the file that the manifest describes.")
+
+
+def _check_rows(path: Path, manifest: Mapping[str, Any]) -> None:
+    sums = dict.fromkeys(manifest["sums"], Decimal(0))
+    rows, last = 0, ("", "", "")
+    for row in _rows(path):
+        rows += 1
+        key = _key(row)
+        if key <= last:
+            raise broken(f"{path}: {row['x_ChargeId']} is out of order, or there twice.")
+        last = key
+        for name in sums:
+            sums[name] += Decimal(row[name])
+    if rows != manifest["rows"]:
+        raise broken(f"{path} has {rows:,} rows, and the manifest says {manifest['rows']:,}.")
+    for name, total in sums.items():
+        if total != Decimal(manifest["sums"][name]):
+            raise broken(
+                f"{path}: {name} adds up to {total}, and the manifest says {manifest['sums'][name]}."
+            )
+
+
+def changes(before: Path, after: Path) -> Iterator[Change]:
+    """The rows in which two exports differ, in their order. Both are read side by side."""
+    try:
+        yield from _merged(_rows(before / CSV), _rows(after / CSV))
+    except OSError as error:
+        raise CliError(f"{error.filename}: {error.strerror}.", code="file") from error
+    except (KeyError, TypeError) as error:
+        raise broken(f"One of the files is no export: {error!r}.") from error
+
+
+def _merged(left: Iterator[Row], right: Iterator[Row]) -> Iterator[Change]:
+    one, other = next(left, None), next(right, None)
+    while one is not None or other is not None:
+        if other is None or (one is not None and _key(one) < _key(other)):
+            assert one is not None  # noqa: S101 - one of them is left, and it is not the other
+            yield Change(one["x_ChargeId"], one, None)
+            one = next(left, None)
+        elif one is None or _key(other) < _key(one):
+            yield Change(other["x_ChargeId"], None, other)
+            other = next(right, None)
+        else:
+            if one != other:
+                yield Change(one["x_ChargeId"], one, other)
+            one, other = next(left, None), next(right, None)
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def _key(row: Row) -> tuple[str, str, str]:
+    account, start, charge = (row[name] for name in _KEY)
+    return account, start, charge
+
+
+def _billed(row: Row | None) -> Decimal:
+    return Decimal(0) if row is None else Decimal(row["BilledCost"])

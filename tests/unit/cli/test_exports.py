@@ -1,0 +1,217 @@
+"""Exports at the command line: files that are whole, stored with the manifest last, checked and compared."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import boto3
+import httpx
+import pytest
+from moto import mock_aws
+
+from control_plane.cli.destinations import Bucket
+from control_plane.domain.focus import ChargeFacts, usage_row
+from control_plane.domain.money import Nano
+from control_plane.exports.csv_file import CsvEncoder
+from control_plane.exports.manifest import Described, ExportedFile, digest, manifest
+from control_plane.exports.totals import Totals
+from tests.support.charges import SELLER, lease_charges
+from tests.unit.cli.stand import Stand
+
+RUN = f"exp_{'1' * 32}"
+NAMES = ("focus-1.2.csv", "focus-1.2.parquet", "manifest.json")
+CHARGES = lease_charges([3_600, 7_200, 10_800])
+VIEW: dict[str, Any] = {
+    "id": RUN,
+    "period": "2026-10",
+    "coverage": "organization",
+    "status": "provisional",
+    "cut_at": "2026-10-20T11:59:00Z",
+    "created_at": "2026-10-20T12:00:00Z",
+    "created_by": f"sa_{'2' * 32}",
+    "previous_id": None,
+    "files": [],
+}
+
+
+def files(charges: list[ChargeFacts] = CHARGES) -> Mapping[str, bytes]:
+    """The files of an export. Nothing here reads Parquet, so any bytes stand for it."""
+    encoder, totals = CsvEncoder(), Totals()
+    rows = [usage_row(charge, seller=SELLER) for charge in charges]
+    totals.add(rows)
+    content = {NAMES[0]: encoder.begin() + encoder.encode(rows), NAMES[1]: b"PAR1"}
+    described = Described(
+        run=RUN,
+        covers="all",
+        period="2026-10",
+        since=datetime(2026, 10, 1, tzinfo=UTC),
+        until=datetime(2026, 11, 1, tzinfo=UTC),
+        final=False,
+        cut_at=datetime(2026, 10, 20, tzinfo=UTC),
+        created_at=datetime(2026, 10, 20, tzinfo=UTC),
+        price_books=[3],
+        previous=None,
+    )
+    exported = [ExportedFile(name, len(held), digest(held), totals) for name, held in content.items()]
+    return content | {NAMES[2]: manifest(described, exported)}
+
+
+def served(path: str = "/v1/exports", **other: bytes) -> dict[str, Any]:
+    content = files()
+    return {f"POST {path}": httpx.Response(201, json=VIEW)} | {
+        f"GET {path}/{RUN}/files/{name}": httpx.Response(
+            200, content=other.get(name.split(".")[-1], content[name])
+        )
+        for name in NAMES
+    }
+
+
+def folder(path: Path, charges: list[ChargeFacts] = CHARGES) -> Path:
+    path.mkdir()
+    for name, content in files(charges).items():
+        (path / name).write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [(("export", "create"), "/v1/exports"), (("finance", "export"), "/v1/operator/exports")],
+)
+def test_an_export_is_written_below_its_month_and_its_id(
+    tmp_path: Path, command: tuple[str, ...], path: str
+) -> None:
+    shown = Stand(tmp_path, served(path)).run(*command, "2026-10", "--to", str(tmp_path / "to"))
+    target = tmp_path / "to" / "2026-10" / RUN
+    assert (shown.code, shown.err) == (0, f"Wrote {target}.\n")
+    assert "The export is whole: 3 rows." in shown.out
+    assert "59.76" in shown.out
+    assert {file.name: file.read_bytes() for file in target.iterdir()} == files()
+    shown = Stand(tmp_path, {}).run("export", "verify", str(target))
+    assert (shown.code, hashlib.sha256(files()[NAMES[2]]).hexdigest() in shown.out.replace("\n", "")) == (
+        0,
+        True,
+    )
+
+
+def test_an_export_for_scripts_says_where_it_is_and_what_its_manifest_says(tmp_path: Path) -> None:
+    shown = Stand(tmp_path, served()).run(
+        "export", "create", "2026-10", "--to", str(tmp_path / "to"), "--json"
+    )
+    said = json.loads(shown.out)
+    assert (said["id"], said["to"]) == (RUN, str(tmp_path / "to" / "2026-10" / RUN))
+    assert said["manifest"] == json.loads(files()[NAMES[2]])
+
+
+def test_a_file_that_was_changed_on_its_way_is_not_written(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, served(csv=files()[NAMES[0]].replace(b"train-1", b"train-2")))
+    shown = stand.run("export", "create", "2026-10", "--to", str(tmp_path / "to"))
+    assert (shown.code, "export_broken" in shown.err, (tmp_path / "to").exists()) == (1, True, False)
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with mock_aws():
+        client = boto3.client("s3")
+        client.create_bucket(Bucket="billing")
+        yield client
+
+
+def test_an_export_goes_to_s3(tmp_path: Path, bucket: Any) -> None:
+    shown = Stand(tmp_path, served()).run("export", "create", "2026-10", "--to", "s3://billing/gpus/")
+    assert (shown.code, shown.err) == (0, f"Wrote s3://billing/gpus/2026-10/{RUN}.\n")
+    for name, content in files().items():
+        held = bucket.get_object(Bucket="billing", Key=f"gpus/2026-10/{RUN}/{name}")
+        assert held["Body"].read() == content
+
+
+def test_the_manifest_is_stored_after_all_other_files(tmp_path: Path) -> None:
+    stored: list[str] = []
+
+    class Recording:
+        def upload_file(self, path: str, bucket: str, key: str) -> None:
+            assert Path(path).exists()
+            stored.append(f"{bucket}/{key}")
+
+    held = folder(tmp_path / "export")
+    Bucket("billing", "", Recording()).put("2026-10", [held / name for name in NAMES])
+    assert stored == [f"billing/2026-10/{name}" for name in NAMES]
+
+
+def test_a_bucket_that_is_not_there_is_named(tmp_path: Path, bucket: Any) -> None:
+    shown = Stand(tmp_path, served()).run("export", "create", "2026-10", "--to", "s3://missing")
+    assert (shown.code, "error: bucket" in shown.err, "s3://missing" in shown.err) == (1, True, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("2026-13", "--to", "x"), ("october", "--to", "x"), ("2026-10", "--to", "gs://x"), ("2026-10",)],
+)
+def test_a_wrong_month_or_destination_is_wrong_usage(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert Stand(tmp_path, {}).run("export", "create", *arguments).code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        (NAMES[0], b"train-1", b"train-2", "not the file that the manifest describes"),
+        (NAMES[1], b"PAR1", b"PAR2", "not the file that the manifest describes"),
+        (NAMES[2], b'"rows": 3', b'"rows": 4', "has 3 rows, and the manifest says 4"),
+        (NAMES[2], b'"BilledCost": "59', b'"BilledCost": "58', "BilledCost adds up to 59.76"),
+        (NAMES[2], b'"rows"', b'"lines"', "cannot be read"),
+    ],
+)
+def test_what_was_changed_in_an_export_is_found(
+    tmp_path: Path, name: str, old: bytes, new: bytes, said: str
+) -> None:
+    file = folder(tmp_path / "export") / name
+    assert old in file.read_bytes()
+    file.write_bytes(file.read_bytes().replace(old, new, 1))
+    shown = Stand(tmp_path, {}).run("export", "verify", str(tmp_path / "export"))
+    assert (shown.code, said in " ".join(shown.err.split())) == (1, True), shown.err
+
+
+def test_a_charge_that_is_there_twice_is_found_although_the_manifest_counts_it_so(tmp_path: Path) -> None:
+    folder(tmp_path / "export", [CHARGES[0], CHARGES[0]])
+    shown = Stand(tmp_path, {}).run("export", "verify", str(tmp_path / "export"))
+    assert (shown.code, "there twice" in shown.err) == (1, True)
+
+
+def test_a_folder_without_an_export_is_named(tmp_path: Path) -> None:
+    shown = Stand(tmp_path, {}).run("export", "verify", str(tmp_path / "none"))
+    assert (shown.code, "manifest.json" in shown.err) == (1, True)
+
+
+def test_equal_exports_have_no_difference(tmp_path: Path) -> None:
+    before, after = folder(tmp_path / "before"), folder(tmp_path / "after")
+    shown = Stand(tmp_path, {}).run("export", "diff", str(before), str(after))
+    assert (shown.code, shown.out) == (0, "Both exports have the same rows.\n")
+
+
+def test_rows_that_were_added_removed_and_changed_are_shown_with_what_they_bill(tmp_path: Path) -> None:
+    changed = replace(CHARGES[1], amount_nano=Nano(20_000_000_000))
+    before = folder(tmp_path / "before", CHARGES[:2])
+    after = folder(tmp_path / "after", [changed, CHARGES[2]])
+    shown = Stand(tmp_path, {}).run("export", "diff", str(before), str(after))
+    assert shown.code == 1
+    words = " ".join(shown.out.split())
+    for said in ("removed -19.92", "BilledCost", "added +19.92", "3 rows differ. Billed: +0.08"):
+        assert said in words, shown.out
+    found = json.loads(Stand(tmp_path, {}).run("export", "diff", str(before), str(after), "--json").out)
+    assert [(change["before"] is None, change["after"] is None) for change in found] == [
+        (False, True),
+        (False, False),
+        (True, False),
+    ]
+
+
+def test_exports_are_listed(tmp_path: Path) -> None:
+    page = {"items": [VIEW], "next_cursor": None}
+    shown = Stand(tmp_path, {"GET /v1/exports": page}).run("export", "list")
+    assert [word in shown.out for word in (RUN, "2026-10", "provisional")] == [True] * 3

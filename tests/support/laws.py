@@ -177,7 +177,7 @@ def stopped_unit_seconds(lease: Any, until: datetime) -> int:
     """In how many billed unit-seconds before `until` the machine was stopped, counted second by second."""
     if not lease.switched_at:
         return 0
-    switched = [at.replace(microsecond=0) for at in lease.switched_at]
+    switched: list[datetime] = [at.replace(microsecond=0) for at in lease.switched_at]
     billed = _billed_seconds(lease, until)
     return sum(sum(at <= second for at in switched) % 2 for second in billed) * int(lease.units)
 

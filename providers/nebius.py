@@ -2,8 +2,9 @@
 dstack's adapter learnt is named):
 
 - `Create` answers with an operation, and the machine is on record at once. Quota and capacity failures may come on
-  the operation afterwards: then a machine is listed that never starts, and its disk costs money until it is deleted
-  (dstack).
+  the operation afterwards: then a machine is listed as STOPPED that never starts, and its disk costs money until it is
+  deleted (dstack). Why is in the operation alone, so operations are read when a machine that boots is listed so. How
+  long Nebius keeps them is not documented.
 - A new machine is listed as STOPPED with `reconciling`, before STARTING: it is not stopped (dstack).
 - `X-Idempotency-Key` makes a launch that arrives twice one machine. Ours is the launch key. For how long Nebius
   remembers a key is not documented, so a lost answer is still never sent again. A delete has none: an old answer
@@ -23,7 +24,8 @@ dstack's adapter learnt is named):
 - Prices come from the calculator: one call for all types (v1 has only `EstimateBatch`; `Estimate` was in v1alpha1).
 - What is free comes from the capacity advisor. It speaks for the whole tenant, so that the service account needs to
   be allowed to read the tenant.
-- Preemptible machines are not offered; GB200 and GB300 platforms neither, since their hosts are ARM.
+- Preemptible machines are not offered: no list says of a stopped one that it was preempted (docs/decisions/0062).
+  GB200 and GB300 platforms neither, since their hosts are ARM.
 - RESOURCE_EXHAUSTED alone does not say what is exhausted; the `ServiceError` in the status does. Without one it is
   unclear.
 - No rate limit is published. The one here is ours.
@@ -44,6 +46,7 @@ from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
     Confidence,
+    LateRefusal,
     LaunchOrder,
     LeftOut,
     LeftOutFor,
@@ -74,7 +77,7 @@ from providers.listings import (
 from providers.nebius_api import messages_pb2 as pb
 from providers.nebius_api.access_token import AuthorizedKey, checked_pem
 from providers.nebius_api.api import Api
-from providers.nebius_api.errors import raise_failure
+from providers.nebius_api.errors import NOT_ENOUGH_RESOURCES, failure_code, raise_failure
 from providers.nebius_api.methods import (
     CREATE_INSTANCE,
     DELETE_INSTANCE,
@@ -82,6 +85,7 @@ from providers.nebius_api.methods import (
     GET_PROJECT,
     LIST_ADVICE,
     LIST_INSTANCES,
+    LIST_OPERATIONS,
     LIST_PLATFORMS,
     START_INSTANCE,
     STOP_INSTANCE,
@@ -204,6 +208,23 @@ class Nebius:
 
     async def inventory(self) -> tuple[Sighting, ...]:
         return await whole_listing(Verb.INVENTORY, self.inventory_page)
+
+    async def refused_later(self) -> tuple[LateRefusal, ...]:
+        """The launches whose operations failed afterwards."""
+
+        async def page(cursor: str | None) -> Page[pb.Operation]:
+            request = pb.ListOperationsByParentRequest(
+                parent_id=self._settings.project_id, page_size=PAGE_SIZE, page_token=cursor or ""
+            )
+            return await self._api.call(
+                Verb.INVENTORY,
+                LIST_OPERATIONS,
+                request,
+                lambda listed: Page(tuple(listed.operations), listed.next_page_token or None),
+            )
+
+        failed = (_refusal(each) for each in await whole_listing(Verb.INVENTORY, page))
+        return tuple(each for each in failed if each is not None)
 
     async def inventory_page(self, cursor: str | None) -> Page[Sighting]:
         request = pb.ListInstancesRequest(
@@ -448,6 +469,17 @@ def _word(status: pb.InstanceStatus) -> str:
     number = status.state
     word = pb.InstanceStatus.InstanceState.Name(number) if number in known else str(number)
     return f"{word}/reconciling" if status.reconciling else word
+
+
+def _refusal(operation: pb.Operation) -> LateRefusal | None:
+    """What a failed operation says about its machine. It may be another one than the launch: a refusal is only looked
+    for when the machine has never run.
+    """
+    code = failure_code(operation)
+    if code is None or not operation.resource_id:
+        return None
+    state = ListedState.SOLD_OUT if code == NOT_ENOUGH_RESOURCES else ListedState.FAILED
+    return LateRefusal(reference_of(operation.resource_id), state, code)
 
 
 def _launched(operation: pb.Operation) -> ProviderRef:

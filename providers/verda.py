@@ -21,7 +21,8 @@
   a 403, as other refusals are.
 - Three limits hold together: 500 requests per minute for a project, 60 for one method and path, and 120 for each of
   the lists of instances and of volumes.
-- There is no firewall. Spot machines may be evicted without warning: not offered. GB300 is ARM, and is left out.
+- There is no firewall. Spot machines may be evicted without warning, and no status says so: not offered
+  (docs/decisions/0062). GB300 is ARM, and is left out.
 """
 
 import hashlib

@@ -44,7 +44,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class LateRefusal:
-    """A launch that was accepted and failed before there was a machine, so that no list will ever show it."""
+    """A launch that was accepted and failed before its machine ran: no list shows it, or one that says less."""
 
     provider_ref: ProviderRef
     """What the launch returned."""
@@ -84,9 +84,11 @@ def ended_unasked(machine: Machine, sighting: Sighting) -> bool:
     return unasked and taken(machine, sighting.eviction) is None
 
 
-def boots_unlisted(machines: Iterable[Machine], listing: Iterable[Sighting]) -> bool:
-    """Whether a machine boots that the list does not show: its launch may have been refused late."""
-    listed = {sighting.provider_ref for sighting in listing}
+def may_be_refused(machines: Iterable[Machine], listing: Iterable[Sighting]) -> bool:
+    """Whether a machine boots that the list does not show, or shows as failed or stopped: its launch may have been
+    refused late, and that says more.
+    """
+    shown = {sighting.provider_ref for sighting in listing if sighting.state not in _FAILED}
     return any(
-        machine.state is MachineState.BOOTING and machine.provider_ref not in listed for machine in machines
+        machine.state is MachineState.BOOTING and machine.provider_ref not in shown for machine in machines
     )

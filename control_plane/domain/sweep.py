@@ -300,7 +300,7 @@ def sweep(
     the odd lists are believed after all. `refused` are launches that the provider refused after it had accepted them.
     """
     machines = list(machines)
-    shown = [*listing, *_in_place_of(machines, refused)]
+    shown = [*_in_place_of(machines, listing, refused), *listing]
     findings = match(machines, shown, installation=installation, asked_at=asked_at)
     odd = oddness(findings, len(listing), lost=evidence.lost)
     if odd is not None:
@@ -357,15 +357,21 @@ def _reporting(missed: Iterable[Machine], evidence: Evidence, now: datetime) -> 
     return f" {living} of them reported in the last five minutes." if living else ""
 
 
-def _in_place_of(machines: Iterable[Machine], refused: Iterable[LateRefusal]) -> Iterator[Sighting]:
-    """A sighting for each booting machine whose launch was refused late. `match` prefers one of the list."""
-    refusals = {refusal.provider_ref: refusal for refusal in refused}
+def _in_place_of(
+    machines: Iterable[Machine], listing: Iterable[Sighting], refused: Iterable[LateRefusal]
+) -> Iterator[Sighting]:
+    """A sighting for each booting machine whose launch was refused late, unless a list shows more than a failure."""
+    alive = {sighting.provider_ref for sighting in listing if sighting.state not in _NEVER_RAN}
+    refusals = {refusal.provider_ref: refusal for refusal in refused if refusal.provider_ref not in alive}
     for machine in machines:
         refusal = refusals.get(machine.provider_ref) if machine.provider_ref else None
         if refusal is not None and machine.state is MachineState.BOOTING:
             yield Sighting(
                 refusal.provider_ref, machine.launch_key, refusal.state, native_status=refusal.native_status
             )
+
+
+_NEVER_RAN = frozenset({ListedState.FAILED, ListedState.STOPPED})
 
 
 def _appeared(machine: Machine, sighting: Sighting) -> bool:

@@ -26,10 +26,17 @@ def raise_failure(verb: Verb, operation: pb.Operation) -> None:
     """Raise the error that a finished operation ended with. One that goes on is accepted."""
     if not operation.id:
         raise UnreadableAnswer("an operation without an id")
+    code = failure_code(operation)
+    if code is not None:
+        raise error_of(verb, Failure(None, ErrorDetail(code, operation.status.message)), RULES)
+
+
+def failure_code(operation: pb.Operation) -> str | None:
+    """The code of a failed operation, such as `RESOURCE_EXHAUSTED/not_enough_resources`; None unless it failed."""
     status = operation.status
-    if operation.HasField("status") and status.code:
-        code = f"{_STATUS_NAMES.get(status.code, status.code)}/{_kind_of(status.details)}"
-        raise error_of(verb, Failure(None, ErrorDetail(code, status.message)), RULES)
+    if not (operation.HasField("status") and status.code):
+        return None
+    return f"{_STATUS_NAMES.get(status.code, status.code)}/{_kind_of(status.details)}"
 
 
 def _detail(failed: CallFailedError) -> ErrorDetail:
@@ -45,12 +52,13 @@ def _kind_of(details: Iterable[AnyMessage]) -> str:
     return (error.WhichOneof("details") or "") if error is not None else ""
 
 
+NOT_ENOUGH_RESOURCES = "RESOURCE_EXHAUSTED/not_enough_resources"
 RULES = (
     # dstack saw it with other codes, too.
     Rule(Meaning.QUOTA_REACHED, text="quota limit exceeded", verb=Verb.LAUNCH),
     *rules_by_code(
         {
-            "RESOURCE_EXHAUSTED/not_enough_resources": Meaning.NO_CAPACITY,
+            NOT_ENOUGH_RESOURCES: Meaning.NO_CAPACITY,
             "RESOURCE_EXHAUSTED/quota_failure": Meaning.QUOTA_REACHED,
             "RESOURCE_EXHAUSTED/too_many_requests": Meaning.THROTTLED,
             "UNAUTHENTICATED/*": Meaning.UNAUTHORIZED,

@@ -17,6 +17,9 @@ ESTIMATE = Method(
     pb.EstimateBatchResponse,
 )
 LIST_INSTANCES = Method("compute", "/nebius.compute.v1.InstanceService/List", pb.ListInstancesResponse)
+LIST_OPERATIONS = Method(
+    "compute", "/nebius.compute.v1.InstanceService/ListOperationsByParent", pb.ListOperationsResponse
+)
 CREATE_INSTANCE = Method("compute", "/nebius.compute.v1.InstanceService/Create", pb.Operation)
 DELETE_INSTANCE = Method("compute", "/nebius.compute.v1.InstanceService/Delete", pb.Operation)
 START_INSTANCE = Method("compute", "/nebius.compute.v1.InstanceService/Start", pb.Operation)

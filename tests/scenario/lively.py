@@ -100,6 +100,7 @@ SELECT m.launch_key, l.name FROM machines m JOIN attempts a ON a.machine_id = m.
 
 async def build(db: Database, clock: Clock) -> Stage:
     stage = await set_stage(db, clock, settings=FakeSettings(boot_seconds=30.0))
+    stage.sell_cheap_stops()
     command = await store_authorities(stage)
     rich = await stage.organization()
     broke = await stage.organization(usd=4)

@@ -15,6 +15,7 @@ from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import Nano
+from control_plane.domain.power import PowerState
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -26,8 +27,9 @@ from providers.fake_offers import a_spot_offer, an_offer
 from reconciler.worlds.complete import CompleteWorld
 from tests.support.clock import Clock
 from tests.support.crash import Crash
+from tests.support.power import ask
 from tests.support.rows import rows
-from tests.support.stage import H100, Stage, set_stage
+from tests.support.stage import CHEAP_STOPS, H100, Stage, set_stage
 
 pytestmark = pytest.mark.database
 
@@ -226,14 +228,18 @@ async def test_the_laws_of_money_hold_whatever_happens_to_leases_of_both_kinds_i
 ) -> None:
     """Every step is followed by the check of all laws, and the end by the one that nothing is left."""
     chosen = random.Random(seed)
+    stage.sell_cheap_stops()
     organization_id = await listed(stage)
     on_demand = CapacityRequest("h100x1")
     leases = [await stage.lease(organization_id, request) for request in (WANTED, on_demand, WANTED)]
     leases.append(await stage.lease(organization_id, WANTED, terms=REPLACED))
+    switched = leases[1]
     await stage.play(40, step=10)
-    for _ in range(14):
+    for _ in range(12):
         alive = [machine for machine in stage.cloud.alive() if machine.order.spot]
-        match chosen.choice(("announce", "withdraw", "evict", "evict", "release", "lists fail", "lease")):
+        match chosen.choice(
+            ("announce", "withdraw", "evict", "evict", "release", "lists fail", "lease", "switch", "switch")
+        ):
             case "announce" | "withdraw" | "evict" as word if alive:
                 ref = chosen.choice(alive).provider_ref
                 step = {
@@ -243,7 +249,11 @@ async def test_the_laws_of_money_hold_whatever_happens_to_leases_of_both_kinds_i
                 }[word]
                 step(ref)
             case "release":
-                await stage.release(chosen.choice(leases))
+                await stage.release(chosen.choice([lease for lease in leases if lease is not switched]))
+            case "switch":
+                shown = (await stage.shown(switched)).overview.power
+                off = shown is not None and shown.state is PowerState.OFF
+                await ask(stage, switched, PowerAction.START if off else PowerAction.STOP)
             case "lists fail":
                 stage.cloud.faults.script("inventory", Fault.LISTING_FAILS)
             case _:
@@ -251,13 +261,25 @@ async def test_the_laws_of_money_hold_whatever_happens_to_leases_of_both_kinds_i
                 leases.append(await stage.lease(organization_id, WANTED, terms=terms))
         await stage.play(chosen.choice((2, 30, 60)), step=15)
         await stage.check()
+    for terms in (None, REPLACED):
+        leases.append(await stage.lease(organization_id, WANTED, terms=terms))
+        await stage.play_until(leases[-1], "ready", seconds_max=600, step=20)
+    for machine in stage.cloud.alive():
+        if machine.order.spot:
+            stage.cloud.evict(machine.provider_ref)
+    await stage.play(60, step=15)
+    await stage.check()
     rows_now = [await stage.lease_row(lease) for lease in leases]
     evicted = [row for row in rows_now if row.end_reason is EndReason.EVICTED]
     assert evicted, "no lease was evicted"
+    assert any(row.paused_at for row in rows_now), "no lease was replaced"
     assert {row.purchase for row in evicted} == {PurchaseKind.SPOT}
     assert stage.cloud.cost_nano() > 0
     await stage.finish()
     async with stage.db.reading() as connection:
         charges = await rows(connection, _CHARGES)
-    prices = {("spot", SPOT_PRICE), ("on_demand", H100.nano_per_unit_hour)}
-    assert {(charge.purchase, charge.nano_per_unit_hour) for charge in charges} == prices
+    assert {(charge.purchase, charge.nano_per_unit_hour) for charge in charges} == {
+        ("spot", SPOT_PRICE),
+        ("on_demand", H100.nano_per_unit_hour),
+        ("on_demand", CHEAP_STOPS[0].stopped_nano),
+    }

@@ -16,15 +16,16 @@ from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.power import PowerState
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.request import LeaseTerms
+from control_plane.domain.request import CapacityRequest, LeaseTerms
+from control_plane.domain.tariff import stopped_price
 from control_plane.services import billing
-from providers.fake import Fault
+from providers.fake import CAPABILITIES, Fault
 from providers.fake import Settings as FakeSettings
 from tests.support.clock import Clock
 from tests.support.laws import stopped_unit_seconds
 from tests.support.power import ask, asked
 from tests.support.rows import rows
-from tests.support.stage import BOOK, FAKE, H100, Stage, set_stage
+from tests.support.stage import BOOK, FAKE, H100, H100X8, Stage, set_stage
 
 pytestmark = pytest.mark.database
 
@@ -51,16 +52,18 @@ async def cost_while_stopped(stage: Stage, nano: Nano | None) -> None:
 _WARNED = text("SELECT funding_warned_at FROM leases WHERE id = :lease_id")
 
 
-async def a_ready_lease(stage: Stage, *, usd: int = 1_000, terms: LeaseTerms | None = None) -> Lease:
+async def a_ready_lease(
+    stage: Stage, *, usd: int = 1_000, terms: LeaseTerms | None = None, sku: str = H100.sku.name
+) -> Lease:
     organization_id = await stage.organization(usd=usd)
     stage.clock.advance(1)
     cheaper = [
-        replace(price, stopped_nano_per_unit_hour=STOPPED) if price.sku == H100.sku else price
+        replace(price, stopped_nano_per_unit_hour=STOPPED) if price.sku.name == sku else price
         for price in BOOK
     ]
     async with stage.db.transaction() as connection:
         await catalogue.put_price_book(connection, cheaper, now=stage.clock.now())
-    lease = await stage.lease(organization_id, terms=terms)
+    lease = await stage.lease(organization_id, CapacityRequest(sku), terms=terms)
     await stage.play_until(lease, "ready", seconds_max=90)
     return await stage.lease_row(lease)
 
@@ -199,6 +202,31 @@ async def test_a_machine_that_somebody_else_starts_costs_its_full_price_from_the
     )
     assert (await stage.story(lease)).count(f"lease {Note.POWER_CHANGED}") == 2
     await stage.finish()
+
+
+async def test_a_list_from_right_after_a_stop_that_shows_the_machine_as_before_starts_nothing(
+    stage: Stage,
+) -> None:
+    lease = await a_ready_lease(stage)
+    await stop(stage, lease)
+    (machine,) = stage.cloud.alive()
+    for stopped in (False, True):  # A list that lags, and one that does not any more.
+        stage.clock.advance(10)
+        machine.stopped = stopped
+        for loop in ("observe_machines", "change_power"):
+            await stage.run(loop)
+    await stage.play(CAPABILITIES.list_lag_seconds + 60, step=20)
+    assert await settled(stage, lease) == (OFF, None, 1)
+    await stage.finish()
+
+
+async def test_the_stopped_price_of_a_gpu_among_eight_is_that_of_the_domain(stage: Stage) -> None:
+    """It is computed in SQL when the lease is ready (`db/leases.py`), and by `tariff.stopped_price` for its offer."""
+    for nano in (8 * STOPPED - 1, 8 * STOPPED + 1):
+        await cost_while_stopped(stage, Nano(nano))
+        lease = await a_ready_lease(stage, sku=H100X8.sku.name)
+        price = stopped_price(H100X8.nano_per_unit_hour, STOPPED, Nano(nano), 8)
+        assert lease.stopped_nano_per_unit_hour == price, nano
 
 
 async def test_a_start_that_nobody_passes_on_costs_nothing_more(stage: Stage) -> None:

@@ -95,6 +95,12 @@ H100X8 = Price(Sku("h100x8", _EIGHT, CapacityShape.VM, Tier.LISTED), Nano(3_000_
 PROVEN = Price(Sku("h100x1-proven", _ONE, CapacityShape.VM, Tier.PROVEN), Nano(3_600_000_000), book=0)
 ATTESTED = Price(Sku("h100x1-attested", _ONE, CapacityShape.VM, Tier.ATTESTED), Nano(3_600_000_000), book=0)
 BOOK = [H100, H100X8, PROVEN, ATTESTED]
+STOPPED_COST = Nano(50_000_000)
+"""What the provider bills for a machine of `sell_cheap_stops` while it is stopped, per hour."""
+CHEAP_STOPS = tuple(
+    dataclasses.replace(price, stopped_nano_per_unit_hour=Nano(price.nano_per_unit_hour // 10))
+    for price in BOOK
+)
 FAKE = AccountName("fake")
 LOOPS = registry.discovered()
 _OF_CLUSTERS = frozenset(registry.of_wing("clusters"))
@@ -123,6 +129,8 @@ class Stage:
     challenger: ScriptedChallenger
     planted: set[str] = dataclasses.field(default_factory=set[str])
     """Launch keys of machines that nobody ordered."""
+    book: Sequence[Price] = tuple(BOOK)
+    """The prices of organizations that are created."""
     _due: dict[str, datetime] = dataclasses.field(default_factory=dict[str, datetime])
     """When each loop runs next, unless another loop wakes it before."""
     _has_clusters: bool = False
@@ -130,6 +138,14 @@ class Stage:
     async def check(self) -> None:
         """The laws hold now."""
         await laws.check(self.db, *self.clouds.values(), planted=self.planted)
+
+    def sell_cheap_stops(self) -> None:
+        """Let a machine that is stopped cost a tenth, so that time on and time stopped cannot be mistaken."""
+        self.book = CHEAP_STOPS
+        self.cloud.listing = tuple(
+            dataclasses.replace(offer, stopped_cost_nano_per_hour=None if offer.spot else STOPPED_COST)
+            for offer in self.cloud.listing
+        )
 
     async def check_finished(self) -> None:
         """The laws hold, and nothing is left."""
@@ -302,7 +318,7 @@ class Stage:
                 connection, self.api, organization_id, f"org-{organization_id.hex}", gpu_quota=gpu_quota
             )
             assert made is None
-            await catalogue.load_price_book(connection, self.api, BOOK)
+            await catalogue.load_price_book(connection, self.api, self.book)
             if usd:
                 await billing.credit(
                     connection, self.api, organization_id, Nano(usd * NANO_PER_USD), key=organization_id.hex

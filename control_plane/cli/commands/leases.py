@@ -138,7 +138,7 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.1x --project research --label team=vision
         splitplane lease create h100-sxm.8x --wait-timeout 2d --auto-release-after 12h
         splitplane lease create h100-sxm.1x --count 4 --name worker --priority 80
-        splitplane lease create h100-sxm.8x --spot --max-price 18 --on-eviction replace
+        splitplane lease create h100-sxm.1x --spot --max-price 3 --on-eviction replace
         """,
     )
     add_sku(parser)

@@ -74,6 +74,10 @@ class Nebius:
             "/nebius.capacity.v1.ResourceAdviceService/List": (pb.ListResourceAdviceRequest, self._advice),
             "/nebius.billing.v1.CalculatorService/EstimateBatch": (pb.EstimateBatchRequest, self._estimate),
             "/nebius.compute.v1.InstanceService/List": (pb.ListInstancesRequest, self._list),
+            "/nebius.compute.v1.InstanceService/ListOperationsByParent": (
+                pb.ListOperationsByParentRequest,
+                self._operations,
+            ),
             "/nebius.compute.v1.InstanceService/Create": (pb.CreateInstanceRequest, self._create),
             "/nebius.compute.v1.InstanceService/Delete": (pb.DeleteInstanceRequest, self._delete),
             "/nebius.compute.v1.InstanceService/Start": (pb.StartInstanceRequest, self._start),
@@ -169,6 +173,13 @@ class Nebius:
         self._scenario.depart("inventory")
         return pb.ListInstancesResponse(items=items, next_page_token=token)
 
+    async def _operations(self, request: pb.ListOperationsByParentRequest) -> Message:
+        await self._scenario.arrive("inventory")
+        self._own(request.parent_id)
+        self._scenario.depart("inventory")
+        page, token = _paged(self.account.failed, request.page_size, request.page_token)
+        return pb.ListOperationsResponse(operations=page, next_page_token=token)
+
     async def _create(self, request: pb.CreateInstanceRequest) -> Message:
         await self._scenario.arrive("launch")
         key = self._key or ""
@@ -187,7 +198,11 @@ class Nebius:
             raise refusal("RESOURCE_EXHAUSTED", "Quota limit exceeded: compute.instance.gpu", "quota_failure")
         if not self._scenario.sell(preset.native_type, REGION):
             raise refusal("RESOURCE_EXHAUSTED", "Not enough resources", "not_enough_resources")
-        return account.operation((await account.launch(request, preset)).id)
+        made = await account.launch(request, preset)
+        accepted = account.operation(made.id)
+        if made.sold_out:
+            account.failed.append(_failed(accepted, "RESOURCE_EXHAUSTED", "not_enough_resources"))
+        return accepted
 
     def _checked(self, request: pb.CreateInstanceRequest) -> PresetOnSale:
         """The preset of a sound request."""
@@ -298,13 +313,26 @@ def refusal(status: str, message: str, kind: str = "") -> Refusal:
     """A status with a `ServiceError` of that kind in its details."""
     if not kind:
         return Refusal(status, message)
+    return Refusal(status, message, _status_of(status, message, kind).SerializeToString())
+
+
+def _status_of(status: str, message: str, kind: str) -> pb.Status:
     error = pb.ServiceError(service="compute", code=kind.title().replace("_", ""))
     getattr(error, kind).SetInParent()
     details = pb.Status(code=STATUS_NUMBERS[status], message=message)
     details.details.add(
         type_url="type.googleapis.com/nebius.common.v1.ServiceError", value=error.SerializeToString()
     )
-    return Refusal(status, message, details.SerializeToString())
+    return details
+
+
+def _failed(accepted: pb.Operation, status: str, kind: str) -> pb.Operation:
+    """The same operation after it failed."""
+    failed = pb.Operation()
+    failed.CopyFrom(accepted)
+    failed.finished_at.CopyFrom(accepted.created_at)
+    failed.status.CopyFrom(_status_of(status, "Not enough resources", kind))
+    return failed
 
 
 def _platform(name: str) -> pb.Platform:

@@ -95,6 +95,8 @@ class Account:
         default_factory=dict[str, dict[str, pb.SecurityRule]]
     )
     """By the id of the group, and by name."""
+    failed: list[pb.Operation] = field(default_factory=list[pb.Operation])
+    """The operations that failed after they were accepted."""
     answered: dict[str, pb.Operation] = field(default_factory=dict[str, pb.Operation])
     """The operation of each idempotency key."""
     instances: Rentals[Instance] = field(init=False)

@@ -22,7 +22,7 @@ from control_plane.domain.downtime import CameUp
 from control_plane.domain.freeze import Freeze, MissingPermit
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.machine import Machine, MachineEvent, MachineState
-from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, boots_unlisted
+from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, may_be_refused
 from control_plane.domain.sweep import (
     LOST_WINDOW,
     NO_EVIDENCE,
@@ -111,7 +111,7 @@ async def _record(
     """Hold a listing against the records and store what it means; None when it is older than one that is stored."""
     provider = world.accounts[account]
     # Nobody else needs the answer, and with every list it would take half of what a provider allows.
-    refused = await _refused(provider) if boots_unlisted(records, listing) else ()
+    refused = await _refused(provider) if may_be_refused(records, listing) else ()
     capabilities = provider.capabilities
     swept = sweep(
         records,

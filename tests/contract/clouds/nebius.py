@@ -64,6 +64,7 @@ class EmulatedNebius(ScriptedCloud):
     native_type = "gpu-h100-sxm/8gpu-128vcpu-1600gb"
     native_region = REGION
     absent_ref = ProviderRef("computeinstance-e00absent")
+    may_sell_out_later = True
     seconds_to_run = 200.0
     seconds_to_be_gone = 30.0
     provider: Nebius

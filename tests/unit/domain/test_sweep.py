@@ -20,7 +20,7 @@ from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, Machine, 
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.progress import Step
 from control_plane.domain.readdressing import Readdressing
-from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, boots_unlisted
+from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, may_be_refused
 from control_plane.domain.sweep import (
     MISSED_LISTS_MIN,
     NO_EVIDENCE,
@@ -408,11 +408,14 @@ def an_empty_sweep(**other: Any) -> Swept:
     return replace(Swept((), (), (), (), (), (), (), (), (), (), (), 1, 0, None, believed=True), **other)
 
 
-def test_only_a_booting_machine_that_the_list_lacks_is_worth_asking_for_refused_launches() -> None:
+def test_only_a_booting_machine_that_the_list_lacks_or_fails_is_worth_asking_for_refused_launches() -> None:
     booting = a_machine(1, state=MachineState.BOOTING)
-    assert boots_unlisted([booting], a_listing(2))
-    assert not boots_unlisted([booting], a_listing(1))
-    assert not boots_unlisted([a_machine(1), a_lost_launch(2)], [])
+    assert may_be_refused([booting], a_listing(2))
+    assert not may_be_refused([booting], a_listing(1))
+    for state in ListedState:
+        failed = state in (ListedState.FAILED, ListedState.STOPPED, ListedState.SOLD_OUT)
+        assert may_be_refused([booting], [a_sighting(1, state=state)]) is failed, state
+    assert not may_be_refused([a_machine(1), a_lost_launch(2)], [])
 
 
 def test_a_steady_machine_means_nothing_and_costs_no_write() -> None:
@@ -591,6 +594,15 @@ def test_a_late_refusal_says_nothing_about_a_machine_that_is_listed_or_known_to_
     refusal = LateRefusal(booting.provider_ref, ListedState.SOLD_OUT, "out_of_stock")
     listing = [a_sighting(1, state=ListedState.PROVISIONING)]
     assert swept([booting], listing, refused=[refusal]).losses == ()
+
+
+def test_a_late_refusal_says_why_a_booting_machine_is_listed_as_stopped_or_failed() -> None:
+    booting = a_machine(state=S.BOOTING)
+    assert booting.provider_ref is not None
+    refusal = LateRefusal(booting.provider_ref, ListedState.SOLD_OUT, "out_of_stock")
+    for state in (ListedState.STOPPED, ListedState.FAILED):
+        (loss,) = swept([booting], [a_sighting(1, state=state)], refused=[refusal]).losses
+        assert (loss.failure.event, loss.failure.reason) == (E.FAILED, FailReason.NO_CAPACITY), state
 
 
 def test_a_machine_that_is_listed_again_is_sighted_and_one_that_always_was_is_not_written() -> None:

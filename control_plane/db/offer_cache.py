@@ -1,7 +1,7 @@
 """The offers that quotes rank, kept in the process as long as their accounts were not refreshed.
 
-Reading 800 rows costs more than ranking them, and between two refreshes they are the same. Quotes decide nothing: what
-buys a machine reads the offers themselves.
+Reading 800 rows costs more than ranking them, and between two refreshes they are the same. They are kept in lots, as
+rankings take them. Quotes decide nothing: what buys a machine reads the offers themselves.
 """
 
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
+from control_plane.domain.lot import Lot, lots_of
 from control_plane.domain.placement import Offer
 
 # The offers of an account change with its refreshes alone; a removed account that is added again has new credentials.
@@ -36,20 +37,22 @@ class _Version:
 class OfferCache:
     """One for each process and database. It holds every offer at most once, about 1 kB each."""
 
-    _kept: dict[tuple[GpuModel | None, int], dict[_Version, list[Offer]]] = field(
-        default_factory=dict[tuple[GpuModel | None, int], dict[_Version, list[Offer]]]
+    _kept: dict[tuple[GpuModel | None, int], dict[_Version, list[Lot]]] = field(
+        default_factory=dict[tuple[GpuModel | None, int], dict[_Version, list[Lot]]]
     )
 
-    async def offers(self, connection: Connection, gpu_model: GpuModel | None, gpu_count: int) -> list[Offer]:
-        """The offers with this GPU model (None: without GPUs) and count, of all accounts, in no order."""
+    async def lots(self, connection: Connection, gpu_model: GpuModel | None, gpu_count: int) -> list[Lot]:
+        """The lots of the offers with this GPU model (None: without GPUs) and count, of all accounts, in no order."""
         versions = await read(connection, _VERSIONS, _Version)
         kept = self._kept.get((gpu_model, gpu_count), {})
         changed = {version.account: version for version in versions if version not in kept}
-        anew: dict[_Version, list[Offer]] = {version: kept.get(version, []) for version in versions}
+        anew: dict[_Version, list[Lot]] = {version: kept.get(version, []) for version in versions}
         if changed:
             found = await catalogue.offers_of_shape(connection, gpu_model, gpu_count, accounts=list(changed))
+            of_account: dict[AccountName, list[Offer]] = {account: [] for account in changed}
             for offer in found:
-                anew[changed[AccountName(offer.account)]].append(offer)
+                of_account[AccountName(offer.account)].append(offer)
+            anew |= {changed[account]: lots_of(offers) for account, offers in of_account.items()}
             # Read after the versions, so that what is too new is read again, and nothing old is kept.
             self._kept[gpu_model, gpu_count] = anew
-        return [offer for offers in anew.values() for offer in offers]
+        return [lot for lots in anew.values() for lot in lots]

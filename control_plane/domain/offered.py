@@ -22,14 +22,15 @@ def is_offered(price: ListPrice, offers: Iterable[Offer], now: datetime) -> bool
 
 
 def unknown_constraint(
-    request: CapacityRequest, providers: Collection[str], offers: Iterable[Offer]
+    request: CapacityRequest, providers: Collection[str], regions: Collection[str]
 ) -> Refused | None:
-    """The refusal of a provider that does not exist, or of a region in which no offer is; None when all are known."""
+    """The refusal of a provider that does not exist, or of a region that is none of the offers' `regions`; None when
+    all are known.
+    """
     unknown = sorted(set(request.providers) - set(providers))
     if unknown:
         why = f"No provider is called {unknown[0]!r}; {choose(unknown[0], providers)}."
         return Refused(RefusalCode.PROVIDER_UNKNOWN, why)
-    regions = {offer.region for offer in offers}
     for wanted in request.regions:
         if not any(region_within(region, wanted) for region in regions):
             why = f"No offer for this SKU is in {wanted!r}; {choose(wanted, regions)}."

@@ -5,22 +5,26 @@ stock, then by a stable key, so that the same facts always give the same order. 
 before is rejected: for a while when it had no capacity, permanently when it sold us the wrong hardware. An offer is
 also rejected while a refused order of any lease covers it (`block.py`).
 
-A marketplace lists thousands of offers of one shape. A ranking names the best candidates and some of the rejected
-offers of each reason, and counts the others, so that it stays small enough to be stored and read.
+A marketplace lists thousands of offers of one shape. What rules them out is decided for each lot of them (`lot.py`),
+and for a single offer where its own price or record says so. A ranking names the best candidates and some of the
+rejected offers of each reason, and counts the others, so that it stays small enough to be stored and read.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import nsmallest
+from itertools import chain
+from operator import attrgetter
 from uuid import UUID
 
 from control_plane.domain.block import Blocks
 from control_plane.domain.cpu import SOLD
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
+from control_plane.domain.lot import Lot, lot_of, order
 from control_plane.domain.money import Nano, dollars_down, dollars_up
 from control_plane.domain.offer_key import record_key
 from control_plane.domain.placement import (
@@ -76,14 +80,11 @@ class Ranking:
     """How many there are besides those that are named."""
 
 
-_CONFIDENCE_ORDER = {"live": 0, "advisory": 1, "static": 2}
-
-
 def rank(
     request: CapacityRequest,
     shape: Shape,
     price_nano_per_hour: Nano,
-    offers: Iterable[Offer],
+    lots: Iterable[Lot],
     *,
     failures: Mapping[str, Failure],
     unhealthy_accounts: Mapping[str, str],
@@ -94,30 +95,38 @@ def rank(
 ) -> Ranking:
     """Order the offers that can serve `request`, and give the reason for every other one.
 
-    `failures` maps offer keys and record keys to this lease's latest failure there, `disproven` maps record keys to the
-    failed GPU proofs of all leases; `blocks` are what refused orders of all leases cover; `unhealthy_accounts` maps
-    account names to a sentence that explains why nothing is bought there now. Every one of the `envelopes` has to
-    allow an offer's region and provider.
+    `lots` hold every offer once. `failures` maps offer keys and record keys to this lease's latest failure there,
+    `disproven` maps record keys to the failed GPU proofs of all leases; `blocks` are what refused orders of all leases
+    cover; `unhealthy_accounts` maps account names to a sentence that explains why nothing is bought there now. Every
+    one of the `envelopes` has to allow an offer's region and provider.
     """
     facts = _Facts(
         request, shape, price_nano_per_hour, failures, unhealthy_accounts, disproven, blocks, now, envelopes
     )
-    candidates: list[Offer] = []
+    candidates: list[Lot] = []
     rejected: dict[tuple[RejectCode, str], list[Offer]] = {}
-    for offer in offers:
-        code = facts.rejects(offer)
-        if code is None:
-            candidates.append(offer)
-        else:
-            rejected.setdefault((code, offer.account), []).append(offer)
-    best = tuple(nsmallest(CANDIDATES_NAMED_MAX, candidates, key=_order))
+    for lot in lots:
+        for code, alike in facts.sort(lot):
+            if code is None:
+                candidates.append(alike)
+            else:
+                rejected.setdefault((code, alike.account), []).extend(alike.offers)
+    best = _best(candidates)
     every = sum(map(len, rejected.values())) <= REJECTED_NAMED_MAX
     named = [
         rejection
         for (code, _), alike in rejected.items()
         for rejection in _rejections(code, alike, facts, every=every or code in _OF_ONE_OFFER)
     ]
-    return Ranking(best, tuple(sorted(named, key=_rejection_order)), len(candidates) - len(best))
+    found = sum(len(lot.offers) for lot in candidates)
+    return Ranking(best, tuple(sorted(named, key=_rejection_order)), found - len(best))
+
+
+def _best(lots: Sequence[Lot]) -> tuple[Offer, ...]:
+    """The best offers of all lots. Not more lots than that can have one: each of the others begins with a worse one."""
+    begin_best = nsmallest(CANDIDATES_NAMED_MAX, lots, key=attrgetter("best"))
+    offers = chain.from_iterable(lot.offers for lot in begin_best)
+    return tuple(nsmallest(CANDIDATES_NAMED_MAX, offers, key=order))
 
 
 def digest(ranking: Ranking) -> bytes:
@@ -141,10 +150,6 @@ def is_news(ranking: Ranking, last: bytes | None) -> bool:
     seconds, and its ranking is stored only when it changes.
     """
     return bool(ranking.candidates) or digest(ranking) != last
-
-
-def _order(offer: Offer) -> tuple[int, int, str]:
-    return (offer.effective_nano_per_hour, _CONFIDENCE_ORDER.get(offer.confidence, 3), offer.key)
 
 
 def _rejection_order(rejection: Rejection) -> tuple[str, str]:
@@ -176,7 +181,7 @@ _OF_ONE_OFFER = frozenset({RejectCode.FAILED_BEFORE, RejectCode.RESTING, RejectC
 
 @dataclass(slots=True)
 class _Facts:
-    """What offers are held against. The code is found for every offer, its sentence only for those that are named."""
+    """What offers are held against. The code is found for every lot, its sentence only for offers that are named."""
 
     request: CapacityRequest
     shape: Shape
@@ -187,46 +192,70 @@ class _Facts:
     blocks: Blocks
     now: datetime
     envelopes: Sequence[Envelope]
-    _places: dict[tuple[str, str, str], "_OfPlace"] = field(
-        default_factory=dict[tuple[str, str, str], "_OfPlace"]
-    )
+    _places: dict[tuple[str, str], "_OfPlace"] = field(default_factory=dict[tuple[str, str], "_OfPlace"])
 
-    def rejects(self, offer: Offer) -> RejectCode | None:
-        """Why the offer cannot serve the request now; None when it can."""
-        place = self._places.get((offer.account, offer.provider, offer.region)) or self._look_at_place(offer)
+    def sort(self, lot: Lot) -> Iterator[tuple[RejectCode | None, Lot]]:
+        """The lot in parts, each with why it cannot serve the request now; None when it can.
+
+        An offer that several rules reject has the code of the first one: the rules that depend on its price come
+        between those on its kind and those on its place and stock, and those on its record come last.
+        """
+        place = self._places.get((lot.provider, lot.region)) or self._look_at_place(lot)
+        code = self._of_another_kind(lot) or place.excluded
+        if code is None and lot.cost_nano_per_hour_max > self.price_nano_per_hour:
+            dear = [offer for offer in lot.offers if not pays(offer, self.price_nano_per_hour)]
+            yield RejectCode.COSTS_MORE_THAN_SOLD, lot_of(dear)
+            if len(dear) == len(lot.offers):
+                return
+            lot = lot_of(offer for offer in lot.offers if pays(offer, self.price_nano_per_hour))
+        code = code or place.closed or self._not_bought(lot)
+        if code is None and (self.failures or self.blocks.scopes or self.disproven):
+            yield from self._by_record(lot)
+        else:
+            yield code, lot
+
+    def _by_record(self, lot: Lot) -> Iterator[tuple[RejectCode | None, Lot]]:
+        parts: dict[RejectCode | None, list[Offer]] = {}
+        for offer in lot.offers:
+            parts.setdefault(self._record(offer), []).append(offer)
+        for code, offers in parts.items():
+            yield code, lot if len(parts) == 1 else lot_of(offers)
+
+    def _look_at_place(self, lot: Lot) -> "_OfPlace":
+        """Few places have many offers, so what holds for a place is found out once."""
+        outside = _outside(lot, self.envelopes) is not None
+        place = _OfPlace(self._excluded(lot), RejectCode.ENVELOPE_EXCLUDED if outside else None)
+        self._places[lot.provider, lot.region] = place
+        return place
+
+    def _excluded(self, lot: Lot) -> RejectCode | None:
+        if not self.request.allows_region(lot.region):
+            return RejectCode.REGION_EXCLUDED
+        return None if self.request.allows_provider(lot.provider) else RejectCode.PROVIDER_EXCLUDED
+
+    def _of_another_kind(self, lot: Lot) -> RejectCode | None:
+        if lot.architecture not in SOLD:
+            return RejectCode.ARCHITECTURE_NOT_SOLD
+        if lot.purchase is not self.request.purchase:
+            return RejectCode.SPOT if lot.purchase is PurchaseKind.SPOT else RejectCode.ON_DEMAND
+        if not lot.orderable:
+            return RejectCode.SPOT
+        return None if lot.shape.holds(self.shape) else RejectCode.SHAPE_DIFFERS
+
+    def _not_bought(self, lot: Lot) -> RejectCode | None:
+        if lot.account in self.unhealthy_accounts:
+            return RejectCode.ACCOUNT_UNHEALTHY
+        if self.now > lot.stale_after:
+            return RejectCode.STALE
+        return None if lot.available else RejectCode.SOLD_OUT
+
+    def _record(self, offer: Offer) -> RejectCode | None:
+        """What happened on the offer itself, and what was refused there."""
         return (
-            _not_sold(offer)
-            or _of_another_kind(offer, self.request.purchase)
-            or (None if offer.shape.holds(self.shape) else RejectCode.SHAPE_DIFFERS)
-            or place.excluded
-            or (None if pays(offer, self.price_nano_per_hour) else RejectCode.COSTS_MORE_THAN_SOLD)
-            or place.closed
-            or self._not_in_stock(offer)
-            or (self._failed_here(offer) if self.failures else None)
+            (self._failed_here(offer) if self.failures else None)
             or (RejectCode.BLOCKED if self.blocks.scopes and self.blocks.of(offer) else None)
             or (self._disproven(offer) if self.disproven else None)
         )
-
-    def _look_at_place(self, offer: Offer) -> "_OfPlace":
-        """Few places have many offers, so what holds for a place is found out once."""
-        place = _OfPlace(self._excluded(offer), self._closed(offer))
-        self._places[offer.account, offer.provider, offer.region] = place
-        return place
-
-    def _excluded(self, offer: Offer) -> RejectCode | None:
-        if not self.request.allows_region(offer.region):
-            return RejectCode.REGION_EXCLUDED
-        return None if self.request.allows_provider(offer.provider) else RejectCode.PROVIDER_EXCLUDED
-
-    def _closed(self, offer: Offer) -> RejectCode | None:
-        if _outside(offer, self.envelopes) is not None:
-            return RejectCode.ENVELOPE_EXCLUDED
-        return RejectCode.ACCOUNT_UNHEALTHY if offer.account in self.unhealthy_accounts else None
-
-    def _not_in_stock(self, offer: Offer) -> RejectCode | None:
-        if self.now - offer.observed_at > _stale_after(offer):
-            return RejectCode.STALE
-        return None if offer.available else RejectCode.SOLD_OUT
 
     def _failed_here(self, offer: Offer) -> RejectCode | None:
         for failure in self._failures(offer):
@@ -267,24 +296,12 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True)
 class _OfPlace:
-    """What holds for every offer of one account in one region."""
+    """What holds for every offer of one provider in one region."""
 
     excluded: RejectCode | None
     """By the request."""
     closed: RejectCode | None
-    """By the envelopes, or because nothing is bought from the account."""
-
-
-def _not_sold(offer: Offer) -> RejectCode | None:
-    if offer.architecture not in SOLD:
-        return RejectCode.ARCHITECTURE_NOT_SOLD
-    return None
-
-
-def _of_another_kind(offer: Offer, wanted: PurchaseKind) -> RejectCode | None:
-    if offer.purchase is wanted:
-        return None if offer.orderable else RejectCode.SPOT
-    return RejectCode.SPOT if offer.spot else RejectCode.ON_DEMAND
+    """By the envelopes."""
 
 
 def _spot(offer: Offer, facts: _Facts) -> str:
@@ -302,7 +319,7 @@ def _rests(failure: Failure) -> timedelta:
     return min(doubled, RETRY_AFTER_MAX)
 
 
-def _outside(offer: Offer, envelopes: Iterable[Envelope]) -> str | None:
+def _outside(offer: Offer | Lot, envelopes: Iterable[Envelope]) -> str | None:
     """Which envelope does not allow the offer's place, as a sentence; None when all do."""
     for envelope in envelopes:
         if not envelope.allows_region(offer.region):

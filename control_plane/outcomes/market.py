@@ -8,8 +8,8 @@ from control_plane.db import accounts, catalogue
 from control_plane.db.connection import Connection
 from control_plane.db.offer_cache import OfferCache
 from control_plane.domain.admission import Price, bought_as
+from control_plane.domain.lot import Lot, lots_of
 from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
-from control_plane.domain.placement import Offer
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
 
@@ -19,7 +19,8 @@ class Market:
     """What we sell and what providers offer, as far as a request is concerned."""
 
     price: Price | None
-    offers: Sequence[Offer] = ()
+    lots: Sequence[Lot] = ()
+    """The offers with as many GPUs of the same model."""
     unserved: Refused | None = None
     """Why no offer can ever serve it."""
     sold: tuple[str, ...] = ()
@@ -39,26 +40,29 @@ async def market_of(
         return Market(None, sold=(request.sku,))
     shape = price.sku.shape
     if cache is not None:
-        offers = await cache.offers(connection, shape.gpu_model, shape.gpu_count)
+        lots: Sequence[Lot] = await cache.lots(connection, shape.gpu_model, shape.gpu_count)
     else:
-        offers = await catalogue.offers_of_shape(connection, shape.gpu_model, shape.gpu_count)
-    return Market(price, offers, await _unserved(connection, request, price, offers, now))
+        lots = lots_of(await catalogue.offers_of_shape(connection, shape.gpu_model, shape.gpu_count))
+    return Market(price, lots, await _unserved(connection, request, price, lots, now))
 
 
 async def _unserved(
-    connection: Connection, request: CapacityRequest, price: Price, offers: Sequence[Offer], now: datetime
+    connection: Connection, request: CapacityRequest, price: Price, lots: Sequence[Lot], now: datetime
 ) -> Refused | None:
     """The refusal of a request that no offer can ever serve."""
     allowed = (
         offer
-        for offer in offers
-        if request.allows_region(offer.region) and request.allows_provider(offer.provider)
+        for lot in lots
+        if request.allows_region(lot.region) and request.allows_provider(lot.provider)
+        for offer in lot.offers
     )
     offered = is_offered(price, allowed, now)
     if offered and not (request.providers or request.regions):
         return None
     known = await accounts.every(connection)
-    refused = unknown_constraint(request, {account.provider for account in known}, offers)
+    refused = unknown_constraint(
+        request, {account.provider for account in known}, {lot.region for lot in lots}
+    )
     if refused is not None:
         return refused
     if offered or not known or any(account.offers_at is None for account in known):

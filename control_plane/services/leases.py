@@ -80,7 +80,7 @@ async def quote(
                 request,
                 price.sku.shape,
                 price.nano_per_hour,
-                market.offers,
+                market.lots,
                 envelopes=[applied.envelope for applied in proposal.envelopes],
                 failures={},
                 unhealthy_accounts=await outcomes.unhealthy_accounts(connection),

@@ -29,6 +29,7 @@ from control_plane.domain.envelope import Envelope
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, launch_key
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, PlacingLease, step
+from control_plane.domain.lot import Lot, lots_of
 from control_plane.domain.machine import MachineOrder, Purpose
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, Disproven, Failure, Offer
 from control_plane.domain.ranking import Ranking, is_news, rank
@@ -90,7 +91,7 @@ class _Market:
 
     shapes: Mapping[str, Shape]
     """By SKU."""
-    offers: Mapping[tuple[GpuModel | None, int], Sequence[Offer]]
+    lots: Mapping[tuple[GpuModel | None, int], Sequence[Lot]]
     failures: Mapping[LeaseId, Mapping[str, Failure]]
     unhealthy_accounts: Mapping[str, str]
     excused: Mapping[LeaseId, int]
@@ -116,7 +117,7 @@ class _Market:
             lease.request,
             self.shapes[lease.sku],
             lease.nano_per_hour,
-            self.offers.get((lease.gpu_model, lease.gpu_count), ()),
+            self.lots.get((lease.gpu_model, lease.gpu_count), ()),
             failures=self.failures.get(lease.id, {}),
             unhealthy_accounts=self.unhealthy_accounts,
             disproven=self.disproven,
@@ -130,11 +131,11 @@ async def _market(
     connection: Connection, account_names: Sequence[AccountName], waiting: Sequence[Lease], now: datetime
 ) -> _Market:
     shapes = {(lease.gpu_model, lease.gpu_count) for lease in waiting}
-    offers = {shape: await catalogue.offers_of_shape(connection, *shape) for shape in shapes}
+    lots = {shape: lots_of(await catalogue.offers_of_shape(connection, *shape)) for shape in shapes}
     tried = [lease.id for lease in waiting if lease.attempts]
     return _Market(
         shapes={price.sku.name: price.sku.shape for price in await catalogue.prices(connection, now=now)},
-        offers=offers,
+        lots=lots,
         failures=await attempts.failures(connection, tried),
         excused=await attempts.excused(connection, tried),
         unhealthy_accounts=await unhealthy_accounts(connection),

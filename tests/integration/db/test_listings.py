@@ -374,7 +374,8 @@ async def test_the_cache_has_what_the_table_has_whatever_is_refreshed_or_removed
         async with own.reading() as connection:
             table = await catalogue.offers_of_shape(connection, shape.gpu_model, shape.gpu_count)
             for _ in range(2):
-                cached = await cache.offers(connection, shape.gpu_model, shape.gpu_count)
+                lots = await cache.lots(connection, shape.gpu_model, shape.gpu_count)
+                cached = [offer for lot in lots for offer in lot.offers]
                 assert sorted(cached, key=str) == sorted(table, key=str)
         return len(table)
 

@@ -68,14 +68,14 @@ def test_a_sku_that_only_others_offer_says_where() -> None:
 
 
 def test_an_unknown_provider_and_an_unserved_region_name_the_nearest() -> None:
-    offers = [of(H100)]
+    regions = {of(H100).region}
     cases = (
         (CapacityRequest("a", providers=("lamda_cloud",)), RefusalCode.PROVIDER_UNKNOWN, "'lambda_cloud'?"),
         (CapacityRequest("a", regions=("us", "us-eats-1")), RefusalCode.REGION_NOT_SERVED, "'us-east-1'?"),
     )
     for request, code, words in cases:
-        refused = unknown_constraint(request, {"lambda_cloud", "fake"}, offers)
+        refused = unknown_constraint(request, {"lambda_cloud", "fake"}, regions)
         assert isinstance(refused, Refused), code
         assert refused.code is code
         assert f"did you mean {words}" in refused.why
-    assert unknown_constraint(CapacityRequest("a", ("us",), ("fake",)), {"fake"}, offers) is None
+    assert unknown_constraint(CapacityRequest("a", ("us",), ("fake",)), {"fake"}, regions) is None

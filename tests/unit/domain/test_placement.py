@@ -18,6 +18,7 @@ from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import OURS, FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
+from control_plane.domain.lot import lots_of, order
 from control_plane.domain.money import Nano
 from control_plane.domain.offer_key import offer_key, record_key
 from control_plane.domain.placement import (
@@ -94,7 +95,7 @@ def ranked(
         request or CapacityRequest("h100x8"),
         sold,
         PRICE,
-        offers,
+        lots_of(offers),
         failures=failures or {},
         unhealthy_accounts=unhealthy or {},
         disproven=disproven or {},
@@ -334,6 +335,40 @@ def test_the_order_does_not_depend_on_how_the_offers_came(
     assert straight == ranked(*shuffled, request=request, failures=failures, unhealthy=unhealthy)
 
 
+@given(OFFERS, FAILURES, UNHEALTHY, REQUESTS, st.lists(st.builds(a_block, st.just(OFFER)), max_size=1))
+def test_an_offer_is_judged_in_its_lot_as_it_would_be_alone(
+    offers: list[Offer],
+    failures: dict[str, Failure],
+    unhealthy: dict[str, str],
+    request: CapacityRequest,
+    blocks: list[Block],
+) -> None:
+    def judged(*offers: Offer) -> set[tuple[str, RejectCode | None]]:
+        ranking = ranked(*offers, request=request, failures=failures, unhealthy=unhealthy, blocks=blocks)
+        candidates = {(offer.key, None) for offer in ranking.candidates}
+        return candidates | {(rejection.offer.key, rejection.code) for rejection in ranking.rejected}
+
+    assert judged(*offers) == set[tuple[str, RejectCode | None]]().union(*map(judged, offers))
+
+
+@given(st.lists(st.tuples(st.integers(1, 999), st.sampled_from("ab")), min_size=101, max_size=140))
+def test_the_best_candidates_of_many_lots_are_the_best_of_all(offered: list[tuple[int, str]]) -> None:
+    offers = [
+        replace(
+            OFFER,
+            key=str(number),
+            native_region=place,
+            region=f"eu-{number % 90}",
+            cost_nano_per_hour=Nano(cost),
+        )
+        for number, (cost, place) in enumerate(offered)
+    ]
+    assert len(lots_of(offers)) == 90
+    ranking = ranked(*offers)
+    assert list(ranking.candidates) == sorted(offers, key=order)[:CANDIDATES_NAMED_MAX]
+    assert ranking.more_candidates == len(offers) - CANDIDATES_NAMED_MAX
+
+
 @given(OFFERS, FAILURES, UNHEALTHY, REQUESTS)
 def test_every_offer_is_a_candidate_or_rejected_with_a_sentence(
     offers: list[Offer], failures: dict[str, Failure], unhealthy: dict[str, str], request: CapacityRequest
@@ -446,7 +481,7 @@ def test_an_offer_serves_a_price_exactly_when_placement_would_take_it_for_it(
         CapacityRequest("h100x8", purchase=purchase),
         SOLD,
         price.nano_per_hour,
-        fresh,
+        lots_of(fresh),
         failures={},
         unhealthy_accounts={},
         disproven={},

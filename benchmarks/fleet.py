@@ -14,6 +14,7 @@ from sqlalchemy import text
 from benchmarks import ground
 from benchmarks.results import Figure, median
 from control_plane.db import accounts
+from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
 from control_plane.domain.ids import AccountName, LaunchKey, OrganizationId
 from control_plane.world import utc_now, uuid7
@@ -41,11 +42,11 @@ FAKE = AccountName("fake")
 
 _LEASES = text("""
 INSERT INTO leases (id, organization_id, project_id, environment_id, name, sku, gpu_model, gpu_count, purchase,
-  nano_per_unit_hour, price_book, proof, regions, providers, priority, ssh_keys, wait_timeout_seconds, state, due_at,
-  created_at, ready_at, attempts, network_id)
+  nano_per_unit_hour, stopped_nano_per_unit_hour, price_book, proof, regions, providers, priority, ssh_keys,
+  wait_timeout_seconds, state, due_at, created_at, ready_at, attempts, network_id)
 SELECT gen_random_uuid(), p.organization_id, p.id, e.id, 'n' || n, 'h100-sxm.1x', 'h100-sxm-80gb', 1, 'on_demand',
-  3490000000, (SELECT max(version) FROM price_books), 'listed', '{}', '{}', 50, '[]', 1800, 'ready', now(), now(),
-  now(), 1, (SELECT id FROM networks WHERE project_id = p.id AND name = 'default')
+  3490000000, 3490000000, (SELECT max(version) FROM price_books), 'listed', '{}', '{}', 50, '[]', 1800, 'ready',
+  now(), now(), now(), 1, (SELECT id FROM networks WHERE project_id = p.id AND name = 'default')
 FROM generate_series(1, :fleet) n, projects p JOIN environments e ON e.project_id = p.id
 WHERE p.organization_id = :organization_id AND p.name = 'default'
 """)
@@ -55,12 +56,12 @@ SELECT id, organization_id, 3490000000, now(), now() + interval '30 minutes' FRO
 """)
 _MACHINES = text("""
 INSERT INTO machines (id, purpose, account, provider, region, native_region, native_type, offer_key, cost_nano_per_hour,
-  gpu_model, gpu_count, vcpus, memory_gib, proof, launch_key, state, due_at, created_at, asked_at, host_key,
-  provider_ref, address, sighted_at, step)
-SELECT l.id, 'lease', 'fake', 'fake', 'us-east-1', 'us-east-1', 'h100-sxm-80gb.1', 'x', 1, l.gpu_model, l.gpu_count,
-  26, 200, 'listed', 'sp-' || (SELECT code FROM installation) || '-' || replace(l.id::text, '-', ''), 'verified', now(),
-  now(), now(), 'k', 'fake-' || lpad(to_hex(row_number() OVER (ORDER BY l.id) - 1), 8, '0'), '10.0.0.1', now(),
-  'gpus_verified'
+  spot, power, gpu_model, gpu_count, vcpus, memory_gib, proof, launch_key, state, due_at, created_at, asked_at,
+  host_key, provider_ref, address, sighted_at, step)
+SELECT l.id, 'lease', 'fake', 'fake', 'us-east-1', 'us-east-1', 'h100-sxm-80gb.1', 'x', 1, false, '[]', l.gpu_model,
+  l.gpu_count, 26, 200, 'listed', 'sp-' || (SELECT code FROM installation) || '-' || replace(l.id::text, '-', ''),
+  'verified', now(), now(), now(), 'k', 'fake-' || lpad(to_hex(row_number() OVER (ORDER BY l.id) - 1), 8, '0'),
+  '10.0.0.1', now(), 'gpus_verified'
 FROM leases l
 """)
 _ATTEMPTS = text("""
@@ -130,11 +131,16 @@ async def world_of(db: Database, cloud: FakeProvider) -> CompleteWorld:
     )
 
 
+async def plant(connection: Connection, organization_id: OrganizationId, count: int) -> None:
+    """Store so many ready leases, each with a machine of its own."""
+    await connection.execute(_LEASES, {"organization_id": organization_id, "fleet": count})
+    for statement in (_HOLDS, _MACHINES, _ATTEMPTS, _CLAIMS):
+        await connection.execute(statement)
+
+
 async def _fleet(db: Database, organization_id: OrganizationId, cloud: FakeProvider) -> None:
     async with db.transaction() as connection:
-        await connection.execute(_LEASES, {"organization_id": organization_id, "fleet": FLEET})
-        for statement in (_HOLDS, _MACHINES, _ATTEMPTS, _CLAIMS):
-            await connection.execute(statement)
+        await plant(connection, organization_id, FLEET)
         planted = await rows(connection, text("SELECT launch_key FROM machines ORDER BY provider_ref"))
     for row in planted:
         order = LaunchOrder(LaunchKey(row.launch_key), "h100-sxm-80gb.1", "us-east-1", "", "")

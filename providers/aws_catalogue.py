@@ -141,9 +141,25 @@ def offer(
         cost_nano_per_hour=UNREADABLE_PRICE if usd_per_hour is None else offered_price(usd_per_hour),
         available=True,
         confidence=Confidence.STATIC,
+        network_gbps=_network_gbps(kind),
         ephemeral_gib=_ephemeral_gib(kind),
         stopped_cost_nano_per_hour=None if usd_beside is None else offered_price(usd_beside),
     )
+
+
+def _network_gbps(kind: Mapping[str, Any]) -> int | None:
+    """What the default network card of a type always carries, in Gbit/s; None below one, and where AWS does not say.
+
+    Machines are ordered with one interface, on that card. The 3,200 Gbit/s that AWS advertises for `p5.48xlarge` are of
+    32 cards with EFA, which we do not order
+    (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_NetworkCardInfo.html, 2026-11-23).
+    """
+    network = kind.get("NetworkInfo", {})
+    default = network.get("DefaultNetworkCardIndex", 0)
+    for card in network.get("NetworkCards", []):
+        if card["NetworkCardIndex"] == default:
+            return int(card.get("BaselineBandwidthInGbps", 0)) or None
+    return None
 
 
 def _ephemeral_gib(kind: Mapping[str, Any]) -> int | None:

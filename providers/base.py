@@ -198,7 +198,8 @@ class ListedOffer:
     """How long before that it says so; None where it does not."""
     price_source: PriceSource = PriceSource.LISTING
     network_gbps: int | None = None
-    """Gigabits per second between machines; None where the listing does not say."""
+    """Gigabits per second between machines, with the network cards that it is ordered with; None where the listing does
+    not say."""
     ephemeral_gib: int | None = None
     """Local disk besides that of the shape, whose content ends with the machine; None where it is not listed."""
     stopped_cost_nano_per_hour: Nano | None = None

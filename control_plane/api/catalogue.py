@@ -3,11 +3,15 @@
 Everybody sees where capacity is and our price for it; what we pay needs the permission `costs.read`.
 """
 
+from dataclasses import dataclass
+from typing import Annotated
+
 from litestar import Controller, Response, get, post
-from litestar.params import FromQuery, JSONBody
+from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
+from control_plane.api.filters import InRegion, OfProvider
 from control_plane.api.idempotency import Made
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
@@ -20,6 +24,7 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.scope import AT_ANY_SCOPE, ScopeKind
 from control_plane.services import catalogue, leases
+from control_plane.services.catalogue import OfferFilter
 from control_plane.services.idempotency import Connection
 from control_plane.wire.catalogue import OfferList, PlacementRequest, QuoteRequest, QuoteView, SkuList
 
@@ -35,6 +40,23 @@ def requested_by(data: PlacementRequest) -> CapacityRequest:
         priority=data.priority,
         purchase=PurchaseKind(data.purchase) if isinstance(data, QuoteRequest) else PurchaseKind.ON_DEMAND,
     )
+
+
+WithNetwork = Annotated[
+    int | None,
+    QueryParameter(
+        ge=1,
+        le=1_000_000,
+        description="Only with at least so many gigabits per second between machines, where the provider says so.",
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _AfterOffer:
+    """The offer after which a page starts."""
+
+    key: str
 
 
 class CatalogueController(Controller):
@@ -68,16 +90,27 @@ class CatalogueController(Controller):
     async def offers(
         self,
         request: ApiRequest,
+        *,
         gpu_model: FromQuery[GpuModel | None] = None,
+        provider: OfProvider = None,
+        region: InRegion = None,
+        network_gbps_min: WithNetwork = None,
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> OfferList:
-        """The capacity that providers listed last, with its age."""
+        """The capacity that providers listed last, with its age, in the order of the keys."""
         world, costs = request.world, request.disclosure.costs
-        book = await catalogue.skus(world)
-        found = await catalogue.offers(world, gpu_model=gpu_model)
-        now = world.now()
-        page, following = paging.window("offers", found, lambda offer: offer.key, limit=limit, cursor=cursor)
+        after = paging.place("offers", cursor, _AfterOffer)
+        found = await catalogue.offers(
+            world,
+            OfferFilter(gpu_model, provider, region, network_gbps_min),
+            after=None if after is None else after.key,
+            limit=limit + 1,
+        )
+        book, now = await catalogue.skus(world), world.now()
+        page, following = paging.cut(
+            found, limit, lambda offer: paging.after_place("offers", _AfterOffer(offer.key))
+        )
         return OfferList(tuple(offer_view(offer, book, now, costs=costs) for offer in page), following)
 
     @post(

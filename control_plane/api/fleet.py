@@ -8,13 +8,14 @@ from litestar.params import QueryParameter
 from control_plane.api import paging
 from control_plane.api.accounts import OfAccount
 from control_plane.api.documents import PROBLEMS, refusable
-from control_plane.api.identifiers import read_organization_id
+from control_plane.api.filters import InRegion, OfProvider
+from control_plane.api.identifiers import read_id, read_organization_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.fleet import fleet_machine_view, fleet_totals
 from control_plane.domain.fleet import MachineHealth
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, MachineId, OrganizationId
+from control_plane.domain.ids import AccountName, MachineId, OrganizationId, Prefix, ProjectId
 from control_plane.domain.machine import MachineState
 from control_plane.domain.permission import Permission
 from control_plane.domain.scope import ScopeKind
@@ -22,26 +23,10 @@ from control_plane.services import fleet
 from control_plane.services.fleet import FleetFilter
 from control_plane.wire.common import (
     ORGANIZATION_ID_PATTERN,
-    PLACE_LENGTH_MAX,
-    PROVIDER_PATTERN,
-    REGION_PATTERN,
+    PROJECT_ID_PATTERN,
 )
 from control_plane.wire.fleet import FleetMachinePage, FleetTotals
 
-OfProvider = Annotated[
-    str | None,
-    QueryParameter(
-        pattern=PROVIDER_PATTERN, max_length=PLACE_LENGTH_MAX, description="Only at this provider."
-    ),
-]
-InRegion = Annotated[
-    str | None,
-    QueryParameter(
-        pattern=REGION_PATTERN,
-        max_length=PLACE_LENGTH_MAX,
-        description="Only in this jurisdiction (`eu`) or region (`eu-central-1`).",
-    ),
-]
 OfModel = Annotated[GpuModel | None, QueryParameter(description="Only with GPUs of this model.")]
 OfHealth = Annotated[MachineHealth | None, QueryParameter(description="Only with this health.")]
 InState = Annotated[MachineState | None, QueryParameter(name="state", description="Only in this state.")]
@@ -51,6 +36,15 @@ OfOrganization = Annotated[
         pattern=ORGANIZATION_ID_PATTERN,
         max_length=36,
         description="Only those that a lease of this organization holds.",
+    ),
+]
+OfProjectId = Annotated[
+    str | None,
+    QueryParameter(
+        name="project",
+        pattern=PROJECT_ID_PATTERN,
+        max_length=36,
+        description="Only those that a lease of this project holds.",
     ),
 ]
 
@@ -77,12 +71,14 @@ class FleetController(Controller):
         health: OfHealth = None,
         in_state: InState = None,
         organization: OfOrganization = None,
+        of_project: OfProjectId = None,
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> FleetMachinePage:
         """Every machine that may exist at a provider, newest first, with whoever holds it."""
         only = FleetFilter(
-            provider, _account(account), region, gpu_model, health, in_state, _organization(organization)
+            *(provider, _account(account), region, gpu_model, health, in_state),
+            *(_organization(organization), _project(of_project)),
         )
         after = paging.moment("fleet", cursor)
         found = await fleet.page(
@@ -95,7 +91,8 @@ class FleetController(Controller):
         page, following = paging.cut(
             found, limit, lambda row: paging.after_moment("fleet", row.created_at, row.id)
         )
-        return FleetMachinePage(tuple(map(fleet_machine_view, page)), following)
+        now = request.world.now()
+        return FleetMachinePage(tuple(fleet_machine_view(machine, now) for machine in page), following)
 
     @get(
         operation_id="getFleetTotals",
@@ -114,10 +111,12 @@ class FleetController(Controller):
         health: OfHealth = None,
         in_state: InState = None,
         organization: OfOrganization = None,
+        of_project: OfProjectId = None,
     ) -> FleetTotals:
         """The machines that may exist, and their GPUs: delivered, healthy, reserved, active, and what they cost."""
         only = FleetFilter(
-            provider, _account(account), region, gpu_model, health, in_state, _organization(organization)
+            *(provider, _account(account), region, gpu_model, health, in_state),
+            *(_organization(organization), _project(of_project)),
         )
         return fleet_totals(await fleet.totals(request.world, request.principal.organization_id, only))
 
@@ -128,3 +127,7 @@ def _account(name: str | None) -> AccountName | None:
 
 def _organization(text: str | None) -> OrganizationId | None:
     return None if text is None else read_organization_id(text)
+
+
+def _project(text: str | None) -> ProjectId | None:
+    return None if text is None else ProjectId(read_id(Prefix.PROJECT, text))

@@ -125,6 +125,18 @@ def _line(price: ListPrice) -> _Line:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferFilter:
+    """Which offers are wanted; None is every one."""
+
+    gpu_model: GpuModel | None = None
+    provider: str | None = None
+    region: str | None = None
+    """A jurisdiction (`eu`) or a region (`eu-central-1`)."""
+    network_gbps_min: int | None = None
+    """Leaves out also those whose provider does not say."""
+
+
+@dataclass(frozen=True, slots=True)
 class _OfferRow:
     """An offer, one field per column."""
 
@@ -166,9 +178,16 @@ _LISTED_ANEW = ", ".join(
     for field in fields(_OfferRow)
     if field.name not in ("key", "account", "provider")
 )
-_OFFERS = text(f"""
-SELECT {_OFFER_COLUMNS} FROM offers WHERE CAST(:gpu_model AS text) IS NULL OR gpu_model = :gpu_model
-ORDER BY cost_nano_per_hour, key
+_OFFERS = text(f"SELECT {_OFFER_COLUMNS} FROM offers ORDER BY cost_nano_per_hour, key")
+# By the key, which is the primary key and the same after every refresh. A price is not, and not everybody may see it.
+_PAGE = text(f"""
+SELECT {_OFFER_COLUMNS} FROM offers
+WHERE (CAST(:gpu_model AS text) IS NULL OR gpu_model = :gpu_model)
+  AND (CAST(:provider AS text) IS NULL OR provider = :provider)
+  AND (CAST(:region AS text) IS NULL OR region = :region OR region LIKE :region || '-%')
+  AND (CAST(:network_gbps_min AS bigint) IS NULL OR network_gbps >= :network_gbps_min)
+  AND (CAST(:after AS text) IS NULL OR key > :after)
+ORDER BY key LIMIT :limit
 """)
 # The conditions are those of an index, also in a plan that is made once for all values.
 _OF_SHAPE = f"""
@@ -200,10 +219,15 @@ ON CONFLICT (key) DO UPDATE SET {_LISTED_ANEW}
 """)
 
 
-async def offers(connection: Connection, *, gpu_model: GpuModel | None = None) -> list[Offer]:
-    """Every offer, or those with this GPU model; cheapest first."""
-    model = None if gpu_model is None else gpu_model.value
-    return _offers(await read(connection, _OFFERS, _OfferRow, gpu_model=model))
+async def offers(connection: Connection) -> list[Offer]:
+    """Every offer, cheapest first."""
+    return _offers(await read(connection, _OFFERS, _OfferRow))
+
+
+async def page(connection: Connection, only: OfferFilter, *, after: str | None, limit: int) -> list[Offer]:
+    """Offers after the one with a key, in the order of their keys."""
+    wanted = {field.name: getattr(only, field.name) for field in fields(only)}
+    return _offers(await read(connection, _PAGE, _OfferRow, **wanted, after=after, limit=limit))
 
 
 async def offers_of_shape(

@@ -13,7 +13,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read
 from control_plane.db.tables.marks import among
 from control_plane.domain.agent import SILENT_AFTER
-from control_plane.domain.fleet import MachineHealth
+from control_plane.domain.fleet import MachineHealth, cost_between
 from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId, ProjectId, ProviderRef
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.machine import MachineState
@@ -31,6 +31,7 @@ class FleetFilter:
     health: MachineHealth | None = None
     state: MachineState | None = None
     organization_id: OrganizationId | None = None
+    project_id: ProjectId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,28 @@ class FleetMachine:
     terminate_asked_at: datetime | None
     due_at: datetime
     tries: int
+    asked_at: datetime | None
+    """When its provider was asked for it; None before."""
+    stopped_cost_nano_per_hour: Nano | None
+    switched_at: tuple[datetime, ...]
+    """When its last lease had it stopped, and started again, in turn."""
 
     def cost(self, now: datetime) -> Nano:
         """What it has cost since it serves nobody."""
         since = self.unused_since or now
         return accrued(self.cost_nano_per_hour, max(0, int((now - since).total_seconds())))
+
+    def cost_so_far(self, now: datetime) -> Nano:
+        """What its provider has charged for it since the order."""
+        if self.asked_at is None:
+            return Nano(0)
+        return cost_between(
+            self.asked_at,
+            now,
+            nano_per_hour=self.cost_nano_per_hour,
+            stopped_nano_per_hour=self.stopped_cost_nano_per_hour,
+            switched_at=self.switched_at,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +110,7 @@ _FROM = """
 FROM fleet_machines(
   CAST(:silent_before AS timestamptz), CAST(:provider AS text), CAST(:account AS text), CAST(:region AS text),
   CAST(:gpu_model AS text), CAST(:health AS text), CAST(:state AS text), CAST(:organization_id AS uuid),
-  CAST(:unused AS boolean), CAST(:after AS uuid), CAST(:limit AS integer))
+  CAST(:project_id AS uuid), CAST(:unused AS boolean), CAST(:after AS uuid), CAST(:limit AS integer))
 """
 _PAGE = text(f"SELECT {_COLUMNS} {_FROM}")
 _WORDS = {

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from control_plane.db import catalogue
+from control_plane.db.catalogue import OfferFilter
 from control_plane.db.connection import Connection
 from control_plane.domain.admission import ListPrice, Price
 from control_plane.domain.gpu import GpuModel
@@ -15,6 +16,8 @@ from control_plane.domain.placement import Offer
 from control_plane.domain.proof import DEMANDED, Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.world import World
+
+__all__ = ["OfferFilter"]  # For the controller, which must not import the layer below.
 
 
 class CatalogueError(ValueError):
@@ -162,6 +165,7 @@ async def skus(world: World) -> Sequence[Price]:
         return await catalogue.prices(connection, now=world.now())
 
 
-async def offers(world: World, *, gpu_model: GpuModel | None) -> Sequence[Offer]:
+async def offers(world: World, only: OfferFilter, *, after: str | None, limit: int) -> Sequence[Offer]:
+    """Offers after the one with a key, in the order of their keys."""
     async with world.db.reading() as connection:
-        return await catalogue.offers(connection, gpu_model=gpu_model)
+        return await catalogue.page(connection, only, after=after, limit=limit)

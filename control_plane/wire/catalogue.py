@@ -123,7 +123,8 @@ class OfferView(View):
     price_source: PriceSourceWord = "listing"
     """Where the price is from."""
     network_gbps: int | None = None
-    """Gigabits per second between machines; null where the provider does not say."""
+    """Gigabits per second between machines, with the network cards that it is ordered with; null where the provider
+    does not say."""
     ephemeral_gib: int | None = None
     """More local disk in GiB, whose content ends with the machine; null where the provider does not say."""
     power: tuple[PowerActionWord, ...] = ()
@@ -138,7 +139,7 @@ class OfferList(View):
     """The capacity that providers listed last."""
 
     items: tuple[OfferView, ...]
-    """All offers."""
+    """Offers, in the order of their keys."""
     next_cursor: NextCursor | None = None
 
 
@@ -206,6 +207,11 @@ class CandidateView(View):
     """What you can do with the power of its machine; empty also in placements, which do not keep it."""
     price_per_hour_stopped: Money | None = None
     """What the lease would cost while its machine is stopped; null when it cannot be stopped, and in placements."""
+    network_gbps: int | None = None
+    """Gigabits per second between machines; null where the provider does not say, and in placements."""
+    ephemeral_gib: int | None = None
+    """More local disk in GiB, whose content ends with the machine; null where the provider does not say, and in
+    placements."""
 
 
 class RejectedView(View):

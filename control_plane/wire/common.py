@@ -103,6 +103,16 @@ OrganizationIdQuery = Annotated[
         extra={"must": "the id of an organization: org_ and 32 lower-case hexadecimal digits"},
     ),
 ]
+PROJECT_ID_PATTERN = r"^prj_[0-9a-f]{32}$(?!\n)"
+ProjectIdQuery = Annotated[
+    str,
+    Meta(
+        pattern=PROJECT_ID_PATTERN,
+        description="The id of a project.",
+        examples=["prj_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra={"must": "the id of a project: prj_ and 32 lower-case hexadecimal digits"},
+    ),
+]
 LEASE_ID_PATTERN = r"^le_[0-9a-f]{32}$(?!\n)"
 LeaseIdQuery = Annotated[
     str,

@@ -67,7 +67,10 @@ class FleetMachineView(View):
     created_at: Timestamp
     """When it was chosen for an order."""
     cost_per_hour: Money
-    """What the provider charges for it."""
+    """What the provider charges for it while it is on."""
+    cost: Money
+    """What the provider has charged for it since the order, without what it rounds up, and with less for the times for
+    which its last lease had it stopped."""
 
 
 class FleetMachinePage(View):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from datetime import datetime
 
 from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
@@ -10,7 +11,7 @@ from control_plane.services.fleet import FleetCount, FleetMachine
 from control_plane.wire.fleet import FleetCountView, FleetMachineView, FleetTotals, FleetTotalView
 
 
-def fleet_machine_view(machine: FleetMachine) -> FleetMachineView:
+def fleet_machine_view(machine: FleetMachine, now: datetime) -> FleetMachineView:
     return FleetMachineView(
         id=on_wire(Prefix.MACHINE, machine.id),
         account=machine.account,
@@ -32,6 +33,7 @@ def fleet_machine_view(machine: FleetMachine) -> FleetMachineView:
         lease=machine.lease,
         created_at=machine.created_at,
         cost_per_hour=money(machine.cost_nano_per_hour),
+        cost=money(machine.cost_so_far(now)),
     )
 
 

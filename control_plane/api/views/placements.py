@@ -36,6 +36,8 @@ def candidate_view(offer: Offer, disclosure: Disclosure, price: ListPrice | None
         effective_cost_per_hour=money(offer.effective_nano_per_hour) if disclosure.costs else None,
         power=tuple(action.value for action in offer.power),
         price_per_hour_stopped=money_or_none(stopped),
+        network_gbps=offer.network_gbps,
+        ephemeral_gib=offer.ephemeral_gib,
     )
 
 

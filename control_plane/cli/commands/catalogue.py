@@ -64,6 +64,7 @@ def _add_offers(to: Commands) -> None:
         splitplane offers
         splitplane offers --sku h100-sxm.8x --region eu --max-price 30
         splitplane offers --gpu h100-sxm-80gb --all
+        splitplane offers --sku h100-sxm.8x --min-network 100
         """,
     )
     which = parser.add_mutually_exclusive_group()
@@ -79,6 +80,12 @@ def _add_offers(to: Commands) -> None:
     parser.add_argument("--provider", metavar="NAME", action="append", help="may be repeated")
     parser.add_argument(
         "--max-price", "--price-max", metavar="USD", help="highest price per hour for the whole machine"
+    )
+    parser.add_argument(
+        "--min-network",
+        type=int,
+        metavar="GBPS",
+        help="only with at least so many Gbit/s between machines, where the provider says so",
     )
 
 
@@ -184,7 +191,8 @@ def skus(terminal: Terminal, args: Namespace) -> None:
 
 def offers(terminal: Terminal, args: Namespace) -> None:
     ceiling(args)  # A wrong amount is reported before anything is asked.
-    params = {"gpu_model": args.gpu} if args.gpu else None
+    wanted = {"gpu_model": args.gpu, "network_gbps_min": args.min_network}
+    params = {name: value for name, value in wanted.items() if value is not None}
     answer = terminal.client().whole("/v1/offers", OfferList, params)
     fitting = _only(answer, lambda offer: _fits(offer, args))
     shown = fitting if args.all else _only(fitting, lambda offer: offer.available and bool(offer.skus))
@@ -196,8 +204,8 @@ def offers(terminal: Terminal, args: Namespace) -> None:
 
 def _without_offers(offers: Sequence[OfferView], args: Namespace) -> Iterator[str]:
     """A remark on each filter that no offer fits, whatever the others say: it may be mistyped."""
-    if args.gpu:
-        return  # The API left out the offers with other GPUs.
+    if args.gpu or args.min_network is not None:
+        return  # The API left out other offers.
     if args.sku is not None:
         sold = {sku for offer in offers for sku in offer.skus}
         if args.sku not in sold:

@@ -65,10 +65,11 @@ def _add_filters(parser: Parser) -> None:
     parser.add_argument(
         "--organization", metavar="ORGANIZATION", help="only those that its leases hold: its name or its id"
     )
+    parser.add_argument("--project", metavar="PROJECT", help="only those that its leases hold: its id")
 
 
 def _filters(terminal: Terminal, args: Namespace) -> dict[str, Any]:
-    words = ("provider", "account", "region", "gpu_model", "health", "state")
+    words = ("provider", "account", "region", "gpu_model", "health", "state", "project")
     chosen = {word: getattr(args, word) for word in words if getattr(args, word)}
     if args.organization:
         chosen["organization"] = find(terminal.client(), args.organization).id

@@ -133,12 +133,17 @@ def _offer_table(offers: Sequence[OfferView], *, cost: bool) -> Table:
 
 
 def _type(offer: OfferView) -> str:
-    """The provider's name of the machine, and why it is not sold where that is not its price."""
+    """The provider's name of the machine, and what sets it apart from others of its kind."""
     marks = [
         *(["spot"] if offer.spot else []),
         *([offer.architecture] if offer.architecture == "arm64" else []),
+        *_network(offer),
     ]
     return f"{offer.native_type} ({', '.join(marks)})" if marks else offer.native_type
+
+
+def _network(offer: OfferView | CandidateView) -> list[str]:
+    return [] if offer.network_gbps is None else [f"{offer.network_gbps:,} Gbit/s"]
 
 
 def _stock(offer: OfferView) -> Text:
@@ -195,7 +200,7 @@ def candidate_table(candidates: Sequence[CandidateView], *, chosen: str | None) 
             str(number),
             candidate.provider,
             candidate.region,
-            candidate.native_type,
+            " ".join((candidate.native_type, *(f"({network})" for network in _network(candidate)))),
             STOCK.get(candidate.confidence or "", candidate.confidence or "-"),
             *((price(candidate.price_per_hour_stopped),) if stopped else ()),
             *((price(candidate.cost_per_hour), price(candidate.effective_cost_per_hour)) if cost else ()),

@@ -27,7 +27,7 @@ CSV_COLUMNS = (
         "native_status",
     ),
     *("organization_id", "organization", "project_id", "project", "lease_id", "lease", "created_at"),
-    "cost_usd_per_hour",
+    *("cost_usd_per_hour", "cost_usd"),
 )
 
 
@@ -38,22 +38,31 @@ def fleet_table(machines: Sequence[FleetMachineView], now: datetime) -> Renderab
     rows = [
         (
             machine.id[:shown],
-            machine.account,
-            machine.region,
+            f"{machine.account} {machine.region}",
             f"{machine.gpu_count} x {machine.gpu_model}" if machine.gpu_model else "-",
             Text(_health(machine), style=_STYLES.get(machine.health, "yellow")),
             "-" if machine.organization is None else f"{machine.organization} / {machine.project}",
             coarse(now - machine.created_at),
             cents(machine.cost_per_hour.nano),
+            cents(machine.cost.nano),
         )
         for machine in machines
     ]
-    columns = ("MACHINE", "ACCOUNT", "REGION", "GPUS", "HEALTH", "FOR", "AGE", "USD/H")
+    columns = ("MACHINE", "WHERE", "GPUS", "HEALTH", "FOR", "AGE", "USD/H", "USD")
     nano = sum(machine.cost_per_hour.nano for machine in machines)
+    so_far = sum(machine.cost.nano for machine in machines)
     return Group(
-        table(columns, rows, right=("AGE", "USD/H"), whole=("MACHINE",), varying=("ACCOUNT", "REGION")),
+        table(
+            columns,
+            rows,
+            right=("AGE", "USD/H", "USD"),
+            whole=("MACHINE", "HEALTH"),
+            varying=("WHERE",),
+        ),
         Text(),
-        Text(f"{plural(len(machines), 'machine')}, {cents(nano)} USD per hour in all."),
+        Text(
+            f"{plural(len(machines), 'machine')}, {cents(nano)} USD per hour in all, {cents(so_far)} USD so far."
+        ),
     )
 
 
@@ -123,7 +132,8 @@ def fleet_csv(machines: Sequence[FleetMachineView]) -> str:
                 *(machine.id, machine.account, machine.provider, machine.provider_ref, machine.region),
                 *(machine.gpu_model, machine.gpu_count, machine.state, machine.health, machine.native_status),
                 *(machine.organization_id, machine.organization, machine.project_id, machine.project),
-                *(machine.lease_id, machine.lease, machine.created_at.isoformat(), machine.cost_per_hour.usd),
+                *(machine.lease_id, machine.lease, machine.created_at.isoformat()),
+                *(machine.cost_per_hour.usd, machine.cost.usd),
             )
         )
     return text.getvalue()

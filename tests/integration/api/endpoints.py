@@ -106,7 +106,7 @@ SERVER_HOST = {
     "outside": "k8s-1.example.com",
 }
 PUBLIC_KEY = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
-FLEET_FILTERS = ("provider", "account", "region", "gpu_model", "health", "state", "organization")
+FLEET_FILTERS = ("provider", "account", "region", "gpu_model", "health", "state", "organization", "project")
 AUDIT_FILTERS = ("since", "until", "event", "outcome", "subject", "target", "limit", "cursor")
 ENDPOINTS = (
     _get("/healthz", None),
@@ -255,7 +255,10 @@ ENDPOINTS = (
         "cursor",
     ),
     _get("/v1/skus", Permission.SKUS_READ, "limit", "cursor"),
-    _get("/v1/offers", Permission.OFFERS_READ, "limit", "cursor", "gpu_model"),
+    _get(
+        *("/v1/offers", Permission.OFFERS_READ, "limit", "cursor"),
+        *("gpu_model", "provider", "region", "network_gbps_min"),
+    ),
     _post(
         "/v1/quotes",
         Permission.QUOTES_CREATE,

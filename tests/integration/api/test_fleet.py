@@ -88,6 +88,10 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
         "default",
     )
     assert (held["cost_per_hour"]["nano"], held["gpu_count"], held["state"]) == (HOURLY, 1, "verified")
+    ordered_at = refs[good.id].asked_at
+    assert ordered_at is not None
+    seconds = int((stage.clock.now() - ordered_at).total_seconds())
+    assert held["cost"]["nano"] == accrued(HOURLY, seconds)
     (free,) = (await _get(operator, MACHINES, state="terminating"))["items"]
     assert (free["organization"], free["lease_id"], free["health"]) == (None, None, "ending")
 
@@ -95,6 +99,7 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
         ({}, 5),
         ({"organization": f"org_{second.hex}"}, 1),
         ({"organization": f"org_{first.hex}"}, 3),
+        ({"project": f"prj_{good.project_id.hex}"}, 3),
         ({"provider": "fake", "region": "eu", "gpu_model": "h100-sxm-80gb", "account": "fake"}, 5),
         ({"provider": "other"}, 0),
         ({"region": "us"}, 0),

@@ -808,7 +808,7 @@ def offers(*, cost: bool) -> Json:
             ),
             an_offer(
                 "aws", "us-east-1", "p5.48xlarge", "h100-sxm-80gb", 8, confidence="advisory",
-                spot=True, eviction_notice_seconds=120, price_per_hour=usd(8_720_000_000),
+                spot=True, eviction_notice_seconds=120, price_per_hour=usd(8_720_000_000), network_gbps=100,
             ),
             an_offer(
                 "hyperstack", "us-west-1", "n3-L40Sx4", "l40s-48gb", 4,
@@ -1537,6 +1537,7 @@ def a_fleet_machine(number: int, **changes: Any) -> Json:
         "lease": "train-1",
         "created_at": at(minutes=90 * number),
         "cost_per_hour": {"usd": "19.920000000", "nano": 19_920_000_000},
+        "cost": usd(29_880_000_000 * number),
     } | changes
 
 

@@ -63,10 +63,14 @@ def test_a_filter_that_no_offer_fits_is_named(tmp_path: Path) -> None:
     assert Stand(tmp_path, known).run("offers", "--region", "eu", "--provider", "local").err == ""
 
 
-def test_a_gpu_is_asked_of_the_api(tmp_path: Path) -> None:
+def test_a_gpu_and_a_network_are_asked_of_the_api(tmp_path: Path) -> None:
     stand = Stand(tmp_path, {"GET /v1/offers": answers.offers(cost=False)})
-    stand.run("offers", "--gpu", "h100-sxm-80gb")
-    assert stand.requests[0].url.params["gpu_model"] == "h100-sxm-80gb"
+    stand.run("offers", "--gpu", "h100-sxm-80gb", "--min-network", "100")
+    assert dict(stand.requests[0].url.params) | {"limit": ""} == {
+        "gpu_model": "h100-sxm-80gb",
+        "network_gbps_min": "100",
+        "limit": "",
+    }
 
 
 def test_available_and_all_exclude_each_other_and_a_price_is_an_amount(tmp_path: Path) -> None:

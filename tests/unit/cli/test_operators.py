@@ -9,20 +9,19 @@ from control_plane.cli.render.fleet import CSV_COLUMNS, TOTALS_COLUMNS
 from tests.unit.cli import answers
 from tests.unit.cli.stand import Stand
 
+PROJECT = answers.FLEET["items"][1]["project_id"]
+
 
 def test_the_fleet_as_csv_has_exact_amounts_and_filters_are_sent(tmp_path: Path) -> None:
     stand = Stand(tmp_path, {"GET /v1/operator/fleet/machines": answers.FLEET})
-    shown = stand.run("fleet", "list", "--csv", "--health", "missing", "--region", "eu")
+    shown = stand.run("fleet", "list", "--csv", "--health", "missing", "--region", "eu", "--project", PROJECT)
     header, first, *_ = csv.DictReader(io.StringIO(shown.out)), *csv.DictReader(io.StringIO(shown.out))
     assert header.fieldnames is not None
     assert tuple(header.fieldnames) == CSV_COLUMNS
-    assert (first["health"], first["organization"], first["cost_usd_per_hour"]) == (
-        "starting",
-        "",
-        "19.920000000",
-    )
+    assert (first["health"], first["organization"]) == ("starting", "")
+    assert (first["cost_usd_per_hour"], first["cost_usd"]) == ("19.920000000", "29.880000000")
     asked = stand.requests[-1].url.params
-    assert (asked["health"], asked["region"]) == ("missing", "eu")
+    assert (asked["health"], asked["region"], asked["project"]) == ("missing", "eu", PROJECT)
     assert stand.run("fleet", "list", "--csv", "--json").code == 2
 
 

@@ -158,6 +158,7 @@ async def test_a_type_is_offered_in_each_zone_that_has_it_at_the_exact_price_of_
     p4, p5 = found["p4d.24xlarge"], found["p5.48xlarge"]
     assert p4.cost_nano_per_hour == 21_957_642_000 + BESIDE
     assert p5.ephemeral_gib == 8 * 3_800 * 10**9 // 2**30
+    assert p5.network_gbps == 100, "of the one card that it is ordered with, not the 3,200 of all 32"
     assert (
         p5.shape.gpu_model,
         p5.shape.gpu_count,

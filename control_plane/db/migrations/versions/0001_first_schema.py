@@ -254,7 +254,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
     **audit_triggers.LOOKED_UP,
     "claims": ("id", "organization_id", "project_id", "lease_id", "machine_id", "slot", "ended_at"),
     "journal": ("number", "transaction"),
-    "leases": ("id", "name", "state"),
+    "leases": ("id", "name", "state", "switched_at"),
     "ledger_accounts": ("id", "organization_id"),
     "machines": (
         "id",
@@ -263,6 +263,8 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "provider",
         "region",
         "cost_nano_per_hour",
+        "stopped_cost_nano_per_hour",
+        "asked_at",
         "gpu_model",
         "gpu_count",
         "state",
@@ -429,12 +431,13 @@ $$
 FLEET_MACHINES = """
 CREATE FUNCTION fleet_machines(
   silent_before timestamptz, of_provider text, of_account text, in_region text, of_model text, whose_health text,
-  whose_state text, of_organization uuid, only_unused boolean, after_id uuid, size integer)
+  whose_state text, of_organization uuid, of_project uuid, only_unused boolean, after_id uuid, size integer)
 RETURNS TABLE (
   id uuid, account text, provider text, region text, gpu_model text, gpu_count integer, state text, health text,
   provider_ref text, provider_state text, cost_nano_per_hour bigint, created_at timestamptz, organization_id uuid,
   organization text, project_id uuid, project text, lease_id uuid, lease text, lease_state text, unused_since timestamptz,
-  terminate_asked_at timestamptz, due_at timestamptz, tries integer)
+  terminate_asked_at timestamptz, due_at timestamptz, tries integer, asked_at timestamptz,
+  stopped_cost_nano_per_hour bigint, switched_at timestamptz[])
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
   SELECT f.* FROM (
     SELECT m.id, m.account, m.provider, m.region, m.gpu_model, m.gpu_count, m.state,
@@ -447,7 +450,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
       p.name, c.lease_id, l.name, l.state,
       CASE WHEN c.id IS NULL AND (m.purpose = 'lease' OR m.state = 'terminating') THEN coalesce(
         (SELECT max(e.ended_at) FROM public.claims e WHERE e.machine_id = m.id), m.created_at) END AS unused_since,
-      m.terminate_asked_at, m.due_at, m.tries
+      m.terminate_asked_at, m.due_at, m.tries, m.asked_at, m.stopped_cost_nano_per_hour,
+      coalesce(l.switched_at, (SELECT x.switched_at FROM public.claims e JOIN public.leases x ON x.id = e.lease_id
+        WHERE e.machine_id = m.id ORDER BY e.ended_at DESC LIMIT 1), '{}') AS switched_at
     FROM public.machines m
     LEFT JOIN LATERAL (
       SELECT k.id, k.organization_id, k.project_id, k.lease_id FROM public.claims k
@@ -462,6 +467,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
       AND (in_region IS NULL OR m.region = in_region OR m.region LIKE in_region || '-%')
       AND (of_model IS NULL OR m.gpu_model = of_model) AND (whose_state IS NULL OR m.state = whose_state)
       AND (of_organization IS NULL OR c.organization_id = of_organization)
+      AND (of_project IS NULL OR c.project_id = of_project)
       AND (after_id IS NULL OR m.id < after_id)
       AND EXISTS (SELECT FROM public.organizations us WHERE us.platform
                   AND us.id = NULLIF(current_setting('app.organization_id', true), '')::uuid)
@@ -685,7 +691,7 @@ def upgrade() -> None:
         (NODE_IDS, "node_ids(uuid, text[], uuid, text, timestamptz, uuid, integer)"),
         (
             FLEET_MACHINES,
-            "fleet_machines(timestamptz, text, text, text, text, text, text, uuid, boolean, uuid, integer)",
+            "fleet_machines(timestamptz, text, text, text, text, text, text, uuid, uuid, boolean, uuid, integer)",
         ),
     ):
         op.execute(function)

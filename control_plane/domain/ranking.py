@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import nsmallest
 from itertools import chain
-from operator import attrgetter
 from uuid import UUID
 
 from control_plane.domain.block import Blocks
@@ -124,7 +123,7 @@ def rank(
 
 def _best(lots: Sequence[Lot]) -> tuple[Offer, ...]:
     """The best offers of all lots. Not more lots than that can have one: each of the others begins with a worse one."""
-    begin_best = nsmallest(CANDIDATES_NAMED_MAX, lots, key=attrgetter("best"))
+    begin_best = nsmallest(CANDIDATES_NAMED_MAX, lots, key=lambda lot: lot.best)
     offers = chain.from_iterable(lot.offers for lot in begin_best)
     return tuple(nsmallest(CANDIDATES_NAMED_MAX, offers, key=order))
 

@@ -57,7 +57,7 @@ class Summary:
     pod_across_tunnel: bool | None = None
     """Whether a pod at one provider reached a pod at another."""
     cluster_left: int | None = None
-    """Nodes that were left in the cluster at the end."""
+    """What was left of the nodes and of the kubeconfig at the end: objects, tunnels and machines."""
     machines_real: bool = False
     seconds: float = 0.0
 
@@ -255,7 +255,7 @@ class Story:
         expect(self.summary.pod_across_tunnel, "the pods do not reach each other")
         self._customer("bill")
         self.summary.cluster_left = story.leave()
-        expect(self.summary.cluster_left == 0, "nodes are left in the cluster")
+        expect(self.summary.cluster_left == 0, "something is left of the nodes or of the kubeconfig")
 
     def _release(self) -> None:
         self._title("Releasing everything")

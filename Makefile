@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo up test test-changed check format golden proto kubernetes engine focus-validator image bench conformance lock clean
+.PHONY: help demo up test test-changed check format golden proto kubernetes engine focus-validator image release bench conformance lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
@@ -50,6 +50,9 @@ kubernetes: $(BIN)/.ready ## Build real Kubernetes for the tests of clusters: on
 
 image: ## Build the container image, with buildah, podman or docker; FILES=DIR holds the files that go into it
 	@infra/image/build
+
+release: ## Build the archive that hosts without containers run; PYTHON=python3.11 is the hosts' Python
+	@PYTHON=$(PYTHON) infra/host/build
 
 engine: $(BIN)/.ready ## Build Pulumi's engine for the tests of infra/: once, about 3 minutes on two cores
 	@$(BIN)/python -m tests.support.cloud.engine

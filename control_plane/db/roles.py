@@ -31,7 +31,7 @@ END $$
 """
 _LET_TAKE = """
 DO $$ BEGIN
-  IF NOT pg_has_role('{member}', '{role}', 'SET') THEN
+  IF NOT pg_has_role('{member}'::regrole, '{role}', 'SET') THEN
     GRANT {role} TO {member} WITH INHERIT FALSE, SET TRUE;
   END IF;
 EXCEPTION WHEN unique_violation THEN NULL;  -- As above.

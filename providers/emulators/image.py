@@ -38,6 +38,7 @@ class Recipe:
     suite: str
     packages: tuple[str, ...]
     enabled: tuple[str, ...]
+    disabled: tuple[str, ...]
     masked: tuple[str, ...]
     files: tuple[tuple[str, str], ...]
     """Path in the root, and text."""
@@ -82,8 +83,13 @@ RECIPE = Recipe(
         "python3",  # With the whole standard library, which the agent (a zipapp) needs.
         "python3-numpy",  # Emulated GPUs compute with it when they are challenged.
         "cloud-init",
+        # What docs/installing.md installs, for the test that follows that page.
+        "nginx-light",
+        "openssl",
+        "curl",
     ),
     enabled=("systemd-networkd.service", "ssh.service"),
+    disabled=("nginx.service",),
     masked=(
         "systemd-networkd-wait-online.service",  # It took 13 of the 15 s of a boot.
         "apt-daily.timer",
@@ -284,6 +290,7 @@ class _Build:
         (self.root / "etc/machine-id").write_text("")
         systemctl = ["systemctl", f"--root={self.root}"]
         self._step("services", [*systemctl, "enable", *self.recipe.enabled])
+        self._step("services that are off", [*systemctl, "disable", *self.recipe.disabled])
         self._step("units that slow a boot", [*systemctl, "mask", *self.recipe.masked])
 
     def _step(self, name: str, command: list[str]) -> None:

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import asyncssh
@@ -82,8 +83,8 @@ def _label(arn: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    return Image(tmp_path_factory.mktemp("image"))
+def image(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Image:
+    return Image(tmp_path_factory.mktemp("image"), installed)
 
 
 @pytest.fixture

@@ -38,47 +38,45 @@ exec chroot "$root" setpriv --reuid 10001 --regid 10001 --clear-groups --boundin
 """
 
 
-class Image:
-    """The wheels and what they need, installed in a folder."""
+def install(target: Path, *, scratch: Path) -> None:
+    """Install our wheels, built here, and what they need, as it is installed here, into a folder."""
+    source = scratch / "source"
+    shutil.copytree(Path.cwd(), source, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
+    wheels = scratch / "wheels"
+    wheels.mkdir()
+    for project in WHEELS.values():
+        _python("-c", BUILD.format(out=str(wheels)), cwd=source / project)
+    pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps")
+    _python(*pip, "--target", str(target), *(str(wheel) for wheel in wheels.glob("*.whl")), cwd=scratch)
+    shutil.rmtree(source)
+    for name in re.findall(r"^([a-z0-9][\w.-]*)==", Path("requirements.lock").read_text(), re.MULTILINE):
+        _copy(name, target)
 
-    def __init__(self, folder: Path) -> None:
+
+def _copy(name: str, target: Path) -> None:
+    """Hard links or copies of a pinned package, as it is installed here."""
+    try:
+        found = metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        return  # Pinned for another platform.
+    for part in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
+        there = Path(str(found.locate_file(part)))
+        if there.is_dir():
+            shutil.copytree(there, target / part, dirs_exist_ok=True, copy_function=_link)
+        elif there.exists():
+            _link(there, target / part)
+
+
+class Image:
+    """The wheels and what they need, in a folder (`install`), and what a container has besides."""
+
+    def __init__(self, folder: Path, installed: Path) -> None:
         folder.chmod(0o755)
-        self.installed = folder / "installed"
+        self.installed = installed
         self._root, self.files, self.k3s = folder / "root", folder / "files", folder / "k3s"
         for made in (self._root, self.files, self.k3s):
             made.mkdir()
         os.chown(self.files, 10001, 10001)
-        self._install(folder)
-
-    def _install(self, folder: Path) -> None:
-        source = folder / "source"
-        shutil.copytree(Path.cwd(), source, ignore=shutil.ignore_patterns(*LEFT_OUT), symlinks=True)
-        wheels = folder / "wheels"
-        wheels.mkdir()
-        for project in WHEELS.values():
-            _python("-c", BUILD.format(out=str(wheels)), cwd=source / project)
-        pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps")
-        _python(
-            *pip, "--target", str(self.installed), *(str(wheel) for wheel in wheels.glob("*.whl")), cwd=folder
-        )
-        shutil.rmtree(source)
-        for name in re.findall(r"^([a-z0-9][\w.-]*)==", Path("requirements.lock").read_text(), re.MULTILINE):
-            self._copy(name)
-
-    def _copy(self, name: str) -> None:
-        """Hard links or copies of a pinned package, as it is installed here."""
-        try:
-            found = metadata.distribution(name)
-        except metadata.PackageNotFoundError:
-            return  # Pinned for another platform.
-        for part in {
-            file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")
-        }:
-            there = Path(str(found.locate_file(part)))
-            if there.is_dir():
-                shutil.copytree(there, self.installed / part, dirs_exist_ok=True, copy_function=_link)
-            elif there.exists():
-                _link(there, self.installed / part)
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[str]":
         """Start a command of a container, in a new root with these variables alone."""

@@ -1,0 +1,89 @@
+"""The compose file gives each process settings that it reads, opens one port, and holds no secret. No engine runs it here."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from control_plane import settings as control_plane
+from data_plane.proof.verifier.service import settings as verifier
+from environment.names import KNOWN
+from infra.services import API, RECONCILER, VERIFIER
+from reconciler import settings as reconciler
+
+FILE = Path("infra/host/compose.yaml")
+COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+OURS = [name for name, service in SERVICES.items() if service["image"].startswith("${SPLITPLANE_IMAGE:?")]
+DATABASE = {"SPLITPLANE_DATABASE_URL": "postgresql://login:word@database/splitplane"}
+IN_ENV_FILES = {
+    "api": DATABASE | {"SPLITPLANE_PUBLIC_URL": "https://api.example.com"},
+    "reconciler": DATABASE
+    | {
+        "SPLITPLANE_HUB": "203.0.113.10:22",
+        "SPLITPLANE_HUB_HOST_KEY": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm0Kf",
+        "SPLITPLANE_HUB_OUTSIDE": "203.0.113.10",
+    },
+}
+"""What docs/installing.md has people write there."""
+
+
+def test_the_processes_are_those_of_every_deployment() -> None:
+    for service in (API, RECONCILER, VERIFIER):
+        assert SERVICES[service.name]["command"] == list(service.command)
+    assert set(OURS) == {"api", "reconciler", "verifier", "migrate", "admin"}
+
+
+def test_every_process_reads_the_settings_that_it_is_given() -> None:
+    for name in OURS:
+        assert set(SERVICES[name].get("environment", {})) <= KNOWN, name
+    api = IN_ENV_FILES["api"] | SERVICES["api"]["environment"]
+    control_plane.refuse_secrets(api)
+    given = control_plane.read(api)
+    networks = COMPOSE["networks"]["proxy"]["ipam"]["config"]
+    assert [str(network) for network in given.trusted_proxies] == [networks[0]["subnet"]]
+    reach = reconciler.read_reach(IN_ENV_FILES["reconciler"] | SERVICES["reconciler"]["environment"])
+    served = verifier.read_server(SERVICES["verifier"]["environment"], cores=2)
+    assert reach.verifier is not None
+    assert reach.verifier.addresses == (served.listen,)
+    for name in ("api", "reconciler"):
+        paths = {
+            value for value in SERVICES[name]["environment"].values() if value.startswith("/run/secrets/")
+        }
+        assert paths == {f"/run/secrets/{secret}" for secret in SERVICES[name]["secrets"]}, name
+
+
+def test_processes_can_change_nothing_of_themselves() -> None:
+    for name in OURS:
+        service = SERVICES[name]
+        assert (service["user"], service["read_only"], service["cap_drop"]) == (
+            "10001:10001",
+            True,
+            ["ALL"],
+        ), name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+
+
+def test_only_the_proxy_is_reached_from_outside() -> None:
+    assert {name: service["ports"] for name, service in SERVICES.items() if "ports" in service} == {
+        "proxy": ["443:443"]
+    }
+    assert COMPOSE["networks"]["database"]["internal"] is True
+    assert SERVICES["database"]["networks"] == ["database"]
+    assert "database" not in SERVICES["proxy"]["networks"]
+    assert SERVICES["verifier"]["network_mode"] == "none"
+
+
+def test_the_file_names_no_image_by_a_tag_and_holds_no_secret() -> None:
+    for name, service in SERVICES.items():
+        assert re.fullmatch(r"\$\{[A-Z]+_IMAGE:\?[^}]*digest[^}]*\}", service["image"]), name
+    assert not re.search(r"://[^/\s]*:[^/\s]*@|PRIVATE KEY|PASSWORD:", FILE.read_text())
+    assert all(list(secret) == ["file"] for secret in COMPOSE["secrets"].values())
+
+
+def test_the_api_holds_no_key_that_opens_secrets() -> None:
+    assert "unsealing" not in SERVICES["api"]["secrets"]
+    assert [name for name, service in SERVICES.items() if "unsealing" in service.get("secrets", [])] == [
+        "reconciler"
+    ]

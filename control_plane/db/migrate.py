@@ -1,6 +1,8 @@
 """Upgrade a database to the newest schema.
 
-Migrations run while the old version serves; destructive steps are separate migrations.
+Migrations run while the old version serves, so they only add. What takes something away is a migration of its own, a
+release or more later, with `contract = "why nobody uses it any more"` beside its revision
+(tests/arch/test_migrations.py).
 """
 
 from importlib import resources

@@ -4,8 +4,9 @@ A call draws turns of every bucket that names its verb, for one moment, and wait
 allowed to; a call whose turn would come later raises LocallyThrottled, and the provider is not asked. More urgent verbs
 wait longer and may use more of what is saved up, so that a terminate finds a turn while offers are refreshed.
 
-A call that has to wait for its scarcest bucket draws the others when that turn is near: a launch that waits for half a
-minute must not keep them from everybody else meanwhile.
+A call draws all of its buckets together. One that has to wait for its scarcest bucket does so only when that turn is
+near: a launch that waits for half a minute must not keep the others from everybody else meanwhile. It then waits in
+their lines like any other call, and takes no turn of the scarce one before it has its place there.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ from typing import Protocol, TypeVar
 
 from aiolimiter import AsyncLimiter
 
-from control_plane.domain.call_budget import Bucket, Pace, pace_of, start_of
+from control_plane.domain.call_budget import Bucket, Pace, leaves_idle, pace_of, start_of
 from control_plane.domain.ids import AccountName
 from providers.base import CountedBy, RateLimit, Throttled, ToldLimit, Unavailable, Verb
 from providers.error_law import place_of
@@ -50,7 +51,7 @@ class NotCalled(Unavailable):
 
 
 NEAR_SECONDS = 2.0
-"""How long before its moment in the scarcest bucket a call draws the others."""
+"""How long before its moment in the scarcest bucket a call draws the others, which stay unused for so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,17 @@ class Budget(Protocol):
     """What all replicas together may ask of accounts."""
 
     async def draw(
-        self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float, wait_seconds_min: float = 0.0
+        self,
+        draws: Sequence[Draw],
+        *,
+        urgency: float,
+        wait_seconds_max: float,
+        idle_seconds_max: float = NEAR_SECONDS,
     ) -> float | None:
-        """Take the turns of each bucket, all for one moment, and not before `wait_seconds_min`.
+        """Take the turns of each bucket, all for one moment. The first bucket is the scarcest.
 
-        Returns the seconds until then, or None when that would exceed `wait_seconds_max`; then nothing was taken.
+        Returns the seconds until then. Returns None, and takes nothing, when that would exceed `wait_seconds_max`, or
+        when another bucket than the first would stay unused for longer than `idle_seconds_max` before it.
         """
         ...
 
@@ -96,14 +103,20 @@ class OneProcessBudget:
     )
 
     async def draw(
-        self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float, wait_seconds_min: float = 0.0
+        self,
+        draws: Sequence[Draw],
+        *,
+        urgency: float,
+        wait_seconds_max: float,
+        idle_seconds_max: float = NEAR_SECONDS,
     ) -> float | None:
-        now = self.now()
+        now, idle_max = self.now(), timedelta(seconds=idle_seconds_max)
         buckets = [(self._bucket(draw), draw.pace, draw.turns) for draw in draws]
-        not_before = now + timedelta(seconds=wait_seconds_min)
-        start = start_of(buckets, urgency=urgency, not_before=not_before)
+        start = start_of(buckets, urgency=urgency, not_before=now)
         wait = (start - now).total_seconds()
         if wait > wait_seconds_max:
+            return None
+        if leaves_idle(buckets[1:], start, urgency=urgency, not_before=now, longest=idle_max):
             return None
         for draw, (bucket, pace, turns) in zip(draws, buckets, strict=True):
             self._buckets[_key(draw)] = bucket.drawn(pace, start, turns, now)
@@ -217,33 +230,27 @@ class Pacer:
         self, budget: Budget, urgency: float, draws: Sequence[Draw], seconds_max: float
     ) -> float:
         """Draw, and wait for the moment. Returns the seconds that this took."""
-        near, most = min(NEAR_SECONDS, seconds_max), max(0.0, seconds_max)
-        wait = await self._asked(budget.draw(draws, urgency=urgency, wait_seconds_max=max(0.0, near)))
-        if wait is not None:
-            await self._sleep(wait)
-            return wait
         scarce, *others = draws
-        wait = await self._asked(budget.draw([scarce], urgency=urgency, wait_seconds_max=most))
-        if wait is None:
-            raise self._no_turn_in(scarce)
-        before = max(0.0, wait - NEAR_SECONDS) if others else wait
-        await self._sleep(before)
-        if not others:
-            return before
-        rest = await self._asked(
-            budget.draw(
-                others,
-                urgency=urgency,
-                wait_seconds_min=wait - before,
-                wait_seconds_max=wait - before + scarce.pace.late_max.total_seconds(),
-            )
-        )
-        if (
-            rest is None
-        ):  # The turn of the scarce bucket is lost: used later, it would come too close to the next one.
-            raise self._no_turn_in(others[0])
-        await self._sleep(rest)
-        return before + rest
+        left = max(0.0, seconds_max)
+        while True:
+            wait = await self._asked(budget.draw(draws, urgency=urgency, wait_seconds_max=left))
+            if wait is not None:
+                await self._sleep(wait)
+                return seconds_max - left + wait
+            until = await self._seconds_until(budget, urgency, scarce, left) if others else None
+            if until is None:
+                raise self._no_turn_in(scarce)
+            if until <= NEAR_SECONDS:
+                raise self._no_turn_in(others[0])
+            await self._sleep(until - NEAR_SECONDS)
+            left -= until - NEAR_SECONDS
+
+    async def _seconds_until(
+        self, budget: Budget, urgency: float, scarce: Draw, seconds_max: float
+    ) -> float | None:
+        """How long it is until a bucket has a turn, which is not taken; None when it is longer than `seconds_max`."""
+        none = replace(scarce, turns=0)
+        return await self._asked(budget.draw([none], urgency=urgency, wait_seconds_max=seconds_max))
 
     async def _asked(self, drawing: Awaitable[float | None]) -> float | None:
         try:

@@ -7,7 +7,7 @@ call by call, and all buckets of a call together.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -17,9 +17,9 @@ from prometheus_client import Counter, Gauge
 from control_plane.db import call_budgets
 from control_plane.db.call_budgets import BucketRow, Terms
 from control_plane.db.engine import Database
-from control_plane.domain.call_budget import start_of
+from control_plane.domain.call_budget import leaves_idle, start_of
 from providers.base import ToldLimit
-from providers.pacing import Draw, learned
+from providers.pacing import NEAR_SECONDS, Draw, learned
 
 TURNS = Counter(
     "splitplane_provider_turns", "Turns drawn for calls of providers, used or not.", ("account", "bucket")
@@ -47,22 +47,30 @@ class SharedBudget:
     _known: set[Terms] = field(default_factory=set[Terms])
 
     async def draw(
-        self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float, wait_seconds_min: float = 0.0
+        self,
+        draws: Sequence[Draw],
+        *,
+        urgency: float,
+        wait_seconds_max: float,
+        idle_seconds_max: float = NEAR_SECONDS,
     ) -> float | None:
-        """Seconds to wait before the call; None, without a turn, when that would exceed `wait_seconds_max`."""
-        now = self.now()
-        earliest, latest = (now + timedelta(seconds=wait) for wait in (wait_seconds_min, wait_seconds_max))
+        """Seconds to wait before the call; None, without a turn, when that would be too long (`pacing.Budget`)."""
+        now, idle_max = self.now(), timedelta(seconds=idle_seconds_max)
+        latest = now + timedelta(seconds=wait_seconds_max)
         here: list[tuple[Draw, datetime]] = []
         missing: list[Draw] = []
         for draw in draws:
-            moment = self._taken_here(draw, earliest, latest) if draw.turns == 1 else None
+            moment = self._taken_here(draw, now, latest) if draw.turns == 1 else None
             if moment is None:
                 missing.append(draw)
             else:
                 here.append((draw, moment))
-        start = max([earliest, *(moment for _, moment in here)])
+        start = max([now, *(moment for _, moment in here)])
         if missing:
-            drawn = await self._drawn(missing, urgency, start, latest)
+            # What was drawn ahead for a moment must not be used much later either.
+            latest = min([latest, *(moment + idle_max for _, moment in here)])
+            others = [draw for draw in missing if draw is not draws[0]]
+            drawn = await self._drawn(missing, urgency, start, latest, others=others, idle_max=idle_max)
             if drawn is None:
                 self._give_back(here)
                 return None
@@ -109,17 +117,31 @@ class SharedBudget:
             ahead.refill = None
 
     async def _drawn(
-        self, draws: Sequence[Draw], urgency: float, not_before: datetime, latest: datetime
+        self,
+        draws: Sequence[Draw],
+        urgency: float,
+        not_before: datetime,
+        latest: datetime,
+        *,
+        others: Collection[Draw] = (),
+        idle_max: timedelta = timedelta(),
     ) -> datetime | None:
-        """Draw turns of buckets, the first of each at one moment. Those after the first are for later calls."""
+        """Draw turns of buckets, the first of each at one moment. Those after the first are for later calls.
+
+        None when there is none before `latest`, or one of the `others` would stay unused for longer than `idle_max`.
+        """
         terms = [_terms(draw) for draw in draws]
         await self._make_known(terms)
         async with self.db.transaction() as connection:
             rows = await call_budgets.lock(connection, terms)
             now = self.now()
             wanted = [(row, draw.pace, draw.turns) for row, draw in zip(rows, draws, strict=True)]
-            start = start_of(wanted, urgency=urgency, not_before=max(now, not_before))
-            if start > latest:
+            not_before = max(now, not_before)
+            start = start_of(wanted, urgency=urgency, not_before=not_before)
+            waiting = [each for each, draw in zip(wanted, draws, strict=True) if draw in others]
+            if start > latest or leaves_idle(
+                waiting, start, urgency=urgency, not_before=not_before, longest=idle_max
+            ):
                 return None
             moved = [
                 row.drawn(draw.pace, start, _turns(draw), now) for row, draw in zip(rows, draws, strict=True)

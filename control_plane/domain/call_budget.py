@@ -152,3 +152,15 @@ def start_of(
         together = max(0, turns - 1) * pace.interval
         moments += [bucket.free_at - pace.tolerance(urgency) + together, bucket.closed_until or not_before]
     return max(moments)
+
+
+def leaves_idle(
+    others: Iterable[tuple[Bucket, Pace, int]],
+    start: datetime,
+    *,
+    urgency: float,
+    not_before: datetime,
+    longest: timedelta,
+) -> bool:
+    """Whether a call at `start` keeps one of these buckets from everybody else for too long, though it has a turn."""
+    return any(start - start_of([each], urgency=urgency, not_before=not_before) > longest for each in others)

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import pytest
 
+from control_plane.domain.call_budget import pace_of
 from control_plane.domain.ids import AccountName, ProviderRef
 from providers.base import (
     LaunchOrder,
@@ -27,7 +28,7 @@ from providers.breaker import Breaker
 from providers.emulators.scenario import FaultKind
 from providers.fake import Call, FakeProvider, Fault
 from providers.guard import ANSWER_SECONDS_MAX, TIMEOUTS, Guard, Timeout
-from providers.pacing import Draw, LocallyThrottled, NotCalled, OneProcessBudget, Pacer
+from providers.pacing import NEAR_SECONDS, Draw, LocallyThrottled, NotCalled, OneProcessBudget, Pacer
 from tests.contract.clouds import a_key
 from tests.contract.clouds.fake import FakeCloud
 from tests.contract.clouds.lambda_cloud import EmulatedLambdaCloud
@@ -354,7 +355,12 @@ class FullBudget:
         self.asked: list[str] = []
 
     async def draw(
-        self, draws: Sequence[Draw], *, urgency: float, wait_seconds_max: float, wait_seconds_min: float = 0.0
+        self,
+        draws: Sequence[Draw],
+        *,
+        urgency: float,
+        wait_seconds_max: float,
+        idle_seconds_max: float = NEAR_SECONDS,
     ) -> float | None:
         self.asked.extend(draw.limit.bucket for draw in draws)
         return self.wait if self.wait <= wait_seconds_max else None
@@ -427,6 +433,35 @@ async def test_a_launch_that_waits_for_its_turn_keeps_nobody_else_waiting() -> N
         await pacer("other", blocked=False).wait_for_turn(Verb.TERMINATE, 60)
     assert slept["other"][1:] == [pytest.approx(1.1), pytest.approx(2.2)]
     waiting.cancel()
+
+
+async def test_lists_that_fill_the_line_of_an_account_keep_no_launch_from_its_turn() -> None:
+    clock = Clock()
+    limits = (
+        RateLimit("all", 1, 1.0, frozenset(Verb)),
+        RateLimit("launch", 1, 12.0, frozenset({Verb.LAUNCH})),
+    )
+    budget = OneProcessBudget(clock.now)
+    everything = Draw(ACCOUNT, limits[0], pace_of(calls=1, seconds=1.0))
+
+    async def sleep(seconds: float) -> None:
+        """Meanwhile others list machines, each of them as soon as its turn is less than five seconds away."""
+        end = clock.now() + timedelta(seconds=seconds)
+        while clock.now() < end:
+            while await budget.draw([everything], urgency=0.6, wait_seconds_max=5) is not None:
+                pass
+            clock.advance(min(0.2, (end - clock.now()).total_seconds()))
+
+    pacer = Pacer(ACCOUNT, limits, now=clock.now, sleep=sleep, budget=budget, in_process=False)
+    begun, launches = clock.now(), list[datetime]()
+    while clock.now() < begun + timedelta(minutes=4):
+        try:
+            await pacer.wait_for_turn(Verb.LAUNCH, 15)
+            launches.append(clock.now())
+        except LocallyThrottled:
+            await sleep(0.2)
+    assert all(later - earlier >= timedelta(seconds=12) for earlier, later in pairwise(launches))
+    assert len(launches) >= 0.6 * 4 * 60 / 12
 
 
 async def test_an_answer_that_tells_which_limit_is_empty_closes_that_one_for_no_longer_than_its_window() -> (

@@ -43,7 +43,7 @@ def clock() -> Clock:
 async def wait(
     budget: SharedBudget, *draws: Draw, longest: float = 600, urgency: float = 1.0
 ) -> float | None:
-    return await budget.draw(draws, urgency=urgency, wait_seconds_max=longest)
+    return await budget.draw(draws, urgency=urgency, wait_seconds_max=longest, idle_seconds_max=longest)
 
 
 async def test_replicas_that_ask_at_once_are_spaced_out_over_one_line(db: Database, clock: Clock) -> None:
@@ -71,6 +71,20 @@ async def test_a_call_that_finds_no_turn_in_one_bucket_gives_its_turn_of_the_oth
         pytest.approx(interval),
         pytest.approx(2 * interval),
     ]
+
+
+async def test_a_call_that_waits_for_its_scarcest_bucket_draws_no_other_until_its_turn_is_near(
+    db: Database, clock: Clock
+) -> None:
+    budget = SharedBudget(db, clock.now)
+    assert await wait(budget, LAUNCH, EVERY) == 0
+    assert await budget.draw([LAUNCH, EVERY], urgency=1.0, wait_seconds_max=15) is None
+    assert await wait(budget, EVERY) == pytest.approx(1.1)
+    clock.advance(LAUNCH.pace.interval.total_seconds() - 2)
+    # Others stand in the line of the second bucket by now, and the call waits behind them.
+    for _ in range(4):
+        await wait(budget, EVERY)
+    assert await budget.draw([LAUNCH, EVERY], urgency=1.0, wait_seconds_max=15) == pytest.approx(4.4)
 
 
 async def test_calls_that_need_the_same_buckets_in_any_order_do_not_deadlock(

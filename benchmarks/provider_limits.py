@@ -1,8 +1,9 @@
 """How close to the limits of providers three processes come together, and how they recover when a limit is halved.
 
 Three processes with the guard, the shared budget and the adapters of production call emulated clouds that enforce their
-limits, as fast as they are allowed to. After the steady part, Hyperstack halves its limit without a word and without
-Retry-After, and then Verda does, which tells its limits with its answers.
+limits, as fast as they are allowed to: each lists machines, orders them and ends them. After the steady part,
+Hyperstack halves its limit without a word and without Retry-After, and then Verda does, which tells its limits with its
+answers.
 """
 
 import asyncio
@@ -19,9 +20,10 @@ import uvicorn
 from benchmarks import ground
 from benchmarks.results import Figure
 from control_plane.db.engine import Database, Role
-from control_plane.domain.ids import AccountName
+from control_plane.domain.ids import AccountName, ProviderRef, launch_key
+from control_plane.world import uuid7
 from providers import hyperstack, lambda_cloud, verda
-from providers.base import Provider, Throttled
+from providers.base import LaunchOrder, ListedOffer, Provider, ProviderError, Throttled
 from providers.clock import utc_now
 from providers.emulators.clouds import hyperstack as emulated_hyperstack
 from providers.emulators.clouds import lambda_cloud as emulated_lambda
@@ -35,9 +37,13 @@ from reconciler.call_budgets import SharedBudget
 STEADY_SECONDS = float(os.environ.get("STEADY_SECONDS", "300"))
 HALVED_SECONDS = float(os.environ.get("HALVED_SECONDS", "180"))
 PROCESSES = 3
+LISTING, LEASING = 3, 3
+"""Tasks of each process for each cloud: those that list its machines, and those that order and end one at a time."""
 PER_MINUTE = {"lambda_cloud": 60, "hyperstack": 500, "verda": 120}
-"""What each emulated cloud allows for listings, which the processes ask for."""
+"""What each emulated cloud allows: all requests together, and at Verda the lists of machines, as each endpoint has a
+limit of its own there."""
 SECRET = "benchmark-key-0123456789"
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGkb1KmdiBODAwt/gai8GFud7P/NXRX2z32ens9R9G93 benchmark"
 
 
 @dataclass
@@ -45,7 +51,26 @@ class Count:
     """Requests of one cloud, as it saw them."""
 
     passed: int = 0
+    """Of those that count for the limit in PER_MINUTE."""
     refused: int = 0
+    """Of all."""
+    ordered: int = 0
+    """Machines."""
+
+
+def _counts(name: str, method: str, path: str) -> bool:
+    return name != "verda" or (method, path) in verda_limits.LISTS
+
+
+def _is_order(name: str, method: str, path: str) -> bool:
+    return method == "POST" and path == ORDERS[name]
+
+
+ORDERS = {
+    "lambda_cloud": "/api/v1/instance-operations/launch",
+    "hyperstack": "/v1/core/virtual-machines",
+    "verda": "/v1/instances",
+}
 
 
 class Clouds:
@@ -70,14 +95,19 @@ class Clouds:
     async def serve(self, name: str) -> uvicorn.Server:
         app = self.apps[name]
 
-        async def counting(scope: object, receive: object, send: Callable[..., Awaitable[None]]) -> None:
+        async def counting(
+            scope: dict[str, str], receive: object, send: Callable[..., Awaitable[None]]
+        ) -> None:
+            method, path = scope["method"], scope["path"]
+
             async def counted(message: dict[str, object]) -> None:
                 if message["type"] == "http.response.start":
                     count = self.counts[name]
                     if message["status"] == 429:
                         count.refused += 1
                     else:
-                        count.passed += 1
+                        count.passed += _counts(name, method, path)
+                        count.ordered += _is_order(name, method, path)
                 await send(message)
 
             await app(scope, receive, counted)  # type: ignore[arg-type] # ASGI's types differ between the two
@@ -139,12 +169,13 @@ def _figures(phase: str, counts: dict[str, Count], seconds: float, left: dict[st
         figures += [
             Figure(f"{phase}: {name}, of what is allowed", used, "%", aims[0]),
             Figure(f"{phase}: {name}, throttled", count.refused, "calls", aims[1]),
+            Figure(f"{phase}: {name}, machines ordered", count.ordered, "machines"),
         ]
     return figures
 
 
 async def _work() -> None:
-    """One process: as many listings as its guards allow, of every cloud."""
+    """One process: as many calls as its guards allow, of every cloud."""
     port = {name: os.environ[f"BENCH_{name}"] for name in PER_MINUTE}
     async with AsyncExitStack() as closing:
         db = Database(os.environ["BENCH_DATABASE"], role=Role.RECONCILER, pool_size=6, readers=2)
@@ -161,11 +192,18 @@ async def _work() -> None:
                 verda.Settings(emulated_verda.CLIENT_ID, SECRET, f"http://127.0.0.1:{port['verda']}/v1")
             ),
         }
+        guards = [
+            Guard(provider, account=AccountName(name), now=utc_now, budget=budget)
+            for name, provider in providers.items()
+        ]
+        # Before the lists, which take all turns that nobody with a higher priority wants.
+        offers = await asyncio.gather(*map(_an_offer, guards))
         async with asyncio.TaskGroup() as group:
-            for name, provider in providers.items():
-                guard = Guard(provider, account=AccountName(name), now=utc_now, budget=budget)
-                for _ in range(4):
+            for guard, offer in zip(guards, offers, strict=True):
+                for _ in range(LISTING):
                     group.create_task(_lists(guard))
+                for _ in range(LEASING):
+                    group.create_task(_leases(guard, offer))
 
 
 async def _lists(guard: Guard) -> None:
@@ -174,6 +212,46 @@ async def _lists(guard: Guard) -> None:
         with suppress(Throttled):
             await guard.inventory()
             continue
+        await asyncio.sleep(0.2)
+
+
+async def _leases(guard: Guard, offer: ListedOffer) -> None:
+    """Order a machine, end it, and again."""
+    end = time.monotonic() + 3_600
+    while time.monotonic() < end:
+        order = LaunchOrder(
+            launch_key("00000000", uuid7()),
+            offer.native_type,
+            offer.native_region,
+            "#cloud-config\n",
+            SSH_KEY,
+        )
+        try:
+            ref = await guard.launch(order)
+        except ProviderError:  # It had no turn.
+            await asyncio.sleep(0.2)
+        else:
+            await _end(guard, ref)
+
+
+async def _end(guard: Guard, ref: ProviderRef) -> None:
+    while True:
+        try:
+            await guard.terminate(ref)
+        except ProviderError:  # It had no turn, or the machine is too young.
+            await asyncio.sleep(0.5)
+        else:
+            return
+
+
+async def _an_offer(guard: Guard) -> ListedOffer:
+    """The first machine with one GPU that is in stock."""
+    while True:
+        with suppress(ProviderError):
+            found = [each for each in await guard.offers() if isinstance(each, ListedOffer)]
+            return next(
+                each for each in found if each.available and each.shape.gpu_count == 1 and not each.spot
+            )
         await asyncio.sleep(0.2)
 
 

@@ -28,6 +28,7 @@ from control_plane.api.environments import EnvironmentController
 from control_plane.api.errors import answer
 from control_plane.api.events import EventController
 from control_plane.api.exports import ExportController, ExportOfAllController
+from control_plane.api.finance import LedgerController, PeriodController
 from control_plane.api.firewalls import FirewallController
 from control_plane.api.fleet import FleetController
 from control_plane.api.forms import lenient, of_credentials
@@ -101,6 +102,8 @@ CONTROLLERS = (
     BillingController,
     ExportController,
     ExportOfAllController,
+    PeriodController,
+    LedgerController,
     LoopController,
     AgentController,
     OrphanController,

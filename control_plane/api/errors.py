@@ -284,6 +284,14 @@ KINDS: dict[str, Kind] = {
         "Look at the account again: since you looked, its freeze ended or its list misses more.",
         "missing",
     ),
+    RefusalCode.OVERPAYMENT: Kind(
+        409, "Record no more than is owed as a payment, and the rest as a top-up.", "amount_usd"
+    ),
+    RefusalCode.PERIOD_NOT_OVER: Kind(409, "Close the period when its month is over.", "month"),
+    RefusalCode.PERIOD_CLOSED: Kind(
+        409, "Book a correction in an open period, or have the period reopened by two people.", "month"
+    ),
+    RefusalCode.PERIOD_NOT_CLOSED: Kind(409, "Only a closed period can be reopened.", "month"),
     RefusalCode.PROJECT_UNKNOWN: Kind(
         422, "Use the name or the id of a project that GET /v1/projects lists, or leave it out.", "project"
     ),

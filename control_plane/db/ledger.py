@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import Recordset, read, write
+from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.ids import OrganizationId, ProjectId
 from control_plane.domain.ledger import AccountKind, LedgerAccount, Transaction, TransactionKind
 from control_plane.domain.money import Nano
@@ -46,7 +46,11 @@ class _NewTransaction:
     kind: TransactionKind
     organization_id: OrganizationId
     project_id: ProjectId | None
+    effective_at: datetime
+    approved_by: str | None
+    reason: str | None
     wallet_nano: Nano
+    receivable_nano: Nano
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,11 @@ class _Line:
 # A posting whose account does not exist fails, because its account id is null. It is never skipped.
 _POST = text(f"""
 WITH made AS (
-  INSERT INTO transactions (id, organization_id, project_id, key, kind, recorded_at)
-  SELECT id, organization_id, project_id, key, kind, :now FROM {Recordset(_NewTransaction, "transactions")}
+  INSERT INTO transactions (id, organization_id, project_id, key, kind, effective_at, period, approved_by, reason,
+                            recorded_at)
+  SELECT id, organization_id, project_id, key, kind, effective_at, booking_period(organization_id, effective_at),
+         approved_by, reason, :now
+  FROM {Recordset(_NewTransaction, "transactions")}
   ON CONFLICT (organization_id, key) DO NOTHING RETURNING id, organization_id, project_id
 ), posted AS (
   INSERT INTO postings (transaction_id, line, organization_id, project_id, account_id, amount_nano)
@@ -70,10 +77,12 @@ WITH made AS (
   LEFT JOIN ledger_accounts a
     ON a.kind = lines.kind AND (a.organization_id = made.organization_id OR a.organization_id IS NULL)
 ), balances AS (
-  UPDATE standings SET posted_nano = posted_nano + paid.amount_nano
-  FROM (SELECT made.organization_id, sum(wallet_nano)::bigint AS amount_nano
-        FROM {Recordset(_NewTransaction, "transactions")} JOIN made USING (id) GROUP BY made.organization_id) paid
-  WHERE standings.organization_id = paid.organization_id
+  UPDATE standings SET posted_nano = posted_nano + added.wallet_nano,
+                       receivable_nano = standings.receivable_nano + added.receivable_nano
+  FROM (SELECT made.organization_id, sum(wallet_nano)::bigint AS wallet_nano,
+               sum(receivable_nano)::bigint AS receivable_nano
+        FROM {Recordset(_NewTransaction, "transactions")} JOIN made USING (id) GROUP BY made.organization_id) added
+  WHERE standings.organization_id = added.organization_id
 )
 SELECT id FROM made
 """)
@@ -83,6 +92,8 @@ async def post(
     connection: Connection, transactions: Sequence[tuple[UUID, Transaction]], *, now: datetime
 ) -> frozenset[UUID]:
     """Post transactions under these ids, once per key: a known key has no effect.
+
+    Each is booked in the period of its effective time, or in the first later one that is not closed.
 
     Returns the ids that were posted. The caller holds the standings' locks when the transactions belong to
     several organizations.
@@ -96,7 +107,11 @@ async def post(
             transaction.kind,
             transaction.organization_id,
             transaction.project_id,
-            transaction.wallet_nano,
+            transaction.effective_at,
+            None if transaction.approval is None else transaction.approval.by,
+            None if transaction.approval is None else transaction.approval.reason,
+            transaction.posted_to(AccountKind.WALLET),
+            transaction.posted_to(AccountKind.RECEIVABLE),
         )
         for transaction_id, transaction in transactions
     ]
@@ -107,6 +122,48 @@ async def post(
     ]
     values = {"transactions": Recordset.document(heads), "lines": Recordset.document(lines), "now": now}
     return frozenset(await read(connection, _POST, UUID, **values))
+
+
+@dataclass(frozen=True, slots=True)
+class PostedTransaction:
+    """A transaction that somebody decided on, as it was posted."""
+
+    id: UUID
+    organization_id: OrganizationId
+    kind: TransactionKind
+    effective_at: datetime
+    period: datetime
+    """The first instant of the month in which it is booked."""
+    approved_by: str
+    reason: str
+
+
+_GET = text("""
+SELECT id, organization_id, kind, effective_at, period, approved_by, reason FROM transactions WHERE id = :id
+""")
+_OWED = text("SELECT -receivable_nano FROM standings WHERE organization_id = :organization_id")
+_BALANCES = text("SELECT kind, amount_nano FROM ledger_balances()")
+
+
+async def decided(connection: Connection, transaction_id: UUID) -> PostedTransaction:
+    """A transaction that somebody decided on. Raises LookupError when there is none with this id."""
+    found = await read_one(connection, _GET, PostedTransaction, id=transaction_id)
+    if found is None:
+        raise LookupError(f"transaction {transaction_id} does not exist")
+    return found
+
+
+async def owed(connection: Connection, organization_id: OrganizationId) -> Nano:
+    """What an organization owes us by its invoices. The caller holds the standing's lock."""
+    return Nano(await read_one(connection, _OWED, int, organization_id=organization_id) or 0)
+
+
+async def balances(connection: Connection) -> dict[AccountKind, Nano]:
+    """The sum of the postings per kind of account, over all organizations: credit positive.
+
+    Empty unless the connection acts for the platform's organization.
+    """
+    return {total.kind: total.amount_nano for total in await read(connection, _BALANCES, _Total)}
 
 
 _TOTALS = text("""

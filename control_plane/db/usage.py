@@ -196,10 +196,10 @@ _CHARGE = text(f"""
 WITH made AS (
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
                      price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour, amount_nano,
-                     rated_at)
+                     period, rated_at)
 SELECT charges.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
        l.purchase, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, {RATE}, charges.amount_nano,
-       :now
+       booking_period(i.organization_id, i.started_at), :now
 FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.lease_id, i.number
 RETURNING organization_id, project_id, lease_id, number
@@ -235,7 +235,10 @@ async def take_unrated(connection: Connection, *, limit: int) -> list[Unrated]:
 
 
 async def insert_charges(connection: Connection, charges: Sequence[NewCharge], *, now: datetime) -> None:
-    """Store charges, and what things are called now. All other columns are copied from the interval and the lease."""
+    """Store charges, and what things are called now. All other columns are copied from the interval and the lease.
+
+    A charge is booked in the period in which its time began, or in the first later one that is not closed.
+    """
     if charges:
         await write(connection, _CHARGE, charges=Recordset.document(charges), now=now)
 

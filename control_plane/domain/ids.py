@@ -70,6 +70,7 @@ class Prefix(StrEnum):
     INTERVAL = "iv"
     CHARGE = "ch"
     EXPORT_RUN = "exp"
+    TRANSACTION = "tx"
     PROOF = "pf"
     ACCOUNT_REQUEST = "arq"
     QUOTA_REQUEST = "qr"

@@ -1,31 +1,82 @@
-"""The ledger's transactions. The postings of each sum to zero, and nothing is ever edited.
+"""The ledger: its chart of accounts, and the transactions that move money between them.
 
-A customer's wallet is a liability of ours: we owe them the money they paid in until they use it.
-Amounts are signed from the ledger's side: credit positive, debit negative.
+The postings of a transaction sum to zero, and nothing is ever edited: a mistake is corrected by another transaction.
+Amounts are signed from the ledger's side: credit positive, debit negative. A customer's wallet is a liability of ours:
+we owe them the money that they paid in until they use it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Protocol
 from uuid import UUID
 
 from control_plane.domain.ids import LedgerAccountId, OrganizationId, ProjectId
-from control_plane.domain.money import NANO_MAX, Nano
+from control_plane.domain.money import NANO_MAX, Nano, dollars, dollars_down
+from control_plane.domain.refusal import RefusalCode, Refused
 
 
 class AccountKind(StrEnum):
     """What a ledger account holds. Each account is a row with a kind and an owner."""
 
     WALLET = "wallet"
-    """What we owe a customer. One per organization."""
+    """What we owe a customer: paid in or credited, and not used."""
+    RECEIVABLE = "receivable"
+    """What a customer owes us by an invoice."""
     CASH = "cash"
-    """What was paid in. Our own account; there is only one."""
+    """What was paid in, less what was paid back."""
     REVENUE = "revenue"
-    """What was used. Our own account; there is only one."""
+    """What was used."""
+    CREDITS = "credits"
+    """What we gave customers without a payment. It lowers revenue, and stands apart from it."""
+    TAX_PAYABLE = "tax_payable"
+    """Tax on invoices, which we owe the tax office."""
+    ROUNDING = "rounding"
+    """What invoices in whole cents differ from the exact charges."""
 
 
-OURS = frozenset({AccountKind.CASH, AccountKind.REVENUE})
+class Side(StrEnum):
+    """On which side an account of a kind usually has its balance."""
+
+    DEBIT = "debit"
+    CREDIT = "credit"
+
+
+class Owner(StrEnum):
+    ORGANIZATION = "organization"
+    """Each organization has one account of the kind."""
+    OURS = "ours"
+    """There is one account of the kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountTerms:
+    normal_side: Side
+    owner: Owner
+
+
+_D, _C = Side.DEBIT, Side.CREDIT
+
+TERMS: Mapping[AccountKind, AccountTerms] = {
+    AccountKind.WALLET: AccountTerms(_C, Owner.ORGANIZATION),
+    AccountKind.RECEIVABLE: AccountTerms(_D, Owner.ORGANIZATION),
+    AccountKind.CASH: AccountTerms(_D, Owner.OURS),
+    AccountKind.REVENUE: AccountTerms(_C, Owner.OURS),
+    AccountKind.CREDITS: AccountTerms(_D, Owner.OURS),
+    AccountKind.TAX_PAYABLE: AccountTerms(_C, Owner.OURS),
+    AccountKind.ROUNDING: AccountTerms(_D, Owner.OURS),
+}
+"""The chart of accounts."""
+OURS = frozenset(kind for kind, terms in TERMS.items() if terms.owner is Owner.OURS)
 """Kinds of our own accounts. There is one account of each kind."""
+OF_ORGANIZATIONS = tuple(kind for kind in AccountKind if kind not in OURS)
+"""Kinds of accounts of which each organization has one."""
+
+
+def balance(kind: AccountKind, posted: Nano) -> Nano:
+    """The balance of an account as finance reads it: positive on the normal side of its kind."""
+    return posted if TERMS[kind].normal_side is Side.CREDIT else Nano(-posted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +96,30 @@ class LedgerAccount:
 
 class TransactionKind(StrEnum):
     TOP_UP = "top_up"
+    """A customer paid money in."""
+    REFUND = "refund"
+    """We paid back what a customer had not used."""
     USAGE = "usage"
+    """A charge for metered time."""
+    CREDIT = "credit"
+    """We gave a customer money to use, without a payment."""
+    PAYMENT = "payment"
+    """A customer paid what an invoice left to pay."""
+    INVOICE = "invoice"
+    """Tax and rounding of an invoice that was issued."""
+
+
+APPROVED = frozenset({TransactionKind.REFUND, TransactionKind.CREDIT, TransactionKind.PAYMENT})
+"""Kinds of transactions that a person decides on. Each names that person and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Who decided on a transaction, and why."""
+
+    by: str
+    """The id of the subject."""
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,51 +138,145 @@ class Transaction:
     """Whose money moves. Postings to our own accounts carry it too, because every row has a tenant."""
     project_id: ProjectId | None
     """The project that the money was used for; None when it concerns no project."""
+    effective_at: datetime
+    """When the fact happened. It is booked in the period of this time, or in the first later one that is not closed."""
     postings: tuple[Posting, ...]
+    approval: Approval | None = None
+    """For the kinds in APPROVED."""
 
     def __post_init__(self) -> None:
         if sum(posting.amount_nano for posting in self.postings) != 0:
             raise ValueError(f"{self.key} does not balance")
         if any(posting.amount_nano == 0 or abs(posting.amount_nano) > NANO_MAX for posting in self.postings):
             raise ValueError(f"{self.key} has a posting of zero or beyond 64 bits")
+        if (self.kind in APPROVED) != (self.approval is not None):
+            raise ValueError(f"{self.key} {'lacks' if self.approval is None else 'needs no'} approval")
 
-    @property
-    def wallet_nano(self) -> Nano:
-        """The amount that it adds to the organization's wallet."""
-        return Nano(
-            sum(posting.amount_nano for posting in self.postings if posting.kind is AccountKind.WALLET)
-        )
+    def posted_to(self, kind: AccountKind) -> Nano:
+        """The amount that it adds to an account: credit positive, debit negative."""
+        return Nano(sum(posting.amount_nano for posting in self.postings if posting.kind is kind))
 
 
-def top_up(organization_id: OrganizationId, amount: Nano, *, key: str) -> Transaction:
+class Decide(Protocol):
+    """Makes a transaction that somebody decides on."""
+
+    def __call__(
+        self, organization_id: OrganizationId, amount: Nano, /, *, key: str, at: datetime, approval: Approval
+    ) -> Transaction: ...
+
+
+def top_up(organization_id: OrganizationId, amount: Nano, *, key: str, at: datetime) -> Transaction:
     """Money paid in. `key` identifies the payment within its organization; another organization may use it too."""
-    if amount <= 0:
-        raise ValueError("a top-up is positive")
-    return Transaction(
+    return _move(
+        TransactionKind.TOP_UP,
+        organization_id,
+        amount,
+        debit=AccountKind.CASH,
+        credit=AccountKind.WALLET,
         key=f"top_up:{organization_id.hex}:{key}",
-        kind=TransactionKind.TOP_UP,
-        organization_id=organization_id,
-        project_id=None,
-        postings=(
-            Posting(AccountKind.CASH, Nano(-amount)),
-            Posting(AccountKind.WALLET, amount),
-        ),
+        at=at,
     )
 
 
 def usage(
-    organization_id: OrganizationId, project_id: ProjectId, amount: Nano, *, charge_id: UUID
+    organization_id: OrganizationId, project_id: ProjectId, amount: Nano, *, charge_id: UUID, at: datetime
 ) -> Transaction:
-    """The transaction of one charge. `amount` is positive; a charge of zero is not posted."""
-    if amount <= 0:
-        raise ValueError("a usage charge is positive")
-    return Transaction(
+    """The transaction of one charge for time that began `at`. A charge of zero is not posted."""
+    return _move(
+        TransactionKind.USAGE,
+        organization_id,
+        amount,
+        debit=AccountKind.WALLET,
+        credit=AccountKind.REVENUE,
         key=f"charge:{charge_id.hex}",
-        kind=TransactionKind.USAGE,
-        organization_id=organization_id,
+        at=at,
         project_id=project_id,
-        postings=(
-            Posting(AccountKind.WALLET, Nano(-amount)),
-            Posting(AccountKind.REVENUE, amount),
-        ),
     )
+
+
+def refund(
+    organization_id: OrganizationId, amount: Nano, *, key: str, at: datetime, approval: Approval
+) -> Transaction:
+    """Money paid back out of the wallet."""
+    return _move(
+        TransactionKind.REFUND,
+        organization_id,
+        amount,
+        debit=AccountKind.WALLET,
+        credit=AccountKind.CASH,
+        key=f"refund:{key}",
+        at=at,
+        approval=approval,
+    )
+
+
+def credit(
+    organization_id: OrganizationId, amount: Nano, *, key: str, at: datetime, approval: Approval
+) -> Transaction:
+    """Money that a customer may use although nobody paid it in."""
+    return _move(
+        TransactionKind.CREDIT,
+        organization_id,
+        amount,
+        debit=AccountKind.CREDITS,
+        credit=AccountKind.WALLET,
+        key=f"credit:{key}",
+        at=at,
+        approval=approval,
+    )
+
+
+def payment(
+    organization_id: OrganizationId, amount: Nano, *, key: str, at: datetime, approval: Approval
+) -> Transaction:
+    """Money paid for invoices."""
+    return _move(
+        TransactionKind.PAYMENT,
+        organization_id,
+        amount,
+        debit=AccountKind.CASH,
+        credit=AccountKind.RECEIVABLE,
+        key=f"payment:{key}",
+        at=at,
+        approval=approval,
+    )
+
+
+DECISIONS: Mapping[TransactionKind, Decide] = {
+    TransactionKind.REFUND: refund,
+    TransactionKind.CREDIT: credit,
+    TransactionKind.PAYMENT: payment,
+}
+"""How a transaction of each kind in APPROVED is made."""
+
+
+def decision(kind: TransactionKind, available: Nano, owed: Nano, amount: Nano) -> Refused | None:
+    """Why a transaction that somebody decides on is refused: no wallet is emptied below its holds, nothing overpaid.
+
+    `available` is what the wallet holds beyond its holds, `owed` what invoices left to pay.
+    """
+    if kind is TransactionKind.REFUND and amount > available:
+        why = f"{dollars_down(available)} USD is available; what is on hold for running leases cannot be paid back."
+        return Refused(RefusalCode.BALANCE_TOO_LOW, why)
+    if kind is TransactionKind.PAYMENT and amount > owed:
+        return Refused(RefusalCode.OVERPAYMENT, f"{dollars(owed)} USD is owed by invoices.")
+    return None
+
+
+def _move(
+    kind: TransactionKind,
+    organization_id: OrganizationId,
+    amount: Nano,
+    *,
+    debit: AccountKind,
+    credit: AccountKind,
+    key: str,
+    at: datetime,
+    project_id: ProjectId | None = None,
+    approval: Approval | None = None,
+) -> Transaction:
+    """A transaction of two postings. Raises ValueError for an amount that is not positive."""
+    if amount <= 0:
+        raise ValueError(f"the amount of a {kind} is positive")
+    postings = (Posting(debit, Nano(-amount)), Posting(credit, amount))
+    return Transaction(key, kind, organization_id, project_id, at, postings, approval)

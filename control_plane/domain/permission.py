@@ -161,6 +161,16 @@ class Permission(StrEnum):
     """Read the exports of every organization's charges, and fetch their files."""
     EXPORTS_CREATE_ALL = "exports.create_all"
     """Export the charges of every organization."""
+    LEDGER_READ = "ledger.read"
+    """Read the balances of the ledger's accounts, over all customers."""
+    LEDGER_POST = "ledger.post"
+    """Post refunds, credits and payments of any organization, each with a reason."""
+    PERIODS_READ = "periods.read"
+    """Read the accounting periods: which are closed, and what is missing from the others."""
+    PERIODS_CLOSE = "periods.close"
+    """Close accounting periods."""
+    PERIODS_REOPEN = "periods.reopen"
+    """Ask for a closed period to be reopened, and agree to what somebody else asked for."""
     LOOPS_READ = "loops.read"
     AGENTS_READ = "agents.read"
     """Read what the agents on machines reported last."""
@@ -195,6 +205,11 @@ _OF_PLATFORM = frozenset(
         _P.ORGANIZATIONS_CLOSE,
         _P.ORGANIZATIONS_DELETE,
         _P.CREDITS_CREATE,
+        _P.LEDGER_READ,
+        _P.LEDGER_POST,
+        _P.PERIODS_READ,
+        _P.PERIODS_CLOSE,
+        _P.PERIODS_REOPEN,
         _P.ENVELOPES_SET_CEILING,
         _P.QUOTA_REQUESTS_DECIDE_CEILING,
         _P.COSTS_READ,
@@ -395,6 +410,8 @@ _READS_OF_PLATFORM = frozenset(
     {
         _P.ORGANIZATIONS_READ_ALL,
         _P.COSTS_READ,
+        _P.LEDGER_READ,
+        _P.PERIODS_READ,
         _P.PROOF_RECORDS_READ,
         _P.LOOPS_READ,
         _P.AGENTS_READ,
@@ -467,6 +484,11 @@ PLATFORM_FINANCE = (
         _P.COSTS_READ,
         _P.EXPORTS_READ_ALL,
         _P.EXPORTS_CREATE_ALL,
+        _P.LEDGER_READ,
+        _P.LEDGER_POST,
+        _P.PERIODS_READ,
+        _P.PERIODS_CLOSE,
+        _P.PERIODS_REOPEN,
     }
 )
 

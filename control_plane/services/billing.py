@@ -13,6 +13,7 @@ from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.ledger import AccountKind, top_up
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.organization import OPEN
+from control_plane.domain.period import month_after, month_of
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import Unit, unit_of
 from control_plane.world import World
@@ -28,9 +29,8 @@ __all__ = [
 
 def period_of(now: datetime) -> tuple[datetime, datetime]:
     """The calendar month (UTC) that contains `now`: its first instant, and the first instant after it."""
-    start = now.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    year, month = divmod(start.year * 12 + start.month, 12)
-    return start, start.replace(year=year, month=month + 1)
+    start = month_of(now)
+    return start, month_after(start)
 
 
 async def credit(
@@ -47,8 +47,9 @@ async def credit(
         states = " or ".join(sorted(OPEN))
         why = f"The organization is {standing.state}; credits are posted while it is {states}."
         return Refused(RefusalCode.ORGANIZATION_STATE, why)
-    transaction = top_up(organization_id, amount, key=key)
-    return bool(await ledger.post(connection, [(world.new_id(), transaction)], now=world.now()))
+    now = world.now()
+    transaction = top_up(organization_id, amount, key=key, at=now)
+    return bool(await ledger.post(connection, [(world.new_id(), transaction)], now=now))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from control_plane.domain.ids import (
     RoleBindingId,
     ServiceAccountId,
 )
-from control_plane.domain.ledger import AccountKind, LedgerAccount
+from control_plane.domain.ledger import OF_ORGANIZATIONS, LedgerAccount
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.project import DEFAULT_NAME, Project
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -67,8 +67,9 @@ async def create(
     now = world.now()
     if not await organizations.insert(connection, organization_id, name, platform=platform, now=now):
         return Refused(RefusalCode.NAME_TAKEN, f"There is an organization called {name!r} already.")
-    wallet = LedgerAccount(LedgerAccountId(world.new_id()), organization_id, AccountKind.WALLET, now)
-    await ledger.open_account(connection, wallet)
+    for kind in OF_ORGANIZATIONS:
+        account = LedgerAccount(LedgerAccountId(world.new_id()), organization_id, kind, now)
+        await ledger.open_account(connection, account)
     await envelopes.put(
         connection,
         EnvelopeScope(organization_id, Level.CEILING),

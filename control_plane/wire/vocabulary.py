@@ -4,7 +4,7 @@ They describe. A reader decodes them as plain texts, so that a word which a newe
 the words of an enumeration against the ones that the control plane uses.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -54,6 +54,7 @@ LeaseIdText = Annotated[str, _id("le", "a lease")]
 MachineIdText = Annotated[str, _id("mc", "a machine")]
 ProofIdText = Annotated[str, _id("pf", "a GPU proof")]
 AccountRequestIdText = Annotated[str, _id("arq", "a request concerning a provider account")]
+TransactionIdText = Annotated[str, _id("tx", "a transaction of the ledger")]
 ChargeIdText = Annotated[str, _id("ch", "a charge")]
 QuotaRequestIdText = Annotated[str, _id("qr", "a quota request")]
 DecisionIdText = Annotated[str, _id("ad", "a decision of admission")]
@@ -130,6 +131,58 @@ SubjectStateWord = Annotated[
         active="Its credentials are accepted.",
         suspended="Its credentials are refused until it is resumed.",
         removed="Its credentials are refused for good.",
+    ),
+]
+PeriodStateWord = Annotated[
+    str,
+    one_of(
+        "PeriodState",
+        "Where the closing of an accounting period stands.",
+        open="Usage and money are booked.",
+        closing="The month is over. What belongs to it is still booked, until nothing is missing.",
+        closed="Nothing in it changes. What arrives late is a correction in a later period.",
+    ),
+]
+SideWord = Annotated[
+    str,
+    one_of(
+        "Side",
+        "On which side an account of a kind usually has its balance.",
+        debit="What we have, are owed or spent.",
+        credit="What we owe or earned.",
+    ),
+]
+LedgerAccountWord = Annotated[
+    str,
+    one_of(
+        "LedgerAccountKind",
+        "What a ledger account holds.",
+        wallet="What we owe a customer: paid in or credited, and not used.",
+        receivable="What a customer owes us by an invoice.",
+        cash="What was paid in, less what was paid back.",
+        revenue="What was used.",
+        credits="What we gave customers without a payment.",
+        tax_payable="Tax on invoices, which we owe the tax office.",
+        rounding="What invoices in whole cents differ from the exact charges.",
+    ),
+]
+_DECIDED = {
+    "refund": "Money paid back out of the wallet.",
+    "credit": "Money to use that nobody paid in, such as a compensation.",
+    "payment": "Money paid for invoices.",
+}
+FinanceKindWord = Annotated[
+    Literal["refund", "credit", "payment"], one_of("FinanceKind", "What somebody decides on.", **_DECIDED)
+]
+TransactionKindWord = Annotated[
+    str,
+    one_of(
+        "TransactionKind",
+        "What a transaction of the ledger records.",
+        top_up="Money that a customer paid in.",
+        usage="A charge for metered time.",
+        invoice="Tax and rounding of an invoice.",
+        **_DECIDED,
     ),
 ]
 OrganizationStateWord = Annotated[

@@ -44,11 +44,13 @@ SELECT l.*, (SELECT coalesce(sum(unit_seconds), 0) FROM intervals i WHERE i.leas
 FROM leases l
 """)
 _STANDINGS = text("""
-SELECT s.organization_id, s.gpus_held, s.posted_nano, s.held_nano,
+SELECT s.organization_id, s.gpus_held, s.posted_nano, s.receivable_nano, s.held_nano,
   (SELECT coalesce(sum(gpu_count), 0) FROM leases l
    WHERE l.organization_id = s.organization_id AND l.state IN ('placing', 'starting', 'ready')) AS gpus,
   (SELECT coalesce(sum(amount_nano), 0) FROM postings p JOIN ledger_accounts a ON a.id = p.account_id
    WHERE a.organization_id = s.organization_id AND a.kind = 'wallet') AS wallet,
+  (SELECT coalesce(sum(amount_nano), 0) FROM postings p JOIN ledger_accounts a ON a.id = p.account_id
+   WHERE a.organization_id = s.organization_id AND a.kind = 'receivable') AS owed,
   (SELECT coalesce(sum(amount_nano), 0) FROM holds h WHERE h.organization_id = s.organization_id) AS held
 FROM standings s
 """)
@@ -106,6 +108,7 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
     for standing in standings:
         assert standing.gpus_held == standing.gpus, "the quota's count is not the leases'"
         assert standing.posted_nano == standing.wallet, "the cached balance is not the postings'"
+        assert standing.receivable_nano == standing.owed, "the cached receivable is not the postings'"
         assert standing.held_nano == standing.held, "the cached holds are not the holds'"
         assert standing.posted_nano >= standing.held_nano >= 0, (
             f"{standing.organization_id} has {standing.posted_nano} and set {standing.held_nano} aside"

@@ -16,6 +16,7 @@ from control_plane.api.openapi import examples, headers
 from control_plane.api.openapi.schemas import REF, Schema, in_ecma
 from control_plane.domain.ids import Prefix
 from control_plane.wire.common import LABEL_PATTERN, NAME_LENGTH_MAX, NAME_PATTERN
+from control_plane.wire.finance import MONTH_PATTERN
 
 Operation = dict[str, Any]
 _SOME_ID = "0190c2f07d1e7b3a9c54e1f2a3b4c5d6"
@@ -130,6 +131,10 @@ def _in_path(path: str, name: str) -> dict[str, Any]:
         description, example = _NAMED[name]
         schema = in_ecma({"type": "string", "pattern": NAME_PATTERN, "maxLength": NAME_LENGTH_MAX})
         told = {"description": description, "schema": schema, "example": example}
+        return {"name": name, "in": "path", "required": True} | told
+    if name == "month":
+        month = in_ecma({"type": "string", "pattern": MONTH_PATTERN})
+        told = {"description": "A calendar month in UTC.", "schema": month, "example": "2026-11"}
         return {"name": name, "in": "path", "required": True} | told
     collection = path.partition(f"/{{{name}}}")[0].rpartition("/")[2]
     prefix, noun = _IDS[collection, name]

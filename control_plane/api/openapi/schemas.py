@@ -30,6 +30,7 @@ from control_plane.wire import (
     environments,
     explanations,
     exports,
+    finance,
     firewalls,
     fleet,
     health,
@@ -61,7 +62,7 @@ _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
     leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
     agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
-    kubeconfigs, node_pools, nodes, power, consoles, exports,
+    kubeconfigs, node_pools, nodes, power, consoles, exports, finance,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -1,14 +1,31 @@
-"""What finance of the installation does: exports of the charges of all organizations."""
+"""Finance: accounting periods, the ledger, exports of all charges, and decisions on money (platform role `finance`)."""
 
 from argparse import Namespace
 
 from control_plane.cli.commands import exports
+from control_plane.cli.commands.amounts import amount
+from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, find
+from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.render.finance import account_table, period_page, period_table, transaction_page
 from control_plane.cli.terminal import Terminal
+from control_plane.wire.finance import (
+    LedgerAccountList,
+    LedgerTransactionRequest,
+    LedgerTransactionView,
+    PeriodPage,
+    PeriodView,
+    ReopenRequest,
+)
+
+PERIODS = "/v1/finance/periods"
 
 
 def add(to: Commands) -> None:
-    finance = noun(to, "finance", "Export the charges of all organizations (finance of the installation).")
+    finance = noun(
+        to, "finance", "Close the books, export charges, and post what somebody decides on (finance)."
+    )
+    _add_periods(finance)
     parser = command(
         finance,
         "export",
@@ -24,6 +41,105 @@ def add(to: Commands) -> None:
         """,
     )
     exports.add_arguments(parser)
+    command(
+        finance,
+        "accounts",
+        accounts,
+        "Show the ledger's accounts with their balances over all customers.",
+        more="The balance of wallet is what we owe customers until they use it.",
+        examples="splitplane finance accounts",
+    )
+    for kind, summary, example in (
+        ("credit", "Give an organization money to use that nobody paid in.", "--reason 'ticket 4711'"),
+        ("refund", "Pay back what an organization has not used.", "--reason 'SEPA 2026-11-23 000815'"),
+        ("payment", "Record what an organization paid for invoices.", "--reason 'SEPA 2026-11-23 000815'"),
+    ):
+        _add_decision(finance, kind, summary, example)
+
+
+def _add_periods(finance: Commands) -> None:
+    periods = noun(finance, "period", "List, close and reopen accounting periods, which are months in UTC.")
+    command(
+        periods,
+        "list",
+        list_periods,
+        "List the accounting periods, newest first, with what is missing from them.",
+        examples="splitplane finance period list",
+    )
+    closing = command(
+        periods,
+        "close",
+        close,
+        "Close a period: nothing in it changes afterwards.",
+        more=(
+            "If something is missing, the period is closing, and the command says what and exits\n"
+            "with 1: run it again later. What arrives after the period was closed is booked in\n"
+            "a later one, as a correction."
+        ),
+        examples="splitplane finance period close 2026-10",
+    )
+    closing.add_argument("month", metavar="MONTH", help="such as 2026-10")
+    reopening = command(
+        periods,
+        "reopen",
+        reopen,
+        "Ask for a closed period to be reopened, or agree to it.",
+        more="Two people have to run it: the first one asks, and the second one agrees.",
+        examples="splitplane finance period reopen 2026-10 --reason 'ticket 4711'",
+    )
+    reopening.add_argument("month", metavar="MONTH", help="such as 2026-10")
+    reopening.add_argument("--reason", required=True, metavar="TEXT", help="stored with who ran it")
+
+
+def _add_decision(finance: Commands, kind: str, summary: str, example: str) -> None:
+    parser = command(
+        finance,
+        kind,
+        decide,
+        summary,
+        more="It is final: a transaction of the ledger is never edited. It names you and the reason.",
+        examples=f"splitplane finance {kind} heliotrope 24.90 {example}",
+    )
+    parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
+    parser.add_argument("amount", metavar="USD", help="the amount, such as 500 or 24.90")
+    parser.add_argument("--reason", required=True, metavar="TEXT", help="stored with who ran it")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    parser.set_defaults(kind=kind)
+
+
+def list_periods(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().every(PERIODS, PeriodPage)
+    terminal.present(args.json, answer, lambda page: period_table(page.items))
+
+
+def close(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().post(f"{PERIODS}/{args.month}/close", PeriodView)
+    terminal.present(args.json, answer, lambda period: period_page(period, terminal.now()))
+    if answer.value.state != "closed":
+        raise CliError(f"{answer.value.month} is not closed yet.", code="period_not_closed")
+
+
+def reopen(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().post(f"{PERIODS}/{args.month}/reopen", PeriodView, ReopenRequest(args.reason))
+    terminal.present(args.json, answer, lambda period: period_page(period, terminal.now()))
+
+
+def accounts(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().get("/v1/finance/accounts", LedgerAccountList)
+    terminal.present(args.json, answer, lambda listed: account_table(listed.items))
+
+
+def decide(terminal: Terminal, args: Namespace) -> None:
+    value = amount(args.amount, "USD")
+    client = terminal.client()
+    organization = find(client, args.organization)
+    if not args.yes:
+        terminal.confirm(
+            f"Post a {args.kind} of {args.amount} USD of {organization.name}?", otherwise="--yes"
+        )
+    request = LedgerTransactionRequest(organization.id, args.kind, value, args.reason)
+    answer = client.post("/v1/finance/transactions", LedgerTransactionView, request)
+    terminal.present(args.json, answer, lambda posted: transaction_page(posted, organization.name))
 
 
 def export(terminal: Terminal, args: Namespace) -> None:

@@ -17,8 +17,76 @@ from sqlalchemy import (
 )
 
 from control_plane.db.tables.marks import Lookups, Tenancy, among, at, known, own, project, table, tenant
-from control_plane.domain.ledger import OURS, AccountKind, TransactionKind
+from control_plane.domain.ledger import APPROVED, OURS, AccountKind, TransactionKind
+from control_plane.domain.period import PeriodEvent, PeriodState
 from control_plane.domain.purchase import PurchaseKind
+
+
+def booked(moment: str) -> CheckConstraint:
+    """A CHECK that the column `period` is the first instant of a month (UTC), and not before that of `moment`."""
+    months = "period = date_trunc('month', period AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+    own = f"date_trunc('month', {moment} AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+    return CheckConstraint(f"{months} AND period >= {own}", name="booked")
+
+
+# The legal entities that sell to customers. The first migration makes one, `main`.
+issuers = table(
+    "issuers",
+    Column("code", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    shared="they are the sellers, no customers",
+)
+
+# Months whose books somebody has begun to close. A month without a row is open.
+periods = table(
+    "periods",
+    Column("issuer", Text, ForeignKey("issuers.code"), nullable=False),
+    # Its first instant.
+    at("month", nullable=False),
+    Column("state", Text, nullable=False),
+    at("changed_at", nullable=False),
+    Column("changed_by", Text, nullable=False),
+    # Who asked for the reopening. Somebody else has to agree: a trigger refuses the same person.
+    at("reopening_requested_at"),
+    Column("reopening_requested_by", Text),
+    Column("reopening_reason", Text),
+    PrimaryKeyConstraint("issuer", "month"),
+    known("state", PeriodState),
+    CheckConstraint(
+        "month = date_trunc('month', month AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'", name="months"
+    ),
+    CheckConstraint(
+        "num_nonnulls(reopening_requested_at, reopening_requested_by, reopening_reason) IN (0, 3)",
+        name="reopening_whole",
+    ),
+    tenancy=Tenancy.PLATFORM,
+    api=("INSERT",),
+    api_updates=(
+        "state",
+        "changed_at",
+        "changed_by",
+        "reopening_requested_at",
+        "reopening_requested_by",
+        "reopening_reason",
+    ),
+    lookups=Lookups.READ,
+)
+
+period_events = table(
+    "period_events",
+    Column("id", Uuid, primary_key=True),
+    Column("issuer", Text, nullable=False),
+    at("month", nullable=False),
+    Column("event", Text, nullable=False),
+    at("at", nullable=False),
+    Column("by", Text, nullable=False),
+    Column("reason", Text),
+    known("event", PeriodEvent),
+    Index("ix_period_events_month", "issuer", "month", "id"),
+    tenancy=Tenancy.PLATFORM,
+    fact=True,
+    api=("INSERT",),
+)
 
 # Money that is set aside for the next hour of a live lease.
 holds = table(
@@ -64,6 +132,7 @@ intervals = table(
     CheckConstraint("ended_at >= started_at", name="ends_after_start"),
     CheckConstraint("unit_seconds >= 0 AND unit_seconds_before >= 0", name="not_negative"),
     fact=True,
+    lookups=Lookups.READ,
 )
 
 # A queue, not a fact: an interval waits here until it is rated, and is deleted by the transaction that rates it.
@@ -73,6 +142,7 @@ unrated = table(
     Column("number", Integer, nullable=False),
     tenant(),
     PrimaryKeyConstraint("lease_id", "number"),
+    lookups=Lookups.READ,
 )
 
 charges = table(
@@ -95,9 +165,12 @@ charges = table(
     Column("stopped", Boolean, nullable=False),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
     Column("amount_nano", BigInteger, nullable=False),
+    # The first instant of the month in which it is booked. Later than that of `started_at`: it corrects a closed month.
+    at("period", nullable=False),
     at("rated_at", nullable=False),
     UniqueConstraint("lease_id", "number"),
     known("purchase", PurchaseKind),
+    booked("started_at"),
     CheckConstraint("amount_nano >= 0", name="not_negative"),
     Index("ix_charges_organization_id_started_at", "organization_id", "started_at"),
     fact=True,
@@ -127,13 +200,24 @@ transactions = table(
     *project(nullable=True),
     Column("key", Text, nullable=False),
     Column("kind", Text, nullable=False),
+    at("effective_at", nullable=False),
+    # The first instant of the month in which it is booked. Later than that of `effective_at`: it corrects a closed one.
+    at("period", nullable=False),
+    # Who decided on it, and why.
+    Column("approved_by", Text),
+    Column("reason", Text),
     at("recorded_at", nullable=False),
     known("kind", TransactionKind),
+    booked("effective_at"),
+    CheckConstraint(
+        f"({among('kind', APPROVED)}) = (approved_by IS NOT NULL AND reason IS NOT NULL)", name="approved"
+    ),
     UniqueConstraint("organization_id", "id"),
     UniqueConstraint("organization_id", "key"),
     fact=True,
     api=("INSERT",),
     admin=("INSERT",),
+    lookups=Lookups.READ,
 )
 
 # `organization_id` says whose money moved, also on postings to our own accounts: every row has a tenant.

@@ -31,6 +31,8 @@ organizations = table(
     Column("platform", Boolean, nullable=False, server_default=text("false")),
     Column("state", Text, nullable=False, server_default=text("'active'")),
     Column("generation", Integer, nullable=False, server_default=text("1")),
+    # Who sells to it, and so whose accounting periods its money is booked in.
+    Column("issuer", Text, ForeignKey("issuers.code"), nullable=False, server_default=text("'main'")),
     at("created_at", nullable=False),
     at("erased_at"),
     known("state", OrganizationState),
@@ -118,7 +120,9 @@ standings = table(
     "standings",
     Column("organization_id", Uuid, ForeignKey("organizations.id"), primary_key=True),
     Column("gpus_held", Integer, nullable=False, server_default=text("0")),
+    # What was posted to the wallet and to the receivable: cached sums of postings, credit positive.
     Column("posted_nano", BigInteger, nullable=False, server_default=text("0")),
+    Column("receivable_nano", BigInteger, nullable=False, server_default=text("0")),
     Column("held_nano", BigInteger, nullable=False, server_default=text("0")),
     CheckConstraint("gpus_held >= 0", name="gpus_held_not_negative"),
     CheckConstraint("held_nano >= 0", name="held_not_negative"),

@@ -51,7 +51,11 @@ def _transactions(
         (
             new_id(),
             usage_transaction(
-                unrated.organization_id, unrated.project_id, made.amount_nano, charge_id=made.id
+                unrated.organization_id,
+                unrated.project_id,
+                made.amount_nano,
+                charge_id=made.id,
+                at=unrated.started_at,
             ),
         )
         for unrated, made in zip(queued, charges, strict=True)

@@ -69,7 +69,8 @@ class ByPath(httpx.Auth):
         yield request
 
     def secret_for(self, method: str, path: str) -> str:
-        if path.endswith("/credits") or (method, path) == ("POST", "/v1/operator/exports"):
+        finances = path.endswith("/credits") or path.startswith("/v1/finance/")
+        if finances or (method, path) == ("POST", "/v1/operator/exports"):
             return self._finance
         if "/consoles/" in path:  # Operators log in nowhere, and read no console.
             return self._owner

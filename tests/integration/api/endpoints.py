@@ -83,6 +83,7 @@ class Endpoint:
             .replace("{file}", "manifest.json")
             .replace("{cluster}", f"cl_{0:032x}")
             .replace("{host}", "k8s-1")
+            .replace("{month}", "2026-10")
         )
 
     def __str__(self) -> str:
@@ -348,6 +349,8 @@ ENDPOINTS = (
     _get("/v1/operator/fleet/machines", Permission.FLEET_READ, *FLEET_FILTERS, "limit", "cursor"),
     _get("/v1/operator/fleet", Permission.FLEET_READ, *FLEET_FILTERS),
     _get("/v1/operator/liabilities", Permission.FLEET_READ, "limit", "cursor"),
+    _get("/v1/finance/periods", Permission.PERIODS_READ, "limit", "cursor"),
+    _get("/v1/finance/accounts", Permission.LEDGER_READ),
     _get("/v1/clusters", Permission.CLUSTERS_READ, "limit", "cursor"),
     _get("/v1/clusters/{cluster}", Permission.CLUSTERS_READ),
     _post(
@@ -468,6 +471,13 @@ ENDPOINTS = (
     ),
     _get("/v1/operator/organizations/{organization_id}", Permission.ORGANIZATIONS_READ_ALL),
     _get("/v1/operator/organizations/{organization_id}/reconciliation", Permission.ORGANIZATIONS_READ_ALL),
+    _post("/v1/finance/periods/{month}/close", Permission.PERIODS_CLOSE),
+    _post("/v1/finance/periods/{month}/reopen", Permission.PERIODS_REOPEN, {"reason": "ticket 4711"}),
+    _post(
+        "/v1/finance/transactions",
+        Permission.LEDGER_POST,
+        {"organization_id": f"org_{'0' * 32}", "kind": "credit", "amount_usd": "5", "reason": "ticket 4711"},
+    ),
     _post(
         "/v1/operator/orphan-decisions",
         Permission.ORPHANS_DECIDE,

@@ -26,6 +26,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from control_plane.db.connection import Connection
 from control_plane.db.tables.every import metadata
 from control_plane.db.tables.marks import Tenancy, marks_of
+from control_plane.domain.period import month_of
 from tests.support.clock import START
 
 A, B = UUID(int=0xA), UUID(int=0xB)
@@ -69,6 +70,7 @@ _VALUES: dict[str, Any] = {
     "machines.step": "placed",
     "machines.purpose": "lease",
     "ledger_accounts.kind": "wallet",
+    "transactions.kind": "top_up",
     "skus.capacity": "vm",
     "skus.proof": "listed",
     "leases.proof": "listed",
@@ -83,6 +85,7 @@ _VALUES_BY_NAME: dict[str, Any] = {
     "findings": [],
     "hints": [],
     "rates": [],
+    "period": month_of(START),
 }
 _REFERENCES = {"lease_id": "leases", "project_id": "projects", "machine_id": "machines"}
 """Columns that name a row of another table, with or without a foreign key."""
@@ -98,6 +101,8 @@ def _value(table: Table, column: Column[Any], tenant: UUID, number: int) -> Any:
         return tenant
     if name in ("clusters.overlay", "hub_networks.number", "relays.number", "ssh_certificates.serial"):
         return tenant.int  # Unique over all tenants.
+    if name == "periods.month":
+        return month_of(START + timedelta(days=31 * number))
     referred = _referred(column)
     if referred is not None:
         owner = OURS if marks_of(referred.table).tenancy in (Tenancy.SHARED, Tenancy.PLATFORM) else tenant

@@ -290,7 +290,8 @@ async def test_a_posting_to_another_organizations_account_is_refused(filled_url:
             await transaction.start()
             made = a_row("transactions", A, 41)
             await connection.execute(
-                "INSERT INTO transactions (id, organization_id, key, kind, recorded_at) VALUES ($1, $2, $3, $4, now())",
+                "INSERT INTO transactions (id, organization_id, key, kind, effective_at, period, recorded_at)"
+                " VALUES ($1, $2, $3, $4, now(), date_trunc('month', now(), 'UTC'), now())",
                 made["id"],
                 A,
                 made["key"],
@@ -478,11 +479,18 @@ DEFINERS: dict[str, str] = {
     "refused_api_keys": "A refused key opens no organization. It answers only whoever has the secret, for the audit log.",
     "api_key_principal": "No organization is known before the key is. It answers only whoever has the secret.",
     "api_key_principals": "The streams of a process belong to many tenants. It answers what the given keys may do.",
+    "booking_period": "Customers see no period, and what they pay is booked in one. It answers a month.",
     "fleet_machines": "Operators read the machines of everybody, a page of hundreds or counts of all. It answers nothing"
     " unless the API acts for the platform's organization.",
+    "ledger_balances": "Finance reads what all customers' wallets hold together. It answers sums per kind of account, and"
+    " nothing unless the API acts for the platform's organization.",
     "node_ids": "Operators list the nodes of everybody. It answers ids alone; each is read as its own tenant.",
     "organization_ids": "Operators list the organizations. It answers ids alone; each is read as its own tenant.",
+    "period_missing": "Whoever closes a period asks about all customers. It answers counts, and nothing unless the API"
+    " acts for the platform's organization.",
     "quota_request_ids": "Operators list the quota requests. It answers ids alone; each is read as its own tenant.",
+    "refuse_closed_period": "A trigger: customers see no period, and book in one. It answers nothing.",
+    "refuse_posting_in_closed_period": "A trigger, likewise.",
     "session_principals": "As for keys: the open streams of a process belong to many tenants. It answers ids it was given.",
     "sign_in_users": "A person signs in before an organization is known. It answers users of a verified address alone.",
     "take_request_tokens": "A process takes tokens for many organizations in one statement. It answers how full the"

@@ -9,11 +9,21 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from control_plane.db import ledger
 from control_plane.db.engine import Database
 from control_plane.domain.ids import LedgerAccountId, OrganizationId
-from control_plane.domain.ledger import OURS, AccountKind, LedgerAccount, Transaction, top_up
+from control_plane.domain.ledger import (
+    OF_ORGANIZATIONS,
+    OURS,
+    AccountKind,
+    Approval,
+    LedgerAccount,
+    Transaction,
+    payment,
+    refund,
+    top_up,
+)
 from control_plane.domain.money import Nano
 from control_plane.services import organizations
 from control_plane.world import World, uuid7
-from tests.support.clock import Clock
+from tests.support.clock import START, Clock
 from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
@@ -50,14 +60,14 @@ async def test_an_organization_has_a_wallet_and_sees_it_beside_our_own_accounts(
         found = await ledger.accounts(connection, acme)
         assert not [one for one in await ledger.accounts(connection, other) if one.organization_id == other]
     assert {(one.kind, one.organization_id) for one in found} == {
-        (AccountKind.WALLET, acme),
+        *((kind, acme) for kind in OF_ORGANIZATIONS),
         *((kind, None) for kind in OURS),
     }
 
 
 async def test_postings_refer_to_accounts_and_add_up_by_kind(world: World, db: Database) -> None:
     acme = await _organization(world)
-    assert await _post(world, top_up(acme, Nano(7), key="a")) == 1
+    assert await _post(world, top_up(acme, Nano(7), key="a", at=START)) == 1
     async with world.db.reading(acme) as connection:
         assert [tuple(row) for row in await rows(connection, _POSTINGS)] == [
             ("cash", None, acme, -7),
@@ -68,11 +78,36 @@ async def test_postings_refer_to_accounts_and_add_up_by_kind(world: World, db: D
         assert (await rows(connection, _POSTED, id=acme))[0].posted_nano == 7
 
 
+async def test_cached_balances_are_the_sums_of_the_postings(world: World, db: Database) -> None:
+    acme, other = await _organization(world), await _organization(world)
+    by = Approval("user_1", "ticket 4711")
+    await _post(
+        world,
+        top_up(acme, Nano(100), key="a", at=START),
+        top_up(other, Nano(5), key="a", at=START),
+        refund(acme, Nano(30), key="a", at=START, approval=by),
+        payment(acme, Nano(8), key="a", at=START, approval=by),
+        role=db,
+    )
+    cached = text("SELECT posted_nano, receivable_nano FROM standings WHERE organization_id = :id")
+    async with db.reading() as connection:
+        for organization_id in (acme, other):
+            sums = await ledger.totals(connection, organization_id)
+            (standing,) = await rows(connection, cached, id=organization_id)
+            assert standing.posted_nano == sums.get(AccountKind.WALLET, 0)
+            assert standing.receivable_nano == sums.get(AccountKind.RECEIVABLE, 0)
+        assert (await ledger.totals(connection, acme))[AccountKind.RECEIVABLE] == 8
+
+
 async def test_a_batch_posts_each_key_once_whatever_is_in_it_twice(world: World, db: Database) -> None:
     acme, other = await _organization(world), await _organization(world)
-    batch = [top_up(acme, Nano(7), key="a"), top_up(other, Nano(5), key="a"), top_up(acme, Nano(7), key="a")]
+    batch = [
+        top_up(acme, Nano(7), key="a", at=START),
+        top_up(other, Nano(5), key="a", at=START),
+        top_up(acme, Nano(7), key="a", at=START),
+    ]
     assert await _post(world, *batch, role=db) == 2
-    assert await _post(world, *batch, top_up(acme, Nano(1), key="b"), role=db) == 1
+    assert await _post(world, *batch, top_up(acme, Nano(1), key="b", at=START), role=db) == 1
     async with db.reading() as connection:
         assert await ledger.totals(connection) == {AccountKind.CASH: -13, AccountKind.WALLET: 13}
         for organization_id, posted in ((acme, 8), (other, 5)):
@@ -86,7 +121,7 @@ async def test_nothing_is_posted_to_an_account_that_does_not_exist(db: Database,
         await connection.execute(insert, {"id": organization_id, "now": clock.now()})
     world = World(db, now=clock.now)
     with pytest.raises(IntegrityError, match="account_id"):
-        await _post(world, top_up(organization_id, Nano(1), key="a"), role=db)
+        await _post(world, top_up(organization_id, Nano(1), key="a", at=START), role=db)
 
 
 async def test_an_organization_has_one_account_of_a_kind_and_there_is_one_of_ours(

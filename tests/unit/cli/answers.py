@@ -1765,3 +1765,27 @@ QUOTA_REQUEST: Json = {
     "answer": None,
 }
 QUOTA_REQUESTS: Json = {"items": [QUOTA_REQUEST], "next_cursor": None}
+
+PERIODS: Json = {
+    "items": [
+        {"month": "2026-11", "issuer": "main", "state": "open", "changed_at": None, "changed_by": None, "reopening": None,
+         "missing": []},
+        {"month": "2026-10", "issuer": "main", "state": "closing", "changed_at": at(hours=3), "changed_by": USER,
+         "reopening": None, "missing": ["Metered time is not charged yet; intervals: 3."]},
+        {"month": "2026-09", "issuer": "main", "state": "closed", "changed_at": at(days=20), "changed_by": USER,
+         "reopening": {"at": at(hours=1), "by": USER, "reason": "ticket 4711"}, "missing": []},
+    ],
+    "next_cursor": None,
+}  # fmt: skip
+LEDGER_ACCOUNTS: Json = {
+    "items": [
+        {"kind": "wallet", "normal_side": "credit", "balance": usd(24_900_000_000)},
+        {"kind": "receivable", "normal_side": "debit", "balance": usd(0)},
+        {"kind": "tax_payable", "normal_side": "credit", "balance": usd(1_900_000_000)},
+    ]
+}  # fmt: skip
+LEDGER_TRANSACTION: Json = {
+    "id": f"tx_{'4' * 32}", "organization_id": OTHER_ORGANIZATION["id"], "kind": "credit",
+    "amount": usd(24_900_000_000), "effective_at": at(seconds=1), "period": "2026-11", "approved_by": USER,
+    "reason": "ticket 4711",
+}  # fmt: skip

@@ -331,6 +331,23 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
             f"{POST_ORGANIZATION}/{answers.ORGANIZATION['id']}/credits": answers.CREDIT,
         },
     ),
+    "finance_period_list": ("finance period list", {"GET /v1/finance/periods": answers.PERIODS}),
+    "finance_period_close": (
+        "finance period close 2026-10",
+        {"POST /v1/finance/periods/2026-10/close": answers.PERIODS["items"][1]},
+    ),
+    "finance_period_reopen": (
+        "finance period reopen 2026-09 --reason ticket-4711",
+        {"POST /v1/finance/periods/2026-09/reopen": answers.PERIODS["items"][2]},
+    ),
+    "finance_accounts": ("finance accounts", {"GET /v1/finance/accounts": answers.LEDGER_ACCOUNTS}),
+    "finance_credit": (
+        "finance credit fresh 24.90 --yes --reason ticket-4711",
+        {
+            ORGANIZATIONS: answers.ORGANIZATIONS,
+            "POST /v1/finance/transactions": answers.LEDGER_TRANSACTION,
+        },
+    ),
     "reconciliation": ("reconciliation", {"GET /v1/reconciliation": answers.RECONCILIATION}),
     "reconciliation_of_another": (
         "reconciliation --organization fresh",

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from control_plane.db.migrations import audit_triggers, certificate_triggers, steps
+from control_plane.db.migrations import audit_triggers, certificate_triggers, period_triggers, steps
 
 revision = "0001"
 down_revision = None
@@ -28,6 +28,7 @@ FACTS = (
     "node_steps",
     "organization_events",
     "orphan_decisions",
+    "period_events",
     "placements",
     "postings",
     "price_books",
@@ -147,6 +148,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "idempotency_keys": (("INSERT",), ()),
     "installation": ((), ()),
     "intervals": ((), ()),
+    "issuers": ((), ()),
     "journal": (("INSERT",), ()),
     "key_destructions": ((), ()),
     "leases": (("INSERT", "UPDATE"), ()),
@@ -170,6 +172,14 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "orphans": ((), ()),
     "overlays": ((), ()),
     "peers": ((), ()),
+    "period_events": (("INSERT",), ()),
+    "periods": (
+        ("INSERT",),
+        (
+            *("state", "changed_at", "changed_by"),
+            *("reopening_requested_at", "reopening_requested_by", "reopening_reason"),
+        ),
+    ),
     "placements": ((), ()),
     "postings": (("INSERT",), ()),
     "powers": (
@@ -254,8 +264,17 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
     **audit_triggers.LOOKED_UP,
     "claims": ("id", "organization_id", "project_id", "lease_id", "machine_id", "slot", "ended_at"),
     "journal": ("number", "transaction"),
-    "leases": ("id", "name", "state", "switched_at"),
-    "ledger_accounts": ("id", "organization_id"),
+    "leases": (
+        "id",
+        "organization_id",
+        "name",
+        "state",
+        "switched_at",
+        "ready_at",
+        "metered_until",
+        "meter_closed",
+    ),
+    "ledger_accounts": ("id", "organization_id", "kind"),
     "machines": (
         "id",
         "purpose",
@@ -279,9 +298,10 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "suspect_since",
     ),
     "nodes": ("id", "organization_id", "cluster_id", "name", "state", "created_at"),
-    "organizations": ("id", "name", "platform", "state", "created_at"),
+    "organizations": ("id", "name", "platform", "state", "created_at", "issuer"),
     "projects": ("id", "name"),
     "postings": ("transaction_id", "organization_id", "account_id", "amount_nano"),
+    **period_triggers.LOOKED_UP,
     "powers": ("organization_id", "claim_id", "state"),
     "quota_requests": ("id", "organization_id", "state", "asked_at", "expires_at"),
     "role_bindings": (
@@ -643,12 +663,16 @@ CHANGES = (
 
 OUR_ACCOUNTS = """
 INSERT INTO ledger_accounts (id, kind, created_at)
-SELECT gen_random_uuid(), kind, now() FROM unnest(ARRAY['cash', 'revenue']) AS kind
+SELECT gen_random_uuid(), kind, now() FROM unnest(ARRAY['cash', 'credits', 'revenue', 'rounding', 'tax_payable']) AS kind
 """
+
+
+MAIN_ISSUER = "INSERT INTO issuers (code, name) VALUES ('main', 'Splitplane')"
 
 
 def upgrade() -> None:
     _create_tables()
+    op.execute(MAIN_ISSUER)
     op.execute(OUR_ACCOUNTS)  # Before row-level security hides the rows from their owner.
     steps.create_refusal_of_edits()
     for table, (rights, columns) in API_MAY.items():
@@ -673,6 +697,8 @@ def upgrade() -> None:
     for table in (
         "account_requests",
         "orphan_decisions",
+        "period_events",
+        "periods",
         "server_hosts",
         "termination_permits",
     ):
@@ -704,7 +730,7 @@ def upgrade() -> None:
     steps.let_lookups_add("audit_pending")
     op.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON api_processes TO splitplane_lookups")
     steps.let_be_backed_up()
-    for function, signature in audit_triggers.FUNCTIONS:
+    for function, signature in (*audit_triggers.FUNCTIONS, *period_triggers.FUNCTIONS):
         op.execute(function)
         op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
         op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO splitplane_api")
@@ -712,7 +738,11 @@ def upgrade() -> None:
         steps.let_look_up(table, *seen)
     for statement in CHANGES:
         op.execute(statement)
-    for statement in (*audit_triggers.STATEMENTS, *certificate_triggers.STATEMENTS):
+    for statement in (
+        *audit_triggers.STATEMENTS,
+        *certificate_triggers.STATEMENTS,
+        *period_triggers.STATEMENTS,
+    ):
         op.execute(statement)
     steps.give_definers_to_lookups()
     op.execute("INSERT INTO installation (code) VALUES (substr(md5(gen_random_uuid()::text), 1, 8))")
@@ -776,12 +806,57 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("loop", "account", name=op.f("pk_loop_roster")),
     )
     op.create_table(
+        "issuers",
+        sa.Column("code", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("code", name=op.f("pk_issuers")),
+    )
+    op.create_table(
+        "period_events",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("issuer", sa.Text(), nullable=False),
+        sa.Column("month", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("by", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "event IN ('closed', 'closing_began', 'reopened', 'reopening_requested')",
+            name=op.f("ck_period_events_event_known"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_period_events")),
+    )
+    op.create_index("ix_period_events_month", "period_events", ["issuer", "month", "id"], unique=False)
+    op.create_table(
+        "periods",
+        sa.Column("issuer", sa.Text(), nullable=False),
+        sa.Column("month", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("changed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("changed_by", sa.Text(), nullable=False),
+        sa.Column("reopening_requested_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("reopening_requested_by", sa.Text(), nullable=True),
+        sa.Column("reopening_reason", sa.Text(), nullable=True),
+        sa.CheckConstraint("state IN ('closed', 'closing', 'open')", name=op.f("ck_periods_state_known")),
+        sa.CheckConstraint(
+            "month = date_trunc('month', month AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'",
+            name=op.f("ck_periods_months"),
+        ),
+        sa.CheckConstraint(
+            "num_nonnulls(reopening_requested_at, reopening_requested_by, reopening_reason) IN (0, 3)",
+            name=op.f("ck_periods_reopening_whole"),
+        ),
+        sa.ForeignKeyConstraint(["issuer"], ["issuers.code"], name=op.f("fk_periods_issuer_issuers")),
+        sa.PrimaryKeyConstraint("issuer", "month", name=op.f("pk_periods")),
+    )
+    op.create_table(
         "organizations",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("platform", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("state", sa.Text(), server_default=sa.text("'active'"), nullable=False),
         sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("issuer", sa.Text(), server_default=sa.text("'main'"), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("erased_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
@@ -791,6 +866,7 @@ def _create_tables() -> None:
             "state IN ('active', 'closed', 'closing', 'deleted', 'suspended')",
             name=op.f("ck_organizations_state_known"),
         ),
+        sa.ForeignKeyConstraint(["issuer"], ["issuers.code"], name=op.f("fk_organizations_issuer_issuers")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_organizations")),
         sa.UniqueConstraint("id", "platform", name=op.f("uq_organizations_id_platform")),
         sa.UniqueConstraint("name", name=op.f("uq_organizations_name")),
@@ -928,11 +1004,12 @@ def _create_tables() -> None:
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint(
-            "(organization_id IS NULL) = (kind IN ('cash', 'revenue'))",
+            "(organization_id IS NULL) = (kind IN ('cash', 'credits', 'revenue', 'rounding', 'tax_payable'))",
             name=op.f("ck_ledger_accounts_owner_fits_kind"),
         ),
         sa.CheckConstraint(
-            "kind IN ('cash', 'revenue', 'wallet')", name=op.f("ck_ledger_accounts_kind_known")
+            "kind IN ('cash', 'credits', 'receivable', 'revenue', 'rounding', 'tax_payable', 'wallet')",
+            name=op.f("ck_ledger_accounts_kind_known"),
         ),
         sa.ForeignKeyConstraint(
             ["organization_id"],
@@ -1122,6 +1199,7 @@ def _create_tables() -> None:
         sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("gpus_held", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("posted_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("receivable_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("held_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.CheckConstraint("gpus_held >= 0", name=op.f("ck_standings_gpus_held_not_negative")),
         sa.CheckConstraint("held_nano >= 0", name=op.f("ck_standings_held_not_negative")),
@@ -1382,8 +1460,24 @@ def _create_tables() -> None:
         sa.Column("project_id", sa.Uuid(), nullable=True),
         sa.Column("key", sa.Text(), nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("effective_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("period", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("approved_by", sa.Text(), nullable=True),
+        sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
-        sa.CheckConstraint("kind IN ('top_up', 'usage')", name=op.f("ck_transactions_kind_known")),
+        sa.CheckConstraint(
+            "kind IN ('credit', 'invoice', 'payment', 'refund', 'top_up', 'usage')",
+            name=op.f("ck_transactions_kind_known"),
+        ),
+        sa.CheckConstraint(
+            "period = date_trunc('month', period AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+            " AND period >= date_trunc('month', effective_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'",
+            name=op.f("ck_transactions_booked"),
+        ),
+        sa.CheckConstraint(
+            "(kind IN ('credit', 'payment', 'refund')) = (approved_by IS NOT NULL AND reason IS NOT NULL)",
+            name=op.f("ck_transactions_approved"),
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id", "project_id"],
             ["projects.organization_id", "projects.id"],
@@ -2777,8 +2871,14 @@ def _create_tables() -> None:
         sa.Column("stopped", sa.Boolean(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.Column("period", sa.DateTime(timezone=True), nullable=False),
         sa.Column("rated_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_charges_purchase_known")),
+        sa.CheckConstraint(
+            "period = date_trunc('month', period AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+            " AND period >= date_trunc('month', started_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'",
+            name=op.f("ck_charges_booked"),
+        ),
         sa.CheckConstraint("amount_nano >= 0", name=op.f("ck_charges_not_negative")),
         sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_charges_machine_id_machines")),
         sa.ForeignKeyConstraint(

@@ -1,0 +1,161 @@
+"""Accounting periods and the ledger, for finance."""
+
+from datetime import datetime
+
+from litestar import Controller, Response, get, post
+from litestar.params import FromPath, JSONBody
+
+from control_plane.api import idempotency, paging
+from control_plane.api.documents import PROBLEMS, made, refusable
+from control_plane.api.errors import ApiError
+from control_plane.api.idempotency import Made
+from control_plane.api.identifiers import read_organization_id
+from control_plane.api.paging import Cursor, Limit
+from control_plane.api.requests import ApiRequest
+from control_plane.api.views.finance import ledger_account_view, ledger_transaction_view, period_view
+from control_plane.domain.ledger import Approval, TransactionKind
+from control_plane.domain.money import parse_usd
+from control_plane.domain.period import parse_month
+from control_plane.domain.permission import Permission
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.scope import ScopeKind
+from control_plane.services import ledger, periods
+from control_plane.services.idempotency import Connection
+from control_plane.services.ledger import Deciding
+from control_plane.wire.finance import (
+    LedgerAccountList,
+    LedgerTransactionRequest,
+    LedgerTransactionView,
+    PeriodPage,
+    PeriodView,
+    ReopenRequest,
+)
+
+
+def _read_month(text: str) -> datetime:
+    """A month in a path. Any other text is not found."""
+    try:
+        return parse_month(text)
+    except ValueError:
+        raise ApiError(
+            RefusalCode.NOT_FOUND, "There is no such period. A period looks like 2026-11."
+        ) from None
+
+
+class PeriodController(Controller):
+    path = "/finance/periods"
+    tags = ("finance",)
+
+    @get(
+        "/",
+        operation_id="listPeriods",
+        permission=Permission.PERIODS_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=refusable(422),
+    )
+    async def index(
+        self, request: ApiRequest, *, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+    ) -> PeriodPage:
+        """The accounting periods, newest first, with what is missing from those that can be closed."""
+        found = await periods.page(request.world, request.principal.organization_id)
+        page, following = paging.window(
+            "periods", found, lambda shown: shown.period.name, limit=limit, cursor=cursor
+        )
+        return PeriodPage(tuple(map(period_view, page)), following)
+
+    @post(
+        "/{month:str}/close",
+        operation_id="closePeriod",
+        permission=Permission.PERIODS_CLOSE,
+        scope=ScopeKind.PLATFORM,
+        status_code=200,
+        responses=made(PeriodView, 200),
+    )
+    async def close(self, request: ApiRequest, month: FromPath[str]) -> Response[bytes]:
+        """Begin to close a period, and close it if nothing is missing.
+
+        The answer is `closing` with what is missing, or `closed`: nothing in the period changes then, and what arrives
+        late is booked in a later one.
+        """
+        wanted = _read_month(month)
+
+        async def effect(connection: Connection) -> Made | Refused:
+            shown = await periods.close(
+                connection, request.world, wanted, by=request.principal.subject.on_wire
+            )
+            return shown if isinstance(shown, Refused) else Made(period_view(shown))
+
+        return await idempotency.once(request, effect, status=200)
+
+    @post(
+        "/{month:str}/reopen",
+        operation_id="reopenPeriod",
+        permission=Permission.PERIODS_REOPEN,
+        scope=ScopeKind.PLATFORM,
+        status_code=200,
+        responses=made(PeriodView, 200),
+    )
+    async def reopen(
+        self, request: ApiRequest, month: FromPath[str], data: JSONBody[ReopenRequest]
+    ) -> Response[bytes]:
+        """Ask for a closed period to be reopened, or agree to what somebody else asked for.
+
+        It is reopened, as `closing`, by the second person who makes this request.
+        """
+        wanted = _read_month(month)
+
+        async def effect(connection: Connection) -> Made | Refused:
+            shown = await periods.reopen(
+                connection,
+                request.world,
+                wanted,
+                by=request.principal.subject.on_wire,
+                reason=data.reason,
+            )
+            return shown if isinstance(shown, Refused) else Made(period_view(shown))
+
+        return await idempotency.once(request, effect, status=200)
+
+
+class LedgerController(Controller):
+    path = "/finance"
+    tags = ("finance",)
+
+    @get(
+        "/accounts",
+        operation_id="listLedgerAccounts",
+        permission=Permission.LEDGER_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+    )
+    async def accounts(self, request: ApiRequest) -> LedgerAccountList:
+        """The chart of accounts, with the balance of each kind over all customers."""
+        found = await ledger.balances(request.world, request.principal.organization_id)
+        return LedgerAccountList(tuple(ledger_account_view(kind, sum_) for kind, sum_ in found.items()))
+
+    @post(
+        "/transactions",
+        operation_id="createLedgerTransaction",
+        permission=Permission.LEDGER_POST,
+        scope=ScopeKind.PLATFORM,
+        responses=made(LedgerTransactionView, 201),
+    )
+    async def create(self, request: ApiRequest, data: JSONBody[LedgerTransactionRequest]) -> Response[bytes]:
+        """Post a refund, a credit or a payment of an organization.
+
+        Without an Idempotency-Key, every request posts another one.
+        """
+        amount = parse_usd(data.amount_usd)
+        deciding = Deciding(
+            read_organization_id(data.organization_id),
+            TransactionKind(data.kind),
+            amount,
+            Approval(request.principal.subject.on_wire, data.reason),
+            back_to=request.principal.organization_id,
+        )
+
+        async def effect(connection: Connection) -> Made | Refused:
+            posted = await ledger.post(connection, request.world, deciding)
+            return posted if isinstance(posted, Refused) else Made(ledger_transaction_view(posted, amount))
+
+        return await idempotency.once(request, effect, status=201)

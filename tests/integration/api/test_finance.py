@@ -1,0 +1,109 @@
+"""Finance over HTTP: periods are closed and reopened, and what somebody decides on is posted once and in its bounds."""
+
+import pytest
+
+from control_plane.domain.role import Role
+from control_plane.domain.scope import PLATFORM
+from control_plane.services import api_keys, organizations
+from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.problems import hold
+from tests.support.laws import check
+
+pytestmark = pytest.mark.database
+OCTOBER = "/v1/finance/periods/2026-10"
+NOVEMBER = "/v1/finance/periods/2026-11"
+TICKET = {"reason": "ticket 4711"}
+
+
+@pytest.fixture
+async def finance(api: Api) -> Tenant:
+    return await api.tenant("us", platform=True, credit=None)
+
+
+async def _another_of_finance(api: Api, finance: Tenant) -> str:
+    """The API key of one more service account with the platform's role finance."""
+    async with api.owner.db.transaction(finance.id) as connection:
+        account = await organizations.create_first_account(
+            connection, api.owner, finance.id, "grace", role=Role.FINANCE, scope=PLATFORM
+        )
+        issued = await api_keys.issue(connection, api.owner, finance.id, account.subject, name="grace's")
+    return issued.secret
+
+
+async def test_a_month_is_closed_once_it_is_over_and_is_listed_with_its_state(
+    api: Api, finance: Tenant
+) -> None:
+    hold(await finance.http.post(f"{NOVEMBER}/close"), "period_not_over")
+    (listed,) = (await finance.http.get("/v1/finance/periods")).json()["items"]
+    assert (listed["month"], listed["state"], listed["missing"]) == ("2026-11", "open", [])
+    api.clock.advance(11 * 86_400)
+    closed = (await finance.http.post(f"{NOVEMBER}/close")).json()
+    assert (closed["state"], closed["missing"]) == ("closed", [])
+    assert closed["changed_by"].startswith("sa_")
+    hold(await finance.http.post(f"{NOVEMBER}/close"), "period_closed")
+    months = (await finance.http.get("/v1/finance/periods?limit=1")).json()
+    assert [period["month"] for period in months["items"]] == ["2026-12"]
+    following = f"/v1/finance/periods?limit=1&cursor={months['next_cursor']}"
+    assert (await finance.http.get(following)).json()["items"] == [closed]
+
+
+async def test_a_closed_month_is_reopened_by_two_people(api: Api, finance: Tenant) -> None:
+    hold(await finance.http.post(f"{OCTOBER}/reopen", json=TICKET), "period_not_closed")
+    await finance.http.post(f"{OCTOBER}/close")
+    asked = (await finance.http.post(f"{OCTOBER}/reopen", json=TICKET)).json()
+    assert (asked["state"], asked["reopening"]["reason"]) == ("closed", "ticket 4711")
+    hold(await finance.http.post(f"{OCTOBER}/reopen", json=TICKET), "own_request")
+    grace = api.client(await _another_of_finance(api, finance))
+    agreed = (await grace.post(f"{OCTOBER}/reopen", json={"reason": "agreed"})).json()
+    assert (agreed["state"], agreed["reopening"]) == ("closing", None)
+    assert (await finance.http.post(f"{OCTOBER}/close")).json()["state"] == "closed"
+
+
+async def test_other_texts_are_no_period(finance: Tenant) -> None:
+    for month in ("2026-13", "november", "0000-01"):
+        hold(await finance.http.post(f"/v1/finance/periods/{month}/close"), "not_found")
+
+
+async def test_what_finance_posts_changes_the_balance_once_per_key(api: Api, finance: Tenant) -> None:
+    acme = await api.tenant("acme", credit="100")
+    path = "/v1/finance/transactions"
+    body = {"organization_id": f"org_{acme.id.hex}", **TICKET}
+    for kind, usd in (("credit", "24.90"), ("refund", "100")):
+        for _ in range(2):
+            answer = await finance.http.post(
+                path, json=body | {"kind": kind, "amount_usd": usd}, headers={"Idempotency-Key": kind}
+            )
+            assert answer.status_code == 201, answer.text
+            posted = answer.json()
+            assert (posted["kind"], posted["period"], posted["reason"]) == (kind, "2026-11", "ticket 4711")
+    organization = (await acme.http.get("/v1/organization")).json()
+    assert organization["balance"]["usd"] == "24.900000000"
+    accounts = (await finance.http.get("/v1/finance/accounts")).json()["items"]
+    assert {account["kind"]: account["balance"]["usd"] for account in accounts} == {
+        "wallet": "24.900000000",
+        "receivable": "0.000000000",
+        "cash": "0.000000000",
+        "revenue": "0.000000000",
+        "credits": "24.900000000",
+        "tax_payable": "0.000000000",
+        "rounding": "0.000000000",
+    }
+    await check(api.owner.db)
+
+
+async def test_nothing_is_paid_back_that_is_not_there_and_nothing_is_overpaid(
+    api: Api, finance: Tenant
+) -> None:
+    acme = await api.tenant("acme", credit="100")
+    await acme.lease()
+    for kind, usd, code in (
+        ("refund", "100", "balance_too_low"),
+        ("payment", "0.01", "overpayment"),
+        ("credit", "0", "invalid_request"),
+        ("top_up", "5", "invalid_request"),
+    ):
+        body = {"organization_id": f"org_{acme.id.hex}", "kind": kind, "amount_usd": usd} | TICKET
+        hold(await finance.http.post("/v1/finance/transactions", json=body), code)
+    nobody = {"organization_id": f"org_{'0' * 32}", "kind": "credit", "amount_usd": "5"} | TICKET
+    hold(await finance.http.post("/v1/finance/transactions", json=nobody), "not_found")
+    await check(api.owner.db)

@@ -43,6 +43,7 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
     theirs["nd"] = f"nd_{(await node_of(api, other, cluster, pool, of_pool)).hex}"
     asked = {"name": "laptop", "public_key": PUBLIC_KEY}
     theirs["kc"] = (await other.http.post("/v1/clusters/eu-1/kubeconfigs", json=asked)).json()["id"]
+    theirs["exp"] = (await other.http.post("/v1/exports", json={"period": "2026-11"})).json()["id"]
     for endpoint in ENDPOINTS:
         if not endpoint.id_prefix or not endpoint.for_customers:
             continue

@@ -86,6 +86,8 @@ _TEXTS: Mapping[str, str] = {
     "RejectedView.why": "lambda_cloud lists no stock in us-east-1",
     "LedgerTransactionView.reason": "ticket 4711",
     "approved_by": "user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+    "created_by": "user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+    "sha256": "ab" * 32,
     "issuer": "main",
     "QuotaRequestView.reason": "a larger model",
     "account": "lambda_cloud/research",

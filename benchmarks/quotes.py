@@ -21,7 +21,7 @@ from control_plane.domain.placement import Offer
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import Shape
-from control_plane.services import leases
+from control_plane.services import quotes
 from control_plane.world import World
 
 OFFERS = 50_000
@@ -89,7 +89,7 @@ async def _quoted(
     cpu: list[float] = []
     for _ in range(WARM_UP + QUOTES):
         begun, cpu_begun = time.perf_counter(), time.process_time()
-        quote = await leases.quote(world, organization_id, request, reach=EVERYWHERE)
+        quote = await quotes.quote(world, organization_id, request, reach=EVERYWHERE)
         seconds.append(time.perf_counter() - begun)
         cpu.append(time.process_time() - cpu_begun)
         if isinstance(quote, Refused) or not quote.ranking.candidates:

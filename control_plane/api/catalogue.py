@@ -23,10 +23,17 @@ from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.scope import AT_ANY_SCOPE, ScopeKind
-from control_plane.services import catalogue, leases
+from control_plane.services import catalogue, quotes
 from control_plane.services.catalogue import OfferFilter
 from control_plane.services.idempotency import Connection
-from control_plane.wire.catalogue import OfferList, PlacementRequest, QuoteRequest, QuoteView, SkuList
+from control_plane.wire.catalogue import (
+    OfferList,
+    PlacementRequest,
+    PriceRequest,
+    QuoteRequest,
+    QuoteView,
+    SkuList,
+)
 
 
 def requested_by(data: PlacementRequest) -> CapacityRequest:
@@ -121,12 +128,15 @@ class CatalogueController(Controller):
         status_code=200,
         responses=made(QuoteView, 200),
     )
-    async def quote(self, request: ApiRequest, data: JSONBody[QuoteRequest]) -> Response[bytes]:
-        """Whether a lease would be admitted now, at what price, and where it would go. A refusal is a 200, too."""
+    async def quote(self, request: ApiRequest, data: JSONBody[PriceRequest]) -> Response[bytes]:
+        """Whether a lease would be admitted now, at what price, and where it would go. A refusal is a 200, too.
+
+        With `keep`, a lease may be created at this price for some minutes, whatever the price book says then.
+        """
         principal = request.principal
 
-        async def effect(_: Connection) -> Made | Refused:
-            asked = await leases.quote(
+        async def effect(connection: Connection) -> Made | Refused:
+            asked = await quotes.quote(
                 request.world,
                 principal.organization_id,
                 requested_by(data),
@@ -136,6 +146,8 @@ class CatalogueController(Controller):
             )
             if isinstance(asked, Refused):
                 return asked
-            return Made(quote_view(asked, data.sku, request.disclosure))
+            if data.keep:
+                asked = await quotes.keep(connection, request.world, asked)
+            return Made(quote_view(asked, request.disclosure))
 
         return await idempotency.once(request, effect, status=200)

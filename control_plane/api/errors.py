@@ -233,6 +233,14 @@ KINDS: dict[str, Kind] = {
         "Choose a SKU that a provider offers; `detail` names the nearest, GET /v1/offers shows all.",
         "sku",
     ),
+    RefusalCode.QUOTE_UNKNOWN: Kind(422, "Ask for another quote with `keep`, or leave it out.", "quote_id"),
+    RefusalCode.QUOTE_EXPIRED: Kind(409, "Ask for another quote with `keep`, or leave it out.", "quote_id"),
+    RefusalCode.QUOTE_DIFFERS: Kind(
+        422, "Ask for what the quote says, or leave it out; `detail` names the field.", "quote_id"
+    ),
+    RefusalCode.QUOTE_WITHOUT_OFFERS: Kind(
+        409, "Ask for another quote, or leave it out to wait for an offer at today's price.", "quote_id"
+    ),
     RefusalCode.SSH_KEY_DUPLICATE: Kind(
         409, "Use the key that is stored already; `detail` names it.", "public_key"
     ),

@@ -18,7 +18,7 @@ from control_plane.api.views.journal import journal_line
 from control_plane.api.views.leases import explanation_view, lease_view
 from control_plane.api.views.proofs import proof_view
 from control_plane.domain.auto_release import AutoRelease
-from control_plane.domain.ids import Prefix
+from control_plane.domain.ids import Prefix, QuoteId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
@@ -416,6 +416,7 @@ def _limits(limits: AutoReleaseRequest) -> AutoRelease:
 
 def _wanted(data: LeaseRequest) -> WantedLease:
     keys, auto_release = data.ssh_key_ids, data.auto_release or AutoReleaseRequest()
+    quote = data.quote_id
     return WantedLease(
         requested_by(data),
         name=data.name,
@@ -426,6 +427,7 @@ def _wanted(data: LeaseRequest) -> WantedLease:
         terms=LeaseTerms(
             data.labels, data.wait_timeout_seconds, _limits(auto_release), OnEviction(data.on_eviction)
         ),
+        quote_id=None if quote is None else QuoteId(read_id(Prefix.QUOTE, quote)),
     )
 
 

@@ -23,6 +23,7 @@ SshCertificateId = NewType("SshCertificateId", UUID)
 FirewallRuleId = NewType("FirewallRuleId", UUID)
 ConsoleId = NewType("ConsoleId", UUID)
 LeaseId = NewType("LeaseId", UUID)
+QuoteId = NewType("QuoteId", UUID)
 MachineId = NewType("MachineId", UUID)
 ClaimId = NewType("ClaimId", UUID)
 LedgerAccountId = NewType("LedgerAccountId", UUID)
@@ -62,6 +63,7 @@ class Prefix(StrEnum):
     FIREWALL_RULE = "fw"
     CONSOLE = "con"
     LEASE = "le"
+    QUOTE = "qt"
     MACHINE = "mc"
     CLUSTER = "cl"
     NODE = "nd"

@@ -24,6 +24,7 @@ from control_plane.domain.ids import (
     NodePoolId,
     OrganizationId,
     ProjectId,
+    QuoteId,
     SshKeyId,
 )
 from control_plane.domain.money import Nano
@@ -210,6 +211,8 @@ class Lease:
     lease is ready (`tariff.stopped_price`)."""
     price_book: int
     """The version of the price book that the price is from."""
+    quote_id: QuoteId | None
+    """The quote whose price it has; None when it has the price of its creation."""
     proof: Tier
     """What its machine has to prove: what the SKU demanded when the lease was admitted."""
     regions: tuple[str, ...]

@@ -29,9 +29,11 @@ from control_plane.domain.ids import (
 )
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseState
 from control_plane.domain.network import Network
+from control_plane.domain.quote import KeptQuote, without_offers
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.outcomes.market import Market, market_of
+from control_plane.outcomes.rankings import ranking_of
 
 GENERATED_DIGITS = 8
 """Random digits in a generated name. Should a live lease have the same ones, the name gets all digits of the id."""
@@ -79,6 +81,8 @@ class LeaseOrder:
     keys: tuple[AdmittedKey, ...] | None = None
     """The only SSH keys that log in; None: any key of whoever may log in."""
     pool: OfPool | None = None
+    quote: KeptQuote | None = None
+    """The quote whose price they have; None: today's price."""
 
     @property
     def prefix(self) -> str:
@@ -99,12 +103,14 @@ async def create(
     A refusal because of a name may come after some were stored, so it has to roll the caller's transaction back. Leases
     with generated names are never refused for that.
     """
-    market = await market_of(connection, order.request, now)
+    market = await market_of(connection, order.request, now, quote=order.quote)
     proposal = replace(
         await new_proposal(connection, order.place, order.request, market, now, lock=True),
         action=order.action,
         count=len(order.names),
     )
+    if order.quote is not None and not (await ranking_of(connection, proposal, market, now)).candidates:
+        return without_offers(order.quote)
     verdict = admit(proposal)
     if isinstance(verdict, NotAdmitted):
         return verdict
@@ -171,6 +177,7 @@ def _admitted(
         nano_per_unit_hour=price.nano_per_unit_hour,
         stopped_nano_per_unit_hour=price.stopped_nano,
         price_book=price.book,
+        quote_id=None if order.quote is None else order.quote.id,
         proof=price.sku.proof,
         regions=request.regions,
         providers=request.providers,
@@ -215,7 +222,7 @@ async def _store(
         decision=verdict.decision,
         decision_id=decision_id,
         actor=actor,
-        why=_admitted_why(lease.request, verdict),
+        why=_admitted_why(order, verdict),
     )
     if await stored(lease):
         return lease
@@ -226,11 +233,13 @@ async def _store(
     return longer
 
 
-def _admitted_why(request: CapacityRequest, verdict: Admitted) -> str:
+def _admitted_why(order: LeaseOrder, verdict: Admitted) -> str:
+    quoted = "" if order.quote is None else f" at the price of the quote {order.quote.on_wire}"
+    sku = f"{order.request.sku}{quoted}"
     if not verdict.over:
-        return f"{request.sku}; {len(verdict.decision.rules)} rules allowed it"
+        return f"{sku}; {len(verdict.decision.rules)} rules allowed it"
     over = " and ".join(NAMES[level] for level in verdict.over)
-    return f"{request.sku}; over the limits of {over}, within a burst"
+    return f"{sku}; over the limits of {over}, within a burst"
 
 
 async def _note_bursts(

@@ -10,6 +10,7 @@ from control_plane.db.offer_cache import OfferCache
 from control_plane.domain.admission import Price, bought_as
 from control_plane.domain.lot import Lot, lots_of
 from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
+from control_plane.domain.quote import KeptQuote
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
 
@@ -28,14 +29,22 @@ class Market:
 
 
 async def market_of(
-    connection: Connection, request: CapacityRequest, now: datetime, *, cache: OfferCache | None = None
+    connection: Connection,
+    request: CapacityRequest,
+    now: datetime,
+    *,
+    cache: OfferCache | None = None,
+    quote: KeptQuote | None = None,
 ) -> Market:
-    """What a request may be served with. With a `cache`, offers may come from it: for quotes, which decide nothing."""
+    """What a request may be served with, at the price of a quote or at today's.
+
+    With a `cache`, offers may come from it: for quotes, which decide nothing.
+    """
     prices = await catalogue.prices(connection, now=now, sku=request.sku)
     if not prices:
         book = await catalogue.prices(connection, now=now)
         return Market(None, sold=tuple(other.sku.name for other in book))
-    price = prices[0].bought(request.purchase)
+    price = prices[0].bought(request.purchase) if quote is None else quote.price(prices[0])
     if price is None:
         return Market(None, sold=(request.sku,))
     shape = price.sku.shape

@@ -1,4 +1,4 @@
-"""Lease operations for customers: quote, create, release, label. Each is one transaction: load, decide, store.
+"""Lease operations for customers: create, release, label. Each is one transaction: load, decide, store.
 
 What customers read of them is in `services/lease_overviews.py`.
 """
@@ -11,8 +11,6 @@ from control_plane.db import (
     journal,
     lease_overviews,
     leases,
-    offer_blocks,
-    proof_records,
     ssh_keys,
     traces,
 )
@@ -21,105 +19,25 @@ from control_plane.db.lease_overviews import Overview
 from control_plane.db.ssh_keys import SshKey
 from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
-from control_plane.domain.admission import Admitted, Price, admit
-from control_plane.domain.block import in_force
 from control_plane.domain.decision import Action, NotAdmitted
-from control_plane.domain.environment import Environment
-from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
+from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, QuoteId, on_wire
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseEvent, LeaseKind
-from control_plane.domain.placement import PROOF_RECORD_WINDOW
 from control_plane.domain.project import Project
 from control_plane.domain.purchase import OnEviction, PurchaseKind
-from control_plane.domain.ranking import Ranking, rank
+from control_plane.domain.quote import KeptQuote
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.outcomes import lease_orders
 from control_plane.outcomes import leases as outcomes
-from control_plane.outcomes.lease_orders import LeaseOrder, LeasePlace, new_proposal
-from control_plane.outcomes.market import market_of
-from control_plane.services import admissions, environments, lease_reach, networks, projects
+from control_plane.outcomes.lease_orders import LeaseOrder
+from control_plane.services import admissions, lease_reach, networks, quotes
 from control_plane.services.lease_overviews import Shown, get
+from control_plane.services.places import Place, place_of
 from control_plane.world import World
 from tracing.attributes import Attribute
 
-__all__ = ["Overview", "Quote"]  # For controllers and views, which must not import the layer below.
-
-
-@dataclass(frozen=True, slots=True)
-class Quote:
-    """What a lease would cost and where it would be placed, without buying."""
-
-    project: str
-    environment: str
-    verdict: Admitted | NotAdmitted
-    price: Price | None
-    ranking: Ranking
-
-
-async def quote(
-    world: World,
-    organization_id: OrganizationId,
-    request: CapacityRequest,
-    *,
-    project: str | None = None,
-    environment: str | None = None,
-    reach: Reach,
-) -> Quote | Refused:
-    """What a lease would cost, and whether it would be admitted in this project and environment, as by `create`."""
-    now = world.now()
-    async with world.db.reading(organization_id) as connection:
-        place = await place_of(connection, organization_id, project, environment, reach=reach)
-        if isinstance(place, Refused):
-            return place
-        market = await market_of(connection, request, now, cache=world.offers)
-        proposal = await new_proposal(connection, place.of_leases, request, market, now, lock=False)
-        price, ranking = market.price, Ranking((), ())
-        if price is not None and market.unserved is None:
-            ranking = rank(
-                request,
-                price.sku.shape,
-                price.nano_per_hour,
-                market.lots,
-                envelopes=[applied.envelope for applied in proposal.envelopes],
-                failures={},
-                unhealthy_accounts=await outcomes.unhealthy_accounts(connection),
-                disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
-                blocks=in_force(await offer_blocks.in_force(connection, now=now), now),
-                now=now,
-            )
-    verdict = admit(proposal)
-    if isinstance(verdict, Admitted):
-        price = verdict.price
-    return Quote(place.project.name, place.environment.name, verdict, price, ranking)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a lease is to be."""
-
-    project: Project
-    environment: Environment
-
-    @property
-    def of_leases(self) -> LeasePlace:
-        project, environment = self.project, self.environment
-        return LeasePlace(project.organization_id, project.id, project.name, environment.id, environment.name)
-
-
-async def place_of(
-    connection: Connection,
-    organization_id: OrganizationId,
-    project: str | None,
-    environment: str | None,
-    *,
-    reach: Reach,
-) -> Place | Refused:
-    of_project = await projects.of_lease(connection, organization_id, project, reach=reach)
-    if isinstance(of_project, Refused):
-        return of_project
-    in_environment = await environments.of_lease(connection, of_project, environment, reach=reach)
-    return in_environment if isinstance(in_environment, Refused) else Place(of_project, in_environment)
+__all__ = ["Overview"]  # For controllers and views, which must not import the layer below.
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +56,8 @@ class WantedLease:
     ssh_key_ids: Sequence[UUID] | None = None
     """Only these keys log in to the machine; None: any key of whoever may log in."""
     terms: LeaseTerms = field(default_factory=LeaseTerms)
+    quote_id: QuoteId | None = None
+    """The quote whose price they have; None: today's price."""
 
 
 async def create(
@@ -150,11 +70,15 @@ async def create(
     reach: Reach,
 ) -> Lease | Refused:
     """Admit a request as a lease, with a hold for its first hour, in the caller's transaction."""
-    place = await place_of(connection, organization_id, wanted.project, wanted.environment, reach=reach)
-    if isinstance(place, Refused):
-        return place
     made = await _create(
-        connection, world, place, wanted, names=[wanted.name], action=Action.LEASE_CREATE, actor=actor
+        connection,
+        world,
+        organization_id,
+        wanted,
+        names=[wanted.name],
+        action=Action.LEASE_CREATE,
+        actor=actor,
+        reach=reach,
     )
     return made if isinstance(made, Refused) else made[0]
 
@@ -170,38 +94,49 @@ async def create_batch(
     reach: Reach,
 ) -> Sequence[Lease] | Refused:
     """Admit `count` equal leases by one decision, all or none. They are called by the name with their numbers."""
-    place = await place_of(connection, organization_id, wanted.project, wanted.environment, reach=reach)
-    if isinstance(place, Refused):
-        return place
     name = wanted.name
     names = [None if name is None else f"{name}-{number}" for number in range(1, count + 1)]
     return await _create(
-        connection, world, place, wanted, names=names, action=Action.LEASE_BATCH, actor=actor
+        connection,
+        world,
+        organization_id,
+        wanted,
+        names=names,
+        action=Action.LEASE_BATCH,
+        actor=actor,
+        reach=reach,
     )
 
 
 async def _create(
     connection: Connection,
     world: World,
-    place: Place,
+    organization_id: OrganizationId,
     wanted: WantedLease,
     *,
     names: Sequence[str | None],
     action: Action,
     actor: Actor,
+    reach: Reach,
 ) -> Sequence[Lease] | Refused:
     """Decide once for all, and store each. A refusal has to roll the caller's transaction back."""
     replaces = wanted.terms.on_eviction is OnEviction.REPLACE
     if replaces and wanted.request.purchase is not PurchaseKind.SPOT:
         why = "Only the machine of a spot lease is taken back by its provider, and so can be replaced."
         return Refused(RefusalCode.REPLACEMENT_NEEDS_SPOT, why)
+    asked = await _asked(connection, world, organization_id, wanted, reach=reach)
+    if isinstance(asked, Refused):
+        return asked
+    place = asked.place
     network = await networks.of_lease(connection, place.project, wanted.network)
     if isinstance(network, Refused):
         return network
     keys = await _admitted_keys(connection, place.project, wanted.ssh_key_ids)
     if isinstance(keys, Refused):
         return keys
-    order = LeaseOrder(place.of_leases, wanted.request, wanted.terms, names, action, network, keys)
+    order = LeaseOrder(
+        *(place.of_leases, asked.request, wanted.terms, names, action, network, keys), quote=asked.quote
+    )
     made = await lease_orders.create(connection, order, world.new_id, actor=actor, now=world.now())
     if isinstance(made, NotAdmitted):
         return admissions.refused(made, order.place.about)
@@ -209,6 +144,39 @@ async def _create(
         for lease in made:
             await follow(connection, world, lease.id)
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked for, and where."""
+
+    request: CapacityRequest
+    place: Place
+    quote: KeptQuote | None = None
+
+
+async def _asked(
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    wanted: WantedLease,
+    *,
+    reach: Reach,
+) -> _Asked | Refused:
+    if wanted.quote_id is None:
+        place = await place_of(connection, organization_id, wanted.project, wanted.environment, reach=reach)
+        return place if isinstance(place, Refused) else _Asked(wanted.request, place)
+    quoted = await quotes.quoted(
+        connection,
+        organization_id,
+        wanted.quote_id,
+        wanted.request,
+        project=wanted.project,
+        environment=wanted.environment,
+        reach=reach,
+        now=world.now(),
+    )
+    return quoted if isinstance(quoted, Refused) else _Asked(quoted.request, quoted.place, quoted.quote)
 
 
 async def _admitted_keys(

@@ -29,6 +29,7 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import WAIT_SECONDS_DEFAULT, CapacityRequest
 from control_plane.outcomes import node_pools as outcomes
 from control_plane.services import admissions, clusters, leases, projects
+from control_plane.services.places import Place, place_of
 from control_plane.world import World
 
 __all__ = ["Counts", "PoolOverview"]  # For controllers and views, which must not import the layer below.
@@ -68,7 +69,7 @@ async def create(
     refused = _marks_refused(wanted)
     if refused is not None:
         return refused
-    place = await leases.place_of(
+    place = await place_of(
         connection, asker.organization_id, wanted.project, wanted.environment, reach=asker.reach
     )
     if isinstance(place, Refused):
@@ -107,7 +108,7 @@ async def _cluster(connection: Connection, organization_id: OrganizationId, word
 
 
 def _pool(
-    pool_id: NodePoolId, place: leases.Place, cluster: Cluster, wanted: WantedPool, *, now: datetime
+    pool_id: NodePoolId, place: Place, cluster: Cluster, wanted: WantedPool, *, now: datetime
 ) -> NodePool:
     return NodePool(
         id=pool_id,

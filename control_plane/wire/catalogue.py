@@ -27,6 +27,7 @@ from control_plane.wire.vocabulary import (
     ConfidenceWord,
     GpuModelWord,
     PriceSourceWord,
+    QuoteIdText,
     TierWord,
 )
 
@@ -171,6 +172,14 @@ class QuoteRequest(PlacementRequest):
     `price_usd_per_hour_max`."""
 
 
+class PriceRequest(QuoteRequest):
+    """The capacity that a quote is wanted for."""
+
+    keep: bool = False
+    """Keep the price: until `expires_at`, a lease that names the quote as `quote_id` has this price. A quote that no
+    offer can serve now is not kept."""
+
+
 class VerdictView(View):
     """Whether the lease would be admitted."""
 
@@ -259,3 +268,7 @@ class QuoteView(View):
     """The offers that cannot serve it, with the reasons."""
     more_candidates: int = 0
     """How many more candidates there are; the best 100 are named."""
+    id: QuoteIdText | None = None
+    """What a lease names to have this price; null unless it is kept."""
+    expires_at: Timestamp | None = None
+    """Until when a lease may be created for it; null unless it is kept."""

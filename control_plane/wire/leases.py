@@ -40,6 +40,7 @@ from control_plane.wire.vocabulary import (
     ProofIdText,
     ProofOutcomeWord,
     PurchaseWord,
+    QuoteIdText,
     StepWord,
     StoredKeyIdText,
     StreamEndWord,
@@ -87,6 +88,9 @@ class LeaseRequest(QuoteRequest):
     """What happens when the provider takes the machine of a ready spot lease back: the lease ends with `evicted`, or,
     with `replace`, it waits for another machine as long as `wait_timeout_seconds` says, and nothing is billed
     meanwhile. The next machine is empty, and has another address and host key."""
+    quote_id: QuoteIdText | None = None
+    """A quote that was kept: the lease has its price. Regions, providers, the highest price, project and environment
+    are the quote's where the request leaves them out, and must be the quote's where it does not."""
 
 
 _BATCH_NAME_LENGTH_MAX = NAME_LENGTH_MAX - len(f"-{BATCH_SIZE_MAX}")
@@ -296,6 +300,8 @@ class LeaseView(View, kw_only=True):
     """The name of the cluster that it is a node of; null for a machine."""
     request: LeaseRequestView
     """What was asked for."""
+    quote_id: QuoteIdText | None = None
+    """The quote whose price it has; null when it has the price of its creation."""
     gpu_model: GpuModelWord | None
     """The model of its GPUs; null when it has none."""
     gpu_count: int

@@ -28,6 +28,7 @@ from control_plane.services import (
     leases,
     organizations,
     projects,
+    quotes,
     ssh_keys,
 )
 from control_plane.services.leases import WantedLease
@@ -303,14 +304,14 @@ async def test_a_sku_that_no_provider_offers_is_refused_once_every_account_was_l
         await accounts.record_refresh(connection, FAKE, now=clock.now())
     double = CapacityRequest("h100x2")
     assert isinstance(await _create(world, organization_id), Lease), "sold out: it waits"
-    quote = await leases.quote(world, organization_id, double, reach=EVERYWHERE)
+    quote = await quotes.quote(world, organization_id, double, reach=EVERYWHERE)
     assert not isinstance(quote, Refused)
     assert not isinstance(quote.verdict, Refused), "an account that was never listed may offer it"
     async with db.transaction() as connection:
         await accounts.record_refresh(connection, OTHER, now=clock.now())
     for refused in (
         await _create(world, organization_id, request=double),
-        getattr(await leases.quote(world, organization_id, double, reach=EVERYWHERE), "verdict", None),
+        getattr(await quotes.quote(world, organization_id, double, reach=EVERYWHERE), "verdict", None),
     ):
         assert isinstance(refused, Refused)
         assert refused.code is RefusalCode.SKU_NOT_OFFERED

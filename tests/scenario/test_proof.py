@@ -24,8 +24,7 @@ from control_plane.domain.proof import FAILING_MACHINES_MAX, FAILING_WINDOW, Tie
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.services import accounts as account_service
-from control_plane.services import billing
-from control_plane.services import leases as lease_service
+from control_plane.services import billing, quotes
 from control_plane.world import uuid7
 from data_plane.access.port import Target
 from data_plane.access.ssh import CLOSE_SECONDS, CONNECT_SECONDS
@@ -1089,7 +1088,7 @@ async def _candidates(stage: Stage) -> list[str]:
     """Offer keys as a quote ranks them, by type and region."""
     organization = await stage.organization()
     await stage.run("refresh_offers")
-    quote = await lease_service.quote(stage.api, organization, PROVEN, reach=EVERYWHERE)
+    quote = await quotes.quote(stage.api, organization, PROVEN, reach=EVERYWHERE)
     assert not isinstance(quote, Refused)
     return [_key_of(offer.native_type, offer.native_region) for offer in quote.ranking.candidates]
 

@@ -20,7 +20,7 @@ from control_plane.domain.proof import UNANSWERED_PER_STRIKE, OwnCode, Tier, tie
 from control_plane.domain.refusal import Refused
 from control_plane.outcomes import claims as claim_outcomes
 from control_plane.outcomes import machines as machine_outcomes
-from control_plane.services import leases as lease_service
+from control_plane.services import quotes
 from control_plane.world import uuid7
 from data_plane.access.port import Target
 from data_plane.proof.challenger.port import Occasion
@@ -37,7 +37,7 @@ _PROOFS = text("SELECT * FROM proofs ORDER BY at, id")
 
 async def offer(stage: Stage) -> Offer:
     await stage.run("refresh_offers")
-    quote = await lease_service.quote(stage.api, await stage.organization(), PROVEN, reach=EVERYWHERE)
+    quote = await quotes.quote(stage.api, await stage.organization(), PROVEN, reach=EVERYWHERE)
     assert not isinstance(quote, Refused)
     return quote.ranking.candidates[0]
 

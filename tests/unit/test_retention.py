@@ -23,6 +23,7 @@ LIVES = {
     "SSH certificates": prune_records.CERTIFICATES_KEPT,
     "kubeconfigs": prune_records.KUBECONFIGS_KEPT,
     "what machines printed (`lease console`)": prune_records.CONSOLES_KEPT,
+    "quotes whose price was kept (`quote --keep`)": prune_records.QUOTES_KEPT,
     "lines of the audit log": AUDIT_KEPT,
     "data keys that no secret uses": rotate_keys.UNUSED_KEPT,
 }

@@ -13,7 +13,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.placement import Offer, sold_as
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
-from control_plane.services.leases import Quote
+from control_plane.services.quotes import Quote
 from control_plane.wire.catalogue import OfferView, QuoteView, SkuView, VerdictView
 
 
@@ -69,20 +69,22 @@ def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, costs: boo
     )
 
 
-def quote_view(quote: Quote, sku_name: str, disclosure: Disclosure) -> QuoteView:
-    price = quote.price
+def quote_view(quote: Quote, disclosure: Disclosure) -> QuoteView:
+    price, kept = quote.price, quote.kept
     first_hour = money_or_none(None if price is None else price.nano_per_hour)
     return QuoteView(
         verdict=_verdict(quote),
-        sku=sku_name,
-        project=quote.project,
-        environment=quote.environment,
+        sku=quote.request.sku,
+        project=quote.place.project.name,
+        environment=quote.place.environment.name,
         price_per_gpu_hour=None if price is None else money_or_none(price.nano_per_gpu_hour),
         price_per_hour=first_hour,
         first_hour=first_hour,
         candidates=tuple(candidate_view(offer, disclosure, price) for offer in quote.ranking.candidates),
         rejected=tuple(rejected_view(rejection, disclosure) for rejection in quote.ranking.rejected),
         more_candidates=quote.ranking.more_candidates,
+        id=None if kept is None else kept.on_wire,
+        expires_at=None if kept is None else kept.expires_at,
     )
 
 

@@ -60,6 +60,7 @@ def lease_view(shown: Shown) -> LeaseView:
         node_pool_id=None if lease.node_pool_id is None else on_wire(Prefix.NODE_POOL, lease.node_pool_id),
         cluster=lease.cluster,
         request=request_view(lease.request),
+        quote_id=None if lease.quote_id is None else on_wire(Prefix.QUOTE, lease.quote_id),
         gpu_model=lease.gpu_model,
         gpu_count=lease.gpu_count,
         price_per_gpu_hour=money(lease.nano_per_unit_hour) if lease.gpu_count else None,

@@ -17,8 +17,8 @@ from control_plane.wire.catalogue import (
     PRIORITY_DEFAULT,
     OfferList,
     OfferView,
+    PriceRequest,
     PurchaseChoice,
-    QuoteRequest,
     QuoteView,
     SkuList,
 )
@@ -39,15 +39,18 @@ def add(to: Commands) -> None:
         "Show what a lease would cost and where it would go, without creating it.",
         more=(
             "When the lease would be refused, it says by which limits and exits with 1.\n"
-            "--verbose shows every rule that spoke."
+            "--verbose shows every rule that spoke. With --keep, the price stands for 15 minutes:\n"
+            "splitplane lease create SKU --quote QUOTE."
         ),
         examples="""
         splitplane quote h100-sxm.8x
         splitplane quote h100-sxm.8x --region eu --max-price 25
         splitplane quote h100-sxm.8x --spot --max-price 18
+        splitplane quote h100-sxm.8x --region eu --keep
         splitplane quote h100-sxm.8x --project research --environment prod --verbose
         """,
     )
+    parser.add_argument("--keep", action="store_true", help="keep the price for a lease that names the quote")
     add_verbose(parser)
     add_sku(parser)
     add_constraints(parser)
@@ -258,10 +261,13 @@ def _costs_at_most(offer: OfferView, usd: str) -> bool:
 
 
 def quote(terminal: Terminal, args: Namespace) -> None:
-    request = QuoteRequest(**constraints(args), purchase=purchase(args))
+    request = PriceRequest(**constraints(args), purchase=purchase(args), keep=args.keep)
     client = terminal.client()
     answer = client.post("/v1/quotes", QuoteView, request)
-    terminal.present(args.json, answer, lambda quote: quote_page(quote, verbose=args.verbose))
+    now = terminal.now()
+    terminal.present(args.json, answer, lambda quote: quote_page(quote, now, verbose=args.verbose))
+    if args.keep and answer.value.id is None:
+        terminal.note("The price is not kept: no offer can serve the quote now.")
     verdict = answer.value.verdict
     if not verdict.admitted:
         refusal = CliError(verdict.why or "A lease would be refused.", code=verdict.code or "refused")

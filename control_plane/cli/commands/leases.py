@@ -139,6 +139,7 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.8x --wait-timeout 2d --auto-release-after 12h
         splitplane lease create h100-sxm.1x --count 4 --name worker --priority 80
         splitplane lease create h100-sxm.1x --spot --max-price 3 --on-eviction replace
+        splitplane lease create h100-sxm.8x --quote qt_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
         """,
     )
     add_sku(parser)
@@ -149,6 +150,9 @@ def _add_create(leases: Commands) -> None:
         choices=("end", "replace"),
         default="end",
         help="when the provider takes a spot machine back: end the lease (the default), or wait for another one",
+    )
+    parser.add_argument(
+        "--quote", metavar="QUOTE", help='at the price of this quote, from "splitplane quote --keep"'
     )
     parser.add_argument("--name", help="name of the lease (default: a generated one)")
     parser.add_argument(
@@ -200,6 +204,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
         **constraints(args),
         "purchase": purchase(args),
         "on_eviction": args.on_eviction,
+        "quote_id": args.quote,
         "name": args.name,
         "network": args.network,
         "ssh_key_ids": _key_ids(client, args),

@@ -1,7 +1,7 @@
 """SKUs, offers and quotes on the screen."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 
 from rich.console import Group, RenderableType
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from control_plane.cli.render.admissions import rule_table
 from control_plane.cli.render.layout import heading, indented, pairs, table
-from control_plane.cli.words import coarse, plural, price, spaced
+from control_plane.cli.words import both, coarse, plural, price, spaced
 from control_plane.wire.catalogue import CandidateView, OfferView, QuoteView, RejectedView, SkuView
 from control_plane.wire.common import Money
 
@@ -153,7 +153,7 @@ def _stock(offer: OfferView) -> Text:
     return Text(word, style="green" if offer.confidence == "live" else "yellow")
 
 
-def quote_page(quote: QuoteView, *, verbose: bool = False) -> RenderableType:
+def quote_page(quote: QuoteView, now: datetime, *, verbose: bool = False) -> RenderableType:
     """Price, verdict and candidates. The reason of a refusal goes to standard error, as every error does."""
     parts: list[RenderableType] = []
     if quote.price_per_hour is not None:
@@ -162,6 +162,9 @@ def quote_page(quote: QuoteView, *, verbose: bool = False) -> RenderableType:
         hold = f" with a hold of {price(quote.first_hour)} USD for its first hour."
         place = _place(quote)
         parts.append(Text.assemble(("Would be admitted", "green"), place, hold))
+    if quote.id is not None:
+        parts.append(Text(f"The price is kept until {both(quote.expires_at, now)}, for a lease with"))
+        parts.append(indented(Text(f"--quote {quote.id}", style="cyan")))
     rules = [rule for rule in quote.verdict.rules if verbose or rule.verdict != "allowed"]
     if rules:
         hint = "" if verbose else "--verbose shows every rule"

@@ -44,6 +44,33 @@ from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.waiting import WaitsFor
 
+# Quotes whose price is kept for a while. One that no lease was created for is deleted when it has expired.
+quotes = table(
+    "quotes",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    *project(),
+    *environment(),
+    Column("sku", Text, ForeignKey("skus.name"), nullable=False),
+    Column("regions", ARRAY(Text), nullable=False),
+    Column("providers", ARRAY(Text), nullable=False),
+    Column("price_nano_per_hour_max", BigInteger),
+    Column("purchase", Text, nullable=False),
+    Column("nano_per_unit_hour", BigInteger, nullable=False),
+    Column("stopped_nano_per_unit_hour", BigInteger, nullable=False),
+    Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
+    at("quoted_at", nullable=False),
+    at("expires_at", nullable=False),
+    known("purchase", PurchaseKind),
+    UniqueConstraint("organization_id", "id"),
+    CheckConstraint("expires_at > quoted_at", name="expires_later"),
+    CheckConstraint(
+        "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="stopped_costs_no_more"
+    ),
+    Index("ix_quotes_expires_at", "expires_at"),
+    api=("INSERT",),
+)
+
 leases = table(
     "leases",
     Column("id", Uuid, primary_key=True),
@@ -72,6 +99,9 @@ leases = table(
     Column("nano_per_unit_hour", BigInteger, nullable=False),
     Column("stopped_nano_per_unit_hour", BigInteger, nullable=False),
     Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
+    # The quote whose price it has; null when it has the price of its creation.
+    Column("quote_id", Uuid),
+    own("quote_id", "quotes"),
     Column("proof", Text, nullable=False),
     Column("regions", ARRAY(Text), nullable=False),
     Column("providers", ARRAY(Text), nullable=False),
@@ -145,6 +175,7 @@ leases = table(
         "ix_leases_organization_id_created_at", "organization_id", text("created_at DESC"), text("id DESC")
     ),
     # Whether a network can be deleted: it is not while a lease of it may have a machine.
+    Index("ix_leases_quote_id", "quote_id", postgresql_where=text("quote_id IS NOT NULL")),
     Index("ix_leases_network_id", "network_id", postgresql_where=text("ended_at IS NULL")),
     Index("ix_leases_placing", "due_at", postgresql_where=text(f"state = '{LeaseState.PLACING}'")),
     Index(

@@ -1,6 +1,6 @@
 """Deletes what has served its time: stored answers, sessions, their tokens, terminals, budgets of requests, reports of
-replicas that stopped, orphans that went, certificates, kubeconfigs, consoles. docs/operating.md says how long each is
-kept.
+replicas that stopped, orphans that went, certificates, kubeconfigs, consoles, quotes. docs/operating.md says how long
+each is kept.
 
 Facts (the journal, usage, the ledger, verification reports) are never deleted. Each kind is deleted in batches of a
 bounded size, oldest first; a crash leaves what is left to the next activation.
@@ -16,6 +16,7 @@ from control_plane.db import (
     kubeconfigs,
     loops,
     orphans,
+    quotes,
     request_budgets,
     sessions,
     ssh_certificates,
@@ -51,6 +52,8 @@ KUBECONFIGS_KEPT = timedelta(days=30)
 """A kubeconfig of which nothing is left in its cluster, from its request."""
 CONSOLES_KEPT = console.KEPT
 """What a machine printed, from when it was read, and a request that nobody answered."""
+QUOTES_KEPT = timedelta(days=1)
+"""A quote that no lease was created for, from when it expires."""
 DROPPED_PER_ACTIVATION_MAX = 1_000
 """Of each kind."""
 
@@ -71,6 +74,7 @@ async def activate(world: World) -> Report:
             await ssh_certificates.forget(connection, before=now - CERTIFICATES_KEPT, limit=limit),
             await kubeconfigs.forget(connection, before=now - KUBECONFIGS_KEPT, limit=limit),
             await consoles.forget(connection, before=now - CONSOLES_KEPT, limit=limit),
+            await quotes.forget(connection, before=now - QUOTES_KEPT, limit=limit),
         )
         await loops.forget(connection, before=now - REPORTS_KEPT)
         await _record(connection, world, sum(dropped))

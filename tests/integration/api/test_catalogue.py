@@ -1,18 +1,24 @@
 """Quotes and offers over HTTP."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 
 from control_plane.db import catalogue
-from control_plane.domain.ids import AccountName
+from control_plane.domain.ids import AccountName, Prefix, on_wire
 from control_plane.domain.money import Nano
+from control_plane.domain.quote import LASTS
+from reconciler.loops.housekeeping.prune_records import QUOTES_KEPT
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.problems import hold
 from tests.support.cases import case
-from tests.support.stage import Stage
+from tests.support.rows import rows
+from tests.support.stage import BOOK, Stage
 
 pytestmark = pytest.mark.database
+MINUTE = timedelta(minutes=1)
 
 
 async def test_a_quote_shows_price_first_hour_and_candidates(api: Api, stage: Stage, acme: Tenant) -> None:
@@ -56,3 +62,60 @@ async def test_a_page_of_offers_goes_on_where_the_last_one_ended_whatever_is_lis
             found = (await acme.http.get(f"/v1/offers?{query}")).json()["items"]
             assert {offer["key"] for offer in found} == fitting
     hold(await acme.http.get("/v1/offers?network_gbps_min=0"), "invalid_parameter")
+
+
+async def test_a_kept_quote_is_honoured_after_prices_rose_until_it_expires(
+    stage: Stage, acme: Tenant, other: Tenant
+) -> None:
+    await stage.round()
+    wanted = {"sku": "h100x8", "regions": ["eu"]}
+    assert (await acme.http.post("/v1/quotes", json=wanted)).json()["id"] is None, (
+        "it is kept on request alone"
+    )
+    quote = (await acme.http.post("/v1/quotes", json=wanted | {"keep": True})).json()
+    async with stage.db.transaction() as connection:
+        await catalogue.put_price_book(
+            connection,
+            [replace(price, nano_per_unit_hour=Nano(2 * price.nano_per_unit_hour)) for price in BOOK],
+            now=stage.clock.now(),
+        )
+    for_it = {"sku": "h100x8", "quote_id": quote["id"]}
+    hold(await other.http.post("/v1/leases", json=for_it), "quote_unknown")
+    hold(await acme.http.post("/v1/leases", json=for_it | {"regions": ["us"]}), "quote_differs")
+    assert (await acme.http.post("/v1/projects", json={"name": "research"})).status_code == 201
+    elsewhere = {"project": "research", "environment": "default"}
+    hold(await acme.http.post("/v1/leases", json=for_it | elsewhere), "quote_differs")
+
+    lease = (await acme.http.post("/v1/leases", json=for_it)).json()
+    assert (lease["quote_id"], lease["request"]["regions"]) == (quote["id"], ["eu"])
+    assert lease["price_per_hour"] == quote["price_per_hour"]
+    today = (await acme.http.post("/v1/leases", json=wanted)).json()
+    assert today["price_per_hour"]["nano"] > quote["price_per_hour"]["nano"]
+    (admitted, *_) = (await acme.http.get(f"/v1/leases/{lease['id']}/journal")).json()["items"]
+    assert f"at the price of the quote {quote['id']}" in admitted["why"]
+
+    async with stage.db.transaction() as connection:
+        await connection.execute(text("UPDATE offers SET available = false"))
+    hold(await acme.http.post("/v1/leases", json=for_it), "quote_without_offers")
+    stage.clock.advance(LASTS.total_seconds())
+    hold(await acme.http.post("/v1/leases", json=for_it), "quote_expired")
+
+
+async def test_quotes_that_nobody_used_are_deleted_and_the_others_stay(stage: Stage, acme: Tenant) -> None:
+    await stage.round()
+    ids = [
+        (await acme.http.post("/v1/quotes", json={"sku": "h100x8", "keep": True})).json()["id"]
+        for _ in range(2)
+    ]
+    assert (await acme.http.post("/v1/leases", json={"sku": "h100x8", "quote_id": ids[0]})).status_code == 202
+
+    async def kept() -> set[str]:
+        async with stage.db.reading() as connection:
+            return {
+                on_wire(Prefix.QUOTE, row.id) for row in await rows(connection, text("SELECT id FROM quotes"))
+            }
+
+    for seconds, left in ((LASTS + QUOTES_KEPT - MINUTE, set(ids)), (2 * MINUTE, {ids[0]})):
+        stage.clock.advance(seconds.total_seconds())
+        await stage.run("prune_records")
+        assert await kept() == left

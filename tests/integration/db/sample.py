@@ -78,6 +78,7 @@ _VALUES: dict[str, Any] = {
     "proofs.outcome": "passed",
     "proof_records.outcome": "passed",
     "termination_permits.until": START + timedelta(hours=1),
+    "quotes.expires_at": START + timedelta(hours=1),
 }
 _VALUES_BY_NAME: dict[str, Any] = {
     "gpu_model": "h100-sxm-80gb",

@@ -887,6 +887,7 @@ QUOTE: Json = {
     ],
     "rejected": REJECTED,
 }
+QUOTE_KEPT = QUOTE | {"id": "qt_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b", "expires_at": at(minutes=-15)}
 QUOTE_REFUSED: Json = QUOTE | {
     "verdict": {
         "admitted": False,

@@ -80,6 +80,7 @@ TENANTS = (
     "proofs",
     "provider_firewalls",
     "quota_requests",
+    "quotes",
     "refresh_tokens",
     "relays",
     "request_budgets",
@@ -198,6 +199,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "provider_accounts": ((), ()),
     "provider_firewalls": ((), ()),
     "quota_requests": (("INSERT", "UPDATE"), ()),
+    "quotes": (("INSERT",), ()),
     "refresh_tokens": (("INSERT",), ("replaced_at",)),
     "relays": ((), ()),
     "request_budgets": ((), ()),
@@ -1763,6 +1765,49 @@ def _create_tables() -> None:
         postgresql_where=sa.text("state IN ('deleting', 'pending', 'ready')"),
     )
     op.create_table(
+        "quotes",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("environment_id", sa.Uuid(), nullable=False),
+        sa.Column("sku", sa.Text(), nullable=False),
+        sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("providers", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("price_nano_per_hour_max", sa.BigInteger(), nullable=True),
+        sa.Column("purchase", sa.Text(), nullable=False),
+        sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
+        sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=False),
+        sa.Column("price_book", sa.Integer(), nullable=False),
+        sa.Column("quoted_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_quotes_purchase_known")),
+        sa.CheckConstraint("expires_at > quoted_at", name=op.f("ck_quotes_expires_later")),
+        sa.CheckConstraint(
+            "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
+            name=op.f("ck_quotes_stopped_costs_no_more"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id", "environment_id"],
+            ["environments.organization_id", "environments.project_id", "environments.id"],
+            name=op.f("fk_quotes_organization_id_environments"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_quotes_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_quotes_organization_id_organizations")
+        ),
+        sa.ForeignKeyConstraint(
+            ["price_book"], ["price_books.version"], name=op.f("fk_quotes_price_book_price_books")
+        ),
+        sa.ForeignKeyConstraint(["sku"], ["skus.name"], name=op.f("fk_quotes_sku_skus")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_quotes")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_quotes_organization_id_id")),
+    )
+    op.create_index("ix_quotes_expires_at", "quotes", ["expires_at"], unique=False)
+    op.create_table(
         "leases",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
@@ -1782,6 +1827,7 @@ def _create_tables() -> None:
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
+        sa.Column("quote_id", sa.Uuid(), nullable=True),
         sa.Column("proof", sa.Text(), nullable=False),
         sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("providers", postgresql.ARRAY(sa.Text()), nullable=False),
@@ -1874,6 +1920,11 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint("wait_timeout_seconds >= 0", name=op.f("ck_leases_wait_timeout_not_negative")),
         sa.ForeignKeyConstraint(
+            ["organization_id", "quote_id"],
+            ["quotes.organization_id", "quotes.id"],
+            name=op.f("fk_leases_organization_id_quotes"),
+        ),
+        sa.ForeignKeyConstraint(
             ["organization_id", "node_pool_id"],
             ["node_pools.organization_id", "node_pools.id"],
             name=op.f("fk_leases_organization_id_node_pools"),
@@ -1901,6 +1952,13 @@ def _create_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_leases")),
         sa.UniqueConstraint("organization_id", "id", name=op.f("uq_leases_organization_id_id")),
+    )
+    op.create_index(
+        "ix_leases_quote_id",
+        "leases",
+        ["quote_id"],
+        unique=False,
+        postgresql_where=sa.text("quote_id IS NOT NULL"),
     )
     op.create_index(
         "ix_leases_auto_release",

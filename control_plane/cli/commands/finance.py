@@ -72,9 +72,9 @@ def _add_periods(finance: Commands) -> None:
         close,
         "Close a period: nothing in it changes afterwards.",
         more=(
-            "If something is missing, the period is closing, and the command says what and exits\n"
-            "with 1: run it again later. What arrives after the period was closed is booked in\n"
-            "a later one, as a correction."
+            "If something is missing, the period is closing, and the command says what and\n"
+            "exits with 1: run it again later. What arrives after the period was closed is\n"
+            "booked in a later one, as a correction."
         ),
         examples="splitplane finance period close 2026-10",
     )
@@ -97,7 +97,7 @@ def _add_decision(finance: Commands, kind: str, summary: str, example: str) -> N
         kind,
         decide,
         summary,
-        more="It is final: a transaction of the ledger is never edited. It names you and the reason.",
+        more="It is final: a transaction of the ledger is never edited. It names you and\nthe reason.",
         examples=f"splitplane finance {kind} heliotrope 24.90 {example}",
     )
     parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)

@@ -342,6 +342,16 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {"POST /v1/finance/periods/2026-09/reopen": answers.PERIODS["items"][2]},
     ),
     "finance_accounts": ("finance accounts", {"GET /v1/finance/accounts": answers.LEDGER_ACCOUNTS}),
+    **{
+        f"finance_{kind}": (
+            f"finance {kind} fresh 24.90 --yes --reason ticket-4711",
+            {
+                ORGANIZATIONS: answers.ORGANIZATIONS,
+                "POST /v1/finance/transactions": answers.LEDGER_TRANSACTION | {"kind": kind},
+            },
+        )
+        for kind in ("refund", "payment")
+    },
     "finance_credit": (
         "finance credit fresh 24.90 --yes --reason ticket-4711",
         {

@@ -51,6 +51,10 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return await _of_a_quota_request(endpoint, shared)
     if endpoint.id_prefix in {"user", "sa", "key"} or endpoint.path == "/v1/role-bindings":
         return endpoint.at(await _of_the_organization(endpoint, shared))
+    if "{month}" in endpoint.path:
+        return await _of_a_period(endpoint, shared)
+    if endpoint.path == "/v1/finance/transactions":
+        (endpoint.body or {})["organization_id"] = f"org_{shared.acme.id.hex}"
     if endpoint.path.endswith("/orphan-decisions"):
         await _plant_orphan(shared, endpoint)
     if endpoint.path.startswith(("/v1/operator/clusters", "/v1/operator/server-hosts", "/v1/node-pools")):
@@ -140,6 +144,16 @@ async def _of_the_organization(endpoint: Endpoint, shared: Shared) -> str:
     if endpoint.path == "/v1/role-bindings":
         (endpoint.body or {})["subject"] = account
     return str(account)
+
+
+async def _of_a_period(endpoint: Endpoint, shared: Shared) -> str:
+    """A month that is over, and closed already if it is to be reopened."""
+    number = next(_NUMBERS)
+    path = endpoint.path.replace("{month}", f"{1990 + number // 12}-{number % 12 + 1:02}")
+    if path.endswith("/reopen"):
+        closed = await shared.operator.http.post(path.replace("/reopen", "/close"))
+        assert closed.is_success, closed.text
+    return path
 
 
 async def _of_clusters(endpoint: Endpoint, shared: Shared) -> str:

@@ -135,6 +135,7 @@ def a_lease(**other: Any) -> Lease:
         "nano_per_unit_hour": Nano(1),
         "stopped_nano_per_unit_hour": Nano(1),
         "price_book": 1,
+        "quote_id": None,
         "proof": Tier.LISTED,
         "regions": (),
         "providers": (),

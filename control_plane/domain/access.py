@@ -14,8 +14,9 @@ from uuid import UUID
 
 from control_plane.domain.ids import EnvironmentId, LeaseId, OrganizationId, ProjectId, RoleBindingId
 from control_plane.domain.organization import OrganizationState
-from control_plane.domain.permission import EVERYBODYS, Permission, permissions_of, roles_at
+from control_plane.domain.permission import EVERYBODYS, Permission
 from control_plane.domain.role import Role
+from control_plane.domain.role_permissions import permissions_of, roles_at
 from control_plane.domain.scope import Scope, ScopeKind, is_within
 from control_plane.domain.subject import Subject
 

@@ -25,10 +25,11 @@ from control_plane.domain.ids import (
     off_wire,
 )
 from control_plane.domain.kubeconfig import Revocation as KubeconfigRevocation
-from control_plane.domain.permission import Permission, permissions_of, roles_at
+from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.role import Role
 from control_plane.domain.role_binding import RoleBinding
+from control_plane.domain.role_permissions import permissions_of, roles_at
 from control_plane.domain.scope import ORGANIZATION, PLATFORM, Scope, ScopeKind
 from control_plane.domain.ssh_certificate import Revocation
 from control_plane.domain.subject import Subject

@@ -18,10 +18,11 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.machine import MachineEvent, MachineState
 from control_plane.domain.organization import OrganizationEvent, OrganizationState
-from control_plane.domain.permission import AT_PLATFORM, EVERYBODYS, IN_ORGANIZATIONS, NARROWEST, Permission
+from control_plane.domain.permission import EVERYBODYS, NARROWEST, Permission
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.proof import OWN_CODES, OwnCode
 from control_plane.domain.refusal import RefusalCode
+from control_plane.domain.role_permissions import AT_PLATFORM, IN_ORGANIZATIONS
 from control_plane.domain.verification import MismatchCode
 from control_plane.services import process
 from control_plane.settings import Settings

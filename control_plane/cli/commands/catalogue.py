@@ -39,8 +39,8 @@ def add(to: Commands) -> None:
         "Show what a lease would cost and where it would go, without creating it.",
         more=(
             "When the lease would be refused, it says by which limits and exits with 1.\n"
-            "--verbose shows every rule that spoke. With --keep, the price stands for 15 minutes:\n"
-            "splitplane lease create SKU --quote QUOTE."
+            "--verbose shows every rule that spoke. With --keep, the price stands for\n"
+            "15 minutes: splitplane lease create SKU --quote QUOTE."
         ),
         examples="""
         splitplane quote h100-sxm.8x

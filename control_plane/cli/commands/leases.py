@@ -139,7 +139,7 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.8x --wait-timeout 2d --auto-release-after 12h
         splitplane lease create h100-sxm.1x --count 4 --name worker --priority 80
         splitplane lease create h100-sxm.1x --spot --max-price 3 --on-eviction replace
-        splitplane lease create h100-sxm.8x --quote qt_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
+        splitplane lease create h100-sxm.8x --quote qt_0190...
         """,
     )
     add_sku(parser)

@@ -7,7 +7,8 @@ that no endpoint can be added without its tests.
 from dataclasses import dataclass, field
 from typing import Any
 
-from control_plane.domain.permission import OWNER, Permission
+from control_plane.domain.permission import Permission
+from control_plane.domain.role_permissions import OWNER
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl you@host"
 

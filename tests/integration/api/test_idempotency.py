@@ -51,14 +51,17 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return await _of_a_quota_request(endpoint, shared)
     if endpoint.id_prefix in {"user", "sa", "key"} or endpoint.path == "/v1/role-bindings":
         return endpoint.at(await _of_the_organization(endpoint, shared))
-    if "{month}" in endpoint.path:
-        return await _of_a_period(endpoint, shared)
-    if endpoint.path == "/v1/finance/transactions":
-        (endpoint.body or {})["organization_id"] = f"org_{shared.acme.id.hex}"
+    if endpoint.path.startswith("/v1/finance"):
+        return await _of_finance(endpoint, shared)
     if endpoint.path.endswith("/orphan-decisions"):
         await _plant_orphan(shared, endpoint)
     if endpoint.path.startswith(("/v1/operator/clusters", "/v1/operator/server-hosts", "/v1/node-pools")):
         return await _of_clusters(endpoint, shared)
+    return await _of_an_organization(endpoint, shared)
+
+
+async def _of_an_organization(endpoint: Endpoint, shared: Shared) -> str:
+    """An organization in the state in which the request is possible."""
     state = BEFORE.get(endpoint.path.rpartition("/")[2])
     if state is not None:
         name = f"{state} {next(_NUMBERS)}"
@@ -146,8 +149,11 @@ async def _of_the_organization(endpoint: Endpoint, shared: Shared) -> str:
     return str(account)
 
 
-async def _of_a_period(endpoint: Endpoint, shared: Shared) -> str:
-    """A month that is over, and closed already if it is to be reopened."""
+async def _of_finance(endpoint: Endpoint, shared: Shared) -> str:
+    """A customer in the endpoint's body; or a month that is over, and closed already if it is to be reopened."""
+    if "{month}" not in endpoint.path:
+        (endpoint.body or {})["organization_id"] = f"org_{shared.acme.id.hex}"
+        return endpoint.path
     number = next(_NUMBERS)
     path = endpoint.path.replace("{month}", f"{1990 + number // 12}-{number % 12 + 1:02}")
     if path.endswith("/reopen"):

@@ -12,8 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from control_plane.domain.permission import EVERYBODYS, NARROWEST, permissions_of, roles_at
+from control_plane.domain.permission import EVERYBODYS, NARROWEST
 from control_plane.domain.role import Role
+from control_plane.domain.role_permissions import permissions_of, roles_at
 from control_plane.domain.scope import ScopeKind
 from tests.integration.api.conftest import Shared
 from tests.integration.api.endpoints import ENDPOINTS, SSH_KEY, Endpoint

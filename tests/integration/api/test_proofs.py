@@ -6,7 +6,8 @@ from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.leases import explanation_view
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import LeaseId, Prefix, off_wire
-from control_plane.domain.permission import OWNER, Permission
+from control_plane.domain.permission import Permission
+from control_plane.domain.role_permissions import OWNER
 from control_plane.services import catalogue, lease_overviews
 from tests.integration.api.conftest import Api, ProofOf, Tenant
 from tests.integration.api.problems import hold

@@ -10,8 +10,9 @@ from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.placements import candidate_view, placement_view, rejected_view
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
-from control_plane.domain.permission import OPERATOR, OWNER, Permission
+from control_plane.domain.permission import Permission
 from control_plane.domain.placement import Offer, RejectCode, Rejection
+from control_plane.domain.role_permissions import OPERATOR, OWNER
 from control_plane.domain.sku import Shape
 from control_plane.services.lease_overviews import PlacedRanking, Placement, RankedOffer, RejectedOffer
 

@@ -13,6 +13,7 @@ from control_plane.cli import main, words
 from control_plane.cli.terminal import CleanConsole
 from tests.support.cases import check_every
 from tests.unit.cli import answers
+from tests.unit.cli import test_exports as exports
 from tests.unit.cli.answers import LEASE_ID, a_lease
 from tests.unit.cli.stand import Answer, Became, Screen, Stand, Typed
 from tests.unit.cli.test_help import COMMANDS
@@ -61,6 +62,18 @@ def _stream(request: httpx.Request) -> httpx.Response:
 
 def _csv(request: httpx.Request) -> httpx.Response:
     return httpx.Response(200, text=f"charge_id,lease_name\r\nch_1,{EVIL}\r\n")
+
+
+FOLDER = "no-such\x1b[2J\u202efolder"
+EXPORT: Any = exports.VIEW
+
+
+def _broken_file(request: httpx.Request) -> httpx.Response:
+    return httpx.Response(200, text=f'{{"format": "{EVIL}"}}')
+
+
+def _export_files(path: str) -> dict[str, Answer]:
+    return {f"GET {path}/{EXPORT['id']}/files/{name}": _broken_file for name in exports.NAMES}
 
 
 SIGNED: dict[str, Answer] = {f"POST /v1/leases/{LEASE_ID}/ssh-certificates": answers.a_certificate()}
@@ -168,6 +181,11 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "profile use": ("profile use nobody", {}),
     "logout": ("logout", {}),
     "completion": ("completion bash", {}),
+    "export create": ("export create 2026-10 --to exports", {"POST /v1/exports": EXPORT, **_export_files("/v1/exports")}),
+    "finance export": ("finance export 2026-10 --to exports", {"POST /v1/operator/exports": EXPORT, **_export_files("/v1/operator/exports")}),
+    "export list": ("export list", {"GET /v1/exports": {"items": [EXPORT], "next_cursor": None}}),
+    "export verify": (f"export verify {FOLDER}", {}),
+    "export diff": (f"export diff {FOLDER} {FOLDER}", {}),
     "usage --csv": ("usage --csv", {"GET /v1/usage.csv": _csv}),
 }  # fmt: skip
 Forms = Sequence[tuple[str, bool]]

@@ -27,8 +27,9 @@ from control_plane.domain.ids import (
     ServiceAccountId,
 )
 from control_plane.domain.organization import OrganizationState
-from control_plane.domain.permission import EVERYBODYS, NARROWEST, Permission, permissions_of, roles_at
+from control_plane.domain.permission import EVERYBODYS, NARROWEST, Permission
 from control_plane.domain.role import Role
+from control_plane.domain.role_permissions import permissions_of, roles_at
 from control_plane.domain.scope import ORGANIZATION, PLATFORM, Scope, ScopeKind
 from control_plane.domain.subject import Subject, SubjectKind
 

@@ -16,7 +16,8 @@ from control_plane.domain.organization import (
     allows,
     step,
 )
-from control_plane.domain.permission import OWNER, Permission
+from control_plane.domain.permission import Permission
+from control_plane.domain.role_permissions import OWNER
 from tests.support.state_tables import check_all_is_used, check_ends, check_stepping, reached
 
 S, E = OrganizationState, OrganizationEvent

@@ -3,24 +3,22 @@
 import re
 from itertools import pairwise
 
-from control_plane.domain.permission import (
+from control_plane.domain.permission import EVERYBODYS, NARROWEST, Permission
+from control_plane.domain.role import Role
+from control_plane.domain.role_permissions import (
     ADMIN,
     AT_PLATFORM,
     AUDITOR,
-    EVERYBODYS,
     FINANCE,
     IN_ORGANIZATIONS,
     MEMBER,
-    NARROWEST,
     OPERATOR,
     OWNER,
     PLATFORM_FINANCE,
     VIEWER,
-    Permission,
     permissions_of,
     roles_at,
 )
-from control_plane.domain.role import Role
 from control_plane.domain.scope import WIDEST_FIRST, ScopeKind
 
 _P = Permission

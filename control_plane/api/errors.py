@@ -118,7 +118,7 @@ KINDS: dict[str, Kind] = {
     RefusalCode.LEASE_NOT_FOUND: Kind(404, "Use the id of one of your leases; GET /v1/leases lists them."),
     RefusalCode.NOT_FOUND: Kind(404, "Use an id that the endpoint's collection lists."),
     RefusalCode.PERIOD_OPEN: Kind(
-        409, "Leave out `final`, or wait until the time that `detail` names.", "final"
+        409, "Leave out `final`, or wait until finance has closed the period.", "final"
     ),
     RefusalCode.PERIOD_IN_FUTURE: Kind(409, "Choose a month that has begun.", "period"),
     RefusalCode.EXPORT_INCOMPLETE: Kind(409, "Fetch the files that `detail` names to their last byte first."),

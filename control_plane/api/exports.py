@@ -14,8 +14,9 @@ from control_plane.api.identifiers import read_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.exports import export_view
-from control_plane.domain.export_run import MANIFEST, FileName, parse_period
+from control_plane.domain.export_run import MANIFEST, FileName
 from control_plane.domain.ids import Prefix
+from control_plane.domain.period import parse_month
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.scope import ScopeKind
@@ -153,14 +154,14 @@ async def _page(request: ApiRequest, limit: int, cursor: str | None, *, covers_a
 
 
 async def _create(request: ApiRequest, data: ExportRequest, *, covers_all: bool) -> Response[bytes]:
-    period = parse_period(data.period)
+    month = parse_month(data.period)
 
     async def effect(connection: Connection) -> Made | Refused:
         created = await exports.create(
             connection,
             request.world,
             request.principal.organization_id,
-            period,
+            month,
             covers_all=covers_all,
             final=data.final,
             seller=request.context.settings.seller,

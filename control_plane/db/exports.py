@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from uuid import UUID
 
 from sqlalchemy import text
@@ -58,6 +58,7 @@ class ChargeSums:
     unit_seconds: int
 
 
+_BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
 _RUN = """
 id, organization_id, covers_all, period_start, final, seller, cut_at, created_at, created_by, previous_id,
 previous_sha256
@@ -88,7 +89,7 @@ VALUES (:run_id, :organization_id, :name, :size, :sha256, :rows, CAST(:sums AS j
 ON CONFLICT DO NOTHING
 """)
 _WITHIN = """
-c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until AND c.rated_at <= :cut_at
+c.organization_id = :organization_id AND c.period = :month AND c.rated_at <= :cut_at
 """
 # A stopped machine costs what the price book says, or what its provider bills if that is more, which is the price that
 # was charged; there is no other list price of it.
@@ -99,7 +100,7 @@ CASE WHEN c.stopped THEN c.nano_per_unit_hour WHEN c.purchase = 'spot' THEN p.sp
 _CHARGES = text(f"""
 SELECT c.id, c.organization_id, o.name AS organization, c.project_id, n.project, c.lease_id, n.lease, c.number,
        c.machine_id, c.provider, c.region, c.sku, s.gpu_model, s.gpu_count, s.capacity, c.purchase, c.price_book,
-       c.started_at, c.ended_at, i.unit_seconds_before, c.unit_seconds, c.stopped, c.nano_per_unit_hour,
+       c.period, c.started_at, c.ended_at, i.unit_seconds_before, c.unit_seconds, c.stopped, c.nano_per_unit_hour,
        coalesce({_LIST_PRICE}, c.nano_per_unit_hour) AS list_nano_per_unit_hour, c.amount_nano,
        coalesce(n.labels, '{{}}') AS labels, n.node_pool
 FROM charges c
@@ -172,24 +173,22 @@ async def charges(
     connection: Connection,
     organization_id: OrganizationId,
     *,
-    since: datetime,
-    until: datetime,
+    month: datetime,
     cut_at: datetime,
     after: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[ChargeFacts]:
-    """Charges that start in [since, until) and were rated until the cut, in order of start and id.
+    """Charges that are booked in the month and were rated until the cut, in order of start and id.
 
     `after` is start and id of the last one that was read.
     """
-    after_at, after_id = after or (since, UUID(int=0))
+    after_at, after_id = after or (_BEFORE_ALL, UUID(int=0))
     return await read(
         connection,
         _CHARGES,
         ChargeFacts,
         organization_id=organization_id,
-        since=since,
-        until=until,
+        month=month,
         cut_at=cut_at,
         after_at=after_at,
         after_id=after_id,
@@ -201,11 +200,10 @@ async def sums(
     connection: Connection,
     organization_id: OrganizationId,
     *,
-    since: datetime,
-    until: datetime,
+    month: datetime,
     cut_at: datetime,
 ) -> ChargeSums:
     """The same charges, added up."""
-    values = {"organization_id": organization_id, "since": since, "until": until, "cut_at": cut_at}
+    values = {"organization_id": organization_id, "month": month, "cut_at": cut_at}
     (found,) = await read(connection, _SUMS, ChargeSums, **values)
     return found

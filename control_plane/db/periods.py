@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
+from control_plane.domain.ids import OrganizationId
 from control_plane.domain.period import Missing, Period, PeriodEvent, PeriodState, month_after
 
 _COLUMNS = """issuer, month, state, changed_at, changed_by, reopening_requested_at, reopening_requested_by,
@@ -16,6 +17,8 @@ _STORED = text(f"SELECT {_COLUMNS} FROM periods WHERE issuer = :issuer")
 _GET = text(f"{_STORED.text} AND month = :month")
 _LOCK = text("SELECT pg_advisory_xact_lock(period_lock_key(:issuer, :month))")
 _MISSING = text("SELECT unmetered_leases, unrated_intervals FROM period_missing(:issuer, :month, :until)")
+# What is effective in a closed month is booked in a later one. Customers see no row of `periods`.
+_IS_CLOSED = text("SELECT booking_period(:organization_id, :month) > :month")
 _SAVE = text(f"""
 INSERT INTO periods ({_COLUMNS})
 VALUES (:issuer, :month, :state, :changed_at, :changed_by, :reopening_requested_at, :reopening_requested_by,
@@ -95,3 +98,9 @@ async def record(connection: Connection, period: Period, made: PeriodRecord) -> 
         by=made.by,
         reason=made.reason,
     )
+
+
+async def is_closed(connection: Connection, organization_id: OrganizationId, month: datetime) -> bool:
+    """Whether a month is closed for those who sell to the organization."""
+    (found,) = await read(connection, _IS_CLOSED, bool, organization_id=organization_id, month=month)
+    return found

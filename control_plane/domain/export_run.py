@@ -4,15 +4,12 @@ Charges are append-only. Those of a period that were rated until the cut are the
 is repeated by reading them again, and nothing has to be stored but the period and the cut.
 """
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
-from control_plane.domain.focus import billing_period
+from control_plane.domain.period import month_text
 from control_plane.domain.refusal import RefusalCode, Refused
 
-LATE_FACTS = timedelta(days=3)
-"""After its end, a period waits so long for usage that is metered or rated late."""
 SETTLES_WITHIN = timedelta(minutes=1)
 """A charge is committed at most so long after the time that it was rated at: the database ends statements after 15
 seconds, and transactions that idle for 30."""
@@ -28,45 +25,13 @@ class FileName(StrEnum):
 MANIFEST = "manifest.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
-    """A calendar month in UTC: [since, until)."""
-
-    since: datetime
-    until: datetime
-
-    def __str__(self) -> str:
-        return f"{self.since:%Y-%m}"
-
-
-def parse_period(text: str) -> Period:
-    """Read a month such as `2026-10`. Raises ValueError."""
-    try:
-        since = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
-    except ValueError:
-        raise ValueError(f"not a month such as 2026-10: {text!r}") from None
-    period = period_from(since)
-    if str(period) != text:
-        raise ValueError(f"not a month such as 2026-10: {text!r}")
-    return period
-
-
-def period_from(since: datetime) -> Period:
-    return Period(*billing_period(since))
-
-
-def is_final(period: Period, now: datetime) -> bool:
-    """Whether nothing can change in the period any more: it is over, and so is the time for late facts."""
-    return now >= period.until + LATE_FACTS
-
-
-def refusal(period: Period, now: datetime, *, final: bool) -> Refused | None:
-    """Why the period cannot be exported now."""
-    if now < period.since:
-        return Refused(RefusalCode.PERIOD_IN_FUTURE, f"{period} has not begun.")
-    if final and not is_final(period, now):
-        at = period.until + LATE_FACTS
-        why = f"{period} is open until {at:%Y-%m-%dT%H:%M:%SZ}; export it as provisional until then."
+def refusal(month: datetime, now: datetime, *, closed: bool, final: bool) -> Refused | None:
+    """Why a month cannot be exported now. `closed` says whether its books are closed, `final` that they have to be."""
+    name = month_text(month)
+    if now < month:
+        return Refused(RefusalCode.PERIOD_IN_FUTURE, f"{name} has not begun.")
+    if final and not closed:
+        why = f"The books of {name} are not closed yet; export it as provisional until then."
         return Refused(RefusalCode.PERIOD_OPEN, why)
     return None
 

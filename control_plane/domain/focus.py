@@ -27,6 +27,7 @@ from uuid import UUID
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, Prefix, ProjectId, on_wire
 from control_plane.domain.money import NANO_PER_USD, SECONDS_PER_HOUR, Nano
+from control_plane.domain.period import month_after, month_of
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.rating import charge
 from control_plane.domain.sku import CapacityShape, Unit, unit_of
@@ -134,6 +135,8 @@ class ChargeFacts:
     capacity: CapacityShape
     purchase: PurchaseKind
     price_book: int
+    period: datetime
+    """The first instant of the month in which it is booked: a later one than its own if that was closed already."""
     started_at: datetime
     ended_at: datetime
     unit_seconds_before: int
@@ -155,7 +158,6 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
     """The row of a charge for the use of a lease. `seller` is the company that sells and invoices."""
     unit = unit_of(facts.gpu_count)
     word = "GPU" if unit is Unit.GPU else "Machine"
-    start, end = billing_period(facts.started_at)
     cost = usd(facts.amount_nano)
     list_price, contracted_price = usd(facts.list_nano_per_unit_hour), usd(facts.nano_per_unit_hour)
     account = _wire(Prefix.ORGANIZATION, facts.organization_id)
@@ -165,9 +167,10 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
         "BillingAccountName": facts.organization,
         "BillingAccountType": "Organization",
         "BillingCurrency": CURRENCY,
-        "BillingPeriodEnd": end,
-        "BillingPeriodStart": start,
+        "BillingPeriodEnd": month_after(facts.period),
+        "BillingPeriodStart": facts.period,
         "ChargeCategory": "Usage",
+        "ChargeClass": None if facts.period == month_of(facts.started_at) else "Correction",
         "ChargeDescription": _description(facts, word),
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": facts.ended_at,
@@ -219,14 +222,6 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
     # All others are null: there are no availability zones, commitments or reservations to name, and a charge does not
     # name its invoice.
     return tuple(map(values.get, NAMES))
-
-
-@lru_cache(maxsize=4_096)
-def billing_period(at: datetime) -> tuple[datetime, datetime]:
-    """The calendar month (UTC) that contains `at`: its first instant, and the first instant after it."""
-    start = at.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    year, month = divmod(start.year * 12 + start.month, 12)
-    return start, start.replace(year=year, month=month + 1)
 
 
 def usd(amount: Nano) -> Scaled:

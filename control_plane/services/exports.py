@@ -8,13 +8,14 @@ from datetime import datetime
 from itertools import groupby
 from uuid import UUID
 
-from control_plane.db import exports, organizations
+from control_plane.db import exports, organizations, periods
 from control_plane.db.connection import Connection
 from control_plane.db.exports import ChargeSums, DeliveredFile, ExportRun
-from control_plane.domain.export_run import FileName, Period, cut_at, period_from, refusal
+from control_plane.domain.export_run import FileName, cut_at, refusal
 from control_plane.domain.focus import ChargeFacts, decimal_text, parse_decimal, usage_row
 from control_plane.domain.ids import OrganizationId, Prefix, on_wire
 from control_plane.domain.money import Nano
+from control_plane.domain.period import month_after, month_text
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.exports.csv_file import CsvEncoder
 from control_plane.exports.encoder import Encoder
@@ -55,20 +56,24 @@ async def create(
     connection: Connection,
     world: World,
     organization_id: OrganizationId,
-    period: Period,
+    month: datetime,
     *,
     covers_all: bool,
     final: bool,
     seller: str,
     by: str,
 ) -> Exported | Refused:
-    """Begin a run. Its files are made when they are fetched. `seller` is who invoices, and `by` who asks."""
+    """Begin a run. Its files are made when they are fetched. `seller` is who invoices, and `by` who asks.
+
+    It is final if the month is closed, and refused otherwise when it has to be `final`.
+    """
     now = world.now()
-    refused = refusal(period, now, final=final)
+    closed = await periods.is_closed(connection, organization_id, month)
+    refused = refusal(month, now, closed=closed, final=final)
     if refused is not None:
         return refused
     previous = await exports.last_complete_run(
-        connection, organization_id, covers_all=covers_all, period_start=period.since
+        connection, organization_id, covers_all=covers_all, period_start=month
     )
     before = None
     if previous is not None:
@@ -77,8 +82,8 @@ async def create(
         id=world.new_id(),
         organization_id=organization_id,
         covers_all=covers_all,
-        period_start=period.since,
-        final=final,
+        period_start=month,
+        final=closed,
         seller=seller,
         cut_at=cut_at(now),
         created_at=now,
@@ -203,13 +208,11 @@ async def _covered(world: World, run: ExportRun) -> Sequence[OrganizationId]:
 async def _read(
     world: World, run: ExportRun, organization_id: OrganizationId, after: tuple[datetime, UUID] | None
 ) -> list[ChargeFacts]:
-    period = period_from(run.period_start)
     async with world.db.reading(organization_id) as connection:
         return await exports.charges(
             connection,
             organization_id,
-            since=period.since,
-            until=period.until,
+            month=run.period_start,
             cut_at=run.cut_at,
             after=after,
             limit=ROWS_PER_READ,
@@ -217,11 +220,8 @@ async def _read(
 
 
 async def _sums(world: World, run: ExportRun, organization_id: OrganizationId) -> ChargeSums:
-    period = period_from(run.period_start)
     async with world.db.reading(organization_id) as connection:
-        return await exports.sums(
-            connection, organization_id, since=period.since, until=period.until, cut_at=run.cut_at
-        )
+        return await exports.sums(connection, organization_id, month=run.period_start, cut_at=run.cut_at)
 
 
 def _added(before: ChargeSums, facts: Sequence[ChargeFacts]) -> ChargeSums:
@@ -248,16 +248,15 @@ def _encoder(name: FileName) -> Encoder:
 
 
 def _manifest(run: ExportRun, files: Sequence[DeliveredFile]) -> bytes:
-    period = period_from(run.period_start)
     previous = None
     if run.previous_id is not None and run.previous_sha256 is not None:
         previous = (on_wire(Prefix.EXPORT_RUN, run.previous_id), run.previous_sha256)
     described = Described(
         run=on_wire(Prefix.EXPORT_RUN, run.id),
         covers=_ALL if run.covers_all else on_wire(Prefix.ORGANIZATION, run.organization_id),
-        period=str(period),
-        since=period.since,
-        until=period.until,
+        period=month_text(run.period_start),
+        since=run.period_start,
+        until=month_after(run.period_start),
         final=run.final,
         cut_at=run.cut_at,
         created_at=run.created_at,

@@ -34,6 +34,7 @@ FACTS = ChargeFacts(
     capacity=CapacityShape.VM,
     purchase=PurchaseKind.ON_DEMAND,
     price_book=3,
+    period=START,
     started_at=START,
     ended_at=START + timedelta(hours=1),
     unit_seconds_before=0,

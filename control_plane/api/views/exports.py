@@ -1,7 +1,7 @@
 """Exports on the wire."""
 
-from control_plane.domain.export_run import period_from
 from control_plane.domain.ids import Prefix, on_wire
+from control_plane.domain.period import month_text
 from control_plane.services.exports import DeliveredFile, Exported
 from control_plane.wire.exports import ExportFileView, ExportView
 
@@ -10,7 +10,7 @@ def export_view(exported: Exported) -> ExportView:
     run = exported.run
     return ExportView(
         id=on_wire(Prefix.EXPORT_RUN, run.id),
-        period=str(period_from(run.period_start)),
+        period=month_text(run.period_start),
         coverage="all" if run.covers_all else "organization",
         status="final" if run.final else "provisional",
         cut_at=run.cut_at,

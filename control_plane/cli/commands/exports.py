@@ -28,7 +28,7 @@ def add(to: Commands) -> None:
         "Write the charges of a month as CSV and Parquet, with a manifest.",
         more=(
             "The files are written to PERIOD/EXPORT below --to, the manifest last. Without\n"
-            "--final, the export of a month that can still change is provisional."
+            "--final, the export of a month whose books are open is provisional."
         ),
         examples="""
         splitplane export create 2026-10 --to exports
@@ -73,7 +73,7 @@ def add(to: Commands) -> None:
 def add_arguments(parser: Parser) -> None:
     parser.add_argument("period", metavar="PERIOD", help="a month such as 2026-10")
     parser.add_argument("--to", required=True, metavar="DIR", help="a folder, or s3://BUCKET/PREFIX")
-    parser.add_argument("--final", action="store_true", help="refuse a month that can still change")
+    parser.add_argument("--final", action="store_true", help="refuse a month whose books are open")
 
 
 def create(terminal: Terminal, args: Namespace) -> None:

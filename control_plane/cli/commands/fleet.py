@@ -24,8 +24,9 @@ def add(to: Commands) -> None:
         "List every machine that may exist, with whoever holds it, newest first.",
         more=(
             "HEALTH is the first word that applies: ending, starting, missing from its\n"
-            "provider's last list, suspect because of its GPU proof, stopped by its customer,\n"
-            "silent because its agent does not report, healthy."
+            "provider's last list, down because that list calls it failed, stopped or ending\n"
+            "though nobody asked for that, suspect because of its GPU proof, stopped by its\n"
+            "customer, silent because its agent does not report, healthy."
         ),
         examples="""
         splitplane fleet list --provider lambda_cloud --health missing

@@ -59,9 +59,11 @@ def _add_end(orphans: Commands) -> None:
         more=(
             "Orphans are terminated automatically. They are held back at first, in a dry\n"
             "run, while the account is frozen or not armed, and when so many machines look\n"
-            "like orphans that our records are more likely wrong. Check at the provider that\n"
-            "nobody uses the machine, then decide: it is terminated within a minute. Your\n"
-            "decision is stored with the reason and the id of your API key."
+            "like orphans that our records are more likely wrong. One without a record of its\n"
+            "order is never terminated automatically, and --held leaves it out: it may be a\n"
+            "customer's. Check at the provider that nobody uses the machine, then decide: it\n"
+            "is terminated within a minute. Your decision is stored with the reason and the\n"
+            "id of your API key."
         ),
         examples="""
         splitplane orphan end lambda_cloud 0920582c7ff0 --reason "ticket 4711"

@@ -173,6 +173,7 @@ charges = table(
     booked("started_at"),
     CheckConstraint("amount_nano >= 0", name="not_negative"),
     Index("ix_charges_organization_id_started_at", "organization_id", "started_at"),
+    Index("ix_charges_organization_id_period", "organization_id", "period", "started_at", "id"),
     fact=True,
 )
 

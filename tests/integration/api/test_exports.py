@@ -3,17 +3,19 @@
 import csv
 import hashlib
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 
 from control_plane.db.engine import Database, Role
+from control_plane.db.tables.every import metadata
 from control_plane.services import exports
 from tests.integration.api.conftest import Tenant, Ticking, serve
 from tests.support.database import fresh_database
@@ -22,6 +24,23 @@ from tests.support.stage import Stage, set_stage
 
 pytestmark = pytest.mark.database
 CSV, PARQUET = "focus-1.2.csv", "focus-1.2.parquet"
+
+
+_LATE = {"number": "9000", "started_at": "'2026-10-31 23:00+00'", "ended_at": "'2026-11-01 00:00+00'"}
+
+
+def _copy(table: str, other: Mapping[str, str]) -> TextClause:
+    """A statement that copies a customer's first row of a table, with other values in some columns."""
+    columns = [column.name for column in metadata.tables[table].columns]
+    names, values = ", ".join(columns), ", ".join(other.get(name, f"r.{name}") for name in columns)
+    return text(
+        f"INSERT INTO {table} ({names}) SELECT {values} FROM {table} r WHERE organization_id = :organization"
+        " ORDER BY number LIMIT 1"
+    )
+
+
+_LATE_INTERVAL = _copy("intervals", _LATE)
+_LATE_CHARGE = _copy("charges", _LATE | {"id": "CAST(:id AS uuid)", "period": "'2026-11-01 00:00+00'"})
 
 
 @dataclass
@@ -181,10 +200,30 @@ async def test_an_open_month_is_not_exported_as_final_and_a_future_one_not_at_al
         assert (await cloud.acme.http.post("/v1/exports", json={"period": wrong})).status_code == 422, wrong
 
 
-async def test_a_month_that_is_long_over_can_be_final_and_may_be_empty(cloud: Cloud) -> None:
+async def test_an_export_of_a_month_is_final_once_its_books_are_closed_and_may_be_empty(cloud: Cloud) -> None:
+    assert (await export(cloud.acme.http, period="2026-01"))["status"] == "provisional"
+    assert (await cloud.finance.post("/v1/finance/periods/2026-01/close")).json()["state"] == "closed"
     run = await export(cloud.acme.http, period="2026-01", final=True)
     assert run["status"] == "final"
     assert charges(await fetch(cloud.acme.http, run, CSV)) == []
+
+
+async def test_a_charge_of_a_closed_month_is_in_the_export_of_the_month_that_it_is_booked_in(
+    cloud: Cloud,
+) -> None:
+    """As if October had been closed before its last hour was rated."""
+    late = {"organization": cloud.globex.id, "id": UUID(int=9_000)}
+    async with cloud.owner.transaction() as connection:
+        await connection.execute(_LATE_INTERVAL, late)
+        await connection.execute(_LATE_CHARGE, late)
+    november = charges(await fetch(cloud.globex.http, await export(cloud.globex.http), CSV))
+    assert [
+        (row["ChargePeriodStart"], row["BillingPeriodStart"])
+        for row in november
+        if row["ChargeClass"] == "Correction"
+    ] == [("2026-10-31T23:00:00Z", "2026-11-01T00:00:00Z")]
+    october = await export(cloud.globex.http, period="2026-10")
+    assert charges(await fetch(cloud.globex.http, october, CSV)) == []
 
 
 async def test_a_file_that_differs_from_what_was_delivered_before_is_cut_off(cloud: Cloud) -> None:

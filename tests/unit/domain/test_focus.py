@@ -132,12 +132,17 @@ def test_a_bare_metal_machine_is_no_virtual_machine() -> None:
     assert row_of(capacity=CapacityShape.BAREMETAL)["ServiceSubcategory"] == "Other (Compute)"
 
 
-def test_a_charge_belongs_to_the_month_in_utc_that_it_starts_in() -> None:
+def test_a_charge_belongs_to_the_month_that_it_is_booked_in_and_corrects_an_earlier_one() -> None:
     last = datetime(2026, 12, 31, 23, tzinfo=UTC)
-    row = row_of(started_at=last, ended_at=last + timedelta(hours=1))
-    assert row["BillingPeriodStart"] == datetime(2026, 12, 1, tzinfo=UTC)
-    assert row["BillingPeriodEnd"] == datetime(2027, 1, 1, tzinfo=UTC)
-    assert (row["ChargePeriodStart"], row["ChargePeriodEnd"]) == (last, last + timedelta(hours=1))
+    december, january = datetime(2026, 12, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
+    for booked, until, kind in (
+        (december, january, None),
+        (january, datetime(2027, 2, 1, tzinfo=UTC), "Correction"),
+    ):
+        row = row_of(period=booked, started_at=last, ended_at=last + timedelta(hours=1))
+        assert (row["BillingPeriodStart"], row["BillingPeriodEnd"]) == (booked, until)
+        assert (row["ChargePeriodStart"], row["ChargePeriodEnd"]) == (last, last + timedelta(hours=1))
+        assert row["ChargeClass"] == kind
 
 
 def test_nothing_is_said_of_commitments_reservations_or_invoices() -> None:

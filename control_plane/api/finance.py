@@ -6,7 +6,7 @@ from litestar import Controller, Response, get, post
 from litestar.params import FromPath, JSONBody
 
 from control_plane.api import idempotency, paging
-from control_plane.api.documents import PROBLEMS, made, refusable
+from control_plane.api.documents import made, refusable
 from control_plane.api.errors import ApiError
 from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import read_organization_id
@@ -23,7 +23,7 @@ from control_plane.services import ledger, periods
 from control_plane.services.idempotency import Connection
 from control_plane.services.ledger import Deciding
 from control_plane.wire.finance import (
-    LedgerAccountList,
+    LedgerAccountPage,
     LedgerTransactionRequest,
     LedgerTransactionView,
     PeriodPage,
@@ -126,12 +126,17 @@ class LedgerController(Controller):
         operation_id="listLedgerAccounts",
         permission=Permission.LEDGER_READ,
         scope=ScopeKind.PLATFORM,
-        responses=PROBLEMS,
+        responses=refusable(422),
     )
-    async def accounts(self, request: ApiRequest) -> LedgerAccountList:
+    async def accounts(
+        self, request: ApiRequest, *, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+    ) -> LedgerAccountPage:
         """The chart of accounts, with the balance of each kind over all customers."""
         found = await ledger.balances(request.world, request.principal.organization_id)
-        return LedgerAccountList(tuple(ledger_account_view(kind, sum_) for kind, sum_ in found.items()))
+        page, following = paging.window(
+            "ledger_accounts", list(found.items()), lambda item: item[0].value, limit=limit, cursor=cursor
+        )
+        return LedgerAccountPage(tuple(ledger_account_view(kind, sum_) for kind, sum_ in page), following)
 
     @post(
         "/transactions",

@@ -2,9 +2,15 @@
 
 from typing import Annotated
 
-from msgspec import Meta
-
-from control_plane.wire.common import Name, NextCursor, RegionName, Request, Timestamp, View
+from control_plane.wire.common import (
+    Name,
+    NamedOrganizationId,
+    NextCursor,
+    RegionName,
+    Request,
+    Timestamp,
+    View,
+)
 from control_plane.wire.vocabulary import ClusterIdText, OrganizationIdText, one_of
 
 ClusterStateWord = Annotated[
@@ -16,16 +22,6 @@ ClusterStateWord = Annotated[
         ready="Its API server answers, and nodes can join.",
         deleting="Its nodes leave, and then its server is dismantled.",
         gone="Nothing of it is left on its server host.",
-    ),
-]
-
-NamedOrganizationId = Annotated[
-    str,
-    Meta(
-        pattern=r"^org_[0-9a-f]{32}$(?!\n)",
-        description="The id of an organization.",
-        examples=["org_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
-        extra={"must": "the id of an organization: org_ and 32 lower-case hexadecimal digits"},
     ),
 ]
 

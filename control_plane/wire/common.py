@@ -94,7 +94,7 @@ NodePoolIdQuery = Annotated[
     ),
 ]
 ORGANIZATION_ID_PATTERN = r"^org_[0-9a-f]{32}$(?!\n)"
-OrganizationIdQuery = Annotated[
+NamedOrganizationId = Annotated[
     str,
     Meta(
         pattern=ORGANIZATION_ID_PATTERN,

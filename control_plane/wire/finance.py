@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from control_plane.wire.common import (
     Money,
+    NamedOrganizationId,
     NextCursor,
     PositiveUsdText,
     Request,
@@ -83,7 +84,7 @@ class ReopenRequest(Request):
 class LedgerTransactionRequest(Request):
     """A transaction that somebody decides on."""
 
-    organization_id: OrganizationIdText
+    organization_id: NamedOrganizationId
     """Whose money moves."""
     kind: FinanceKindWord
     """What it is."""
@@ -129,8 +130,9 @@ class LedgerAccountView(View):
     """The sum of their balances: positive on the normal side."""
 
 
-class LedgerAccountList(View):
+class LedgerAccountPage(View):
     """The chart of accounts with its balances, which add up to zero once the signs of the sides are put back."""
 
     items: tuple[LedgerAccountView, ...]
     """One item for each kind of account."""
+    next_cursor: NextCursor | None

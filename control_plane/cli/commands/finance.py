@@ -10,7 +10,7 @@ from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.finance import account_table, period_page, period_table, transaction_page
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.finance import (
-    LedgerAccountList,
+    LedgerAccountPage,
     LedgerTransactionRequest,
     LedgerTransactionView,
     PeriodPage,
@@ -125,7 +125,7 @@ def reopen(terminal: Terminal, args: Namespace) -> None:
 
 
 def accounts(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().get("/v1/finance/accounts", LedgerAccountList)
+    answer = terminal.client().every("/v1/finance/accounts", LedgerAccountPage)
     terminal.present(args.json, answer, lambda listed: account_table(listed.items))
 
 

@@ -72,7 +72,7 @@ class Endpoint:
 
     def at(self, wire_id: str) -> str:
         """Its path, with an id in place of the first `{...}`; a second one is a request, an environment or a network."""
-        head, _, rest = self.path.partition("{")
+        head, _, rest = self.path.replace("{month}", "2026-10").partition("{")
         path = head + (wire_id + rest.partition("}")[2] if rest else "")
         return (
             path.replace("{quota_request_id}", f"qr_{0:032x}")
@@ -84,7 +84,6 @@ class Endpoint:
             .replace("{file}", "manifest.json")
             .replace("{cluster}", f"cl_{0:032x}")
             .replace("{host}", "k8s-1")
-            .replace("{month}", "2026-10")
         )
 
     def __str__(self) -> str:
@@ -351,7 +350,7 @@ ENDPOINTS = (
     _get("/v1/operator/fleet", Permission.FLEET_READ, *FLEET_FILTERS),
     _get("/v1/operator/liabilities", Permission.FLEET_READ, "limit", "cursor"),
     _get("/v1/finance/periods", Permission.PERIODS_READ, "limit", "cursor"),
-    _get("/v1/finance/accounts", Permission.LEDGER_READ),
+    _get("/v1/finance/accounts", Permission.LEDGER_READ, "limit", "cursor"),
     _get("/v1/clusters", Permission.CLUSTERS_READ, "limit", "cursor"),
     _get("/v1/clusters/{cluster}", Permission.CLUSTERS_READ),
     _post(

@@ -135,7 +135,7 @@ def _usable(path: str, field: str, value: Any) -> bool:
         or (value is None and field in {"ssh_key_ids", "auto_release", "scopes", "projects"})
         or (field == "projects" and value == ["a"] * 100)
         or ((path, field) == ("/v1/users", "name") and value in ("../etc", "=1+1", "🦀" * 50))
-        or (field == "end_leases" and value is True)
+        or (field in {"end_leases", "final"} and value is True)
         or (field == "reason" and value in ("../etc", "=1+1", "🦀" * 50))
         or (
             value == 7
@@ -161,7 +161,6 @@ def _usable(path: str, field: str, value: Any) -> bool:
         or (value == 7 and field == "gpus" and value is not True)
         or (value == {} and field in {"gpus_of_model", "limits"})
         or (field == "provider_refs" and value == ["a"] * 100)
-        or (field == "end_leases" and value is True)
         or (field in {"why", "reason"} and value in ("../etc", "=1+1", "🦀" * 50))
     )
 
@@ -223,6 +222,7 @@ QUERIES = {
     "region": ["", "EU", "e", "eu-", "%00", "a" * 49],
     "health": ["", "null", "HEALTHY", "ill", "%00"],
     "organization": ["", "acme", "org_1", "prj_0190c2f00190c2f00190c2f00190c2f0", "%00", "a" * 37],
+    "network_gbps_min": ["", "-1", "x", "1.5", "1e9", "%00"],
     "gpu_model": ["", "null", "h100", "%00", "H100-SXM-80GB"],
 }
 

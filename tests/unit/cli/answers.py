@@ -1783,7 +1783,8 @@ LEDGER_ACCOUNTS: Json = {
         {"kind": "wallet", "normal_side": "credit", "balance": usd(24_900_000_000)},
         {"kind": "receivable", "normal_side": "debit", "balance": usd(0)},
         {"kind": "tax_payable", "normal_side": "credit", "balance": usd(1_900_000_000)},
-    ]
+    ],
+    "next_cursor": None,
 }  # fmt: skip
 LEDGER_TRANSACTION: Json = {
     "id": f"tx_{'4' * 32}", "organization_id": OTHER_ORGANIZATION["id"], "kind": "credit",

@@ -2961,6 +2961,12 @@ def _create_tables() -> None:
     op.create_index(
         "ix_charges_organization_id_started_at", "charges", ["organization_id", "started_at"], unique=False
     )
+    op.create_index(
+        "ix_charges_organization_id_period",
+        "charges",
+        ["organization_id", "period", "started_at", "id"],
+        unique=False,
+    )
     op.create_table(
         "claims",
         sa.Column("id", sa.Uuid(), nullable=False),

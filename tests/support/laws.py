@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from control_plane.db import ledger
 from control_plane.db.engine import Database
+from control_plane.db.tables.leases import leases
 from control_plane.domain.ledger import AccountKind
 from control_plane.domain.tariff import billing_start, unit_seconds_total
 from providers.fake import FakeProvider
@@ -27,8 +28,9 @@ SELECT count(*) AS n FROM machines m
 WHERE m.purpose = 'lease' AND m.state IN ('intended', 'launching', 'booting', 'bootstrapping', 'verified')
   AND NOT EXISTS (SELECT FROM claims c WHERE c.machine_id = m.id AND c.released_at IS NULL)
 """)
-_LEASES = text("""
-SELECT l.*, (SELECT coalesce(sum(unit_seconds), 0) FROM intervals i WHERE i.lease_id = l.id) AS metered,
+_LEASES = text(f"""
+SELECT {", ".join(f"l.{column.name}" for column in leases.columns)},
+       (SELECT coalesce(sum(unit_seconds), 0) FROM intervals i WHERE i.lease_id = l.id) AS metered,
        (SELECT coalesce(sum(amount_nano), 0) FROM charges c WHERE c.lease_id = l.id) AS charged,
        (SELECT coalesce(sum(unit_seconds), 0) FROM charges c WHERE c.lease_id = l.id) AS rated,
        (SELECT coalesce(sum(unit_seconds), 0) FROM charges c WHERE c.lease_id = l.id AND c.stopped) AS rated_stopped,

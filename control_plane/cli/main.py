@@ -107,6 +107,7 @@ def parsed(arguments: Sequence[str]) -> Namespace:
 def main(arguments: Sequence[str], terminal: "Terminal") -> Exit:
     # Known before anything is parsed, because an error in the command line is JSON as well.
     as_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
+    terminal.arguments = arguments
     try:
         args = parsed(arguments)
         terminal.quiet, terminal.timeout, terminal.profile = args.quiet, args.timeout, args.profile

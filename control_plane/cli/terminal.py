@@ -25,7 +25,7 @@ from control_plane.cli import config
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import TRY_SECONDS, Client, user_agent
 from control_plane.cli.clock import Clock
-from control_plane.cli.errors import CliError, usage
+from control_plane.cli.errors import CliError
 from control_plane.cli.hints import hint
 from control_plane.cli.signing_in import Post, SessionAuth, oauth
 from control_plane.cli.words import clean_lines, printable
@@ -117,6 +117,8 @@ class Terminal:
     make_key: Callable[[Path], None] = make_key
     program: str = field(default_factory=lambda: sys.argv[0])
     """How this command was started."""
+    arguments: Sequence[str] = ()
+    """What follows `splitplane` on the command line."""
     transport: httpx.BaseTransport | None = None
     open_url: Callable[[str], bool] = open_url
     """Opens a browser; False when there is none."""
@@ -249,22 +251,6 @@ class Terminal:
             self.err.print(text, style="red", soft_wrap=True)
         if more:
             self.err.print(clean_lines(more), style="dim", soft_wrap=True)
-
-    def confirm(self, question: str, *, otherwise: str) -> None:
-        """Ask a person for confirmation. A script has to give the flag `otherwise` instead."""
-        if not self.stdin.isatty():
-            raise usage(f"{question} Standard input is not a terminal; to confirm, add {otherwise}.")
-        self.err.print(f"{question} [y/N] ", end="")
-        if self.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise CliError("Nothing was done.", code="not_confirmed")
-
-    def confirm_name(self, question: str, name: str) -> None:
-        """Ask a person to type a name, for what cannot be undone. A script has to give `--yes` instead."""
-        if not self.stdin.isatty():
-            raise usage(f"{question} Standard input is not a terminal; to confirm, add --yes.")
-        self.err.print(f"{question} Type its name to confirm: ", end="")
-        if self.stdin.readline().strip() != name:
-            raise CliError("The name differs. Nothing was done.", code="not_confirmed")
 
 
 def as_json_text(document: Any, *, indent: int | None = None) -> str:

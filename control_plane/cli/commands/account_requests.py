@@ -8,6 +8,7 @@ from pathlib import Path
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.config import check_private
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, Parser, command
 from control_plane.cli.render.account_requests import request_lines, request_table
@@ -109,6 +110,7 @@ def _add_changes(accounts: Commands) -> None:
     )
     _account(parser)
     _why(parser)
+    add_yes(parser)
     parser = command(
         accounts,
         "disarm",
@@ -132,7 +134,7 @@ def _add_changes(accounts: Commands) -> None:
     )
     _account(parser)
     _why(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
 
 
 def _account(parser: Parser) -> None:
@@ -188,6 +190,7 @@ def resume_account(terminal: Terminal, args: Namespace) -> None:
 
 
 def arm_account(terminal: Terminal, args: Namespace) -> None:
+    confirm(terminal, args, f"Let the rules terminate the orphans of {args.account} from now on?")
     _change(terminal, args, "arm", args.why)
 
 
@@ -196,10 +199,7 @@ def disarm_account(terminal: Terminal, args: Namespace) -> None:
 
 
 def remove_account(terminal: Terminal, args: Namespace) -> None:
-    if not args.yes:
-        terminal.confirm(
-            f"Remove {args.account} and destroy its credentials? This cannot be undone.", otherwise="--yes"
-        )
+    confirm(terminal, args, f"Remove {args.account} and destroy its credentials? This cannot be undone.")
     _change(terminal, args, "remove", args.why)
 
 

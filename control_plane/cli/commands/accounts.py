@@ -7,6 +7,7 @@ from rich.console import RenderableType
 from control_plane.cli.answers import Answer, page_of
 from control_plane.cli.client import Client
 from control_plane.cli.commands import account_requests
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.accounts import account_page, account_table, limit_table, permit_lines
@@ -88,7 +89,7 @@ def add(to: Commands) -> None:
     parser.add_argument(
         "--minutes", type=int, default=60, metavar="N", help="how long, at most 1440 (default: 60)"
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
 
 
 def list_accounts(terminal: Terminal, args: Namespace) -> None:
@@ -121,17 +122,16 @@ def list_limits(terminal: Terminal, args: Namespace) -> None:
 
 def permit_terminations(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
-    missing = _missing(_look_first(client, args.account)) if args.missing else None
-    if not args.yes:
-        if missing is not None:
-            what = f"Give up {plural(missing.machines, 'machine')} that the list of {args.account} misses"
-        else:
-            _look_first(client, args.account)
-            what = (
-                f"Terminate every machine of {args.account} that fails its proof again in the next"
-                f" {args.minutes} min"
-            )
-        terminal.confirm(f"{what}? Their leases end with them.", otherwise="--yes")
+    account = _look_first(client, args.account)
+    missing = _missing(account) if args.missing else None
+    if missing is not None:
+        what = f"Give up {plural(missing.machines, 'machine')} that the list of {args.account} misses"
+    else:
+        what = (
+            f"Terminate every machine of {args.account} that fails its proof again in the next"
+            f" {args.minutes} min"
+        )
+    confirm(terminal, args, f"{what}? Their leases end with them.")
     request = TerminationPermitRequest(args.account, args.why, args.minutes, missing)
     answer = client.post("/v1/operator/termination-permits", TerminationPermitView, request)
     terminal.present(args.json, answer, permit_lines)

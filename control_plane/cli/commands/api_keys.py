@@ -10,6 +10,7 @@ import msgspec
 from control_plane.cli import config
 from control_plane.cli.answers import Answer
 from control_plane.cli.commands.lookup import find_subject, named
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.names import Names
 from control_plane.cli.parsing import Commands, command, noun, suggestion
@@ -109,7 +110,7 @@ def _add_rotate(keys: Commands) -> None:
         metavar="N",
         help=f"how long the old key is still valid (default: {OVERLAP_HOURS_DEFAULT}; 0: not at all)",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
 
 
 def _add_revoke(keys: Commands) -> None:
@@ -121,7 +122,7 @@ def _add_revoke(keys: Commands) -> None:
         examples="splitplane api-key revoke ci --yes",
     )
     parser.add_argument("key", metavar="API_KEY", help="name, or beginning of the id")
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
 
 
 def list_keys(terminal: Terminal, args: Namespace) -> None:
@@ -160,10 +161,11 @@ def rotate(terminal: Terminal, args: Namespace) -> None:
     keys = client.whole(PATH, ApiKeyList).value.items
     old = find(keys, args.key, terminal.now()) if args.key else _in_use(keys, login.api_key)
     in_use = _hints_at(old.hint, login.api_key)
-    if args.overlap_hours == 0 and not args.yes:
-        terminal.confirm(
+    if args.overlap_hours == 0:
+        confirm(
+            terminal,
+            args,
             f"Replace the API key {old.name} ({old.hint})? Programs that use it are refused from then on.",
-            otherwise="--yes",
         )
     answer = client.post(f"{PATH}/{old.id}/rotations", IssuedApiKey, RotationRequest(args.overlap_hours))
     new = replace(login, api_key=_secret(answer.value))
@@ -233,11 +235,11 @@ def _hints_at(hint: str, secret: str) -> bool:
 def revoke(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     key = find(client.whole(PATH, ApiKeyList).value.items, args.key, terminal.now())
-    if not args.yes:
-        terminal.confirm(
-            f"Revoke the API key {key.name} ({key.hint})? Programs that use it are refused at once.",
-            otherwise="--yes",
-        )
+    confirm(
+        terminal,
+        args,
+        f"Revoke the API key {key.name} ({key.hint})? Programs that use it are refused at once.",
+    )
     client.delete(f"{PATH}/{key.id}")
     terminal.done(args.json, "revoked", key.id, f"Revoked {key.name} ({key.hint}).")
 

@@ -7,6 +7,7 @@ from control_plane.cli import waiting
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.commands import node_pools, nodes
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.clusters import Everybodys, Inside, cluster_page, cluster_table, progress_of
@@ -70,7 +71,7 @@ def add(to: Commands) -> None:
         examples="splitplane cluster delete eu-1 --yes",
     )
     parser.add_argument("cluster", metavar="CLUSTER", help=_CLUSTER)
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
     parser = command(
         clusters,
         "rotate-key",
@@ -151,11 +152,11 @@ def _watched(terminal: Terminal, client: Client, answer: Answer[ClusterView]) ->
 def delete(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     cluster = client.get(f"/v1/clusters/{quote(args.cluster, safe='')}", ClusterView).value
-    if not args.yes:
-        terminal.confirm(
-            f"Delete the cluster {cluster.name} with everything that runs in it? This cannot be undone.",
-            otherwise="--yes",
-        )
+    confirm(
+        terminal,
+        args,
+        f"Delete the cluster {cluster.name} with everything that runs in it? This cannot be undone.",
+    )
     answer = client.post(f"/v1/operator/clusters/{cluster.id}/deletion", ClusterView)
     terminal.present(args.json, answer, lambda found: cluster_page(found, terminal.now()))
 

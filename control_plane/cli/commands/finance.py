@@ -5,6 +5,7 @@ from argparse import Namespace
 from control_plane.cli.commands import exports
 from control_plane.cli.commands.amounts import amount
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, find
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import CliError
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.finance import account_table, period_page, period_table, transaction_page
@@ -79,6 +80,7 @@ def _add_periods(finance: Commands) -> None:
         examples="splitplane finance period close 2026-10",
     )
     closing.add_argument("month", metavar="MONTH", help="such as 2026-10")
+    add_yes(closing)
     reopening = command(
         periods,
         "reopen",
@@ -103,7 +105,7 @@ def _add_decision(finance: Commands, kind: str, summary: str, example: str) -> N
     parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
     parser.add_argument("amount", metavar="USD", help="the amount, such as 500 or 24.90")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="stored with who ran it")
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
     parser.set_defaults(kind=kind)
 
 
@@ -113,6 +115,7 @@ def list_periods(terminal: Terminal, args: Namespace) -> None:
 
 
 def close(terminal: Terminal, args: Namespace) -> None:
+    confirm(terminal, args, f"Close {args.month}? Nothing in it changes afterwards.")
     answer = terminal.client().post(f"{PERIODS}/{args.month}/close", PeriodView)
     terminal.present(args.json, answer, lambda period: period_page(period, terminal.now()))
     if answer.value.state != "closed":
@@ -133,10 +136,7 @@ def decide(terminal: Terminal, args: Namespace) -> None:
     value = amount(args.amount, "USD")
     client = terminal.client()
     organization = find(client, args.organization)
-    if not args.yes:
-        terminal.confirm(
-            f"Post a {args.kind} of {args.amount} USD of {organization.name}?", otherwise="--yes"
-        )
+    confirm(terminal, args, f"Post a {args.kind} of {args.amount} USD of {organization.name}?")
     request = LedgerTransactionRequest(organization.id, args.kind, value, args.reason)
     answer = client.post("/v1/finance/transactions", LedgerTransactionView, request)
     terminal.present(args.json, answer, lambda posted: transaction_page(posted, organization.name))

@@ -6,8 +6,9 @@ from functools import partial
 from control_plane.cli import progress
 from control_plane.cli.client import Client
 from control_plane.cli.commands.lookup import LEASE_HELP, Found, find
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import CliError
-from control_plane.cli.parsing import Commands, command
+from control_plane.cli.parsing import Commands, Parser, command
 from control_plane.cli.render.leases import lease_page
 from control_plane.cli.terminal import Terminal
 from control_plane.cli.words import sentence
@@ -16,12 +17,14 @@ from control_plane.wire.leases import LeaseView
 
 def add(leases: Commands) -> None:
     _add(leases, "reboot", "Reboot the machine of a lease.", "The lease, its disk and its host key stay.")
-    _add(
+    stop = _add(
         leases,
         "stop",
         "Stop the machine of a lease.",
-        "It keeps its root disk. What it costs while it is stopped is in `lease show`.",
+        "It keeps its root disk; what is on other local disks may be lost. What it costs\n"
+        "while it is stopped is in `lease show`.",
     )
+    add_yes(stop)
     _add(
         leases,
         "start",
@@ -30,7 +33,7 @@ def add(leases: Commands) -> None:
     )
 
 
-def _add(leases: Commands, action: str, help_text: str, more: str) -> None:
+def _add(leases: Commands, action: str, help_text: str, more: str) -> Parser:
     parser = command(
         leases,
         action,
@@ -44,11 +47,15 @@ def _add(leases: Commands, action: str, help_text: str, more: str) -> None:
     )
     parser.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
     parser.add_argument("--wait", action="store_true", help="wait until it is done, for ten minutes at most")
+    return parser
 
 
 def _change(action: str, terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     lease = find(client, [args.lease])[0]
+    if action == "stop":
+        name = lease.cleaned().name
+        confirm(terminal, args, f"Stop {name}? What is on its local disks besides the root disk may be lost.")
     answer = client.post(f"/v1/leases/{lease.value.id}/{action}", LeaseView)
     if args.wait:
         answer = _settled(terminal, client, answer)

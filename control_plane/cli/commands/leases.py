@@ -25,6 +25,7 @@ from control_plane.cli.commands.catalogue import (
 )
 from control_plane.cli.commands.labels import labels
 from control_plane.cli.commands.lookup import LEASE_HELP, LIVE_STATES, Found, each_of, find
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, noun, seconds
 from control_plane.cli.progress import End
@@ -116,7 +117,7 @@ def _add_release(leases: Commands) -> None:
         """,
     )
     parser.add_argument("leases", metavar="LEASE", nargs="+", help=LEASE_HELP)
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
     parser.add_argument("--wait", action="store_true", help="wait until the provider confirms the end")
 
 
@@ -389,9 +390,7 @@ def release(terminal: Terminal, args: Namespace) -> None:
         for lease in running:
             per_hour = f"{price(lease.price_per_hour)} USD per hour"
             terminal.err.print(f"  {lease.name}  {lease.id}  {lease.state}, {per_hour}")
-        terminal.confirm(
-            f"Release {plural(len(running), 'lease')}? The data on the machines is lost.", otherwise="--yes"
-        )
+        confirm(terminal, args, f"Release {plural(len(running), 'lease')}? The data on the machines is lost.")
     ends: dict[str, End] = {lease.value.id: _released(client, lease.value) for lease in leases}
     if args.wait:
         released = [end for end in ends.values() if not isinstance(end, CliError)]

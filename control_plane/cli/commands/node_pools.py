@@ -10,6 +10,7 @@ from control_plane.cli.client import Client
 from control_plane.cli.commands.catalogue import add_constraints, constraints, naming_the_nearest
 from control_plane.cli.commands.labels import labels
 from control_plane.cli.commands.lookup import named
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, is_id, noun, seconds, suggestion
 from control_plane.cli.render.node_pools import node_pool_page, node_pool_table, progress_of
@@ -124,7 +125,7 @@ def _add_scale(pools: Commands) -> None:
     parser.add_argument("node_pool", metavar="POOL", help=_POOL)
     parser.add_argument("--nodes", type=int, metavar="N", required=True, help="how many nodes, up to 64")
     parser.add_argument("--wait", action="store_true", help="wait until it has that many ready nodes")
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
 
 
 def _add_delete(pools: Commands) -> None:
@@ -136,7 +137,7 @@ def _add_delete(pools: Commands) -> None:
         examples="splitplane node-pool delete train --yes",
     )
     parser.add_argument("node_pool", metavar="POOL", help=_POOL)
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
 
 
 def find(client: Client, word: str) -> Answer[NodePoolView]:
@@ -245,10 +246,11 @@ def scale(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     pool = find(client, args.node_pool).cleaned()
     fewer = pool.nodes - args.nodes
-    if fewer > 0 and not args.yes:
-        terminal.confirm(
+    if fewer > 0:
+        confirm(
+            terminal,
+            args,
             f"Remove {plural(fewer, 'node')} from {pool.name}? {'Its' if fewer == 1 else 'Their'} data is lost.",
-            otherwise="--yes",
         )
     answer = client.patch(f"{_PATH}/{pool.id}", NodePoolView, NodePoolChangeRequest(args.nodes))
     if args.wait:
@@ -259,10 +261,11 @@ def scale(terminal: Terminal, args: Namespace) -> None:
 def delete(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     pool = find(client, args.node_pool).cleaned()
-    if not args.yes and pool.state in ("pending", "ready"):
-        terminal.confirm(
+    if pool.state in ("pending", "ready"):
+        confirm(
+            terminal,
+            args,
             f"Delete the node pool {pool.name} with {plural(pool.nodes, 'node')}? Their data is lost.",
-            otherwise="--yes",
         )
     answer = client.post(f"{_PATH}/{pool.id}/deletion", NodePoolView)
     terminal.present(args.json, answer, lambda found: node_pool_page(found, terminal.now()))

@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 
 from control_plane.cli.client import Client
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, PATH, find
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.parsing import Commands, command
 from control_plane.cli.render.organizations import change_page, history_table
 from control_plane.cli.terminal import Terminal
@@ -47,7 +48,7 @@ def _add_suspend(to: Commands) -> None:
     )
     _arguments(parser)
     parser.add_argument("--end-leases", action="store_true", help="end all of its leases now")
-    parser.add_argument("--yes", action="store_true", help="do not ask for its name")
+    add_yes(parser)
 
 
 def _add_resume(to: Commands) -> None:
@@ -77,7 +78,7 @@ def _add_close(to: Commands) -> None:
         """,
     )
     _arguments(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask for its name")
+    add_yes(parser)
 
 
 def _add_delete(to: Commands) -> None:
@@ -93,7 +94,7 @@ def _add_delete(to: Commands) -> None:
         examples='splitplane organization delete heliotrope --reason "asked for by the customer"',
     )
     _arguments(parser)
-    parser.add_argument("--yes", action="store_true", help="do not ask for its name")
+    add_yes(parser)
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -107,7 +108,7 @@ def suspend(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     organization = find(client, args.organization)
     if args.end_leases and not args.yes:
-        terminal.confirm_name(f"Suspend {organization.name} and end its leases?", organization.name)
+        confirm(terminal, args, f"Suspend {organization.name} and end its leases?", name=organization.name)
     request = SuspensionRequest(args.reason, end_leases=args.end_leases)
     _change(terminal, args, client, f"{PATH}/{organization.id}/suspensions", request)
 
@@ -121,16 +122,14 @@ def resume(terminal: Terminal, args: Namespace) -> None:
 def close(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     organization = find(client, args.organization)
-    if not args.yes:
-        terminal.confirm_name(f"Close {organization.name} for good?", organization.name)
+    confirm(terminal, args, f"Close {organization.name} for good?", name=organization.name)
     _change(terminal, args, client, f"{PATH}/{organization.id}/closures", ReasonRequest(args.reason))
 
 
 def delete(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     organization = find(client, args.organization)
-    if not args.yes:
-        terminal.confirm_name(f"Erase the data of {organization.name}?", organization.name)
+    confirm(terminal, args, f"Erase the data of {organization.name}?", name=organization.name)
     _change(terminal, args, client, f"{PATH}/{organization.id}/deletions", ReasonRequest(args.reason))
 
 

@@ -5,6 +5,7 @@ from argparse import Namespace
 from control_plane.cli.commands import organization_states
 from control_plane.cli.commands.amounts import amount
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, PATH, find
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.organizations import created_page, credit_page, one_page, organization_table
 from control_plane.cli.terminal import Terminal
@@ -83,7 +84,7 @@ def _add_credit(to: Commands) -> None:
     )
     parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
     parser.add_argument("amount", metavar="USD", help="the amount, such as 500 or 24.90")
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
 
 
 def list_organizations(terminal: Terminal, args: Namespace) -> None:
@@ -112,7 +113,6 @@ def credit(terminal: Terminal, args: Namespace) -> None:
     request = CreditRequest(amount(args.amount, "USD"))
     client = terminal.client()
     organization = find(client, args.organization)
-    if not args.yes:
-        terminal.confirm(f"Credit {args.amount} USD to {organization.name}?", otherwise="--yes")
+    confirm(terminal, args, f"Credit {args.amount} USD to {organization.name}?")
     answer = client.post(f"{PATH}/{organization.id}/credits", CreditView, request)
     terminal.present(args.json, answer, lambda posted: credit_page(posted, organization.name))

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Sequence
 
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, Parser, command, noun
 from control_plane.cli.render.orphans import decision_pages, orphan_page, orphan_pages
@@ -76,7 +77,7 @@ def _add_end(orphans: Commands) -> None:
         action="store_true",
         help="every orphan of the account that waits for an operator and has a record",
     )
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
 
 
 def _add_leave(orphans: Commands) -> None:
@@ -152,11 +153,9 @@ def end(terminal: Terminal, args: Namespace) -> None:
         raise usage("Name the orphans by their ids, or give --held for all that are held back.")
     client = terminal.client()
     refs = args.refs or _held(client.whole(PATH, OrphanList).value, args.account)
-    if not args.yes:
-        terminal.confirm(
-            f"Terminate {plural(len(refs), 'machine')} of {args.account}? This cannot be undone.",
-            otherwise="--yes",
-        )
+    confirm(
+        terminal, args, f"Terminate {plural(len(refs), 'machine')} of {args.account}? This cannot be undone."
+    )
     _decide(terminal, args, "end", refs)
 
 

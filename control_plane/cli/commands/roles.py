@@ -6,6 +6,7 @@ import msgspec
 
 from control_plane.cli.client import Client
 from control_plane.cli.commands.lookup import find, find_subject, named
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.names import Names
 from control_plane.cli.parsing import Commands, command, noun
@@ -64,7 +65,7 @@ def add(to: Commands) -> None:
         examples="splitplane role revoke rb_0190c2f0 --yes",
     )
     parser.add_argument("binding", metavar="ROLE_BINDING", help="its id, or the beginning of it")
-    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    add_yes(parser)
 
 
 def grant(terminal: Terminal, args: Namespace) -> None:
@@ -129,7 +130,6 @@ def revoke(terminal: Terminal, args: Namespace) -> None:
     [binding] = found
     names = Names(client)
     what = f"{binding.role} of {names.subject(binding.subject) or binding.subject} ({names.scope(binding.scope)})"
-    if not args.yes:
-        terminal.confirm(f"End the role {what}?", otherwise="--yes")
+    confirm(terminal, args, f"End the role {what}?")
     client.delete(f"{PATH}/{binding.id}")
     terminal.done(args.json, "revoked", binding.id, f"Ended {what}.")

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from rich.console import RenderableType
 
 from control_plane.cli.commands.lookup import find_subject
+from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.parsing import Commands, command
 from control_plane.cli.terminal import Terminal
 
@@ -42,7 +43,7 @@ def add(to: Commands, kind: Kind[V]) -> None:
         parser = command(to, name, partial(run, kind), summary, examples=example)
         parser.add_argument("subject", metavar=kind.metavar, help=kind.help)
         if name == "remove":
-            parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+            add_yes(parser)
 
 
 def show(kind: Kind[V], terminal: Terminal, args: Namespace) -> None:
@@ -60,9 +61,6 @@ def change(kind: Kind[V], terminal: Terminal, args: Namespace, *, action: str) -
 def remove(kind: Kind[V], terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     subject = find_subject(client, args.subject)
-    if not args.yes:
-        terminal.confirm(
-            f"Remove {args.subject}? Its API keys are revoked and its roles end, for good.", otherwise="--yes"
-        )
+    confirm(terminal, args, f"Remove {args.subject}? Its API keys are revoked and its roles end, for good.")
     client.delete(f"{kind.path}/{subject}")
     terminal.done(args.json, "removed", subject, f"Removed {args.subject}.")

@@ -75,7 +75,7 @@ def test_a_new_account_has_offers_within_a_minute_and_shows_what_it_would_termin
         assert orphan()["terminate_asked_at"] is None
         assert "not armed" in city.run("account", "show", ACCOUNT, **operator)
         reason = ("--reason", "ticket 4711")
-        city.run("account", "arm", ACCOUNT, *reason, **operator)
+        city.run("account", "arm", ACCOUNT, *reason, "--yes", **operator)
         assert "armed since" in city.run("account", "show", ACCOUNT, **operator)
         assert status() in ("booting", "active"), "nothing is terminated that nobody has watched"
         city.run("orphan", "end", ACCOUNT, ref, *reason, "--yes", **operator)

@@ -268,7 +268,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {SHOW: answers.a_lease(), f"PATCH /v1/leases/{LEASE_ID}": answers.a_lease()},
     ),
     "lease_stop": (
-        f"lease stop {LEASE_ID}",
+        f"lease stop {LEASE_ID} --yes",
         {
             SHOW: answers.a_lease(),
             f"POST /v1/leases/{LEASE_ID}/stop": answers.a_lease(power=answers.a_power("stopping")),
@@ -334,7 +334,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     ),
     "finance_period_list": ("finance period list", {"GET /v1/finance/periods": answers.PERIODS}),
     "finance_period_close": (
-        "finance period close 2026-10",
+        "finance period close 2026-10 --yes",
         {"POST /v1/finance/periods/2026-10/close": answers.PERIODS["items"][1]},
     ),
     "finance_period_reopen": (
@@ -423,7 +423,10 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "proof_record_none": ("proof record --account local", {"GET /v1/operator/proofs": EMPTY}),
     "account_permit_terminations": (
         "account permit-terminations lambda_cloud --reason slices --yes",
-        {"POST /v1/operator/termination-permits": answers.PERMIT},
+        {
+            "GET /v1/operator/provider-accounts": answers.ACCOUNTS,
+            "POST /v1/operator/termination-permits": answers.PERMIT,
+        },
     ),
     "account_permit_terminations_missing": (
         "account permit-terminations lambda_cloud/research --missing --reason hall --yes",
@@ -514,7 +517,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         _asked("resume", said="It is used again."),
     ),
     "account_arm": (
-        "account arm lambda_cloud --reason ticket-4711",
+        "account arm lambda_cloud --reason ticket-4711 --yes",
         _asked("arm", said="Orphans there are terminated."),
     ),
     "account_disarm": (

@@ -1,0 +1,199 @@
+"""Which commands ask before they act, and how (docs/decisions/0064). A new command has to be put into one of the tables."""
+
+import io
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from control_plane.cli.parsing import Parser
+from tests.support.cases import check_every
+from tests.unit.cli import answers
+from tests.unit.cli.answers import LEASE_ID
+from tests.unit.cli.stand import Answer, Stand, Typed
+from tests.unit.cli.test_help import COMMANDS
+
+CLUSTER = answers.CLUSTERS["items"][0]
+POOL = answers.NODE_POOLS["items"][0]
+ORGANIZATIONS = {"GET /v1/operator/organizations": answers.ORGANIZATIONS}
+CUSTOMER = answers.OTHER_ORGANIZATION["name"]
+ROLE = answers.ROLE_BINDINGS["items"][1]["id"]
+ACCOUNTS = {"GET /v1/operator/provider-accounts": answers.ACCOUNTS}
+SERVING = f"GET /v1/leases/{LEASE_ID}"
+MONEY = f"{CUSTOMER} 24.90 --reason ticket"
+
+Reads = Mapping[str, Answer]
+ASKS: dict[str, tuple[str, Reads]] = {
+    # What cannot be had back: machines with their data, credentials that others use, and rights.
+    "lease release": (LEASE_ID, {SERVING: answers.a_lease()}),
+    "lease stop": (LEASE_ID, {SERVING: answers.a_lease()}),
+    "node-pool scale": (f"{POOL['id']} --nodes 1", {f"GET /v1/node-pools/{POOL['id']}": POOL}),
+    "node-pool delete": (POOL["id"], {f"GET /v1/node-pools/{POOL['id']}": POOL}),
+    "cluster delete": (CLUSTER["name"], {f"GET /v1/clusters/{CLUSTER['name']}": CLUSTER}),
+    "orphan end": ("lambda_cloud i-2 --reason 'ticket 4711'", {}),
+    "account arm": ("lambda_cloud --reason ticket", {}),
+    "account permit-terminations": ("lambda_cloud --reason ticket", ACCOUNTS),
+    "account remove": ("lambda_cloud --reason ticket", {}),
+    "api-key rotate": ("'first key' --overlap-hours 0", {"GET /v1/api-keys": answers.API_KEYS}),
+    "api-key revoke": ("'first key'", {"GET /v1/api-keys": answers.API_KEYS}),
+    "user remove": ("ada@example.com", answers.NAMES),
+    "service-account remove": ("ci-runner", answers.NAMES),
+    "role revoke": (ROLE, answers.NAMES | {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
+    # Money that is posted, and books that are closed.
+    "credit": (f"{CUSTOMER} 24.90", ORGANIZATIONS),
+    "finance credit": (MONEY, ORGANIZATIONS),
+    "finance refund": (MONEY, ORGANIZATIONS),
+    "finance payment": (MONEY, ORGANIZATIONS),
+    "finance period close": ("2026-10", {}),
+    # All that a customer has.
+    "organization suspend": (f"{CUSTOMER} --reason unpaid --end-leases", ORGANIZATIONS),
+    "organization close": (f"{CUSTOMER} --reason unpaid", ORGANIZATIONS),
+    "organization delete": (f"{CUSTOMER} --reason unpaid", ORGANIZATIONS),
+}
+"""The commands that ask, each with arguments for which it does, and what it reads before."""
+
+ASKS_FOR_THE_NAME = {"organization suspend", "organization close", "organization delete"}
+
+ACTS_AT_ONCE = {
+    "login": "logout",
+    "logout": "login",
+    "profile use": "profile use",
+    "session revoke": "login",
+    "api-key create": "api-key revoke",
+    "ssh-key add": "ssh-key delete",
+    "ssh-key delete": "ssh-key add",
+    "ssh-certificate get": "ssh-certificate revoke",
+    "ssh-certificate revoke": "ssh-certificate get",
+    "firewall allow": "firewall remove",
+    "firewall remove": "firewall allow",
+    "project create": "it costs nothing",
+    "project rename": "project rename",
+    "environment create": "it costs nothing",
+    "network create": "network delete",
+    "network label": "network label",
+    "network delete": "network create; it is refused while a lease uses the network",
+    "cluster create": "cluster delete",
+    "cluster rotate-key": "nothing is lost",
+    "kubeconfig create": "kubeconfig revoke",
+    "kubeconfig rotate": "kubeconfig create",
+    "kubeconfig revoke": "kubeconfig create",
+    "node-pool create": "node-pool delete",
+    "node rotate-key": "nothing is lost",
+    "envelope set": "envelope set",
+    "quota request": "quota decline",
+    "quota approve": "envelope set",
+    "quota decline": "quota request",
+    "user invite": "user remove",
+    "user suspend": "user resume",
+    "user resume": "user suspend",
+    "service-account create": "service-account remove",
+    "service-account suspend": "service-account resume",
+    "service-account resume": "service-account suspend",
+    "role grant": "role revoke",
+    "lease create": "lease release",
+    "lease reboot": "its disks stay",
+    "lease start": "lease stop",
+    "lease update": "lease update",
+    "lease extend": "lease update",
+    "export create": "it adds files and changes none",
+    "finance export": "it adds files and changes none",
+    "finance period reopen": "a second person has to agree",
+    "organization create": "organization close",
+    "organization resume": "organization suspend",
+    "orphan leave": "orphan revoke",
+    "orphan adopt": "lease release",
+    "orphan revoke": "orphan leave",
+    "account add": "account remove",
+    "account rotate": "account rotate; the old credentials stay in force until the provider accepts the new ones",
+    "account drain": "account resume",
+    "account resume": "account drain",
+    "account disarm": "account arm",
+    "server-host add": "server-host remove",
+    "server-host remove": "server-host add; it is refused while a cluster uses the host",
+}
+"""The commands that change something and do not ask, each with what takes it back."""
+
+READS = {
+    *("whoami", "skus", "offers", "quote", "why", "usage", "bill", "reconciliation", "loops", "completion"),
+    *("lease watch", "lease ssh", "lease ssh-config", "lease console", "network members", "proof record"),
+    *("finance accounts", "fleet totals", "account limits", "account test", "account requests"),
+    *("organization history", "export verify", "export diff", "audit export", "audit verify"),
+}
+"""The commands that change nothing and are not called `list` or `show`."""
+
+NAMES = {name.removeprefix("splitplane "): parser for name, parser in COMMANDS.items()}
+GONE = httpx.Response(409, json={"code": "conflict", "detail": "The test ends here."})
+
+
+class Answers(dict[str, Answer]):
+    """What a command reads; whatever it writes is refused, which ends it."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return super().get(key, default) if key.startswith("GET ") else GONE
+
+
+def _question(name: str) -> str:
+    return "Type its name to confirm:" if name in ASKS_FOR_THE_NAME else "[y/N]"
+
+
+def _agreeing(name: str) -> str:
+    return f"{CUSTOMER}\n" if name in ASKS_FOR_THE_NAME else "y\n"
+
+
+def _run(home: Path, name: str, stdin: io.StringIO, *more: str) -> tuple[int, str, bool]:
+    """The exit code, standard error, and whether the command asked the API for anything but to read."""
+    words, reads = ASKS[name]
+    stand = Stand(home, Answers(reads), stdin=stdin)
+    shown = stand.run(*name.split(), *shlex.split(words), *more)
+    return shown.code, shown.err, {request.method for request in stand.requests} - {"GET"} != set()
+
+
+def _has_yes(parser: Parser) -> bool:
+    return "--yes" in parser._option_string_actions
+
+
+def test_every_command_is_on_one_side() -> None:
+    listed = {name for name in NAMES if name.split()[-1] in ("list", "show")}
+    assert sorted([*ASKS, *ACTS_AT_ONCE, *READS, *listed]) == sorted(NAMES)
+
+
+def test_the_commands_that_ask_are_those_that_take_yes() -> None:
+    assert {name for name, parser in NAMES.items() if _has_yes(parser)} == set(ASKS)
+    for name in ASKS:
+        assert NAMES[name]._option_string_actions["--yes"].help == "do not ask for confirmation", name
+
+
+def test_without_a_terminal_nothing_is_done_and_the_error_has_the_command_that_does_it(
+    tmp_path: Path,
+) -> None:
+    def check(name: str) -> None:
+        code, err, wrote = _run(tmp_path, name, io.StringIO())
+        assert (code, wrote) == (2, False)
+        _, _, exact = err.strip().partition("run: splitplane ")
+        assert shlex.split(exact) == [*name.split(), *shlex.split(ASKS[name][0]), "--yes"]
+
+    check_every(ASKS, check)
+
+
+def test_with_yes_nobody_is_asked(tmp_path: Path) -> None:
+    def check(name: str) -> None:
+        for stdin in (io.StringIO(), Typed()):
+            _, err, wrote = _run(tmp_path, name, stdin, "--yes")
+            assert wrote
+            assert _question(name) not in err
+
+    check_every(ASKS, check)
+
+
+def test_a_person_is_asked_once_and_a_no_changes_nothing(tmp_path: Path) -> None:
+    def check(name: str) -> None:
+        _, err, wrote = _run(tmp_path, name, Typed(_agreeing(name)))
+        assert wrote
+        assert err.count(_question(name)) == 1
+        code, err, wrote = _run(tmp_path, name, Typed("no\n"))
+        assert (code, wrote) == (1, False)
+        assert "Nothing was done" in err
+
+    check_every(ASKS, check)

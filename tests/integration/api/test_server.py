@@ -51,9 +51,12 @@ class Served:
     def authorization(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.secret}"}
 
-    def client(self) -> httpx.AsyncClient:
+    def client(self, *, from_address: str = "127.0.0.1") -> httpx.AsyncClient:
         return httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{self.port}", headers=self.authorization, timeout=20
+            base_url=f"http://127.0.0.1:{self.port}",
+            headers=self.authorization,
+            timeout=20,
+            transport=httpx.AsyncHTTPTransport(local_address=from_address),
         )
 
     async def raw(self, request: bytes) -> bytes:
@@ -288,7 +291,7 @@ async def test_half_sent_requests_end_at_their_deadline_and_hold_up_nobody(serve
                 stack.callback(writer.close)
                 writer.write(sent)
                 held.append(reader)
-        async with served.client() as client:
+        async with served.client(from_address="127.0.0.2") as client:
             for _ in range(20):
                 assert (await asyncio.wait_for(client.get("/v1/skus", headers=other), 10)).status_code == 200
         ended = await asyncio.gather(*(_closed_after(reader) for reader in held))

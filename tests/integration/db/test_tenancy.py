@@ -406,32 +406,7 @@ async def test_a_revoked_key_has_no_owner(own: Database, api_db: Database) -> No
         assert await principals.of_secret(connection, secret, now=START) is None
 
 
-async def test_the_look_ups_of_keys_are_the_only_answers_around_the_filter_and_only_for_the_api(
-    owner: Database, reconciler: Database
-) -> None:
-    async with owner.reading() as connection:
-        found = await rows(
-            connection,
-            text("SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef"),
-        )
-    # Two write lines of the audit log; the last two take tokens for requests, and weigh a transaction's postings.
-    known = [
-        "api_key_principal",
-        "api_key_principals",
-        "audit_event_ids",
-        "audit_refused_sign_ins",
-        "audit_signing_key",
-        "fleet_machines",
-        "node_ids",
-        "organization_ids",
-        "quota_request_ids",
-        "refused_api_keys",
-        "session_principals",
-        "sign_in_users",
-        "take_request_tokens",
-        "transaction_balances",
-    ]
-    assert sorted(row.proname for row in found) == known
+async def test_keys_are_looked_up_before_there_is_a_tenant_by_the_api_only(reconciler: Database) -> None:
     for look_up in (
         partial(principals.of_secret, secret_sha256=b"any", now=START),
         partial(principals.of_keys, key_ids=[], now=START),

@@ -32,7 +32,7 @@ check: $(BIN)/.ready .venv-infra/.ready ## Check format, lints, types and import
 	@$(BIN)/mypy --python-executable .venv-infra/bin/python --cache-dir .mypy_cache/infra -p infra -p tests.support.cloud.inside
 	@mkdir -p var
 	@$(BIN)/lint-imports > var/imports.txt 2>&1 || { cat var/imports.txt; exit 1; }
-	@$(BIN)/python -m pytest -q -n 2 tests/unit tests/arch
+	@$(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/unit tests/arch
 
 format: $(BIN)/.ready ## Format the code, and fix the lints that can be fixed automatically
 	@$(BIN)/ruff check --quiet --fix . || true

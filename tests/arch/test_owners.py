@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -140,11 +141,17 @@ def test_the_environment_is_read_at_the_door() -> None:
         assert not reads or READS_THE_ENVIRONMENT.fullmatch(source.path), f"{source.path}:{reads}"
 
 
+@cache
+def _calls(source: Source) -> list[tuple[int, str]]:
+    """(line, what is called, as it is written) of every call in a file."""
+    calls = [node for node in source.nodes if isinstance(node, ast.Call)]
+    return [(node.lineno, ast.unparse(node.func)) for node in calls]
+
+
 @pytest.mark.parametrize("call", ["datetime.now", "datetime.utcnow", "date.today", "uuid4", "uuid1"])
 def test_time_and_chance_come_through_the_world(call: str) -> None:
     for source in sources(*PRODUCT):
-        calls = [node for node in source.nodes if isinstance(node, ast.Call)]
-        named = [node.lineno for node in calls if ast.unparse(node.func).endswith(call)]
+        named = [line for line, name in _calls(source) if name.endswith(call)]
         assert not named or source.path in READS_THE_CLOCK, f"{source.path}:{named}"
 
 

@@ -36,8 +36,15 @@ class Source:
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """All of the tree, walked once: most rules look at all of it."""
-        return tuple(ast.walk(self.tree))
+        """All of the tree, walked once, in the order of `ast.walk`: most rules look at all of it."""
+        found: list[ast.AST] = [self.tree]
+        for node in found:  # It grows on the way.
+            for value in vars(node).values():
+                if isinstance(value, ast.AST):
+                    found.append(value)
+                elif isinstance(value, list):
+                    found += [part for part in value if isinstance(part, ast.AST)]
+        return tuple(found)
 
     def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
         for node in self.nodes:
@@ -49,8 +56,12 @@ class Source:
 def sources(*roots: str) -> tuple[Source, ...]:
     """Every Python file under `roots`, or of the whole tree."""
     found: list[Source] = []
-    for root in roots or (*PRODUCT, *AROUND):
-        found += [_source(path) for path in sorted(Path(root).rglob("*.py"))]
+    gc.disable()  # A collection would find nothing, and look at every tree for that.
+    try:
+        for root in roots or (*PRODUCT, *AROUND):
+            found += [_source(path) for path in sorted(Path(root).rglob("*.py"))]
+    finally:
+        gc.enable()
     gc.freeze()  # The trees, of more than a million nodes, stay to the end of the run.
     return tuple(found)
 

@@ -127,7 +127,9 @@ class _Tree:
 
 def _finds_out(node: ast.AST) -> bool:
     """Whether it imports a module by a name that is not written there."""
-    return isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node).endswith("import_module")
+    if isinstance(node, ast.Attribute):
+        return node.attr.endswith("import_module")
+    return isinstance(node, ast.Name) and node.id.endswith("import_module")
 
 
 def _brought_in(file: Source) -> Iterator[str]:

@@ -81,6 +81,7 @@ def test_several_changes_run_what_each_of_them_runs() -> None:
     assert _run("shop/till.py", "texts/prices.toml") == _run("shop/till.py") | _run("texts/prices.toml")
 
 
+@pytest.mark.xdist_group("tree")  # The worker of tests/arch has parsed it.
 def test_in_the_real_tree_a_loop_reaches_the_scenarios_and_a_screen_only_its_own_tests() -> None:
     files = sources()
     needs, every = graph(files), all_tests(files)

@@ -202,7 +202,7 @@ def _shown(stand: Stand, command: str) -> str:
 
 
 def _is_clean(text: str) -> bool:
-    return all(character in "\n\t" or words.printable(character) == character for character in text)
+    return all(character in "\n\t" or words.printable(character) == character for character in set(text))
 
 
 FORMS = (("", False), ("", True), (" --json", False), (" --quiet", False))

@@ -134,6 +134,11 @@ def _of_leases(figures: Figures) -> Iterator[Metric]:
     waiting = sum(count.waiting for count in figures.leases)
     yield _gauge("leases_waiting", "Leases that wait for stock.", waiting)
     yield _gauge(
+        "leases_unattended",
+        "Leases without a machine yet that were not looked at within a minute of the time when they were due.",
+        sum(count.unattended for count in figures.leases),
+    )
+    yield _gauge(
         "leases_unmetered", "Ready leases whose meter has not advanced for two hours.", figures.unmetered
     )
     yield _gauge(

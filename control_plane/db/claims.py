@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from sqlalchemy import text
@@ -10,7 +10,7 @@ from sqlalchemy import text
 from control_plane.db import work
 from control_plane.db.connection import Connection
 from control_plane.db.nodes import still_leaves
-from control_plane.db.rows import Recordset, read, write
+from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.claim import Claim
 from control_plane.domain.deadline import OverdueClaim
 from control_plane.domain.ids import AccountName, ClaimId, LaunchKey, LeaseId, MachineId
@@ -34,6 +34,18 @@ _UNRELEASED = text(f"{_SELECT} WHERE c.machine_id = :machine_id AND c.released_a
 _LOCK_OPEN = text(
     f"{_SELECT} WHERE c.lease_id = ANY(:lease_ids) AND c.ended_at IS NULL ORDER BY c.id FOR UPDATE"
 )
+_TIME_TO_READY = text("""
+SELECT l.ready_at - min(c.claimed_at) FROM leases l JOIN claims c ON c.lease_id = l.id
+WHERE l.id = :lease_id AND l.ready_at = :now GROUP BY l.ready_at
+""")
+
+
+async def time_to_ready(connection: Connection, lease_id: LeaseId, *, now: datetime) -> timedelta | None:
+    """How long a lease took that became ready just now: from the first order of a machine, failed machines included.
+
+    None for a lease that was ready before, and whose machine was replaced.
+    """
+    return await read_one(connection, _TIME_TO_READY, timedelta, lease_id=lease_id, now=now)
 
 
 async def insert(

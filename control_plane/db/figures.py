@@ -13,6 +13,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one
 from control_plane.db.tables.marks import among
 from control_plane.db.usage import RATE
+from control_plane.domain.deadline import LOOKED_AT_WITHIN
 from control_plane.domain.ids import AccountName
 from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.machine import MAY_EXIST, MachineState, Purpose
@@ -27,6 +28,9 @@ class LeaseCount:
     leases: int
     waiting: int
     """How many of them wait for stock."""
+    unattended: int = 0
+    """How many have no machine yet, and were not looked at within a minute of the time when they were due. What keeps
+    them is not known then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,20 @@ class Postings:
 
 _MAY_EXIST = f"m.state <> '{MachineState.GONE}' AND {among('m.state', MAY_EXIST)}"
 _UNERASED = f"(o.state = '{OrganizationState.DELETED}' AND o.erased_at IS NULL)"
+# A machine that is being started is looked at itself, and a verified one by whoever admits its customer. A node is
+# looked at by its cluster's loops, so its pool says what it waits for.
+_MACHINE_DUE = f"""
+(SELECT min(CASE WHEN m.state = '{MachineState.VERIFIED}' THEN c.due_at ELSE m.due_at END)
+ FROM claims c JOIN machines m ON m.id = c.machine_id WHERE c.lease_id = l.id AND c.ended_at IS NULL)
+"""
 _LEASES = text(f"""
-SELECT state, count(*) AS leases, count(waiting_since) AS waiting
-FROM leases WHERE {among("state", LIVE)} GROUP BY state
+SELECT l.state, count(*) AS leases, count(l.waiting_since) AS waiting,
+       count(*) FILTER (WHERE l.state = '{LeaseState.PLACING}' AND l.due_at < :before
+                        OR l.state = '{LeaseState.STARTING}' AND l.node_pool_id IS NULL
+                           AND {_MACHINE_DUE} < :before) AS unattended
+FROM leases l WHERE {among("l.state", LIVE)} GROUP BY l.state
 UNION ALL
-SELECT state, count(*), count(waiting_since) FROM leases WHERE state = '{LeaseState.ENDING}' GROUP BY state
+SELECT state, count(*), count(waiting_since), 0 FROM leases WHERE state = '{LeaseState.ENDING}' GROUP BY state
 """)
 # What may last is told with the time since when: a closure until it is settled, a deletion until all is erased.
 _ORGANIZATIONS = text(f"""
@@ -163,9 +176,9 @@ FROM part ORDER BY transaction_id DESC, line DESC LIMIT 1
 """)
 
 
-async def leases(connection: Connection) -> list[LeaseCount]:
+async def leases(connection: Connection, *, now: datetime) -> list[LeaseCount]:
     """How many leases are in each state but the last one. A state without leases has no row."""
-    return await read(connection, _LEASES, LeaseCount)
+    return await read(connection, _LEASES, LeaseCount, before=now - LOOKED_AT_WITHIN)
 
 
 async def organizations(connection: Connection) -> list[OrganizationCount]:

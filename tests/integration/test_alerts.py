@@ -2,33 +2,19 @@
 
 import json
 import re
-import shutil
-import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
-from prometheus_client import REGISTRY, CollectorRegistry, Metric, generate_latest
 
-from control_plane.api.observe import Metrics
-from control_plane.db.data_keys import Counts
-from control_plane.db.engine import PoolUse
-from control_plane.pool_metrics import PoolCollector
-from data_plane.proof.verifier.service.metrics import Metrics as VerifierMetrics
-from providers import guard
-from reconciler import health, proving, registry
 from reconciler.cluster_metrics import FAILED as FAILED_JOIN
 from reconciler.cluster_metrics import HOSTILE, OPENED
-from reconciler.figures import FIGURES, ROTATION
 from tests.support.cases import case
-from tests.support.figures import SAMPLE_AUDIT, SAMPLE_FIGURES
+from tests.support.prometheus import Exported, exported_by_all, needs_promtool, promtool
 
 RULES = Path("docs/monitoring/alerts.yml")
 RUNBOOK = Path("docs/operating.md")
-PROMTOOL = shutil.which("promtool")
-needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing: `python -m demo packages`")
 
 FRESH, STUCK = "0+60x300", "0x300"
 """A time that is always now, and one that stays at the beginning of the test."""
@@ -180,12 +166,6 @@ def _rules() -> list[dict[str, object]]:
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
 
-def _promtool(*arguments: str, text: str | None = None) -> None:
-    assert PROMTOOL is not None
-    ended = subprocess.run([PROMTOOL, *arguments], input=text, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-
-
 def _filled(text: str, labels: dict[str, str]) -> str:
     return re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels.get(found[1], ""), text)
 
@@ -225,63 +205,27 @@ def test_each_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
         ]
     path = tmp_path / "tests.yml"  # JSON is YAML.
     path.write_text(json.dumps({"rule_files": [str(RULES.resolve())], "tests": tests}))
-    _promtool("test", "rules", str(path))
+    promtool("test", "rules", str(path))
 
 
 @needs_promtool
 def test_the_rules_are_valid_and_lint_free() -> None:
-    _promtool("check", "rules", "--lint-fatal", str(RULES))
-
-
-class _Exported:
-    """A registry with everything that a process exports."""
-
-    def __init__(self, name: str, registry: CollectorRegistry) -> None:
-        self.name = name
-        self.text = generate_latest(registry).decode()
-        self.metrics: Sequence[Metric] = list(registry.collect())
-
-    def names(self) -> set[str]:
-        """The names of its series, those without a sample included."""
-        return {
-            name
-            for metric in self.metrics
-            for name in (
-                metric.name,
-                f"{metric.name}_total",
-                f"{metric.name}_bucket",
-                *(sample.name for sample in metric.samples),
-            )
-        }
+    promtool("check", "rules", "--lint-fatal", str(RULES))
 
 
 @pytest.fixture
-def exported(monkeypatch: pytest.MonkeyPatch) -> list[_Exported]:
-    registry.discovered()
-    assert health.CLOCK_DIFFERENCE
-    assert proving.PROOFS
-    assert guard.CALLS
-    monkeypatch.setattr(FIGURES, "figures", SAMPLE_FIGURES)
-    monkeypatch.setattr(FIGURES, "audit", SAMPLE_AUDIT)
-    monkeypatch.setattr(ROTATION, "counts", Counts(secrets=3, data_keys=2, to_rewrap=1, to_replace=0))
-    api = Metrics()
-    api.count("GET", "/v1/leases", 200, 0.01)
-    api.registry.register(PoolCollector(lambda: [PoolUse("reads", 1, 10)]))
-    return [
-        _Exported("reconciler", REGISTRY),
-        _Exported("api", api.registry),
-        _Exported("verifier", VerifierMetrics().registry),
-    ]
+def exported(monkeypatch: pytest.MonkeyPatch) -> list[Exported]:
+    return exported_by_all(monkeypatch)
 
 
 @needs_promtool
-def test_promtool_finds_nothing_wrong_with_any_metric(exported: list[_Exported]) -> None:
+def test_promtool_finds_nothing_wrong_with_any_metric(exported: list[Exported]) -> None:
     for process in exported:
         with case(process.name):
-            _promtool("check", "metrics", text=process.text)
+            promtool("check", "metrics", text=process.text)
 
 
-def test_every_metric_of_ours_has_our_prefix(exported: list[_Exported]) -> None:
+def test_every_metric_of_ours_has_our_prefix(exported: list[Exported]) -> None:
     ours = {
         metric.name
         for process in exported
@@ -291,7 +235,7 @@ def test_every_metric_of_ours_has_our_prefix(exported: list[_Exported]) -> None:
     assert not [name for name in ours if not name.startswith("splitplane_")]
 
 
-def test_every_metric_that_a_rule_reads_is_exported(exported: list[_Exported]) -> None:
+def test_every_metric_that_a_rule_reads_is_exported(exported: list[Exported]) -> None:
     names = {name for process in exported for name in process.names()}
     for rule in _rules():
         with case(rule["alert"]):
@@ -313,7 +257,7 @@ def test_each_alert_says_how_bad_it_is_and_where_its_runbook_is() -> None:
             assert labels["severity"] in ("critical", "warning")
 
 
-def test_every_metric_of_ours_is_explained_where_operators_look(exported: list[_Exported]) -> None:
+def test_every_metric_of_ours_is_explained_where_operators_look(exported: list[Exported]) -> None:
     page = RUNBOOK.read_text()
     names = {
         metric.name

@@ -51,6 +51,39 @@ async def test_leases_machines_and_gpus_are_counted(stage: Stage) -> None:
     assert shown("account_offers_timestamp_seconds", account=FAKE)
 
 
+async def test_leases_that_nobody_looks_at_are_counted_until_somebody_does(stage: Stage) -> None:
+    organization_id = await stage.organization()
+    starts = await stage.lease(organization_id)
+    await stage.play_until(starts, "starting")
+    await stage.lease(organization_id)
+    await stage.run("read_figures")
+    assert shown("leases_unattended") == 0
+    stage.clock.advance(HOUR)
+    await stage.run("read_figures")
+    assert shown("leases_unattended") == 2, "one waits for a machine, and the machine of the other one for us"
+    await stage.round()
+    await stage.run("read_figures")
+    assert shown("leases_unattended") == 0
+
+
+async def test_the_time_to_ready_is_counted_once_for_each_lease(stage: Stage) -> None:
+    def counted() -> tuple[float | None, float | None]:
+        return shown("lease_ready_seconds_count"), shown("lease_ready_seconds_sum")
+
+    count, seconds = counted()
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready")
+    async with stage.db.reading() as connection:
+        (took,) = await rows(
+            connection, text("SELECT l.ready_at - c.claimed_at AS took FROM leases l JOIN claims c ON true")
+        )
+    now = counted()
+    assert now[0] == (count or 0) + 1
+    assert now[1] == pytest.approx((seconds or 0) + took.took.total_seconds())
+    await stage.play(60)
+    assert shown("lease_ready_seconds_count") == (count or 0) + 1
+
+
 async def test_a_machine_that_outlives_its_claim_is_a_liability_that_grows(stage: Stage) -> None:
     lease = await stage.lease(await stage.organization())
     await stage.play_until(lease, "ready")

@@ -21,7 +21,7 @@ async def activate(world: World) -> Report:
     async with world.db.reading() as connection:
         read = Figures(
             at=now,
-            leases=await figures.leases(connection),
+            leases=await figures.leases(connection, now=now),
             unmetered=await usage.silent(connection, before=now - SILENT_AFTER),
             silent_agents=await agents.count_silent(connection, before=now - agent.SILENT_AFTER),
             machines=await figures.machines(connection),

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
+from prometheus_client import Histogram
+
 from control_plane.db import claims, firewalls, network_links
 from control_plane.db.claims import Target as ClaimTarget
 from control_plane.domain.claim import Claim
@@ -45,6 +47,12 @@ HELD_FOR = timedelta(seconds=90)
 LASTS = timedelta(minutes=3)
 
 OURS_AGAIN = timedelta(seconds=5)
+READY_SECONDS = Histogram(
+    "splitplane_lease_ready_seconds",
+    "From the first order of a machine for a lease until its customer can log in: failed machines are included, the"
+    " wait for stock is not.",
+    buckets=(5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600),
+)
 
 
 async def activate(world: LeaseWorld, account: AccountName) -> Report:
@@ -90,6 +98,9 @@ async def _admit(world: LeaseWorld, claim: Claim, target: ClaimTarget, token: UU
             await firewalls.admitted(
                 connection, claim, closed.version, closed.digest, now=now, look_at=now + LOOK_EVERY
             )
+        took = await claims.time_to_ready(connection, claim.lease_id, now=now) if admitted else None
+    if took is not None:
+        READY_SECONDS.observe(took.total_seconds())
     report.count(admitted)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from prometheus_client import REGISTRY, Counter, Metric
+from prometheus_client import REGISTRY, Counter, Histogram, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -31,6 +31,12 @@ from reconciler.cluster_metrics import of_clusters
 
 VANISHED = Counter(
     "splitplane_machines_vanished", "Machines that their provider no longer lists.", ("account",)
+)
+READY_SECONDS = Histogram(
+    "splitplane_lease_ready_seconds",
+    "From the first order of a machine for a lease until its customer can log in: failed machines are included, the"
+    " wait for stock is not.",
+    buckets=(5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600),
 )
 Tally = Counts[tuple[str, ...]]
 """Numbers by the values of their labels."""

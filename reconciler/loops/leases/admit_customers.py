@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from prometheus_client import Histogram
-
 from control_plane.db import claims, firewalls, network_links
 from control_plane.db.claims import Target as ClaimTarget
 from control_plane.domain.claim import Claim
@@ -33,6 +31,7 @@ from data_plane.access.port import AccessError, NotCertified, Session, Target
 from data_plane.mesh.firewall import apply_firewall
 from data_plane.mesh.machine import join_mesh, mesh_public_key
 from reconciler import network, patience, traced
+from reconciler.figures import READY_SECONDS
 from reconciler.firewalls import openings
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.leases import LeaseWorld
@@ -47,12 +46,6 @@ HELD_FOR = timedelta(seconds=90)
 LASTS = timedelta(minutes=3)
 
 OURS_AGAIN = timedelta(seconds=5)
-READY_SECONDS = Histogram(
-    "splitplane_lease_ready_seconds",
-    "From the first order of a machine for a lease until its customer can log in: failed machines are included, the"
-    " wait for stock is not.",
-    buckets=(5, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600),
-)
 
 
 async def activate(world: LeaseWorld, account: AccountName) -> Report:

@@ -51,6 +51,7 @@ from control_plane.api.places import Places
 from control_plane.api.projects import ProjectController
 from control_plane.api.proofs import ProofController
 from control_plane.api.quota_requests import CeilingRequestController, QuotaRequestController
+from control_plane.api.reconciliations import ReconciliationController
 from control_plane.api.reference import ReferenceController
 from control_plane.api.requests import ApiRequest, Context, authorized, public
 from control_plane.api.role_bindings import RoleBindingController
@@ -104,6 +105,7 @@ CONTROLLERS = (
     ExportOfAllController,
     PeriodController,
     LedgerController,
+    ReconciliationController,
     LoopController,
     AgentController,
     OrphanController,

@@ -72,6 +72,7 @@ class Prefix(StrEnum):
     INTERVAL = "iv"
     CHARGE = "ch"
     EXPORT_RUN = "exp"
+    RECONCILIATION = "rec"
     TRANSACTION = "tx"
     PROOF = "pf"
     ACCOUNT_REQUEST = "arq"

@@ -170,6 +170,10 @@ class Permission(StrEnum):
     """Close accounting periods."""
     PERIODS_REOPEN = "periods.reopen"
     """Ask for a closed period to be reopened, and agree to what somebody else asked for."""
+    RECONCILIATIONS_READ = "reconciliations.read"
+    """Read the reconciliations of periods, and what charges of any organization follow from."""
+    RECONCILIATIONS_CREATE = "reconciliations.create"
+    """Ask for a period to be reconciled over all organizations."""
     LOOPS_READ = "loops.read"
     AGENTS_READ = "agents.read"
     """Read what the agents on machines reported last."""
@@ -209,6 +213,8 @@ _OF_PLATFORM = frozenset(
         _P.PERIODS_READ,
         _P.PERIODS_CLOSE,
         _P.PERIODS_REOPEN,
+        _P.RECONCILIATIONS_READ,
+        _P.RECONCILIATIONS_CREATE,
         _P.ENVELOPES_SET_CEILING,
         _P.QUOTA_REQUESTS_DECIDE_CEILING,
         _P.COSTS_READ,

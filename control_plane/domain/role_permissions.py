@@ -118,6 +118,7 @@ _READS_OF_PLATFORM = frozenset(
         _P.COSTS_READ,
         _P.LEDGER_READ,
         _P.PERIODS_READ,
+        _P.RECONCILIATIONS_READ,
         _P.PROOF_RECORDS_READ,
         _P.LOOPS_READ,
         _P.AGENTS_READ,
@@ -195,6 +196,8 @@ PLATFORM_FINANCE = (
         _P.PERIODS_READ,
         _P.PERIODS_CLOSE,
         _P.PERIODS_REOPEN,
+        _P.RECONCILIATIONS_READ,
+        _P.RECONCILIATIONS_CREATE,
     }
 )
 

@@ -50,6 +50,7 @@ SubjectIdText = Annotated[
 ]
 ConsoleIdText = Annotated[str, _id("con", "a request for a console")]
 ExportRunIdText = Annotated[str, _id("exp", "an export")]
+ReconciliationIdText = Annotated[str, _id("rec", "a reconciliation")]
 QuoteIdText = Annotated[str, _id("qt", "a quote")]
 LeaseIdText = Annotated[str, _id("le", "a lease")]
 MachineIdText = Annotated[str, _id("mc", "a machine")]

@@ -25,7 +25,7 @@ from data_plane.simulation.servers import FakeServers
 from providers.base import Needed
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
-from tests.support import clusters, consoles, keys, node_pools, power
+from tests.support import clusters, consoles, keys, node_pools, power, reconciliations
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.firewall_rules import opened
@@ -197,6 +197,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await node_pools.pool(stage, closed, cluster="ready")
     await stage.close_organization(closed)
     await clusters.created(stage, "building")
+    await reconciliations.asked_for(db, clock.now())
     async with db.transaction() as connection:
         await connection.execute(_TUNNELS_DUE, {"now": clock.now()})
         await connection.execute(_SERVER_KEYS_ASKED, {"now": clock.now()})
@@ -358,6 +359,7 @@ _ROWS = {
     "consoles": """SELECT l.name, c.answered_at, c.source, c.provider, c.machine, c.ticket, c.due_at, c.work_until, c.tries
                    FROM consoles c JOIN leases l ON l.id = c.lease_id ORDER BY 1""",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
+    "reconciliations": "SELECT number, customers, remaining FROM reconciliation_batches",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),
                         (SELECT count(*) FROM verification_reports), (SELECT count(*) FROM placements),
@@ -414,6 +416,7 @@ _SETTLED = {
     "orphans": "SELECT count(*) FROM orphans",
     "answers": "SELECT count(*) FROM idempotency_keys",
     "organizations": "SELECT state, erased_at IS NULL, count(*) FROM organizations GROUP BY 1, 2 ORDER BY 1, 2",
+    "reconciliations": "SELECT customers, remaining FROM reconciliation_batches",
     "references": "SELECT count(*) FROM proof_references",
     "data_keys": "SELECT master, destroyed_at, count(*) FROM data_keys GROUP BY 1, 2",
     "secrets": "SELECT version, count(*) FROM secrets GROUP BY 1",

@@ -11,7 +11,7 @@ _TAGS = {
     "catalogue": "What is sold, what providers have, and what a lease would cost.",
     "proofs": "How GPUs answered our challenges.",
     "billing": "Charges, the running bill, and the sums of both.",
-    "finance": "For those who keep the books: accounting periods and the ledger.",
+    "finance": "For those who keep the books: accounting periods, the ledger, and reconciliations.",
     "projects": "What an organization divides its leases and costs by.",
     "networks": "Private networks of a project, which the machines of leases join.",
     "clusters": "Kubernetes clusters, and for operators the hosts that their servers run on.",

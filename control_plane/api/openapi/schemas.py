@@ -48,6 +48,7 @@ from control_plane.wire import (
     problems,
     projects,
     proofs,
+    reconciliations,
     roles,
     server_hosts,
     sessions,
@@ -62,7 +63,7 @@ _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
     leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
     agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
-    kubeconfigs, node_pools, nodes, power, consoles, exports, finance,
+    kubeconfigs, node_pools, nodes, power, consoles, exports, finance, reconciliations,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -17,6 +17,7 @@ from control_plane.db.tables import (
     operation,
     proof,
     providers,
+    reconciliations,
     secrets,
     sign_in,
     subjects,
@@ -45,6 +46,7 @@ WINGS = (
     kubeconfigs,
     money,
     exports,
+    reconciliations,
     envelopes,
     operation,
 )

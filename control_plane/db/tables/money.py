@@ -215,6 +215,7 @@ transactions = table(
     ),
     UniqueConstraint("organization_id", "id"),
     UniqueConstraint("organization_id", "key"),
+    Index("ix_transactions_organization_id_period", "organization_id", "period", "effective_at"),
     fact=True,
     api=("INSERT",),
     admin=("INSERT",),

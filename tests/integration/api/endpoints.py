@@ -63,6 +63,7 @@ class Endpoint:
             ("{role_binding_id}", "rb"),
             ("{kubeconfig_id}", "kc"),
             ("{export_id}", "exp"),
+            ("{reconciliation_id}", "rec"),
         ):
             if name in self.path:
                 return prefix
@@ -351,6 +352,15 @@ ENDPOINTS = (
     _get("/v1/operator/liabilities", Permission.FLEET_READ, "limit", "cursor"),
     _get("/v1/finance/periods", Permission.PERIODS_READ, "limit", "cursor"),
     _get("/v1/finance/accounts", Permission.LEDGER_READ, "limit", "cursor"),
+    _get("/v1/finance/reconciliations", Permission.RECONCILIATIONS_READ, "limit", "cursor"),
+    _post("/v1/finance/reconciliations", Permission.RECONCILIATIONS_CREATE, {"period": "2026-11"}),
+    _get("/v1/finance/reconciliations/{reconciliation_id}", Permission.RECONCILIATIONS_READ),
+    _get(
+        "/v1/finance/reconciliations/{reconciliation_id}/differences",
+        Permission.RECONCILIATIONS_READ,
+        "limit",
+        "cursor",
+    ),
     _get("/v1/clusters", Permission.CLUSTERS_READ, "limit", "cursor"),
     _get("/v1/clusters/{cluster}", Permission.CLUSTERS_READ),
     _post(

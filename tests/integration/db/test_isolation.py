@@ -257,6 +257,8 @@ _OTHERWISE = {
     ("clusters", "secrets"): "only operators write clusters; the secret is of the platform's organization",
     ("server_hosts", "clusters"): "no row of a customer",
     ("overlays", "clusters"): "no row of a customer",
+    ("reconciliation_batches", "reconciliations"): "no row of a customer",
+    ("reconciliation_differences", "reconciliation_batches"): "no row of a customer",
     (
         "node_pools",
         "clusters",

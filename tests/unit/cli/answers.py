@@ -1791,3 +1791,37 @@ LEDGER_TRANSACTION: Json = {
     "amount": usd(24_900_000_000), "effective_at": at(seconds=1), "period": "2026-11", "approved_by": USER,
     "reason": "ticket 4711",
 }  # fmt: skip
+
+_RECONCILED: Json = {
+    "id": f"rec_{'5' * 32}", "period": "2026-10", "state": "reconciled", "closed": True, "export_id": f"exp_{'6' * 32}",
+    "asked_at": at(minutes=2), "asked_by": USER, "customers": 212, "remaining": 0, "examined_at": at(seconds=4),
+    "links": [
+        {"link": link, "before": usd(41_250_000_000_001), "after": usd(41_250_000_000_001), "difference": usd(0)}
+        for link in ("metered", "rated", "charged", "posted")
+    ] + [
+        {"link": "exported_to_customer", "before": usd(0), "after": usd(0), "difference": usd(0)},
+        {"link": "exported", "before": usd(41_250_000_000_001), "after": usd(41_250_000_000_001), "difference": usd(0)},
+    ],
+    "differing_customers": 0,
+}  # fmt: skip
+_POSTED_LESS: Json = {
+    "link": "posted", "before": usd(41_250_000_000_001), "after": usd(41_247_500_000_001), "difference": usd(-2_500_000_000),
+}  # fmt: skip
+RECONCILIATION_ASKED: Json = _RECONCILED | {
+    "state": "running", "customers": 0, "remaining": None, "examined_at": None,
+    "links": [link | {"before": usd(0), "after": usd(0)} for link in _RECONCILED["links"]],
+}  # fmt: skip
+RECONCILIATION_DIFFERENT: Json = _RECONCILED | {
+    "state": "different", "differing_customers": 1,
+    "links": [_POSTED_LESS if link["link"] == "posted" else link for link in _RECONCILED["links"]],
+}  # fmt: skip
+RECONCILED: Json = _RECONCILED
+RECONCILIATIONS: Json = {"items": [RECONCILIATION_DIFFERENT, RECONCILED], "next_cursor": None}
+DIFFERENCES: Json = {
+    "items": [
+        _POSTED_LESS
+        | {"organization_id": OTHER_ORGANIZATION["id"], "organization": "fresh", "before": usd(2_500_000_000),
+           "after": usd(0), "examples": [f"ch_{'7' * 32}"]},
+    ],
+    "next_cursor": None,
+}  # fmt: skip

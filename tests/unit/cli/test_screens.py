@@ -341,6 +341,28 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "finance period reopen 2026-09 --reason ticket-4711",
         {"POST /v1/finance/periods/2026-09/reopen": answers.PERIODS["items"][2]},
     ),
+    "finance_reconcile": (
+        "finance reconcile 2026-10",
+        {
+            "POST /v1/finance/reconciliations": answers.RECONCILIATION_ASKED,
+            f"GET /v1/finance/reconciliations/{answers.RECONCILED['id']}": answers.RECONCILED,
+        },
+    ),
+    "finance_reconcile_different": (
+        "finance reconcile 2026-10",
+        {
+            f"GET /v1/finance/reconciliations/{answers.RECONCILED['id']}/differences": answers.DIFFERENCES,
+            "POST /v1/finance/reconciliations": answers.RECONCILIATION_DIFFERENT,
+        },
+    ),
+    "finance_reconciliation_list": (
+        "finance reconciliation list",
+        {"GET /v1/finance/reconciliations": answers.RECONCILIATIONS},
+    ),
+    "finance_reconciliation_show": (
+        f"finance reconciliation show {answers.RECONCILED['id']}",
+        {f"GET /v1/finance/reconciliations/{answers.RECONCILED['id']}": answers.RECONCILED},
+    ),
     "finance_accounts": ("finance accounts", {"GET /v1/finance/accounts": answers.LEDGER_ACCOUNTS}),
     **{
         f"finance_{kind}": (

@@ -35,6 +35,9 @@ FACTS = (
     "prices",
     "proof_records",
     "proofs",
+    "reconciliation_batches",
+    "reconciliation_differences",
+    "reconciliations",
     "termination_permits",
     "transactions",
     "verification_reports",
@@ -200,6 +203,9 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "provider_firewalls": ((), ()),
     "quota_requests": (("INSERT", "UPDATE"), ()),
     "quotes": (("INSERT",), ()),
+    "reconciliation_batches": ((), ()),
+    "reconciliation_differences": ((), ()),
+    "reconciliations": (("INSERT",), ()),
     "refresh_tokens": (("INSERT",), ("replaced_at",)),
     "relays": ((), ()),
     "request_budgets": ((), ()),
@@ -701,6 +707,9 @@ def upgrade() -> None:
         "orphan_decisions",
         "period_events",
         "periods",
+        "reconciliation_batches",
+        "reconciliation_differences",
+        "reconciliations",
         "server_hosts",
         "termination_permits",
     ):
@@ -1493,6 +1502,12 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_transactions")),
         sa.UniqueConstraint("organization_id", "id", name=op.f("uq_transactions_organization_id_id")),
         sa.UniqueConstraint("organization_id", "key", name=op.f("uq_transactions_organization_id_key")),
+    )
+    op.create_index(
+        "ix_transactions_organization_id_period",
+        "transactions",
+        ["organization_id", "period", "effective_at"],
+        unique=False,
     )
     op.create_table(
         "account_requests",
@@ -4366,4 +4381,65 @@ def _create_tables() -> None:
             name=op.f("fk_export_files_organization_id_organizations"),
         ),
         sa.PrimaryKeyConstraint("run_id", "name", "organization_id", name=op.f("pk_export_files")),
+    )
+    op.create_table(
+        "reconciliations",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("period", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("closed", sa.Boolean(), nullable=False),
+        sa.Column("export_id", sa.Uuid(), nullable=True),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("asked_by", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_reconciliations")),
+    )
+    op.create_index("ix_reconciliations_asked_at", "reconciliations", ["asked_at", "id"], unique=False)
+    op.create_table(
+        "reconciliation_batches",
+        sa.Column("reconciliation_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("reached", sa.Uuid(), nullable=True),
+        sa.Column("customers", sa.Integer(), nullable=False),
+        sa.Column("remaining", sa.Integer(), nullable=False),
+        sa.Column("amounts", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("examined_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "number > 0 AND customers >= 0 AND remaining >= 0",
+            name=op.f("ck_reconciliation_batches_not_negative"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["reached"], ["organizations.id"], name=op.f("fk_reconciliation_batches_reached_organizations")
+        ),
+        sa.ForeignKeyConstraint(
+            ["reconciliation_id"],
+            ["reconciliations.id"],
+            name=op.f("fk_reconciliation_batches_reconciliation_id_reconciliations"),
+        ),
+        sa.PrimaryKeyConstraint("reconciliation_id", "number", name=op.f("pk_reconciliation_batches")),
+    )
+    op.create_table(
+        "reconciliation_differences",
+        sa.Column("reconciliation_id", sa.Uuid(), nullable=False),
+        sa.Column("batch", sa.Integer(), nullable=False),
+        sa.Column("customer_id", sa.Uuid(), nullable=False),
+        sa.Column("link", sa.Text(), nullable=False),
+        sa.Column("before_nano", sa.BigInteger(), nullable=False),
+        sa.Column("after_nano", sa.BigInteger(), nullable=False),
+        sa.Column("examples", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.CheckConstraint(
+            "link IN ('charged', 'exported', 'exported_to_customer', 'metered', 'posted', 'rated')",
+            name=op.f("ck_reconciliation_differences_link_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["customer_id"],
+            ["organizations.id"],
+            name=op.f("fk_reconciliation_differences_customer_id_organizations"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["reconciliation_id", "batch"],
+            ["reconciliation_batches.reconciliation_id", "reconciliation_batches.number"],
+            name=op.f("fk_reconciliation_differences_reconciliation_id_reconciliation_batches"),
+        ),
+        sa.PrimaryKeyConstraint(
+            "reconciliation_id", "customer_id", "link", name=op.f("pk_reconciliation_differences")
+        ),
     )

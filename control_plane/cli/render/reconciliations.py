@@ -1,0 +1,99 @@
+"""Reconciliations of months on the screen."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from control_plane.cli.render.layout import facts, heading, table
+from control_plane.cli.words import ago, both, plural, price
+from control_plane.wire.common import Money
+from control_plane.wire.reconciliations import DifferenceView, LinkView, PeriodReconciliationView
+
+_STYLES = {"reconciled": "green", "different": "bold red", "running": "yellow"}
+_SIDES = {
+    "metered": ("journal", "metered time"),
+    "rated": ("metered time", "time of charges"),
+    "charged": ("time of charges", "charges"),
+    "posted": ("charges booked", "ledger"),
+    "exported_to_customer": ("charges booked", "own exports"),
+    "exported": ("charges booked", "export of all"),
+}
+
+_EXAMPLES_MAX = 5
+"""The answer of the API has more of them."""
+
+
+def progress_of(found: PeriodReconciliationView) -> str:
+    """How far a reconciliation is, as a line."""
+    if found.remaining is None:
+        return f"{found.period}: waiting for the reconciler"
+    return f"{found.period}: {plural(found.customers, 'customer')} examined, {found.remaining} left"
+
+
+def reconciliation_table(found: Sequence[PeriodReconciliationView], now: datetime) -> RenderableType:
+    rows = [
+        (
+            one.id,
+            Text(one.period, style="bold"),
+            Text(one.state, style=_STYLES.get(one.state, "")),
+            str(one.differing_customers),
+            ago(one.asked_at, now),
+        )
+        for one in found
+    ]
+    columns = ("RECONCILIATION", "PERIOD", "STATE", "DIFFERING", "ASKED FOR")
+    return table(columns, rows, right=("DIFFERING",), whole=("RECONCILIATION", "PERIOD", "STATE"))
+
+
+def reconciliation_page(found: PeriodReconciliationView, now: datetime) -> RenderableType:
+    left = "" if not found.remaining else f", {found.remaining} left"
+    return Group(
+        heading(f"Reconciliation of {found.period}", found.id),
+        facts(
+            ("State", Text(found.state, style=_STYLES.get(found.state, ""))),
+            ("Period", "closed" if found.closed else "not closed: what is on its way is left out"),
+            ("Asked for", both(found.asked_at, now)),
+            ("By", found.asked_by),
+            ("Customers", f"{found.customers} examined{left}, {found.differing_customers} with a difference"),
+            ("Export", found.export_id or "none of all customers is complete"),
+        ),
+        Text(),
+        table(
+            ("BEFORE", "USD", "AFTER", "USD ", "DIFFERENCE"),
+            [_link(link) for link in found.links],
+            right=("USD", "USD ", "DIFFERENCE"),
+        ),
+    )
+
+
+def _link(link: LinkView) -> Sequence[str | Text]:
+    before, after = _SIDES.get(link.link, (link.link, link.link))
+    return before, price(link.before), after, price(link.after), _difference(link.difference)
+
+
+def _difference(amount: Money) -> Text:
+    return Text(price(amount), style="bold red" if amount.nano else "green")
+
+
+def difference_table(found: Sequence[DifferenceView]) -> RenderableType:
+    """Customers and links that differ, with ids of leases or charges that show it."""
+    rows = [
+        (
+            Text(one.organization or one.organization_id, style="bold"),
+            one.link,
+            price(one.before),
+            price(one.after),
+            _difference(one.difference),
+        )
+        for one in found
+    ]
+    columns = ("CUSTOMER", "LINK", "BEFORE USD", "AFTER USD", "DIFFERENCE")
+    examples = list(dict.fromkeys(example for one in found for example in one.examples[:1]))[:_EXAMPLES_MAX]
+    return Group(
+        Text(),
+        table(columns, rows, right=("BEFORE USD", "AFTER USD", "DIFFERENCE")),
+        *([Text("\nSuch as:")] if examples else []),
+        *(Text(f"  {id_}") for id_ in examples),
+    )

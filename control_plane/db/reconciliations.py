@@ -1,0 +1,406 @@
+"""Queries on reconciliations: what each source says about a month, and what was found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, document, read, read_one, write
+from control_plane.domain.export_run import FileName
+from control_plane.domain.focus import DECIMAL_PLACES, parse_decimal
+from control_plane.domain.ids import LeaseId, OrganizationId
+from control_plane.domain.lease import LeaseState
+from control_plane.domain.ledger import AccountKind, TransactionKind
+from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.reconciliation import Amounts, LeaseFacts, LinkName
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """Somebody asked for a month to be reconciled."""
+
+    id: UUID
+    period: datetime
+    """The first instant of the month."""
+    closed: bool
+    """Whether the month was closed then."""
+    export_id: UUID | None
+    """The last complete export of all customers at that time."""
+    asked_at: datetime
+    asked_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a reconciliation is."""
+
+    reconciliation_id: UUID
+    batches: int
+    customers: int
+    """Examined so far."""
+    remaining: int
+    """To be examined; meaningless while there is no batch."""
+    reached: OrganizationId | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the examination of some customers came to."""
+
+    reconciliation_id: UUID
+    number: int
+    reached: OrganizationId | None
+    customers: int
+    remaining: int
+    amounts: Amounts
+    examined_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A link of a customer whose sides differ."""
+
+    reconciliation_id: UUID
+    batch: int
+    customer_id: OrganizationId
+    link: LinkName
+    before_nano: Nano
+    after_nano: Nano
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedSum:
+    """What a complete export of the month states."""
+
+    organization_id: OrganizationId
+    """Who exported."""
+    cut_at: datetime
+    billed_cost: str
+
+    @property
+    def amount_nano(self) -> Nano:
+        """Raises ValueError for a sum of less than a nano-dollar, which no export states."""
+        amount, rest = divmod(parse_decimal(self.billed_cost), 10**DECIMAL_PLACES // NANO_PER_USD)
+        if rest:
+            raise ValueError(f"not a whole number of nano-dollars: {self.billed_cost}")
+        return Nano(amount)
+
+
+_COLUMNS = "id, period, closed, export_id, asked_at, asked_by"
+_INSERT = text(f"""
+INSERT INTO reconciliations ({_COLUMNS}) VALUES (:id, :period, :closed, :export_id, :asked_at, :asked_by)
+""")
+_GET = text(f"SELECT {_COLUMNS} FROM reconciliations WHERE id = :id")
+_PAGE = text(f"""
+SELECT {_COLUMNS} FROM reconciliations
+WHERE CAST(:before_at AS timestamptz) IS NULL OR (asked_at, id) < (:before_at, CAST(:before_id AS uuid))
+ORDER BY asked_at DESC, id DESC LIMIT :limit
+""")
+_UNFINISHED = text(f"""
+SELECT {_COLUMNS} FROM reconciliations r
+WHERE NOT EXISTS (SELECT FROM reconciliation_batches b WHERE b.reconciliation_id = r.id AND b.remaining = 0)
+ORDER BY asked_at, id LIMIT 1
+""")
+_PROGRESS = text("""
+SELECT DISTINCT ON (reconciliation_id) reconciliation_id, number AS batches,
+       (sum(customers) OVER (PARTITION BY reconciliation_id))::bigint AS customers, remaining, reached
+FROM reconciliation_batches WHERE reconciliation_id = ANY(:ids) ORDER BY reconciliation_id, number DESC
+""")
+_BATCHES = text("""
+SELECT reconciliation_id, number, reached, customers, remaining, amounts, examined_at
+FROM reconciliation_batches WHERE reconciliation_id = ANY(:ids) ORDER BY reconciliation_id, number
+""")
+# A batch that another replica has stored meanwhile is dropped, with its differences.
+_RECORD = text(f"""
+WITH made AS (
+  INSERT INTO reconciliation_batches (reconciliation_id, number, reached, customers, remaining, amounts, examined_at)
+  VALUES (:reconciliation_id, :number, :reached, :customers, :remaining, CAST(:amounts AS jsonb), :examined_at)
+  ON CONFLICT DO NOTHING RETURNING number
+)
+INSERT INTO reconciliation_differences
+  (reconciliation_id, batch, customer_id, link, before_nano, after_nano, examples)
+SELECT d.reconciliation_id, d.batch, d.customer_id, d.link, d.before_nano, d.after_nano,
+       ARRAY(SELECT jsonb_array_elements_text(d.examples))
+FROM made CROSS JOIN (SELECT * FROM {Recordset(Difference, "differences")}) d
+""")
+_DIFFERENCES = text("""
+SELECT reconciliation_id, batch, customer_id, link, before_nano, after_nano, examples
+FROM reconciliation_differences
+WHERE reconciliation_id = :id
+  AND (CAST(:after_id AS uuid) IS NULL OR (customer_id, link) > (CAST(:after_id AS uuid), CAST(:after_link AS text)))
+ORDER BY customer_id, link LIMIT :limit
+""")
+_DIFFERING = text("""
+SELECT count(DISTINCT customer_id) FROM reconciliation_differences WHERE reconciliation_id = :id
+""")
+_CUSTOMERS = text("""
+SELECT id FROM organizations WHERE CAST(:after AS uuid) IS NULL OR id > :after ORDER BY id LIMIT :limit
+""")
+_REMAINING = text("SELECT count(*) FROM organizations WHERE CAST(:after AS uuid) IS NULL OR id > :after")
+# Those that were billed in the month, and those that have a charge in it although they were not.
+_LEASES = text("""
+SELECT id FROM leases
+WHERE organization_id = ANY(:ids) AND ready_at < :until AND (billed_until IS NULL OR billed_until >= :since)
+UNION
+SELECT lease_id FROM charges WHERE organization_id = ANY(:ids) AND started_at >= :since AND started_at < :until
+ORDER BY 1
+""")
+
+
+def accrued_sql(price: str, seconds: str) -> str:
+    """SQL: what so many unit-seconds cost in total at a price for a unit and an hour, rounded half to even.
+
+    It is computed apart from `money.accrued`, by which charges were rated, so that a mistake there does not hide
+    itself. A test holds the two together.
+    """
+    product = f"({price})::numeric * ({seconds})"
+    whole, rest = f"div({product}, 3600)", f"mod({product}, 3600)"
+    return f"({whole} + CASE WHEN {rest} + mod({whole}, 2) > 1800 THEN 1 ELSE 0 END)"
+
+
+def _cost(price: str, before: str, seconds: str) -> str:
+    """SQL: what time costs that follows `before` unit-seconds at the same price."""
+    return f"({accrued_sql(price, f'{before} + {seconds}')} - {accrued_sql(price, before)})"
+
+
+_CHARGED_TIME = _cost("c.nano_per_unit_hour", "coalesce(i.unit_seconds_before, 0)", "c.unit_seconds")
+_AGREED = "CASE WHEN i.stopped THEN l.stopped_nano_per_unit_hour ELSE l.nano_per_unit_hour END"
+# One statement, so that all sources are read at the same moment.
+_FACTS = text(f"""
+SELECT l.id AS lease_id, l.organization_id, l.units, l.nano_per_unit_hour, l.stopped_nano_per_unit_hour, l.switched_at,
+       l.paused_at, l.billed_until, l.metered_until, l.meter_closed,
+       (SELECT min(j.at) FROM journal j WHERE j.lease_id = l.id AND j.machine_id IS NULL
+          AND j.state_after = '{LeaseState.READY}') AS became_ready_at,
+       (SELECT min(j.at) FROM journal j WHERE j.lease_id = l.id AND j.machine_id IS NULL
+          AND j.state_after = '{LeaseState.ENDING}') AS began_to_end_at,
+       metered.amount AS metered, metered.unrated, charged.rated, charged.amount AS charged
+FROM leases l
+CROSS JOIN LATERAL (
+  SELECT coalesce(sum(cost), 0)::bigint AS amount, coalesce(sum(cost) FILTER (WHERE waits), 0)::bigint AS unrated
+  FROM (
+    SELECT {_cost(_AGREED, "i.unit_seconds_before", "i.unit_seconds")} AS cost,
+           EXISTS (SELECT FROM unrated u WHERE u.lease_id = i.lease_id AND u.number = i.number) AS waits
+    FROM intervals i WHERE i.lease_id = l.id AND i.started_at >= :since AND i.started_at < :until
+  ) interval_costs
+) metered
+CROSS JOIN LATERAL (
+  SELECT coalesce(sum({_CHARGED_TIME}), 0)::bigint AS rated, coalesce(sum(c.amount_nano), 0)::bigint AS amount
+  FROM charges c LEFT JOIN intervals i ON i.lease_id = c.lease_id AND i.number = c.number
+  WHERE c.lease_id = l.id AND c.started_at >= :since AND c.started_at < :until
+) charged
+WHERE l.id = ANY(:ids) ORDER BY l.id
+""")
+_COMPLETE = f"""
+  r.period_start = :period AND (SELECT count(*) FROM export_files f WHERE f.run_id = r.id) = {len(FileName)}
+"""
+_OWN_EXPORTS = text(f"""
+SELECT DISTINCT ON (r.organization_id) r.organization_id, r.cut_at, f.sums ->> 'BilledCost' AS billed_cost
+FROM export_runs r JOIN export_files f ON f.run_id = r.id AND f.name = '{FileName.CSV}'
+WHERE r.organization_id = ANY(:ids) AND NOT r.covers_all AND r.created_at <= :asked_at AND {_COMPLETE}
+ORDER BY r.organization_id, r.created_at DESC, r.id DESC
+""")
+_EXPORT = text(f"""
+SELECT r.organization_id, r.cut_at, f.sums ->> 'BilledCost' AS billed_cost
+FROM export_runs r JOIN export_files f ON f.run_id = r.id AND f.name = '{FileName.CSV}' WHERE r.id = :id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Until when the charges of a customer are in an export; None where there is none."""
+
+    organization_id: OrganizationId
+    own_cut_at: datetime | None
+    cut_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Booked:
+    """What is booked in a part of a month for a customer."""
+
+    organization_id: OrganizationId
+    booked: Nano
+    charged_before_own_export: Nano
+    charged_before_export: Nano
+    posted: Nano
+
+    @property
+    def amounts(self) -> Amounts:
+        return Amounts(
+            booked=self.booked,
+            posted=self.posted,
+            charged_before_own_export=self.charged_before_own_export,
+            charged_before_export=self.charged_before_export,
+        )
+
+
+_REVENUE = f"""
+SELECT coalesce(sum(p.amount_nano), 0)::bigint AS amount
+FROM transactions t JOIN postings p ON p.transaction_id = t.id AND p.organization_id = t.organization_id
+JOIN ledger_accounts a ON a.id = p.account_id AND a.kind = '{AccountKind.REVENUE}'
+WHERE t.kind = '{TransactionKind.USAGE}'
+"""
+_BOOKED = text(f"""
+SELECT cuts.organization_id, charged.booked, charged.charged_before_own_export, charged.charged_before_export,
+       posted.amount AS posted
+FROM {Recordset(Cut, "cuts")}
+CROSS JOIN LATERAL (
+  SELECT coalesce(sum(c.amount_nano), 0)::bigint AS booked,
+         coalesce(sum(c.amount_nano) FILTER (WHERE c.rated_at <= cuts.own_cut_at), 0)::bigint
+           AS charged_before_own_export,
+         coalesce(sum(c.amount_nano) FILTER (WHERE c.rated_at <= cuts.cut_at), 0)::bigint AS charged_before_export
+  FROM charges c
+  WHERE c.organization_id = cuts.organization_id AND c.period = :period AND c.started_at >= :since
+    AND c.started_at < :until
+) charged
+CROSS JOIN LATERAL (
+  {_REVENUE} AND t.organization_id = cuts.organization_id AND t.period = :period AND t.effective_at >= :since
+    AND t.effective_at < :until
+) posted
+""")
+_NOT_POSTED = text(f"""
+SELECT c.id FROM charges c CROSS JOIN LATERAL (
+  {_REVENUE} AND t.organization_id = c.organization_id AND t.key = 'charge:' || replace(c.id::text, '-', '')
+) posted
+WHERE c.organization_id = :organization_id AND c.period = :period AND c.started_at >= :since AND c.started_at < :until
+  AND posted.amount <> c.amount_nano
+ORDER BY c.started_at, c.id LIMIT :limit
+""")
+
+
+async def insert(connection: Connection, asked: Reconciliation) -> None:
+    await write(connection, _INSERT, **{name: getattr(asked, name) for name in Reconciliation.__slots__})
+
+
+async def get(connection: Connection, reconciliation_id: UUID) -> Reconciliation | None:
+    return await read_one(connection, _GET, Reconciliation, id=reconciliation_id)
+
+
+async def page(
+    connection: Connection, *, before: tuple[datetime, UUID] | None, limit: int
+) -> list[Reconciliation]:
+    """Newest first; `before` is time and id of the previous page's last one."""
+    return await read(
+        connection,
+        _PAGE,
+        Reconciliation,
+        before_at=before[0] if before else None,
+        before_id=before[1] if before else None,
+        limit=limit,
+    )
+
+
+async def unfinished(connection: Connection) -> Reconciliation | None:
+    """The oldest one of which customers have yet to be examined."""
+    return await read_one(connection, _UNFINISHED, Reconciliation)
+
+
+async def progress(connection: Connection, reconciliation_ids: Sequence[UUID]) -> dict[UUID, Progress]:
+    """How far each is; those of which no customer was examined yet are left out."""
+    found = await read(connection, _PROGRESS, Progress, ids=list(reconciliation_ids))
+    return {reached.reconciliation_id: reached for reached in found}
+
+
+async def batches(connection: Connection, reconciliation_ids: Sequence[UUID]) -> list[Batch]:
+    """What was examined, by reconciliation and number."""
+    return await read(connection, _BATCHES, Batch, ids=list(reconciliation_ids))
+
+
+async def record(connection: Connection, batch: Batch, found: Sequence[Difference]) -> None:
+    """Store a batch with its differences, unless somebody else has stored it."""
+    values = {name: getattr(batch, name) for name in Batch.__slots__}
+    values |= {"amounts": document(batch.amounts), "differences": Recordset.document(found)}
+    await write(connection, _RECORD, **values)
+
+
+async def differences(
+    connection: Connection,
+    reconciliation_id: UUID,
+    *,
+    after: tuple[UUID, str] | None,
+    limit: int,
+) -> list[Difference]:
+    """By customer and link; `after` is both of the previous page's last one."""
+    return await read(
+        connection,
+        _DIFFERENCES,
+        Difference,
+        id=reconciliation_id,
+        after_id=after[0] if after else None,
+        after_link=after[1] if after else None,
+        limit=limit,
+    )
+
+
+async def differing(connection: Connection, reconciliation_id: UUID) -> int:
+    """How many customers have a difference."""
+    return await read_one(connection, _DIFFERING, int, id=reconciliation_id) or 0
+
+
+async def customers(
+    connection: Connection, *, after: OrganizationId | None, limit: int
+) -> list[OrganizationId]:
+    """The organizations in the order of their ids, behind `after`."""
+    return await read(connection, _CUSTOMERS, OrganizationId, after=after, limit=limit)
+
+
+async def remaining(connection: Connection, *, after: OrganizationId | None) -> int:
+    """How many organizations there are behind `after`."""
+    return await read_one(connection, _REMAINING, int, after=after) or 0
+
+
+async def leases(
+    connection: Connection, customer_ids: Sequence[OrganizationId], *, since: datetime, until: datetime
+) -> list[LeaseId]:
+    """The leases of these customers that were used in a month, or have a charge in it."""
+    return await read(connection, _LEASES, LeaseId, ids=list(customer_ids), since=since, until=until)
+
+
+async def facts(
+    connection: Connection, lease_ids: Sequence[LeaseId], *, since: datetime, until: datetime
+) -> list[LeaseFacts]:
+    """What the journal, the meter and the charges say about the use of these leases in a month."""
+    return await read(connection, _FACTS, LeaseFacts, ids=list(lease_ids), since=since, until=until)
+
+
+async def own_exports(
+    connection: Connection,
+    customer_ids: Sequence[OrganizationId],
+    *,
+    period: datetime,
+    asked_at: datetime,
+) -> list[ExportedSum]:
+    """The last complete export that each of these customers made of its own charges until `asked_at`."""
+    values = {"ids": list(customer_ids), "period": period, "asked_at": asked_at}
+    return await read(connection, _OWN_EXPORTS, ExportedSum, **values)
+
+
+async def export(connection: Connection, export_id: UUID) -> ExportedSum | None:
+    """What an export of all customers states."""
+    return await read_one(connection, _EXPORT, ExportedSum, id=export_id)
+
+
+async def booked(
+    connection: Connection, cuts: Sequence[Cut], *, period: datetime, since: datetime, until: datetime
+) -> list[Booked]:
+    """What is booked in the month `period` for customers, of the time from `since` to `until`."""
+    values = {"cuts": Recordset.document(cuts), "period": period, "since": since, "until": until}
+    return await read(connection, _BOOKED, Booked, **values)
+
+
+async def not_posted(
+    connection: Connection,
+    organization_id: OrganizationId,
+    *,
+    period: datetime,
+    since: datetime,
+    until: datetime,
+    limit: int,
+) -> list[UUID]:
+    """Charges of a customer, of the time from `since` to `until`, that the ledger has with another amount or not."""
+    values = {"organization_id": organization_id, "period": period, "since": since, "until": until}
+    return await read(connection, _NOT_POSTED, UUID, **values, limit=limit)

@@ -1,0 +1,180 @@
+"""Examines whether the books of a month follow from what happened, after somebody asked for it, customer by customer.
+
+Every activation examines some customers and stores what it found in one transaction, so a crash repeats these
+customers and no others. The sources are only read. A difference is a finding and no error of this loop: whoever asked
+sees it, and corrects it by new rows in an open period (docs/finance.md).
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from uuid import UUID
+
+from control_plane.db import reconciliations
+from control_plane.db.reconciliations import Batch, Cut, Difference, ExportedSum, Reconciliation
+from control_plane.domain.ids import OrganizationId, Prefix, on_wire
+from control_plane.domain.period import month_after
+from control_plane.domain.reconciliation import (
+    EXAMPLES_MAX,
+    OF_CUSTOMERS,
+    Amounts,
+    LinkName,
+    amounts_of,
+    differences,
+)
+from reconciler.loop import Loop, Report
+from reconciler.world import World
+
+NAME = "reconcile_periods"
+CUSTOMERS_PER_ACTIVATION_MAX = 100
+LEASES_PER_READ = 500
+"""A month of an always running lease has 744 intervals, so that a statement reads less than 400,000 of them."""
+_DAY = timedelta(days=1)
+_BEFORE_ALL = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Examined:
+    """What was found about a customer so far."""
+
+    amounts: Amounts = field(default_factory=Amounts)
+    examples: dict[LinkName, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, amounts: Amounts, example: str | None = None) -> None:
+        """Add a part of the customer's amounts. `example` names what they are of, where one thing is meant."""
+        self.amounts = self.amounts.plus(amounts)
+        if example is not None:
+            for found in differences(amounts):
+                self.give(found.link, example)
+
+    def give(self, link: LinkName, *examples: str) -> None:
+        """Add examples, as long as there is room."""
+        given = self.examples[link]
+        given.extend(examples[: EXAMPLES_MAX - len(given)])
+
+
+async def activate(world: World) -> Report:
+    async with world.db.reading() as connection:
+        asked = await reconciliations.unfinished(connection)
+        if asked is None:
+            return Report()
+        progress = (await reconciliations.progress(connection, [asked.id])).get(asked.id)
+        reached = None if progress is None else progress.reached
+        customers = await reconciliations.customers(
+            connection, after=reached, limit=CUSTOMERS_PER_ACTIVATION_MAX
+        )
+        last = customers[-1] if customers else reached
+        remaining = await reconciliations.remaining(connection, after=last)
+    examined = await _examine(world, asked, customers)
+    amounts = Amounts()
+    for customer in examined.values():
+        amounts = amounts.plus(customer.amounts)
+    if remaining == 0 and asked.export_id is not None:
+        amounts = amounts.plus(await _exported(world, asked.export_id))
+    number = 1 if progress is None else progress.batches + 1
+    batch = Batch(asked.id, number, last, len(customers), remaining, amounts, world.now())
+    found = [
+        Difference(
+            asked.id,
+            number,
+            customer_id,
+            sides.link,
+            sides.before_nano,
+            sides.after_nano,
+            tuple(customer.examples[sides.link]),
+        )
+        for customer_id, customer in examined.items()
+        for sides in differences(customer.amounts, OF_CUSTOMERS)
+    ]
+    async with world.db.transaction() as connection:
+        await reconciliations.record(connection, batch, found)
+    return Report(looked_at=max(1, len(customers)), acted_on=max(1, len(customers)), more=remaining > 0)
+
+
+async def _examine(
+    world: World, asked: Reconciliation, customers: Sequence[OrganizationId]
+) -> dict[OrganizationId, Examined]:
+    """What each source says about these customers."""
+    examined = {customer_id: Examined() for customer_id in customers}
+    await _examine_leases(world, asked, examined)
+    await _examine_books(world, asked, examined)
+    return examined
+
+
+async def _examine_leases(
+    world: World, asked: Reconciliation, examined: dict[OrganizationId, Examined]
+) -> None:
+    """Compare the journal, the meter and the charges, lease by lease."""
+    since, until = asked.period, month_after(asked.period)
+    async with world.db.reading() as connection:
+        lease_ids = await reconciliations.leases(connection, list(examined), since=since, until=until)
+    for start in range(0, len(lease_ids), LEASES_PER_READ):
+        some = lease_ids[start : start + LEASES_PER_READ]
+        async with world.db.reading() as connection:
+            leases = await reconciliations.facts(connection, some, since=since, until=until)
+        for lease in leases:
+            amounts = amounts_of(lease, since, until, closed=asked.closed)
+            examined[lease.organization_id].add(amounts, on_wire(Prefix.LEASE, lease.lease_id))
+
+
+async def _examine_books(
+    world: World, asked: Reconciliation, examined: dict[OrganizationId, Examined]
+) -> None:
+    """Compare the charges with the ledger and with exports, day by day."""
+    cut_at = None
+    async with world.db.reading() as connection:
+        if asked.export_id is not None:
+            export = await reconciliations.export(connection, asked.export_id)
+            cut_at = None if export is None else export.cut_at
+        own: dict[OrganizationId, ExportedSum] = {
+            export.organization_id: export
+            for export in await reconciliations.own_exports(
+                connection, list(examined), period=asked.period, asked_at=asked.asked_at
+            )
+        }
+    for customer_id, export in own.items():
+        examined[customer_id].add(Amounts(in_own_export=export.amount_nano))
+    cuts = [
+        Cut(customer_id, own[customer_id].cut_at if customer_id in own else None, cut_at)
+        for customer_id in examined
+    ]
+    for since, until in _parts(asked.period):
+        async with world.db.reading() as connection:
+            found = await reconciliations.booked(
+                connection, cuts, period=asked.period, since=since, until=until
+            )
+            for books in found:
+                examined[books.organization_id].add(books.amounts)
+                if books.booked != books.posted:
+                    charge_ids = await reconciliations.not_posted(
+                        connection,
+                        books.organization_id,
+                        period=asked.period,
+                        since=since,
+                        until=until,
+                        limit=EXAMPLES_MAX,
+                    )
+                    examined[books.organization_id].give(
+                        LinkName.POSTED, *(on_wire(Prefix.CHARGE, charge_id) for charge_id in charge_ids)
+                    )
+
+
+def _parts(month: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """The days of a month, after all time before it, of which late charges are booked in it.
+
+    A statement about all charges of a large customer and a month could take longer than statements may.
+    """
+    days = [month + number * _DAY for number in range((month_after(month) - month) // _DAY + 1)]
+    return pairwise((_BEFORE_ALL, *days))
+
+
+async def _exported(world: World, export_id: UUID) -> Amounts:
+    """The sum that an export of all customers states."""
+    async with world.db.reading() as connection:
+        export = await reconciliations.export(connection, export_id)
+    return Amounts() if export is None else Amounts(in_export=export.amount_nano)
+
+
+LOOP = Loop(NAME, timedelta(seconds=2), activate, lasts=timedelta(minutes=10))

@@ -1,0 +1,303 @@
+"""Reconciliation of a month: books that follow from what happened agree, and a wrong row in any source is found."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import exports, reconciliations
+from control_plane.db.engine import Database, Role
+from control_plane.db.exports import DeliveredFile, ExportRun
+from control_plane.db.reconciliations import Batch, Difference
+from control_plane.db.rows import read
+from control_plane.domain.export_run import FileName
+from control_plane.domain.focus import decimal_text
+from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
+from control_plane.domain.money import Nano, accrued
+from control_plane.domain.reconciliation import Amounts, LinkName, sides
+from control_plane.world import uuid7
+from reconciler.loops.money import fund_leases, meter_usage, rate_usage, reconcile_periods
+from reconciler.world import World
+from tests.integration.db.leased import Leased
+from tests.support.clock import START, Clock
+from tests.support.database import fresh_database, login_url
+from tests.support.reconciliations import asked_for
+
+pytestmark = pytest.mark.database
+NOVEMBER = datetime(2026, 11, 1, tzinfo=UTC)
+SECOND = 1_000_000
+"""What the leases of these tests cost in nano-USD: 3.60 USD an hour."""
+
+
+@dataclass
+class Books:
+    """Two customers: the lease of one ended after two and a half hours, that of the other one runs on."""
+
+    db: Database
+    owner: Database
+    clock: Clock
+    acme: OrganizationId
+    lease_id: LeaseId
+    export_id: UUID
+    while_unrated: list[Difference]
+    """The differences that were found while intervals waited for their charges."""
+
+    @property
+    def world(self) -> World:
+        return World(db=self.db, now=self.clock.now, new_id=uuid7)
+
+    async def reconcile(
+        self, *, period: datetime = NOVEMBER, closed: bool = False, export_id: UUID | None = None
+    ) -> UUID:
+        asked_id = await asked_for(
+            self.db, self.clock.now(), month=period, closed=closed, export_id=export_id
+        )
+        while (await reconcile_periods.activate(self.world)).more:
+            pass
+        return asked_id
+
+    async def differences(self, reconciliation_id: UUID) -> list[Difference]:
+        async with self.db.reading() as connection:
+            return await reconciliations.differences(connection, reconciliation_id, after=None, limit=100)
+
+    async def totals(self, reconciliation_id: UUID) -> Mapping[LinkName, int]:
+        """The links that differ in total, and by how much."""
+        async with self.db.reading() as connection:
+            (batch,) = await reconciliations.batches(connection, [reconciliation_id])
+        return {link.link: link.difference_nano for link in sides(batch.amounts) if link.difference_nano}
+
+    @asynccontextmanager
+    async def planted(self, *statements: str) -> AsyncIterator[None]:
+        """Wrong rows, as whoever owns the database could make them, and then the right ones again."""
+        tables = ("journal", "intervals", "charges", "postings", "export_files")
+        async with self.owner.transaction() as connection:
+            await connection.execute(text("SET LOCAL session_replication_role = replica"))
+            for table in tables:
+                await connection.execute(text(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}"))
+            for statement in statements:
+                await connection.execute(text(statement), {"lease_id": self.lease_id, "acme": self.acme})
+        yield
+        async with self.owner.transaction() as connection:
+            await connection.execute(text("SET LOCAL session_replication_role = replica"))
+            for table in tables:
+                await connection.execute(text(f"DELETE FROM {table}"))
+                overriding = "OVERRIDING SYSTEM VALUE" if table == "journal" else ""
+                await connection.execute(text(f"INSERT INTO {table} {overriding} SELECT * FROM kept_{table}"))
+                await connection.execute(text(f"DROP TABLE kept_{table}"))
+
+
+@pytest.fixture(scope="module")
+async def books(server_url: str, template: str) -> AsyncIterator[Books]:
+    async with fresh_database(server_url, template) as url:
+        owner = Database(url, role=None, pool_size=1, readers=1)
+        db = Database(login_url(url, Role.RECONCILER), role=Role.RECONCILER, pool_size=3, readers=3)
+        clock = Clock()
+        leased = await Leased(db, clock).begin()
+        claim, _ = await leased.admitted(), await leased.admitted()
+        made = Books(db, owner, clock, claim.organization_id, claim.lease_id, uuid7(), [])
+        for _ in range(5):
+            clock.advance(1_800)
+            await _use(made)
+        await leased.release(claim.lease_id, claim.organization_id)
+        await meter_usage.activate(made.world)
+        made.while_unrated = await made.differences(await made.reconcile())
+        await rate_usage.activate(made.world)
+        made.export_id = await _export(made)
+        yield made
+        await db.close()
+        await owner.close()
+
+
+async def _use(books: Books) -> None:
+    """Their machines are listed, and what they used is funded, metered and charged."""
+    async with books.db.transaction() as connection:
+        await connection.execute(text("UPDATE machines SET sighted_at = :now"), {"now": books.clock.now()})
+    for loop in (fund_leases, meter_usage, rate_usage):
+        await loop.activate(books.world)
+
+
+async def _export(books: Books) -> UUID:
+    """A complete export of one customer, and one of all. Returns the id of the latter."""
+    now = books.clock.now()
+    run_id = uuid7()
+    async with books.db.transaction() as connection:
+        for covers_all, made_id in ((False, uuid7()), (True, run_id)):
+            charged = await read(
+                connection,
+                text("SELECT sum(amount_nano)::bigint FROM charges WHERE :all OR organization_id = :acme"),
+                int,
+                all=covers_all,
+                acme=books.acme,
+            )
+            run = ExportRun(
+                id=made_id,
+                organization_id=books.acme,
+                covers_all=covers_all,
+                period_start=NOVEMBER,
+                final=False,
+                seller="Neocloud Ltd",
+                cut_at=now,
+                created_at=now,
+                created_by="user_grace",
+                previous_id=None,
+                previous_sha256=None,
+            )
+            await exports.insert_run(connection, run)
+            for name in FileName:
+                file = DeliveredFile(
+                    run_id=made_id,
+                    organization_id=books.acme,
+                    name=name,
+                    size=1,
+                    sha256=bytes(32),
+                    rows=1,
+                    sums={"BilledCost": decimal_text(charged[0] * 1_000)},
+                    price_books=(1,),
+                    delivered_at=now,
+                )
+                await exports.insert_file(connection, file)
+    return run_id
+
+
+async def test_books_that_follow_from_what_happened_have_no_difference(books: Books) -> None:
+    found = await books.reconcile(export_id=books.export_id)
+    assert await books.totals(found) == {}
+    assert await books.differences(found) == []
+    async with books.db.reading() as connection:
+        (batch,) = await reconciliations.batches(connection, [found])
+    assert batch.remaining == 0
+    # 9,000 s of the lease that ended, and two full hours of the one that runs.
+    assert batch.amounts.journal == batch.amounts.posted == (9_000 + 7_200) * SECOND
+    assert batch.amounts.in_own_export == 9_000 * SECOND
+    assert batch.amounts.in_export == (9_000 + 7_200) * SECOND
+
+
+async def test_what_waits_for_its_charge_is_no_difference_until_the_month_is_closed(books: Books) -> None:
+    assert books.while_unrated == []
+
+
+async def test_in_a_closed_month_nothing_is_left_out(books: Books) -> None:
+    found = await books.reconcile(closed=True)
+    left = datetime(2026, 12, 1, tzinfo=UTC) - (START + timedelta(hours=2))
+    assert await books.totals(found) == {LinkName.METERED: -int(left.total_seconds()) * SECOND}
+
+
+_FIRST = "lease_id = :lease_id AND number = 1"
+_EARLIER = """
+UPDATE journal SET at = at - interval '60 s' WHERE lease_id = :lease_id AND machine_id IS NULL AND state_after = 'ready'
+"""
+_LONGER = f"UPDATE intervals SET unit_seconds = unit_seconds + 60 WHERE {_FIRST}"
+_SUM = """
+UPDATE export_files f SET sums = '{"BilledCost": "9.000000001000"}' FROM export_runs r
+WHERE r.id = f.run_id AND r.organization_id = :acme AND
+"""
+
+
+@pytest.mark.parametrize(
+    ("link", "difference", "example", "statements"),
+    [
+        (LinkName.METERED, -60 * SECOND, "lease", (_EARLIER,)),
+        (LinkName.RATED, -60 * SECOND, "lease", (_EARLIER, _LONGER)),
+        (
+            LinkName.CHARGED,
+            -60 * SECOND,
+            "lease",
+            (
+                _EARLIER,
+                _LONGER,
+                f"UPDATE charges SET unit_seconds = unit_seconds + 60 WHERE {_FIRST}",
+            ),
+        ),
+        (
+            LinkName.POSTED,
+            7,
+            "charge",
+            (
+                f"""
+                UPDATE postings p SET amount_nano = p.amount_nano + 7 * sign(p.amount_nano)::bigint
+                FROM transactions t JOIN charges c ON t.key = 'charge:' || replace(c.id::text, '-', '')
+                WHERE p.transaction_id = t.id AND c.{_FIRST}
+                """,
+            ),
+        ),
+        (LinkName.EXPORTED_TO_CUSTOMER, 1, None, (f"{_SUM} NOT r.covers_all",)),
+    ],
+)
+async def test_a_wrong_row_makes_one_link_of_one_customer_differ_by_its_amount(
+    books: Books, link: LinkName, difference: int, example: str | None, statements: tuple[str, ...]
+) -> None:
+    async with books.owner.reading() as connection:
+        charge = await read(
+            connection,
+            text(f"SELECT id FROM charges WHERE {_FIRST}"),
+            UUID,
+            lease_id=books.lease_id,
+        )
+    examples = {
+        "lease": (on_wire(Prefix.LEASE, books.lease_id),),
+        "charge": (on_wire(Prefix.CHARGE, charge[0]),),
+        None: (),
+    }
+    async with books.planted(*statements):
+        found = await books.reconcile(export_id=books.export_id)
+    assert await books.totals(found) == {link: difference}
+    (only,) = await books.differences(found)
+    assert (only.customer_id, only.link) == (books.acme, link)
+    assert only.after_nano - only.before_nano == difference
+    assert only.examples == examples[example]
+
+
+async def test_an_export_of_all_customers_with_another_sum_differs_in_total(books: Books) -> None:
+    async with books.planted(f"{_SUM} r.covers_all"):
+        found = await books.reconcile(export_id=books.export_id)
+    assert await books.totals(found) == {LinkName.EXPORTED: 9 * 10**9 + 1 - (9_000 + 7_200) * SECOND}
+    assert await books.differences(found) == []
+
+
+async def test_a_charge_after_the_end_of_its_lease_differs_in_the_month_of_the_charge(books: Books) -> None:
+    later = "started_at = started_at + interval '20 days', ended_at = ended_at + interval '20 days'"
+    async with books.planted(
+        f"UPDATE intervals SET {later} WHERE {_FIRST}",
+        f"UPDATE charges SET {later}, period = '2026-12-01 00:00+00' WHERE {_FIRST}",
+    ):
+        found = await books.reconcile(period=datetime(2026, 12, 1, tzinfo=UTC))
+    assert await books.totals(found) == {LinkName.METERED: 3_600 * SECOND, LinkName.POSTED: -3_600 * SECOND}
+
+
+async def test_a_batch_that_another_replica_stored_is_dropped(books: Books) -> None:
+    found = await books.reconcile()
+    again = Batch(found, 1, None, 0, 9, Amounts(), books.clock.now())
+    wrong = Difference(found, 1, books.acme, LinkName.RATED, Nano(1), Nano(2), ())
+    async with books.db.transaction() as connection:
+        await reconciliations.record(connection, again, [wrong])
+    assert await books.differences(found) == []
+    async with books.db.reading() as connection:
+        assert await reconciliations.unfinished(connection) is None
+
+
+async def test_the_database_prices_time_as_the_charges_were(books: Books) -> None:
+    """The two are written apart, so that a mistake in one of them shows."""
+    cases = [
+        (price, seconds)
+        for price in (0, 1, 1_800, 3_599, 2_490_000_000, 10**15)
+        for seconds in (0, 1, 2, 3, 1_799, 1_800, 1_801, 5_400, 9_000, 28_800, 10**9)
+    ]
+    expression = reconciliations.accrued_sql("price", "seconds")
+    statement = text(f"""
+    SELECT {expression}::bigint FROM unnest(CAST(:prices AS bigint[]), CAST(:seconds AS bigint[]))
+      WITH ORDINALITY AS cases(price, seconds, place) ORDER BY place
+    """)
+    cases = [case for case in cases if case[0] * case[1] // 3_600 < 2**63]
+    async with books.db.reading() as connection:
+        found = await read(
+            connection,
+            statement,
+            int,
+            prices=[case[0] for case in cases],
+            seconds=[case[1] for case in cases],
+        )
+    assert found == [accrued(Nano(price), seconds) for price, seconds in cases]

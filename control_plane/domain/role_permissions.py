@@ -4,6 +4,7 @@ Code asks for a permission and never for a role, so that a new role is one more 
 """
 
 from collections.abc import Mapping
+from functools import cache
 
 from control_plane.domain.permission import NARROWEST, Permission
 from control_plane.domain.role import Role
@@ -222,6 +223,7 @@ def roles_at(kind: ScopeKind) -> Mapping[Role, frozenset[Permission]]:
     return AT_PLATFORM if kind is ScopeKind.PLATFORM else IN_ORGANIZATIONS
 
 
+@cache  # A few dozen pairs, and every request asks for several of them.
 def permissions_of(role: Role, kind: ScopeKind) -> frozenset[Permission]:
     """What a role gives at a scope of this kind: nothing when it cannot be bound there."""
     held = roles_at(kind).get(role, frozenset())

@@ -88,10 +88,11 @@ def bindable() -> Iterator[HeldRole]:
 
 def allowed(who: Principal) -> frozenset[tuple[Permission, Scope]]:
     """Every permission, with every thing for which this principal has it."""
+    reaches = {permission: who.reach(permission) for permission in Permission}
     return frozenset(
         (permission, thing)
         for permission, thing in product(Permission, THINGS)
-        if who.reach(permission).contains(thing)
+        if reaches[permission].contains(thing)
     )
 
 

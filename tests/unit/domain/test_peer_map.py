@@ -76,15 +76,19 @@ def members(number: int) -> st.SearchStrategy[Member]:
     )
 
 
+# Made once: making a strategy takes longer than drawing from it.
+MEMBERS = {number: members(number) for number in range(1, 20)}
+SERVERS = st.integers(0, 2)
+NUMBERS = st.sets(st.integers(10, 19), max_size=6)
+OWNERS = st.sampled_from((None, ALICE, ALICE, BOB))
+RELAYED = st.sets(st.sampled_from((ALICE, BOB)))
+
+
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    servers = tuple(
-        replace(draw(members(n)), endpoint=f"hub{n}:1") for n in range(1, 1 + draw(st.integers(0, 2)))
-    )
-    organizations = st.sampled_from((None, ALICE, ALICE, BOB))
-    numbers = sorted(draw(st.sets(st.integers(10, 19), max_size=6)))
-    nodes = tuple(Node(draw(members(number)), draw(organizations)) for number in numbers)
-    relays = draw(st.sets(st.sampled_from((ALICE, BOB))))
+    servers = tuple(replace(draw(MEMBERS[n]), endpoint=f"hub{n}:1") for n in range(1, 1 + draw(SERVERS)))
+    nodes = tuple(Node(draw(MEMBERS[number]), draw(OWNERS)) for number in sorted(draw(NUMBERS)))
+    relays = draw(RELAYED)
     return Cluster(servers, nodes, {who: Relay(f"relay of {who.int}", "hub:20001") for who in sorted(relays)})
 
 

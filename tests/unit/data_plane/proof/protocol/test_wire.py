@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_plane.documents.strict import Malformed
@@ -204,6 +204,7 @@ def test_every_message_is_tried_here() -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
+@settings(max_examples=40)  # Of each of 18 kinds.
 @given(st.data())
 def test_every_message_comes_back_as_it_went(kind: type[Any], data: Any) -> None:
     message = data.draw(EVERY[kind])

@@ -58,6 +58,6 @@ async def test_a_second_login_takes_over_and_nothing_of_the_first_one_is_left(
         await before.close()
         await after.close()
     finally:
-        for login in (first, second):
-            await root.execute(f"DROP ROLE IF EXISTS {login}")
+        for name in (first, second):
+            await root.execute(f"DROP ROLE IF EXISTS {name}")
         await root.close()

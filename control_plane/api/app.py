@@ -19,6 +19,7 @@ from control_plane.api.api_keys import ApiKeyController
 from control_plane.api.audit import AuditController
 from control_plane.api.billing import BillingController
 from control_plane.api.catalogue import CatalogueController
+from control_plane.api.charges import ChargeController
 from control_plane.api.clusters import ClusterController
 from control_plane.api.consoles import ConsoleController
 from control_plane.api.credits import CreditController
@@ -106,6 +107,7 @@ CONTROLLERS = (
     PeriodController,
     LedgerController,
     ReconciliationController,
+    ChargeController,
     LoopController,
     AgentController,
     OrphanController,

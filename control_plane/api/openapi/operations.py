@@ -36,6 +36,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("consoles", "console_id"): (Prefix.CONSOLE, "request for a console"),
     ("kubeconfigs", "kubeconfig_id"): (Prefix.KUBECONFIG, "kubeconfig"),
     ("exports", "export_id"): (Prefix.EXPORT_RUN, "export"),
+    ("charges", "charge_id"): (Prefix.CHARGE, "charge"),
     ("reconciliations", "reconciliation_id"): (Prefix.RECONCILIATION, "reconciliation"),
     ("ssh-keys", "key_id"): (Prefix.SSH_KEY, "SSH key"),
     ("node-pools", "node_pool_id"): (Prefix.NODE_POOL, "node pool"),

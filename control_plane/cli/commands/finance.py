@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from control_plane.cli.commands import exports, reconciliations
+from control_plane.cli.commands import charges, exports, reconciliations
 from control_plane.cli.commands.amounts import amount
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, find
 from control_plane.cli.confirming import add_yes, confirm
@@ -28,6 +28,7 @@ def add(to: Commands) -> None:
     )
     _add_periods(finance)
     reconciliations.add(finance)
+    charges.add(finance)
     parser = command(
         finance,
         "export",

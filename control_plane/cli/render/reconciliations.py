@@ -78,7 +78,7 @@ def _difference(amount: Money) -> Text:
 
 
 def difference_table(found: Sequence[DifferenceView]) -> RenderableType:
-    """Customers and links that differ, with ids of leases or charges that show it."""
+    """Customers and links that differ, and how to see why."""
     rows = [
         (
             Text(one.organization or one.organization_id, style="bold"),
@@ -94,6 +94,6 @@ def difference_table(found: Sequence[DifferenceView]) -> RenderableType:
     return Group(
         Text(),
         table(columns, rows, right=("BEFORE USD", "AFTER USD", "DIFFERENCE")),
-        *([Text("\nSuch as:")] if examples else []),
-        *(Text(f"  {id_}") for id_ in examples),
+        *([Text("\nTo see why:")] if examples else []),
+        *(Text(f"  splitplane finance explain {id_}") for id_ in examples),
     )

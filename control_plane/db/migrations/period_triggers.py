@@ -139,12 +139,28 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
   GROUP BY a.kind
 $$
 """
+# Likewise. Finance names a lease or a charge; whose it is decides as which tenant it is read.
+_BILLED_ORGANIZATION = """
+CREATE FUNCTION billed_organization(of_lease uuid, of_charge uuid) RETURNS uuid
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT found.organization_id FROM (
+    SELECT l.organization_id FROM public.leases l WHERE l.id = of_lease
+    UNION ALL
+    SELECT c.organization_id FROM public.charges c WHERE c.id = of_charge
+  ) found
+  WHERE EXISTS (SELECT FROM public.organizations us WHERE us.platform
+                AND us.id = NULLIF(current_setting('app.organization_id', true), '')::uuid)
+  LIMIT 1
+$$
+"""
 FUNCTIONS = (
     (_MISSING, "period_missing(text, timestamptz, timestamptz)"),
     (_BALANCES, "ledger_balances()"),
+    (_BILLED_ORGANIZATION, "billed_organization(uuid, uuid)"),
 )
 """Functions of the API alone, with their signatures."""
 LOOKED_UP = {
+    "charges": ("id", "organization_id"),
     "intervals": ("lease_id", "number", "organization_id", "started_at"),
     "periods": ("issuer", "month", "state"),
     "transactions": ("id", "organization_id", "period"),

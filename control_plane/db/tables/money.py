@@ -175,6 +175,7 @@ charges = table(
     Index("ix_charges_organization_id_started_at", "organization_id", "started_at"),
     Index("ix_charges_organization_id_period", "organization_id", "period", "started_at", "id"),
     fact=True,
+    lookups=Lookups.READ,
 )
 
 # An account has a kind and an owner. Accounts without an organization are ours, one of each kind.

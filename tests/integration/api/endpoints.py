@@ -64,6 +64,7 @@ class Endpoint:
             ("{kubeconfig_id}", "kc"),
             ("{export_id}", "exp"),
             ("{reconciliation_id}", "rec"),
+            ("{charge_id}", "ch"),
         ):
             if name in self.path:
                 return prefix
@@ -352,6 +353,8 @@ ENDPOINTS = (
     _get("/v1/operator/liabilities", Permission.FLEET_READ, "limit", "cursor"),
     _get("/v1/finance/periods", Permission.PERIODS_READ, "limit", "cursor"),
     _get("/v1/finance/accounts", Permission.LEDGER_READ, "limit", "cursor"),
+    _get("/v1/finance/charges/{charge_id}", Permission.RECONCILIATIONS_READ),
+    _get("/v1/finance/leases/{lease_id}/charges", Permission.RECONCILIATIONS_READ, "limit", "cursor"),
     _get("/v1/finance/reconciliations", Permission.RECONCILIATIONS_READ, "limit", "cursor"),
     _post("/v1/finance/reconciliations", Permission.RECONCILIATIONS_CREATE, {"period": "2026-11"}),
     _get("/v1/finance/reconciliations/{reconciliation_id}", Permission.RECONCILIATIONS_READ),

@@ -243,3 +243,24 @@ async def test_a_file_that_differs_from_what_was_delivered_before_is_cut_off(clo
                 text("UPDATE charge_names SET lease = 'first' WHERE organization_id = :id"),
                 {"id": cloud.acme.id},
             )
+
+
+async def test_a_charge_of_an_export_is_explained_from_the_journal_to_the_ledger(cloud: Cloud) -> None:
+    run = await export(cloud.finance, "/v1/operator/exports")
+    content = await fetch(cloud.finance, run, CSV, "/v1/operator/exports")
+    exported = [row for row in charges(content) if row["ResourceName"] == "first"]
+    found = [(await cloud.finance.get(f"/v1/finance/charges/{row['x_ChargeId']}")).json() for row in exported]
+    assert {charge["organization_id"] for charge in found} == {f"org_{cloud.acme.id.hex}"}
+    for row, charge in zip(exported, found, strict=True):
+        assert Decimal(row["BilledCost"]) == Decimal(charge["charge"]["amount"]["usd"])
+        assert charge["interval"]["cost"] == charge["charge"]["amount"]
+        before, after = charge["journal"]
+        assert (before["state_after"], after["event"]) == ("ready", "released")
+        wallet, revenue = charge["transaction"]["postings"]
+        assert (wallet["account"], revenue["account"]) == ("wallet", "revenue")
+        assert revenue["amount"] == charge["charge"]["amount"]
+        assert wallet["amount"]["nano"] == -revenue["amount"]["nano"]
+    listed = (await cloud.finance.get(f"/v1/finance/leases/{found[0]['lease_id']}/charges")).json()
+    assert listed["items"] == [charge["charge"] for charge in found]
+    for path in (f"charges/ch_{0:032x}", f"leases/le_{0:032x}/charges"):
+        assert (await cloud.finance.get(f"/v1/finance/{path}")).status_code == 404

@@ -488,6 +488,8 @@ DEFINERS: dict[str, str] = {
     " nothing unless the API acts for the platform's organization.",
     "node_ids": "Operators list the nodes of everybody. It answers ids alone; each is read as its own tenant.",
     "organization_ids": "Operators list the organizations. It answers ids alone; each is read as its own tenant.",
+    "billed_organization": "Finance names a charge or a lease. It answers whose that is, and nothing unless the API acts"
+    " for the platform's organization.",
     "period_missing": "Whoever closes a period asks about all customers. It answers counts, and nothing unless the API"
     " acts for the platform's organization.",
     "quota_request_ids": "Operators list the quota requests. It answers ids alone; each is read as its own tenant.",

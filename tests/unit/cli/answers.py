@@ -1825,3 +1825,32 @@ DIFFERENCES: Json = {
     ],
     "next_cursor": None,
 }  # fmt: skip
+CHARGE: Json = {
+    "charge": {
+        "id": f"ch_{'7' * 32}", "interval": 2, "started_at": "2026-10-20T13:00:00Z", "ended_at": "2026-10-20T14:00:00Z",
+        "unit_seconds": 28_800, "stopped": False, "amount": usd(19_920_000_000), "period": "2026-10",
+    },
+    "rated_at": "2026-10-20T14:00:03Z", "period_closed": True,
+    "organization_id": OTHER_ORGANIZATION["id"], "organization": "fresh", "lease_id": f"le_{'8' * 32}",
+    "machine_id": f"mc_{'9' * 32}", "sku": "h100-sxm.8x", "purchase": "on_demand",
+    "journal": [
+        {"number": 41, "at": "2026-10-20T12:10:04Z", "actor_kind": "loop", "actor": "admit_customers", "request_id": None,
+         "event": "verified", "machine_id": None, "state_before": "starting", "state_after": "ready", "why": None},
+        {"number": 77, "at": "2026-10-20T18:21:00Z", "actor_kind": "user", "actor": USER, "request_id": "req_1",
+         "event": "released", "machine_id": None, "state_before": "ready", "state_after": "ending", "why": None},
+    ],
+    "interval": {
+        "started_at": "2026-10-20T13:00:00Z", "ended_at": "2026-10-20T14:00:00Z", "unit_seconds_before": 23_960,
+        "unit_seconds": 28_800, "recorded_at": "2026-10-20T14:00:02Z", "cost": usd(19_920_000_000),
+    },
+    "price": {"per_unit_hour": usd(2_490_000_000), "price_book": 3, "price_book_from": "2026-10-01T00:00:00Z",
+              "listed": usd(2_490_000_000), "listed_spot": None},
+    "transaction": {
+        "id": f"tx_{'4' * 32}", "effective_at": "2026-10-20T13:00:00Z", "recorded_at": "2026-10-20T14:00:03Z",
+        "period": "2026-10",
+        "postings": [{"account": "wallet", "amount": usd(-19_920_000_000)},
+                     {"account": "revenue", "amount": usd(19_920_000_000)}],
+    },
+}  # fmt: skip
+CHARGE_NOT_POSTED: Json = CHARGE | {"interval": None, "transaction": None, "period_closed": False}
+LEASE_CHARGES: Json = {"items": [CHARGE["charge"]], "next_cursor": None}

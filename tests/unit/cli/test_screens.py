@@ -355,6 +355,18 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
             "POST /v1/finance/reconciliations": answers.RECONCILIATION_DIFFERENT,
         },
     ),
+    "finance_explain": (
+        f"finance explain {answers.CHARGE['charge']['id']}",
+        {f"GET /v1/finance/charges/{answers.CHARGE['charge']['id']}": answers.CHARGE},
+    ),
+    "finance_explain_broken": (
+        f"finance explain {answers.CHARGE['charge']['id']}",
+        {f"GET /v1/finance/charges/{answers.CHARGE['charge']['id']}": answers.CHARGE_NOT_POSTED},
+    ),
+    "finance_explain_lease": (
+        f"finance explain {answers.CHARGE['lease_id']}",
+        {f"GET /v1/finance/leases/{answers.CHARGE['lease_id']}/charges": answers.LEASE_CHARGES},
+    ),
     "finance_reconciliation_list": (
         "finance reconciliation list",
         {"GET /v1/finance/reconciliations": answers.RECONCILIATIONS},

@@ -1,0 +1,158 @@
+"""Queries on charges for finance: what a charge follows from, and what follows from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.journal import Line
+from control_plane.db.rows import read, read_one
+from control_plane.domain.ids import LeaseId, MachineId, OrganizationId
+from control_plane.domain.journal import Note
+from control_plane.domain.ledger import AccountKind, TransactionKind
+from control_plane.domain.money import Nano
+from control_plane.domain.purchase import PurchaseKind
+
+_OWNER = text("""
+SELECT id FROM billed_organization(CAST(:lease_id AS uuid), CAST(:charge_id AS uuid)) AS id WHERE id IS NOT NULL
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCharge:
+    """A charge of a lease."""
+
+    id: UUID
+    number: int
+    """Of its interval, in the lease."""
+    started_at: datetime
+    ended_at: datetime
+    unit_seconds: int
+    stopped: bool
+    amount_nano: Nano
+    period: datetime
+    """The first instant of the month in which it is booked."""
+
+
+@dataclass(frozen=True, slots=True)
+class FullCharge:
+    """A charge beside its interval and its price book."""
+
+    id: UUID
+    organization_id: OrganizationId
+    organization: str
+    lease_id: LeaseId
+    machine_id: MachineId
+    number: int
+    sku: str
+    purchase: PurchaseKind
+    started_at: datetime
+    ended_at: datetime
+    unit_seconds: int
+    stopped: bool
+    nano_per_unit_hour: Nano
+    amount_nano: Nano
+    period: datetime
+    rated_at: datetime
+    metered_from: datetime | None
+    """Start of its interval; None when there is none, which is an error of ours. So are the next ones."""
+    metered_until: datetime | None
+    unit_seconds_before: int | None
+    metered_unit_seconds: int | None
+    metered_at: datetime | None
+    price_book: int
+    price_book_from: datetime
+    list_nano_per_unit_hour: Nano | None
+    """What the price book says of the SKU; None when the price book does not have it."""
+    spot_nano_per_unit_hour: Nano | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChargePosting:
+    """A posting of the transaction of a charge."""
+
+    transaction_id: UUID
+    account: AccountKind
+    amount_nano: Nano
+    """Credit positive."""
+    effective_at: datetime
+    period: datetime
+    recorded_at: datetime
+
+
+_OF_LEASE = text("""
+SELECT id, number, started_at, ended_at, unit_seconds, stopped, amount_nano, period FROM charges
+WHERE organization_id = :organization_id AND lease_id = :lease_id AND number > :after ORDER BY number LIMIT :limit
+""")
+_GET = text("""
+SELECT c.id, c.organization_id, o.name AS organization, c.lease_id, c.machine_id, c.number, c.sku, c.purchase,
+       c.started_at, c.ended_at, c.unit_seconds, c.stopped, c.nano_per_unit_hour, c.amount_nano, c.period, c.rated_at,
+       i.started_at AS metered_from, i.ended_at AS metered_until, i.unit_seconds_before,
+       i.unit_seconds AS metered_unit_seconds, i.recorded_at AS metered_at, c.price_book,
+       b.effective_from AS price_book_from, p.nano_per_unit_hour AS list_nano_per_unit_hour, p.spot_nano_per_unit_hour
+FROM charges c JOIN organizations o ON o.id = c.organization_id JOIN price_books b ON b.version = c.price_book
+LEFT JOIN intervals i ON i.lease_id = c.lease_id AND i.number = c.number
+LEFT JOIN prices p ON p.price_book = c.price_book AND p.sku = c.sku
+WHERE c.organization_id = :organization_id AND c.id = :id
+""")
+# Only what starts, stops or reprices the bill: changes of the lease's state, and of its machine's power.
+_EVENTS = f"""
+SELECT number, at, actor_kind, actor, request_id, event, machine_id, state_before, state_after, why, transaction,
+       transaction AS settled
+FROM journal
+WHERE organization_id = :organization_id AND lease_id = :lease_id
+  AND (machine_id IS NULL AND state_before IS DISTINCT FROM state_after OR event = '{Note.POWER_CHANGED}')
+"""
+_AROUND = text(f"""
+(({_EVENTS} AND at <= :since ORDER BY number DESC LIMIT 1)
+ UNION ALL ({_EVENTS} AND at >= :until ORDER BY number LIMIT 1)) ORDER BY number
+""")
+_POSTINGS = text(f"""
+SELECT t.id AS transaction_id, a.kind AS account, p.amount_nano, t.effective_at, t.period, t.recorded_at
+FROM transactions t JOIN postings p ON p.transaction_id = t.id AND p.organization_id = t.organization_id
+JOIN ledger_accounts a ON a.id = p.account_id
+WHERE t.organization_id = :organization_id AND t.kind = '{TransactionKind.USAGE}' AND t.key = :key ORDER BY p.line
+""")
+
+
+async def owner(
+    connection: Connection, *, lease_id: LeaseId | None = None, charge_id: UUID | None = None
+) -> OrganizationId | None:
+    """Whose lease or charge it is. None when there is none, or unless the connection acts for the platform."""
+    return await read_one(connection, _OWNER, OrganizationId, lease_id=lease_id, charge_id=charge_id)
+
+
+async def of_lease(
+    connection: Connection, organization_id: OrganizationId, lease_id: LeaseId, *, after: int, limit: int
+) -> list[LeaseCharge]:
+    """The charges of a lease in the order of their numbers, behind `after`."""
+    values = {"organization_id": organization_id, "lease_id": lease_id, "after": after, "limit": limit}
+    return await read(connection, _OF_LEASE, LeaseCharge, **values)
+
+
+async def get(connection: Connection, organization_id: OrganizationId, charge_id: UUID) -> FullCharge | None:
+    return await read_one(connection, _GET, FullCharge, organization_id=organization_id, id=charge_id)
+
+
+async def events_around(connection: Connection, charge: FullCharge) -> Sequence[Line]:
+    """The journal's last line about the bill of the lease at the charge's start, and the first one at its end."""
+    return await read(
+        connection,
+        _AROUND,
+        Line,
+        organization_id=charge.organization_id,
+        lease_id=charge.lease_id,
+        since=charge.started_at,
+        until=charge.ended_at,
+    )
+
+
+async def postings(
+    connection: Connection, organization_id: OrganizationId, charge_id: UUID
+) -> Sequence[ChargePosting]:
+    """The postings of a charge; none of one that costs nothing."""
+    key = f"charge:{charge_id.hex}"
+    return await read(connection, _POSTINGS, ChargePosting, organization_id=organization_id, key=key)

@@ -33,6 +33,8 @@ def until(
     At a terminal the last line moves, and says for how long it is waited. Raises CliError when it cannot be read, and
     KeyboardInterrupt.
     """
+    if is_done(answer.value):
+        return answer
     printed, began = "", client.clock.seconds()
     answered = began
     outage = progress.OUTAGE_SECONDS_MAX if terminal.timeout is None else terminal.timeout

@@ -99,6 +99,7 @@ ACTS_AT_ONCE = {
     "lease extend": "lease update",
     "export create": "it adds files and changes none",
     "finance export": "it adds files and changes none",
+    "finance reconcile": "it compares what there is, and keeps what it found",
     "finance period reopen": "a second person has to agree",
     "organization create": "organization close",
     "organization resume": "organization suspend",
@@ -118,7 +119,14 @@ ACTS_AT_ONCE = {
 READS = {
     *("whoami", "skus", "offers", "quote", "why", "usage", "bill", "reconciliation", "loops", "completion"),
     *("lease watch", "lease ssh", "lease ssh-config", "lease console", "network members", "proof record"),
-    *("finance accounts", "fleet totals", "account limits", "account test", "account requests"),
+    *(
+        "finance accounts",
+        "finance explain",
+        "fleet totals",
+        "account limits",
+        "account test",
+        "account requests",
+    ),
     *("organization history", "export verify", "export diff", "audit export", "audit verify"),
 }
 """The commands that change nothing and are not called `list` or `show`."""

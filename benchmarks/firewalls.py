@@ -68,8 +68,8 @@ def _leased(city: City, client: httpx.Client) -> dict[str, Any]:
     reconciler = city.children["reconciler"]
 
     def offered() -> bool:
-        offers = _answer(client.get("/v1/offers"))["items"]
-        return any(offer["provider"] == "local" and offer["available"] for offer in offers)
+        offers = _answer(client.get("/v1/offers?provider=local"))["items"]
+        return any(offer["available"] for offer in offers)
 
     def ready() -> bool:
         return bool(_answer(client.get(f"/v1/leases/{made['id']}"))["state"] == "ready")

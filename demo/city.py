@@ -115,14 +115,8 @@ class City:
         }
 
     def customer_environment(self) -> dict[str, str]:
-        """For the customer's CLI: a URL, a key, a home of its own."""
-        home = self.directory / "customer"
-        return base_environment() | {
-            "HOME": str(home),
-            "XDG_CONFIG_HOME": str(home / ".config"),
-            "SPLITPLANE_URL": self.api_url,
-            "SPLITPLANE_API_KEY": self.api_key,
-        }
+        """For the customer's CLI."""
+        return self._command_line("customer", self.api_key)
 
     def reconciler_environment(self) -> dict[str, str]:
         environment = base_environment() | {
@@ -143,12 +137,20 @@ class City:
 
     def operator_environment(self) -> dict[str, str]:
         """For the CLI of those who run the installation."""
-        home = self.directory / "operator"
+        return self._command_line("operator", self.operator_key)
+
+    def finance_environment(self) -> dict[str, str]:
+        """For the CLI of those who keep the books."""
+        return self._command_line("finance", self.finance_key)
+
+    def _command_line(self, who: str, key: str) -> dict[str, str]:
+        """A URL, a key, and a home of its own."""
+        home = self.directory / who
         return base_environment() | {
             "HOME": str(home),
             "XDG_CONFIG_HOME": str(home / ".config"),
             "SPLITPLANE_URL": self.api_url,
-            "SPLITPLANE_API_KEY": self.operator_key,
+            "SPLITPLANE_API_KEY": key,
         }
 
     @property

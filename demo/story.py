@@ -1,4 +1,4 @@
-"""The demo's script: three leases at once, a login, a private network, a crash, a bill that adds up.
+"""The demo's script: three leases at once, a login, a private network, a crash, a bill that adds up, and its proof.
 
 Every expectation is checked where it is printed; the first one that fails ends the demo with an error.
 """
@@ -17,6 +17,7 @@ from typing import Any
 
 from demo.city import City
 from demo.cluster_story import NODES, ClusterStory
+from demo.finance_story import FinanceStory
 from demo.prices import PROVEN_SKU, SKU
 from demo.processes import DemoError, wait_for
 
@@ -58,6 +59,10 @@ class Summary:
     """Whether a pod at one provider reached a pod at another."""
     cluster_left: int | None = None
     """What was left of the nodes and of the kubeconfig at the end: objects, tunnels and machines."""
+    focus_rows: int = 0
+    """Rows of the FOCUS export of all customers."""
+    reconcile_difference_nano: int | None = None
+    """What the links of the month's reconciliation differ by in all, from the journal to the export."""
     machines_real: bool = False
     seconds: float = 0.0
 
@@ -77,10 +82,13 @@ class Story:
             self._reach()
         self._crash()
         self._demand_proof()
+        self._release()
+        charged_at = self._charged()
         if self.city.cluster:
             self._join()
-        self._release()
+        self._expect_no_machines()
         self._settle()
+        self._prove(charged_at)
 
     # --- the customer's tools
 
@@ -89,13 +97,20 @@ class Story:
 
     def _customer(self, *arguments: str, show: bool = True) -> str:
         """Type a command as the customer would, and show it with its output."""
+        return self._type(arguments, self.city.customer_environment(), show=show)
+
+    def _finance(self, *arguments: str, show: bool = True) -> str:
+        """Type a command as whoever keeps the books would."""
+        return self._type(("finance", *arguments), self.city.finance_environment(), show=show)
+
+    def _type(self, arguments: tuple[str, ...], environment: dict[str, str], *, show: bool) -> str:
         if show:
             self.city.say(f"$ splitplane {' '.join(arguments)}")
         command = [str(Path(sys.executable).with_name("splitplane")), *arguments]
         live = show and sys.stdout.isatty() and arguments[:2] == ("lease", "watch")
         done = subprocess.run(
             command,
-            env=self.city.customer_environment(),
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=None if live else subprocess.PIPE,
             stderr=None if live else subprocess.STDOUT,
@@ -129,8 +144,8 @@ class Story:
         self._customer("quote", SKU, "--region", "eu", "--max-price", "25")
 
     def _offered(self) -> bool:
-        offers = self.city.ask("/v1/offers")["items"]
-        return {"local", "lambda_cloud"} <= {offer["provider"] for offer in offers if offer["available"]}
+        pages = [self.city.ask(f"/v1/offers?provider={name}") for name in ("local", "lambda_cloud")]
+        return all(any(offer["available"] for offer in page["items"]) for page in pages)
 
     def _lease_three(self) -> None:
         self._title("Three leases at once: two at the local cloud, one at Lambda")
@@ -261,6 +276,13 @@ class Story:
         self._title("Releasing everything")
         self._customer("lease", "release", "alpha", "beta", "gamma", "delta", "--yes")
         wait_for("the end of every lease", END_SECONDS_MAX, self._ended, self.city.children["reconciler"])
+
+    def _charged(self) -> float:
+        """Wait for the last charges. Returns when that was, in seconds of `time.monotonic`."""
+        wait_for("the last charges", 30, lambda: self.city.ask("/v1/bill")["unrated"]["nano"] == 0)
+        return time.monotonic()
+
+    def _expect_no_machines(self) -> None:
         left = self.city.inventories()
         for provider, machines in left.items():
             self.city.say(f"  {provider}: {len(machines)} machines")
@@ -273,7 +295,7 @@ class Story:
 
     def _settle(self) -> None:
         self._title("The bill")
-        wait_for("the last charges", 30, lambda: self.city.ask("/v1/bill")["unrated"]["nano"] == 0)
+        self._charged()
         self._customer("bill")
         totals = self.city.ask("/v1/reconciliation")
         metered = sum(_billed_seconds(lease) for lease in self.city.ask("/v1/leases?limit=100")["items"])
@@ -290,6 +312,14 @@ class Story:
         expect(totals["gpu_seconds"] == metered, f"metered {totals['gpu_seconds']}, the leases say {metered}")
         csv = self._customer("usage", "--csv", show=False)
         expect(_csv_total(csv) == totals["rated"]["nano"], "the usage CSV does not add up to the ledger")
+
+    def _prove(self, charged_at: float) -> None:
+        self._title("Finance: the month as FOCUS 1.2, and proof that the books follow from what happened")
+        story = FinanceStory(self.city, self._finance)
+        self.summary.focus_rows = story.export(charged_at)
+        expect(self.summary.focus_rows >= self.summary.leases, "a lease is missing from the export")
+        self.summary.reconcile_difference_nano = story.reconcile()
+        expect(self.summary.reconcile_difference_nano == 0, "the books do not reconcile")
 
 
 def _new_key(path: Path) -> None:

@@ -85,7 +85,8 @@ class ChargePosting:
 
 _OF_LEASE = text("""
 SELECT id, number, started_at, ended_at, unit_seconds, stopped, amount_nano, period FROM charges
-WHERE organization_id = :organization_id AND lease_id = :lease_id AND number > :after ORDER BY number LIMIT :limit
+WHERE organization_id = :organization_id AND lease_id = :lease_id AND number > CAST(:after AS bigint)
+ORDER BY number LIMIT :limit
 """)
 _GET = text("""
 SELECT c.id, c.organization_id, o.name AS organization, c.lease_id, c.machine_id, c.number, c.sku, c.purchase,

@@ -59,6 +59,7 @@ def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> Non
         "apply_provider_firewalls",  # Waits for providers.
         "answer_account_requests",  # Waits for providers to list machines.
         "audit_ledger",  # Waits for no machine, but adds up all postings there are.
+        "reconcile_periods",  # Likewise, but reads a month of a hundred customers.
         "bootstrap_machines",
         "build_clusters",  # Waits for a server host, as does the next one.
         "dismantle_clusters",

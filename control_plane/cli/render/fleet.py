@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import table
-from control_plane.cli.words import ID_DIGITS_MIN, cents, coarse, plural
+from control_plane.cli.words import ID_DIGITS_MIN, cents, coarse, csv_cell, plural
 from control_plane.wire.fleet import FleetMachineView, FleetTotals, FleetTotalView
 
 _STYLES = {"healthy": "green", "stopped": "", "starting": "", "ending": "dim"}
@@ -129,9 +129,10 @@ def fleet_csv(machines: Sequence[FleetMachineView]) -> str:
     for machine in machines:
         writer.writerow(
             (
-                *(machine.id, machine.account, machine.provider, machine.provider_ref, machine.region),
-                *(machine.gpu_model, machine.gpu_count, machine.state, machine.health, machine.native_status),
-                *(machine.organization_id, machine.organization, machine.project_id, machine.project),
+                *(machine.id, machine.account, machine.provider, csv_cell(machine.provider_ref)),
+                *(machine.region, machine.gpu_model, machine.gpu_count, machine.state, machine.health),
+                *(csv_cell(machine.native_status), machine.organization_id, csv_cell(machine.organization)),
+                *(machine.project_id, machine.project),
                 *(machine.lease_id, machine.lease, machine.created_at.isoformat()),
                 *(machine.cost_per_hour.usd, machine.cost.usd),
             )

@@ -1,5 +1,6 @@
 """Exports of a month: files that are whole, the same each time, add up to the ledger, and name no other tenant."""
 
+import base64
 import csv
 import hashlib
 import io
@@ -262,5 +263,8 @@ async def test_a_charge_of_an_export_is_explained_from_the_journal_to_the_ledger
         assert wallet["amount"]["nano"] == -revenue["amount"]["nano"]
     listed = (await cloud.finance.get(f"/v1/finance/leases/{found[0]['lease_id']}/charges")).json()
     assert listed["items"] == [charge["charge"] for charge in found]
+    far = base64.urlsafe_b64encode(b"lease_charges:999999999999999999").decode().rstrip("=")
+    path = f"/v1/finance/leases/{found[0]['lease_id']}/charges?cursor={far}"
+    assert (await cloud.finance.get(path)).json()["items"] == []
     for path in (f"charges/ch_{0:032x}", f"leases/le_{0:032x}/charges"):
         assert (await cloud.finance.get(f"/v1/finance/{path}")).status_code == 404

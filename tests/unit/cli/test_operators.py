@@ -25,6 +25,18 @@ def test_the_fleet_as_csv_has_exact_amounts_and_filters_are_sent(tmp_path: Path)
     assert stand.run("fleet", "list", "--csv", "--json").code == 2
 
 
+def test_what_a_provider_calls_a_machine_is_no_formula_in_a_spreadsheet(tmp_path: Path) -> None:
+    machines = [
+        answers.FLEET["items"][0] | {"provider_ref": text, "native_status": text}
+        for text in ('=HYPERLINK("https://a.example")', "+1", "-1", "@SUM(A1)", "\t=1", "i-0abc")
+    ]
+    answer = {"items": machines, "next_cursor": None}
+    stand = Stand(tmp_path, {"GET /v1/operator/fleet/machines": answer})
+    lines = list(csv.DictReader(io.StringIO(stand.run("fleet", "list", "--csv").out)))
+    for column in ("provider_ref", "native_status"):
+        assert [line[column][0] for line in lines] == ["'", "'", "'", "'", "'", "i"], column
+
+
 def test_totals_as_csv_are_a_line_for_each_provider_and_model_and_no_sum(tmp_path: Path) -> None:
     stand = Stand(tmp_path, {"GET /v1/operator/fleet": answers.FLEET_TOTALS})
     lines = list(csv.DictReader(io.StringIO(stand.run("fleet", "totals", "--csv").out)))

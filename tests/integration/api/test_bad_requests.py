@@ -105,6 +105,7 @@ async def test_a_field_of_another_kind_is_named(endpoint: Endpoint, shared: Shar
             body = endpoint.body | {field: spoilt}
             with case(field, repr(spoilt)[:60]):
                 answer = await _send(operator, endpoint, content=json.dumps(body), headers=JSON)
+                _in_words(answer.text)
                 hold(answer, "invalid_request", "ssh_key_invalid", "host_key_invalid", "malformed_json")
                 if answer.json()["code"] == "invalid_request" and answer.json().get("errors"):
                     assert answer.json()["errors"][0]["field"].startswith(field), answer.json()
@@ -441,8 +442,10 @@ async def test_an_invalid_parameter_names_what_is_allowed_and_the_nearest(shared
     assert {error["field"] for error in both} == {"limit", "state"}
 
 
-async def test_whatever_is_wrong_with_any_body_is_said_in_words(shared: Shared) -> None:
+async def test_whatever_is_wrong_with_a_change_is_said_in_words(shared: Shared) -> None:
     for endpoint in WITH_BODY:
+        if endpoint.method != "PATCH":
+            continue  # `test_a_field_of_another_kind_is_named` sends them the same.
         assert endpoint.body is not None
         for field, value in endpoint.body.items():
             for spoilt in _spoilt(value):

@@ -142,6 +142,21 @@ class Settings:
         Field(min_length=1, max_length=200),
         Variable("SPLITPLANE_SELLER", "the company that sells and invoices, as exports of charges name it"),
     ] = "Splitplane"
+    seller_address: Annotated[
+        str,
+        Field(max_length=500),
+        Variable("SPLITPLANE_SELLER_ADDRESS", "its address on invoices, with `;` between the lines"),
+    ] = ""
+    seller_tax_id: Annotated[
+        str,
+        Field(max_length=32, pattern=r"^[A-Z0-9 ./-]*$"),
+        Variable("SPLITPLANE_SELLER_TAX_ID", "its number for tax on invoices, such as a VAT number"),
+    ] = ""
+    invoice_prefix: Annotated[
+        str,
+        Field(max_length=16, pattern=r"^[A-Z0-9][A-Z0-9-]*$"),
+        Variable("SPLITPLANE_INVOICE_PREFIX", "what the numbers of invoices begin with: `INV-2026-000001`"),
+    ] = "INV"
     trusted_proxies: Annotated[
         tuple[Network, ...],
         BeforeValidator(reading.parsed(_networks)),

@@ -30,10 +30,12 @@ from control_plane.api.errors import answer
 from control_plane.api.events import EventController
 from control_plane.api.exports import ExportController, ExportOfAllController
 from control_plane.api.finance import LedgerController, PeriodController
+from control_plane.api.finance_invoices import BillingDetailsController, FinanceInvoiceController
 from control_plane.api.firewalls import FirewallController
 from control_plane.api.fleet import FleetController
 from control_plane.api.forms import lenient, of_credentials
 from control_plane.api.health import HealthController
+from control_plane.api.invoices import InvoiceController
 from control_plane.api.kubeconfigs import KubeconfigController
 from control_plane.api.leases import LeaseController
 from control_plane.api.liabilities import LiabilityController
@@ -104,6 +106,9 @@ CONTROLLERS = (
     BillingController,
     ExportController,
     ExportOfAllController,
+    InvoiceController,
+    FinanceInvoiceController,
+    BillingDetailsController,
     PeriodController,
     LedgerController,
     ReconciliationController,

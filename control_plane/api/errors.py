@@ -299,7 +299,15 @@ KINDS: dict[str, Kind] = {
     RefusalCode.PERIOD_CLOSED: Kind(
         409, "Book a correction in an open period, or have the period reopened by two people.", "month"
     ),
-    RefusalCode.PERIOD_NOT_CLOSED: Kind(409, "Only a closed period can be reopened.", "month"),
+    RefusalCode.PERIOD_NOT_CLOSED: Kind(409, "Close the period first; an open one needs no reopening."),
+    RefusalCode.INVOICE_EXISTS: Kind(409, "Read the invoice that `detail` names: a month has one."),
+    RefusalCode.NOTHING_TO_INVOICE: Kind(
+        409, "Choose a month in which charges of the organization are booked."
+    ),
+    RefusalCode.BILLING_DETAILS_MISSING: Kind(409, "Set the organization's billing details first."),
+    RefusalCode.PERIOD_INVOICED: Kind(
+        409, "Leave the period closed: what arrives late is booked, and invoiced, in a later one."
+    ),
     RefusalCode.PROJECT_UNKNOWN: Kind(
         422, "Use the name or the id of a project that GET /v1/projects lists, or leave it out.", "project"
     ),

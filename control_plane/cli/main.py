@@ -63,6 +63,7 @@ FILES = {
     "proofs": ("proof",),
     "billing": ("usage", "bill", "reconciliation"),
     "exports": ("export",),
+    "invoices": ("invoice",),
     "finance": ("finance",),
     "organizations": ("organization", "credit"),
     "loops": ("loops",),

@@ -16,6 +16,7 @@ _COLUMNS = """issuer, month, state, changed_at, changed_by, reopening_requested_
 _STORED = text(f"SELECT {_COLUMNS} FROM periods WHERE issuer = :issuer")
 _GET = text(f"{_STORED.text} AND month = :month")
 _LOCK = text("SELECT pg_advisory_xact_lock(period_lock_key(:issuer, :month))")
+_HOLD = text("SELECT pg_advisory_xact_lock_shared(period_lock_key(:issuer, :month))")
 _MISSING = text("SELECT unmetered_leases, unrated_intervals FROM period_missing(:issuer, :month, :until)")
 # What is effective in a closed month is booked in a later one. Customers see no row of `periods`.
 _IS_CLOSED = text("SELECT booking_period(:organization_id, :month) > :month")
@@ -42,6 +43,16 @@ async def stored(connection: Connection, issuer: str) -> list[Period]:
 async def lock(connection: Connection, issuer: str, month: datetime) -> Period:
     """A period, after every transaction that books in it has ended. None begins before this one ends."""
     await connection.execute(_LOCK, {"issuer": issuer, "month": month})
+    return await _get(connection, issuer, month)
+
+
+async def hold(connection: Connection, issuer: str, month: datetime) -> Period:
+    """A period, whose state nobody changes before this transaction ends."""
+    await connection.execute(_HOLD, {"issuer": issuer, "month": month})
+    return await _get(connection, issuer, month)
+
+
+async def _get(connection: Connection, issuer: str, month: datetime) -> Period:
     found = await read_one(connection, _GET, Period, issuer=issuer, month=month)
     return found or Period(issuer, month, PeriodState.OPEN)
 

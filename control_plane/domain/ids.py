@@ -73,6 +73,7 @@ class Prefix(StrEnum):
     CHARGE = "ch"
     EXPORT_RUN = "exp"
     RECONCILIATION = "rec"
+    INVOICE = "inv"
     TRANSACTION = "tx"
     PROOF = "pf"
     ACCOUNT_REQUEST = "arq"

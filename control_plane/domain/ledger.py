@@ -242,6 +242,29 @@ def payment(
     )
 
 
+def invoice(
+    organization_id: OrganizationId, *, invoice_id: UUID, tax: Nano, adjustment: Nano, at: datetime
+) -> Transaction | None:
+    """What an invoice of prepaid usage posts: its tax, which the customer owes, and its rounding.
+
+    The usage itself was posted charge by charge. `adjustment` is at most zero, and goes back into the wallet. None
+    when there is neither.
+    """
+    if tax < 0 or adjustment > 0:
+        raise ValueError("the tax of an invoice is not negative, and its adjustment not positive")
+    moves = (
+        (AccountKind.RECEIVABLE, Nano(-tax)),
+        (AccountKind.TAX_PAYABLE, tax),
+        (AccountKind.ROUNDING, adjustment),
+        (AccountKind.WALLET, Nano(-adjustment)),
+    )
+    postings = tuple(Posting(kind, amount) for kind, amount in moves if amount)
+    if not postings:
+        return None
+    key = f"invoice:{invoice_id.hex}"
+    return Transaction(key, TransactionKind.INVOICE, organization_id, None, at, postings)
+
+
 DECISIONS: Mapping[TransactionKind, Decide] = {
     TransactionKind.REFUND: refund,
     TransactionKind.CREDIT: credit,

@@ -6,6 +6,7 @@ micro-units is 86 cents off). Why totals: a charge is the difference of two accr
 however time is cut the parts add up to the whole.
 """
 
+from collections.abc import Sequence
 from typing import NewType
 
 Nano = NewType("Nano", int)
@@ -71,6 +72,18 @@ def dollars_down(amount: Nano) -> str:
 def _cents(count: int) -> str:
     whole, rest = divmod(abs(count), 100)
     return f"{'-' if count < 0 else ''}{whole:,}.{rest:02d}"
+
+
+def in_whole_cents(amounts: Sequence[Nano]) -> tuple[int, ...]:
+    """The amounts in cents that add up to their exact sum, rounded down to a whole cent (largest remainder method).
+
+    Each is within a cent of its exact amount. Of equal remainders, the first ones get the cents that are left.
+    """
+    parts = [divmod(amount, NANO_PER_CENT) for amount in amounts]
+    left = sum(rest for _, rest in parts) // NANO_PER_CENT
+    by_remainder = sorted(range(len(parts)), key=lambda index: -parts[index][1])
+    raised = frozenset(by_remainder[:left])
+    return tuple(whole + (index in raised) for index, (whole, _) in enumerate(parts))
 
 
 def parse_usd(text: str) -> Nano:

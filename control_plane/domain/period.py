@@ -132,13 +132,17 @@ def closing(period: Period, missing: Missing, now: datetime) -> tuple[PeriodEven
     return began if missing.sentences else (*began, PeriodEvent.CLOSED)
 
 
-def reopening(period: Period, by: str) -> PeriodEvent | Refused:
+def reopening(period: Period, by: str, *, invoiced: bool) -> PeriodEvent | Refused:
     """What a request to reopen a period does: the first person asks, and another one agrees.
 
-    Refused while it is not closed, and for a person who asked for it already.
+    Refused while it is not closed, once somebody is `invoiced` for it, because a charge that is added then would be on
+    no invoice, and for a person who asked for it already.
     """
     if period.state is not PeriodState.CLOSED:
         return Refused(RefusalCode.PERIOD_NOT_CLOSED, f"{period.name} is {period.state}, not closed.")
+    if invoiced:
+        why = f"Invoices of {period.name} are issued. What arrives late is booked in a later month."
+        return Refused(RefusalCode.PERIOD_INVOICED, why)
     if period.reopening_requested_by is None:
         return PeriodEvent.REOPENING_REQUESTED
     if period.reopening_requested_by == by:

@@ -160,6 +160,14 @@ class Permission(StrEnum):
     """Read the exports of every organization's charges, and fetch their files."""
     EXPORTS_CREATE_ALL = "exports.create_all"
     """Export the charges of every organization."""
+    INVOICES_READ = "invoices.read"
+    """Read the organization's invoices."""
+    INVOICES_READ_ALL = "invoices.read_all"
+    """Read the invoices of every organization, and their billing details."""
+    INVOICES_ISSUE = "invoices.issue"
+    """Compute and issue the invoices of a closed month."""
+    BILLING_DETAILS_SET = "billing_details.set"
+    """Set who is invoiced for an organization, and at which rate of tax."""
     LEDGER_READ = "ledger.read"
     """Read the balances of the ledger's accounts, over all customers."""
     LEDGER_POST = "ledger.post"
@@ -208,6 +216,9 @@ _OF_PLATFORM = frozenset(
         _P.ORGANIZATIONS_CLOSE,
         _P.ORGANIZATIONS_DELETE,
         _P.CREDITS_CREATE,
+        _P.INVOICES_READ_ALL,
+        _P.INVOICES_ISSUE,
+        _P.BILLING_DETAILS_SET,
         _P.LEDGER_READ,
         _P.LEDGER_POST,
         _P.PERIODS_READ,
@@ -259,6 +270,7 @@ _OF_ORGANIZATION = frozenset(
         _P.ADMISSION_DECISIONS_READ,
         _P.EXPORTS_READ,
         _P.EXPORTS_CREATE,
+        _P.INVOICES_READ,
     }
 )
 _OF_PROJECT = frozenset(

@@ -78,6 +78,7 @@ FINANCE = (
         _P.BILLING_READ,
         _P.EXPORTS_READ,
         _P.EXPORTS_CREATE,
+        _P.INVOICES_READ,
     }
 )
 _PEOPLE = frozenset(
@@ -117,6 +118,7 @@ _READS_OF_PLATFORM = frozenset(
     {
         _P.ORGANIZATIONS_READ_ALL,
         _P.COSTS_READ,
+        _P.INVOICES_READ_ALL,
         _P.LEDGER_READ,
         _P.PERIODS_READ,
         _P.RECONCILIATIONS_READ,
@@ -159,6 +161,7 @@ AUDITOR = frozenset(
         _P.ADMISSION_DECISIONS_READ,
         _P.BILLING_READ,
         _P.EXPORTS_READ,
+        _P.INVOICES_READ,
         _P.AUDIT_READ,
     }
 )
@@ -192,6 +195,9 @@ PLATFORM_FINANCE = (
         _P.COSTS_READ,
         _P.EXPORTS_READ_ALL,
         _P.EXPORTS_CREATE_ALL,
+        _P.INVOICES_READ_ALL,
+        _P.INVOICES_ISSUE,
+        _P.BILLING_DETAILS_SET,
         _P.LEDGER_READ,
         _P.LEDGER_POST,
         _P.PERIODS_READ,

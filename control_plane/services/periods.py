@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from control_plane.db import organizations, periods
+from control_plane.db import invoices, organizations, periods
 from control_plane.db.connection import Connection
 from control_plane.db.periods import PeriodRecord
 from control_plane.domain import period as domain
@@ -81,11 +81,12 @@ async def reopen(
 ) -> ShownPeriod | Refused:
     """Ask for a closed period to be reopened, or agree to what somebody else asked for.
 
-    Refused for a period that is not closed, and for the person who asked.
+    Refused for a period that is not closed, for one with invoices, and for the person who asked.
     """
     now = world.now()
     period = await periods.lock(connection, MAIN_ISSUER, month)
-    event = domain.reopening(period, by)
+    invoiced = await invoices.any_of(connection, MAIN_ISSUER, month)
+    event = domain.reopening(period, by, invoiced=invoiced)
     if isinstance(event, Refused):
         return event
     if event is PeriodEvent.REOPENING_REQUESTED:

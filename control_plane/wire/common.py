@@ -150,10 +150,12 @@ ProviderRefText = Annotated[
     ),
 ]
 """As long as `providers/listings.py` accepts one, so that every orphan which is listed can be named."""
+LINE_PATTERN = rf"^{_PRINTABLE}*{_PRINTABLE_AND_NO_SPACE}{_PRINTABLE}*$(?!\n)"
+"""One line that is not blank."""
 Sentence = Annotated[
     str,
     Meta(
-        pattern=rf"^{_PRINTABLE}*{_PRINTABLE_AND_NO_SPACE}{_PRINTABLE}*$(?!\n)",
+        pattern=LINE_PATTERN,
         max_length=500,
         description="One line of up to 500 characters. It is stored with who sent it.",
         examples=["These machines are slices of one GPU."],

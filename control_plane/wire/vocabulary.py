@@ -49,6 +49,7 @@ SubjectIdText = Annotated[
     ),
 ]
 ConsoleIdText = Annotated[str, _id("con", "a request for a console")]
+InvoiceIdText = Annotated[str, _id("inv", "an invoice")]
 ExportRunIdText = Annotated[str, _id("exp", "an export")]
 ReconciliationIdText = Annotated[str, _id("rec", "a reconciliation")]
 QuoteIdText = Annotated[str, _id("qt", "a quote")]

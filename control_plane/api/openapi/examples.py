@@ -11,6 +11,19 @@ from control_plane.api.openapi.schemas import REF, Schema
 
 _ID = "0190c2f07d1e7b3a9c54e1f2a3b4c5d6"
 _TEXTS: Mapping[str, str] = {
+    "legal_name": "Heliotrope GmbH",
+    "seller": "Neocloud Ltd",
+    "seller_address": "1 Quay Street",
+    "seller_tax_id": "IE6388047V",
+    "address_lines": "Salomon-Idler-Str. 12",
+    "country": "DE",
+    "tax_id": "DE811907980",
+    "InvoiceSummaryView.number": "INV-2026-000001",
+    "InvoiceView.number": "INV-2026-000001",
+    "InvoiceView.issued_by": "user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+    "BillingDetailsView.changed_by": "user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+    "NotInvoicedView.code": "billing_details_missing",
+    "NotInvoicedView.detail": "Nobody has set its billing details.",
     "AccountView.name": "lambda_cloud/research",
     "GpuReading.name": "NVIDIA H100 80GB HBM3",
     "OrganizationView.name": "heliotrope",

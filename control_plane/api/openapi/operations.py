@@ -37,6 +37,8 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("kubeconfigs", "kubeconfig_id"): (Prefix.KUBECONFIG, "kubeconfig"),
     ("exports", "export_id"): (Prefix.EXPORT_RUN, "export"),
     ("charges", "charge_id"): (Prefix.CHARGE, "charge"),
+    ("invoices", "invoice_id"): (Prefix.INVOICE, "invoice"),
+    ("billing-details", "organization_id"): (Prefix.ORGANIZATION, "organization"),
     ("reconciliations", "reconciliation_id"): (Prefix.RECONCILIATION, "reconciliation"),
     ("ssh-keys", "key_id"): (Prefix.SSH_KEY, "SSH key"),
     ("node-pools", "node_pool_id"): (Prefix.NODE_POOL, "node pool"),

@@ -35,6 +35,7 @@ from control_plane.wire import (
     firewalls,
     fleet,
     health,
+    invoices,
     journal,
     kubeconfigs,
     leases,
@@ -64,7 +65,8 @@ _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
     leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
     agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
-    kubeconfigs, node_pools, nodes, power, consoles, exports, finance, reconciliations, charges,
+    kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, reconciliations,
+    charges,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

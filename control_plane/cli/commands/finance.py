@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from control_plane.cli.commands import charges, exports, reconciliations
+from control_plane.cli.commands import charges, exports, finance_invoices, reconciliations
 from control_plane.cli.commands.amounts import amount
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, find
 from control_plane.cli.confirming import add_yes, confirm
@@ -27,6 +27,7 @@ def add(to: Commands) -> None:
         to, "finance", "Close the books, export charges, and post what somebody decides on (finance)."
     )
     _add_periods(finance)
+    finance_invoices.add(finance)
     reconciliations.add(finance)
     charges.add(finance)
     parser = command(

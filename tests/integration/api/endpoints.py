@@ -65,6 +65,7 @@ class Endpoint:
             ("{export_id}", "exp"),
             ("{reconciliation_id}", "rec"),
             ("{charge_id}", "ch"),
+            ("{invoice_id}", "inv"),
         ):
             if name in self.path:
                 return prefix
@@ -107,6 +108,14 @@ SERVER_HOST = {
     "host_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",
     "ssh_port": 22,
     "outside": "k8s-1.example.com",
+}
+BUYER = {
+    "legal_name": "Heliotrope GmbH",
+    "address_lines": ["Salomon-Idler-Str. 12", "86159 Augsburg"],
+    "country": "DE",
+    "tax_id": "DE811907980",
+    "tax_rate": 1900,
+    "reverse_charge": False,
 }
 PUBLIC_KEY = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
 FLEET_FILTERS = ("provider", "account", "region", "gpu_model", "health", "state", "organization", "project")
@@ -355,6 +364,13 @@ ENDPOINTS = (
     _get("/v1/finance/accounts", Permission.LEDGER_READ, "limit", "cursor"),
     _get("/v1/finance/charges/{charge_id}", Permission.RECONCILIATIONS_READ),
     _get("/v1/finance/leases/{lease_id}/charges", Permission.RECONCILIATIONS_READ, "limit", "cursor"),
+    _get("/v1/invoices", Permission.INVOICES_READ, "limit", "cursor"),
+    _get("/v1/invoices/{invoice_id}", Permission.INVOICES_READ),
+    _get("/v1/finance/invoices", Permission.INVOICES_READ_ALL, "period", "limit", "cursor"),
+    _get("/v1/finance/invoices/{invoice_id}", Permission.INVOICES_READ_ALL),
+    _post("/v1/finance/invoices", Permission.INVOICES_ISSUE, {"period": "2026-11", "draft": True}),
+    _get("/v1/finance/billing-details/{organization_id}", Permission.INVOICES_READ_ALL),
+    Endpoint("PUT", "/v1/finance/billing-details/{organization_id}", Permission.BILLING_DETAILS_SET, BUYER),
     _get("/v1/finance/reconciliations", Permission.RECONCILIATIONS_READ, "limit", "cursor"),
     _post("/v1/finance/reconciliations", Permission.RECONCILIATIONS_CREATE, {"period": "2026-11"}),
     _get("/v1/finance/reconciliations/{reconciliation_id}", Permission.RECONCILIATIONS_READ),

@@ -152,7 +152,8 @@ async def _of_the_organization(endpoint: Endpoint, shared: Shared) -> str:
 async def _of_finance(endpoint: Endpoint, shared: Shared) -> str:
     """A customer in the endpoint's body; or a month that is over, and closed already if it is to be reopened."""
     if "{month}" not in endpoint.path:
-        (endpoint.body or {})["organization_id"] = f"org_{shared.acme.id.hex}"
+        if endpoint.body and "organization_id" in endpoint.body:
+            endpoint.body["organization_id"] = f"org_{shared.acme.id.hex}"
         return endpoint.path
     number = next(_NUMBERS)
     path = endpoint.path.replace("{month}", f"{1990 + number // 12}-{number % 12 + 1:02}")

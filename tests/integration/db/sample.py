@@ -60,6 +60,9 @@ _VALUES: dict[str, Any] = {
     "nodes.state": "joining",
     "node_steps.step": "opened",
     "export_files.name": "focus-1.2.csv",
+    "invoices.usage_nano": 10_000_000,
+    "invoices.credits_nano": 0,
+    "invoices.adjustment_nano": 0,
     "kubeconfigs.role": "view",
     "kubeconfigs.recipient": bytes(32),
     "server_hosts.ssh_port": 22,
@@ -213,9 +216,17 @@ async def fill(connection: Connection, *tenants: UUID) -> None:
                 owners = [*tenants]
         for owner in owners:
             await insert(connection, table.name, *rows_of(table.name, owner))
-        if marks_of(table).tenancy in (Tenancy.MIXED, Tenancy.OFFERED) or table.name in (
-            "audit_chains",
-            "audit_checkpoints",
-            "audit_events",
+        offers_to_all = (
+            marks_of(table).tenancy is Tenancy.OFFERED and table.columns["organization_id"].nullable
+        )
+        if (
+            offers_to_all
+            or marks_of(table).tenancy is Tenancy.MIXED
+            or table.name
+            in (
+                "audit_chains",
+                "audit_checkpoints",
+                "audit_events",
+            )
         ):
             await insert(connection, table.name, a_row_of_ours(table.name))

@@ -257,6 +257,8 @@ _OTHERWISE = {
     ("clusters", "secrets"): "only operators write clusters; the secret is of the platform's organization",
     ("server_hosts", "clusters"): "no row of a customer",
     ("overlays", "clusters"): "no row of a customer",
+    ("invoice_lines", "invoices"): "only finance writes invoices",
+    ("invoice_lines", "projects"): "only finance writes invoices",
     ("reconciliation_batches", "reconciliations"): "no row of a customer",
     ("reconciliation_differences", "reconciliation_batches"): "no row of a customer",
     (
@@ -325,6 +327,7 @@ _MAY_COLLIDE = {
     "uq_clusters_live_overlay": "only operators write clusters",
     "uq_server_hosts_cluster_id": "only operators write server hosts",
     "uq_role_bindings_platform": "contains the id of the subject",
+    "uq_invoices_issuer_number": "only finance writes invoices",
 }
 """Unique constraints across organizations, on tables that the API's role may write. Ids are left out: they are random,
 so whoever can name one has seen it."""

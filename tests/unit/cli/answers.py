@@ -1854,3 +1854,47 @@ CHARGE: Json = {
 }  # fmt: skip
 CHARGE_NOT_POSTED: Json = CHARGE | {"interval": None, "transaction": None, "period_closed": False}
 LEASE_CHARGES: Json = {"items": [CHARGE["charge"]], "next_cursor": None}
+
+_INVOICE: Json = {
+    "id": f"inv_{'8' * 32}", "number": "INV-2026-000001", "state": "issued", "organization_id": OTHER_ORGANIZATION["id"],
+    "legal_name": "Heliotrope GmbH", "period": "2026-10", "subtotal": usd(14_341_230_000_000),
+    "tax": usd(2_724_830_000_000), "total": usd(17_066_060_000_000), "paid": usd(14_341_230_000_000),
+    "due": usd(2_724_830_000_000), "issued_at": at(hours=1),
+}  # fmt: skip
+_INVOICE_LINE: Json = {
+    "number": 1, "kind": "usage", "project_id": f"prj_{'9' * 32}", "project": "research", "sku": "h100x8",
+    "purchase": "on_demand", "stopped": False, "unit": "gpu", "price": usd(2_490_000_000), "unit_seconds": 20_736_000,
+    "used_in": "2026-10", "amount": usd(14_342_400_000_000), "exact": usd(14_342_400_000_000),
+}  # fmt: skip
+_OTHER_LINE: Json = dict.fromkeys(_INVOICE_LINE)
+INVOICE: Json = _INVOICE | {
+    "issuer": "main", "seller": "Neocloud Ltd", "seller_address": ["1 Quay Street", "Galway"], "seller_tax_id": "IE6388047V",
+    "address_lines": ["Salomon-Idler-Str. 12", "86159 Augsburg"], "country": "DE", "tax_id": "DE811907980", "tax_rate": 1900,
+    "reverse_charge": False, "usage": usd(14_343_733_333_333), "credits": usd(2_500_000_000),
+    "adjustment": usd(-3_333_333), "issued_by": USER,
+    "lines": [
+        _INVOICE_LINE,
+        _INVOICE_LINE | {"number": 2, "purchase": "spot", "price": usd(1_333_333_333), "unit_seconds": 3_600,
+                         "used_in": "2026-09", "amount": usd(1_330_000_000), "exact": usd(1_333_333_333)},
+        _OTHER_LINE | {"number": 3, "kind": "credit", "amount": usd(-2_500_000_000), "exact": usd(-2_500_000_000)},
+        _OTHER_LINE | {"number": 4, "kind": "adjustment", "amount": usd(0), "exact": usd(-3_333_333)},
+    ],
+}  # fmt: skip
+INVOICES: Json = {"items": [_INVOICE], "next_cursor": None}
+INVOICE_DRAFT: Json = INVOICE | {
+    "id": None,
+    "number": None,
+    "state": "draft",
+    "issued_at": None,
+    "issued_by": None,
+}
+INVOICE_BATCH: Json = {
+    "period": "2026-10", "items": [INVOICE], "next_cursor": None,
+    "refused": [{"organization_id": OTHER_ORGANIZATION["id"], "code": "billing_details_missing",
+                 "detail": "Nobody has set its billing details."}],
+}  # fmt: skip
+BILLING_DETAILS: Json = {
+    "organization_id": OTHER_ORGANIZATION["id"], "legal_name": "Fresh SAS", "address_lines": ["1 rue Foch", "75116 Paris"],
+    "country": "FR", "tax_id": "FR40303265045", "tax_rate": 0, "reverse_charge": True, "changed_at": at(hours=1),
+    "changed_by": USER,
+}  # fmt: skip

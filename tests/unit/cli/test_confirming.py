@@ -99,6 +99,8 @@ ACTS_AT_ONCE = {
     "lease extend": "lease update",
     "export create": "it adds files and changes none",
     "finance export": "it adds files and changes none",
+    "finance invoice issue": "it is repeated until it is done, and an invoice can be checked before by --draft",
+    "finance billing-details set": "it is set again",
     "finance reconcile": "it compares what there is, and keeps what it found",
     "finance period reopen": "a second person has to agree",
     "organization create": "organization close",

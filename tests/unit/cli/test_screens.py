@@ -375,6 +375,43 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         f"finance reconciliation show {answers.RECONCILED['id']}",
         {f"GET /v1/finance/reconciliations/{answers.RECONCILED['id']}": answers.RECONCILED},
     ),
+    "invoice_list": ("invoice list", {"GET /v1/invoices": answers.INVOICES}),
+    "invoice_list_empty": ("invoice list", {"GET /v1/invoices": EMPTY}),
+    "invoice_show": (
+        "invoice show INV-2026-000001",
+        {"GET /v1/invoices": answers.INVOICES, f"GET /v1/invoices/{answers.INVOICE['id']}": answers.INVOICE},
+    ),
+    "finance_invoice_issue": (
+        "finance invoice issue 2026-10",
+        {"POST /v1/finance/invoices": answers.INVOICE_BATCH},
+    ),
+    "finance_invoice_draft": (
+        "finance invoice issue 2026-10 --organization fresh --draft",
+        {
+            ORGANIZATIONS: answers.ORGANIZATIONS,
+            "POST /v1/finance/invoices": answers.INVOICE_BATCH
+            | {"items": [answers.INVOICE_DRAFT], "refused": []},
+        },
+    ),
+    "finance_invoice_list": ("finance invoice list 2026-10", {"GET /v1/finance/invoices": answers.INVOICES}),
+    "finance_invoice_show": (
+        f"finance invoice show {answers.INVOICE['id']}",
+        {f"GET /v1/finance/invoices/{answers.INVOICE['id']}": answers.INVOICE},
+    ),
+    "finance_billing_details_show": (
+        "finance billing-details show fresh",
+        {
+            ORGANIZATIONS: answers.ORGANIZATIONS,
+            f"GET /v1/finance/billing-details/{FRESH['id']}": answers.BILLING_DETAILS,
+        },
+    ),
+    "finance_billing_details_set": (
+        "finance billing-details set fresh FR 8.1 --name Fresh --address Paris",
+        {
+            ORGANIZATIONS: answers.ORGANIZATIONS,
+            f"PUT /v1/finance/billing-details/{FRESH['id']}": answers.BILLING_DETAILS,
+        },
+    ),
     "finance_accounts": ("finance accounts", {"GET /v1/finance/accounts": answers.LEDGER_ACCOUNTS}),
     **{
         f"finance_{kind}": (

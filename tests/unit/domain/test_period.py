@@ -86,16 +86,16 @@ def test_a_closed_month_is_not_closed_again() -> None:
 
 
 def test_one_person_asks_for_a_reopening_and_another_one_agrees() -> None:
-    assert reopening(CLOSED, "user_ada") is PeriodEvent.REOPENING_REQUESTED
+    assert reopening(CLOSED, "user_ada", invoiced=False) is PeriodEvent.REOPENING_REQUESTED
     requested = replace(CLOSED, reopening_requested_by="user_ada")
-    refused = reopening(requested, "user_ada")
+    refused = reopening(requested, "user_ada", invoiced=False)
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.OWN_REQUEST
-    assert reopening(requested, "user_grace") is PeriodEvent.REOPENED
+    assert reopening(requested, "user_grace", invoiced=False) is PeriodEvent.REOPENED
 
 
 @pytest.mark.parametrize("state", [PeriodState.OPEN, PeriodState.CLOSING])
 def test_only_a_closed_month_is_reopened(state: PeriodState) -> None:
-    refused = reopening(replace(OPEN, state=state), "user_ada")
+    refused = reopening(replace(OPEN, state=state), "user_ada", invoiced=False)
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.PERIOD_NOT_CLOSED

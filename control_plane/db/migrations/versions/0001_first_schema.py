@@ -22,6 +22,8 @@ FACTS = (
     "export_files",
     "export_runs",
     "intervals",
+    "invoice_lines",
+    "invoices",
     "journal",
     "key_destructions",
     "ledger_accounts",
@@ -114,6 +116,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "audit_keys": ((), ()),
     "audit_pending": (("INSERT",), ()),
     "call_budgets": ((), ()),
+    "billing_details": (("INSERT", "UPDATE"), ()),
     "capacity_held": (("INSERT", "UPDATE"), ()),
     "charge_names": ((), ()),
     "charges": ((), ()),
@@ -141,6 +144,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("INSERT",),
         ("approved_organization", "approved_user", "interval_seconds", "polled_at", "state"),
     ),
+    "document_numbers": (("INSERT",), ("last",)),
     "envelope_warnings": ((), ()),
     "envelopes": (("INSERT", "UPDATE"), ()),
     "environments": (("INSERT",), ()),
@@ -152,6 +156,8 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "idempotency_keys": (("INSERT",), ()),
     "installation": ((), ()),
     "intervals": ((), ()),
+    "invoice_lines": (("INSERT",), ()),
+    "invoices": (("INSERT",), ()),
     "issuers": ((), ()),
     "journal": (("INSERT",), ()),
     "key_destructions": ((), ()),
@@ -699,11 +705,15 @@ def upgrade() -> None:
     steps.filter_with_ours("audit_checkpoints")
     steps.filter_with_ours("audit_events")
     steps.filter_with_ours("ledger_accounts", admin=True)
+    steps.filter_offered("billing_details")
     steps.filter_offered("clusters")
+    steps.filter_offered("invoice_lines")
+    steps.filter_offered("invoices")
     steps.filter_claimed("machines")
     steps.filter_watched("agents")
     for table in (
         "account_requests",
+        "document_numbers",
         "orphan_decisions",
         "period_events",
         "periods",
@@ -4322,6 +4332,139 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_charge_names")),
     )
     op.create_index("ix_charge_names_organization_id", "charge_names", ["organization_id"], unique=False)
+    op.create_table(
+        "billing_details",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("legal_name", sa.Text(), nullable=False),
+        sa.Column("address", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("country", sa.Text(), nullable=False),
+        sa.Column("tax_id", sa.Text(), nullable=True),
+        sa.Column("tax_rate", sa.Integer(), nullable=False),
+        sa.Column("reverse_charge", sa.Boolean(), nullable=False),
+        sa.Column("changed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("changed_by", sa.Text(), nullable=False),
+        sa.CheckConstraint(
+            "NOT reverse_charge OR (tax_rate = 0 AND tax_id IS NOT NULL)",
+            name=op.f("ck_billing_details_reverse_charge_untaxed"),
+        ),
+        sa.CheckConstraint("tax_rate BETWEEN 0 AND 5000", name=op.f("ck_billing_details_tax_rate_bounded")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_billing_details_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_billing_details")),
+    )
+    op.create_table(
+        "document_numbers",
+        sa.Column("issuer", sa.Text(), nullable=False),
+        sa.Column("series", sa.Text(), nullable=False),
+        sa.Column("year", sa.Integer(), nullable=False),
+        sa.Column("last", sa.Integer(), nullable=False),
+        sa.CheckConstraint("series IN ('invoice')", name=op.f("ck_document_numbers_series_known")),
+        sa.CheckConstraint("last >= 0", name=op.f("ck_document_numbers_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["issuer"], ["issuers.code"], name=op.f("fk_document_numbers_issuer_issuers")
+        ),
+        sa.PrimaryKeyConstraint("issuer", "series", "year", name=op.f("pk_document_numbers")),
+    )
+    op.create_table(
+        "invoices",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("issuer", sa.Text(), nullable=False),
+        sa.Column("period", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("number", sa.Text(), nullable=False),
+        sa.Column("seller", sa.Text(), nullable=False),
+        sa.Column("seller_address", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("seller_tax_id", sa.Text(), nullable=True),
+        sa.Column("legal_name", sa.Text(), nullable=False),
+        sa.Column("address", postgresql.ARRAY(sa.Text()), nullable=False),
+        sa.Column("country", sa.Text(), nullable=False),
+        sa.Column("tax_id", sa.Text(), nullable=True),
+        sa.Column("tax_rate", sa.Integer(), nullable=False),
+        sa.Column("reverse_charge", sa.Boolean(), nullable=False),
+        sa.Column("usage_nano", sa.BigInteger(), nullable=False),
+        sa.Column("credits_nano", sa.BigInteger(), nullable=False),
+        sa.Column("adjustment_nano", sa.BigInteger(), nullable=False),
+        sa.Column("subtotal_cents", sa.BigInteger(), nullable=False),
+        sa.Column("tax_cents", sa.BigInteger(), nullable=False),
+        sa.Column("paid_cents", sa.BigInteger(), nullable=False),
+        sa.Column("issued_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("issued_by", sa.Text(), nullable=False),
+        sa.CheckConstraint(
+            "NOT reverse_charge OR (tax_rate = 0 AND tax_id IS NOT NULL)",
+            name=op.f("ck_invoices_reverse_charge_untaxed"),
+        ),
+        sa.CheckConstraint("adjustment_nano BETWEEN -9999999 AND 0", name=op.f("ck_invoices_rounded_down")),
+        sa.CheckConstraint(
+            "subtotal_cents * 10000000 = usage_nano - credits_nano + adjustment_nano",
+            name=op.f("ck_invoices_adds_up"),
+        ),
+        sa.CheckConstraint("tax_rate BETWEEN 0 AND 5000", name=op.f("ck_invoices_tax_rate_bounded")),
+        sa.CheckConstraint(
+            "usage_nano >= 0 AND credits_nano BETWEEN 0 AND usage_nano AND tax_cents >= 0 AND paid_cents BETWEEN 0 AND subtotal_cents + tax_cents",
+            name=op.f("ck_invoices_bounded"),
+        ),
+        sa.ForeignKeyConstraint(["issuer"], ["issuers.code"], name=op.f("fk_invoices_issuer_issuers")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_invoices_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_invoices")),
+        sa.UniqueConstraint("issuer", "number", name=op.f("uq_invoices_issuer_number")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_invoices_organization_id_id")),
+        sa.UniqueConstraint("organization_id", "period", name=op.f("uq_invoices_organization_id_period")),
+    )
+    op.create_index("ix_invoices_issued_at", "invoices", ["issued_at", "id"], unique=False)
+    op.create_index(
+        "ix_invoices_organization_id_issued_at",
+        "invoices",
+        ["organization_id", "issued_at", "id"],
+        unique=False,
+    )
+    op.create_table(
+        "invoice_lines",
+        sa.Column("invoice_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=True),
+        sa.Column("project", sa.Text(), nullable=True),
+        sa.Column("sku", sa.Text(), nullable=True),
+        sa.Column("purchase", sa.Text(), nullable=True),
+        sa.Column("stopped", sa.Boolean(), nullable=True),
+        sa.Column("unit", sa.Text(), nullable=True),
+        sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=True),
+        sa.Column("used_in", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("unit_seconds", sa.BigInteger(), nullable=True),
+        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.Column("cents", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint(
+            "kind <> 'usage' OR num_nulls(project_id, project, sku, purchase, stopped, unit, nano_per_unit_hour, used_in, unit_seconds) = 0",
+            name=op.f("ck_invoice_lines_usage_whole"),
+        ),
+        sa.CheckConstraint(
+            "kind IN ('adjustment', 'credit', 'usage')", name=op.f("ck_invoice_lines_kind_known")
+        ),
+        sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_invoice_lines_purchase_known")),
+        sa.CheckConstraint("unit IN ('gpu', 'machine')", name=op.f("ck_invoice_lines_unit_known")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "invoice_id"],
+            ["invoices.organization_id", "invoices.id"],
+            name=op.f("fk_invoice_lines_organization_id_invoices"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_invoice_lines_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_invoice_lines_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("invoice_id", "number", "organization_id", name=op.f("pk_invoice_lines")),
+    )
     op.create_table(
         "export_runs",
         sa.Column("id", sa.Uuid(), nullable=False),

@@ -1,0 +1,64 @@
+"""A customer's invoices."""
+
+from litestar import Controller, get
+from litestar.params import FromPath
+
+from control_plane.api import paging
+from control_plane.api.documents import PROBLEMS
+from control_plane.api.errors import refusal
+from control_plane.api.identifiers import read_id
+from control_plane.api.paging import Cursor, Limit
+from control_plane.api.requests import ApiRequest
+from control_plane.api.views.invoices import after_invoice, invoice_view, summary_view
+from control_plane.domain.ids import Prefix
+from control_plane.domain.permission import Permission
+from control_plane.domain.refusal import Refused
+from control_plane.domain.scope import ScopeKind
+from control_plane.services import invoices
+from control_plane.wire.invoices import InvoicePage, InvoiceView
+
+
+class InvoiceController(Controller):
+    path = "/invoices"
+    tags = ("invoices",)
+
+    @get(
+        "/",
+        operation_id="listInvoices",
+        permission=Permission.INVOICES_READ,
+        scope=ScopeKind.ORGANIZATION,
+        responses=PROBLEMS,
+    )
+    async def index(
+        self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+    ) -> InvoicePage:
+        """Your organization's invoices, newest first."""
+        found = await invoices.page(
+            request.world,
+            request.principal.organization_id,
+            of_all=False,
+            period=None,
+            before=paging.moment("invoices", cursor),
+            limit=limit + 1,
+        )
+        page, following = paging.cut(found, limit, lambda invoice: after_invoice("invoices", invoice))
+        return InvoicePage(tuple(map(summary_view, page)), following)
+
+    @get(
+        "/{invoice_id:str}",
+        operation_id="getInvoice",
+        permission=Permission.INVOICES_READ,
+        scope=ScopeKind.ORGANIZATION,
+        responses=PROBLEMS,
+    )
+    async def show(self, request: ApiRequest, invoice_id: FromPath[str]) -> InvoiceView:
+        """An invoice with its lines."""
+        found = await invoices.get(
+            request.world,
+            request.principal.organization_id,
+            read_id(Prefix.INVOICE, invoice_id),
+            of_all=False,
+        )
+        if isinstance(found, Refused):
+            raise refusal(found)
+        return invoice_view(found)

@@ -1,0 +1,106 @@
+"""Invoices and billing details on the screen."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from control_plane.cli.render.layout import Cell, facts, heading, table
+from control_plane.cli.words import absolute, price, rounded, spaced, unit_hours
+from control_plane.wire.invoices import (
+    BillingDetailsView,
+    InvoiceLineView,
+    InvoiceSummaryView,
+    InvoiceView,
+    NotInvoicedView,
+)
+
+
+def invoice_table(invoices: Sequence[InvoiceSummaryView]) -> RenderableType:
+    if not invoices:
+        return Text("There are no invoices.")
+    rows: list[Sequence[Cell]] = [
+        (
+            Text(invoice.number or invoice.state, style="bold"),
+            invoice.period,
+            "" if invoice.issued_at is None else f"{invoice.issued_at:%Y-%m-%d}",
+            invoice.legal_name,
+            rounded(invoice.total),
+            rounded(invoice.due),
+        )
+        for invoice in invoices
+    ]
+    columns = ("NUMBER", "PERIOD", "ISSUED", "BUYER", "TOTAL USD", "DUE USD")
+    return table(columns, rows, right=("TOTAL USD", "DUE USD"), whole=("NUMBER", "PERIOD", "ISSUED"))
+
+
+def invoice_page(invoice: InvoiceView) -> RenderableType:
+    return Group(
+        heading(invoice.number or "Draft of an invoice", invoice.period),
+        facts(
+            ("Invoice", invoice.id),
+            ("Issued", None if invoice.issued_at is None else absolute(invoice.issued_at)),
+            ("Seller", _party(invoice.seller, invoice.seller_address, None, invoice.seller_tax_id)),
+            ("Buyer", _party(invoice.legal_name, invoice.address_lines, invoice.country, invoice.tax_id)),
+        ),
+        Text(),
+        table(
+            ("", "USED BY", "WHAT", "HOURS", "USD/HOUR", "USD"),
+            [_line(line, invoice.period) for line in invoice.lines],
+            right=("HOURS", "USD/HOUR", "USD"),
+        ),
+        Text(),
+        facts(
+            ("Subtotal", f"{rounded(invoice.subtotal)} USD"),
+            ("Tax", f"{rounded(invoice.tax)} USD  ({_tax(invoice.tax_rate, invoice.reverse_charge)})"),
+            ("Total", f"{rounded(invoice.total)} USD"),
+            ("Paid from balance", f"{rounded(invoice.paid)} USD"),
+            ("Due", f"{rounded(invoice.due)} USD"),
+        ),
+    )
+
+
+def _line(line: InvoiceLineView, period: str) -> Sequence[Cell]:
+    if line.kind != "usage":
+        shown = price(line.exact) if line.kind == "adjustment" else rounded(line.amount)
+        return (str(line.number), "", spaced(line.kind), "", "", shown)
+    notes = [line.sku or "", spaced(line.purchase or "")]
+    notes += ["stopped"] if line.stopped else []
+    notes += [f"corrects {line.used_in}"] if line.used_in != period else []
+    return (
+        str(line.number),
+        line.project or "",
+        ", ".join(notes),
+        unit_hours(line.unit_seconds or 0),
+        price(line.price),
+        rounded(line.amount),
+    )
+
+
+def _party(name: str, address: Sequence[str], country: str | None, tax_id: str | None) -> str:
+    parts = [name, *address, *filter(None, [country])]
+    return ", ".join(parts) + (f"; tax id {tax_id}" if tax_id else "")
+
+
+def _tax(rate: int, reverse_charge: bool) -> str:  # noqa: FBT001 - the two figures of one phrase
+    if reverse_charge:
+        return "reverse charge: the buyer owes it"
+    whole, rest = divmod(rate, 100)
+    return f"{whole}{f'.{rest:02d}'.rstrip('0') if rest else ''} %"
+
+
+def refused_table(refused: Sequence[NotInvoicedView]) -> RenderableType:
+    rows = [(found.organization_id, found.detail) for found in refused]
+    return Group(Text(), table(("NOT INVOICED", "WHY"), rows))
+
+
+def details_page(details: BillingDetailsView, organization: str) -> RenderableType:
+    return Group(
+        heading(details.legal_name, organization),
+        facts(
+            ("Address", ", ".join([*details.address_lines, details.country])),
+            ("Tax id", details.tax_id),
+            ("Tax", _tax(details.tax_rate, details.reverse_charge)),
+            ("Set", f"{absolute(details.changed_at)} by {details.changed_by}"),
+        ),
+    )

@@ -1,0 +1,271 @@
+"""Invoices: what a customer used in a month, as a document in whole cents with tax.
+
+The lines are exact, in nano-US-dollars, and printed in whole cents that add up. The total is rounded down to whole
+cents, so that the customer gains by it, and the line `adjustment` says by how much. An invoice has a draft, which is
+computed whenever somebody asks for it and stored nowhere, and is never edited once it is issued.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from control_plane.domain.ids import OrganizationId, ProjectId
+from control_plane.domain.money import NANO_PER_CENT, NOTHING, Nano, in_whole_cents
+from control_plane.domain.period import Period, PeriodState
+from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.sku import Unit
+
+BASIS_POINTS = 10_000
+"""In one whole."""
+TAX_RATE_MAX = 5_000
+"""In basis points. The highest rate of the European Union is 27 % (Hungary)."""
+
+
+class DocumentSeries(StrEnum):
+    """Documents that are numbered without a gap, each series by itself."""
+
+    INVOICE = "invoice"
+
+
+def document_number(prefix: str, year: int, number: int) -> str:
+    """The number that a document is printed with: `document_number("INV", 2026, 1) == "INV-2026-000001"`."""
+    return f"{prefix}-{year}-{number:06d}"
+
+
+class InvoiceState(StrEnum):
+    DRAFT = "draft"
+    """What would be issued now. It has no number, and nothing is posted."""
+    ISSUED = "issued"
+    """It has a number, its tax and rounding are posted, and it is never edited."""
+
+
+class LineKind(StrEnum):
+    USAGE = "usage"
+    """The charges of one project, SKU, kind of purchase and price."""
+    CREDIT = "credit"
+    """What the customer used of money that we gave it without a payment. It lowers the taxable amount."""
+    ADJUSTMENT = "adjustment"
+    """What the total is below the exact sum, so that it is in whole cents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BillingDetails:
+    """Who the buyer is, and how it is taxed."""
+
+    legal_name: str
+    address: tuple[str, ...]
+    """Lines, without the country."""
+    country: str
+    """Its code of two letters in ISO 3166-1."""
+    tax_id: str | None
+    tax_rate: int
+    """In basis points: 1,900 are 19 %."""
+    reverse_charge: bool
+    """Whether the buyer owes the tax instead of us. The rate is 0 then."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tax_rate <= TAX_RATE_MAX:
+            raise ValueError(f"a tax rate is from 0 to {TAX_RATE_MAX} basis points")
+        if self.reverse_charge and (self.tax_rate or self.tax_id is None):
+            raise ValueError("with reverse charge, the tax rate is 0 and the buyer has a tax id")
+
+
+@dataclass(frozen=True, slots=True)
+class Seller:
+    name: str
+    address: tuple[str, ...]
+    tax_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Charges that are one line of an invoice, added up."""
+
+    project_id: ProjectId
+    project: str
+    """The name of the project."""
+    sku: str
+    purchase: PurchaseKind
+    stopped: bool
+    """Whether the machines were stopped."""
+    unit: Unit
+    nano_per_unit_hour: Nano
+    used_in: datetime
+    """The first instant of the month in which the time was used: before the invoice's, it is a correction."""
+    unit_seconds: int
+    amount_nano: Nano
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvoiceLine:
+    number: int
+    """From 1."""
+    kind: LineKind
+    project_id: ProjectId | None = None
+    project: str | None = None
+    sku: str | None = None
+    purchase: PurchaseKind | None = None
+    stopped: bool | None = None
+    unit: Unit | None = None
+    nano_per_unit_hour: Nano | None = None
+    used_in: datetime | None = None
+    unit_seconds: int | None = None
+    amount_nano: Nano
+    """The exact amount."""
+    cents: int
+    """The printed amount."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invoice:
+    organization_id: OrganizationId
+    issuer: str
+    period: datetime
+    """The first instant of the month."""
+    seller: str
+    seller_address: tuple[str, ...]
+    seller_tax_id: str | None
+    legal_name: str
+    address: tuple[str, ...]
+    country: str
+    tax_id: str | None
+    tax_rate: int
+    """In basis points."""
+    reverse_charge: bool
+    usage_nano: Nano
+    """The sum of the charges that are booked in the period, as the ledger has it."""
+    credits_nano: Nano
+    """What of it was used of money that nobody paid in."""
+    adjustment_nano: Nano
+    """From -9,999,999 to 0: makes the subtotal a whole number of cents."""
+    subtotal_cents: int
+    """The taxable amount: usage, less credits, with the adjustment."""
+    tax_cents: int
+    paid_cents: int
+    """What was paid from the prepaid balance, by each charge when it was rated."""
+    id: UUID | None = None
+    """None for a draft, as the three fields that follow."""
+    number: str | None = None
+    issued_at: datetime | None = None
+    issued_by: str | None = None
+    """The id of the subject."""
+
+    @property
+    def state(self) -> InvoiceState:
+        return InvoiceState.DRAFT if self.number is None else InvoiceState.ISSUED
+
+    @property
+    def total_cents(self) -> int:
+        return self.subtotal_cents + self.tax_cents
+
+    @property
+    def due_cents(self) -> int:
+        """What is left to pay."""
+        return self.total_cents - self.paid_cents
+
+    def issued(self, invoice_id: UUID, number: str, *, at: datetime, by: str) -> "Invoice":
+        return replace(self, id=invoice_id, number=number, issued_at=at, issued_by=by)
+
+
+def tax(cents: int, rate: int) -> int:
+    """The tax on an amount in cents, half a cent rounded up. Raises ValueError for a negative amount."""
+    if cents < 0:
+        raise ValueError("no tax is owed on a negative amount")
+    return (cents * rate + BASIS_POINTS // 2) // BASIS_POINTS
+
+
+def credits_used(usage: Nano, unused: Nano) -> Nano:
+    """What of the usage was used of credits, when `unused` of them were on no invoice yet."""
+    return Nano(max(0, min(usage, unused)))
+
+
+def draft(
+    organization_id: OrganizationId,
+    period: Period,
+    *,
+    seller: Seller,
+    buyer: BillingDetails,
+    usage: Sequence[Usage],
+    unused_credits: Nano,
+) -> tuple[Invoice, tuple[InvoiceLine, ...]]:
+    """The invoice of what was used, and its lines. Raises ValueError when nothing was used."""
+    if not usage:
+        raise ValueError("nothing was used")
+    used = Nano(sum(line.amount_nano for line in usage))
+    credits_nano = credits_used(used, unused_credits)
+    lines = _lines(usage, credits_nano)
+    subtotal = sum(line.cents for line in lines)
+    invoice = Invoice(
+        organization_id=organization_id,
+        issuer=period.issuer,
+        period=period.month,
+        seller=seller.name,
+        seller_address=seller.address,
+        seller_tax_id=seller.tax_id,
+        legal_name=buyer.legal_name,
+        address=buyer.address,
+        country=buyer.country,
+        tax_id=buyer.tax_id,
+        tax_rate=buyer.tax_rate,
+        reverse_charge=buyer.reverse_charge,
+        usage_nano=used,
+        credits_nano=credits_nano,
+        adjustment_nano=Nano(subtotal * NANO_PER_CENT - (used - credits_nano)),
+        subtotal_cents=subtotal,
+        tax_cents=tax(subtotal, buyer.tax_rate),
+        paid_cents=subtotal,
+    )
+    return invoice, lines
+
+
+def _lines(usage: Sequence[Usage], credits_nano: Nano) -> tuple[InvoiceLine, ...]:
+    amounts = [line.amount_nano for line in usage] + [Nano(-credits_nano)] * (credits_nano > 0)
+    cents = in_whole_cents(amounts)
+    adjustment = Nano(sum(cents) * NANO_PER_CENT - sum(amounts))
+    lines = [
+        InvoiceLine(
+            number=number,
+            kind=LineKind.USAGE,
+            project_id=line.project_id,
+            project=line.project,
+            sku=line.sku,
+            purchase=line.purchase,
+            stopped=line.stopped,
+            unit=line.unit,
+            nano_per_unit_hour=line.nano_per_unit_hour,
+            used_in=line.used_in,
+            unit_seconds=line.unit_seconds,
+            amount_nano=line.amount_nano,
+            cents=printed,
+        )
+        for number, (line, printed) in enumerate(zip(usage, cents, strict=False), start=1)
+    ]
+    if credits_nano > NOTHING:
+        lines.append(
+            InvoiceLine(
+                number=len(lines) + 1, kind=LineKind.CREDIT, amount_nano=Nano(-credits_nano), cents=cents[-1]
+            )
+        )
+    if adjustment:
+        lines.append(
+            InvoiceLine(number=len(lines) + 1, kind=LineKind.ADJUSTMENT, amount_nano=adjustment, cents=0)
+        )
+    return tuple(lines)
+
+
+def draft_refusal(period: Period, now: datetime) -> Refused | None:
+    """Why a month has no draft of an invoice: it has not begun."""
+    if period.month > now:
+        return Refused(RefusalCode.PERIOD_IN_FUTURE, f"{period.name} has not begun.")
+    return None
+
+
+def issue_refusal(period: Period) -> Refused | None:
+    """Why no invoice of a month is issued: charges may still be booked in it."""
+    if period.state is not PeriodState.CLOSED:
+        why = f"{period.name} is {period.state}; its invoices are issued when it is closed."
+        return Refused(RefusalCode.PERIOD_NOT_CLOSED, why)
+    return None

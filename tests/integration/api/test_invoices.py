@@ -1,0 +1,218 @@
+"""Invoices over HTTP: issued once for a closed month, adding up to the ledger, and read by their own customer."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import ledger as ledger_rows
+from control_plane.db.engine import Database, Role
+from control_plane.db.rows import read_one
+from control_plane.domain import ledger
+from control_plane.domain.ids import ProjectId
+from control_plane.domain.ledger import Approval
+from control_plane.domain.money import Nano
+from control_plane.services import invoices
+from control_plane.world import uuid7
+from tests.integration.api.conftest import Api, Tenant, Ticking, serve
+from tests.integration.api.endpoints import BUYER
+from tests.integration.api.problems import hold
+from tests.integration.db.sample import a_row, insert
+from tests.support.database import fresh_database
+
+pytestmark = pytest.mark.database
+OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
+PATH = "/v1/finance/invoices"
+_PROJECT = text("SELECT project_id FROM leases WHERE id = :id")
+_CHARGED = text("SELECT coalesce(sum(amount_nano), 0)::bigint FROM charges WHERE organization_id = :id")
+
+
+@dataclass
+class Books:
+    api: Api
+    db: Database
+    finance: Tenant
+    tenants: dict[str, Tenant]
+
+    async def issue(self, name: str | None = None, **body: Any) -> dict[str, Any]:
+        whose = {} if name is None else {"organization_id": f"org_{self.tenants[name].id.hex}"}
+        answer = await self.finance.http.post(PATH, json={"period": "2026-10", **whose, **body})
+        assert answer.status_code == 201, answer.text
+        return dict(answer.json())
+
+    async def bill(self, name: str, **other: Any) -> None:
+        path = f"/v1/finance/billing-details/org_{self.tenants[name].id.hex}"
+        answer = await self.finance.http.put(path, json=BUYER | other)
+        assert answer.status_code == 200, answer.text
+
+
+@pytest.fixture(scope="module")
+async def books(server_url: str, template: str) -> AsyncIterator[Books]:
+    """Customers with charges in October, which is closed; two of them cannot be invoiced."""
+    async with fresh_database(server_url, template) as url:
+        db = Database(url, role=Role.RECONCILER, pool_size=3, readers=2)
+        api_db = Database(url, role=Role.API, pool_size=3, readers=2)
+        api = await serve(db, api_db, Ticking())
+        finance = await api.tenant("us", platform=True)
+        names = ("acme", "globex", "initech", "late", "nothing", "hooli", "umbrella")
+        tenants = {name: await api.tenant(name) for name in names}
+        made = Books(api, db, finance, tenants)
+        for name in names:
+            if name != "nothing":
+                await _use(made, tenants[name], 1_234_567_891, 333_333_333)
+            if name != "umbrella":
+                await made.bill(name)
+        await _give(made, tenants["hooli"], 1_000_000_000)
+        closed = await finance.http.post("/v1/finance/periods/2026-10/close")
+        assert closed.json()["state"] == "closed", closed.text
+        yield made
+        await api_db.close()
+        await db.close()
+
+
+async def _use(books: Books, tenant: Tenant, *amounts: int) -> None:
+    """Charges of a lease in October, posted as `rate_usage` does it; the last one corrects September."""
+    lease_id = UUID(hex=(await tenant.lease()).removeprefix("le_"))
+    machine = a_row("machines", tenant.id, 1, account="fake", gpu_count=1)
+    async with books.db.transaction() as connection:
+        project_id = await read_one(connection, _PROJECT, UUID, id=lease_id)
+        assert project_id is not None
+        await insert(connection, "machines", machine)
+        for number, amount in enumerate(amounts, start=1):
+            began = OCTOBER - timedelta(hours=1) * (number == len(amounts))
+            charge = a_row(
+                "charges",
+                tenant.id,
+                number,
+                lease_id=lease_id,
+                project_id=project_id,
+                machine_id=machine["id"],
+                sku="h100x1",
+                purchase="on_demand",
+                price_book=1,
+                started_at=began,
+                ended_at=began + timedelta(hours=1),
+                amount_nano=amount,
+                period=OCTOBER,
+            )
+            await insert(connection, "charges", charge)
+            used = ledger.usage(
+                tenant.id, ProjectId(project_id), Nano(amount), charge_id=charge["id"], at=OCTOBER
+            )
+            await ledger_rows.post(connection, [(uuid7(), used)], now=OCTOBER)
+
+
+async def _give(books: Books, tenant: Tenant, amount: int) -> None:
+    """A credit of October."""
+    given = ledger.credit(
+        tenant.id, Nano(amount), key="october", at=OCTOBER, approval=Approval("sa_1", "ticket 4711")
+    )
+    async with books.db.transaction() as connection:
+        await ledger_rows.post(connection, [(uuid7(), given)], now=OCTOBER)
+
+
+async def test_an_invoice_is_the_charges_of_the_month_to_the_nano_and_posts_tax_and_rounding(
+    books: Books,
+) -> None:
+    acme = books.tenants["acme"]
+    (invoice,) = (await books.issue("acme"))["items"]
+    async with books.db.reading() as connection:
+        charged = await read_one(connection, _CHARGED, int, id=acme.id)
+        posted = await ledger_rows.totals(connection, acme.id)
+    usage = [line for line in invoice["lines"] if line["kind"] == "usage"]
+    assert sum(line["exact"]["nano"] for line in usage) == charged == invoice["usage"]["nano"]
+    assert charged == posted[ledger.AccountKind.REVENUE]
+    assert [line["used_in"] for line in usage] == ["2026-09", "2026-10"]
+    assert (
+        sum(line["amount"]["nano"] for line in invoice["lines"])
+        == invoice["subtotal"]["nano"]
+        == 1_560_000_000
+    )
+    assert (invoice["tax"]["nano"], invoice["due"]["nano"]) == (300_000_000, 300_000_000)
+    assert posted[ledger.AccountKind.TAX_PAYABLE] == -posted[ledger.AccountKind.RECEIVABLE] == 300_000_000
+    assert posted[ledger.AccountKind.WALLET] == 1_000 * 10**9 - invoice["paid"]["nano"]
+    assert posted[ledger.AccountKind.ROUNDING] == invoice["adjustment"]["nano"] == -7_901_224
+    own = (await acme.http.get(f"/v1/invoices/{invoice['id']}")).json()
+    assert own == invoice
+    listed = (await acme.http.get("/v1/invoices")).json()["items"]
+    assert [item["number"] for item in listed] == [invoice["number"]]
+
+
+async def test_credits_of_the_month_lower_what_is_taxed(books: Books) -> None:
+    (invoice,) = (await books.issue("hooli", draft=True))["items"]
+    assert (invoice["credits"]["nano"], invoice["usage"]["nano"]) == (1_000_000_000, 1_567_901_224)
+    assert (invoice["subtotal"]["nano"], invoice["tax"]["nano"]) == (560_000_000, 110_000_000)
+
+
+async def test_a_draft_is_stored_nowhere(books: Books) -> None:
+    (draft,) = (await books.issue("globex", draft=True))["items"]
+    assert (draft["state"], draft["id"], draft["number"]) == ("draft", None, None)
+    assert (await books.tenants["globex"].http.get("/v1/invoices")).json()["items"] == []
+
+
+async def test_what_cannot_be_invoiced_is_refused_with_a_code(books: Books) -> None:
+    await books.issue("late")
+    for name, period, code in (
+        ("late", "2026-10", "invoice_exists"),
+        ("nothing", "2026-10", "nothing_to_invoice"),
+        ("umbrella", "2026-10", "billing_details_missing"),
+        ("globex", "2026-11", "period_not_closed"),
+    ):
+        body = {"period": period, "organization_id": f"org_{books.tenants[name].id.hex}"}
+        hold(await books.finance.http.post(PATH, json=body), code)
+    hold(await books.finance.http.post(PATH, json={"period": "2026-12", "draft": True}), "period_in_future")
+    nobody = {"period": "2026-10", "organization_id": f"org_{'0' * 32}"}
+    hold(await books.finance.http.post(PATH, json=nobody), "not_found")
+    details = f"/v1/finance/billing-details/org_{books.tenants['acme'].id.hex}"
+    wrongs: list[dict[str, Any]] = [
+        {"tax_rate": 5_001},
+        {"reverse_charge": True},
+        {"country": "de"},
+        {"address_lines": []},
+    ]
+    for wrong in wrongs:
+        hold(await books.finance.http.put(details, json=BUYER | wrong), "invalid_request")
+    hold(
+        await books.finance.http.post("/v1/finance/periods/2026-10/reopen", json={"reason": "x"}),
+        "period_invoiced",
+    )
+
+
+async def test_all_are_invoiced_in_batches_without_a_gap_and_those_who_cannot_be_are_named(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(invoices, "BATCH", 3)
+    batches = [await books.issue()]
+    while (cursor := batches[-1]["next_cursor"]) is not None:
+        batches.append(await books.issue(cursor=cursor))
+    assert len(batches) == 3
+    refused = [found for batch in batches for found in batch["refused"]]
+    assert [(found["organization_id"], found["code"]) for found in refused] == [
+        (f"org_{books.tenants['umbrella'].id.hex}", "billing_details_missing")
+    ]
+    listed = (await books.finance.http.get(f"{PATH}?period=2026-10")).json()["items"]
+    numbers = sorted(item["number"] for item in listed)
+    assert numbers == [f"INV-2026-{number:06d}" for number in range(1, len(numbers) + 1)]
+    names = {
+        name
+        for name, tenant in books.tenants.items()
+        for item in listed
+        if tenant.id.hex in item["organization_id"]
+    }
+    assert names == set(books.tenants) - {"umbrella", "nothing"}
+    assert (await books.issue())["items"] == []
+
+
+async def test_nobody_reads_anothers_invoice(books: Books) -> None:
+    found = (await books.finance.http.get(PATH)).json()["items"]
+    of_initech = [item for item in found if books.tenants["initech"].id.hex in item["organization_id"]]
+    if not of_initech:
+        of_initech = (await books.issue("initech"))["items"]
+    hold(await books.tenants["globex"].http.get(f"/v1/invoices/{of_initech[0]['id']}"), "not_found")
+    hold(await books.finance.http.get(f"/v1/invoices/{of_initech[0]['id']}"), "not_found")
+    shown = await books.finance.http.get(f"{PATH}/{of_initech[0]['id']}")
+    assert shown.json()["organization_id"] == f"org_{books.tenants['initech'].id.hex}"

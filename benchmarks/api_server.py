@@ -144,7 +144,7 @@ async def prepare(url: str) -> str:
     name = f"bench-{time.time_ns()}"
     async with process.administrator(url) as world:
         await administration.load_price_book(world, book)
-        made = await administration.bootstrap(world, name, credit=Nano(10**15), gpu_quota=1_000_000)
+        made = await administration.bootstrap(world, name, top_up=Nano(10**15), gpu_quota=1_000_000)
     assert isinstance(made, administration.FirstOrganization)
     return made.issued.secret
 

@@ -14,12 +14,13 @@ from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.ids import OrganizationId
+from control_plane.domain.ledger import Approval
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ORGANIZATION
-from control_plane.services import api_keys, billing, catalogue, leases, organizations
+from control_plane.services import api_keys, catalogue, leases, ledger, organizations
 from control_plane.services.leases import WantedLease
 from control_plane.world import World, uuid7
 
@@ -69,8 +70,13 @@ async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]
             connection, world, organization_id, f"bench-{organization_id.hex}", gpu_quota=10**6
         )
         await catalogue.load_price_book(connection, world, _book())
-        await billing.credit(
-            connection, world, organization_id, Nano(10**8 * NANO_PER_USD), key=organization_id.hex
+        await ledger.top_up(
+            connection,
+            world,
+            organization_id,
+            Nano(10**8 * NANO_PER_USD),
+            key=organization_id.hex,
+            approval=Approval("administrator", "benchmark"),
         )
         account = await organizations.create_first_account(
             connection, world, organization_id, "bench", role=Role.OWNER, scope=ORGANIZATION

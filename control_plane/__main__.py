@@ -73,9 +73,9 @@ def _parser() -> argparse.ArgumentParser:
         "--operator",
         action="store_true",
         help="create the organization of those who run the installation: prints the key of its operator,"
-        " and on a second line the key that posts credits",
+        " and on a second line the key that posts money",
     )
-    bootstrap.add_argument("--credit", type=_amount, metavar="USD", help="first credit of the organization")
+    bootstrap.add_argument("--top-up", type=_amount, metavar="USD", help="first top-up of the organization")
     bootstrap.add_argument(
         "--gpu-quota",
         type=int,
@@ -84,10 +84,10 @@ def _parser() -> argparse.ArgumentParser:
         help=f"how many GPUs its leases may hold at a time (default: {GPU_QUOTA_DEFAULT})",
     )
 
-    credit = commands.add_parser("credit", help="post a credit, once per key")
-    credit.add_argument("organization", metavar="ORGANIZATION", help="name or org_ id")
-    credit.add_argument("amount", type=_amount, metavar="USD", help="in US dollars, such as 250 or 99.90")
-    credit.add_argument(
+    top_up = commands.add_parser("topup", help="post money that an organization paid in, once per key")
+    top_up.add_argument("organization", metavar="ORGANIZATION", help="name or org_ id")
+    top_up.add_argument("amount", type=_amount, metavar="USD", help="in US dollars, such as 250 or 99.90")
+    top_up.add_argument(
         "--key", required=True, metavar="K", help="identifies the payment; the same key is posted once"
     )
 
@@ -120,7 +120,7 @@ async def _bootstrap(world: World, arguments: argparse.Namespace) -> None:
         world,
         arguments.organization,
         platform=arguments.operator,
-        credit=arguments.credit,
+        top_up=arguments.top_up,
         gpu_quota=arguments.gpu_quota,
     )
     if isinstance(made, Refused):
@@ -131,13 +131,13 @@ async def _bootstrap(world: World, arguments: argparse.Namespace) -> None:
         sys.stdout.write(made.issued.secret + "\n")
         return
     _print_message(
-        f"{created} Its first API keys, shown once: the operator's, and then the one that posts credits:"
+        f"{created} Its first API keys, shown once: the operator's, and then the one that posts money:"
     )
     sys.stdout.write(f"{made.issued.secret}\n{made.finance.secret}\n")
 
 
-async def _credit(world: World, arguments: argparse.Namespace) -> None:
-    posted = await administration.credit(world, arguments.organization, arguments.amount, key=arguments.key)
+async def _top_up(world: World, arguments: argparse.Namespace) -> None:
+    posted = await administration.top_up(world, arguments.organization, arguments.amount, key=arguments.key)
     if isinstance(posted, Refused):
         raise Failure(posted.why)
     if posted:
@@ -182,7 +182,7 @@ async def _price_book(world: World, arguments: argparse.Namespace) -> None:
 
 _EVENTS: dict[str, Happening | Permission] = {
     "bootstrap": Permission.ORGANIZATIONS_CREATE,
-    "credit": Permission.CREDITS_CREATE,
+    "topup": Permission.LEDGER_POST,
     "master-key": Happening.MASTER_KEYS_SET,
     "price-book": Happening.PRICE_BOOKS_LOAD,
     "token-keys": Happening.SIGNING_KEYS_REMOVE,
@@ -190,7 +190,7 @@ _EVENTS: dict[str, Happening | Permission] = {
 """What the administrator's commands are in the audit log."""
 _AS_ADMINISTRATOR: dict[str, Callable[[World, argparse.Namespace], Coroutine[None, None, None]]] = {
     "bootstrap": _bootstrap,
-    "credit": _credit,
+    "topup": _top_up,
     "master-key": _master_key,
     "price-book": _price_book,
     "token-keys": _token_keys,

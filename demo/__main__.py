@@ -103,7 +103,7 @@ def _stay(city: City) -> int:
     say(f"  export SPLITPLANE_API_KEY={city.api_key}\n  .venv/bin/splitplane skus\n")
     say("That is the key of a customer. Operators (`splitplane loops`, `fleet`, `account`) have this one:\n")
     say(f"  export SPLITPLANE_API_KEY={city.operator_key}\n")
-    say("and whoever posts credits (`splitplane credit`) this one:\n")
+    say("and whoever posts money (`splitplane finance topup`) this one:\n")
     say(f"  export SPLITPLANE_API_KEY={city.finance_key}\n")
     people = " and ".join(PEOPLE)
     say(f"{people} can sign in, without a password, once the customer has invited them (docs/tenancy.md):")

@@ -34,7 +34,7 @@ from reconciler.server_hosts import SERVER_PRINCIPAL
 
 ORGANIZATION = "acme"
 PLATFORM = "platform"
-CREDIT_USD = "500"
+TOP_UP_USD = "500"
 LOCAL_TOKEN = "local-cloud-token"
 LAMBDA_KEY = "emulated-lambda-key"
 IMAGE_SECONDS_MAX = 900
@@ -79,7 +79,7 @@ class City:
     """Of the customer."""
     operator_key: str = ""
     finance_key: str = ""
-    """Of those who run the installation: who runs machines posts no credits."""
+    """Of those who run the installation: who runs machines posts no money."""
     api_url: str = ""
     cluster: bool = False
     """Whether there is a cluster, which real machines join as nodes."""
@@ -218,7 +218,7 @@ class City:
         book = self.directory / "price_book.toml"
         book.write_text(prices.price_book())
         run(["control_plane", "price-book", str(book)], environment)
-        arguments = ["bootstrap", "--organization", ORGANIZATION, "--credit", CREDIT_USD]
+        arguments = ["bootstrap", "--organization", ORGANIZATION, "--top-up", TOP_UP_USD]
         self.api_key = run(["control_plane", *arguments], environment).strip()
         platform = ["bootstrap", "--organization", PLATFORM, "--operator"]
         self.operator_key, self.finance_key = run(["control_plane", *platform], environment).split()

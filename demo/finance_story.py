@@ -33,7 +33,7 @@ class FinanceStory:
             time.sleep(left)
         folder = self._city.directory / "exports"
         shutil.rmtree(folder, ignore_errors=True)
-        self._finance("export", self._month, "--to", str(folder))
+        self._finance("export", "create", self._month, "--to", str(folder))
         (made,) = folder.glob("*/*/")
         for name in FILES:
             shutil.copyfile(made / name, self._city.directory / name)

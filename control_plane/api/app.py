@@ -22,7 +22,6 @@ from control_plane.api.catalogue import CatalogueController
 from control_plane.api.charges import ChargeController
 from control_plane.api.clusters import ClusterController
 from control_plane.api.consoles import ConsoleController
-from control_plane.api.credits import CreditController
 from control_plane.api.documents import openapi
 from control_plane.api.envelopes import EnvelopeController
 from control_plane.api.environments import EnvironmentController
@@ -76,7 +75,6 @@ BODY_BYTES_MAX = 65_536
 CONTROLLERS = (
     OrganizationController,
     OrganizationStateController,
-    CreditController,
     MeController,
     UserController,
     ServiceAccountController,

@@ -62,7 +62,7 @@ def act_of(request: "ApiRequest") -> Act:
     """What this request does, as the audit log names it."""
     principal, made = request.principal, observe.notes(request.scope).get(_MADE)
     named = [str(value) for value in request.path_params.values()]
-    targets = ids_among([*_ids_in(made), *named])
+    targets = ids_among([*_ids_in(made), *named, *_other_organization(request, made)])
     project = getattr(made, "project_id", None)
     return Act(
         organization_id=principal.organization_id,
@@ -100,7 +100,13 @@ NOT_AUDITED = frozenset(
             "invalid_idempotency_key",
         ),
         *("bad_request", "route_not_found", "method_not_allowed", "request_timeout", "body_too_large"),
-        *("unsupported_media_type", "invalid_request", "idempotency_key_reused", "rate_limited"),
+        *(
+            "unsupported_media_type",
+            "invalid_request",
+            "idempotency_key_missing",
+            "idempotency_key_reused",
+            "rate_limited",
+        ),
         *("too_many_in_progress", "overloaded", "not_ready", "clock_differs", "streams_exhausted"),
     }
 )
@@ -184,6 +190,13 @@ def _ids_in(made: object) -> list[str]:
     parts = (made, getattr(made, "organization", None), getattr(made, "key", None))
     found = (getattr(part, "id", None) for part in parts)
     return [wire_id for wire_id in found if isinstance(wire_id, str)]
+
+
+def _other_organization(request: "ApiRequest", made: object) -> list[str]:
+    """The organization whose money an effect moved, where that is not the caller's own."""
+    found = getattr(made, "organization_id", None)
+    own = on_wire(Prefix.ORGANIZATION, request.principal.organization_id)
+    return [found] if isinstance(found, str) and found != own else []
 
 
 def _details(made: object) -> dict[str, Detail]:

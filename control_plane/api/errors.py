@@ -75,6 +75,9 @@ KINDS: dict[str, Kind] = {
     "body_too_large": Kind(413, "Send a body of at most 64 KiB."),
     "unsupported_media_type": Kind(415, "Send the body as `Content-Type: application/json`."),
     "invalid_request": Kind(422, "Correct the fields of the body that `errors` names."),
+    "idempotency_key_missing": Kind(
+        422, "Send an Idempotency-Key, so that money moves once however often the request is repeated."
+    ),
     "idempotency_key_reused": Kind(
         422, "Use a new Idempotency-Key for a new request, or repeat the first request exactly."
     ),
@@ -105,7 +108,7 @@ KINDS: dict[str, Kind] = {
     ),
     # Refusals: the request is correct, and the answer is no. `detail` says what to change.
     RefusalCode.BALANCE_TOO_LOW: Kind(
-        402, "Add credit: the available balance has to cover the first hour of the lease."
+        402, "Top up: the available balance has to cover the first hour of the lease."
     ),
     RefusalCode.ORGANIZATION_SUSPENDED: Kind(403, "Settle the organization's account."),
     RefusalCode.ORGANIZATION_CLOSED: Kind(403, "A closed organization is not opened again."),

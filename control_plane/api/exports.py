@@ -87,7 +87,7 @@ class ExportController(Controller):
 
 
 class ExportOfAllController(Controller):
-    path = "/operator/exports"
+    path = "/finance/exports"
     tags = ("exports",)
 
     @get(

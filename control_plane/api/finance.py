@@ -143,13 +143,11 @@ class LedgerController(Controller):
         operation_id="createLedgerTransaction",
         permission=Permission.LEDGER_POST,
         scope=ScopeKind.PLATFORM,
+        moves_money=True,
         responses=made(LedgerTransactionView, 201),
     )
     async def create(self, request: ApiRequest, data: JSONBody[LedgerTransactionRequest]) -> Response[bytes]:
-        """Post a refund, a credit or a payment of an organization.
-
-        Without an Idempotency-Key, every request posts another one.
-        """
+        """Post a top-up, a refund, a credit or a payment of an organization, once per Idempotency-Key."""
         amount = parse_usd(data.amount_usd)
         deciding = Deciding(
             read_organization_id(data.organization_id),

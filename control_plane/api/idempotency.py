@@ -1,5 +1,7 @@
 """`Idempotency-Key` on every POST: the first request takes effect, and repetitions get its answer again.
 
+Requests that move money are refused without one.
+
 Keys belong to a user or a service account. Two requests are the same when method, path, body and what the caller may
 do are.
 A refused request has no effect, so its key stays free: the client may correct the cause and use the same key again.
@@ -20,7 +22,7 @@ from litestar import Response
 from control_plane.api.auditing import note_made
 from control_plane.api.auth import unauthenticated
 from control_plane.api.errors import ApiError, refusal
-from control_plane.api.requests import ApiRequest, permission_of, require, scope_kind_of
+from control_plane.api.requests import ApiRequest, moves_money, permission_of, require, scope_kind_of
 from control_plane.domain.refusal import Refused
 from control_plane.services import admissions, idempotency, principals
 from control_plane.services.admissions import NotAllowed
@@ -129,6 +131,13 @@ def _key(request: ApiRequest) -> str | None:
 async def _given(request: ApiRequest) -> RequestKey | None:
     """What identifies the request, as it is stored; None without an Idempotency-Key. Raises ApiError."""
     key = _key(request)
+    if key is None and moves_money(request.route_handler):
+        why = "is required, because this request moves money"
+        raise ApiError(
+            "idempotency_key_missing",
+            f"An Idempotency-Key {why}.",
+            errors=[FieldError("Idempotency-Key", why)],
+        )
     if key is None:
         return None
     body = await request.body()

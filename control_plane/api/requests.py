@@ -270,6 +270,11 @@ def permission_of(handler: HTTPRouteHandler) -> Permission:
     return permission
 
 
+def moves_money(handler: HTTPRouteHandler) -> bool:
+    """Whether a route moves money, so that it demands an Idempotency-Key."""
+    return bool(handler.opt.get("moves_money"))
+
+
 def scope_kind_of(handler: HTTPRouteHandler) -> ScopeKind:
     """The kind of scope at which a route needs its permission. A route that names none raises KeyError."""
     kind: ScopeKind = handler.opt["scope"]

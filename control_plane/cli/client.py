@@ -80,7 +80,7 @@ class Client:
         self.outage = Outage(login.url, self.clock, lambda sentence: report(self._redacted(sentence)))
         self._try_seconds = try_seconds
         self._auth = auth
-        self._new_key = new_key
+        self.new_key = new_key
         self._http = httpx.Client(
             base_url=login.url,
             headers={
@@ -104,15 +104,20 @@ class Client:
         """A document that is not JSON. One that is cut short raises an error."""
         return self._answered("GET", path, params=params).text
 
-    def post(self, path: str, kind: type[T], body: Request | None = None) -> Answer[T]:
-        return self._once("POST", path, kind, body)
+    def post(
+        self, path: str, kind: type[T], body: Request | None = None, *, key: str | None = None
+    ) -> Answer[T]:
+        """POST once. `key` is the Idempotency-Key, where the caller chose one."""
+        return self._once("POST", path, kind, body, key)
 
     def patch(self, path: str, kind: type[T], body: Request) -> Answer[T]:
         return self._once("PATCH", path, kind, body)
 
-    def _once(self, method: str, path: str, kind: type[T], body: Request | None) -> Answer[T]:
+    def _once(
+        self, method: str, path: str, kind: type[T], body: Request | None, key: str | None = None
+    ) -> Answer[T]:
         """A request that takes effect once, however often it is sent until an answer arrives."""
-        headers = {"Idempotency-Key": self._new_key()}
+        headers = {"Idempotency-Key": key or self.new_key()}
         content = None
         if body is not None:
             headers["Content-Type"] = "application/json"

@@ -55,6 +55,8 @@ class CliError(Exception):
         """What happened, as a clause whose subject is the API; empty when the error is our own."""
         self.since = since
         """Since when the API has not answered, in seconds of the client's clock; None when it has."""
+        self.advice = ""
+        """How to go on, where the code alone does not say it."""
         self.others: Sequence[CliError] = ()
         """Further errors of a command that does several things."""
 

@@ -65,7 +65,7 @@ FILES = {
     "exports": ("export",),
     "invoices": ("invoice",),
     "finance": ("finance",),
-    "organizations": ("organization", "credit"),
+    "organizations": ("organization",),
     "loops": ("loops",),
     "fleet": ("fleet",),
     "liabilities": ("liability",),

@@ -238,7 +238,7 @@ class Terminal:
 
     def fail(self, error: CliError, *, as_json: bool) -> None:
         """Print an error on standard error, with --json as well: a pipe must not take an error for an answer."""
-        more = hint(error.code, error.fields)
+        more = error.advice or hint(error.code, error.fields)
         if as_json:
             document = error.document() | ({"hint": more} if more else {})
             self.stderr.write(as_json_text(document))

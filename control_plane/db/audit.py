@@ -170,7 +170,7 @@ FROM (SELECT DISTINCT lease_id, transaction FROM {_ABOUT}) AS a
 JOIN journal j ON j.lease_id = a.lease_id AND j.transaction = a.transaction ORDER BY j.number
 """)
 # A row's own transaction, whose number has 32 bits there.
-_CREDITS = text("""
+_POSTED = text("""
 SELECT id FROM transactions
 WHERE organization_id = :organization_id AND recorded_at >= CAST(:at AS timestamptz) - interval '5 minutes'
   AND CAST(CAST(xmin AS text) AS bigint) = :transaction % 4294967296
@@ -190,7 +190,7 @@ async def ledger_of(
 ) -> list[UUID]:
     """The ledger's transactions that a transaction of the database wrote for an organization."""
     return await read(
-        connection, _CREDITS, UUID, organization_id=organization_id, transaction=transaction, at=at
+        connection, _POSTED, UUID, organization_id=organization_id, transaction=transaction, at=at
     )
 
 

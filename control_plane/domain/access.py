@@ -304,6 +304,6 @@ def _what_is_missing(principal: Principal, permission: Permission, kind: ScopeKi
 def separated(roles: Iterable[HeldRole]) -> bool:
     """Whether duties are separated: at platform scope a subject has one role at most.
 
-    So nobody runs machines and posts credits, and nobody audits what they do themselves.
+    So nobody runs machines and posts money, and nobody audits what they do themselves.
     """
     return sum(held.scope.kind is ScopeKind.PLATFORM for held in roles) <= 1

@@ -109,8 +109,10 @@ class TransactionKind(StrEnum):
     """Tax and rounding of an invoice that was issued."""
 
 
-APPROVED = frozenset({TransactionKind.REFUND, TransactionKind.CREDIT, TransactionKind.PAYMENT})
-"""Kinds of transactions that a person decides on. Each names that person and the reason."""
+APPROVED = frozenset(
+    {TransactionKind.TOP_UP, TransactionKind.REFUND, TransactionKind.CREDIT, TransactionKind.PAYMENT}
+)
+"""Kinds of transactions that somebody decides on. Each names who decided, and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class Approval:
     """Who decided on a transaction, and why."""
 
     by: str
-    """The id of the subject."""
+    """The id of the subject, or `administrator` for a command on the host."""
     reason: str
 
 
@@ -165,7 +167,9 @@ class Decide(Protocol):
     ) -> Transaction: ...
 
 
-def top_up(organization_id: OrganizationId, amount: Nano, *, key: str, at: datetime) -> Transaction:
+def top_up(
+    organization_id: OrganizationId, amount: Nano, *, key: str, at: datetime, approval: Approval
+) -> Transaction:
     """Money paid in. `key` identifies the payment within its organization; another organization may use it too."""
     return _move(
         TransactionKind.TOP_UP,
@@ -175,6 +179,7 @@ def top_up(organization_id: OrganizationId, amount: Nano, *, key: str, at: datet
         credit=AccountKind.WALLET,
         key=f"top_up:{organization_id.hex}:{key}",
         at=at,
+        approval=approval,
     )
 
 
@@ -266,6 +271,7 @@ def invoice(
 
 
 DECISIONS: Mapping[TransactionKind, Decide] = {
+    TransactionKind.TOP_UP: top_up,
     TransactionKind.REFUND: refund,
     TransactionKind.CREDIT: credit,
     TransactionKind.PAYMENT: payment,

@@ -101,7 +101,7 @@ EFFECTS: Mapping[OrganizationState, Effects] = {
         running_leases="Run; their holds are renewed from the balance.",
         keys="Open everything that their roles allow.",
         data="Kept.",
-        money="Credits are posted, holds placed, usage charged.",
+        money="Top-ups and credits are posted, holds placed, usage charged.",
     ),
     _S.SUSPENDED: Effects(
         Access.READ_AND_RELEASE,
@@ -113,7 +113,7 @@ EFFECTS: Mapping[OrganizationState, Effects] = {
         keys="Read, quote, release leases, and revoke or delete keys; anything else is refused with"
         " `organization_suspended`.",
         data="Kept.",
-        money="Credits are posted and usage is charged; no hold is placed or renewed.",
+        money="Top-ups and credits are posted and usage is charged; no hold is placed or renewed.",
     ),
     _S.CLOSING: Effects(
         Access.NONE,

@@ -27,8 +27,6 @@ class Permission(StrEnum):
     """Close organizations for good: their API keys are refused and their leases end."""
     ORGANIZATIONS_DELETE = "organizations.delete"
     """Erase the personal data of closed organizations."""
-    CREDITS_CREATE = "credits.create"
-    """Post a credit to any organization."""
     OWNERS_APPOINT = "owners.appoint"
     """Grant and end the role of an owner, and act on owners: nobody acts on somebody who may do more."""
     USERS_READ = "users.read"
@@ -171,7 +169,7 @@ class Permission(StrEnum):
     LEDGER_READ = "ledger.read"
     """Read the balances of the ledger's accounts, over all customers."""
     LEDGER_POST = "ledger.post"
-    """Post refunds, credits and payments of any organization, each with a reason."""
+    """Post top-ups, refunds, credits and payments of any organization, each with a reason."""
     PERIODS_READ = "periods.read"
     """Read the accounting periods: which are closed, and what is missing from the others."""
     PERIODS_CLOSE = "periods.close"
@@ -215,7 +213,6 @@ _OF_PLATFORM = frozenset(
         _P.ORGANIZATIONS_RESUME,
         _P.ORGANIZATIONS_CLOSE,
         _P.ORGANIZATIONS_DELETE,
-        _P.CREDITS_CREATE,
         _P.INVOICES_READ_ALL,
         _P.INVOICES_ISSUE,
         _P.BILLING_DETAILS_SET,

@@ -13,7 +13,7 @@ class Role(StrEnum):
     VIEWER = "viewer"
     """Reads, and changes nothing."""
     FINANCE = "finance"
-    """In an organization: reads usage and bills. At platform scope: posts credits, and touches no machine."""
+    """In an organization: reads usage and bills. At platform scope: posts money, and touches no machine."""
     OPERATOR = "operator"
     """At platform scope: runs the machines, and posts no money."""
     AUDITOR = "auditor"

@@ -191,7 +191,6 @@ PLATFORM_FINANCE = (
     | _PEOPLE
     | {
         _P.ORGANIZATIONS_READ_ALL,
-        _P.CREDITS_CREATE,
         _P.COSTS_READ,
         _P.EXPORTS_READ_ALL,
         _P.EXPORTS_CREATE_ALL,

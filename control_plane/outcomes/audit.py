@@ -104,7 +104,7 @@ async def _with_links(
     )
     if journal:
         links["journal"] = list(journal)
-    if line.event == Permission.CREDITS_CREATE and line.organization_id is not None:
+    if line.event == Permission.LEDGER_POST and line.organization_id is not None:
         posted = await audit.ledger_of(connection, line.organization_id, waiting.transaction, line.at)
         if posted:
             links["transactions"] = [str(transaction) for transaction in posted]

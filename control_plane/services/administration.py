@@ -1,4 +1,4 @@
-"""The administrator's commands, which run in a role of their own: bootstrap, credits, master keys, the price book."""
+"""The administrator's commands, which run in a role of their own: bootstrap, top-ups, master keys, the price book."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,6 +9,7 @@ from control_plane.db.connection import Connection
 from control_plane.domain.actor import ADMINISTRATOR
 from control_plane.domain.audit import Act, Happening, SubjectKind
 from control_plane.domain.ids import MalformedIdError, OrganizationId, Prefix, off_wire, on_wire
+from control_plane.domain.ledger import Approval
 from control_plane.domain.money import Nano
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -16,7 +17,7 @@ from control_plane.domain.role import Role
 from control_plane.domain.scope import ORGANIZATION, PLATFORM, Scope
 from control_plane.domain.secret import MasterKey
 from control_plane.domain.signing_key import VERIFIES_AFTER, Phase, SigningKey
-from control_plane.services import api_keys, audit, billing, catalogue, organizations
+from control_plane.services import api_keys, audit, catalogue, ledger, organizations
 from control_plane.services.api_keys import IssuedKey
 from control_plane.world import World
 
@@ -27,16 +28,16 @@ class FirstOrganization:
     issued: IssuedKey
     """The key of its owner, or of the operator."""
     finance: IssuedKey | None = None
-    """The key that posts credits; None unless it is the platform's organization."""
+    """The key that posts money; None unless it is the platform's organization."""
 
 
 async def bootstrap(
-    world: World, name: str, *, platform: bool = False, credit: Nano | None, gpu_quota: int
+    world: World, name: str, *, platform: bool = False, top_up: Nano | None, gpu_quota: int
 ) -> FirstOrganization | Refused:
-    """Create an organization with its first service account and key, and its first credit if any, in one transaction.
+    """Create an organization with its first service account and key, and its first top-up if any, in one transaction.
 
     A customer's first service account is its owner. The platform's organization gets an operator, and another account
-    with the role `finance`, because who runs machines posts no credits.
+    with the role `finance`, because who runs machines posts no money.
     """
     organization_id = OrganizationId(world.new_id())
     async with world.db.transaction(organization_id) as connection:
@@ -45,9 +46,14 @@ async def bootstrap(
         )
         if refused is not None:
             return refused
-        if credit is not None:
-            await billing.credit(
-                connection, world, organization_id, credit, key=f"{organization_id.hex}:bootstrap"
+        if top_up is not None:
+            await ledger.top_up(
+                connection,
+                world,
+                organization_id,
+                top_up,
+                key=f"{organization_id.hex}:bootstrap",
+                approval=Approval(ADMINISTRATOR.name, "first top-up"),
             )
         issue = partial(_first_key, connection, world, organization_id)
         if not platform:
@@ -66,13 +72,20 @@ async def _first_key(
     return await api_keys.issue(connection, world, organization_id, account.subject, name="first key")
 
 
-async def credit(world: World, organization: str, amount: Nano, *, key: str) -> bool | Refused:
-    """Post a credit to an organization, given by name or id, once per key. False when it was posted before."""
+async def top_up(world: World, organization: str, amount: Nano, *, key: str) -> bool | Refused:
+    """Post a top-up of an organization, given by name or id, once per key. False when it was posted before."""
     async with world.db.transaction() as connection:
         found = await _organization(connection, organization)
         if isinstance(found, Refused):
             return found
-        return await billing.credit(connection, world, found, amount, key=f"{found.hex}:{key}")
+        return await ledger.top_up(
+            connection,
+            world,
+            found,
+            amount,
+            key=f"{found.hex}:{key}",
+            approval=Approval(ADMINISTRATOR.name, key),
+        )
 
 
 async def set_master_key(world: World, organization: str, master: MasterKey | None) -> Refused | None:

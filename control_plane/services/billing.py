@@ -1,20 +1,17 @@
-"""What a customer owes and why: top-ups, charges, the bill of the current period."""
+"""What a customer owes and why: charges, and the bill of the current period."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
 from control_plane.db import ledger, organizations, usage
-from control_plane.db.connection import Connection
 from control_plane.db.usage import Charge
 from control_plane.domain import metering
 from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
-from control_plane.domain.ledger import AccountKind, top_up
+from control_plane.domain.ledger import AccountKind
 from control_plane.domain.money import Nano, accrued
-from control_plane.domain.organization import OPEN
 from control_plane.domain.period import month_after, month_of
-from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import Unit, unit_of
 from control_plane.world import World
 
@@ -31,25 +28,6 @@ def period_of(now: datetime) -> tuple[datetime, datetime]:
     """The calendar month (UTC) that contains `now`: its first instant, and the first instant after it."""
     start = month_of(now)
     return start, month_after(start)
-
-
-async def credit(
-    connection: Connection, world: World, organization_id: OrganizationId, amount: Nano, *, key: str
-) -> bool | Refused:
-    """Post a top-up once per key. False when the key was posted before; refused when the organization is closing.
-
-    Nobody could use the money, and the record of a closure states the balance that remains.
-    """
-    standing = await organizations.standing(connection, organization_id, lock=True)
-    if standing is None:
-        return Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
-    if standing.state not in OPEN:
-        states = " or ".join(sorted(OPEN))
-        why = f"The organization is {standing.state}; credits are posted while it is {states}."
-        return Refused(RefusalCode.ORGANIZATION_STATE, why)
-    now = world.now()
-    transaction = top_up(organization_id, amount, key=key, at=now)
-    return bool(await ledger.post(connection, [(world.new_id(), transaction)], now=now))
 
 
 @dataclass(frozen=True, slots=True)

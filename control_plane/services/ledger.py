@@ -8,8 +8,9 @@ from control_plane.db.engine import acting_for
 from control_plane.db.ledger import PostedTransaction
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.ledger import DECISIONS, AccountKind, Approval, TransactionKind, balance, decision
+from control_plane.domain.ledger import top_up as top_up_transaction
 from control_plane.domain.money import Nano
-from control_plane.domain.organization import OPEN
+from control_plane.domain.organization import OPEN, OrganizationState
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
 
@@ -32,17 +33,17 @@ class Deciding:
 async def post(connection: Connection, world: World, deciding: Deciding) -> PostedTransaction | Refused:
     """Post a transaction that somebody decides on, in the period of this moment.
 
-    Refused where the wallet has too little for a refund, where a payment is more than is owed, and for credits to an
-    organization that is closing, because nobody could use them.
+    Refused where the wallet has too little for a refund, where a payment is more than is owed, and for top-ups and
+    credits to an organization that is closing, because nobody could use them.
     """
     organization_id, kind = deciding.organization_id, deciding.kind
     async with acting_for(connection, organization_id, back_to=deciding.back_to):
         standing = await organizations.standing(connection, organization_id, lock=True)
         if standing is None:
             return Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
-        if kind is TransactionKind.CREDIT and standing.state not in OPEN:
-            why = f"The organization is {standing.state}; credits are posted while it is active or suspended."
-            return Refused(RefusalCode.ORGANIZATION_STATE, why)
+        unusable = _unusable(standing.state) if kind in _TO_USE else None
+        if unusable is not None:
+            return unusable
         owed = await ledger.owed(connection, organization_id)
         refused = decision(kind, standing.available_nano, owed, deciding.amount)
         if refused is not None:
@@ -53,6 +54,40 @@ async def post(connection: Connection, world: World, deciding: Deciding) -> Post
         )
         await ledger.post(connection, [(transaction_id, transaction)], now=now)
         return await ledger.decided(connection, transaction_id)
+
+
+async def top_up(
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    amount: Nano,
+    *,
+    key: str,
+    approval: Approval,
+) -> bool | Refused:
+    """Post a top-up once per key. False when the key was posted before; refused when the organization is closing."""
+    standing = await organizations.standing(connection, organization_id, lock=True)
+    if standing is None:
+        return Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
+    unusable = _unusable(standing.state)
+    if unusable is not None:
+        return unusable
+    now = world.now()
+    transaction = top_up_transaction(organization_id, amount, key=key, at=now, approval=approval)
+    return bool(await ledger.post(connection, [(world.new_id(), transaction)], now=now))
+
+
+_TO_USE = frozenset({TransactionKind.TOP_UP, TransactionKind.CREDIT})
+"""Kinds that give an organization money to use."""
+
+
+def _unusable(state: OrganizationState) -> Refused | None:
+    """Why an organization gets no money: nobody could use it, and its closure states the balance that remains."""
+    if state in OPEN:
+        return None
+    states = " or ".join(sorted(OPEN))
+    why = f"The organization is {state}; top-ups and credits are posted while it is {states}."
+    return Refused(RefusalCode.ORGANIZATION_STATE, why)
 
 
 async def balances(world: World, platform: OrganizationId) -> dict[AccountKind, Nano]:

@@ -1,4 +1,4 @@
-"""Organizations and their credits."""
+"""Organizations."""
 
 from typing import Annotated
 
@@ -9,7 +9,6 @@ from control_plane.wire.common import (
     Money,
     Name,
     NextCursor,
-    PositiveUsdText,
     Request,
     Sentence,
     Timestamp,
@@ -155,25 +154,3 @@ class OrganizationEventPage(View):
     items: tuple[OrganizationEventView, ...]
     """The changes, oldest first."""
     next_cursor: NextCursor | None
-
-
-class CreditRequest(Request):
-    """A credit to be posted."""
-
-    amount_usd: PositiveUsdText
-    """The amount, which is more than zero."""
-
-    def __post_init__(self) -> None:
-        if not self.amount_usd.strip("0."):
-            raise ValueError("must have an `amount_usd` of more than zero")
-
-
-class CreditView(View):
-    """A credit that was posted."""
-
-    organization_id: OrganizationIdText
-    """Whose credit it is."""
-    amount: Money
-    """The amount of the credit."""
-    balance: Money
-    """The organization's balance after the credit."""

@@ -99,7 +99,7 @@ RoleWord = Annotated[
         admin="Runs the organization: its people, projects and leases. Cannot appoint owners.",
         member="Leases machines.",
         viewer="Reads leases, and changes nothing.",
-        finance="Reads usage and bills. At platform scope: posts credits, and touches no machine.",
+        finance="Reads usage and bills. At platform scope: posts money, and touches no machine.",
         operator="At platform scope: runs the machines, and posts no money.",
         auditor="At platform scope: reads everything, and writes nothing.",
     ),
@@ -170,19 +170,20 @@ LedgerAccountWord = Annotated[
     ),
 ]
 _DECIDED = {
+    "top_up": "Money that a customer paid in.",
     "refund": "Money paid back out of the wallet.",
     "credit": "Money to use that nobody paid in, such as a compensation.",
     "payment": "Money paid for invoices.",
 }
 FinanceKindWord = Annotated[
-    Literal["refund", "credit", "payment"], one_of("FinanceKind", "What somebody decides on.", **_DECIDED)
+    Literal["top_up", "refund", "credit", "payment"],
+    one_of("FinanceKind", "What somebody decides on.", **_DECIDED),
 ]
 TransactionKindWord = Annotated[
     str,
     one_of(
         "TransactionKind",
         "What a transaction of the ledger records.",
-        top_up="Money that a customer paid in.",
         usage="A charge for metered time.",
         invoice="Tax and rounding of an invoice.",
         **_DECIDED,

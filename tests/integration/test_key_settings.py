@@ -115,7 +115,7 @@ async def test_an_administrator_lets_an_organization_bring_its_own_key_and_go_ba
     admin: World, api_db: Database, clock: Clock
 ) -> None:
     made = [
-        await administration.bootstrap(admin, name, credit=None, gpu_quota=8) for name in ("acme", "other")
+        await administration.bootstrap(admin, name, top_up=None, gpu_quota=8) for name in ("acme", "other")
     ]
     acme, other = (first.id for first in made if not isinstance(first, Refused))
     recording = _Recording()
@@ -135,7 +135,7 @@ async def test_an_administrator_lets_an_organization_bring_its_own_key_and_go_ba
 async def test_a_refusal_of_the_organizations_own_key_is_shown_and_nothing_is_sealed_under_ours(
     admin: World, api_db: Database, clock: Clock
 ) -> None:
-    made = await administration.bootstrap(admin, "acme", credit=None, gpu_quota=8)
+    made = await administration.bootstrap(admin, "acme", top_up=None, gpu_quota=8)
     assert not isinstance(made, Refused)
     await administration.set_master_key(admin, "acme", OWN)
     refused = await _seal(World(api_db, now=clock.now, sealing=SEALING), made.id)

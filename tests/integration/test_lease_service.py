@@ -22,10 +22,10 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import (
-    billing,
     catalogue,
     lease_overviews,
     leases,
+    ledger,
     organizations,
     projects,
     quotes,
@@ -34,7 +34,7 @@ from control_plane.services import (
 from control_plane.services.leases import WantedLease
 from control_plane.world import World, uuid7
 from tests.support.clock import Clock
-from tests.support.values import an_offer
+from tests.support.values import PAID, an_offer
 
 pytestmark = pytest.mark.database
 H100 = ListPrice(
@@ -61,7 +61,7 @@ async def _organization(db: Database, world: World, *, balance: int = 10_000_000
         )
         await catalogue.load_price_book(connection, world, [H100])
         if balance:
-            await billing.credit(connection, world, organization_id, Nano(balance), key="first")
+            await ledger.top_up(connection, world, organization_id, Nano(balance), key="first", approval=PAID)
     return organization_id
 
 

@@ -65,7 +65,7 @@ class Cloud:
 async def _cloud(database_url: str, folder: Path, variables: dict[str, str]) -> AsyncIterator[Cloud]:
     async with process.administrator(database_url) as owner:
         await administration.load_price_book(owner, prices.price_book())
-        made = await administration.bootstrap(owner, "acme", credit=Nano(10**12), gpu_quota=64)
+        made = await administration.bootstrap(owner, "acme", top_up=Nano(10**12), gpu_quota=64)
     assert isinstance(made, administration.FirstOrganization)
     environment = base_environment()
     children = []

@@ -16,10 +16,11 @@ from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.tariff import billing_start
-from control_plane.services import billing
+from control_plane.services import billing, ledger
 from reconciler.loops.money import fund_leases
 from tests.support.rows import rows
 from tests.support.stage import H100, Stage
+from tests.support.values import PAID
 
 pytestmark = pytest.mark.database
 
@@ -61,7 +62,9 @@ async def _ready(stage: Stage, *, usd: int) -> Lease:
 
 async def _top_up(stage: Stage, lease: Lease, *, usd: int, key: str) -> None:
     async with stage.db.transaction() as connection:
-        await billing.credit(connection, stage.api, lease.organization_id, Nano(usd * NANO_PER_USD), key=key)
+        await ledger.top_up(
+            connection, stage.api, lease.organization_id, Nano(usd * NANO_PER_USD), key=key, approval=PAID
+        )
 
 
 async def test_a_lease_that_cannot_be_funded_is_warned_once_then_ended_before_the_balance_is_overspent(

@@ -18,7 +18,7 @@ from control_plane.domain.power_action import PowerAction
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.tariff import stopped_price
-from control_plane.services import billing
+from control_plane.services import billing, ledger
 from providers.fake import CAPABILITIES, Fault
 from providers.fake import Settings as FakeSettings
 from tests.support.clock import Clock
@@ -26,6 +26,7 @@ from tests.support.laws import stopped_unit_seconds
 from tests.support.power import ask, asked
 from tests.support.rows import rows
 from tests.support.stage import BOOK, FAKE, H100, H100X8, Stage, set_stage
+from tests.support.values import PAID
 
 pytestmark = pytest.mark.database
 
@@ -320,8 +321,13 @@ async def test_money_lasts_longer_while_it_is_stopped_and_a_start_needs_an_hour_
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.BALANCE_TOO_LOW
     async with stage.db.transaction() as connection:
-        await billing.credit(
-            connection, stage.api, lease.organization_id, Nano(2 * NANO_PER_USD), key="for the start"
+        await ledger.top_up(
+            connection,
+            stage.api,
+            lease.organization_id,
+            Nano(2 * NANO_PER_USD),
+            key="for the start",
+            approval=PAID,
         )
     await asked(stage, lease, PowerAction.START)
     await stage.play(25 * 60, step=290)

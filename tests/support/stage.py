@@ -40,10 +40,10 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import (
-    billing,
     catalogue,
     lease_overviews,
     leases,
+    ledger,
     node_pools,
     organization_states,
     organizations,
@@ -79,6 +79,7 @@ from tests.support.challenger import DeadLine, ScriptedChallenger
 from tests.support.clock import Clock, Host
 from tests.support.keys import AFTER
 from tests.support.rows import rows
+from tests.support.values import PAID
 from tracing.tracer import NO_TRACER, Tracer
 
 _ONE, _EIGHT = (
@@ -320,8 +321,13 @@ class Stage:
             assert made is None
             await catalogue.load_price_book(connection, self.api, self.book)
             if usd:
-                await billing.credit(
-                    connection, self.api, organization_id, Nano(usd * NANO_PER_USD), key=organization_id.hex
+                await ledger.top_up(
+                    connection,
+                    self.api,
+                    organization_id,
+                    Nano(usd * NANO_PER_USD),
+                    key=organization_id.hex,
+                    approval=PAID,
                 )
         return organization_id
 

@@ -20,6 +20,7 @@ from control_plane.domain.ids import (
     launch_key,
 )
 from control_plane.domain.lease import Lease, LeaseState
+from control_plane.domain.ledger import Approval
 from control_plane.domain.machine import Machine, MachineState, Purpose
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Offer
@@ -32,6 +33,7 @@ from tests.support.clock import START
 
 OURS, THEIRS = "0a1b2c3d", "ffffffff"
 """Two installations that share a provider account."""
+PAID = Approval("administrator", "SEPA 2026-11-20 000815")
 AN_HOUR_BEFORE = START - timedelta(hours=1)
 
 

@@ -33,6 +33,12 @@ IDEMPOTENCY_KEY = {
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
     "example": "6f1d3c3e-6d0b-4a52-8d68-3d2b8a6a3f0e",
 }
+MONEY_KEY = {
+    **IDEMPOTENCY_KEY,
+    "required": True,
+    "description": "Required, because the request moves money: the first request with a key takes effect, and a "
+    "repetition gets its answer again. Use a new key, such as a UUID, for each new request.",
+}
 LAST_EVENT_ID = {
     "name": "Last-Event-ID",
     "in": "header",
@@ -42,7 +48,11 @@ LAST_EVENT_ID = {
     "schema": {"type": "string"},
     "example": "751.12.1",
 }
-PARAMETERS = {"IdempotencyKey": IDEMPOTENCY_KEY, "LastEventId": LAST_EVENT_ID}
+PARAMETERS = {
+    "IdempotencyKey": IDEMPOTENCY_KEY,
+    "RequiredIdempotencyKey": MONEY_KEY,
+    "LastEventId": LAST_EVENT_ID,
+}
 
 
 def components() -> dict[str, Any]:

@@ -103,8 +103,9 @@ def complete(paths: dict[str, dict[str, Operation]], app: Litestar, schemas: Map
     known = {(method, path): handler for method, path, handler in handlers(app)}
     for path, operations in paths.items():
         for method, operation in operations.items():
-            _describe(operation, known[method, path])
-            operation["parameters"] = list(_parameters(path, method, operation))
+            handler = known[method, path]
+            _describe(operation, handler)
+            operation["parameters"] = list(_parameters(path, method, operation, handler))
             operation["responses"] = dict(sorted(_responses(path, method, operation, schemas)))
             _exemplify(operation, schemas)
     _link(paths)
@@ -120,12 +121,15 @@ def _describe(operation: Operation, handler: HTTPRouteHandler) -> None:
     operation.pop("deprecated", None)
 
 
-def _parameters(path: str, method: str, operation: Operation) -> Iterator[dict[str, Any]]:
+def _parameters(
+    path: str, method: str, operation: Operation, handler: HTTPRouteHandler
+) -> Iterator[dict[str, Any]]:
     for parameter in operation.get("parameters", ()):
         name = parameter["name"]
         yield _in_path(path, name) if parameter["in"] == "path" else _in_query(parameter)
     if method == "post":
-        yield {"$ref": "#/components/parameters/IdempotencyKey"}
+        name = "RequiredIdempotencyKey" if handler.opt.get("moves_money") else "IdempotencyKey"
+        yield {"$ref": f"#/components/parameters/{name}"}
     if "text/event-stream" in operation["responses"].get("200", {}).get("content", {}):
         yield {"$ref": "#/components/parameters/LastEventId"}
 

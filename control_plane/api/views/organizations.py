@@ -1,4 +1,4 @@
-"""Organizations and their credits on the wire."""
+"""Organizations on the wire."""
 
 from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
@@ -6,7 +6,6 @@ from control_plane.domain.money import Nano
 from control_plane.services.organization_states import Changed, Recorded
 from control_plane.services.organizations import Organization
 from control_plane.wire.organizations import (
-    CreditView,
     EndedView,
     OrganizationChange,
     OrganizationEventView,
@@ -56,9 +55,3 @@ def event_view(recorded: Recorded) -> OrganizationEventView:
 
 def change_view(changed: Changed) -> OrganizationChange:
     return OrganizationChange(organization_view(changed.organization), event_view(changed.recorded))
-
-
-def credit_view(organization: Organization, amount: Nano) -> CreditView:
-    """A credit of `amount`, with the balance of the organization after it."""
-    organization_id = on_wire(Prefix.ORGANIZATION, organization.id)
-    return CreditView(organization_id, money(amount), money(organization.posted_nano))

@@ -9,51 +9,66 @@ from control_plane.cli import export_files
 from control_plane.cli.destinations import destination
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.export_files import CSV, MANIFEST, PARQUET
-from control_plane.cli.parsing import Commands, Parser, command, noun
+from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.exports import checked_lines, difference_lines, export_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.exports import PERIOD_PATTERN, ExportPage, ExportRequest, ExportView
 
 PATH = "/v1/exports"
-PATH_OF_ALL = "/v1/operator/exports"
+PATH_OF_ALL = "/v1/finance/exports"
 _MEGABYTE = 1_000_000
 
 
 def add(to: Commands) -> None:
-    exports = noun(to, "export", "Export a month of charges in FOCUS, and check and compare exports.")
+    """The exports of one's own organization."""
+    _add(
+        noun(to, "export", "Export a month of charges in FOCUS, and check and compare exports."),
+        called="splitplane export",
+        path=PATH,
+        summary="Write the charges of a month as CSV and Parquet, with a manifest.",
+        bucket="acme-billing/gpus",
+    )
+
+
+def add_of_all(to: Commands) -> None:
+    """The exports of all organizations, for finance."""
+    _add(
+        noun(to, "export", "Export a month of all organizations' charges, and check and compare exports."),
+        called="splitplane finance export",
+        path=PATH_OF_ALL,
+        summary="Write the charges of all organizations as CSV and Parquet, with a manifest.",
+        bucket="finance/splitplane",
+    )
+
+
+def _add(exports: Commands, *, called: str, path: str, summary: str, bucket: str) -> None:
     parser = command(
         exports,
         "create",
         create,
-        "Write the charges of a month as CSV and Parquet, with a manifest.",
+        summary,
         more=(
             "The files are written to PERIOD/EXPORT below --to, the manifest last. Without\n"
             "--final, the export of a month whose books are open is provisional."
         ),
-        examples="""
-        splitplane export create 2026-10 --to exports
-        splitplane export create 2026-10 --to s3://acme-billing/gpus --final
+        examples=f"""
+        {called} create 2026-10 --to exports
+        {called} create 2026-10 --to s3://{bucket} --final
         """,
     )
-    add_arguments(parser)
-    command(
-        exports,
-        "list",
-        list_exports,
-        "List exports, newest first.",
-        examples="""
-        splitplane export list
-        """,
-    )
+    parser.add_argument("period", metavar="PERIOD", help="a month such as 2026-10")
+    parser.add_argument("--to", required=True, metavar="DIR", help="a folder, or s3://BUCKET/PREFIX")
+    parser.add_argument("--final", action="store_true", help="refuse a month whose books are open")
+    parser.set_defaults(path=path)
+    parser = command(exports, "list", list_exports, "List exports, newest first.", examples=f"{called} list")
+    parser.set_defaults(path=path)
     parser = command(
         exports,
         "verify",
         verify,
         "Check that the files of an export are what its manifest says.",
         more="It works without the API, and exits with 1 when they are not.",
-        examples="""
-        splitplane export verify exports/2026-10/exp_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
-        """,
+        examples=f"{called} verify exports/2026-10/exp_0190...",
     )
     parser.add_argument("folder", metavar="DIR", help="the folder of an export")
     parser = command(
@@ -62,35 +77,23 @@ def add(to: Commands) -> None:
         diff,
         "Show the rows in which two exports differ.",
         more="It works without the API, and exits with 1 when they differ.",
-        examples="""
-        splitplane export diff exports/2026-10/exp_0190... exports/2026-10/exp_0191...
-        """,
+        examples=f"{called} diff 2026-10/exp_0190... 2026-10/exp_0191...",
     )
     parser.add_argument("before", metavar="DIR", help="the folder of an export")
     parser.add_argument("after", metavar="DIR", help="the folder of another one")
 
 
-def add_arguments(parser: Parser) -> None:
-    parser.add_argument("period", metavar="PERIOD", help="a month such as 2026-10")
-    parser.add_argument("--to", required=True, metavar="DIR", help="a folder, or s3://BUCKET/PREFIX")
-    parser.add_argument("--final", action="store_true", help="refuse a month whose books are open")
-
-
 def create(terminal: Terminal, args: Namespace) -> None:
-    export(terminal, args, PATH)
-
-
-def export(terminal: Terminal, args: Namespace, path: str) -> None:
-    """Begin an export at `path`, fetch its files, check them, and put them where they belong."""
+    """Begin an export, fetch its files, check them, and put them where they belong."""
     if not re.match(PERIOD_PATTERN, args.period):
         raise usage(f"{args.period!r} is not a month such as 2026-10.")
     target = destination(args.to)
     request = ExportRequest(period=args.period, final=args.final)
-    made = terminal.client().post(path, ExportView, request)
+    made = terminal.client().post(args.path, ExportView, request)
     with TemporaryDirectory(prefix="splitplane-export-") as work:
         files = [Path(work) / name for name in (CSV, PARQUET, MANIFEST)]
         for file in files:
-            _fetch(terminal, f"{path}/{made.value.id}/files/{file.name}", file)
+            _fetch(terminal, f"{args.path}/{made.value.id}/files/{file.name}", file)
         checked = export_files.check(Path(work))
         where = target.put(f"{made.value.period}/{made.value.id}", files)
     if args.json:
@@ -110,7 +113,7 @@ def _fetch(terminal: Terminal, path: str, file: Path) -> None:
 
 
 def list_exports(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().every(PATH, ExportPage)
+    answer = terminal.client().every(args.path, ExportPage)
     terminal.present(args.json, answer, lambda page: export_table(page.items))
 
 

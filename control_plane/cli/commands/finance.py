@@ -1,9 +1,11 @@
 """Finance: accounting periods, the ledger, exports of all charges, and decisions on money (platform role `finance`)."""
 
 from argparse import Namespace
+from collections.abc import Mapping
 
 from control_plane.cli.commands import charges, exports, finance_invoices, reconciliations
 from control_plane.cli.commands.amounts import amount
+from control_plane.cli.commands.money_once import add_key, post
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, find
 from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import CliError
@@ -18,8 +20,11 @@ from control_plane.wire.finance import (
     PeriodView,
     ReopenRequest,
 )
+from control_plane.wire.vocabulary import FinanceKindWord
 
 PERIODS = "/v1/finance/periods"
+_KINDS: Mapping[str, FinanceKindWord] = {"topup": "top_up"}
+"""What verbs are called on the wire that have another name there."""
 
 
 def add(to: Commands) -> None:
@@ -30,21 +35,7 @@ def add(to: Commands) -> None:
     finance_invoices.add(finance)
     reconciliations.add(finance)
     charges.add(finance)
-    parser = command(
-        finance,
-        "export",
-        export,
-        "Write the charges of all organizations as CSV and Parquet, with a manifest.",
-        more=(
-            "As splitplane export create, which has the charges of one organization.\n"
-            "splitplane export verify and diff check and compare the files."
-        ),
-        examples="""
-        splitplane finance export 2026-10 --to exports
-        splitplane finance export 2026-10 --to s3://finance/splitplane --final
-        """,
-    )
-    exports.add_arguments(parser)
+    exports.add_of_all(finance)
     command(
         finance,
         "accounts",
@@ -53,12 +44,17 @@ def add(to: Commands) -> None:
         more="The balance of wallet is what we owe customers until they use it.",
         examples="splitplane finance accounts",
     )
-    for kind, summary, example in (
+    for verb, summary, example in (
+        (
+            "topup",
+            "Record what an organization paid in.",
+            "--reason 'SEPA 2026-11-23 000815'",
+        ),
         ("credit", "Give an organization money to use that nobody paid in.", "--reason 'ticket 4711'"),
         ("refund", "Pay back what an organization has not used.", "--reason 'SEPA 2026-11-23 000815'"),
         ("payment", "Record what an organization paid for invoices.", "--reason 'SEPA 2026-11-23 000815'"),
     ):
-        _add_decision(finance, kind, summary, example)
+        _add_decision(finance, verb, summary, example)
 
 
 def _add_periods(finance: Commands) -> None:
@@ -96,20 +92,21 @@ def _add_periods(finance: Commands) -> None:
     reopening.add_argument("--reason", required=True, metavar="TEXT", help="stored with who ran it")
 
 
-def _add_decision(finance: Commands, kind: str, summary: str, example: str) -> None:
+def _add_decision(finance: Commands, verb: str, summary: str, example: str) -> None:
     parser = command(
         finance,
-        kind,
+        verb,
         decide,
         summary,
         more="It is final: a transaction of the ledger is never edited. It names you and\nthe reason.",
-        examples=f"splitplane finance {kind} heliotrope 24.90 {example}",
+        examples=f"splitplane finance {verb} heliotrope 24.90 {example}",
     )
     parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
     parser.add_argument("amount", metavar="USD", help="the amount, such as 500 or 24.90")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="stored with who ran it")
     add_yes(parser)
-    parser.set_defaults(kind=kind)
+    add_key(parser)
+    parser.set_defaults(verb=verb)
 
 
 def list_periods(terminal: Terminal, args: Namespace) -> None:
@@ -139,11 +136,8 @@ def decide(terminal: Terminal, args: Namespace) -> None:
     value = amount(args.amount, "USD")
     client = terminal.client()
     organization = find(client, args.organization)
-    confirm(terminal, args, f"Post a {args.kind} of {args.amount} USD of {organization.name}?")
-    request = LedgerTransactionRequest(organization.id, args.kind, value, args.reason)
-    answer = client.post("/v1/finance/transactions", LedgerTransactionView, request)
+    confirm(terminal, args, f"Post a {args.verb} of {args.amount} USD of {organization.name}?")
+    kind = _KINDS.get(args.verb, args.verb)
+    request = LedgerTransactionRequest(organization.id, kind, value, args.reason)
+    answer = post(client, args, "/v1/finance/transactions", LedgerTransactionView, request)
     terminal.present(args.json, answer, lambda posted: transaction_page(posted, organization.name))
-
-
-def export(terminal: Terminal, args: Namespace) -> None:
-    exports.export(terminal, args, exports.PATH_OF_ALL)

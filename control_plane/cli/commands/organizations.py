@@ -1,18 +1,14 @@
-"""Organizations and their credits. The commands need an API key of an operator."""
+"""Organizations. The commands need an API key of an operator."""
 
 from argparse import Namespace
 
 from control_plane.cli.commands import organization_states
-from control_plane.cli.commands.amounts import amount
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, PATH, find
-from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.parsing import Commands, command, noun
-from control_plane.cli.render.organizations import created_page, credit_page, one_page, organization_table
+from control_plane.cli.render.organizations import created_page, one_page, organization_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.organizations import (
     CreatedOrganization,
-    CreditRequest,
-    CreditView,
     OrganizationPage,
     OrganizationRequest,
     OrganizationView,
@@ -70,21 +66,6 @@ def add(to: Commands) -> None:
     )
     parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
     organization_states.add(organizations)
-    _add_credit(to)
-
-
-def _add_credit(to: Commands) -> None:
-    parser = command(
-        to,
-        "credit",
-        credit,
-        "Post a credit to an organization (operators).",
-        more="A credit is final: it is a posting of the ledger, which is never edited.",
-        examples="splitplane credit heliotrope 500 --yes",
-    )
-    parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
-    parser.add_argument("amount", metavar="USD", help="the amount, such as 500 or 24.90")
-    add_yes(parser)
 
 
 def list_organizations(terminal: Terminal, args: Namespace) -> None:
@@ -99,7 +80,8 @@ def create(terminal: Terminal, args: Namespace) -> None:
     terminal.present(args.json, answer, lambda created: created_page(created, terminal.now()))
     if not args.json:
         terminal.note(
-            f"It has no credit yet; who has the platform's role finance: splitplane credit {args.name} 100"
+            "It has no money yet. Who has the platform's role finance posts a top-up:\n"
+            f"splitplane finance topup {args.name} 100 --reason TEXT"
         )
 
 
@@ -107,12 +89,3 @@ def show(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     answer = client.get(f"{PATH}/{find(client, args.organization).id}", OrganizationView)
     terminal.present(args.json, answer, lambda organization: one_page(organization, terminal.now()))
-
-
-def credit(terminal: Terminal, args: Namespace) -> None:
-    request = CreditRequest(amount(args.amount, "USD"))
-    client = terminal.client()
-    organization = find(client, args.organization)
-    confirm(terminal, args, f"Credit {args.amount} USD to {organization.name}?")
-    answer = client.post(f"{PATH}/{organization.id}/credits", CreditView, request)
-    terminal.present(args.json, answer, lambda posted: credit_page(posted, organization.name))

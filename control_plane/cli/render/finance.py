@@ -57,7 +57,7 @@ def account_table(accounts: Sequence[LedgerAccountView]) -> RenderableType:
 
 def transaction_page(posted: LedgerTransactionView, organization: str) -> RenderableType:
     return Group(
-        heading(f"{posted.kind} of {price(posted.amount)} USD", organization),
+        heading(f"{spaced(posted.kind)} of {price(posted.amount)} USD", organization),
         facts(
             ("Transaction", posted.id),
             ("Period", posted.period),

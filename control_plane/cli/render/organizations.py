@@ -1,4 +1,4 @@
-"""Organizations and their credits on the screen."""
+"""Organizations on the screen."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,11 +8,10 @@ from rich.text import Text
 
 from control_plane.cli.render.api_keys import issued_page
 from control_plane.cli.render.layout import facts, heading, table
-from control_plane.cli.words import ago, both, price, rounded, short_id, spaced
+from control_plane.cli.words import ago, both, rounded, short_id, spaced
 from control_plane.wire.api_keys import IssuedApiKey
 from control_plane.wire.organizations import (
     CreatedOrganization,
-    CreditView,
     OrganizationChange,
     OrganizationEventView,
     OrganizationView,
@@ -102,14 +101,6 @@ def history_table(events: Sequence[OrganizationEventView], now: datetime) -> Ren
     ]
     columns = ("WHEN", "EVENT", "STATE", "BALANCE USD", "BY", "REASON")
     return table(columns, rows, right=("BALANCE USD",), whole=("WHEN", "STATE"))
-
-
-def credit_page(posted: CreditView, name: str) -> RenderableType:
-    return facts(
-        ("Organization", name),
-        ("Credited", f"{price(posted.amount)} USD"),
-        ("Balance", f"{rounded(posted.balance)} USD"),
-    )
 
 
 def _quota(organization: OrganizationView) -> str:

@@ -11,7 +11,7 @@ from control_plane.api.refusals import LINES_AT_ONCE
 from control_plane.cli import audit_chain
 from control_plane.outcomes import audit as outcomes
 from control_plane.services import audit
-from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.conftest import Api, Tenant, top_up
 from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
@@ -89,14 +89,13 @@ async def test_a_change_whose_line_cannot_be_written_does_not_commit(
         assert not await rows(connection, text("SELECT id FROM leases"))
 
 
-async def test_a_credit_is_in_the_chains_of_both_organizations_and_links_the_ledger(
+async def test_a_top_up_is_in_the_chains_of_both_organizations_and_links_the_ledger(
     api: Api, acme: Tenant
 ) -> None:
     operator = await api.tenant("ops", platform=True, credit=None)
-    path = f"/v1/operator/organizations/org_{acme.id.hex}/credits"
-    answer = await operator.http.post(path, json={"amount_usd": "5"})
+    answer = await top_up(operator, f"org_{acme.id.hex}", "5")
     assert answer.status_code == 201, answer.text
-    lines = [line for line in await seal(api) if line.event == "credits.create" and line.request_id]
+    lines = [line for line in await seal(api) if line.event == "ledger.post" and line.request_id]
     theirs = next(line for line in lines if line.organization_id == acme.id)
     ours = next(line for line in lines if line.organization_id == operator.id)
     assert theirs.subject_organization == f"org_{operator.id.hex}"

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.integration.api.conftest import Shared, Tenant
+from tests.integration.api.conftest import Shared, Tenant, top_up
 from tests.integration.api.endpoints import ENDPOINTS, ENVELOPE, Endpoint
 from tests.integration.api.problems import SOME_ID, hold
 from tests.support.cases import case
@@ -171,8 +171,7 @@ def _usable(path: str, field: str, value: Any) -> bool:
 )
 async def test_an_invalid_amount_is_refused(amount: str, shared: Shared) -> None:
     acme, operator = shared.acme, shared.operator
-    path = f"/v1/operator/organizations/org_{acme.id.hex}/credits"
-    hold(await operator.http.post(path, json={"amount_usd": amount}), "invalid_request")
+    hold(await top_up(operator, f"org_{acme.id.hex}", amount), "invalid_request")
     if amount.strip("0."):
         quote = {"sku": "h100x1", "price_usd_per_hour_max": amount}
         hold(await acme.http.post("/v1/quotes", json=quote), "invalid_request")
@@ -181,10 +180,9 @@ async def test_an_invalid_amount_is_refused(amount: str, shared: Shared) -> None
 async def test_a_balance_beyond_64_bits_is_refused_and_nothing_is_posted(
     acme: Tenant, operator: Tenant
 ) -> None:
-    path = f"/v1/operator/organizations/org_{acme.id.hex}/credits"
     for _ in range(9):
-        assert (await operator.http.post(path, json={"amount_usd": "999999999"})).status_code == 201
-    hold(await operator.http.post(path, json={"amount_usd": "999999999"}), "invalid_request")
+        assert (await top_up(operator, f"org_{acme.id.hex}", "999999999")).status_code == 201
+    hold(await top_up(operator, f"org_{acme.id.hex}", "999999999"), "invalid_request")
     balance = (await acme.http.get("/v1/organization")).json()["balance"]["usd"]
     assert balance == "9000000991.000000000"
 

@@ -203,7 +203,7 @@ async def test_two_real_processes_let_a_caller_have_its_rate_and_at_most_two_bur
 ) -> None:
     rate, burst = 20, 40
     async with process.administrator(database_url) as world:
-        made = await administration.bootstrap(world, "acme", credit=None, gpu_quota=1)
+        made = await administration.bootstrap(world, "acme", top_up=None, gpu_quota=1)
     assert isinstance(made, administration.FirstOrganization)
     bounds = {
         "SPLITPLANE_ORGANIZATION_REQUESTS_PER_SECOND": str(rate),

@@ -57,7 +57,7 @@ async def target(database_url: str) -> AsyncIterator[Target]:
     async with process.administrator(database_url) as owner:
         await administration.load_price_book(owner, BOOK)
         made = await administration.bootstrap(
-            owner, "us", platform=True, credit=Nano(10**15), gpu_quota=1_000_000
+            owner, "us", platform=True, top_up=Nano(10**15), gpu_quota=1_000_000
         )
         assert isinstance(made, administration.FirstOrganization)
         async with owner.db.transaction(made.id) as connection:

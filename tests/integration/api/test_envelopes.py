@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.quota_request import PENDING_MAX
-from tests.integration.api.conftest import Api, Tenant, tenant_in
+from tests.integration.api.conftest import Api, Tenant, tenant_in, top_up
 from tests.integration.api.problems import hold
 
 LEASE = {"sku": "h100x1", "ssh_key_ids": []}
@@ -411,7 +411,7 @@ async def test_a_quote_within_a_burst_shows_the_price_of_the_burst(acme: Tenant,
     assert "burst" in {rule["verdict"] for rule in quote["verdict"]["rules"]}
 
 
-async def test_credits_are_posted_while_an_organization_can_use_them(api: Api, operator: Tenant) -> None:
+async def test_money_is_posted_while_an_organization_can_use_it(api: Api, operator: Tenant) -> None:
     for state, status in (
         (OrganizationState.ACTIVE, 201),
         (OrganizationState.SUSPENDED, 201),
@@ -422,7 +422,7 @@ async def test_credits_are_posted_while_an_organization_can_use_them(api: Api, o
         tenant = await tenant_in(api, operator, state, f"is {state}")
         path = f"/v1/operator/organizations/org_{tenant.id.hex}"
         before = (await operator.http.get(path)).json()["balance"]
-        answer = await operator.http.post(f"{path}/credits", json={"amount_usd": "5"})
+        answer = await top_up(operator, f"org_{tenant.id.hex}", "5")
         assert answer.status_code == status, (state, answer.text)
         if status == 409:
             hold(answer, "organization_state")

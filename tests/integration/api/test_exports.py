@@ -130,7 +130,7 @@ async def test_a_customers_export_names_no_other_tenant_and_no_cost_of_ours(clou
 
 async def test_nobody_else_sees_the_run_or_its_files(cloud: Cloud) -> None:
     run = await export(cloud.acme.http)
-    for path in ("/v1/exports", "/v1/operator/exports"):
+    for path in ("/v1/exports", "/v1/finance/exports"):
         for client in (cloud.globex.http, cloud.finance):
             answer = await client.get(f"{path}/{run['id']}/files/{CSV}")
             assert answer.status_code in (403, 404), f"{path} {answer.status_code}"
@@ -139,7 +139,7 @@ async def test_nobody_else_sees_the_run_or_its_files(cloud: Cloud) -> None:
 
 
 async def test_finance_exports_the_charges_of_all_organizations(cloud: Cloud) -> None:
-    path = "/v1/operator/exports"
+    path = "/v1/finance/exports"
     run = await export(cloud.finance, path)
     found = charges(await fetch(cloud.finance, run, CSV, path))
     assert {row["BillingAccountName"] for row in found} == {"acme", "globex"}
@@ -247,8 +247,8 @@ async def test_a_file_that_differs_from_what_was_delivered_before_is_cut_off(clo
 
 
 async def test_a_charge_of_an_export_is_explained_from_the_journal_to_the_ledger(cloud: Cloud) -> None:
-    run = await export(cloud.finance, "/v1/operator/exports")
-    content = await fetch(cloud.finance, run, CSV, "/v1/operator/exports")
+    run = await export(cloud.finance, "/v1/finance/exports")
+    content = await fetch(cloud.finance, run, CSV, "/v1/finance/exports")
     exported = [row for row in charges(content) if row["ResourceName"] == "first"]
     found = [(await cloud.finance.get(f"/v1/finance/charges/{row['x_ChargeId']}")).json() for row in exported]
     assert {charge["organization_id"] for charge in found} == {f"org_{cloud.acme.id.hex}"}

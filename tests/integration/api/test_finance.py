@@ -68,7 +68,7 @@ async def test_what_finance_posts_changes_the_balance_once_per_key(api: Api, fin
     acme = await api.tenant("acme", credit="100")
     path = "/v1/finance/transactions"
     body = {"organization_id": f"org_{acme.id.hex}", **TICKET}
-    for kind, usd in (("credit", "24.90"), ("refund", "100")):
+    for kind, usd in (("top_up", "5"), ("credit", "24.90"), ("refund", "105")):
         for _ in range(2):
             answer = await finance.http.post(
                 path, json=body | {"kind": kind, "amount_usd": usd}, headers={"Idempotency-Key": kind}
@@ -100,10 +100,11 @@ async def test_nothing_is_paid_back_that_is_not_there_and_nothing_is_overpaid(
         ("refund", "100", "balance_too_low"),
         ("payment", "0.01", "overpayment"),
         ("credit", "0", "invalid_request"),
-        ("top_up", "5", "invalid_request"),
+        ("usage", "5", "invalid_request"),
     ):
         body = {"organization_id": f"org_{acme.id.hex}", "kind": kind, "amount_usd": usd} | TICKET
-        hold(await finance.http.post("/v1/finance/transactions", json=body), code)
+        path, key = "/v1/finance/transactions", {"Idempotency-Key": f"{kind} {usd}"}
+        hold(await finance.http.post(path, json=body, headers=key), code)
     nobody = {"organization_id": f"org_{'0' * 32}", "kind": "credit", "amount_usd": "5"} | TICKET
-    hold(await finance.http.post("/v1/finance/transactions", json=nobody), "not_found")
+    hold(await finance.http.post(path, json=nobody, headers=key), "not_found")
     await check(api.owner.db)

@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from control_plane.domain.organization import OrganizationState
 from control_plane.services import principals
-from tests.integration.api.conftest import Api, Shared, Tenant, tenant_in
+from tests.integration.api.conftest import Api, Shared, Tenant, tenant_in, top_up
 from tests.integration.api.endpoints import ENDPOINTS, PUBLIC_KEY, SERVER_HOST, SSH_KEY, Endpoint
 from tests.integration.api.problems import hold
 from tests.integration.api.test_node_pools import made_pool, node_of, ready_cluster
@@ -51,7 +51,7 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return await _of_a_quota_request(endpoint, shared)
     if endpoint.id_prefix in {"user", "sa", "key"} or endpoint.path == "/v1/role-bindings":
         return endpoint.at(await _of_the_organization(endpoint, shared))
-    if endpoint.path.startswith("/v1/finance"):
+    if endpoint.path.startswith(("/v1/finance/periods", "/v1/finance/transactions")):
         return await _of_finance(endpoint, shared)
     if endpoint.path.endswith("/orphan-decisions"):
         await _plant_orphan(shared, endpoint)
@@ -356,9 +356,7 @@ async def test_the_same_request_twice_at_the_same_time_makes_one_lease(acme: Ten
 async def test_a_refusal_leaves_the_key_free(operator: Tenant, api: Api) -> None:
     poor = await api.tenant("poor", credit=None)
     hold(await _post(poor, "/v1/leases", {"sku": "h100x1", "ssh_key_ids": []}, KEY), "balance_too_low")
-    await operator.http.post(
-        f"/v1/operator/organizations/org_{poor.id.hex}/credits", json={"amount_usd": "100"}
-    )
+    await top_up(operator, f"org_{poor.id.hex}", "100")
     repeated = await _post(poor, "/v1/leases", {"sku": "h100x1", "ssh_key_ids": []}, KEY)
     assert repeated.status_code == 202
     assert "idempotency-replayed" not in repeated.headers
@@ -371,9 +369,15 @@ async def test_two_tenants_may_use_the_same_key(acme: Tenant, other: Tenant) -> 
     assert "idempotency-replayed" not in theirs.headers
 
 
-async def test_a_credit_is_posted_once_per_key(acme: Tenant, operator: Tenant) -> None:
-    path = f"/v1/operator/organizations/org_{acme.id.hex}/credits"
-    for _ in range(3):
-        answer = await _post(operator, path, {"amount_usd": "5"}, KEY)
-        assert answer.json()["balance"]["usd"] == "1005.000000000"
+async def test_money_moves_once_per_key_and_never_without_one(acme: Tenant, operator: Tenant) -> None:
+    body = {
+        "organization_id": f"org_{acme.id.hex}",
+        "kind": "top_up",
+        "amount_usd": "5",
+        "reason": "SEPA 815",
+    }
+    path = "/v1/finance/transactions"
+    hold(await operator.http.post(path, json=body), "idempotency_key_missing")
+    posted = [await _post(operator, path, body, KEY) for _ in range(3)]
+    assert len({answer.json()["id"] for answer in posted}) == 1
     assert (await acme.http.get("/v1/reconciliation")).json()["balance"]["usd"] == "1005.000000000"

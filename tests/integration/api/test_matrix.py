@@ -125,7 +125,7 @@ async def stage(shared: Shared) -> Stage:
         everybody += [await with_role(acme, role, kind) for role in roles_at(kind)]
     for role, method, path in (
         (Role.OPERATOR, "GET", "/"),
-        (Role.FINANCE, "POST", "/credits"),
+        (Role.FINANCE, "POST", "/v1/finance/transactions"),
     ):
         client = shared.api.client(shared.operator.secret_for(method, path))
         everybody.append(Who(role, ScopeKind.PLATFORM, client))

@@ -1,20 +1,19 @@
-"""Organizations and their credits, as an operator creates them."""
+"""Organizations, as an operator creates them and finance tops them up."""
 
 import pytest
 
-from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.conftest import Api, Tenant, top_up
 from tests.integration.api.problems import SOME_ID, hold
 
 pytestmark = pytest.mark.database
 
 
-async def test_an_operator_makes_an_organization_and_credits_it(api: Api, operator: Tenant) -> None:
+async def test_an_operator_makes_an_organization_that_finance_tops_up(api: Api, operator: Tenant) -> None:
     created = await operator.http.post("/v1/operator/organizations", json={"name": "fresh", "gpu_quota": 2})
     assert created.status_code == 201
     made = created.json()
-    address = f"/v1/operator/organizations/{made['organization']['id']}/credits"
-    credited = await operator.http.post(address, json={"amount_usd": "12.345678901"})
-    assert credited.json()["balance"] == {"usd": "12.345678901", "nano": 12_345_678_901}
+    posted = await top_up(operator, made["organization"]["id"], "12.345678901")
+    assert posted.json()["amount"] == {"usd": "12.345678901", "nano": 12_345_678_901}
     fresh = api.client(made["secret"])
     seen = (await fresh.get("/v1/organization")).json()
     assert (seen["name"], seen["gpu_quota"], seen["balance"]["nano"]) == ("fresh", 2, 12_345_678_901)
@@ -22,12 +21,7 @@ async def test_an_operator_makes_an_organization_and_credits_it(api: Api, operat
     # The operator's own money did not move.
     assert (await operator.http.get("/v1/organization")).json()["balance"]["nano"] == 10**12
     hold(await operator.http.post("/v1/operator/organizations", json={"name": "fresh"}), "name_taken")
-    hold(
-        await operator.http.post(
-            f"/v1/operator/organizations/org_{SOME_ID}/credits", json={"amount_usd": "1"}
-        ),
-        "not_found",
-    )
+    hold(await top_up(operator, f"org_{SOME_ID}", "1"), "not_found")
 
 
 async def test_an_operator_sees_every_organization_page_by_page(acme: Tenant, operator: Tenant) -> None:

@@ -328,7 +328,7 @@ def _command(url: str, *arguments: str, **variables: str) -> Ran:
 @pytest.mark.database
 async def test_an_administrator_sets_up_a_first_organization(database_url: str, api: Api) -> None:
     made = _process(
-        database_url, "bootstrap", "--organization", "first", "--credit", "12.5", "--gpu-quota", "3"
+        database_url, "bootstrap", "--organization", "first", "--top-up", "12.5", "--gpu-quota", "3"
     )
     assert made.returncode == 0, made.stderr
     secret = made.stdout.strip()
@@ -342,7 +342,7 @@ async def test_an_administrator_sets_up_a_first_organization(database_url: str, 
         "Posted 0.500000000 USD to first.\n",
         "Nothing changed: the key 'may' was posted before.\n",
     ):
-        credited = _command(database_url, "credit", "first", "0.5", "--key", "may")
+        credited = _command(database_url, "topup", "first", "0.5", "--key", "may")
         assert (credited.returncode, credited.stderr) == (0, expected)
     book = _command(database_url, "price-book")
     assert (book.returncode, book.stderr) == (0, "12 SKUs are in force.\n")
@@ -384,13 +384,13 @@ def test_a_command_that_cannot_be_done_says_so_in_one_line(
     broken = tmp_path / "book.toml"
     broken.write_text('[[sku]]\nname = "x"\n')
     for url, arguments, sentence in (
-        (database_url, ("credit", "nobody", "5", "--key", "k"), "There is no organization 'nobody'."),
+        (database_url, ("topup", "nobody", "5", "--key", "k"), "There is no organization 'nobody'."),
         (database_url, ("price-book", str(broken)), "SKU number 1: the field 'gpu_count' is missing"),
         (database_url, ("price-book", str(tmp_path / "missing.toml")), "No such file"),
         (NOWHERE, ("migrate",), "The database cannot be used: connection refused at 127.0.0.1:1."),
         (NOWHERE, ("price-book",), "The database cannot be used: connection refused at 127.0.0.1:1."),
         (gone, ("migrate",), 'The database cannot be used: database "gone" does not exist at /'),
-        (gone, ("credit", "first", "5", "--key", "k"), 'database "gone" does not exist at /'),
+        (gone, ("topup", "first", "5", "--key", "k"), 'database "gone" does not exist at /'),
         (server_url, ("price-book",), "run `python -m control_plane migrate`"),
     ):
         with case(url, arguments):
@@ -399,7 +399,7 @@ def test_a_command_that_cannot_be_done_says_so_in_one_line(
             assert sentence in ran.stderr
             assert ran.stderr.count("\n") == 1
             assert "planted" not in ran.stderr
-    assert _command(database_url, "credit", "first", "-5", "--key", "k").returncode == 2
+    assert _command(database_url, "topup", "first", "-5", "--key", "k").returncode == 2
 
 
 NOWHERE = "postgresql://nobody:planted@127.0.0.1:1/none"

@@ -93,7 +93,7 @@ async def own(database_url: str) -> AsyncIterator[Served]:
 async def _started(database_url: str) -> AsyncIterator[Served]:
     async with process.administrator(database_url) as owner:
         await administration.load_price_book(owner, _book())
-        made = await administration.bootstrap(owner, "acme", credit=None, gpu_quota=64)
+        made = await administration.bootstrap(owner, "acme", top_up=None, gpu_quota=64)
     assert isinstance(made, administration.FirstOrganization)
     metrics_port = _free_port()
     log = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, after the process

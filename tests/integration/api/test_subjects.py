@@ -111,11 +111,17 @@ async def test_an_organization_keeps_an_owner(api: Api, acme: Tenant) -> None:
     hold(await other.delete(f"/v1/service-accounts/{second}"), "not_yourself")
 
 
-async def test_who_runs_machines_and_who_posts_credits_stay_apart(api: Api, operator: Tenant) -> None:
-    path = f"/v1/operator/organizations/org_{operator.id.hex}/credits"
+async def test_who_runs_machines_and_who_posts_money_stay_apart(api: Api, operator: Tenant) -> None:
+    path = "/v1/finance/transactions"
+    body = {
+        "organization_id": f"org_{operator.id.hex}",
+        "kind": "top_up",
+        "amount_usd": "1",
+        "reason": "SEPA",
+    }
     runs = api.client(operator.secret)
     pays = api.client(operator.secret_for("POST", path))
-    hold(await runs.post(path, json={"amount_usd": "1"}), "permission_denied")
+    hold(await runs.post(path, json=body), "permission_denied")
     hold(await pays.get("/v1/operator/loops"), "permission_denied")
     own = {"kind": "platform"}
     pays_id, runs_id = [(await each.get("/v1/me")).json()["subject"] for each in (pays, runs)]

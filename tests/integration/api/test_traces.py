@@ -63,7 +63,7 @@ async def traced(db: Database, api_db: Database, clock: Clock) -> AsyncIterator[
     await stage.organization()  # Loads the price book.
     await stage.round()  # The offers are known.
     made = await administration.bootstrap(
-        stage.api.__class__(db, now=clock.now), "acme", credit=Nano(10**12), gpu_quota=64
+        stage.api.__class__(db, now=clock.now), "acme", top_up=Nano(10**12), gpu_quota=64
     )
     assert isinstance(made, administration.FirstOrganization)
     app = create_app(stage.api, Settings(database_url="unused"))

@@ -74,7 +74,7 @@ class City:
 
     @property
     def finance(self) -> dict[str, Any]:
-        """The environment of those who post credits."""
+        """The environment of those who post money."""
         return {"SPLITPLANE_URL": self.url, "SPLITPLANE_API_KEY": self.finance_key}
 
 
@@ -159,7 +159,7 @@ def _started(
     book = folder / "price_book.toml"
     book.write_text(prices.price_book())
     _administer(base, "price-book", str(book))
-    api_key = _administer(base, "bootstrap", "--organization", "acme", "--credit", "500")
+    api_key = _administer(base, "bootstrap", "--organization", "acme", "--top-up", "500")
     operator, finance = _administer(base, "bootstrap", "--organization", "platform", "--operator").split()
     with (
         _process(cloud, base, folder / "cloud.log"),

@@ -156,12 +156,13 @@ def test_a_shell_completes_commands_options_and_the_names_of_the_real_api(city: 
     city.run("lease", "release", "tab-1", "--yes")
 
 
-def test_operators_see_and_credit_organizations_and_rotate_keys(city: City) -> None:
+def test_operators_see_organizations_that_finance_tops_up_and_rotate_keys(city: City) -> None:
     secret = city.run("organization", "create", "newcomer", "--quiet", **city.operator).strip()
     assert "newcomer" in city.run("organization", "list", **city.operator)
-    refused = city.run("credit", "newcomer", "12.50", "--yes", code=1, **city.operator)
-    assert "`credits.create`" in refused
-    city.run("credit", "newcomer", "12.50", "--yes", **city.finance)
+    paid = ("finance", "topup", "newcomer", "12.50", "--reason", "SEPA 000815", "--yes")
+    refused = city.run(*paid, code=1, **city.operator)
+    assert "`ledger.post`" in refused
+    city.run(*paid, **city.finance)
     assert "12.50 USD" in city.run("organization", "show", "newcomer", **city.operator)
     assert "agree" in city.run("reconciliation", "--organization", "newcomer", **city.operator)
     theirs: dict[str, Any] = {"SPLITPLANE_URL": city.url, "SPLITPLANE_API_KEY": secret}

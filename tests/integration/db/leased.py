@@ -23,11 +23,12 @@ from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.outcomes import claims as claim_outcomes
 from control_plane.outcomes import machines as machine_outcomes
-from control_plane.services import billing, catalogue, organizations
+from control_plane.services import catalogue, ledger, organizations
 from control_plane.services import leases as lease_service
 from control_plane.services.leases import WantedLease
 from control_plane.world import World, uuid7
 from tests.support.clock import Clock
+from tests.support.values import PAID
 
 ACCOUNT, ELSEWHERE = AccountName("fake"), AccountName("fake/other")
 ACTOR = loop("test")
@@ -65,7 +66,9 @@ class Leased:
             await organizations.create(connection, self.world, organization_id, organization_id.hex)
             await catalogue.load_price_book(connection, self.world, [PRICE])
             amount = Nano(100 * PRICE.nano_per_hour)
-            await billing.credit(connection, self.world, organization_id, amount, key=organization_id.hex)
+            await ledger.top_up(
+                connection, self.world, organization_id, amount, key=organization_id.hex, approval=PAID
+            )
         return organization_id
 
     async def lease(self, organization_id: OrganizationId | None = None) -> Lease:

@@ -73,7 +73,7 @@ _VALUES: dict[str, Any] = {
     "machines.step": "placed",
     "machines.purpose": "lease",
     "ledger_accounts.kind": "wallet",
-    "transactions.kind": "top_up",
+    "transactions.kind": "usage",
     "skus.capacity": "vm",
     "skus.proof": "listed",
     "leases.proof": "listed",

@@ -557,7 +557,7 @@ async def test_what_an_administrator_does_is_in_the_platforms_chain_and_in_the_o
     made = await administration.bootstrap(
         administration.recorded(host, Permission.ORGANIZATIONS_CREATE, "acme"),
         "acme",
-        credit=None,
+        top_up=None,
         gpu_quota=1,
     )
     assert isinstance(made, administration.FirstOrganization)

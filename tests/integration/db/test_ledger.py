@@ -25,6 +25,7 @@ from control_plane.services import organizations
 from control_plane.world import World, uuid7
 from tests.support.clock import START, Clock
 from tests.support.rows import rows
+from tests.support.values import PAID
 
 pytestmark = pytest.mark.database
 
@@ -67,7 +68,7 @@ async def test_an_organization_has_a_wallet_and_sees_it_beside_our_own_accounts(
 
 async def test_postings_refer_to_accounts_and_add_up_by_kind(world: World, db: Database) -> None:
     acme = await _organization(world)
-    assert await _post(world, top_up(acme, Nano(7), key="a", at=START)) == 1
+    assert await _post(world, top_up(acme, Nano(7), key="a", at=START, approval=PAID)) == 1
     async with world.db.reading(acme) as connection:
         assert [tuple(row) for row in await rows(connection, _POSTINGS)] == [
             ("cash", None, acme, -7),
@@ -83,8 +84,8 @@ async def test_cached_balances_are_the_sums_of_the_postings(world: World, db: Da
     by = Approval("user_1", "ticket 4711")
     await _post(
         world,
-        top_up(acme, Nano(100), key="a", at=START),
-        top_up(other, Nano(5), key="a", at=START),
+        top_up(acme, Nano(100), key="a", at=START, approval=PAID),
+        top_up(other, Nano(5), key="a", at=START, approval=PAID),
         refund(acme, Nano(30), key="a", at=START, approval=by),
         payment(acme, Nano(8), key="a", at=START, approval=by),
         role=db,
@@ -102,12 +103,12 @@ async def test_cached_balances_are_the_sums_of_the_postings(world: World, db: Da
 async def test_a_batch_posts_each_key_once_whatever_is_in_it_twice(world: World, db: Database) -> None:
     acme, other = await _organization(world), await _organization(world)
     batch = [
-        top_up(acme, Nano(7), key="a", at=START),
-        top_up(other, Nano(5), key="a", at=START),
-        top_up(acme, Nano(7), key="a", at=START),
+        top_up(acme, Nano(7), key="a", at=START, approval=PAID),
+        top_up(other, Nano(5), key="a", at=START, approval=PAID),
+        top_up(acme, Nano(7), key="a", at=START, approval=PAID),
     ]
     assert await _post(world, *batch, role=db) == 2
-    assert await _post(world, *batch, top_up(acme, Nano(1), key="b", at=START), role=db) == 1
+    assert await _post(world, *batch, top_up(acme, Nano(1), key="b", at=START, approval=PAID), role=db) == 1
     async with db.reading() as connection:
         assert await ledger.totals(connection) == {AccountKind.CASH: -13, AccountKind.WALLET: 13}
         for organization_id, posted in ((acme, 8), (other, 5)):
@@ -121,7 +122,7 @@ async def test_nothing_is_posted_to_an_account_that_does_not_exist(db: Database,
         await connection.execute(insert, {"id": organization_id, "now": clock.now()})
     world = World(db, now=clock.now)
     with pytest.raises(IntegrityError, match="account_id"):
-        await _post(world, top_up(organization_id, Nano(1), key="a", at=START), role=db)
+        await _post(world, top_up(organization_id, Nano(1), key="a", at=START, approval=PAID), role=db)
 
 
 async def test_an_organization_has_one_account_of_a_kind_and_there_is_one_of_ours(

@@ -24,6 +24,7 @@ from tests.integration.db.leased import Leased
 from tests.integration.db.sample import A, a_row, insert
 from tests.support.clock import START, Clock
 from tests.support.rows import rows
+from tests.support.values import PAID
 
 pytestmark = pytest.mark.database
 
@@ -120,7 +121,7 @@ async def test_a_period_cannot_be_closed_while_something_is_on_its_way_into_it(l
             return bool((await rows(connection, locked, month=month))[0].free)
 
     async with leased.db.transaction() as connection:
-        paid = top_up(acme, Nano(5), key="a", at=START)
+        paid = top_up(acme, Nano(5), key="a", at=START, approval=PAID)
         await ledger.post(connection, [(uuid7(), paid)], now=START)
         assert not await is_free(NOVEMBER)
         assert await is_free(DECEMBER)

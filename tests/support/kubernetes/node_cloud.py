@@ -459,9 +459,9 @@ async def _clients(
     owner = ApiWorld(db, now=clock.now)
     async with db.transaction() as connection:
         await catalogue.load_price_book(connection, owner, [PRICE, _CPU_PRICE])
-    credit = Nano(1_000 * NANO_PER_USD)
-    acme = await administration.bootstrap(owner, "acme", credit=credit, gpu_quota=64)
-    us = await administration.bootstrap(owner, "us", platform=True, credit=None, gpu_quota=64)
+    top_up = Nano(1_000 * NANO_PER_USD)
+    acme = await administration.bootstrap(owner, "acme", top_up=top_up, gpu_quota=64)
+    us = await administration.bootstrap(owner, "us", platform=True, top_up=None, gpu_quota=64)
     app = create_app(ApiWorld(api_db, now=clock.now, new_id=uuid7, sealing=SEALING), _SETTINGS)
 
     def client(made: administration.FirstOrganization | Refused) -> httpx.AsyncClient:

@@ -14,8 +14,8 @@ from control_plane.api.errors import ApiError
 from control_plane.api.faults import FAULTS_MAX, faults, must
 from control_plane.api.requests import decode
 from control_plane.wire.common import Request
+from control_plane.wire.finance import LedgerTransactionRequest
 from control_plane.wire.leases import LeaseRequest
-from control_plane.wire.organizations import CreditRequest
 from tests.support.cases import case
 
 JSON = st.recursive(
@@ -40,7 +40,8 @@ def test_a_good_body_has_no_fault() -> None:
 
 
 def test_a_check_of_our_own_is_said_in_its_words() -> None:
-    assert faults(CreditRequest, {"amount_usd": "0.0"}) == [
+    refund = {"organization_id": f"org_{'0' * 32}", "kind": "refund", "amount_usd": "0.0", "reason": "ticket"}
+    assert faults(LedgerTransactionRequest, refund) == [
         ("body", "must have an `amount_usd` of more than zero")
     ]
     assert faults(LeaseRequest, {"sku": "a", "auto_release": {"spend_usd": "0"}}) == [

@@ -716,11 +716,6 @@ SUSPENSION: Json = CLOSURE["event"] | {
     "reason": "unpaid since May",
 }
 HISTORY: Json = {"items": [SUSPENSION, CLOSURE["event"]], "next_cursor": None}
-CREDIT: Json = {
-    "organization_id": ORGANIZATION["id"],
-    "amount": usd(24_900_000_000),
-    "balance": usd(1_275_317_800_000),
-}
 RECONCILIATION: Json = {
     "gpu_seconds": 437_368,
     "machine_seconds": 0,

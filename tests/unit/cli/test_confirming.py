@@ -42,7 +42,7 @@ ASKS: dict[str, tuple[str, Reads]] = {
     "service-account remove": ("ci-runner", answers.NAMES),
     "role revoke": (ROLE, answers.NAMES | {"GET /v1/role-bindings": answers.ROLE_BINDINGS}),
     # Money that is posted, and books that are closed.
-    "credit": (f"{CUSTOMER} 24.90", ORGANIZATIONS),
+    "finance topup": (MONEY, ORGANIZATIONS),
     "finance credit": (MONEY, ORGANIZATIONS),
     "finance refund": (MONEY, ORGANIZATIONS),
     "finance payment": (MONEY, ORGANIZATIONS),
@@ -98,7 +98,7 @@ ACTS_AT_ONCE = {
     "lease update": "lease update",
     "lease extend": "lease update",
     "export create": "it adds files and changes none",
-    "finance export": "it adds files and changes none",
+    "finance export create": "it adds files and changes none",
     "finance invoice issue": "it is repeated until it is done, and an invoice can be checked before by --draft",
     "finance billing-details set": "it is set again",
     "finance reconcile": "it compares what there is, and keeps what it found",
@@ -123,6 +123,8 @@ READS = {
     *("lease watch", "lease ssh", "lease ssh-config", "lease console", "network members", "proof record"),
     *(
         "finance accounts",
+        "finance export diff",
+        "finance export verify",
         "finance explain",
         "fleet totals",
         "account limits",

@@ -79,7 +79,7 @@ def folder(path: Path, charges: list[ChargeFacts] = CHARGES) -> Path:
 
 @pytest.mark.parametrize(
     ("command", "path"),
-    [(("export", "create"), "/v1/exports"), (("finance", "export"), "/v1/operator/exports")],
+    [(("export", "create"), "/v1/exports"), (("finance", "export", "create"), "/v1/finance/exports")],
 )
 def test_an_export_is_written_below_its_month_and_its_id(
     tmp_path: Path, command: tuple[str, ...], path: str

@@ -325,13 +325,6 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "organization history fresh",
         {ORGANIZATIONS: answers.ORGANIZATIONS, f"{ORGANIZATIONS}/{FRESH['id']}/history": answers.HISTORY},
     ),
-    "credit": (
-        f"credit {answers.ORGANIZATION['id']} 24.90 --yes",
-        {
-            ORGANIZATIONS: answers.ORGANIZATIONS,
-            f"{POST_ORGANIZATION}/{answers.ORGANIZATION['id']}/credits": answers.CREDIT,
-        },
-    ),
     "finance_period_list": ("finance period list", {"GET /v1/finance/periods": answers.PERIODS}),
     "finance_period_close": (
         "finance period close 2026-10 --yes",
@@ -423,6 +416,14 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         )
         for kind in ("refund", "payment")
     },
+    "finance_topup": (
+        "finance topup fresh 24.90 --yes --reason SEPA-000815",
+        {
+            ORGANIZATIONS: answers.ORGANIZATIONS,
+            "POST /v1/finance/transactions": answers.LEDGER_TRANSACTION
+            | {"kind": "top_up", "reason": "SEPA-000815"},
+        },
+    ),
     "finance_credit": (
         "finance credit fresh 24.90 --yes --reason ticket-4711",
         {

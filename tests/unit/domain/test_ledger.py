@@ -33,7 +33,7 @@ APPROVAL = Approval("user_1", "ticket 4711")
 
 @given(st.integers(1, NANO_MAX).map(Nano))
 def test_a_top_up_raises_the_wallet_and_balances(amount: Nano) -> None:
-    transaction = ledger.top_up(ORGANIZATION, amount, key="k", at=AT)
+    transaction = ledger.top_up(ORGANIZATION, amount, key="k", at=AT, approval=APPROVAL)
     assert sum(posting.amount_nano for posting in transaction.postings) == 0
     assert Posting(AccountKind.WALLET, amount) in transaction.postings
 
@@ -50,7 +50,7 @@ def test_usage_moves_from_the_wallet_to_revenue_and_balances(amount: Nano) -> No
 @pytest.mark.parametrize("amount", [0, -1])
 def test_nothing_is_topped_up_or_used_by_nothing_or_less(amount: int) -> None:
     with pytest.raises(ValueError, match="positive"):
-        ledger.top_up(ORGANIZATION, Nano(amount), key="k", at=AT)
+        ledger.top_up(ORGANIZATION, Nano(amount), key="k", at=AT, approval=APPROVAL)
     with pytest.raises(ValueError, match="positive"):
         ledger.usage(ORGANIZATION, PROJECT, Nano(amount), charge_id=UUID(int=3), at=AT)
 
@@ -60,33 +60,36 @@ def test_a_transaction_exists_exactly_when_it_balances(amounts: list[int]) -> No
     postings = tuple(Posting(AccountKind.WALLET, Nano(amount)) for amount in amounts)
     if sum(amounts):
         with pytest.raises(ValueError, match="does not balance"):
-            Transaction("k", TransactionKind.TOP_UP, ORGANIZATION, None, AT, postings)
+            Transaction("k", TransactionKind.USAGE, ORGANIZATION, None, AT, postings)
     else:
-        assert Transaction("k", TransactionKind.TOP_UP, ORGANIZATION, None, AT, postings).postings == postings
+        assert Transaction("k", TransactionKind.USAGE, ORGANIZATION, None, AT, postings).postings == postings
 
 
 @pytest.mark.parametrize("amount", [0, NANO_MAX + 1])
 def test_a_posting_of_nothing_or_beyond_64_bits_is_refused(amount: int) -> None:
     postings = (Posting(AccountKind.WALLET, Nano(amount)), Posting(AccountKind.CASH, Nano(-amount)))
     with pytest.raises(ValueError, match="zero or beyond"):
-        Transaction("k", TransactionKind.TOP_UP, ORGANIZATION, None, AT, postings)
+        Transaction("k", TransactionKind.USAGE, ORGANIZATION, None, AT, postings)
 
 
 def test_two_organizations_may_use_the_same_key_for_their_top_ups() -> None:
-    first = ledger.top_up(ORGANIZATION, Nano(1), key="invoice-7", at=AT)
-    second = ledger.top_up(OTHER, Nano(1), key="invoice-7", at=AT)
+    first = ledger.top_up(ORGANIZATION, Nano(1), key="invoice-7", at=AT, approval=APPROVAL)
+    second = ledger.top_up(OTHER, Nano(1), key="invoice-7", at=AT, approval=APPROVAL)
     assert first.key != second.key
-    assert first.key == ledger.top_up(ORGANIZATION, Nano(1), key="invoice-7", at=AT).key
+    assert first.key == ledger.top_up(ORGANIZATION, Nano(1), key="invoice-7", at=AT, approval=APPROVAL).key
 
 
 def test_a_charge_is_posted_to_its_project_and_a_top_up_to_none() -> None:
     assert ledger.usage(ORGANIZATION, PROJECT, Nano(1), charge_id=UUID(int=3), at=AT).project_id == PROJECT
-    assert ledger.top_up(ORGANIZATION, Nano(1), key="k", at=AT).project_id is None
+    assert ledger.top_up(ORGANIZATION, Nano(1), key="k", at=AT, approval=APPROVAL).project_id is None
 
 
 @given(st.integers(1, NANO_MAX).map(Nano))
 def test_a_wallet_gains_what_is_paid_in_and_loses_what_is_used(amount: Nano) -> None:
-    assert ledger.top_up(ORGANIZATION, amount, key="k", at=AT).posted_to(AccountKind.WALLET) == amount
+    assert (
+        ledger.top_up(ORGANIZATION, amount, key="k", at=AT, approval=APPROVAL).posted_to(AccountKind.WALLET)
+        == amount
+    )
     used = ledger.usage(ORGANIZATION, PROJECT, amount, charge_id=UUID(int=3), at=AT)
     assert used.posted_to(AccountKind.WALLET) == -amount
 
@@ -114,6 +117,7 @@ def test_a_balance_is_positive_on_the_normal_side_of_its_kind() -> None:
 
 def test_what_a_person_decides_moves_money_between_these_accounts() -> None:
     moves = {
+        ledger.top_up: (AccountKind.CASH, AccountKind.WALLET),
         ledger.refund: (AccountKind.WALLET, AccountKind.CASH),
         ledger.credit: (AccountKind.CREDITS, AccountKind.WALLET),
         ledger.payment: (AccountKind.CASH, AccountKind.RECEIVABLE),

@@ -23,7 +23,7 @@ from control_plane.domain.scope import WIDEST_FIRST, ScopeKind
 
 _P = Permission
 READS = frozenset(permission for permission in Permission if ".read" in permission)
-OF_MONEY = frozenset({_P.CREDITS_CREATE})
+OF_MONEY = frozenset({_P.LEDGER_POST})
 OF_MACHINES = frozenset({_P.LEASES_CREATE, _P.LEASES_RELEASE, _P.ORPHANS_DECIDE, _P.TERMINATIONS_PERMIT})
 
 

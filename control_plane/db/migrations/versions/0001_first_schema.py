@@ -1496,7 +1496,7 @@ def _create_tables() -> None:
             name=op.f("ck_transactions_booked"),
         ),
         sa.CheckConstraint(
-            "(kind IN ('credit', 'payment', 'refund')) = (approved_by IS NOT NULL AND reason IS NOT NULL)",
+            "(kind IN ('credit', 'payment', 'refund', 'top_up')) = (approved_by IS NOT NULL AND reason IS NOT NULL)",
             name=op.f("ck_transactions_approved"),
         ),
         sa.ForeignKeyConstraint(

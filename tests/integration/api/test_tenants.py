@@ -4,11 +4,13 @@ import pytest
 
 from control_plane.domain.audit import Origin
 from control_plane.domain.ids import Prefix, UserId, off_wire, on_wire
+from control_plane.domain.period import MAIN_ISSUER
 from control_plane.services import sessions
 from tests.integration.api.conftest import Api, ProofOf, Tenant
 from tests.integration.api.endpoints import ENDPOINTS, PUBLIC_KEY, SSH_KEY
 from tests.integration.api.problems import hold
 from tests.integration.api.test_node_pools import made_pool, node_of, ready_cluster
+from tests.integration.db.sample import a_row, insert
 from tests.support.cases import case
 
 pytestmark = pytest.mark.database
@@ -44,6 +46,11 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
     asked = {"name": "laptop", "public_key": PUBLIC_KEY}
     theirs["kc"] = (await other.http.post("/v1/clusters/eu-1/kubeconfigs", json=asked)).json()["id"]
     theirs["exp"] = (await other.http.post("/v1/exports", json={"period": "2026-11"})).json()["id"]
+    invoice = a_row("invoices", other.id, issuer=MAIN_ISSUER)
+    async with api.world.db.transaction(operator.id) as connection:
+        await insert(connection, "invoices", invoice)
+    theirs["inv"] = f"inv_{invoice['id'].hex}"
+    assert (await other.http.get(f"/v1/invoices/{theirs['inv']}")).status_code == 200
     for endpoint in ENDPOINTS:
         if not endpoint.id_prefix or not endpoint.for_customers:
             continue

@@ -257,8 +257,6 @@ _OTHERWISE = {
     ("clusters", "secrets"): "only operators write clusters; the secret is of the platform's organization",
     ("server_hosts", "clusters"): "no row of a customer",
     ("overlays", "clusters"): "no row of a customer",
-    ("invoice_lines", "invoices"): "only finance writes invoices",
-    ("invoice_lines", "projects"): "only finance writes invoices",
     ("reconciliation_batches", "reconciliations"): "no row of a customer",
     ("reconciliation_differences", "reconciliation_batches"): "no row of a customer",
     (

@@ -60,7 +60,7 @@ class FinanceInvoiceController(Controller):
         operation_id="listInvoicesOfAll",
         permission=Permission.INVOICES_READ_ALL,
         scope=ScopeKind.PLATFORM,
-        responses=PROBLEMS,
+        responses=refusable(422),
     )
     async def index(
         self,

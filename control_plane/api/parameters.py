@@ -9,12 +9,13 @@ from msgspec import Meta, inspect
 
 from control_plane.api.faults import choices, must
 from control_plane.domain.refusal import nearest
-from control_plane.wire import audit, common, roles
+from control_plane.wire import audit, common, exports, roles
 from control_plane.wire.problems import FieldError
 
 _WORDS_OF_PATTERN: dict[str, str] = {
     meta.pattern: (meta.extra or {})["must"]
-    for kind in (*vars(audit).values(), *vars(common).values(), *vars(roles).values())
+    for words in (audit, common, exports, roles)
+    for kind in vars(words).values()
     for meta in getattr(kind, "__metadata__", ())
     if isinstance(meta, Meta) and meta.pattern
 }

@@ -136,7 +136,10 @@ def _usable(path: str, field: str, value: Any) -> bool:
         or (value is None and field in {"ssh_key_ids", "auto_release", "scopes", "projects"})
         or (field == "projects" and value == ["a"] * 100)
         or ((path, field) == ("/v1/users", "name") and value in ("../etc", "=1+1", "🦀" * 50))
-        or (field in {"end_leases", "final"} and value is True)
+        or (field in {"end_leases", "final", "draft", "reverse_charge"} and value is True)
+        or (field == "legal_name" and value in ("../etc", "=1+1", "🦀" * 50))
+        or (field == "tax_id" and value is None)
+        or (field == "tax_rate" and value == 7 and value is not True)
         or (field == "reason" and value in ("../etc", "=1+1", "🦀" * 50))
         or (
             value == 7
@@ -221,6 +224,7 @@ QUERIES = {
     "region": ["", "EU", "e", "eu-", "%00", "a" * 49],
     "health": ["", "null", "HEALTHY", "ill", "%00"],
     "organization": ["", "acme", "org_1", "prj_0190c2f00190c2f00190c2f00190c2f0", "%00", "a" * 37],
+    "period": ["", "2026", "2026-13", "2026-1", "1999-01", "2026-10-01", "%00"],
     "network_gbps_min": ["", "-1", "x", "1.5", "1e9", "%00"],
     "gpu_model": ["", "null", "h100", "%00", "H100-SXM-80GB"],
 }

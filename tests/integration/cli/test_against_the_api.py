@@ -39,7 +39,9 @@ def test_a_lease_from_the_quote_to_the_bill(city: City) -> None:
 
     printed = city.run("lease", "ssh", "story", "--print")
     assert f"ubuntu@{lease['machine']['address']}" in printed
-    assert city.run("lease", "release", "story", code=2).endswith("add --yes.\n")
+    assert city.run("lease", "release", "story", code=2).endswith(
+        "To confirm, run: splitplane lease release story --yes\n"
+    )
     assert "ended" in city.run("lease", "release", "story", "--yes", "--wait")
     wait_until("its charge", lambda: city.answer("usage")["items"])
     assert city.run("usage", "--csv").startswith("charge_id,")

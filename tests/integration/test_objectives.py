@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -63,13 +64,13 @@ MEASURED = {
 }
 
 
-def _rules() -> list[dict[str, object]]:
+def _rules() -> list[dict[str, Any]]:
     return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
 
 
 def _targets() -> dict[str, float]:
     return {
-        str(rule["labels"]["objective"]): float(re.findall(r"[0-9.]+", str(rule["expr"]))[0])  # type: ignore[index] # YAML
+        str(rule["labels"]["objective"]): float(re.findall(r"[0-9.]+", str(rule["expr"]))[0])
         for rule in _rules()
         if rule.get("record") == "splitplane:objective_target"
     }
@@ -78,10 +79,10 @@ def _targets() -> dict[str, float]:
 def _alerts(objective: str) -> dict[str, dict[str, object]]:
     return {
         str(rule["alert"]): {
-            "exp_labels": rule["labels"] | {"objective": objective},  # type: ignore[operator] # YAML
+            "exp_labels": rule["labels"] | {"objective": objective},
             "exp_annotations": {
                 name: text.replace("{{ $labels.objective }}", objective)
-                for name, text in rule["annotations"].items()  # type: ignore[attr-defined] # YAML
+                for name, text in rule["annotations"].items()
             },
         }
         for rule in _rules()

@@ -52,7 +52,10 @@ def invoice_page(invoice: InvoiceView) -> RenderableType:
         Text(),
         facts(
             ("Subtotal", f"{rounded(invoice.subtotal)} USD"),
-            ("Tax", f"{rounded(invoice.tax)} USD  ({_tax(invoice.tax_rate, invoice.reverse_charge)})"),
+            (
+                "Tax",
+                f"{rounded(invoice.tax)} USD  ({_tax(invoice.tax_rate, reverse_charge=invoice.reverse_charge)})",
+            ),
             ("Total", f"{rounded(invoice.total)} USD"),
             ("Paid from balance", f"{rounded(invoice.paid)} USD"),
             ("Due", f"{rounded(invoice.due)} USD"),
@@ -82,7 +85,7 @@ def _party(name: str, address: Sequence[str], country: str | None, tax_id: str |
     return ", ".join(parts) + (f"; tax id {tax_id}" if tax_id else "")
 
 
-def _tax(rate: int, reverse_charge: bool) -> str:  # noqa: FBT001 - the two figures of one phrase
+def _tax(rate: int, *, reverse_charge: bool) -> str:
     if reverse_charge:
         return "reverse charge: the buyer owes it"
     whole, rest = divmod(rate, 100)
@@ -100,7 +103,7 @@ def details_page(details: BillingDetailsView, organization: str) -> RenderableTy
         facts(
             ("Address", ", ".join([*details.address_lines, details.country])),
             ("Tax id", details.tax_id),
-            ("Tax", _tax(details.tax_rate, details.reverse_charge)),
+            ("Tax", _tax(details.tax_rate, reverse_charge=details.reverse_charge)),
             ("Set", f"{absolute(details.changed_at)} by {details.changed_by}"),
         ),
     )

@@ -9,17 +9,15 @@ from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made, refusable
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_id, read_organization_id
+from control_plane.api.identifiers import read_organization_id
+from control_plane.api.invoices import one_invoice, page_of_invoices
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.invoices import (
-    after_invoice,
     billing_details_view,
     invoice_view,
     not_invoiced_view,
-    summary_view,
 )
-from control_plane.domain.ids import Prefix
 from control_plane.domain.invoice import BillingDetails, Seller
 from control_plane.domain.period import parse_month
 from control_plane.domain.permission import Permission
@@ -39,7 +37,7 @@ from control_plane.wire.invoices import (
     InvoiceView,
 )
 
-_LIST, _BATCHES = "financeinvoices", "invoicebatches"
+_BATCHES = "invoicebatches"
 Period = Annotated[
     str | None,
     QueryParameter(pattern=PERIOD_PATTERN, max_length=7, description="A month, such as `2026-10`."),
@@ -71,16 +69,8 @@ class FinanceInvoiceController(Controller):
         cursor: Cursor = None,
     ) -> InvoicePage:
         """The invoices of all customers, newest first."""
-        found = await invoices.page(
-            request.world,
-            request.principal.organization_id,
-            of_all=True,
-            period=None if period is None else parse_month(period),
-            before=paging.moment(_LIST, cursor),
-            limit=limit + 1,
-        )
-        page, following = paging.cut(found, limit, lambda invoice: after_invoice(_LIST, invoice))
-        return InvoicePage(tuple(map(summary_view, page)), following)
+        month = None if period is None else parse_month(period)
+        return await page_of_invoices(request, limit, cursor, of_all=True, period=month)
 
     @get(
         "/{invoice_id:str}",
@@ -91,15 +81,7 @@ class FinanceInvoiceController(Controller):
     )
     async def show(self, request: ApiRequest, invoice_id: FromPath[str]) -> InvoiceView:
         """An invoice of any customer, with its lines."""
-        found = await invoices.get(
-            request.world,
-            request.principal.organization_id,
-            read_id(Prefix.INVOICE, invoice_id),
-            of_all=True,
-        )
-        if isinstance(found, Refused):
-            raise refusal(found)
-        return invoice_view(found)
+        return await one_invoice(request, invoice_id, of_all=True)
 
     @post(
         "/",

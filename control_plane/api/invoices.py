@@ -1,5 +1,7 @@
 """A customer's invoices."""
 
+from datetime import datetime
+
 from litestar import Controller, get
 from litestar.params import FromPath
 
@@ -33,16 +35,7 @@ class InvoiceController(Controller):
         self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
     ) -> InvoicePage:
         """Your organization's invoices, newest first."""
-        found = await invoices.page(
-            request.world,
-            request.principal.organization_id,
-            of_all=False,
-            period=None,
-            before=paging.moment("invoices", cursor),
-            limit=limit + 1,
-        )
-        page, following = paging.cut(found, limit, lambda invoice: after_invoice("invoices", invoice))
-        return InvoicePage(tuple(map(summary_view, page)), following)
+        return await page_of_invoices(request, limit, cursor, of_all=False)
 
     @get(
         "/{invoice_id:str}",
@@ -53,12 +46,31 @@ class InvoiceController(Controller):
     )
     async def show(self, request: ApiRequest, invoice_id: FromPath[str]) -> InvoiceView:
         """An invoice with its lines."""
-        found = await invoices.get(
-            request.world,
-            request.principal.organization_id,
-            read_id(Prefix.INVOICE, invoice_id),
-            of_all=False,
-        )
-        if isinstance(found, Refused):
-            raise refusal(found)
-        return invoice_view(found)
+        return await one_invoice(request, invoice_id, of_all=False)
+
+
+async def page_of_invoices(
+    request: ApiRequest, limit: int, cursor: str | None, *, of_all: bool, period: datetime | None = None
+) -> InvoicePage:
+    """A page of the caller's invoices, or of those of all customers, newest first. Raises ApiError."""
+    listed = "financeinvoices" if of_all else "invoices"
+    found = await invoices.page(
+        request.world,
+        request.principal.organization_id,
+        of_all=of_all,
+        period=period,
+        before=paging.moment(listed, cursor),
+        limit=limit + 1,
+    )
+    page, following = paging.cut(found, limit, lambda invoice: after_invoice(listed, invoice))
+    return InvoicePage(tuple(map(summary_view, page)), following)
+
+
+async def one_invoice(request: ApiRequest, invoice_id: str, *, of_all: bool) -> InvoiceView:
+    """An invoice of the caller, or of any customer, with its lines. Raises ApiError."""
+    found = await invoices.get(
+        request.world, request.principal.organization_id, read_id(Prefix.INVOICE, invoice_id), of_all=of_all
+    )
+    if isinstance(found, Refused):
+        raise refusal(found)
+    return invoice_view(found)

@@ -56,10 +56,12 @@ SELECT id, organization_id, 3490000000, now(), now() + interval '30 minutes' FRO
 """)
 _MACHINES = text("""
 INSERT INTO machines (id, purpose, account, provider, region, native_region, native_type, offer_key, cost_nano_per_hour,
-  spot, power, gpu_model, gpu_count, vcpus, memory_gib, proof, launch_key, state, due_at, created_at, asked_at,
-  host_key, provider_ref, address, sighted_at, step)
-SELECT l.id, 'lease', 'fake', 'fake', 'us-east-1', 'us-east-1', 'h100-sxm-80gb.1', 'x', 1, false, '[]', l.gpu_model,
-  l.gpu_count, 26, 200, 'listed', 'sp-' || (SELECT code FROM installation) || '-' || replace(l.id::text, '-', ''),
+  spot, increment_seconds, minimum_seconds, billed_while_booting, power, gpu_model, gpu_count, vcpus, memory_gib,
+  proof, launch_key, state, due_at, created_at, asked_at, host_key, provider_ref, address, sighted_at,
+  step)
+SELECT l.id, 'lease', 'fake', 'fake', 'us-east-1', 'us-east-1', 'h100-sxm-80gb.1', 'x', 1, false, 1, 0, true, '[]',
+  l.gpu_model, l.gpu_count, 26, 200, 'listed',
+  'sp-' || (SELECT code FROM installation) || '-' || replace(l.id::text, '-', ''),
   'verified', now(), now(), now(), 'k', 'fake-' || lpad(to_hex(row_number() OVER (ORDER BY l.id) - 1), 8, '0'),
   '10.0.0.1', now(), 'gpus_verified'
 FROM leases l

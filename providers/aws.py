@@ -143,6 +143,8 @@ CAPABILITIES = Capabilities(
         ),  # Stops and reboots may be more.
     ),
     terminate_may_be_refused=True,  # Where somebody protected the machine.
+    # Each run is billed by the second, and for a minute at least: aws.amazon.com/ec2/pricing/on-demand, 2026-11-20.
+    billed_seconds_min=60,
     power=frozenset(PowerAction),
     firewall=ProviderFirewall.FOLLOWS,
     ingress_max=INGRESS_MAX,

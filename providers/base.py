@@ -320,6 +320,8 @@ class Capabilities:
     """How long a boot usually takes; it counts where it is billed."""
     billed_seconds_unit: int = 1
     """What the provider rounds the time of a machine up to."""
+    billed_seconds_min: int = 0
+    """What the provider bills of each run of a machine at least."""
     power: frozenset[PowerAction] = frozenset()
     """What `HasPower` can do; nothing for a provider that cannot."""
     sells_spot: bool = False

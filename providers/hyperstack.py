@@ -86,7 +86,9 @@ CAPABILITIES = Capabilities(
         ),
     ),
     terminate_may_be_refused=True,
-    billed_while_booting=False,  # Transitional states and ERROR are not billed.
+    # Prepaid by the minute; transitional states and ERROR are not billed: docs.hyperstack.cloud, billing, 2026-11-20.
+    billed_while_booting=False,
+    billed_seconds_unit=60,
     power=frozenset(PowerAction),
     firewall=ProviderFirewall.FOLLOWS,
     ingress_max=50,  # Not documented. OpenStack's own default is 100 rules for all groups of a project.

@@ -72,7 +72,8 @@ CAPABILITIES = Capabilities(
         RateLimit("launch", 1, 12.0, frozenset({Verb.LAUNCH})),
     ),
     terminate_may_be_refused=True,
-    billed_while_booting=False,  # From the health check after boot, by the minute.
+    # By the minute, from the health check after the boot: docs.lambda.ai, billing, 2026-11-20.
+    billed_while_booting=False,
     billed_seconds_unit=60,
     power=frozenset({PowerAction.REBOOT}),  # Lambda stops no machine.
     firewall=ProviderFirewall.UNKNOWN,  # Rules of the account, which we do not touch.

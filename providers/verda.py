@@ -106,6 +106,9 @@ CAPABILITIES = Capabilities(
         RateLimit("children", 60, _MINUTE, frozenset({Verb.CHILDREN})),
     ),
     terminate_may_be_refused=True,
+    # Prepaid in blocks of ten minutes, as others quote docs.verda.com/welcome-to-verda/pricing-and-billing, 2026-11-20.
+    # They say that the rest of a block is refunded, so an invoice may be lower by a part of the last one.
+    billed_seconds_unit=600,
     power=frozenset(_POWER),
 )
 

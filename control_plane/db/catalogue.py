@@ -165,6 +165,8 @@ class _OfferRow:
     ephemeral_gib: int | None
     setup_seconds: int
     increment_seconds: int
+    minimum_seconds: int
+    billed_while_booting: bool
     tried: int
     failed: int
     power: tuple[PowerAction, ...]
@@ -268,7 +270,9 @@ def _offers(rows: Sequence[_OfferRow]) -> list[Offer]:
             price_source=row.price_source,
             network_gbps=row.network_gbps,
             ephemeral_gib=row.ephemeral_gib,
-            terms=Terms(row.setup_seconds, row.increment_seconds),
+            terms=Terms(
+                row.setup_seconds, row.increment_seconds, row.minimum_seconds, row.billed_while_booting
+            ),
             history=History(row.tried, row.failed),
             power=row.power,
             firewall=row.firewall,
@@ -312,6 +316,8 @@ async def replace_offers(
             ephemeral_gib=offer.ephemeral_gib,
             setup_seconds=offer.terms.setup_seconds,
             increment_seconds=offer.terms.increment_seconds,
+            minimum_seconds=offer.terms.minimum_seconds,
+            billed_while_booting=offer.terms.billed_while_booting,
             tried=offer.history.tried,
             failed=offer.history.failed,
             power=offer.power,

@@ -13,11 +13,12 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read
 from control_plane.db.tables.marks import among
 from control_plane.domain.agent import SILENT_AFTER
-from control_plane.domain.fleet import MachineHealth, cost_between
+from control_plane.domain.fleet import MachineHealth
 from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId, ProjectId, ProviderRef
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano, accrued
+from control_plane.domain.provider_cost import BillingTerms, MachineLife, Tenure, cost_until, stops
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,12 @@ class FleetMachine:
     stopped_cost_nano_per_hour: Nano | None
     switched_at: tuple[datetime, ...]
     """When its last lease had it stopped, and started again, in turn."""
+    claimed_at: datetime | None
+    """When that lease claimed it; None when none ever did."""
+    increment_seconds: int
+    minimum_seconds: int
+    billed_while_booting: bool
+    running_at: datetime | None
 
     def cost(self, now: datetime) -> Nano:
         """What it has cost since it serves nobody."""
@@ -74,16 +81,23 @@ class FleetMachine:
         return accrued(self.cost_nano_per_hour, max(0, int((now - since).total_seconds())))
 
     def cost_so_far(self, now: datetime) -> Nano:
-        """What its provider has charged for it since the order."""
-        if self.asked_at is None:
-            return Nano(0)
-        return cost_between(
-            self.asked_at,
-            now,
+        """What its provider has charged for it since the order, by its own rules."""
+        terms = BillingTerms(
             nano_per_hour=self.cost_nano_per_hour,
             stopped_nano_per_hour=self.stopped_cost_nano_per_hour,
-            switched_at=self.switched_at,
+            increment_seconds=self.increment_seconds,
+            minimum_seconds=self.minimum_seconds,
+            billed_while_booting=self.billed_while_booting,
         )
+        tenures = () if self.claimed_at is None else (Tenure(self.claimed_at, None, self.switched_at),)
+        life = MachineLife(
+            ordered_at=self.asked_at,
+            running_at=self.running_at,
+            ending_at=self.terminate_asked_at,
+            ended_at=None,
+            stops=stops(tenures),
+        )
+        return cost_until(terms, life, now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,10 @@ class Terms:
     """Billed before a customer can use the machine."""
     increment_seconds: int = 1
     """What the provider rounds the time of a machine up to."""
+    minimum_seconds: int = 0
+    """What the provider bills of a machine at least."""
+    billed_while_booting: bool = True
+    """Whether the provider bills a machine from its order on, or from when it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +44,13 @@ def effective_nano_per_hour(listed: Nano, terms: Terms, history: History) -> Nan
 
     A failed machine is billed for its setting up, and is expected as often as the history says.
     """
-    billed = _rounded_up(USE_SECONDS + terms.setup_seconds, terms.increment_seconds)
-    wasted = _rounded_up(terms.setup_seconds, terms.increment_seconds) + FAILED_TRY_SECONDS
+    billed = _billed(USE_SECONDS + terms.setup_seconds, terms)
+    wasted = (_billed(terms.setup_seconds, terms) if terms.setup_seconds else 0) + FAILED_TRY_SECONDS
     good = history.tried - history.failed + GOOD_TRIES_ASSUMED
     nano = -(-listed * (billed * good + wasted * history.failed) // (USE_SECONDS * good))
     return Nano(min(nano, NANO_MAX))
 
 
-def _rounded_up(seconds: int, unit: int) -> int:
-    return -(-seconds // unit) * unit
+def _billed(seconds: int, terms: Terms) -> int:
+    rounded = -(-seconds // terms.increment_seconds) * terms.increment_seconds
+    return max(rounded, terms.minimum_seconds)

@@ -276,6 +276,12 @@ class MachineOrder:
     launch_key: LaunchKey
     stopped_cost_nano_per_hour: Nano | None = None
     """What it costs us while it is stopped; None when it is the same."""
+    increment_seconds: int = 1
+    """What its provider rounds the time of each run up to."""
+    minimum_seconds: int = 0
+    """What its provider bills of each run at least."""
+    billed_while_booting: bool = True
+    """Whether its provider bills it from its order on, or from when it runs."""
     power: tuple[PowerAction, ...] = ()
     """What can be done with its power. Its offer may be gone long before it."""
     spot: bool = False

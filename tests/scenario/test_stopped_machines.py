@@ -360,13 +360,25 @@ async def test_a_limit_of_its_cost_moves_with_each_stop_and_holds_when_it_ends_s
     assert sum(amount for _, _, amount in await bill(stage, lease)) <= 900_000_000
 
 
-async def test_a_machine_keeps_what_can_be_done_with_it_when_its_offer_leaves_the_catalogue(
+_TERMS = text("""
+SELECT increment_seconds, minimum_seconds, billed_while_booting, running_at > asked_at AS ran_later FROM machines
+""")
+
+
+async def test_a_machine_keeps_its_terms_and_what_can_be_done_with_it_when_its_offer_leaves_the_catalogue(
     stage: Stage,
 ) -> None:
+    stage.world.accounts[FAKE].capabilities = replace(
+        CAPABILITIES, billed_seconds_unit=600, billed_seconds_min=1_200, billed_while_booting=False
+    )
+    await cost_while_stopped(stage, Nano(50_000_000))
     lease = await a_ready_lease(stage)
     async with stage.db.transaction() as connection:
         await catalogue.replace_offers(connection, FAKE, [], now=stage.clock.now())
     shown = (await stage.shown(lease)).overview
     assert set(shown.power_offered) == set(PowerAction)
+    async with stage.db.reading() as connection:
+        [terms] = await rows(connection, _TERMS)
+    assert tuple(terms) == (600, 1_200, False, True)
     await stop(stage, lease)
     await stage.finish()

@@ -101,6 +101,8 @@ offers = table(
     # By these, offers are ranked: how the provider bills, and what became of the machines lately.
     Column("setup_seconds", Integer, nullable=False),
     Column("increment_seconds", Integer, nullable=False),
+    Column("minimum_seconds", Integer, nullable=False),
+    Column("billed_while_booting", Boolean, nullable=False),
     Column("tried", Integer, nullable=False),
     Column("failed", Integer, nullable=False),
     # What can be done with the power of its machines.

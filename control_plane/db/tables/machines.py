@@ -51,6 +51,10 @@ machines = table(
     Column("cost_nano_per_hour_max", BigInteger),
     # What its offer said of stopped machines: what they cost, where it is less, and what can be done with their power.
     Column("stopped_cost_nano_per_hour", BigInteger),
+    # How its provider bills it (domain/provider_cost.py), which a later list does not change.
+    Column("increment_seconds", Integer, nullable=False),
+    Column("minimum_seconds", Integer, nullable=False),
+    Column("billed_while_booting", Boolean, nullable=False),
     Column("power", JSONB, nullable=False),
     Column("gpu_model", Text),
     Column("gpu_count", Integer, nullable=False),
@@ -65,6 +69,8 @@ machines = table(
     Column("host_key", Text),
     at("created_at", nullable=False),
     at("asked_at"),
+    # When it was first seen to run.
+    at("running_at"),
     at("deadline_at"),
     at("terminate_asked_at"),
     at("gone_at"),

@@ -268,6 +268,9 @@ def _placed(world: AccountWorld, lease: Lease, offer: Offer) -> Placed:
         proof=lease.proof,
         launch_key=launch_key(world.installation, machine_id),
         stopped_cost_nano_per_hour=offer.stopped_cost_nano_per_hour,
+        increment_seconds=offer.terms.increment_seconds,
+        minimum_seconds=offer.terms.minimum_seconds,
+        billed_while_booting=offer.terms.billed_while_booting,
         power=offer.power,
         spot=offer.spot,
         # What customers pay is fixed. A market that rises above it ends in an eviction instead of a loss.

@@ -69,7 +69,12 @@ _NOT_OF_SPOT = frozenset({PowerAction.STOP, PowerAction.START})
 
 def _terms(capabilities: Capabilities) -> Terms:
     setup = capabilities.boot_seconds_usual if capabilities.billed_while_booting else 0.0
-    return Terms(math.ceil(setup), capabilities.billed_seconds_unit)
+    return Terms(
+        math.ceil(setup),
+        capabilities.billed_seconds_unit,
+        capabilities.billed_seconds_min,
+        capabilities.billed_while_booting,
+    )
 
 
 def _offer(

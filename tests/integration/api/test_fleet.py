@@ -1,5 +1,6 @@
 """The fleet and the liabilities over the API: every machine of everybody, and nothing of it for customers."""
 
+import math
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -90,7 +91,7 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
     assert (held["cost_per_hour"]["nano"], held["gpu_count"], held["state"]) == (HOURLY, 1, "verified")
     ordered_at = refs[good.id].asked_at
     assert ordered_at is not None
-    seconds = int((stage.clock.now() - ordered_at).total_seconds())
+    seconds = math.ceil((stage.clock.now() - ordered_at).total_seconds())
     assert held["cost"]["nano"] == accrued(HOURLY, seconds)
     (free,) = (await _get(operator, MACHINES, state="terminating"))["items"]
     assert (free["organization"], free["lease_id"], free["health"]) == (None, None, "ending")

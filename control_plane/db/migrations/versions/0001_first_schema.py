@@ -276,7 +276,16 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "revoked_at",
     ),
     **audit_triggers.LOOKED_UP,
-    "claims": ("id", "organization_id", "project_id", "lease_id", "machine_id", "slot", "ended_at"),
+    "claims": (
+        "id",
+        "organization_id",
+        "project_id",
+        "lease_id",
+        "machine_id",
+        "slot",
+        "claimed_at",
+        "ended_at",
+    ),
     "journal": ("number", "transaction"),
     "leases": (
         "id",
@@ -297,7 +306,11 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "region",
         "cost_nano_per_hour",
         "stopped_cost_nano_per_hour",
+        "increment_seconds",
+        "minimum_seconds",
+        "billed_while_booting",
         "asked_at",
+        "running_at",
         "gpu_model",
         "gpu_count",
         "state",
@@ -471,7 +484,8 @@ RETURNS TABLE (
   provider_ref text, provider_state text, cost_nano_per_hour bigint, created_at timestamptz, organization_id uuid,
   organization text, project_id uuid, project text, lease_id uuid, lease text, lease_state text, unused_since timestamptz,
   terminate_asked_at timestamptz, due_at timestamptz, tries integer, asked_at timestamptz,
-  stopped_cost_nano_per_hour bigint, switched_at timestamptz[])
+  stopped_cost_nano_per_hour bigint, switched_at timestamptz[], claimed_at timestamptz, increment_seconds integer,
+  minimum_seconds integer, billed_while_booting boolean, running_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
   SELECT f.* FROM (
     SELECT m.id, m.account, m.provider, m.region, m.gpu_model, m.gpu_count, m.state,
@@ -485,12 +499,15 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
       CASE WHEN c.id IS NULL AND (m.purpose = 'lease' OR m.state = 'terminating') THEN coalesce(
         (SELECT max(e.ended_at) FROM public.claims e WHERE e.machine_id = m.id), m.created_at) END AS unused_since,
       m.terminate_asked_at, m.due_at, m.tries, m.asked_at, m.stopped_cost_nano_per_hour,
-      coalesce(l.switched_at, (SELECT x.switched_at FROM public.claims e JOIN public.leases x ON x.id = e.lease_id
-        WHERE e.machine_id = m.id ORDER BY e.ended_at DESC LIMIT 1), '{}') AS switched_at
+      coalesce(l.switched_at, past.switched_at, '{}') AS switched_at, coalesce(c.claimed_at, past.claimed_at),
+      m.increment_seconds, m.minimum_seconds, m.billed_while_booting, m.running_at
     FROM public.machines m
     LEFT JOIN LATERAL (
-      SELECT k.id, k.organization_id, k.project_id, k.lease_id FROM public.claims k
+      SELECT k.id, k.organization_id, k.project_id, k.lease_id, k.claimed_at FROM public.claims k
       WHERE k.machine_id = m.id AND k.ended_at IS NULL ORDER BY k.slot NULLS FIRST LIMIT 1) c ON true
+    LEFT JOIN LATERAL (
+      SELECT x.switched_at, e.claimed_at FROM public.claims e JOIN public.leases x ON x.id = e.lease_id
+      WHERE c.id IS NULL AND e.machine_id = m.id ORDER BY e.ended_at DESC LIMIT 1) past ON true
     LEFT JOIN public.leases l ON l.id = c.lease_id
     LEFT JOIN public.organizations o ON o.id = c.organization_id
     LEFT JOIN public.projects p ON p.id = c.project_id
@@ -2235,6 +2252,9 @@ def _create_tables() -> None:
         sa.Column("spot", sa.Boolean(), nullable=False),
         sa.Column("cost_nano_per_hour_max", sa.BigInteger(), nullable=True),
         sa.Column("stopped_cost_nano_per_hour", sa.BigInteger(), nullable=True),
+        sa.Column("increment_seconds", sa.Integer(), nullable=False),
+        sa.Column("minimum_seconds", sa.Integer(), nullable=False),
+        sa.Column("billed_while_booting", sa.Boolean(), nullable=False),
         sa.Column("power", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.Column("gpu_model", sa.Text(), nullable=True),
         sa.Column("gpu_count", sa.Integer(), nullable=False),
@@ -2252,6 +2272,7 @@ def _create_tables() -> None:
         sa.Column("host_key", sa.Text(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("running_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("deadline_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("terminate_asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
@@ -2391,6 +2412,8 @@ def _create_tables() -> None:
         sa.Column("ephemeral_gib", sa.Integer(), nullable=True),
         sa.Column("setup_seconds", sa.Integer(), nullable=False),
         sa.Column("increment_seconds", sa.Integer(), nullable=False),
+        sa.Column("minimum_seconds", sa.Integer(), nullable=False),
+        sa.Column("billed_while_booting", sa.Boolean(), nullable=False),
         sa.Column("tried", sa.Integer(), nullable=False),
         sa.Column("failed", sa.Integer(), nullable=False),
         sa.Column("power", postgresql.JSONB(astext_type=sa.Text()), nullable=False),

@@ -290,6 +290,9 @@ KINDS: dict[str, Kind] = {
     RefusalCode.ORPHAN_NOT_ADOPTABLE: Kind(
         409, "End the orphan or leave it: `detail` says why its record cannot take it.", "provider_refs"
     ),
+    RefusalCode.LIABILITY_TERMINATING: Kind(
+        409, "Nothing: the machine is terminated without a decision, and `detail` says what that waits for."
+    ),
     RefusalCode.LISTING_CHANGED: Kind(
         409,
         "Look at the account again: since you looked, its freeze ended or its list misses more.",

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from control_plane.db import journal
 from control_plane.db.connection import Connection
+from control_plane.db.leftover_decisions import COUNTS
 from control_plane.db.rows import Recordset, read, write
 from control_plane.domain.actor import Actor
 from control_plane.domain.child import Child, Leftover, Parent
@@ -62,9 +63,12 @@ _FAILED = text("""
 UPDATE leftovers SET failures = failures + 1, failed_why = :why
 WHERE account = :account AND kind = :kind AND ref = :ref
 """)
-_LISTED = text("""
-SELECT l.account, l.kind, l.ref, l.machine_id, l.cost_nano_per_hour, l.since, l.why, l.failures, l.failed_why
-FROM leftovers l ORDER BY l.account, l.kind, l.ref LIMIT :limit
+_LISTED = text(f"""
+SELECT l.account, l.kind, l.ref, l.launch_key, l.machine_id, l.cost_nano_per_hour, l.since, l.why, l.failures,
+       l.failed_why, d.at AS decided_at, d.actor AS decided_by, d.why AS decided_why
+FROM leftovers l LEFT JOIN LATERAL (
+  SELECT t.at, t.actor, t.why FROM leftover_decisions t WHERE {COUNTS} ORDER BY t.at DESC, t.id DESC LIMIT 1) d ON true
+ORDER BY l.account, l.kind, l.ref LIMIT :limit
 """)
 
 
@@ -75,6 +79,7 @@ class ListedLeftover:
     account: AccountName
     kind: str
     ref: str
+    launch_key: LaunchKey
     machine_id: MachineId | None
     cost_nano_per_hour: Nano | None
     """None where the provider does not say."""
@@ -85,6 +90,10 @@ class ListedLeftover:
     """How often its deletion failed."""
     failed_why: str | None
     """What the provider said when its deletion failed last."""
+    decided_at: datetime | None
+    """When an operator last decided that it is deleted; None when nobody did."""
+    decided_by: str | None
+    decided_why: str | None
 
     def cost(self, now: datetime) -> Nano | None:
         """What it has cost since then; None where nobody knows."""

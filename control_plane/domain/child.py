@@ -3,12 +3,12 @@
 A child outlives its machine, costs money or holds a secret, and a launch whose answer was lost may leave one without
 a machine. It is deleted when its machine does not need it any more, which only the machine's record tells. A child
 whose launch key has no record on its account is never touched: it belongs to another installation or to a foreign
-tool, or our records were lost.
+tool, or our records were lost. An operator who has looked may decide that it is deleted all the same.
 
 A record never returns to an earlier state, so an old backup only keeps children for longer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -32,6 +32,15 @@ class Needed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class ChildKey:
+    """What identifies a child on an account. A provider may use an id again, and a launch key never returns."""
+
+    kind: str
+    ref: str
+    launch_key: LaunchKey
+
+
+@dataclass(frozen=True, slots=True)
 class Child:
     """Something that a launch of ours made beside its machine, and that outlives it: a script, a volume, an address."""
 
@@ -42,6 +51,10 @@ class Child:
     needed: Needed
     cost_nano_per_hour: Nano | None = None
     """What the provider charges while it exists; None where it does not say."""
+
+    @property
+    def key(self) -> ChildKey:
+        return ChildKey(self.kind, self.ref, self.launch_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +73,8 @@ class Parent:
 @dataclass(frozen=True, slots=True)
 class Unneeded:
     child: Child
-    machine_id: MachineId
+    machine_id: MachineId | None
+    """None where no record has its launch key, and an operator decided."""
     why: str
 
 
@@ -91,7 +105,7 @@ class Sorted:
     held: Mapping[str, int]
     """How many children are not needed and kept all the same, by the reason."""
     unrecorded: tuple[Child, ...]
-    """Children with launch keys of this installation that no record of the account has."""
+    """Children with launch keys of this installation that no record of the account has, and no operator decided on."""
     leftovers: tuple[Leftover, ...]
     """All that are not needed, and those without a record."""
 
@@ -102,21 +116,32 @@ def to_delete(
     *,
     installation: str,
     frozen_why: str | None,
+    decided: Collection[ChildKey],
     late: timedelta,
     now: datetime,
 ) -> Sorted:
     """Which children of an account are deleted now.
 
+    `decided` are those that an operator decided to delete, whatever holds them back. What a machine needs stays all
+    the same.
+
     `late` is the longest time from a launch until its machine is listed and runs. `frozen_why` is None unless the
     account is frozen: then no absence counts, and a child may belong to a machine that the list does not show.
     """
     ours = [child for child in children if installation_of(child.launch_key) == installation]
-    unrecorded = tuple(child for child in ours if child.launch_key not in parents)
+    unrecorded = tuple(
+        child for child in ours if child.launch_key not in parents and child.key not in decided
+    )
     unneeded, held = [], dict[str, int]()
     left = [_leftover(child, None, UNRECORDED_WHY) for child in unrecorded]
     for child in sorted(ours, key=lambda child: (child.kind, child.ref)):
         parent = parents.get(child.launch_key)
         why = None if parent is None else _unneeded(child, parent, late, now)
+        if child.key in decided and (parent is None or why is not None):
+            machine_id = None if parent is None else parent.machine_id
+            left.append(_leftover(child, machine_id, f"Its deletion is requested every minute: {_DECIDED}."))
+            unneeded.append(Unneeded(child, machine_id, _DECIDED))
+            continue
         if parent is None or why is None:
             continue
         hold = _hold(child, len(unrecorded), len(ours), frozen_why)
@@ -137,6 +162,7 @@ def _leftover(child: Child, machine_id: MachineId | None, why: str) -> Leftover:
     return Leftover(child.ref, child.kind, child.launch_key, machine_id, child.cost_nano_per_hour, why)
 
 
+_DECIDED = "an operator decided so"
 _NEXT = f"At most {DELETED_PER_RUN_MAX} are deleted per run."
 
 

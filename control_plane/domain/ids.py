@@ -65,6 +65,7 @@ class Prefix(StrEnum):
     LEASE = "le"
     QUOTE = "qt"
     MACHINE = "mc"
+    LIABILITY = "li"
     CLUSTER = "cl"
     NODE = "nd"
     NODE_POOL = "np"

@@ -185,7 +185,8 @@ class Permission(StrEnum):
     """Read what the agents on machines reported last."""
     ORPHANS_READ = "orphans.read"
     ORPHANS_DECIDE = "orphans.decide"
-    """Decide that single orphans are terminated whatever holds them back, left alone, or adopted by their records."""
+    """Decide that single orphans are terminated whatever holds them back, left alone, or adopted by their records, and
+    that what launches left is deleted."""
     FLEET_READ = "fleet.read"
     """Read every machine of all customers, with whoever holds it, and what costs money for nobody."""
     PROVIDER_ACCOUNTS_READ = "provider_accounts.read"

@@ -42,6 +42,7 @@ class RefusalCode(StrEnum):
     ACCOUNT_UNKNOWN = "account_unknown"
     ORPHAN_UNKNOWN = "orphan_unknown"
     ORPHAN_NOT_ADOPTABLE = "orphan_not_adoptable"
+    LIABILITY_TERMINATING = "liability_terminating"
     LISTING_CHANGED = "listing_changed"
     OVERPAYMENT = "overpayment"
     PERIOD_NOT_OVER = "period_not_over"

@@ -2,8 +2,26 @@
 
 from typing import Annotated
 
-from control_plane.wire.common import Money, NextCursor, Timestamp, View
-from control_plane.wire.vocabulary import MachineIdText, one_of
+from control_plane.wire.common import Money, NextCursor, Request, Sentence, Timestamp, View
+from control_plane.wire.vocabulary import LiabilityIdText, MachineIdText, one_of
+
+
+class EndRequest(Request):
+    """Why a liability is ended."""
+
+    why: Sentence
+    """Why. Auditors read it."""
+
+
+class EndDecisionView(View):
+    """An operator's decision that a liability is ended."""
+
+    why: str
+    """Why it was decided."""
+    actor: str
+    """The user or the service account that decided."""
+    at: Timestamp
+    """When it was decided."""
 
 
 class LiabilityView(View):
@@ -42,6 +60,10 @@ class LiabilityView(View):
     """What keeps it open, as a sentence."""
     child_kind: str | None = None
     """What a child is, in the provider's word, such as `volume`; null for a machine."""
+    id: LiabilityIdText | None = None
+    """Its id, for as long as it is a liability."""
+    decision: EndDecisionView | None = None
+    """The last decision of an operator to end it; null when there is none, and for machines on record."""
 
 
 class LiabilityList(View):

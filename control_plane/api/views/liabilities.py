@@ -6,17 +6,43 @@ from control_plane.api.views.money import money, money_or_none
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.liability import why_open
 from control_plane.domain.machine import MachineState
-from control_plane.services.liabilities import FleetMachine, Liabilities, ListedLeftover, ListedOrphan
-from control_plane.wire.liabilities import LiabilityView
+from control_plane.domain.orphan import Choice
+from control_plane.services.liabilities import (
+    FleetMachine,
+    Liabilities,
+    Liability,
+    ListedLeftover,
+    ListedOrphan,
+    id_of,
+)
+from control_plane.wire.liabilities import EndDecisionView, LiabilityView
 
 
 def liability_views(liabilities: Liabilities, now: datetime) -> list[LiabilityView]:
     """Machines on record, newest first, then orphans, then what launches left."""
     return [
-        *(_of_machine(machine, now) for machine in liabilities.machines),
-        *(_of_orphan(orphan, now) for orphan in liabilities.orphans),
-        *(_of_leftover(leftover, now) for leftover in liabilities.leftovers),
+        *(liability_view(machine, now) for machine in liabilities.machines),
+        *(liability_view(orphan, now) for orphan in liabilities.orphans),
+        *(liability_view(leftover, now) for leftover in liabilities.leftovers),
     ]
+
+
+def liability_view(liability: Liability, now: datetime) -> LiabilityView:
+    match liability:
+        case FleetMachine():
+            return _of_machine(liability, now)
+        case ListedOrphan():
+            return _of_orphan(liability, now)
+        case ListedLeftover():
+            return _of_leftover(liability, now)
+
+
+def _id(liability: Liability) -> str:
+    return on_wire(Prefix.LIABILITY, id_of(liability))
+
+
+def _decision(at: datetime | None, actor: str | None, why: str | None) -> EndDecisionView | None:
+    return None if at is None else EndDecisionView(why=why or "", actor=actor or "", at=at)
 
 
 def _of_machine(machine: FleetMachine, now: datetime) -> LiabilityView:
@@ -38,6 +64,7 @@ def _of_machine(machine: FleetMachine, now: datetime) -> LiabilityView:
             terminate_asked_at=machine.terminate_asked_at,
             tries=machine.tries,
         ),
+        id=_id(machine),
     )
 
 
@@ -54,6 +81,10 @@ def _of_orphan(orphan: ListedOrphan, now: datetime) -> LiabilityView:
         next_try_at=None,
         tries=0,
         why=orphan.held_why or orphan.note or "The next runs of collect_orphans terminate it.",
+        id=_id(orphan),
+        decision=_decision(orphan.decided_at, orphan.decided_by, orphan.decided_why)
+        if orphan.choice is Choice.END
+        else None,
     )
 
 
@@ -72,4 +103,6 @@ def _of_leftover(leftover: ListedLeftover, now: datetime) -> LiabilityView:
         next_try_at=None,
         tries=leftover.failures,
         why=leftover.why + failed,
+        id=_id(leftover),
+        decision=_decision(leftover.decided_at, leftover.decided_by, leftover.decided_why),
     )

@@ -15,25 +15,7 @@ def liability_pages(page: LiabilityList, now: datetime) -> RenderableType:
         return Text("No liabilities: everything that costs money serves somebody.", style="green")
     parts: list[RenderableType] = []
     for liability in page.items:
-        parts += [
-            heading(
-                f"{liability.account} {liability.provider_ref or 'without a known id'}",
-                liability.child_kind or liability.kind,
-            ),
-            facts(
-                ("Machine", liability.machine_id),
-                ("Since", both(liability.since, now)),
-                ("Costs", _cost(liability)),
-                ("Open because", liability.why),
-                ("Termination taken", both(liability.terminate_asked_at, now)),
-                ("Next try", both(liability.next_try_at, now)),
-                (
-                    "Deletions that failed",
-                    f"{liability.tries:,}" if liability.child_kind and liability.tries else None,
-                ),
-            ),
-            Text(),
-        ]
+        parts += [_heading(liability), _facts(liability, now), Text()]
     known = page.count - page.unpriced
     without = f"; the price of {page.unpriced} more is unknown" if page.unpriced else ""
     total = (
@@ -41,6 +23,49 @@ def liability_pages(page: LiabilityList, now: datetime) -> RenderableType:
         f" {rounded(page.cost)} USD so far{without}."
     )
     return Group(*parts, Text(total))
+
+
+def liability_page(liability: LiabilityView, now: datetime) -> RenderableType:
+    return Group(_heading(liability), _facts(liability, now), Text(_next(liability), style="dim"))
+
+
+def _heading(liability: LiabilityView) -> RenderableType:
+    return heading(
+        f"{liability.account} {liability.provider_ref or 'without a known id'}",
+        liability.child_kind or liability.kind,
+    )
+
+
+def _facts(liability: LiabilityView, now: datetime) -> RenderableType:
+    decision = liability.decision
+    return facts(
+        ("Id", liability.id),
+        ("Machine", liability.machine_id),
+        ("Since", both(liability.since, now)),
+        ("Costs", _cost(liability)),
+        ("Open because", liability.why),
+        ("Termination taken", both(liability.terminate_asked_at, now)),
+        ("Next try", both(liability.next_try_at, now)),
+        (
+            "Deletions that failed",
+            f"{liability.tries:,}" if liability.child_kind and liability.tries else None,
+        ),
+        (
+            "Decision",
+            f"end it: {decision.why} ({decision.actor}, {both(decision.at, now)})" if decision else None,
+        ),
+    )
+
+
+def _next(liability: LiabilityView) -> str:
+    if liability.kind == "machine":
+        return "Nothing to decide: its provider is asked until it is gone."
+    if liability.decision is not None:
+        return "It is ended within a minute, if the provider takes the request."
+    end = f"To end it: splitplane liability end {liability.id} --reason TEXT"
+    if liability.kind == "orphan":
+        return f"More: splitplane orphan show {liability.account} {liability.provider_ref}\n{end}"
+    return f"Look at the provider's console first: somebody may use it. {end}"
 
 
 def _cost(liability: LiabilityView) -> str:

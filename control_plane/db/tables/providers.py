@@ -185,6 +185,26 @@ leftovers = table(
     shared="what launches left at our accounts",
 )
 
+# An operator's decision that something in `leftovers` is deleted, whatever holds it back.
+leftover_decisions = table(
+    "leftover_decisions",
+    Column("id", Uuid, primary_key=True),
+    Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("ref", Text, nullable=False),
+    Column("launch_key", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("actor_kind", Text, nullable=False),
+    Column("actor", Text, nullable=False),
+    Column("request_id", Text),
+    at("at", nullable=False),
+    known("actor_kind", ActorKind),
+    Index("ix_leftover_decisions_account_kind_ref", "account", "kind", "ref"),
+    tenancy=Tenancy.PLATFORM,
+    fact=True,
+    api=("INSERT",),
+)
+
 call_budgets = table(
     "call_budgets",
     Column("account", Text, nullable=False),

@@ -12,7 +12,7 @@ deletions are the least urgent of all calls, and several at once would not get t
 from collections.abc import Sequence
 from datetime import timedelta
 
-from control_plane.db import accounts, children
+from control_plane.db import accounts, children, leftover_decisions
 from control_plane.domain.child import Child, Sorted, Unneeded, to_delete
 from control_plane.domain.ids import AccountName, installation_of
 from providers.base import HasChildren, ProviderError, Throttled
@@ -53,12 +53,14 @@ async def _sort(world: MachineWorld, account: AccountName, listed: tuple[Child, 
     async with world.db.reading() as connection:
         frozen_why = (await accounts.get(connection, account)).frozen_why
         parents = await children.parents(connection, account, (child.launch_key for child in listed))
+        decided = await leftover_decisions.decided(connection, account)
     capabilities = world.accounts[account].capabilities
     return to_delete(
         listed,
         parents,
         installation=world.installation,
         frozen_why=frozen_why,
+        decided=decided,
         late=timedelta(seconds=capabilities.list_lag_seconds + capabilities.boot_seconds_max),
         now=world.now(),
     )
@@ -98,11 +100,12 @@ async def _delete_all(
 
 
 async def _delete(world: MachineWorld, provider: HasChildren, unneeded: Unneeded) -> None:
-    why = f"{_name(unneeded)}: {unneeded.why}"
-    async with world.db.transaction() as connection:
-        await children.note_request(
-            connection, unneeded.machine_id, why=why, actor=world.actor(NAME), now=world.now()
-        )
+    if unneeded.machine_id is not None:  # Otherwise the operator's decision is what tells of it.
+        why = f"{_name(unneeded)}: {unneeded.why}"
+        async with world.db.transaction() as connection:
+            await children.note_request(
+                connection, unneeded.machine_id, why=why, actor=world.actor(NAME), now=world.now()
+            )
     await provider.delete_child(unneeded.child)
 
 

@@ -50,6 +50,7 @@ class Endpoint:
     def id_prefix(self) -> str | None:
         for name, prefix in (
             ("{lease_id}", "le"),
+            ("{liability_id}", "li"),
             ("{session_id}", "ses"),
             ("{node_pool_id}", "np"),
             ("{node}", "nd"),
@@ -360,6 +361,8 @@ ENDPOINTS = (
     _get("/v1/operator/fleet/machines", Permission.FLEET_READ, *FLEET_FILTERS, "limit", "cursor"),
     _get("/v1/operator/fleet", Permission.FLEET_READ, *FLEET_FILTERS),
     _get("/v1/operator/liabilities", Permission.FLEET_READ, "limit", "cursor"),
+    _get("/v1/operator/liabilities/{liability_id}", Permission.FLEET_READ),
+    _post("/v1/operator/liabilities/{liability_id}/end", Permission.ORPHANS_DECIDE, {"why": "ticket 4711"}),
     _get("/v1/finance/periods", Permission.PERIODS_READ, "limit", "cursor"),
     _get("/v1/finance/accounts", Permission.LEDGER_READ, "limit", "cursor"),
     _get("/v1/finance/charges/{charge_id}", Permission.RECONCILIATIONS_READ),

@@ -179,9 +179,14 @@ async def test_what_costs_money_for_nobody_is_listed_until_it_is_gone_with_its_d
     first = await _get(operator, LIABILITIES, limit="1")
     second = await _get(operator, LIABILITIES, limit="1", cursor=first["next_cursor"])
     assert [*first["items"], *second["items"]] == listed["items"]
+    refused = await operator.http.post(f"{LIABILITIES}/{machine['id']}/end", json={"why": "4711"})
+    assert (refused.status_code, refused.json()["code"]) == (409, "liability_terminating")
+    assert "The provider refused to terminate it" in refused.json()["detail"]
+    decided = await operator.http.post(f"{LIABILITIES}/{stray['id']}/end", json={"why": "4711"})
+    assert (decided.status_code, decided.json()["decision"]["why"]) == (202, "4711")
     stage.cloud.faults.clear()
-    stage.cloud.disappear(orphan.provider_ref)
     await stage.play(900, step=60)
+    assert orphan.ended_at is not None
     assert await _get(operator, LIABILITIES) == {
         "items": [],
         "count": 0,
@@ -222,4 +227,15 @@ async def test_what_a_launch_left_is_a_liability_with_its_dollars_and_failures_u
     (strange,) = (await _get(operator, LIABILITIES))["items"]
     assert (strange["machine_id"], strange["tries"]) == (None, 0)
     assert strange["why"].startswith("No record of this account has its launch key")
+    path = f"{LIABILITIES}/{strange['id']}"
+    answer = await operator.http.post(f"{path}/end", json={"why": "ticket 4711"})
+    assert answer.status_code == 202, answer.text
+    ended = answer.json()
+    assert (ended["id"], ended["decision"]["why"]) == (strange["id"], "ticket 4711")
+    assert (await operator.http.get(path)).json() == ended
+    await stage.play(180, step=60)
+    assert (await _get(operator, LIABILITIES))["items"] == []
+    gone = await operator.http.get(path)
+    assert (gone.status_code, gone.json()["code"]) == (404, "not_found")
+    assert (await operator.http.post(f"{path}/end", json={"why": "again"})).status_code == 404
     await stage.finish()

@@ -53,8 +53,8 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return endpoint.at(await _of_the_organization(endpoint, shared))
     if endpoint.path.startswith(("/v1/finance/periods", "/v1/finance/transactions")):
         return await _of_finance(endpoint, shared)
-    if endpoint.path.endswith("/orphan-decisions"):
-        await _plant_orphan(shared, endpoint)
+    if endpoint.path.endswith("/orphan-decisions") or endpoint.id_prefix == "li":
+        return await _of_an_orphan(endpoint, shared)
     if endpoint.path.startswith(("/v1/operator/clusters", "/v1/operator/server-hosts", "/v1/node-pools")):
         return await _of_clusters(endpoint, shared)
     return await _of_an_organization(endpoint, shared)
@@ -232,11 +232,22 @@ async def _of_a_node(endpoint: Endpoint, shared: Shared) -> str:
     return endpoint.at(f"nd_{node.hex}")
 
 
-async def _plant_orphan(shared: Shared, endpoint: Endpoint) -> None:
-    """Have the orphan listed that the endpoint's body names."""
-    if (await shared.operator.http.get("/v1/operator/orphans")).json()["items"]:
+async def _of_an_orphan(endpoint: Endpoint, shared: Shared) -> str:
+    if endpoint.id_prefix is None:
+        (ref,) = (endpoint.body or {})["provider_refs"]
+        await _plant_orphan(shared, ref)
+        return endpoint.path
+    ref = f"i-{next(_NUMBERS)}"
+    await _plant_orphan(shared, ref)
+    listed = (await shared.operator.http.get("/v1/operator/liabilities")).json()["items"]
+    return endpoint.at(next(each["id"] for each in listed if each["provider_ref"] == ref))
+
+
+async def _plant_orphan(shared: Shared, ref: str) -> None:
+    """Have an orphan listed, unless it is already."""
+    listed = (await shared.operator.http.get("/v1/operator/orphans")).json()["items"]
+    if any(orphan["provider_ref"] == ref for orphan in listed):
         return
-    (ref,) = (endpoint.body or {})["provider_refs"]
     async with shared.api.owner.db.transaction() as connection:
         await insert(
             connection, "orphans", a_row("orphans", shared.acme.id, provider_ref=ref, account="fake")

@@ -1573,10 +1573,11 @@ FLEET_TOTALS: Json = {
     ],
 }
 NO_MACHINES: Json = {"total": _a_total(None, 0, 0, 0, 0, 0), "lines": []}
+LIABILITY_IDS = tuple(f"li_{digit * 3}aa1b2c3d47e5f8a9b0c1d2e3f4a5b" for digit in "789")
 LIABILITIES: Json = {
     "items": [
         {
-            "kind": "machine", "account": "lambda_cloud/research", "provider_ref": "0920582c7ff041399e34823a0be62549",
+            "id": LIABILITY_IDS[0], "kind": "machine", "account": "lambda_cloud/research", "provider_ref": "0920582c7ff041399e34823a0be62549",
             "machine_id": "mc_019aa1b2c0047e5f8a9b0c1d2e3f4a5b", "since": at(minutes=180),
             "cost_per_hour": {"usd": "19.920000000", "nano": 19_920_000_000},
             "cost": {"usd": "59.760000000", "nano": 59_760_000_000}, "terminate_asked_at": at(minutes=178),
@@ -1584,12 +1585,12 @@ LIABILITIES: Json = {
             "why": "The provider took the request to terminate it, and has not shown its end yet.",
         },
         {
-            "kind": "orphan", "account": "nebius", "provider_ref": "computeinstance-e00abc", "machine_id": None,
+            "id": LIABILITY_IDS[1], "kind": "orphan", "account": "nebius", "provider_ref": "computeinstance-e00abc", "machine_id": None,
             "since": at(minutes=12), "cost_per_hour": None, "cost": None, "terminate_asked_at": None,
             "next_try_at": None, "tries": 0, "why": "The account is not armed: it only shows what would be terminated.",
         },
         {
-            "kind": "child", "account": "verda", "provider_ref": "6fe2a9c1-0000-4000-8000-000000000007",
+            "id": LIABILITY_IDS[2], "kind": "child", "account": "verda", "provider_ref": "6fe2a9c1-0000-4000-8000-000000000007",
             "child_kind": "volume", "machine_id": "mc_019aa1b2c0047e5f8a9b0c1d2e3f4a5c", "since": at(minutes=60),
             "cost_per_hour": {"usd": "0.010000000", "nano": 10_000_000},
             "cost": {"usd": "0.010000000", "nano": 10_000_000}, "terminate_asked_at": None, "next_try_at": None,

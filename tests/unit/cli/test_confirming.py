@@ -16,6 +16,8 @@ from tests.unit.cli.stand import Answer, Stand, Typed
 from tests.unit.cli.test_help import COMMANDS
 
 CLUSTER = answers.CLUSTERS["items"][0]
+LIABILITIES = "/v1/operator/liabilities"
+LIABILITY = answers.LIABILITIES["items"][2]
 POOL = answers.NODE_POOLS["items"][0]
 ORGANIZATIONS = {"GET /v1/operator/organizations": answers.ORGANIZATIONS}
 CUSTOMER = answers.OTHER_ORGANIZATION["name"]
@@ -33,6 +35,10 @@ ASKS: dict[str, tuple[str, Reads]] = {
     "node-pool delete": (POOL["id"], {f"GET /v1/node-pools/{POOL['id']}": POOL}),
     "cluster delete": (CLUSTER["name"], {f"GET /v1/clusters/{CLUSTER['name']}": CLUSTER}),
     "orphan end": ("lambda_cloud i-2 --reason 'ticket 4711'", {}),
+    "liability end": (
+        f"{LIABILITY['id']} --reason ticket",
+        {f"GET {LIABILITIES}/{LIABILITY['id']}": LIABILITY},
+    ),
     "account arm": ("lambda_cloud --reason ticket", {}),
     "account permit-terminations": ("lambda_cloud --reason ticket", ACCOUNTS),
     "account remove": ("lambda_cloud --reason ticket", {}),

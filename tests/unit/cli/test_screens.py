@@ -531,6 +531,28 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "fleet_totals": ("fleet totals", {"GET /v1/operator/fleet": answers.FLEET_TOTALS}),
     "fleet_totals_none": ("fleet totals --region eu", {"GET /v1/operator/fleet": answers.NO_MACHINES}),
     "liability_list": ("liability list", {"GET /v1/operator/liabilities": answers.LIABILITIES}),
+    "liability_show": (
+        "liability show computeinstance-e00abc",
+        {
+            "GET /v1/operator/liabilities": answers.LIABILITIES,
+            f"GET /v1/operator/liabilities/{answers.LIABILITY_IDS[1]}": answers.LIABILITIES["items"][1],
+        },
+    ),
+    "liability_end": (
+        f"liability end {answers.LIABILITY_IDS[2][:8]} --reason ticket-4711 --yes",
+        {
+            "GET /v1/operator/liabilities": answers.LIABILITIES,
+            f"GET /v1/operator/liabilities/{answers.LIABILITY_IDS[2]}": answers.LIABILITIES["items"][2],
+            f"POST /v1/operator/liabilities/{answers.LIABILITY_IDS[2]}/end": answers.LIABILITIES["items"][2]
+            | {
+                "decision": {
+                    "why": "ticket-4711",
+                    "actor": "key_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
+                    "at": answers.at(seconds=1),
+                }
+            },
+        },
+    ),
     "liability_list_none": ("liability list", {"GET /v1/operator/liabilities": answers.NO_LIABILITIES}),
     "orphan_list": ("orphan list", {"GET /v1/operator/orphans": answers.ORPHANS}),
     "orphan_list_all": ("orphan list --all", {"GET /v1/operator/orphans": answers.ORPHANS_ALL}),

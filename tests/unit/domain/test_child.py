@@ -1,6 +1,7 @@
 """What becomes of children: deleted when their machine does not need them, and never touched without its record."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from control_plane.domain.child import DELETED_PER_RUN_MAX, Child, Needed, Parent, Sorted, to_delete
@@ -37,10 +38,19 @@ def sort(
     parents: Iterable[Parent],
     *,
     frozen_why: str | None = None,
+    decided: Iterable[Child] = (),
     now: datetime = START,
 ) -> Sorted:
     by_key = {parent.launch_key: parent for parent in parents}
-    return to_delete(list(children), by_key, installation=OURS, frozen_why=frozen_why, late=LATE, now=now)
+    return to_delete(
+        list(children),
+        by_key,
+        installation=OURS,
+        frozen_why=frozen_why,
+        decided={child.key for child in decided},
+        late=LATE,
+        now=now,
+    )
 
 
 def deleted(
@@ -81,6 +91,21 @@ def test_a_child_without_a_record_of_ours_is_never_deleted_and_told_apart_from_a
     found = sort([a_script(1), a_script(2), foreign], [a_parent(1)])
     assert [unneeded.child.ref for unneeded in found.delete] == ["script-1"]
     assert found.unrecorded == (a_script(2),)
+
+
+def test_an_operator_decides_that_a_child_goes_whatever_holds_it_back_unless_its_machine_needs_it() -> None:
+    strangers = [a_volume(number) for number in range(2, LEAK_MAX + 4)]
+    gone, alive = a_parent(1, MachineState.GONE, gone_at=START - LATE), a_parent(100)
+    children = [a_volume(1), a_volume(100), *strangers]
+    decided = [a_volume(1), a_volume(100), strangers[0]]
+    found = sort(children, [gone, alive], frozen_why="the list is empty.", decided=decided)
+    assert [(each.child.ref, each.machine_id) for each in found.delete] == [
+        ("volume-1", gone.machine_id),
+        ("volume-2", None),
+    ]
+    assert found.unrecorded == tuple(strangers[1:])
+    again = replace(strangers[1], launch_key=a_key(50))
+    assert sort([again], [], decided=[strangers[1]]).delete == (), "an id that its provider used again"
 
 
 def test_no_volume_is_deleted_on_a_frozen_account_and_scripts_are() -> None:

@@ -1,6 +1,6 @@
 """What keeps a liability open, in words."""
 
-from control_plane.domain.liability import why_open
+from control_plane.domain.liability import LiabilityKind, liability_id, why_open
 from control_plane.domain.machine import MachineState
 from tests.support.clock import START
 
@@ -16,3 +16,16 @@ def test_every_liability_says_what_keeps_it_open() -> None:
     ):
         why = why_open(state, known=known, terminate_asked_at=asked_at, tries=tries)
         assert why.startswith(begins), (state, known, asked_at, tries)
+
+
+def test_a_liability_has_the_same_id_at_every_look_and_no_two_have_the_same() -> None:
+    named: list[tuple[LiabilityKind, *tuple[str, ...]]] = [
+        (LiabilityKind.ORPHAN, "verda", "7"),
+        (LiabilityKind.ORPHAN, "verda", "8"),
+        (LiabilityKind.ORPHAN, "verda/research", "7"),
+        (LiabilityKind.CHILD, "verda", "volume", "7"),
+        (LiabilityKind.CHILD, "verda", "address", "7"),
+        (LiabilityKind.CHILD, "verda", "vol", "ume7"),
+    ]
+    assert [liability_id(*names) for names in named] == [liability_id(*names) for names in named]
+    assert len({liability_id(*names) for names in named}) == len(named)

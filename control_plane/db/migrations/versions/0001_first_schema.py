@@ -27,6 +27,7 @@ FACTS = (
     "journal",
     "key_destructions",
     "ledger_accounts",
+    "leftover_decisions",
     "node_steps",
     "organization_events",
     "orphan_decisions",
@@ -177,6 +178,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "offers": ((), ()),
     "organization_events": (("INSERT",), ()),
     "organizations": (("INSERT",), ("state", "generation")),
+    "leftover_decisions": (("INSERT",), ()),
     "leftovers": ((), ()),
     "orphan_decisions": (("INSERT",), ()),
     "orphans": ((), ()),
@@ -731,6 +733,7 @@ def upgrade() -> None:
     for table in (
         "account_requests",
         "document_numbers",
+        "leftover_decisions",
         "orphan_decisions",
         "period_events",
         "periods",
@@ -2481,6 +2484,35 @@ def _create_tables() -> None:
             ["machine_id"], ["machines.id"], name=op.f("fk_leftovers_machine_id_machines")
         ),
         sa.PrimaryKeyConstraint("account", "kind", "ref", name=op.f("pk_leftovers")),
+    )
+    op.create_table(
+        "leftover_decisions",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("ref", sa.Text(), nullable=False),
+        sa.Column("launch_key", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("request_id", sa.Text(), nullable=True),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "actor_kind IN ('customer', 'loop', 'operator')",
+            name=op.f("ck_leftover_decisions_actor_kind_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["account"],
+            ["provider_accounts.name"],
+            name=op.f("fk_leftover_decisions_account_provider_accounts"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_leftover_decisions")),
+    )
+    op.create_index(
+        "ix_leftover_decisions_account_kind_ref",
+        "leftover_decisions",
+        ["account", "kind", "ref"],
+        unique=False,
     )
     op.create_table(
         "orphan_decisions",

@@ -29,7 +29,11 @@ from control_plane.api.errors import answer
 from control_plane.api.events import EventController
 from control_plane.api.exports import ExportController, ExportOfAllController
 from control_plane.api.finance import LedgerController, PeriodController
-from control_plane.api.finance_invoices import BillingDetailsController, FinanceInvoiceController
+from control_plane.api.finance_invoices import (
+    BillingDetailsController,
+    FinanceInvoiceController,
+    InvoiceDraftController,
+)
 from control_plane.api.firewalls import FirewallController
 from control_plane.api.fleet import FleetController
 from control_plane.api.forms import lenient, of_credentials
@@ -106,6 +110,7 @@ CONTROLLERS = (
     ExportOfAllController,
     InvoiceController,
     FinanceInvoiceController,
+    InvoiceDraftController,
     BillingDetailsController,
     PeriodController,
     LedgerController,

@@ -1,23 +1,19 @@
 """Accounting periods and the ledger, for finance."""
 
-from datetime import datetime
-
 from litestar import Controller, Response, get, post
 from litestar.params import FromPath, JSONBody
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import made, refusable
-from control_plane.api.errors import ApiError
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_organization_id
+from control_plane.api.identifiers import read_month, read_organization_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.finance import ledger_account_view, ledger_transaction_view, period_view
 from control_plane.domain.ledger import Approval, TransactionKind
 from control_plane.domain.money import parse_usd
-from control_plane.domain.period import parse_month
 from control_plane.domain.permission import Permission
-from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import ledger, periods
 from control_plane.services.idempotency import Connection
@@ -30,16 +26,6 @@ from control_plane.wire.finance import (
     PeriodView,
     ReopenRequest,
 )
-
-
-def _read_month(text: str) -> datetime:
-    """A month in a path. Any other text is not found."""
-    try:
-        return parse_month(text)
-    except ValueError:
-        raise ApiError(
-            RefusalCode.NOT_FOUND, "There is no such period. A period looks like 2026-11."
-        ) from None
 
 
 class PeriodController(Controller):
@@ -77,7 +63,7 @@ class PeriodController(Controller):
         The answer is `closing` with what is missing, or `closed`: nothing in the period changes then, and what arrives
         late is booked in a later one.
         """
-        wanted = _read_month(month)
+        wanted = read_month(month)
 
         async def effect(connection: Connection) -> Made | Refused:
             shown = await periods.close(
@@ -102,7 +88,7 @@ class PeriodController(Controller):
 
         It is reopened, as `closing`, by the second person who makes this request.
         """
-        wanted = _read_month(month)
+        wanted = read_month(month)
 
         async def effect(connection: Connection) -> Made | Refused:
             shown = await periods.reopen(

@@ -9,8 +9,8 @@ from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made, refusable
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_organization_id
-from control_plane.api.invoices import one_invoice, page_of_invoices
+from control_plane.api.identifiers import read_month, read_organization_id
+from control_plane.api.invoices import html_of, one_invoice, page_of_invoice, page_of_invoices
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.invoices import (
@@ -83,12 +83,25 @@ class FinanceInvoiceController(Controller):
         """An invoice of any customer, with its lines."""
         return await one_invoice(request, invoice_id, of_all=True)
 
+    @get(
+        "/{invoice_id:str}/page",
+        operation_id="getInvoicePageOfAll",
+        permission=Permission.INVOICES_READ_ALL,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+        media_type="text/html",
+    )
+    async def show_page(self, request: ApiRequest, invoice_id: FromPath[str]) -> Response[bytes]:
+        """An invoice of any customer as a page of HTML to print or to keep."""
+        return await page_of_invoice(request, invoice_id, of_all=True)
+
     @post(
         "/",
         operation_id="issueInvoices",
         permission=Permission.INVOICES_ISSUE,
         scope=ScopeKind.PLATFORM,
         responses=made(InvoiceBatchView, 201),
+        moves_money=True,
     )
     async def issue(self, request: ApiRequest, data: JSONBody[InvoiceRunRequest]) -> Response[bytes]:
         """Issue the invoices of a closed month, or compute their drafts: of one organization, or of all in batches.
@@ -124,6 +137,35 @@ class FinanceInvoiceController(Controller):
             )
 
         return await idempotency.once(request, effect, status=201)
+
+
+class InvoiceDraftController(Controller):
+    path = "/finance/invoice-drafts/{organization_id:str}/{month:str}"
+    tags = ("finance",)
+
+    @get(
+        "/page",
+        operation_id="getInvoiceDraftPage",
+        permission=Permission.INVOICES_READ_ALL,
+        scope=ScopeKind.PLATFORM,
+        responses=refusable(409, 422),
+        media_type="text/html",
+    )
+    async def show_page(
+        self, request: ApiRequest, organization_id: FromPath[str], month: FromPath[str]
+    ) -> Response[bytes]:
+        """What would be invoiced to an organization for a month now, as a page of HTML."""
+        settings = request.context.settings
+        found = await invoices.draft_of(
+            request.world,
+            read_organization_id(organization_id),
+            read_month(month),
+            seller=_seller(settings),
+            platform=request.principal.organization_id,
+        )
+        if isinstance(found, Refused):
+            raise refusal(found)
+        return html_of(found)
 
 
 class BillingDetailsController(Controller):

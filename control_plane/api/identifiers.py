@@ -4,12 +4,14 @@ In a path, one that cannot be read does not exist, so that the answer is 404 in 
 """
 
 import re
+from datetime import datetime
 from uuid import UUID
 
 from litestar.params import QueryParameter
 
 from control_plane.api.errors import ApiError
 from control_plane.domain.ids import LeaseId, MalformedIdError, OrganizationId, Prefix, off_wire
+from control_plane.domain.period import parse_month
 from control_plane.domain.refusal import RefusalCode
 from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
 
@@ -33,6 +35,16 @@ def read_lease_id(text: str) -> LeaseId:
 
 def read_organization_id(text: str) -> OrganizationId:
     return OrganizationId(read_id(Prefix.ORGANIZATION, text))
+
+
+def read_month(text: str) -> datetime:
+    """The first instant of a month in a path. Any other text is not found."""
+    try:
+        return parse_month(text)
+    except ValueError:
+        raise ApiError(
+            RefusalCode.NOT_FOUND, "There is no such period. A period looks like 2026-11."
+        ) from None
 
 
 def read_word(noun: str, text: str) -> str:

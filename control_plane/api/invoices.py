@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from litestar import Controller, get
+from litestar import Controller, Response, get
 from litestar.params import FromPath
 
 from control_plane.api import paging
@@ -11,12 +11,15 @@ from control_plane.api.errors import refusal
 from control_plane.api.identifiers import read_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
+from control_plane.api.views.invoice_page import HEADERS, invoice_page
 from control_plane.api.views.invoices import after_invoice, invoice_view, summary_view
 from control_plane.domain.ids import Prefix
+from control_plane.domain.period import month_text
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import invoices
+from control_plane.services.invoices import FullInvoice
 from control_plane.wire.invoices import InvoicePage, InvoiceView
 
 
@@ -48,6 +51,18 @@ class InvoiceController(Controller):
         """An invoice with its lines."""
         return await one_invoice(request, invoice_id, of_all=False)
 
+    @get(
+        "/{invoice_id:str}/page",
+        operation_id="getInvoicePage",
+        permission=Permission.INVOICES_READ,
+        scope=ScopeKind.ORGANIZATION,
+        responses=PROBLEMS,
+        media_type="text/html",
+    )
+    async def show_page(self, request: ApiRequest, invoice_id: FromPath[str]) -> Response[bytes]:
+        """An invoice as a page of HTML to print or to keep."""
+        return await page_of_invoice(request, invoice_id, of_all=False)
+
 
 async def page_of_invoices(
     request: ApiRequest, limit: int, cursor: str | None, *, of_all: bool, period: datetime | None = None
@@ -68,9 +83,24 @@ async def page_of_invoices(
 
 async def one_invoice(request: ApiRequest, invoice_id: str, *, of_all: bool) -> InvoiceView:
     """An invoice of the caller, or of any customer, with its lines. Raises ApiError."""
+    return invoice_view(await _found(request, invoice_id, of_all=of_all))
+
+
+async def page_of_invoice(request: ApiRequest, invoice_id: str, *, of_all: bool) -> Response[bytes]:
+    """The same as a page of HTML. Raises ApiError."""
+    return html_of(await _found(request, invoice_id, of_all=of_all))
+
+
+def html_of(found: FullInvoice) -> Response[bytes]:
+    name = found.invoice.number or f"draft-{month_text(found.invoice.period)}"
+    headers = {**HEADERS, "Content-Disposition": f'inline; filename="{name}.html"'}
+    return Response(invoice_page(found), media_type="text/html", headers=headers)
+
+
+async def _found(request: ApiRequest, invoice_id: str, *, of_all: bool) -> FullInvoice:
     found = await invoices.get(
         request.world, request.principal.organization_id, read_id(Prefix.INVOICE, invoice_id), of_all=of_all
     )
     if isinstance(found, Refused):
         raise refusal(found)
-    return invoice_view(found)
+    return found

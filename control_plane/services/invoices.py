@@ -118,6 +118,24 @@ async def run(connection: Connection, world: World, asked: InvoiceRun) -> Batch 
     return batch
 
 
+async def draft_of(
+    world: World,
+    organization_id: OrganizationId,
+    month: datetime,
+    *,
+    seller: Seller,
+    platform: OrganizationId,
+) -> FullInvoice | Refused:
+    """What would be invoiced to an organization for a month now."""
+    async with world.db.transaction(platform) as connection:
+        period = await periods.hold(connection, MAIN_ISSUER, month)
+        refused = draft_refusal(period, world.now())
+        if refused is not None:
+            return refused
+        async with acting_for(connection, organization_id, back_to=platform):
+            return await _draft(connection, organization_id, period, seller=seller, lock=False)
+
+
 async def _batch(making: _Making) -> Batch:
     connection, asked = making.connection, making.asked
     ids = await organizations.ids(connection, after=asked.after, limit=BATCH + 1)
@@ -142,7 +160,9 @@ async def _batch(making: _Making) -> Batch:
 async def _one(making: _Making, organization_id: OrganizationId) -> FullInvoice | Refused:
     connection, asked = making.connection, making.asked
     async with acting_for(connection, organization_id, back_to=asked.platform):
-        computed = await _draft(connection, asked, making.period, organization_id)
+        computed = await _draft(
+            connection, organization_id, making.period, seller=asked.seller, lock=not asked.draft
+        )
         if asked.draft or isinstance(computed, Refused):
             return computed
         invoice = computed.invoice.issued(
@@ -154,9 +174,10 @@ async def _one(making: _Making, organization_id: OrganizationId) -> FullInvoice 
 
 
 async def _draft(
-    connection: Connection, asked: InvoiceRun, period: Period, organization_id: OrganizationId
+    connection: Connection, organization_id: OrganizationId, period: Period, *, seller: Seller, lock: bool
 ) -> FullInvoice | Refused:
-    standing = await organizations.standing(connection, organization_id, lock=not asked.draft)
+    """What is to be invoiced. `lock` holds the standing until the transaction ends, for what is going to be posted."""
+    standing = await organizations.standing(connection, organization_id, lock=lock)
     if standing is None:
         return Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
     number = await invoices.number_of(connection, organization_id, period.month)
@@ -173,7 +194,7 @@ async def _draft(
         *draft(
             organization_id,
             period,
-            seller=asked.seller,
+            seller=seller,
             buyer=buyer.details,
             usage=usage,
             unused_credits=unused,

@@ -83,7 +83,7 @@ def _names_of_success(method: str, status: int, *, media_type: str, limited: boo
         yield "Idempotency-Replayed"
     if status == 202:
         yield "Location"
-    if media_type in ("text/csv", "application/x-ndjson"):
+    if media_type in ("text/csv", "text/html", "application/x-ndjson"):
         yield "Content-Disposition"
 
 

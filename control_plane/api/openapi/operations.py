@@ -39,6 +39,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("exports", "export_id"): (Prefix.EXPORT_RUN, "export"),
     ("charges", "charge_id"): (Prefix.CHARGE, "charge"),
     ("invoices", "invoice_id"): (Prefix.INVOICE, "invoice"),
+    ("invoice-drafts", "organization_id"): (Prefix.ORGANIZATION, "organization"),
     ("billing-details", "organization_id"): (Prefix.ORGANIZATION, "organization"),
     ("reconciliations", "reconciliation_id"): (Prefix.RECONCILIATION, "reconciliation"),
     ("ssh-keys", "key_id"): (Prefix.SSH_KEY, "SSH key"),
@@ -67,6 +68,10 @@ _TEXTS: Mapping[str, Schema] = {
         "type": "string",
         "format": "binary",
         "description": "The bytes of the file, in its own media type: docs/exports.md.",
+    },
+    "text/html": {
+        "type": "string",
+        "description": "A page that loads nothing and runs nothing, and that prints on A4.",
     },
     "text/csv": {
         "type": "string",

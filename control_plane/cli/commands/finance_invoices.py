@@ -4,7 +4,7 @@ import re
 from argparse import Namespace
 
 from control_plane.cli.answers import Answer
-from control_plane.cli.commands.invoices import INVOICE_HELP, find_id
+from control_plane.cli.commands.invoices import add_invoice, present_invoice
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, find
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, noun
@@ -18,10 +18,10 @@ from control_plane.wire.invoices import (
     InvoiceBatchView,
     InvoicePage,
     InvoiceRunRequest,
-    InvoiceView,
 )
 
 PATH = "/v1/finance/invoices"
+DRAFTS = "/v1/finance/invoice-drafts"
 DETAILS = "/v1/finance/billing-details"
 _PERCENT = re.compile(r"([0-9]{1,2})(?:\.([0-9]{1,2}))?")
 
@@ -43,11 +43,15 @@ def add(finance: Commands) -> None:
         examples="""
         splitplane finance invoice issue 2026-10
         splitplane finance invoice issue 2026-10 --organization heliotrope --draft
+        splitplane finance invoice issue 2026-10 --organization acme --draft --html
         """,
     )
     parser.add_argument("period", metavar="PERIOD", help="a month such as 2026-10")
     parser.add_argument("--organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
     parser.add_argument("--draft", action="store_true", help="only compute them")
+    parser.add_argument(
+        "--html", action="store_true", help="a draft of one organization as a page to print or to keep"
+    )
     parser = command(
         invoices,
         "list",
@@ -64,9 +68,12 @@ def add(finance: Commands) -> None:
         "show",
         show,
         "Show an invoice of any customer with its lines.",
-        examples="splitplane finance invoice show INV-2026-000001",
+        examples="""
+        splitplane finance invoice show INV-2026-000001
+        splitplane finance invoice show INV-2026-000001 --html > invoice.html
+        """,
     )
-    parser.add_argument("invoice", metavar="INVOICE", help=INVOICE_HELP)
+    add_invoice(parser)
     _add_details(finance)
 
 
@@ -105,7 +112,12 @@ def _add_details(finance: Commands) -> None:
 
 def issue(terminal: Terminal, args: Namespace) -> None:
     period, client = _period(args.period), terminal.client()
+    if args.html and (args.json or not args.draft or args.organization is None):
+        raise usage("--html needs --draft and --organization, and cannot be combined with --json.")
     organization = None if args.organization is None else find(client, args.organization).id
+    if args.html:
+        terminal.write(client.text(f"{DRAFTS}/{organization}/{period}/page"))
+        return
     batches: list[Answer[InvoiceBatchView]] = []
     cursor, following = None, True
     while following:
@@ -139,9 +151,7 @@ def list_invoices(terminal: Terminal, args: Namespace) -> None:
 
 
 def show(terminal: Terminal, args: Namespace) -> None:
-    client = terminal.client()
-    answer = client.get(f"{PATH}/{find_id(client, PATH, args.invoice)}", InvoiceView)
-    terminal.present(args.json, answer, invoice_page)
+    present_invoice(terminal, args, PATH)
 
 
 def show_details(terminal: Terminal, args: Namespace) -> None:

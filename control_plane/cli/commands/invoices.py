@@ -3,8 +3,8 @@
 from argparse import Namespace
 
 from control_plane.cli.client import Client
-from control_plane.cli.errors import CliError
-from control_plane.cli.parsing import Commands, command, is_id, noun
+from control_plane.cli.errors import CliError, usage
+from control_plane.cli.parsing import Commands, Parser, command, is_id, noun
 from control_plane.cli.render.invoices import invoice_page, invoice_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.invoices import InvoicePage, InvoiceView
@@ -27,9 +27,18 @@ def add(to: Commands) -> None:
         "show",
         show,
         "Show an invoice with its lines.",
-        examples="splitplane invoice show INV-2026-000001",
+        examples="""
+        splitplane invoice show INV-2026-000001
+        splitplane invoice show INV-2026-000001 --html > invoice.html
+        """,
     )
+    add_invoice(parser)
+
+
+def add_invoice(parser: Parser) -> None:
+    """The arguments that say which invoice is shown, and how."""
     parser.add_argument("invoice", metavar="INVOICE", help=INVOICE_HELP)
+    parser.add_argument("--html", action="store_true", help="as a page to print or to keep")
 
 
 def find_id(client: Client, path: str, word: str) -> str:
@@ -48,6 +57,16 @@ def list_invoices(terminal: Terminal, args: Namespace) -> None:
 
 
 def show(terminal: Terminal, args: Namespace) -> None:
+    present_invoice(terminal, args, PATH)
+
+
+def present_invoice(terminal: Terminal, args: Namespace, path: str) -> None:
+    """Show an invoice of the listing at `path`, in the way that was asked for."""
+    if args.html and args.json:
+        raise usage("--html and --json cannot be combined.")
     client = terminal.client()
-    answer = client.get(f"{PATH}/{find_id(client, PATH, args.invoice)}", InvoiceView)
-    terminal.present(args.json, answer, invoice_page)
+    invoice = f"{path}/{find_id(client, path, args.invoice)}"
+    if args.html:
+        terminal.write(client.text(f"{invoice}/page"))
+        return
+    terminal.present(args.json, client.get(invoice, InvoiceView), invoice_page)

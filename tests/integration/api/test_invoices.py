@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pytest
 from sqlalchemy import text
 
@@ -40,9 +41,13 @@ class Books:
 
     async def issue(self, name: str | None = None, **body: Any) -> dict[str, Any]:
         whose = {} if name is None else {"organization_id": f"org_{self.tenants[name].id.hex}"}
-        answer = await self.finance.http.post(PATH, json={"period": "2026-10", **whose, **body})
+        answer = await self.post({"period": "2026-10", **whose, **body})
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
+
+    async def post(self, body: dict[str, Any], path: str = PATH) -> httpx.Response:
+        """A request that moves money, with a key of its own."""
+        return await self.finance.http.post(path, json=body, headers={"Idempotency-Key": uuid7().hex})
 
     async def bill(self, name: str, **other: Any) -> None:
         path = f"/v1/finance/billing-details/org_{self.tenants[name].id.hex}"
@@ -140,6 +145,11 @@ async def test_an_invoice_is_the_charges_of_the_month_to_the_nano_and_posts_tax_
     assert own == invoice
     listed = (await acme.http.get("/v1/invoices")).json()["items"]
     assert [item["number"] for item in listed] == [invoice["number"]]
+    page = await acme.http.get(f"/v1/invoices/{invoice['id']}/page")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert page.headers["content-disposition"] == f'inline; filename="{invoice["number"]}.html"'
+    assert f"<h1>Invoice {invoice['number']}</h1>" in page.text
+    assert (await books.finance.http.get(f"{PATH}/{invoice['id']}/page")).content == page.content
 
 
 async def test_credits_of_the_month_lower_what_is_taxed(books: Books) -> None:
@@ -151,6 +161,12 @@ async def test_credits_of_the_month_lower_what_is_taxed(books: Books) -> None:
 async def test_a_draft_is_stored_nowhere(books: Books) -> None:
     (draft,) = (await books.issue("globex", draft=True))["items"]
     assert (draft["state"], draft["id"], draft["number"]) == ("draft", None, None)
+    whose = f"org_{books.tenants['globex'].id.hex}"
+    page = await books.finance.http.get(f"/v1/finance/invoice-drafts/{whose}/2026-10/page")
+    assert page.headers["content-disposition"] == 'inline; filename="draft-2026-10.html"'
+    assert "<h1>Draft of an invoice</h1>" in page.text
+    early = await books.finance.http.get(f"/v1/finance/invoice-drafts/{whose}/2026-12/page")
+    hold(early, "period_in_future")
     assert (await books.tenants["globex"].http.get("/v1/invoices")).json()["items"] == []
 
 
@@ -163,10 +179,11 @@ async def test_what_cannot_be_invoiced_is_refused_with_a_code(books: Books) -> N
         ("globex", "2026-11", "period_not_closed"),
     ):
         body = {"period": period, "organization_id": f"org_{books.tenants[name].id.hex}"}
-        hold(await books.finance.http.post(PATH, json=body), code)
-    hold(await books.finance.http.post(PATH, json={"period": "2026-12", "draft": True}), "period_in_future")
+        hold(await books.post(body), code)
+    hold(await books.post({"period": "2026-12", "draft": True}), "period_in_future")
     nobody = {"period": "2026-10", "organization_id": f"org_{'0' * 32}"}
-    hold(await books.finance.http.post(PATH, json=nobody), "not_found")
+    hold(await books.post(nobody), "not_found")
+    hold(await books.finance.http.post(PATH, json={"period": "2026-10"}), "idempotency_key_missing")
     details = f"/v1/finance/billing-details/org_{books.tenants['acme'].id.hex}"
     wrongs: list[dict[str, Any]] = [
         {"tax_rate": 5_001},
@@ -213,6 +230,7 @@ async def test_nobody_reads_anothers_invoice(books: Books) -> None:
     if not of_initech:
         of_initech = (await books.issue("initech"))["items"]
     hold(await books.tenants["globex"].http.get(f"/v1/invoices/{of_initech[0]['id']}"), "not_found")
+    hold(await books.tenants["globex"].http.get(f"/v1/invoices/{of_initech[0]['id']}/page"), "not_found")
     hold(await books.finance.http.get(f"/v1/invoices/{of_initech[0]['id']}"), "not_found")
     shown = await books.finance.http.get(f"{PATH}/{of_initech[0]['id']}")
     assert shown.json()["organization_id"] == f"org_{books.tenants['initech'].id.hex}"

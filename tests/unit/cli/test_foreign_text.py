@@ -189,6 +189,10 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "export list": ("export list", {"GET /v1/exports": {"items": [EXPORT], "next_cursor": None}}),
     "export verify": (f"export verify {FOLDER}", {}),
     "export diff": (f"export diff {FOLDER} {FOLDER}", {}),
+    "invoice show --html": (
+        f"invoice show inv_{'8' * 32} --html",
+        {f"GET /v1/invoices/inv_{'8' * 32}/page": httpx.Response(200, json={"page": "<!doctype html>"})},
+    ),
     "usage --csv": ("usage --csv", {"GET /v1/usage.csv": _csv}),
 }  # fmt: skip
 Forms = Sequence[tuple[str, bool]]

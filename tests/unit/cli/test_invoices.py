@@ -1,0 +1,48 @@
+"""Invoices on the command line: as a page that a person prints or keeps."""
+
+from pathlib import Path
+
+import httpx
+
+from tests.support.cases import case
+from tests.unit.cli import answers
+from tests.unit.cli.stand import Answer, Stand
+
+PAGE = httpx.Response(200, text="<!doctype html>\n<p>Seite für Acme</p>\n")
+CUSTOMER = answers.OTHER_ORGANIZATION
+
+
+def test_html_is_the_page_of_the_api_and_nothing_else(tmp_path: Path) -> None:
+    invoice = answers.INVOICE["id"]
+    screens: tuple[tuple[str, dict[str, Answer]], ...] = (
+        (
+            "invoice show INV-2026-000001 --html",
+            {"GET /v1/invoices": answers.INVOICES, f"GET /v1/invoices/{invoice}/page": PAGE},
+        ),
+        (f"finance invoice show {invoice} --html", {f"GET /v1/finance/invoices/{invoice}/page": PAGE}),
+        (
+            f"finance invoice issue 2026-10 --organization {CUSTOMER['name']} --draft --html",
+            {
+                "GET /v1/operator/organizations": answers.ORGANIZATIONS,
+                f"GET /v1/finance/invoice-drafts/{CUSTOMER['id']}/2026-10/page": PAGE,
+            },
+        ),
+    )
+    for command, reads in screens:
+        with case(command):
+            shown = Stand(tmp_path, reads).run(*command.split())
+            assert (shown.out, shown.err, shown.code) == (PAGE.text, "", 0)
+
+
+def test_html_is_of_one_document_and_no_json(tmp_path: Path) -> None:
+    for command in (
+        "invoice show INV-2026-000001 --html --json",
+        "finance invoice show INV-2026-000001 --html --json",
+        "finance invoice issue 2026-10 --html",
+        "finance invoice issue 2026-10 --draft --html",
+        f"finance invoice issue 2026-10 --organization {CUSTOMER['name']} --html",
+    ):
+        with case(command):
+            stand = Stand(tmp_path)
+            assert stand.run(*command.split()).code == 2
+            assert stand.requests == []

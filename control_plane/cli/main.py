@@ -62,6 +62,7 @@ FILES = {
     "leases": ("lease", "why"),
     "proofs": ("proof",),
     "billing": ("usage", "bill", "reconciliation"),
+    "balance": ("balance",),
     "exports": ("export",),
     "invoices": ("invoice",),
     "finance": ("finance",),

@@ -98,8 +98,8 @@ WITH lease AS (
 ), decided AS (
   {INSERT_FOR_LEASE} SELECT {SELECT_FOR_LEASE} FROM lease
 )
-UPDATE standings SET gpus_held = gpus_held + :gpu_count, held_nano = held_nano + :hold_nano
-WHERE organization_id = :organization_id AND EXISTS (SELECT FROM lease)
+UPDATE standings s SET gpus_held = s.gpus_held + :gpu_count, held_nano = s.held_nano + :hold_nano,
+  balance_due_at = coalesce(s.balance_due_at, :created_at) FROM lease WHERE s.organization_id = lease.organization_id
 """)
 _NAMED = text(f"SELECT id FROM leases WHERE project_id = :project_id AND name = :name AND {_LIVE}")
 _LABEL = text("UPDATE leases SET labels = CAST(:labels AS jsonb) WHERE id = :id")

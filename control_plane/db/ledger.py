@@ -78,7 +78,9 @@ WITH made AS (
     ON a.kind = lines.kind AND (a.organization_id = made.organization_id OR a.organization_id IS NULL)
 ), balances AS (
   UPDATE standings SET posted_nano = posted_nano + added.wallet_nano,
-                       receivable_nano = standings.receivable_nano + added.receivable_nano
+                       receivable_nano = standings.receivable_nano + added.receivable_nano,
+                       balance_due_at = CASE WHEN added.wallet_nano > 0 THEN CAST(:now AS timestamptz)
+                                             ELSE coalesce(balance_due_at, :now) END
   FROM (SELECT made.organization_id, sum(wallet_nano)::bigint AS wallet_nano,
                sum(receivable_nano)::bigint AS receivable_nano
         FROM {Recordset(_NewTransaction, "transactions")} JOIN made USING (id) GROUP BY made.organization_id) added

@@ -35,6 +35,8 @@ class Happening(StrEnum):
     """The platform ended a lease that nobody released: see the rule."""
     ORGANIZATIONS_SETTLE = "organizations.settle"
     """The books of a closing organization were closed."""
+    BALANCES_NOTICE = "balances.notice"
+    """The balance of an organization crossed a limit, or its charges a share of its budget: see the rule."""
     ACCOUNTS_FREEZE = "provider_accounts.freeze"
     """What ends machines of a provider account stands still, because its list cannot be believed."""
     ACCOUNTS_THAW = "provider_accounts.thaw"
@@ -108,11 +110,13 @@ class SubjectKind(StrEnum):
 DETAILS = frozenset(
     {
         "account",
+        "balance_nano",
         "codes",
         "count",
         "first_sequence",
         "key",
         "last_sequence",
+        "limit_nano",
         "machine_region",
         "operation",
         "ports",

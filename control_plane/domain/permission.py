@@ -150,6 +150,8 @@ class Permission(StrEnum):
     """Read how the machines of every provider account answered, without the names of customers."""
     BILLING_READ = "billing.read"
     """Read usage, the bill, and the organization's reconciliation."""
+    BALANCE_ALERTS_SET = "balance_alerts.set"
+    """Set what the organization is warned of: a low balance, and shares of a monthly budget."""
     EXPORTS_READ = "exports.read"
     """Read the exports of the organization's charges, and fetch their files."""
     EXPORTS_CREATE = "exports.create"
@@ -266,6 +268,7 @@ _OF_ORGANIZATION = frozenset(
         _P.AUDIT_READ,
         _P.QUOTA_REQUESTS_DECIDE,
         _P.ADMISSION_DECISIONS_READ,
+        _P.BALANCE_ALERTS_SET,
         _P.EXPORTS_READ,
         _P.EXPORTS_CREATE,
         _P.INVOICES_READ,

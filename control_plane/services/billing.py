@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from control_plane.db import ledger, organizations, usage
+from control_plane.db import balance_alerts, ledger, organizations, usage
 from control_plane.db.usage import Charge
 from control_plane.domain import metering
 from control_plane.domain.access import Reach
@@ -78,6 +78,8 @@ class Bill:
     posted_nano: Nano | None
     """The balance: everything paid in, less all posted charges. None when only a part of the organization is seen."""
     held_nano: Nano | None
+    balance_warning: str | None = None
+    """What the customer was told when the balance fell low; None while it is not, and where the balance is not seen."""
 
     @property
     def available_nano(self) -> Nano | None:
@@ -122,6 +124,7 @@ async def bill(
             connection, organization_id, reach, since=since, until=until, project_id=project_id
         )
         organization = await organizations.get(connection, organization_id)
+        noticed = await balance_alerts.state(connection, organization_id) if reach.organization else None
     if organization is None:
         raise LookupError(f"organization {organization_id} does not exist")
     return Bill(
@@ -130,6 +133,7 @@ async def bill(
         lines=tuple(line for lease in found for line in bill_lines(lease, now)),
         posted_nano=organization.posted_nano if reach.organization else None,
         held_nano=organization.held_nano if reach.organization else None,
+        balance_warning=None if noticed is None else noticed.why,
     )
 
 

@@ -154,6 +154,9 @@ class BillView(View):
     """Set aside for running leases; null like the balance."""
     available: Money | None
     """The balance less what is set aside; null like the balance."""
+    balance_warning: str | None = None
+    """The warning as a sentence while the balance is low (`GET /v1/balance/alerts`); null otherwise, and like the
+    balance."""
 
 
 class ReconciliationView(View):

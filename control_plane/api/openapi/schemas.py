@@ -21,6 +21,7 @@ from control_plane.wire import (
     agents,
     api_keys,
     audit,
+    balance_alerts,
     billing,
     catalogue,
     charges,
@@ -66,7 +67,7 @@ _WIRE: tuple[ModuleType, ...] = (
     leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
     agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
     kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, reconciliations,
-    charges,
+    charges, balance_alerts,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -45,6 +45,7 @@ def bill_view(bill: Bill) -> BillView:
         balance=money_or_none(bill.posted_nano),
         held=money_or_none(bill.held_nano),
         available=money_or_none(bill.available_nano),
+        balance_warning=bill.balance_warning,
     )
 
 

@@ -54,6 +54,7 @@ def bill_page(bill: BillView) -> RenderableType:
             ("Balance", _of_organization(bill.balance)),
             ("On hold", _of_organization(bill.held)),
             ("Available", _of_organization(bill.available)),
+            ("Warning", None if bill.balance_warning is None else Text(bill.balance_warning, style="yellow")),
         ),
         Text(),
         _rounding_note(),

@@ -75,6 +75,17 @@ BEGIN
   RETURN NULL;
 END $$
 """
+_BALANCE = """
+CREATE FUNCTION audit_balance() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
+BEGIN
+  INSERT INTO public.audit_pending (organization_id, at, event, outcome, subject, subject_kind, targets, rule, details)
+  VALUES (NEW.organization_id, NEW.at, 'balances.notice', 'allowed', NEW.actor, 'loop',
+    ARRAY['org_' || replace(NEW.organization_id::text, '-', '')], 'balance:' || NEW.event,
+    jsonb_build_object('state_before', NEW.state_before, 'state_after', NEW.state_after,
+                       'balance_nano', NEW.balance_nano, 'limit_nano', NEW.limit_nano));
+  RETURN NULL;
+END $$
+"""
 _FROZEN = """
 CREATE FUNCTION audit_frozen() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public AS $$
 BEGIN
@@ -133,6 +144,8 @@ STATEMENTS = (
     CREATE TRIGGER audited AFTER INSERT ON organization_events FOR EACH ROW
     WHEN (NEW.actor_kind = 'loop' AND NEW.event = 'settled') EXECUTE FUNCTION audit_settled()
     """,
+    _BALANCE,
+    "CREATE TRIGGER audited AFTER INSERT ON balance_events FOR EACH ROW EXECUTE FUNCTION audit_balance()",
     _FROZEN,
     """
     CREATE TRIGGER audited AFTER UPDATE OF frozen_since ON provider_accounts FOR EACH ROW

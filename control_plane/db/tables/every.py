@@ -3,6 +3,7 @@
 from control_plane.db.tables import (
     access,
     audit,
+    balance_alerts,
     catalogue,
     clusters,
     consoles,
@@ -47,6 +48,7 @@ WINGS = (
     kubeconfigs,
     money,
     invoices,
+    balance_alerts,
     exports,
     reconciliations,
     envelopes,

@@ -124,8 +124,13 @@ standings = table(
     Column("posted_nano", BigInteger, nullable=False, server_default=text("0")),
     Column("receivable_nano", BigInteger, nullable=False, server_default=text("0")),
     Column("held_nano", BigInteger, nullable=False, server_default=text("0")),
+    # When the balance is looked at next; null while nothing is used that could lower it.
+    at("balance_due_at"),
     CheckConstraint("gpus_held >= 0", name="gpus_held_not_negative"),
     CheckConstraint("held_nano >= 0", name="held_not_negative"),
+    Index(
+        "ix_standings_balance_due_at", "balance_due_at", postgresql_where=text("balance_due_at IS NOT NULL")
+    ),
     api=("INSERT", "UPDATE"),
     admin=("INSERT", "UPDATE"),
 )

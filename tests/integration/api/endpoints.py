@@ -110,6 +110,7 @@ SERVER_HOST = {
     "ssh_port": 22,
     "outside": "k8s-1.example.com",
 }
+BALANCE_ALERTS = {"below_usd": "100", "month_budget_usd": "5000", "budget_percents": [50, 100]}
 BUYER = {
     "legal_name": "Heliotrope GmbH",
     "address_lines": ["Salomon-Idler-Str. 12", "86159 Augsburg"],
@@ -201,6 +202,9 @@ ENDPOINTS = (
     ),
     Endpoint("DELETE", "/v1/projects/{project}/networks/{network}", Permission.NETWORKS_DELETE),
     _post("/v1/projects/{project}/rename", Permission.PROJECTS_RENAME, {"name": "renamed"}),
+    _get("/v1/balance/alerts", Permission.BILLING_READ),
+    Endpoint("PUT", "/v1/balance/alerts", Permission.BALANCE_ALERTS_SET, BALANCE_ALERTS),
+    _get("/v1/balance/events", Permission.BILLING_READ, "limit", "cursor"),
     _get("/v1/organization/envelope", Permission.ENVELOPES_READ),
     Endpoint("PUT", "/v1/organization/envelope", Permission.ENVELOPES_SET, ENVELOPE),
     _get("/v1/projects/{project}/envelope", Permission.ENVELOPES_READ),

@@ -156,7 +156,11 @@ def _expected(who: Who, endpoint: Endpoint) -> bool:
     return kinds.index(who.kind) <= kinds.index(needed)
 
 
-ORGANIZATION_WIDE = {"/v1/reconciliation": ScopeKind.ORGANIZATION}
+ORGANIZATION_WIDE = {
+    "/v1/reconciliation": ScopeKind.ORGANIZATION,
+    "/v1/balance/alerts": ScopeKind.ORGANIZATION,
+    "/v1/balance/events": ScopeKind.ORGANIZATION,
+}
 """Endpoints that need their permission in a wider scope than is the narrowest for it."""
 
 

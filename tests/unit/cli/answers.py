@@ -1282,6 +1282,31 @@ BILL: Json = {
     "held": usd(26_410_000_000),
     "available": usd(1_224_007_800_000),
 }  # fmt: skip
+BALANCE_WARNING = (
+    "The balance is 412.20 USD, below 1,000.00 USD, and pays for 15 h at 26.41 USD per hour; top up."
+)
+BALANCE_ALERTS: Json = {
+    "state": "low", "warning": BALANCE_WARNING, "balance": usd(412_207_800_000), "below": usd(1_000_000_000_000),
+    "threshold": usd(1_000_000_000_000), "month_budget": usd(5_000_000_000_000), "budget_percents": [50, 80, 100],
+    "month_charged": usd(2_837_792_200_000), "reached_percent": 50,
+}  # fmt: skip
+BALANCE_ALERTS_OF_NOBODY: Json = BALANCE_ALERTS | {
+    "state": "funded", "warning": None, "below": None, "threshold": usd(0), "month_budget": None, "reached_percent": 0,
+}  # fmt: skip
+BALANCE_EVENTS: Json = {
+    "items": [
+        {
+            "number": 12, "at": "2026-11-21T08:00:00Z", "event": "fell_low", "state_before": "funded", "state_after": "low",
+            "why": BALANCE_WARNING, "balance": usd(412_207_800_000), "held": usd(26_410_000_000), "limit": usd(1_000_000_000_000),
+        },
+        {
+            "number": 7, "at": "2026-11-18T20:00:00Z", "event": "budget_reached", "state_before": "funded",
+            "state_after": "funded", "balance": usd(750_000_000_000), "held": usd(26_410_000_000), "limit": usd(2_500_000_000_000),
+            "why": "2,500.71 USD were charged for November 2026: 50 % of the budget of 5,000.00 USD are reached.",
+        },
+    ],
+    "next_cursor": None,
+}  # fmt: skip
 BILL_OF_PROJECTS: Json = BILL | {
     "lines": [BILL["lines"][0], BILL["lines"][1] | {"project": "research", "project_id": f"prj_{'1' * 32}"}],
     "projects": [

@@ -88,6 +88,7 @@ ACTS_AT_ONCE = {
     "node-pool create": "node-pool delete",
     "node rotate-key": "nothing is lost",
     "envelope set": "envelope set",
+    "balance alert set": "balance alert set",
     "quota request": "quota decline",
     "quota approve": "envelope set",
     "quota decline": "quota request",
@@ -137,7 +138,14 @@ READS = {
         "account test",
         "account requests",
     ),
-    *("organization history", "export verify", "export diff", "audit export", "audit verify"),
+    *(
+        "balance alert history",
+        "organization history",
+        "export verify",
+        "export diff",
+        "audit export",
+        "audit verify",
+    ),
 }
 """The commands that change nothing and are not called `list` or `show`."""
 

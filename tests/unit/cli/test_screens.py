@@ -511,6 +511,17 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "usage_of_projects": ("usage", {"GET /v1/usage": answers.of_two_projects(answers.USAGE, "items")}),
     "usage_empty": ("usage --since 7d", {"GET /v1/usage": EMPTY}),
     "bill": ("bill", {"GET /v1/bill": answers.BILL}),
+    "bill_low": ("bill", {"GET /v1/bill": answers.BILL | {"balance_warning": answers.BALANCE_WARNING}}),
+    "balance_alert_show": ("balance alert show", {"GET /v1/balance/alerts": answers.BALANCE_ALERTS}),
+    "balance_alert_show_default": (
+        "balance alert show",
+        {"GET /v1/balance/alerts": answers.BALANCE_ALERTS_OF_NOBODY},
+    ),
+    "balance_alert_set": (
+        "balance alert set --below 1000 --budget 5000",
+        {"PUT /v1/balance/alerts": answers.BALANCE_ALERTS},
+    ),
+    "balance_alert_history": ("balance alert history", {"GET /v1/balance/events": answers.BALANCE_EVENTS}),
     "bill_of_projects": ("bill", {"GET /v1/bill": answers.BILL_OF_PROJECTS}),
     "bill_with_cpus": ("bill", {"GET /v1/bill": answers.BILL_WITH_CPUS}),
     "bill_empty": (

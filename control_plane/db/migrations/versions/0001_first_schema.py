@@ -18,6 +18,7 @@ FACTS = (
     "admission_decisions",
     "audit_checkpoints",
     "audit_keys",
+    "balance_events",
     "charges",
     "export_files",
     "export_runs",
@@ -50,6 +51,9 @@ TENANTS = (
     "api_keys",
     "attempts",
     "audit_pending",
+    "balance_alerts",
+    "balance_events",
+    "balance_states",
     "capacity_held",
     "charge_names",
     "charges",
@@ -117,6 +121,9 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "audit_keys": ((), ()),
     "audit_pending": (("INSERT",), ()),
     "call_budgets": ((), ()),
+    "balance_alerts": (("INSERT", "UPDATE"), ()),
+    "balance_events": ((), ()),
+    "balance_states": ((), ()),
     "billing_details": (("INSERT", "UPDATE"), ()),
     "capacity_held": (("INSERT", "UPDATE"), ()),
     "charge_names": ((), ()),
@@ -1242,12 +1249,20 @@ def _create_tables() -> None:
         sa.Column("posted_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("receivable_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("held_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("balance_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("gpus_held >= 0", name=op.f("ck_standings_gpus_held_not_negative")),
         sa.CheckConstraint("held_nano >= 0", name=op.f("ck_standings_held_not_negative")),
         sa.ForeignKeyConstraint(
             ["organization_id"], ["organizations.id"], name=op.f("fk_standings_organization_id_organizations")
         ),
         sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_standings")),
+    )
+    op.create_index(
+        "ix_standings_balance_due_at",
+        "standings",
+        ["balance_due_at"],
+        unique=False,
+        postgresql_where=sa.text("balance_due_at IS NOT NULL"),
     )
     op.create_table(
         "unrated",
@@ -4409,6 +4424,76 @@ def _create_tables() -> None:
             name=op.f("fk_billing_details_organization_id_organizations"),
         ),
         sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_billing_details")),
+    )
+    op.create_table(
+        "balance_alerts",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("below_nano", sa.BigInteger(), nullable=True),
+        sa.Column("month_budget_nano", sa.BigInteger(), nullable=True),
+        sa.Column("budget_percents", postgresql.ARRAY(sa.SmallInteger()), nullable=False),
+        sa.Column("changed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("changed_by", sa.Text(), nullable=False),
+        sa.CheckConstraint(
+            "below_nano >= 0 AND month_budget_nano > 0", name=op.f("ck_balance_alerts_not_negative")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_balance_alerts_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_balance_alerts")),
+    )
+    op.create_table(
+        "balance_states",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("changed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column("budget_month", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("budget_percent", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.CheckConstraint("state IN ('funded', 'low')", name=op.f("ck_balance_states_state_known")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_balance_states_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_balance_states")),
+    )
+    op.create_table(
+        "balance_events",
+        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("state_before", sa.Text(), nullable=False),
+        sa.Column("state_after", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("balance_nano", sa.BigInteger(), nullable=False),
+        sa.Column("held_nano", sa.BigInteger(), nullable=False),
+        sa.Column("limit_nano", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint(
+            "event IN ('budget_reached', 'fell_low', 'recovered')",
+            name=op.f("ck_balance_events_event_known"),
+        ),
+        sa.CheckConstraint(
+            "state_after IN ('funded', 'low')", name=op.f("ck_balance_events_state_after_known")
+        ),
+        sa.CheckConstraint(
+            "state_before IN ('funded', 'low')", name=op.f("ck_balance_events_state_before_known")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_balance_events_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_balance_events")),
+    )
+    op.create_index(
+        "ix_balance_events_organization_id_number",
+        "balance_events",
+        ["organization_id", "number"],
+        unique=False,
     )
     op.create_table(
         "document_numbers",

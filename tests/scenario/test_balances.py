@@ -1,0 +1,75 @@
+"""A balance that falls and is filled up again: the customer is warned once per crossing, and everything is recorded."""
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import balance_alerts
+from control_plane.db.balance_alerts import Recorded
+from control_plane.domain.balance_alert import BalanceAlerts
+from control_plane.domain.exhaustion import BalanceEvent, BalanceState
+from control_plane.domain.ids import OrganizationId
+from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.services import ledger
+from reconciler.loops.money import watch_balances
+from tests.support.rows import rows
+from tests.support.stage import Stage
+from tests.support.values import PAID
+
+pytestmark = pytest.mark.database
+E = BalanceEvent
+_DUE = text("SELECT balance_due_at FROM standings WHERE organization_id = :id")
+_MAKE_DUE = text("UPDATE standings SET balance_due_at = :now")
+_AUDITED = text("""
+SELECT rule FROM audit_events WHERE organization_id = :id AND event = 'balances.notice' ORDER BY sequence
+""")
+
+
+def usd(amount: float) -> Nano:
+    return Nano(int(amount * NANO_PER_USD))
+
+
+async def recorded(stage: Stage, organization_id: OrganizationId) -> list[Recorded]:
+    """What the customer was told, oldest first."""
+    async with stage.db.reading() as connection:
+        return list(reversed(await balance_alerts.page(connection, organization_id, before=None, limit=100)))
+
+
+async def top_up(stage: Stage, organization_id: OrganizationId, amount: Nano) -> None:
+    async with stage.api.db.transaction(organization_id) as connection:
+        key = stage.api.new_id().hex
+        assert await ledger.top_up(connection, stage.api, organization_id, amount, key=key, approval=PAID)
+
+
+async def test_a_low_balance_and_a_budget_are_told_once_each_until_a_top_up_arms_the_warning_again(
+    stage: Stage,
+) -> None:
+    organization_id = await stage.organization(usd=20)
+    async with stage.api.db.transaction(organization_id) as connection:
+        wanted = BalanceAlerts(below_nano=usd(18), month_budget_nano=usd(6))
+        await balance_alerts.set_alerts(
+            connection, organization_id, wanted, now=stage.clock.now(), by="user_of_the_test"
+        )
+    lease = await stage.lease(organization_id)  # 3.60 USD an hour.
+    await stage.play_until(lease, "ready", seconds_max=60)
+    await stage.play(75 * 60, step=900)
+    low, half = await recorded(stage, organization_id)
+    assert (low.event, low.state_after, low.limit_nano) == (E.FELL_LOW, BalanceState.LOW, usd(18))
+    assert low.balance_nano < usd(18)
+    assert (half.event, half.limit_nano) == (E.BUDGET_REACHED, usd(3))
+    async with stage.db.transaction() as connection:
+        await connection.execute(_MAKE_DUE, {"now": stage.clock.now()})
+    for replica in (stage.world, stage.replica("another")):
+        await watch_balances.activate(replica)
+    assert len(await recorded(stage, organization_id)) == 2, "nothing new has happened"
+
+    await top_up(stage, organization_id, usd(10))
+    await watch_balances.activate(stage.world)
+    *_, last = told = await recorded(stage, organization_id)
+    assert last.event is E.RECOVERED
+    await stage.finish()
+    await watch_balances.activate(stage.world)
+    async with stage.db.reading() as connection:
+        audited = [row.rule for row in await rows(connection, _AUDITED, id=organization_id)]
+        due_at = (await rows(connection, _DUE, id=organization_id))[0].balance_due_at
+    assert audited == [f"balance:{event.event}" for event in told]
+    assert due_at is None or due_at > stage.clock.now(), "it is not looked at all the time"

@@ -30,6 +30,9 @@ DATABASE_MEMORY_GIB = {
     "db.t4g.medium": 4, "db.t4g.large": 8, "db.m7g.large": 8, "db.m7g.xlarge": 16,
     "db.r7g.large": 16, "db.r7g.xlarge": 32, "db.r7g.2xlarge": 64,
 }  # fmt: skip
+TASKS_MAX = 8
+"""Cloud Map answers a name with up to eight tasks, so the verifier's ninth would get no work, and Prometheus would miss
+some: https://docs.aws.amazon.com/cloud-map/latest/api/API_DnsConfig.html (2026-11-24)."""
 FARGATE_MEMORY_MIB = {
     256: {512, 1024, 2048},
     512: {1024 * gib for gib in range(1, 5)},
@@ -79,6 +82,19 @@ class Hosts:
 
 
 @dataclass(frozen=True, slots=True)
+class SignIn:
+    """The OpenID provider that people sign in with (docs/signin.md)."""
+
+    issuer: str
+    """Exactly as it names itself in `iss`."""
+    client_id: str
+    client_secret: bool
+    """Whether there is one, in the secret `oidc-client-secret`; a public client has none."""
+    email_domains: tuple[str, ...]
+    """The domains whose people may sign in; all if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     name: str
     account: str
@@ -99,6 +115,8 @@ class Stack:
     database: DatabaseSize
     hosts: Hosts
     services: Mapping[str, Size]
+    sign_in: SignIn | None
+    """None where the stack has no such section: then there are API keys alone."""
 
 
 def read(name: str, given: Mapping[str, Any], catalogue: tuple[Service, ...] = SERVICES) -> Stack:
@@ -107,13 +125,22 @@ def read(name: str, given: Mapping[str, Any], catalogue: tuple[Service, ...] = S
     sizes = given.pop("services", {})
     if not isinstance(sizes, Mapping):
         raise ConfigError(f"stack {name}: services must be a table with a section for each service")
+    sign_in = given.pop("sign_in", None)
     sections = {
         "database": _section(DatabaseSize, given.pop("database", {}), "database"),
         "hosts": _section(Hosts, given.pop("hosts", {}), "hosts"),
         "services": {key: _section(Size, value, f"services.{key}") for key, value in sizes.items()},
+        "sign_in": None if sign_in is None else _section(SignIn, sign_in, "sign_in"),
     }
     stack = _section(Stack, given | sections | {"name": name}, "the stack")
-    for check in (_check_place, _check_networks, _check_services, _check_database, _check_hosts):
+    for check in (
+        _check_place,
+        _check_networks,
+        _check_services,
+        _check_database,
+        _check_hosts,
+        _check_sign_in,
+    ):
         check(stack, catalogue)
     if name == "prod":
         _check_prod(stack)
@@ -235,8 +262,9 @@ def _check_services(stack: Stack, catalogue: tuple[Service, ...]) -> None:
         )
         if service.runs is Runs.ALWAYS:
             _demand(
-                1 <= size.tasks_min <= size.tasks_max,
-                f"{where}: tasks_min must be at least 1, and tasks_max at least tasks_min",
+                1 <= size.tasks_min <= size.tasks_max <= TASKS_MAX,
+                f"{where}: tasks_min must be at least 1, and tasks_max at least tasks_min and at most {TASKS_MAX}:"
+                " a private name answers no more tasks",
             )
         else:
             _demand(
@@ -290,6 +318,25 @@ def _check_hosts(stack: Stack, _: tuple[Service, ...]) -> None:
         _demand(
             isinstance(network, IPv4Network) and network.prefixlen >= 8,
             f"hosts: kubectl_from {text} would open the Kubernetes API to the whole internet; name networks of users",
+        )
+
+
+def _check_sign_in(stack: Stack, _: tuple[Service, ...]) -> None:
+    sign_in = stack.sign_in
+    if sign_in is None:
+        return
+    _demand(
+        re.fullmatch(r"https://[a-z0-9.-]+(:\d+)?(/[^\s?#{}]*)?", sign_in.issuer),
+        f"sign_in: issuer must be the https address that the provider names in its tokens, not {sign_in.issuer!r}",
+    )
+    _demand(
+        re.fullmatch(r"[^\s{}]+", sign_in.client_id),
+        "sign_in: client_id must be our client id at the provider",
+    )
+    for domain in sign_in.email_domains:
+        _demand(
+            re.fullmatch(r"([a-z0-9-]+\.)+[a-z]{2,}", domain),
+            f"sign_in: email_domains must be domains such as example.com, not {domain!r}",
         )
 
 

@@ -8,7 +8,7 @@ from infra.components.clusters import ClusterNetwork, Hosts
 from infra.components.common import Component, tags
 from infra.components.credentials import Credentials
 from infra.components.database import Database
-from infra.components.doors import Doors
+from infra.components.doors import PROMETHEUS, Doors
 from infra.components.keys import Keys
 from infra.components.load_balancer import LoadBalancer
 from infra.components.network import Network
@@ -17,6 +17,7 @@ from infra.components.services import Around, Services, namespace
 from infra.components.storage import Storage
 from infra.config import Stack
 from infra.services import SERVICES, Service
+from infra.sign_in import with_sign_in
 
 
 class Deployment(Component):
@@ -30,6 +31,7 @@ class Deployment(Component):
             default_tags={"tags": tags(stack)},
         )
         super().__init__(stack, "splitplane", options=pulumi.ResourceOptions(providers=[provider]))
+        catalogue = with_sign_in(catalogue, stack.sign_in)
         self.roles = Roles(stack, self, catalogue)
         self.keys = Keys(stack, self, catalogue, self.roles)
         self.network = Network(stack, self, self.keys.operations.arn)
@@ -109,6 +111,7 @@ class Deployment(Component):
                 for name in self.services.tasks
                 if name not in self.services.running
             },
+            "group_of_prometheus": self._doors.groups[PROMETHEUS].id,
             "hub": {"public": self.hosts.hub.address.public_ip, "instance": self.hosts.hub.instance.id},
             "servers": [
                 {"private": one.port.private_ip, "public": one.address.public_ip, "instance": one.instance.id}

@@ -17,6 +17,8 @@ class Reach(StrEnum):
 
     DATABASE = "database"
     VERIFIER = "verifier"
+    ISSUER = "issuer"
+    """The OpenID provider that people sign in with, by TLS from the fixed addresses."""
     HUB = "hub"
     SERVERS = "servers"
     INTERNET = "internet"
@@ -43,6 +45,8 @@ class Service:
     runs: Runs = Runs.ALWAYS
     port: int | None = None
     """The port of its listener, if others call it."""
+    metrics: int | None = None
+    """The port at which Prometheus reads its metrics."""
     health: tuple[int, str] | None = None
     """Port and path that answer 200 while the process is well."""
     public: bool = False
@@ -66,6 +70,7 @@ API = Service(
     name="api",
     command=("python", "-m", "control_plane", "serve"),
     port=8080,
+    metrics=9090,
     health=(8080, "/healthz"),
     public=True,
     reaches=frozenset({Reach.DATABASE}),
@@ -87,6 +92,7 @@ API = Service(
 RECONCILER = Service(
     name="reconciler",
     command=("python", "-m", "reconciler", "run"),
+    metrics=9465,
     health=(9465, "/healthz"),
     reaches=frozenset({Reach.DATABASE, Reach.VERIFIER, Reach.HUB, Reach.SERVERS, Reach.INTERNET}),
     environment={
@@ -114,6 +120,7 @@ VERIFIER = Service(
     name="verifier",
     command=("python", "-m", "data_plane.proof.verifier.service", "serve"),
     port=7443,
+    metrics=9466,
     health=(9466, "/metrics"),
     environment={
         "SPLITPLANE_VERIFIER_LISTEN": "0.0.0.0:7443",

@@ -17,7 +17,9 @@ HUB_PORTS = (20_000, 28_191)
 """WireGuard of private networks and of relays (docs/operating.md)."""
 SERVER_PORT = 51_820
 KUBERNETES_PORT = 6443
-FIXED = ("load-balancer", "database", "endpoints")
+PROMETHEUS = "prometheus"
+"""Whatever has this group may read the metrics of every process (docs/deploying.md)."""
+FIXED = ("load-balancer", "database", "endpoints", PROMETHEUS)
 CLUSTER = ("hub", "servers")
 
 
@@ -74,6 +76,10 @@ class Doors(Component):
             self._way("load-balancer", service.name, tcp(service.port))
         if Reach.DATABASE in service.reaches:
             self._way(service.name, "database", tcp(5432))
+        if service.metrics:
+            self._way(PROMETHEUS, service.name, tcp(service.metrics))
+        if Reach.ISSUER in service.reaches:  # Its addresses are not known, and change.
+            self._to_internet(service.name, tcp(443))
         verifier = catalogue["verifier"].port
         if Reach.VERIFIER in service.reaches and verifier:
             self._way(service.name, "verifier", tcp(verifier))

@@ -6,7 +6,7 @@ import pytest
 
 from infra.config import ConfigError, read
 from infra.services import SERVICES
-from tests.support.cloud.graph import STACKS, settings_of
+from tests.support.cloud.graph import SIGN_IN, STACKS, settings_of
 
 
 def _changed(path: str, value: object) -> dict[str, Any]:
@@ -67,6 +67,11 @@ REFUSED: list[tuple[str, object, str]] = [
     ("services.api.tasks_min", 1, "services.api: tasks_min must be at least 2 in prod"),
     ("services.reconciler.tasks_min", 1, "services.reconciler: tasks_min must be at least 2 in prod"),
     ("services.migrate.tasks_max", 2, "services.migrate runs once at a time"),
+    ("services.api.tasks_max", 9, "a private name answers no more tasks"),
+    ("sign_in", {"issuer": "https://login.example.com"}, "sign_in lacks client_id, client_secret, email_domains"),
+    ("sign_in", SIGN_IN | {"issuer": "http://login.example.com"}, "issuer must be the https address"),
+    ("sign_in", SIGN_IN | {"client_id": "{account}"}, "client_id must be our client id"),
+    ("sign_in", SIGN_IN | {"email_domains": ["@example.com"]}, "domains such as example.com, not '@example.com'"),
     ("services", [], "services must be a table"),
     ("database", "large", "database must be a table"),
 ]  # fmt: skip

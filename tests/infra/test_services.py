@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from control_plane import settings as control_plane
 from data_plane.proof.verifier.service import settings as verifier
@@ -14,8 +15,10 @@ from environment.names import KNOWN
 from infra.components.containers import WRITE_FILES
 from infra.config import ConfigError, read
 from infra.services import FILES, SERVICES, Runs
+from infra.sign_in import SECRET, with_sign_in
 from reconciler import settings as reconciler
-from tests.support.cloud.graph import Graph, graphs, settings_of
+from tests.support.cloud.graph import SIGN_IN, Graph, graphs, settings_of
+from tests.support.prometheus import needs_promtool, promtool
 
 pytestmark = pytest.mark.xdist_group("infra")
 VALUES = {
@@ -53,8 +56,56 @@ def test_every_process_reads_the_settings_that_it_is_given() -> None:
             )
 
 
-def test_only_names_of_settings_are_used_and_files_are_where_their_settings_say() -> None:
+def test_people_sign_in_where_a_stack_says_so() -> None:
+    graph = graphs()["signing_in"]
+    given = control_plane.read(_environment(graph, "api"))
+    assert (given.oidc_issuer, given.oidc_client_id) == (SIGN_IN["issuer"], "splitplane")
+    assert given.oidc_client_secret == Path(FILES) / SECRET
+    assert given.oidc_email_domains == ("example.com", "example.org")
+    written = [one["secrets"] for name, one in graph.containers() if name == "api" and one["name"] == "files"]
+    secret = graph.one("Secret", SECRET).arn
+    assert written == [[{"name": f"FILE_{SECRET.encode().hex()}", "valueFrom": secret}]]
+    ways = [rule.name for rule in graph.of("SecurityGroupEgressRule") if rule.inputs.get("cidrIpv4")]
+    assert "api-to-internet-tcp-443" in ways
+    assert control_plane.read(_environment(graphs()["dev"], "api")).oidc_issuer is None
+
+
+def test_a_public_client_has_no_secret() -> None:
+    public = read("dev", settings_of("dev") | {"sign_in": SIGN_IN | {"client_secret": False}}).sign_in
+    (api,) = [service for service in with_sign_in(SERVICES, public) if service.public]
+    assert dict(api.files) == {}
+    assert "SPLITPLANE_OIDC_CLIENT_SECRET_PATH" not in api.environment
+
+
+def test_prometheus_finds_every_process_by_its_private_name() -> None:
+    """By the configuration in docs/monitoring, through the rules of the security groups, at the ports that listen."""
+    graph = graphs()["prod"]
+    domain = graph.one("PrivateDnsNamespace", "names").inputs["name"]
+    group = graph.one("SecurityGroup", "prometheus").id
+    jobs = yaml.safe_load(Path("docs/monitoring/prometheus-aws.yml").read_text())["scrape_configs"]
+    found = {job["job_name"]: job["dns_sd_configs"] for job in jobs}
+    assert set(found) == {service.name for service in SERVICES if service.runs is Runs.ALWAYS}
     for service in SERVICES:
+        if service.runs is Runs.ALWAYS:
+            (asked,) = found[service.name]
+            assert (asked["names"], asked["port"]) == ([f"{service.name}.{domain}"], service.metrics)
+            listens = [value for name, value in service.environment.items() if "METRICS_LISTEN" in name]
+            assert listens == [f"0.0.0.0:{service.metrics}"]
+            rule = graph.one(
+                "SecurityGroupIngressRule", f"{service.name}-from-prometheus-tcp-{service.metrics}"
+            )
+            assert rule.inputs["referencedSecurityGroupId"] == group
+    assert graph.outputs["group_of_prometheus"] == group
+
+
+@needs_promtool
+def test_prometheus_takes_its_configuration() -> None:
+    promtool("check", "config", "docs/monitoring/prometheus-aws.yml")
+
+
+def test_only_names_of_settings_are_used_and_files_are_where_their_settings_say() -> None:
+    signing_in = read("dev", settings_of("dev") | {"sign_in": SIGN_IN}).sign_in
+    for service in with_sign_in(SERVICES, signing_in):
         assert {*service.environment, *service.secrets} <= KNOWN, service.name
         named = {value for value in service.environment.values() if value.startswith(FILES)}
         assert named == {f"{FILES}/{name}" for name in service.files}, service.name

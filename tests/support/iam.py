@@ -1,7 +1,7 @@
-"""Decides as IAM does whether a policy permits a call of AWS KMS.
+"""Decides as IAM does whether a policy permits a call of AWS KMS or Secrets Manager.
 
-moto stores users and policies and checks signatures, but it takes every call of KMS for one on the resource `*`, and
-does not know the conditions that our policies use. This adds both.
+moto stores users and policies and checks signatures, but it takes every call of these two for one on the resource `*`,
+and does not know the conditions that our policies use. This adds both. What moto permits in S3 it decides itself.
 """
 
 import json
@@ -15,19 +15,23 @@ from moto.core.authorization import enable_iam_authentication
 from moto.iam.access_control import IAMRequest
 from moto.kms.exceptions import AccessDeniedException
 from moto.kms.responses import KmsResponse
+from moto.secretsmanager.models import secretsmanager_backends
+from moto.secretsmanager.responses import SecretsManagerResponse
 
 Policy = Mapping[str, Any]
 
 
-def permits(policies: list[Policy], action: str, resource: str, context: Mapping[str, str]) -> bool:
-    """Whether some statement allows the action, and none denies it."""
+def permits(
+    policies: list[Policy], action: str, resource: str, context: Mapping[str, str], *, via: str | None = None
+) -> bool:
+    """Whether some statement allows the action, and none denies it. `via` is the service that calls for the user."""
     effects = {
         statement["Effect"]
         for policy in policies
         for statement in policy["Statement"]
         if _matches(statement["Action"], action)
         and _matches(statement["Resource"], resource)
-        and _fulfilled(statement.get("Condition", {}), resource, context)
+        and _fulfilled(statement.get("Condition", {}), resource, context, via)
     }
     return effects == {"Allow"}
 
@@ -37,8 +41,15 @@ def _matches(patterns: str | list[str], value: str) -> bool:
     return any(re.fullmatch(re.escape(pattern).replace(r"\*", ".*"), value) for pattern in listed)
 
 
-def _fulfilled(condition: Mapping[str, Mapping[str, str]], resource: str, context: Mapping[str, str]) -> bool:
+def _fulfilled(
+    condition: Mapping[str, Mapping[str, str | list[str]]],
+    resource: str,
+    context: Mapping[str, str],
+    via: str | None,
+) -> bool:
     facts = {f"kms:EncryptionContext:{name}": value for name, value in context.items()}
+    if via is not None:
+        facts["kms:ViaService"] = via
     facts["aws:ResourceAccount"] = resource.split(":")[4]
     for operator, demanded in condition.items():
         for name, value in demanded.items():
@@ -46,7 +57,7 @@ def _fulfilled(condition: Mapping[str, Mapping[str, str]], resource: str, contex
                 case "Null":
                     fulfilled = (name not in facts) is (value == "true")
                 case "StringEquals":
-                    fulfilled = facts.get(name) == value
+                    fulfilled = facts.get(name) in ([value] if isinstance(value, str) else value)
                 case "StringNotEquals":
                     fulfilled = facts.get(name) != value
                 case _:
@@ -76,15 +87,41 @@ def _parts(action: str, asked: Mapping[str, Any]) -> list[tuple[str, str, Mappin
     ]
 
 
+class _SecretRequest(IAMRequest):
+    """Secrets Manager uses the key of a secret for its caller, who needs the right to that as well.
+
+    https://docs.aws.amazon.com/secretsmanager/latest/userguide/security-encryption.html (2026-11-24)
+    """
+
+    def check_action_permitted(self, resource: str) -> None:
+        asked = json.loads(self._body)["SecretId"]
+        secret: Any = secretsmanager_backends[self.account_id][self._region].describe_secret(asked)
+        found: list[Any] = list(self._access_key.collect_policies())
+        policies = [json.loads(policy["policy_document"]) for policy in found]
+        of_key = {"GetSecretValue": ("Decrypt",), "PutSecretValue": ("GenerateDataKey", "Decrypt")}
+        needed = [
+            (self._action, secret.arn),
+            *((f"kms:{action}", str(secret.kms_key_id)) for action in of_key[self._action.partition(":")[2]]),
+        ]
+        via = f"secretsmanager.{self._region}.amazonaws.com"
+        for action, arn in needed:
+            if not permits(policies, action, arn, {"SecretARN": str(secret.arn)}, via=via):
+                raise AccessDeniedException(f"{action} on {arn}")
+
+
 @contextmanager
 def enforced() -> Iterator[None]:
-    """Calls of KMS need the permission of the user who signed them."""
+    """Calls need the permission of the user who signed them."""
 
-    def authorize(self: Any, resource: str = "*") -> None:
+    def of_kms(self: Any, resource: str = "*") -> None:
         self._authenticate_and_authorize_action(_KmsRequest, resource)
+
+    def of_secrets(self: Any, resource: str = "*") -> None:
+        self._authenticate_and_authorize_action(_SecretRequest, resource)
 
     with (
         enable_iam_authentication(),
-        patch.object(KmsResponse, "_authenticate_and_authorize_normal_action", authorize),
+        patch.object(KmsResponse, "_authenticate_and_authorize_normal_action", of_kms),
+        patch.object(SecretsManagerResponse, "_authenticate_and_authorize_normal_action", of_secrets),
     ):
         yield

@@ -13,6 +13,12 @@ from typing import Any
 import yaml
 
 STACKS = ("dev", "staging", "prod")
+SIGN_IN = {
+    "issuer": "https://login.example.com/realms/acme",
+    "client_id": "splitplane",
+    "client_secret": True,
+    "email_domains": ["example.com", "example.org"],
+}
 PYTHON = Path(".venv-infra/bin/python")
 READY = Path(".venv-infra/.ready")
 
@@ -91,12 +97,13 @@ def settings_of(stack: str) -> dict[str, Any]:
 
 @cache
 def graphs() -> Mapping[str, Graph]:
-    """The graph of every stack, and of `dev` with a service that does not exist yet."""
+    """The graph of every stack, of `dev` with a service that does not exist yet, and of `dev` with sign-in."""
     asked = [{"name": name, "settings": settings_of(name), "added": []} for name in STACKS]
     grown = settings_of("dev")
     grown["services"]["newcomer"] = {"cpu": 256, "memory_mib": 512, "tasks_min": 1, "tasks_max": 1}
     asked.append({"name": "dev", "settings": grown, "added": ["newcomer"]})
-    return dict(zip((*STACKS, "grown"), _record(asked), strict=True))
+    asked.append({"name": "dev", "settings": settings_of("dev") | {"sign_in": SIGN_IN}, "added": []})
+    return dict(zip((*STACKS, "grown", "signing_in"), _record(asked), strict=True))
 
 
 def _record(asked: Sequence[Mapping[str, Any]]) -> Iterator[Graph]:

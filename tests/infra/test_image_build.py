@@ -1,0 +1,93 @@
+"""What `make image` puts into the image besides the commit: the named files, whole, and nothing else."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+# Stands in for buildah, podman and docker: it keeps what it is given to build.
+BUILDER = """\
+#!/bin/sh
+[ "$1" = build ] || { echo '{"components": []}'; exit 0; }
+for context; do :; done
+(cd "$context/files" && find . -type f | sort) > built
+"""
+
+
+class Checkout:
+    """A commit with what builds the image, and a folder of files for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.files, self.bin = folder / "checkout", folder / "files", folder / "bin"
+        (self.root / "infra" / "image").mkdir(parents=True)
+        for name in ("build", "Containerfile"):
+            shutil.copy(f"infra/image/{name}", self.root / "infra" / "image")
+        (self.root / ".gitignore").write_text("var/\nbuilt\n")
+        self.bin.mkdir()
+        for name in ("buildah", "podman", "docker"):
+            (self.bin / name).write_text(BUILDER)
+            (self.bin / name).chmod(0o755)
+        author = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
+        for command in (["init", "-q"], ["add", "."], [*author, "commit", "-q", "-m", "all"]):
+            subprocess.run(["git", *command], cwd=self.root, check=True)
+        self.write("etc/ssl/rds.pem", "authorities")
+        self.write("opt/k3s/k3s", "binary")
+        digest = hashlib.sha256(b"binary").hexdigest()
+        self.write("opt/k3s/SHA256SUMS", f"{digest}  k3s\n")
+
+    def write(self, name: str, text: str) -> None:
+        path = self.files / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def build(self) -> tuple[int, str]:
+        """The exit status, and what it says."""
+        environment = os.environ | {"FILES": str(self.files), "PATH": f"{self.bin}:{os.environ['PATH']}"}
+        ended = subprocess.run(
+            [self.root / "infra" / "image" / "build"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return ended.returncode, ended.stdout + ended.stderr
+
+    def built(self) -> list[str]:
+        return (self.root / "built").read_text().split()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_the_named_files_go_into_the_image(checkout: Checkout) -> None:
+    status, said = checkout.build()
+    assert status == 0, said
+    assert checkout.built() == ["./etc/ssl/rds.pem", "./opt/k3s/SHA256SUMS", "./opt/k3s/k3s"]
+
+
+@pytest.mark.parametrize(
+    "name", [".aws/credentials", "etc/passwd", "etc/ssl/key.pem", "opt/k3s/deeper/file", "opt/splitplane/x"]
+)
+def test_any_other_file_is_refused(checkout: Checkout, name: str) -> None:
+    checkout.write(name, "x")
+    status, said = checkout.build()
+    assert status == 1
+    assert "only etc/ssl/rds.pem and files in opt/k3s go into the image" in said
+    assert not (checkout.root / "built").exists()
+
+
+def test_a_link_is_refused(checkout: Checkout) -> None:
+    (checkout.files / "opt" / "k3s" / "link").symlink_to("/etc/shadow")
+    assert checkout.build()[0] == 1
+
+
+def test_files_that_are_not_those_of_the_release_are_refused(checkout: Checkout) -> None:
+    checkout.write("opt/k3s/k3s", "another binary")
+    status, said = checkout.build()
+    assert status == 1
+    assert "is not what its SHA256SUMS says" in said

@@ -17,6 +17,7 @@ from control_plane.api.admissions import AdmissionController
 from control_plane.api.agents import AgentController
 from control_plane.api.api_keys import ApiKeyController
 from control_plane.api.audit import AuditController
+from control_plane.api.balance import BalanceController
 from control_plane.api.balance_alerts import BalanceAlertController
 from control_plane.api.billing import BillingController
 from control_plane.api.catalogue import CatalogueController
@@ -107,6 +108,7 @@ CONTROLLERS = (
     EventController,
     ProofController,
     BillingController,
+    BalanceController,
     BalanceAlertController,
     ExportController,
     ExportOfAllController,

@@ -1,17 +1,13 @@
 """Usage, the running bill, and the reconciliation of both with the ledger."""
 
-import csv
-import io
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
-from functools import partial
 
 from litestar import Controller, get
 from litestar.params import FromQuery
 from litestar.response import Stream
 
-from control_plane.api import paging
+from control_plane.api import csv_text, paging
 from control_plane.api.documents import PROBLEMS, refusable
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.projects import OfProject, project_id_of
@@ -52,10 +48,6 @@ CSV_COLUMNS = (
     "stopped",
 )
 """New columns go to the end, because people's sheets count them."""
-
-
-ReadPage = Callable[..., Awaitable[list[Charge]]]
-"""Reads the charges after the one with this start and id."""
 
 
 class BillingController(Controller):
@@ -116,18 +108,22 @@ class BillingController(Controller):
         Amounts are exact; the labels of a lease are one JSON object.
         """
         start, end = _period(since, until)
-        headers = {"Content-Disposition": 'attachment; filename="usage.csv"'}
-        read = partial(
-            billing.usage_page,
-            request.world,
-            request.principal.organization_id,
-            reach=request.reach,
-            since=start,
-            until=end,
-            project_id=await project_id_of(request, project),
-            limit=CSV_ROWS_PER_READ,
-        )
-        return Stream(_csv(read), media_type="text/csv", headers=headers)
+        project_id = await project_id_of(request, project)
+
+        async def read(last: Charge | None) -> list[Charge]:
+            return await billing.usage_page(
+                request.world,
+                request.principal.organization_id,
+                reach=request.reach,
+                since=start,
+                until=end,
+                project_id=project_id,
+                after=None if last is None else (last.started_at, last.id),
+                limit=CSV_ROWS_PER_READ,
+            )
+
+        lines = csv_text.stream(CSV_COLUMNS, read, _csv_row, rows_per_read=CSV_ROWS_PER_READ)
+        return Stream(lines, media_type="text/csv", headers=csv_text.attachment("usage.csv"))
 
     @get(
         "/bill",
@@ -164,19 +160,6 @@ def _period(since: str | None, until: str | None) -> tuple[datetime, datetime]:
     )
 
 
-async def _csv(read: ReadPage) -> AsyncIterator[bytes]:
-    """All charges of the period, read in pages, so that memory stays small however many there are."""
-    yield _lines([CSV_COLUMNS])
-    after = None
-    while True:
-        rows = await read(after=after)
-        if rows:
-            yield _lines([_csv_row(row) for row in rows])
-            after = (rows[-1].started_at, rows[-1].id)
-        if len(rows) < CSV_ROWS_PER_READ:
-            return
-
-
 def _csv_row(charge: Charge) -> tuple[object, ...]:
     return (
         on_wire(Prefix.CHARGE, charge.id),
@@ -184,8 +167,8 @@ def _csv_row(charge: Charge) -> tuple[object, ...]:
         charge.lease_name,
         charge.number,
         charge.sku,
-        _utc(charge.started_at),
-        _utc(charge.ended_at),
+        csv_text.utc(charge.started_at),
+        csv_text.utc(charge.ended_at),
         charge.unit_seconds,
         usd(charge.nano_per_unit_hour),
         usd(charge.amount_nano),
@@ -202,13 +185,3 @@ def _csv_row(charge: Charge) -> tuple[object, ...]:
         unit_of(charge.gpu_count),
         "true" if charge.stopped else "false",
     )
-
-
-def _utc(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _lines(rows: list[tuple[object, ...]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows(rows)
-    return text.getvalue().encode()

@@ -15,6 +15,7 @@ TOKENS: Mapping[str, int] = {
     "rotateKubeconfig": 5,
     "explainLease": 3,
     "exportUsage": 20,
+    "exportBalanceEntries": 20,
     "exportAuditEvents": 20,
     "getExportFile": 20,
     "getExportFileOfAll": 20,
@@ -24,6 +25,7 @@ TOKENS: Mapping[str, int] = {
     "getOrganizationReconciliation": 5,
     "listOffers": 2,
     "listUsage": 2,
+    "listBalanceEntries": 2,
 }
 """By operation id: what computes, or reads much."""
 APART = frozenset({"getMe"})

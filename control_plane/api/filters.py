@@ -1,10 +1,11 @@
-"""Query parameters that several lists have in common: where something is."""
+"""Query parameters that several endpoints have in common: where something is, and which month is asked for."""
 
 from typing import Annotated
 
 from litestar.params import QueryParameter
 
 from control_plane.wire.common import PLACE_LENGTH_MAX, PROVIDER_PATTERN, REGION_PATTERN
+from control_plane.wire.exports import PERIOD_PATTERN
 
 OfProvider = Annotated[
     str | None,
@@ -18,5 +19,13 @@ InRegion = Annotated[
         pattern=REGION_PATTERN,
         max_length=PLACE_LENGTH_MAX,
         description="Only in this jurisdiction (`eu`) or region (`eu-central-1`).",
+    ),
+]
+OfMonth = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=PERIOD_PATTERN,
+        max_length=7,
+        description="Only this calendar month in UTC, such as `2026-10`.",
     ),
 ]

@@ -51,6 +51,8 @@ class _NewTransaction:
     reason: str | None
     wallet_nano: Nano
     receivable_nano: Nano
+    position: int
+    """Its place among those that are posted together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +63,27 @@ class _Line:
     amount_nano: Nano
 
 
-# A posting whose account does not exist fails, because its account id is null. It is never skipped.
+# A posting whose account does not exist fails, because its account id is null. It is never skipped. Nor is a
+# transaction of an organization without a standing: its number is null. The standing is locked, so nobody else posts
+# for it meanwhile: a known key is seen, and numbers and balances follow those of the last transaction.
 _POST = text(f"""
-WITH made AS (
+WITH unknown AS (
+  SELECT DISTINCT ON (organization_id, key) * FROM {Recordset(_NewTransaction, "transactions")}
+  WHERE NOT EXISTS (SELECT FROM transactions known WHERE known.organization_id = transactions.organization_id
+                    AND known.key = transactions.key)
+  ORDER BY organization_id, key, position
+), ordered AS (
+  SELECT *, row_number() OVER so_far AS place, sum(wallet_nano) OVER so_far AS wallet,
+         sum(receivable_nano) OVER so_far AS receivable
+  FROM unknown WINDOW so_far AS (PARTITION BY organization_id ORDER BY position)
+), made AS (
   INSERT INTO transactions (id, organization_id, project_id, key, kind, effective_at, period, approved_by, reason,
-                            recorded_at)
+                            recorded_at, number, wallet_after_nano, receivable_after_nano)
   SELECT id, organization_id, project_id, key, kind, effective_at, booking_period(organization_id, effective_at),
-         approved_by, reason, :now
-  FROM {Recordset(_NewTransaction, "transactions")}
-  ON CONFLICT (organization_id, key) DO NOTHING RETURNING id, organization_id, project_id
+         approved_by, reason, :now, transaction_count + place, posted_nano + wallet,
+         standings.receivable_nano + receivable
+  FROM ordered LEFT JOIN standings USING (organization_id)
+  RETURNING id, organization_id, project_id
 ), posted AS (
   INSERT INTO postings (transaction_id, line, organization_id, project_id, account_id, amount_nano)
   SELECT made.id, lines.line, made.organization_id, made.project_id, a.id, lines.amount_nano
@@ -80,8 +94,9 @@ WITH made AS (
   UPDATE standings SET posted_nano = posted_nano + added.wallet_nano,
                        receivable_nano = standings.receivable_nano + added.receivable_nano,
                        balance_due_at = CASE WHEN added.wallet_nano > 0 THEN CAST(:now AS timestamptz)
-                                             ELSE coalesce(balance_due_at, :now) END
-  FROM (SELECT made.organization_id, sum(wallet_nano)::bigint AS wallet_nano,
+                                             ELSE coalesce(balance_due_at, :now) END,
+                       transaction_count = transaction_count + added.transactions
+  FROM (SELECT made.organization_id, count(*) AS transactions, sum(wallet_nano)::bigint AS wallet_nano,
                sum(receivable_nano)::bigint AS receivable_nano
         FROM {Recordset(_NewTransaction, "transactions")} JOIN made USING (id) GROUP BY made.organization_id) added
   WHERE standings.organization_id = added.organization_id
@@ -97,8 +112,8 @@ async def post(
 
     Each is booked in the period of its effective time, or in the first later one that is not closed.
 
-    Returns the ids that were posted. The caller holds the standings' locks when the transactions belong to
-    several organizations.
+    Each also gets the next number of its organization, and the balances after it. So the caller holds the locks of the
+    standings: whoever posts without them may fail on a number that is taken. Returns the ids that were posted.
     """
     if not transactions:
         return frozenset()
@@ -114,8 +129,9 @@ async def post(
             None if transaction.approval is None else transaction.approval.reason,
             transaction.posted_to(AccountKind.WALLET),
             transaction.posted_to(AccountKind.RECEIVABLE),
+            position,
         )
-        for transaction_id, transaction in transactions
+        for position, (transaction_id, transaction) in enumerate(transactions)
     ]
     lines = [
         _Line(transaction_id, number, posting.kind, posting.amount_nano)

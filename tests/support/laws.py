@@ -46,7 +46,7 @@ SELECT {", ".join(f"l.{column.name}" for column in leases.columns)},
 FROM leases l
 """)
 _STANDINGS = text("""
-SELECT s.organization_id, s.gpus_held, s.posted_nano, s.receivable_nano, s.held_nano,
+SELECT s.organization_id, s.gpus_held, s.transaction_count, s.posted_nano, s.receivable_nano, s.held_nano,
   (SELECT coalesce(sum(gpu_count), 0) FROM leases l
    WHERE l.organization_id = s.organization_id AND l.state IN ('placing', 'starting', 'ready')) AS gpus,
   (SELECT coalesce(sum(amount_nano), 0) FROM postings p JOIN ledger_accounts a ON a.id = p.account_id
@@ -55,6 +55,18 @@ SELECT s.organization_id, s.gpus_held, s.posted_nano, s.receivable_nano, s.held_
    WHERE a.organization_id = s.organization_id AND a.kind = 'receivable') AS owed,
   (SELECT coalesce(sum(amount_nano), 0) FROM holds h WHERE h.organization_id = s.organization_id) AS held
 FROM standings s
+""")
+# Each transaction follows the one before it: the next number, and the balances after it.
+_CHAIN = text("""
+SELECT organization_id, number, wallet_after_nano, receivable_after_nano,
+       row_number() OVER so_far AS place, sum(wallet_nano) OVER so_far AS wallet,
+       sum(receivable_nano) OVER so_far AS receivable
+FROM transactions t CROSS JOIN LATERAL (
+  SELECT coalesce(sum(p.amount_nano) FILTER (WHERE a.kind = 'wallet'), 0) AS wallet_nano,
+         coalesce(sum(p.amount_nano) FILTER (WHERE a.kind = 'receivable'), 0) AS receivable_nano
+  FROM postings p JOIN ledger_accounts a ON a.id = p.account_id WHERE p.transaction_id = t.id
+) moved
+WINDOW so_far AS (PARTITION BY organization_id ORDER BY number)
 """)
 _CAPACITY = text("""
 SELECT coalesce(h.gpus, 0) AS gpus, coalesce(h.nano_per_hour, 0) AS nano_per_hour, coalesce(l.gpus, 0) AS held,
@@ -86,6 +98,7 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
         machines = await rows(connection, _KEYS)
         leases = await rows(connection, _LEASES)
         standings = await rows(connection, _STANDINGS)
+        chain = await rows(connection, _CHAIN)
         capacity = await rows(connection, _CAPACITY)
         months = await rows(connection, _MONTHS)
         overlaps = (await rows(connection, _OVERLAPS))[0].n
@@ -107,7 +120,15 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
         )
     for month in months:
         assert month.counted == month.charged, "the spend of a month is not its charges'"
+    for transaction in chain:
+        assert transaction.number == transaction.place, "a transaction of an organization is not counted"
+        assert (transaction.wallet_after_nano, transaction.receivable_after_nano) == (
+            transaction.wallet,
+            transaction.receivable,
+        ), f"the balances after transaction {transaction.number} are not the postings'"
+    counts = Counter(transaction.organization_id for transaction in chain)
     for standing in standings:
+        assert standing.transaction_count == counts[standing.organization_id], "a transaction is not counted"
         assert standing.gpus_held == standing.gpus, "the quota's count is not the leases'"
         assert standing.posted_nano == standing.wallet, "the cached balance is not the postings'"
         assert standing.receivable_nano == standing.owed, "the cached receivable is not the postings'"

@@ -73,12 +73,9 @@ _TEXTS: Mapping[str, Schema] = {
         "type": "string",
         "description": "A page that loads nothing and runs nothing, and that prints on A4.",
     },
-    "text/csv": {
-        "type": "string",
-        "description": "CSV with a header (RFC 4180); `x-item-schema` describes a line, its columns in order.",
-        "x-item-schema": {"$ref": REF + "UsageCsvRow"},
-    },
 }  # fmt: skip
+_CSV_ROWS = {"/v1/usage.csv": "UsageCsvRow", "/v1/balance/entries.csv": "BalanceEntryCsvRow"}
+"""The schema of a line of each list that is CSV."""
 _NAMED = {
     "project": ("The name or the id of the project.", "default"),
     "environment": ("The name or the id of the environment.", "default"),
@@ -195,6 +192,11 @@ def _exemplify(operation: Operation, schemas: Mapping[str, Schema]) -> None:
             content["example"] = examples.of_answer(operation["operationId"], content["schema"], schemas)
 
 
+def _csv(row: str) -> Schema:
+    why = "CSV with a header (RFC 4180); `x-item-schema` describes a line, its columns in order."
+    return {"type": "string", "description": why, "x-item-schema": {"$ref": REF + row}}
+
+
 def _responses(
     path: str, method: str, operation: Operation, schemas: Mapping[str, Schema]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -210,7 +212,9 @@ def _success(
 ) -> dict[str, Any]:
     content = response.get("content", {})
     media_type = next(iter(content), "")
-    if media_type in _TEXTS:
+    if path in _CSV_ROWS:
+        content[media_type] = {"schema": _csv(_CSV_ROWS[path])}
+    elif media_type in _TEXTS:
         content[media_type] = {"schema": _TEXTS[media_type]}
     schema = content.get(media_type, {}).get("schema", {})
     name = schema.get("$ref", "").removeprefix(REF)

@@ -21,6 +21,7 @@ from control_plane.wire import (
     agents,
     api_keys,
     audit,
+    balance,
     balance_alerts,
     billing,
     catalogue,
@@ -66,7 +67,7 @@ _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
     leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
     agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
-    kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, reconciliations,
+    kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, balance, reconciliations,
     charges, balance_alerts,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)

@@ -209,6 +209,11 @@ transactions = table(
     Column("approved_by", Text),
     Column("reason", Text),
     at("recorded_at", nullable=False),
+    # Counts the transactions of the organization in the order in which they were posted, without a gap.
+    Column("number", BigInteger, nullable=False),
+    # What its wallet and its receivable had after this transaction: sums of all its postings so far, credit positive.
+    Column("wallet_after_nano", BigInteger, nullable=False),
+    Column("receivable_after_nano", BigInteger, nullable=False),
     known("kind", TransactionKind),
     booked("effective_at"),
     CheckConstraint(
@@ -216,7 +221,17 @@ transactions = table(
     ),
     UniqueConstraint("organization_id", "id"),
     UniqueConstraint("organization_id", "key"),
+    UniqueConstraint("organization_id", "number"),
     Index("ix_transactions_organization_id_period", "organization_id", "period", "effective_at"),
+    Index("ix_transactions_organization_id_period_number", "organization_id", "period", "number"),
+    # Among many charges, the few transactions of other kinds are found without reading the charges.
+    Index(
+        "ix_transactions_organization_id_kind",
+        "organization_id",
+        "kind",
+        "number",
+        postgresql_where=text(f"kind <> '{TransactionKind.USAGE}'"),
+    ),
     fact=True,
     api=("INSERT",),
     admin=("INSERT",),

@@ -123,6 +123,8 @@ standings = table(
     # What was posted to the wallet and to the receivable: cached sums of postings, credit positive.
     Column("posted_nano", BigInteger, nullable=False, server_default=text("0")),
     Column("receivable_nano", BigInteger, nullable=False, server_default=text("0")),
+    # How many transactions of the ledger were posted for the organization: the number of the last one.
+    Column("transaction_count", BigInteger, nullable=False, server_default=text("0")),
     Column("held_nano", BigInteger, nullable=False, server_default=text("0")),
     # When the balance is looked at next; null while nothing is used that could lower it.
     at("balance_due_at"),

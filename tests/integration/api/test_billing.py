@@ -72,6 +72,55 @@ async def test_csv_json_bill_and_ledger_tell_the_same_sum(acme: Tenant) -> None:
     assert (bill["since"], bill["until"]) == ("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z")
 
 
+async def test_the_entries_of_the_balance_add_up_to_it_on_every_page_and_in_csv(acme: Tenant) -> None:
+    balance = (await acme.http.get("/v1/balance")).json()
+    entries = []
+    cursor = ""
+    while True:
+        page = (await acme.http.get(f"/v1/balance/entries?limit=3{cursor}")).json()
+        entries += page["items"]
+        if page["next_cursor"] is None:
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert entries[0]["balance"] == balance["balance"]
+    so_far = 0
+    for number, entry in enumerate(reversed(entries), start=1):
+        so_far += entry["amount"]["nano"]
+        assert (entry["number"], entry["balance"]["nano"]) == (number, so_far)
+    rows = list(csv.DictReader(io.StringIO((await acme.http.get("/v1/balance/entries.csv")).text)))
+    assert [(row["transaction_id"], row["amount_usd"], row["balance_usd"]) for row in rows] == [
+        (entry["id"], entry["amount"]["usd"], entry["balance"]["usd"]) for entry in entries
+    ]
+    usage = (await acme.http.get("/v1/usage?limit=200")).json()["items"]
+    charged = {entry["charge_id"]: entry for entry in entries if entry["kind"] == "usage"}
+    assert len(charged) == len(usage) > 6
+    for row in usage:
+        entry = charged[row["id"]]
+        assert entry["amount"]["nano"] == -row["amount"]["nano"]
+        assert (entry["lease_name"], entry["started_at"], entry["project"]) == (
+            row["lease_name"],
+            row["started_at"],
+            row["project"],
+        )
+    (paid,) = (await acme.http.get("/v1/balance/entries?kind=top_up&month=2026-11")).json()["items"]
+    assert (paid["amount"]["usd"], paid["period"]) == ("1000.000000000", "2026-11")
+    assert (await acme.http.get("/v1/balance/entries?month=2026-10")).json()["items"] == []
+
+
+async def test_a_balance_says_what_running_leases_cost_and_how_long_it_lasts(acme: Tenant) -> None:
+    balance = (await acme.http.get("/v1/balance")).json()
+    bill = (await acme.http.get("/v1/bill")).json()
+    for name in ("balance", "held", "available"):
+        assert balance[name] == bill[name]
+    (second,) = (await acme.http.get("/v1/leases?state=ready")).json()["items"]
+    per_hour = next(line for line in bill["lines"] if line["name"] == second["name"])["price_per_unit_hour"]
+    assert (balance["running_leases"], balance["running_per_hour"]["nano"]) == (1, 8 * per_hour["nano"])
+    assert balance["available_lasts_seconds"] == balance["available"]["nano"] * 3_600 // (
+        8 * per_hour["nano"]
+    )
+    assert balance["due"]["nano"] == 0
+
+
 async def test_a_period_is_cut_without_overlap_or_gap(acme: Tenant) -> None:
     cut = "2026-11-20T14:00:00Z"
     early = (await acme.http.get(f"/v1/usage.csv?until={cut}")).text.splitlines()[1:]

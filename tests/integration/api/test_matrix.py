@@ -156,11 +156,17 @@ def _expected(who: Who, endpoint: Endpoint) -> bool:
     return kinds.index(who.kind) <= kinds.index(needed)
 
 
-ORGANIZATION_WIDE = {
-    "/v1/reconciliation": ScopeKind.ORGANIZATION,
-    "/v1/balance/alerts": ScopeKind.ORGANIZATION,
-    "/v1/balance/events": ScopeKind.ORGANIZATION,
-}
+ORGANIZATION_WIDE = dict.fromkeys(
+    (
+        "/v1/reconciliation",
+        "/v1/balance",
+        "/v1/balance/alerts",
+        "/v1/balance/entries",
+        "/v1/balance/entries.csv",
+        "/v1/balance/events",
+    ),
+    ScopeKind.ORGANIZATION,
+)
 """Endpoints that need their permission in a wider scope than is the narrowest for it."""
 
 

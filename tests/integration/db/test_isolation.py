@@ -292,8 +292,9 @@ async def test_a_posting_to_another_organizations_account_is_refused(filled_url:
             await transaction.start()
             made = a_row("transactions", A, 41)
             await connection.execute(
-                "INSERT INTO transactions (id, organization_id, key, kind, effective_at, period, recorded_at)"
-                " VALUES ($1, $2, $3, $4, now(), date_trunc('month', now(), 'UTC'), now())",
+                "INSERT INTO transactions (id, organization_id, key, kind, effective_at, period, recorded_at,"
+                " number, wallet_after_nano, receivable_after_nano)"
+                " VALUES ($1, $2, $3, $4, now(), date_trunc('month', now(), 'UTC'), now(), 41, 0, 0)",
                 made["id"],
                 A,
                 made["key"],

@@ -1,14 +1,18 @@
 """Ledger accounts are rows: one wallet per organization, cash and revenue of our own, and postings name them."""
 
+import asyncio
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from control_plane.db import ledger
+from control_plane.db import balance, ledger
+from control_plane.db import organizations as organizations_db
+from control_plane.db.balance import BalanceEntry
 from control_plane.db.engine import Database
-from control_plane.domain.ids import LedgerAccountId, OrganizationId
+from control_plane.domain.ids import LedgerAccountId, OrganizationId, ProjectId
 from control_plane.domain.ledger import (
     OF_ORGANIZATIONS,
     OURS,
@@ -16,11 +20,16 @@ from control_plane.domain.ledger import (
     Approval,
     LedgerAccount,
     Transaction,
+    TransactionKind,
+    credit,
+    invoice,
     payment,
     refund,
     top_up,
+    usage,
 )
 from control_plane.domain.money import Nano
+from control_plane.domain.period import month_of
 from control_plane.services import organizations
 from control_plane.world import World, uuid7
 from tests.support.clock import START, Clock
@@ -53,6 +62,29 @@ async def _post(world: World, *transactions: Transaction, role: Database | None 
     async with (role or world.db).transaction(tenant) as connection:
         posted = await ledger.post(connection, [(uuid7(), one) for one in transactions], now=world.now())
     return len(posted)
+
+
+async def _project(db: Database, organization_id: OrganizationId) -> ProjectId:
+    async with db.reading() as connection:
+        found = await rows(
+            connection, text("SELECT id FROM projects WHERE organization_id = :id"), id=organization_id
+        )
+    return ProjectId(found[0].id)
+
+
+async def _entries(
+    world: World,
+    organization_id: OrganizationId,
+    *,
+    period: datetime | None = None,
+    kind: TransactionKind | None = None,
+    before: int | None = None,
+    limit: int,
+) -> list[BalanceEntry]:
+    async with world.db.reading(organization_id) as connection:
+        return await balance.entries(
+            connection, organization_id, period=period, kind=kind, before=before, limit=limit
+        )
 
 
 async def test_an_organization_has_a_wallet_and_sees_it_beside_our_own_accounts(world: World) -> None:
@@ -115,11 +147,95 @@ async def test_a_batch_posts_each_key_once_whatever_is_in_it_twice(world: World,
             assert (await rows(connection, _POSTED, id=organization_id))[0].posted_nano == posted
 
 
+async def test_each_entry_has_the_balance_after_it_whatever_page_it_is_on(world: World, db: Database) -> None:
+    acme, other = await _organization(world), await _organization(world)
+    by = Approval("user_1", "ticket 4711")
+    project_id = await _project(db, acme)
+    paid = top_up(acme, Nano(100), key="a", at=START, approval=PAID)
+    # Two batches with another customer's between them, and a key that is known already.
+    await _post(
+        world,
+        paid,
+        top_up(other, Nano(7), key="a", at=START, approval=PAID),
+        usage(acme, project_id, Nano(30), charge_id=uuid7(), at=START - timedelta(days=40)),
+        credit(acme, Nano(5), key="b", at=START, approval=by),
+        role=db,
+    )
+    tax = invoice(acme, invoice_id=uuid7(), tax=Nano(19), adjustment=Nano(-1), at=START)
+    assert tax is not None
+    await _post(world, paid, tax, role=db)
+    await _post(world, payment(acme, Nano(19), key="c", at=START, approval=by))
+    await _post(world, refund(acme, Nano(70), key="d", at=START, approval=by))
+
+    whole = await _entries(world, acme, limit=50)
+    assert [(entry.kind, entry.amount_nano, entry.balance_nano, entry.due_nano) for entry in whole] == [
+        (TransactionKind.REFUND, -70, 6, 0),
+        (TransactionKind.PAYMENT, 0, 76, 0),
+        (TransactionKind.INVOICE, 1, 76, 19),
+        (TransactionKind.CREDIT, 5, 75, 0),
+        (TransactionKind.USAGE, -30, 70, 0),
+        (TransactionKind.TOP_UP, 100, 100, 0),
+    ]
+    assert [entry.number for entry in whole] == [6, 5, 4, 3, 2, 1]
+    paged = [await _entries(world, acme, before=number, limit=2) for number in (7, 5, 3)]
+    assert [entry for page in paged for entry in page] == whole
+    # The charge is of October, and is booked there although it was posted in November.
+    november = [entry for entry in whole if entry.kind is not TransactionKind.USAGE]
+    assert await _entries(world, acme, period=month_of(START), limit=50) == november
+    for kind in TransactionKind:
+        assert await _entries(world, acme, kind=kind, limit=50) == [
+            entry for entry in whole if entry.kind is kind
+        ]
+    assert [entry.balance_nano for entry in await _entries(world, other, limit=50)] == [7]
+
+
+async def test_a_page_of_entries_is_found_by_an_index(world: World, db: Database) -> None:
+    acme = await _organization(world)
+    values = {"organization_id": acme, "before": 10, "limit": 2, "period": month_of(START)}
+    async with db.transaction() as connection:
+        await connection.execute(text("SET LOCAL enable_seqscan = off"))
+        await connection.execute(text("SET LOCAL enable_bitmapscan = off"))
+        await connection.execute(text("SET LOCAL enable_sort = off"))
+        for (of_month, kind), statement in balance.PAGES.items():
+            plan = text(f"EXPLAIN {statement.text}")
+            given = {
+                name: value for name, value in values.items() if name != "period" or f":{name}" in plan.text
+            }
+            lines = "\n".join(row[0] for row in await rows(connection, plan, **given))
+            index = (
+                "ix_transactions_organization_id_kind"
+                if kind not in (None, TransactionKind.USAGE)
+                else "ix_transactions_organization_id_period_number"
+                if of_month
+                else "uq_transactions_organization_id_number"
+            )
+            assert f"Index Scan Backward using {index} on transactions" in lines, (of_month, kind, lines)
+
+
+async def test_two_who_post_at_once_get_numbers_one_after_the_other(world: World) -> None:
+    acme = await _organization(world)
+
+    async def pay(key: str) -> None:
+        async with world.db.transaction(acme) as connection:
+            await organizations_db.lock_standings(connection, [acme])
+            await ledger.post(
+                connection,
+                [(uuid7(), top_up(acme, Nano(1), key=key, at=START, approval=PAID))],
+                now=world.now(),
+            )
+
+    await asyncio.gather(*(pay(str(n // 2)) for n in range(8)))
+    found = await _entries(world, acme, limit=50)
+    assert [(entry.number, entry.balance_nano) for entry in found] == [(4, 4), (3, 3), (2, 2), (1, 1)]
+
+
 async def test_nothing_is_posted_to_an_account_that_does_not_exist(db: Database, clock: Clock) -> None:
     organization_id = OrganizationId(uuid7())
     async with db.transaction() as connection:
         insert = text("INSERT INTO organizations (id, name, created_at) VALUES (:id, 'walletless', :now)")
         await connection.execute(insert, {"id": organization_id, "now": clock.now()})
+        standing = text("INSERT INTO standings (organization_id) VALUES (:id)")
+        await connection.execute(standing, {"id": organization_id})
     world = World(db, now=clock.now)
     with pytest.raises(IntegrityError, match="account_id"):
         await _post(world, top_up(organization_id, Nano(1), key="a", at=START, approval=PAID), role=db)

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from control_plane.__main__ import document
-from control_plane.api.billing import CSV_COLUMNS
+from control_plane.api import balance, billing
 from control_plane.api.errors import KINDS, TITLES
 from control_plane.api.openapi import docstrings
 from control_plane.api.openapi.examples import UNKNOWN
@@ -332,10 +332,14 @@ def test_each_answer_names_its_headers(whole: dict[str, Any]) -> None:
         assert header in part["headers"], status
 
 
-def test_the_columns_of_the_csv_are_those_of_its_schema(whole: dict[str, Any]) -> None:
-    content = whole["paths"]["/v1/usage.csv"]["get"]["responses"]["200"]["content"]["text/csv"]
-    assert content["schema"]["x-item-schema"]["$ref"].endswith("/UsageCsvRow")
-    assert tuple(whole["components"]["schemas"]["UsageCsvRow"]["properties"]) == CSV_COLUMNS
+def test_the_columns_of_each_csv_are_those_of_its_schema(whole: dict[str, Any]) -> None:
+    for path, row, columns in (
+        ("/v1/usage.csv", "UsageCsvRow", billing.CSV_COLUMNS),
+        ("/v1/balance/entries.csv", "BalanceEntryCsvRow", balance.CSV_COLUMNS),
+    ):
+        content = whole["paths"][path]["get"]["responses"]["200"]["content"]["text/csv"]
+        assert content["schema"]["x-item-schema"]["$ref"].endswith(f"/{row}")
+        assert tuple(whole["components"]["schemas"][row]["properties"]) == columns
 
 
 def test_the_events_of_a_lease_have_schemas(whole: dict[str, Any]) -> None:

@@ -1341,6 +1341,51 @@ BILL_WITH_CPUS: Json = BILL | {
 }  # fmt: skip
 """With a machine that has no GPUs, and was stopped for a while."""
 
+BALANCE: Json = {
+    "balance": usd(1_250_417_800_000), "held": usd(26_410_000_000), "available": usd(1_224_007_800_000), "due": usd(19_004_900_000),
+    "running_leases": 2, "running_per_hour": usd(26_410_000_000), "available_lasts_seconds": 166_847,
+}  # fmt: skip
+
+
+def a_balance_entry(number: int, kind: str, amount: int, balance: int, **changes: Any) -> Json:
+    return {
+        "id": f"tx_{number:032x}",
+        "number": number,
+        "kind": kind,
+        "effective_at": at(hours=20 - number),
+        "recorded_at": at(hours=20 - number),
+        "period": "2026-11",
+        "amount": usd(amount),
+        "balance": usd(balance),
+        "due_change": usd(0),
+        "due": usd(0),
+        "reason": None,
+        "charge_id": None,
+        "lease_id": None,
+        "lease_name": None,
+        "project_id": None,
+        "project": None,
+        "started_at": None,
+        "ended_at": None,
+        "invoice_id": None,
+        "invoice_number": None,
+    } | changes
+
+
+BALANCE_ENTRIES: Json = {
+    "items": [
+        a_balance_entry(5, "payment", 0, 1_026_078_111_111, due_change=usd(-19_000_000_000), reason="SEPA 000901"),
+        a_balance_entry(4, "invoice", 1_111_111, 1_026_078_111_111, due_change=usd(19_000_000_000),
+                        due=usd(19_000_000_000), invoice_id=f"inv_{'9' * 32}", invoice_number="INV-2026-000001"),
+        a_balance_entry(3, "credit", 50_000_000_000, 1_026_077_000_000, reason="ticket 4711"),
+        a_balance_entry(2, "usage", -23_923_000_000, 976_077_000_000, charge_id=f"ch_{'8' * 32}", lease_id=LEASE_ID,
+                        lease_name="train-1", project_id=PROJECT_ID, project="default", started_at=at(hours=18),
+                        ended_at=at(hours=17)),
+        a_balance_entry(1, "top_up", 1_000_000_000_000, 1_000_000_000_000, reason="SEPA 2026-11-23 000815"),
+    ],
+    "next_cursor": None,
+}  # fmt: skip
+
 
 def a_loop(name: str, account: str = "", **changes: Any) -> Json:
     return {

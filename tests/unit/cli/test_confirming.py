@@ -127,6 +127,7 @@ ACTS_AT_ONCE = {
 
 READS = {
     *("whoami", "skus", "offers", "quote", "why", "usage", "bill", "reconciliation", "loops", "completion"),
+    "balance entries",
     *("lease watch", "lease ssh", "lease ssh-config", "lease console", "network members", "proof record"),
     *(
         "finance accounts",

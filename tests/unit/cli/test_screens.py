@@ -507,6 +507,24 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
             "POST /v1/operator/termination-permits": answers.MISSING_PERMIT,
         },
     ),
+    "balance_show": ("balance show", {"GET /v1/balance": answers.BALANCE}),
+    "balance_show_idle": (
+        "balance show",
+        {
+            "GET /v1/balance": answers.BALANCE
+            | {
+                "running_leases": 0,
+                "running_per_hour": answers.usd(0),
+                "available_lasts_seconds": None,
+                "due": answers.usd(0),
+            }
+        },
+    ),
+    "balance_entries": ("balance entries", {"GET /v1/balance/entries": answers.BALANCE_ENTRIES}),
+    "balance_entries_empty": (
+        "balance entries --month 2026-10 --kind credit",
+        {"GET /v1/balance/entries": EMPTY},
+    ),
     "usage": ("usage", {"GET /v1/usage": answers.USAGE}),
     "usage_of_projects": ("usage", {"GET /v1/usage": answers.of_two_projects(answers.USAGE, "items")}),
     "usage_empty": ("usage --since 7d", {"GET /v1/usage": EMPTY}),

@@ -1248,6 +1248,7 @@ def _create_tables() -> None:
         sa.Column("gpus_held", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("posted_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("receivable_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("transaction_count", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("held_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("balance_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("gpus_held >= 0", name=op.f("ck_standings_gpus_held_not_negative")),
@@ -1521,6 +1522,9 @@ def _create_tables() -> None:
         sa.Column("approved_by", sa.Text(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("number", sa.BigInteger(), nullable=False),
+        sa.Column("wallet_after_nano", sa.BigInteger(), nullable=False),
+        sa.Column("receivable_after_nano", sa.BigInteger(), nullable=False),
         sa.CheckConstraint(
             "kind IN ('credit', 'invoice', 'payment', 'refund', 'top_up', 'usage')",
             name=op.f("ck_transactions_kind_known"),
@@ -1547,12 +1551,26 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_transactions")),
         sa.UniqueConstraint("organization_id", "id", name=op.f("uq_transactions_organization_id_id")),
         sa.UniqueConstraint("organization_id", "key", name=op.f("uq_transactions_organization_id_key")),
+        sa.UniqueConstraint("organization_id", "number", name=op.f("uq_transactions_organization_id_number")),
     )
     op.create_index(
         "ix_transactions_organization_id_period",
         "transactions",
         ["organization_id", "period", "effective_at"],
         unique=False,
+    )
+    op.create_index(
+        "ix_transactions_organization_id_period_number",
+        "transactions",
+        ["organization_id", "period", "number"],
+        unique=False,
+    )
+    op.create_index(
+        "ix_transactions_organization_id_kind",
+        "transactions",
+        ["organization_id", "kind", "number"],
+        unique=False,
+        postgresql_where=sa.text("kind <> 'usage'"),
     )
     op.create_table(
         "account_requests",

@@ -27,7 +27,8 @@ def add(balance: Commands) -> None:
         "Set what your organization is warned of. It replaces what was set before.",
         more=(
             "Without --below, the balance is low when it pays for less than 24 hours of what\n"
-            "runs. A budget warns, and limits nothing: `splitplane envelope set --month` does."
+            "runs. A budget warns, and limits nothing: for a limit, see\n"
+            "`splitplane envelope set --month`."
         ),
         examples="""
         splitplane balance alert set --below 100

@@ -45,6 +45,7 @@ from control_plane.api.kubeconfigs import KubeconfigController
 from control_plane.api.leases import LeaseController
 from control_plane.api.liabilities import LiabilityController
 from control_plane.api.loops import LoopController
+from control_plane.api.margins import MarginController
 from control_plane.api.me import MeController
 from control_plane.api.methods import Methods
 from control_plane.api.networks import NetworkController
@@ -119,6 +120,7 @@ CONTROLLERS = (
     PeriodController,
     LedgerController,
     ReconciliationController,
+    MarginController,
     ChargeController,
     LoopController,
     AgentController,

@@ -21,6 +21,7 @@ TOKENS: Mapping[str, int] = {
     "getExportFileOfAll": 20,
     "exportAnyAuditEvents": 20,
     "getBill": 5,
+    "getMargin": 20,
     "getReconciliation": 5,
     "getOrganizationReconciliation": 5,
     "listOffers": 2,

@@ -182,6 +182,8 @@ class Permission(StrEnum):
     """Read the reconciliations of periods, and what charges of any organization follow from."""
     RECONCILIATIONS_CREATE = "reconciliations.create"
     """Ask for a period to be reconciled over all organizations."""
+    MARGINS_READ = "margins.read"
+    """Read what providers bill us in a month, and the margins, by lease, SKU, provider and organization."""
     LOOPS_READ = "loops.read"
     AGENTS_READ = "agents.read"
     """Read what the agents on machines reported last."""
@@ -226,6 +228,7 @@ _OF_PLATFORM = frozenset(
         _P.PERIODS_REOPEN,
         _P.RECONCILIATIONS_READ,
         _P.RECONCILIATIONS_CREATE,
+        _P.MARGINS_READ,
         _P.ENVELOPES_SET_CEILING,
         _P.QUOTA_REQUESTS_DECIDE_CEILING,
         _P.COSTS_READ,

@@ -123,6 +123,7 @@ _READS_OF_PLATFORM = frozenset(
         _P.LEDGER_READ,
         _P.PERIODS_READ,
         _P.RECONCILIATIONS_READ,
+        _P.MARGINS_READ,
         _P.PROOF_RECORDS_READ,
         _P.LOOPS_READ,
         _P.AGENTS_READ,
@@ -205,6 +206,7 @@ PLATFORM_FINANCE = (
         _P.PERIODS_REOPEN,
         _P.RECONCILIATIONS_READ,
         _P.RECONCILIATIONS_CREATE,
+        _P.MARGINS_READ,
     }
 )
 

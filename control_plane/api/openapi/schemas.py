@@ -43,6 +43,7 @@ from control_plane.wire import (
     leases,
     liabilities,
     loops,
+    margins,
     networks,
     node_pools,
     nodes,
@@ -68,7 +69,7 @@ _WIRE: tuple[ModuleType, ...] = (
     leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
     agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
     kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, balance, reconciliations,
-    charges, balance_alerts,
+    charges, balance_alerts, margins,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

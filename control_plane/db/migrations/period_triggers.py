@@ -160,7 +160,16 @@ FUNCTIONS = (
 )
 """Functions of the API alone, with their signatures."""
 LOOKED_UP = {
-    "charges": ("id", "organization_id"),
+    "charges": (
+        "id",
+        "organization_id",
+        "lease_id",
+        "machine_id",
+        "started_at",
+        "ended_at",
+        "stopped",
+        "amount_nano",
+    ),
     "intervals": ("lease_id", "number", "organization_id", "started_at"),
     "periods": ("issuer", "month", "state"),
     "transactions": ("id", "organization_id", "period"),

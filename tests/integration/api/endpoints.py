@@ -384,6 +384,7 @@ ENDPOINTS = (
     _post("/v1/finance/invoices", Permission.INVOICES_ISSUE, {"period": "2026-11", "draft": True}),
     _get("/v1/finance/billing-details/{organization_id}", Permission.INVOICES_READ_ALL),
     Endpoint("PUT", "/v1/finance/billing-details/{organization_id}", Permission.BILLING_DETAILS_SET, BUYER),
+    _get("/v1/finance/margin", Permission.MARGINS_READ, "month", "by", "lines"),
     _get("/v1/finance/reconciliations", Permission.RECONCILIATIONS_READ, "limit", "cursor"),
     _post("/v1/finance/reconciliations", Permission.RECONCILIATIONS_CREATE, {"period": "2026-11"}),
     _get("/v1/finance/reconciliations/{reconciliation_id}", Permission.RECONCILIATIONS_READ),

@@ -1891,6 +1891,25 @@ DIFFERENCES: Json = {
     ],
     "next_cursor": None,
 }  # fmt: skip
+
+
+def _margin(revenue: int, cost: int, unsold: int, percent: str | None) -> Json:
+    return {"revenue": usd(revenue), "cost": usd(cost), "unsold_cost": usd(unsold), "margin": usd(revenue - cost),
+            "margin_percent": percent}  # fmt: skip
+
+
+MARGIN: Json = {
+    "month": "2026-10", "until": "2026-11-01T00:00:00Z", "by": "provider", "machines": 1_204,
+    "total": _margin(41_250_000_000_001, 30_500_000_000_000, 1_120_000_000_000, "26.06"),
+    "uncertain_cost": usd(12_400_000_000),
+    "lines": [
+        {"key": "verda", "name": "verda",
+         "amounts": _margin(39_000_000_000_001, 27_000_000_000_000, 1_000_000_000_000, "30.76")},
+        {"key": "lambda_cloud", "name": "lambda_cloud",
+         "amounts": _margin(2_250_000_000_000, 3_380_000_000_000, 0, "-50.23")},
+    ],
+    "others": _margin(0, 120_000_000_000, 120_000_000_000, None), "others_count": 1,
+}  # fmt: skip
 CHARGE: Json = {
     "charge": {
         "id": f"ch_{'7' * 32}", "interval": 2, "started_at": "2026-10-20T13:00:00Z", "ended_at": "2026-10-20T14:00:00Z",

@@ -134,6 +134,7 @@ READS = {
         "finance export diff",
         "finance export verify",
         "finance explain",
+        "finance margin",
         "fleet totals",
         "account limits",
         "account test",

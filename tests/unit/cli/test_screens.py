@@ -348,6 +348,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
             "POST /v1/finance/reconciliations": answers.RECONCILIATION_DIFFERENT,
         },
     ),
+    "finance_margin": ("finance margin 2026-10", {"GET /v1/finance/margin": answers.MARGIN}),
     "finance_explain": (
         f"finance explain {answers.CHARGE['charge']['id']}",
         {f"GET /v1/finance/charges/{answers.CHARGE['charge']['id']}": answers.CHARGE},

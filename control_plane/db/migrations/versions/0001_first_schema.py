@@ -7,7 +7,13 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects import postgresql
 
-from control_plane.db.migrations import audit_triggers, certificate_triggers, period_triggers, steps
+from control_plane.db.migrations import (
+    audit_triggers,
+    certificate_triggers,
+    cost_functions,
+    period_triggers,
+    steps,
+)
 
 revision = "0001"
 down_revision = None
@@ -293,6 +299,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "machine_id",
         "slot",
         "claimed_at",
+        "admitted_at",
         "ended_at",
     ),
     "journal": ("number", "transaction"),
@@ -300,6 +307,8 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "id",
         "organization_id",
         "name",
+        "sku",
+        "units",
         "state",
         "switched_at",
         "ready_at",
@@ -313,6 +322,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "account",
         "provider",
         "region",
+        "spot",
         "cost_nano_per_hour",
         "stopped_cost_nano_per_hour",
         "increment_seconds",
@@ -320,6 +330,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "billed_while_booting",
         "asked_at",
         "running_at",
+        "gone_at",
         "gpu_model",
         "gpu_count",
         "state",
@@ -778,7 +789,11 @@ def upgrade() -> None:
     steps.let_lookups_add("audit_pending")
     op.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON api_processes TO splitplane_lookups")
     steps.let_be_backed_up()
-    for function, signature in (*audit_triggers.FUNCTIONS, *period_triggers.FUNCTIONS):
+    for function, signature in (
+        *audit_triggers.FUNCTIONS,
+        *cost_functions.FUNCTIONS,
+        *period_triggers.FUNCTIONS,
+    ):
         op.execute(function)
         op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
         op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO splitplane_api")

@@ -1,0 +1,46 @@
+"""Show the margins of a month (platform role `finance`)."""
+
+from argparse import Namespace
+
+from control_plane.cli.errors import usage
+from control_plane.cli.parsing import Commands, command
+from control_plane.cli.render.margins import margin_page
+from control_plane.cli.terminal import Terminal
+from control_plane.wire.margins import LINES_MAX, MarginView
+
+PATH = "/v1/finance/margin"
+BY = ("provider", "sku", "organization", "lease")
+
+
+def add(finance: Commands) -> None:
+    parser = command(
+        finance,
+        "margin",
+        margin,
+        "Show the charges of a month, what providers bill, and the margin.",
+        more=(
+            "What a machine costs follows its provider's own rules. Time in which no lease\n"
+            "held a machine is unsold. Until a month is over, charges follow machines up\n"
+            "to an hour later."
+        ),
+        examples="""
+        splitplane finance margin 2026-10
+        splitplane finance margin 2026-10 --by lease --lines 20
+        """,
+    )
+    parser.add_argument("month", metavar="MONTH", help="such as 2026-10")
+    parser.add_argument("--by", choices=BY, default=BY[0], help="by what it is added up (default: provider)")
+    parser.add_argument(
+        "--lines",
+        type=int,
+        default=100,
+        metavar="N",
+        help=f"how many lines, {LINES_MAX:,} at most; the others are summed (default: 100)",
+    )
+
+
+def margin(terminal: Terminal, args: Namespace) -> None:
+    if not 1 <= args.lines <= LINES_MAX:
+        raise usage(f"--lines: must be from 1 to {LINES_MAX:,}.")
+    query = {"month": args.month, "by": args.by, "lines": str(args.lines)}
+    terminal.present(args.json, terminal.client().get(PATH, MarginView, query), margin_page)

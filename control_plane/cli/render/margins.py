@@ -1,0 +1,39 @@
+"""Margins of a month on the screen."""
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from control_plane.cli.render.layout import facts, heading, table
+from control_plane.cli.words import plural, rounded
+from control_plane.wire.margins import MarginAmounts, MarginView
+
+_RIGHT = ("REVENUE USD", "COST USD", "UNSOLD USD", "MARGIN USD", "%")
+
+
+def margin_page(found: MarginView) -> RenderableType:
+    rows = [_row(line.name, line.amounts) for line in found.lines]
+    if found.others_count:
+        rows.append(_row(plural(found.others_count, "other"), found.others))
+    rows.append(_row("total", found.total))
+    return Group(
+        heading(f"Margin of {found.month}", f"by {found.by}"),
+        facts(
+            ("Until", f"{found.until:%Y-%m-%d %H:%M} UTC"),
+            ("Machines", f"{found.machines:,}"),
+            ("Uncertain", f"{rounded(found.uncertain_cost)} USD of the cost"),
+        ),
+        Text(),
+        table((found.by.upper(), *_RIGHT), rows, right=_RIGHT),
+    )
+
+
+def _row(name: str, amounts: MarginAmounts) -> tuple[Text | str, ...]:
+    style = "red" if amounts.margin.nano < 0 else "green"
+    return (
+        Text(name, style="bold"),
+        rounded(amounts.revenue),
+        rounded(amounts.cost),
+        rounded(amounts.unsold_cost),
+        Text(rounded(amounts.margin), style=style),
+        amounts.margin_percent or "-",
+    )

@@ -1,0 +1,80 @@
+"""A machine as finance reads it for a month: how it is billed, when it existed, who held it, and what was charged."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId
+from control_plane.domain.money import Nano
+from control_plane.domain.provider_cost import BillingTerms, MachineLife, cost_between
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A lease's claim on a machine, whenever it was."""
+
+    lease_id: LeaseId
+    lease: str
+    """The name of the lease."""
+    organization_id: OrganizationId
+    organization: str
+    sku: str
+    units: int
+    """What its price counts: GPUs, or one machine where there are none."""
+    slot: int | None
+    """Which slot of the machine it holds; None when it holds all of it."""
+    claimed_at: datetime
+    admitted_at: datetime | None
+    """When its customer could use the machine; None before."""
+    ended_at: datetime | None
+    switched_at: tuple[datetime, ...] = ()
+    """When the lease was stopped, and started again, in turn."""
+
+    def holds(self, since: datetime, until: datetime) -> bool:
+        """Whether it holds the machine all the time from `since` to `until`."""
+        return self.claimed_at <= since and (self.ended_at is None or self.ended_at >= until)
+
+
+@dataclass(frozen=True, slots=True)
+class Charged:
+    """What a lease was charged for its use of a machine in a month."""
+
+    lease_id: LeaseId
+    amount_nano: Nano
+    on_seconds: int
+    stopped_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRecord:
+    id: MachineId
+    account: AccountName
+    provider: str
+    provider_ref: str | None
+    gpu_count: int
+    spot: bool
+    terms: BillingTerms
+    life: MachineLife
+    holders: tuple[Holder, ...]
+    """In the order of time."""
+    charged: tuple[Charged, ...]
+    """Of the month alone."""
+
+    def cost(self, since: datetime, until: datetime) -> Nano:
+        """What its provider bills from `since` to `until`."""
+        return cost_between(self.terms, self.life, since, until)
+
+    def stretches(
+        self, since: datetime, until: datetime
+    ) -> Iterator[tuple[datetime, datetime, tuple[Holder, ...]]]:
+        """The time from `since` to `until`, cut where a claim begins, is admitted or ends, with who holds it."""
+        moments = {since, until}
+        for holder in self.holders:
+            moments |= {
+                at
+                for at in (holder.claimed_at, holder.admitted_at, holder.ended_at)
+                if at is not None and since < at < until
+            }
+        for begin, end in pairwise(sorted(moments)):
+            yield begin, end, tuple(holder for holder in self.holders if holder.holds(begin, end))

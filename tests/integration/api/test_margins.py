@@ -1,0 +1,72 @@
+"""Margins over HTTP: what was charged, what providers bill, and nothing of it for customers."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from tests.integration.api.conftest import Tenant
+from tests.integration.api.problems import hold
+from tests.support.rows import rows
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+PATH = "/v1/finance/margin"
+_CHARGED = text("SELECT sum(amount_nano)::bigint AS nano FROM charges")
+_HOURLY = 2_190_000_000
+"""What the fake provider bills for a machine with one GPU."""
+
+
+async def _read(finance: Tenant, **params: str) -> Any:
+    answer = await finance.http.get(PATH, params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_a_month_adds_up_to_the_nano_dollar_by_whatever_it_is_read(
+    stage: Stage, operator: Tenant
+) -> None:
+    first, second = await stage.organization(), await stage.organization()
+    leases = [
+        await stage.lease(owner, name=f"l{number}") for number, owner in enumerate((first, first, second))
+    ]
+    for lease in leases:
+        await stage.play_until(lease, "ready", seconds_max=90)
+    await stage.play(3_600, step=300)
+    await stage.release(leases[0])
+    await stage.play(120, step=20)
+    async with stage.db.reading() as connection:
+        [charged] = await rows(connection, _CHARGED)
+
+    by_lease = await _read(operator, by="lease")
+    total = by_lease["total"]
+    assert (by_lease["machines"], total["revenue"]["nano"]) == (3, charged.nano)
+    assert total["margin"]["nano"] == charged.nano - total["cost"]["nano"]
+    assert 0 < total["cost"]["nano"] < 3 * 2 * _HOURLY
+    assert [line["key"] is None for line in by_lease["lines"]] == [False, False, False, True]
+    unsold = by_lease["lines"][-1]["amounts"]
+    assert unsold["cost"] == unsold["unsold_cost"] == total["unsold_cost"]
+    assert 0 < unsold["cost"]["nano"] < _HOURLY * 120 / 3_600, "from its release to the evidence of its end"
+
+    for by, names in (
+        ("provider", ["fake"]),
+        ("sku", ["h100x1", "unsold time"]),
+        ("organization", None),
+    ):
+        found = await _read(operator, by=by, month=by_lease["month"])
+        assert found["total"] == total, by
+        for amount in ("revenue", "cost", "unsold_cost", "margin"):
+            assert sum(line["amounts"][amount]["nano"] for line in found["lines"]) == total[amount]["nano"]
+        assert names is None or [line["name"] for line in found["lines"]] == names
+    one = await _read(operator, by="lease", lines="1")
+    assert (one["others_count"], len(one["lines"]), one["total"]) == (2, 2, total)
+    parts = [one["others"], *(line["amounts"] for line in one["lines"])]
+    assert sum(part["cost"]["nano"] for part in parts) == total["cost"]["nano"]
+
+
+async def test_a_month_that_has_not_begun_has_no_margin_and_one_without_machines_has_none(
+    stage: Stage, operator: Tenant
+) -> None:
+    hold(await operator.http.get(PATH, params={"month": "2031-01"}), "period_in_future")
+    empty = await _read(operator, month="2026-01")
+    assert (empty["machines"], empty["lines"], empty["total"]["margin_percent"]) == (0, [], None)

@@ -78,6 +78,8 @@ lock: $(BIN)/.ready ## Pin the newest dependencies, with hashes and without inde
 	  --no-emit-find-links --custom-compile-command "make lock" --group image -o infra/image/requirements.lock --upgrade
 	@$(BIN)/uv pip compile --quiet --python-version 3.12 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --custom-compile-command "make lock" --group focus-validator -o tests/support/focus-validator.lock --upgrade
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	  --no-emit-find-links --custom-compile-command "make lock" --group ledger-peer -o benchmarks/ledger-peer.lock --upgrade
 
 clean: ## Delete everything that was built here
 	rm -rf .venv .venv-infra var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

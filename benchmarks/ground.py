@@ -30,12 +30,17 @@ _SERVER = Path("var/bench/postgres")
 
 async def empty_database(name: str) -> str:
     """A migrated, empty database; durable commits (fsync on), as in production. Returns its URL."""
-    server = await asyncio.to_thread(embedded.start, _SERVER)
-    await asyncio.to_thread(embedded.recreate, server, name)
-    url = embedded.named(server, name)
+    url = await blank_database(name)
     await migrate(url)
     await make_logins(url)
     return url
+
+
+async def blank_database(name: str) -> str:
+    """The same without tables, for a peer. Returns its URL."""
+    server = await asyncio.to_thread(embedded.start, _SERVER)
+    await asyncio.to_thread(embedded.recreate, server, name)
+    return embedded.named(server, name)
 
 
 async def make_logins(url: str) -> None:
@@ -69,7 +74,7 @@ async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]
         await organizations.create(
             connection, world, organization_id, f"bench-{organization_id.hex}", gpu_quota=10**6
         )
-        await catalogue.load_price_book(connection, world, _book())
+        await catalogue.load_price_book(connection, world, book())
         await ledger.top_up(
             connection,
             world,
@@ -86,7 +91,7 @@ async def customer(url: str) -> AsyncIterator[tuple[World, OrganizationId, str]]
     await database.close()
 
 
-def _book() -> list[ListPrice]:
+def book() -> list[ListPrice]:
     """The shipped price book, without demanding proof, because simulated machines cannot prove anything."""
     shipped = catalogue.parse_price_book(Path("control_plane/price_book.toml").read_text())
     return [replace(price, sku=replace(price.sku, proof=Tier.LISTED)) for price in shipped]

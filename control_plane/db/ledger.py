@@ -66,12 +66,16 @@ class _Line:
 # A posting whose account does not exist fails, because its account id is null. It is never skipped. Nor is a
 # transaction of an organization without a standing: its number is null. The standing is locked, so nobody else posts
 # for it meanwhile: a known key is seen, and numbers and balances follow those of the last transaction.
+# Keys and accounts are looked up one by one: in a join, PostgreSQL may read all that there are for every statement.
 _POST = text(f"""
 WITH unknown AS (
   SELECT DISTINCT ON (organization_id, key) * FROM {Recordset(_NewTransaction, "transactions")}
-  WHERE NOT EXISTS (SELECT FROM transactions known WHERE known.organization_id = transactions.organization_id
-                    AND known.key = transactions.key)
+  WHERE (SELECT known.id FROM transactions known WHERE known.organization_id = transactions.organization_id
+         AND known.key = transactions.key) IS NULL
   ORDER BY organization_id, key, position
+), months AS MATERIALIZED (
+  SELECT organization_id, month, booking_period(organization_id, month) AS period
+  FROM (SELECT DISTINCT organization_id, date_trunc('month', effective_at, 'UTC') AS month FROM unknown) given
 ), ordered AS (
   SELECT *, row_number() OVER so_far AS place, sum(wallet_nano) OVER so_far AS wallet,
          sum(receivable_nano) OVER so_far AS receivable
@@ -79,17 +83,18 @@ WITH unknown AS (
 ), made AS (
   INSERT INTO transactions (id, organization_id, project_id, key, kind, effective_at, period, approved_by, reason,
                             recorded_at, number, wallet_after_nano, receivable_after_nano)
-  SELECT id, organization_id, project_id, key, kind, effective_at, booking_period(organization_id, effective_at),
-         approved_by, reason, :now, transaction_count + place, posted_nano + wallet,
-         standings.receivable_nano + receivable
-  FROM ordered LEFT JOIN standings USING (organization_id)
+  SELECT id, organization_id, project_id, key, kind, effective_at, months.period, approved_by, reason, :now,
+         transaction_count + place, posted_nano + wallet, standings.receivable_nano + receivable
+  FROM ordered JOIN months USING (organization_id) LEFT JOIN standings USING (organization_id)
+  WHERE months.month = date_trunc('month', effective_at, 'UTC')
   RETURNING id, organization_id, project_id
 ), posted AS (
   INSERT INTO postings (transaction_id, line, organization_id, project_id, account_id, amount_nano)
-  SELECT made.id, lines.line, made.organization_id, made.project_id, a.id, lines.amount_nano
+  SELECT made.id, lines.line, made.organization_id, made.project_id, coalesce(
+           (SELECT a.id FROM ledger_accounts a WHERE a.organization_id = made.organization_id AND a.kind = lines.kind),
+           (SELECT a.id FROM ledger_accounts a WHERE a.organization_id IS NULL AND a.kind = lines.kind)
+         ), lines.amount_nano
   FROM {Recordset(_Line, "lines")} JOIN made ON made.id = lines.transaction_id
-  LEFT JOIN ledger_accounts a
-    ON a.kind = lines.kind AND (a.organization_id = made.organization_id OR a.organization_id IS NULL)
 ), balances AS (
   UPDATE standings SET posted_nano = posted_nano + added.wallet_nano,
                        receivable_nano = standings.receivable_nano + added.receivable_nano,

@@ -69,15 +69,19 @@ class IntervalRow:
     stopped: bool
 
 
-# A lease whose bill is paused has nothing more to meter once its meter has reached the pause.
+# A lease whose bill is paused has nothing more to meter once its meter has reached the pause. Leases are taken before
+# anything is joined to them, so that no more than `:limit` are.
 _TO_METER = text(f"""
+WITH due AS (
+  SELECT l.* FROM leases l
+  WHERE l.ready_at IS NOT NULL AND NOT l.meter_closed
+    AND (l.billed_until IS NOT NULL OR CASE WHEN {PAUSED}
+      THEN coalesce(l.metered_until, l.ready_at) < date_trunc('second', l.paused_at[cardinality(l.paused_at)])
+      ELSE coalesce(l.metered_until, l.ready_at) < :hour END)
+  ORDER BY l.metered_until, l.id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
+)
 SELECT l.id AS lease_id, l.organization_id, l.project_id, l.metered_until, l.intervals, {USE}
-FROM leases l {USED}
-WHERE l.ready_at IS NOT NULL AND NOT l.meter_closed
-  AND (l.billed_until IS NOT NULL OR CASE WHEN {PAUSED}
-    THEN coalesce(l.metered_until, l.ready_at) < date_trunc('second', l.paused_at[cardinality(l.paused_at)])
-    ELSE coalesce(l.metered_until, l.ready_at) < :hour END)
-ORDER BY l.metered_until, l.id LIMIT :limit FOR NO KEY UPDATE OF l SKIP LOCKED
+FROM due l {USED} ORDER BY l.metered_until, l.id
 """)
 # An interval is of the machine that the customer had been admitted to when it began.
 _RECORD = text(f"""
@@ -193,14 +197,19 @@ ORDER BY i.organization_id, i.lease_id, i.number
 """)
 # In the order of leases, because each charge locks its lease against deletion, and all code locks leases in this order.
 _CHARGE = text(f"""
-WITH made AS (
+WITH months AS MATERIALIZED (
+  SELECT organization_id, month, booking_period(organization_id, month) AS period
+  FROM (SELECT DISTINCT i.organization_id, date_trunc('month', i.started_at, 'UTC') AS month
+        FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number)) given
+), made AS (
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
                      price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour, amount_nano,
                      period, rated_at)
 SELECT charges.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
        l.purchase, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, {RATE}, charges.amount_nano,
-       booking_period(i.organization_id, i.started_at), :now
+       months.period, :now
 FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
+JOIN months ON months.organization_id = i.organization_id AND months.month = date_trunc('month', i.started_at, 'UTC')
 ORDER BY i.lease_id, i.number
 RETURNING organization_id, project_id, lease_id, number
 )

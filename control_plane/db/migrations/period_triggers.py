@@ -55,12 +55,16 @@ _REFUSE_BOOKING = _REFUSE.format(
     SELECT DISTINCT o.issuer, a.period FROM added a JOIN public.organizations o ON o.id = a.organization_id
   """,
 )
-# A posting is booked with its transaction, which may be older than the posting.
+# A posting is booked with its transaction, which may be older than the posting. Each transaction is looked up by its id:
+# joined as tables, all transactions were read for every statement.
 _REFUSE_POSTING = _REFUSE.format(
     name="refuse_posting_in_closed_period",
     booked="""
-    SELECT DISTINCT o.issuer, t.period FROM added a
-    JOIN public.transactions t ON t.id = a.transaction_id JOIN public.organizations o ON o.id = t.organization_id
+    SELECT DISTINCT o.issuer, t.period FROM (SELECT DISTINCT transaction_id FROM added) a
+    CROSS JOIN LATERAL (
+      SELECT organization_id, period FROM public.transactions WHERE id = a.transaction_id LIMIT 1
+    ) t
+    JOIN public.organizations o ON o.id = t.organization_id
   """,
 )
 _KEPT = """

@@ -110,6 +110,9 @@ KINDS: dict[str, Kind] = {
     RefusalCode.BALANCE_TOO_LOW: Kind(
         402, "Top up: the available balance has to cover the first hour of the lease."
     ),
+    RefusalCode.BALANCE_EXHAUSTED: Kind(
+        402, "Top up by the sum that `detail` names, or release leases: those that you have come first."
+    ),
     RefusalCode.ORGANIZATION_SUSPENDED: Kind(403, "Settle the organization's account."),
     RefusalCode.ORGANIZATION_CLOSED: Kind(403, "A closed organization is not opened again."),
     RefusalCode.ORGANIZATION_STATE: Kind(

@@ -20,6 +20,7 @@ _BY_CODE = {
     "project_unknown": "see: splitplane project list",
     "ssh_key_unknown": "see: splitplane ssh-key list",
     "balance_too_low": "see: splitplane bill",
+    "balance_exhausted": "see: splitplane balance alert show",
     "quota_exceeded": "see what is used: splitplane envelope show; ask for more: splitplane quota request",
     "unauthenticated": "log in again: splitplane login",
     "sign_in_not_configured": "log in with an API key: splitplane login --key",

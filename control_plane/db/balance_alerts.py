@@ -5,7 +5,7 @@ the loop `watch_balances` clears it once nothing is used any more.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import text
@@ -13,9 +13,10 @@ from sqlalchemy import text
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.tables.marks import among
-from control_plane.domain.balance_alert import BalanceAlerts, Funds, Notice, Noticed
+from control_plane.domain.balance_alert import BalanceAlerts, Funds, Lacking, Notice, Noticed
 from control_plane.domain.exhaustion import BalanceEvent, BalanceState
 from control_plane.domain.ids import OrganizationId
+from control_plane.domain.lease import EndReason, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OPEN
 from control_plane.domain.transitions import Moved
@@ -35,6 +36,17 @@ SELECT s.posted_nano AS balance_nano, s.held_nano,
        (SELECT coalesce(sum(charged_nano), 0)::bigint FROM month_spends m
         WHERE m.organization_id = :id AND m.month = :month) AS month_nano
 FROM standings s WHERE s.organization_id = :id
+""")
+_LACKING = text(f"""
+SELECT short.leases AS short_leases, short.nano AS short_nano, kept.leases AS kept_leases, kept.until AS kept_until,
+       kept.deleted AS deleted_leases
+FROM (SELECT count(*) AS leases, coalesce(sum(nano_per_unit_hour * units), 0)::bigint AS nano FROM leases
+      WHERE organization_id = :id AND funding_warned_at IS NOT NULL AND state = '{LeaseState.READY}') AS short,
+     (SELECT count(*) FILTER (WHERE l.state = '{LeaseState.READY}') AS leases,
+             min(h.kept_until) FILTER (WHERE l.state = '{LeaseState.READY}') AS until,
+             count(*) FILTER (WHERE l.end_reason = '{EndReason.UNFUNDED}' AND l.billed_until >= :since) AS deleted
+      FROM holds h JOIN leases l ON l.id = h.lease_id AND l.organization_id = h.organization_id
+      WHERE h.organization_id = :id AND h.kept_until IS NOT NULL) AS kept
 """)
 _IS_OPEN = text(f"SELECT {among('state', OPEN)} FROM organizations WHERE id = :id")
 _ALERTS = text("""
@@ -83,6 +95,11 @@ async def take(connection: Connection, organization_id: OrganizationId, *, now: 
     return bool(await read(connection, _TAKE, OrganizationId, id=organization_id, now=now))
 
 
+async def make_due(connection: Connection, organization_id: OrganizationId, *, now: datetime) -> None:
+    """Have the balance looked at. It takes the lock of the standing, which is one of the last locks."""
+    await write(connection, _LOOK_AGAIN, id=organization_id, due_at=now)
+
+
 async def look_again(
     connection: Connection, organization_id: OrganizationId, *, due_at: datetime | None
 ) -> None:
@@ -95,12 +112,18 @@ async def is_open(connection: Connection, organization_id: OrganizationId) -> bo
     return bool(await read_one(connection, _IS_OPEN, bool, id=organization_id))
 
 
-async def funds(connection: Connection, organization_id: OrganizationId, *, month: datetime) -> Funds:
-    """An organization's money. Raises LookupError when there is no such organization."""
+async def funds(
+    connection: Connection, organization_id: OrganizationId, *, month: datetime, since: datetime
+) -> Funds:
+    """An organization's money, and what it lacks; `since` is the last change of the state of its balance.
+
+    Raises LookupError when there is no such organization.
+    """
     found = await read_one(connection, _FUNDS, Funds, id=organization_id, month=month)
-    if found is None:
+    lacking = await read_one(connection, _LACKING, Lacking, id=organization_id, since=since)
+    if found is None or lacking is None:
         raise LookupError(f"organization {organization_id} has no standing")
-    return found
+    return replace(found, lacking=lacking)
 
 
 async def alerts(connection: Connection, organization_id: OrganizationId) -> BalanceAlerts:

@@ -18,6 +18,8 @@ from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.metering import Use
 from control_plane.domain.money import Nano
+from control_plane.domain.power import PowerState
+from control_plane.domain.power_action import PowerAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,10 @@ class Funded(Use):
     posted_nano: Nano
     """What was posted for the lease so far."""
     warned: bool
+    can_stop: bool
+    """Whether its machine is on, and its provider can stop it at a lower price."""
+    kept_until: datetime | None
+    """Until when the data of a machine is kept that was stopped for lack of money; None when there was no such stop."""
 
 
 _READY = text("UPDATE holds SET due_at = :due_at WHERE lease_id = :lease_id AND due_at IS NULL")
@@ -41,9 +47,13 @@ SELECT h.lease_id FROM holds h JOIN leases l ON l.id = h.lease_id
 WHERE h.released_at IS NULL AND h.due_at <= :now AND l.state = '{LeaseState.READY}'
 ORDER BY h.due_at, h.lease_id LIMIT :limit
 """)
+_CAN_STOP = f"""(l.node_pool_id IS NULL AND l.stopped_nano_per_unit_hour < l.nano_per_unit_hour AND c.ended_at IS NULL
+  AND m.power @> '["{PowerAction.STOP}"]' AND NOT EXISTS (
+    SELECT FROM powers w WHERE w.claim_id = c.id AND w.organization_id = c.organization_id
+      AND w.state <> '{PowerState.ON}'))"""
 _READY_LEASE = f"""
 SELECT l.id AS lease_id, l.organization_id, h.amount_nano AS held_nano, h.posted_nano,
-       l.funding_warned_at IS NOT NULL AS warned, {USE}
+       l.funding_warned_at IS NOT NULL AS warned, h.kept_until, {_CAN_STOP} AS can_stop, {USE}
 FROM leases l {USED}
 WHERE l.id = :lease_id AND l.state = '{LeaseState.READY}' AND h.released_at IS NULL
 """
@@ -64,7 +74,9 @@ WHERE standings.organization_id = changed.organization_id
 _WARN = text("UPDATE leases SET funding_warned_at = :now WHERE id = :lease_id AND funding_warned_at IS NULL")
 _UNWARN = text("""
 UPDATE leases SET funding_warned_at = NULL WHERE id = :lease_id AND funding_warned_at IS NOT NULL
+  AND NOT EXISTS (SELECT FROM holds WHERE lease_id = :lease_id AND kept_until IS NOT NULL)
 """)
+_KEEP = text("UPDATE holds SET kept_until = :until WHERE lease_id = :lease_id AND released_at IS NULL")
 
 
 async def ready(connection: Connection, lease_id: LeaseId, *, due_at: datetime) -> None:
@@ -115,8 +127,13 @@ async def extend(connection: Connection, lease_id: LeaseId, more: Nano) -> None:
 
 
 async def unwarn(connection: Connection, lease_id: LeaseId) -> None:
-    """Withdraw a warning."""
+    """Withdraw a warning, unless the machine is stopped for lack of money."""
     await write(connection, _UNWARN, lease_id=lease_id)
+
+
+async def keep(connection: Connection, lease_id: LeaseId, *, until: datetime | None) -> None:
+    """Store until when the data of a machine is kept that is stopped for lack of money; None: it is so no more."""
+    await write(connection, _KEEP, lease_id=lease_id, until=until)
 
 
 async def warn(connection: Connection, lease_id: LeaseId, *, now: datetime) -> bool:

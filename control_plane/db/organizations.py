@@ -97,8 +97,11 @@ _NOT_SPENDING = text(f"""
 SELECT id FROM organizations WHERE id = ANY(:ids) AND NOT {among("state", _SPENDING)}
 """)
 _BY_NAME = text("SELECT id FROM organizations WHERE name = :name")
-_STANDING = text("""
-SELECT o.state, s.posted_nano - s.held_nano AS available_nano
+_STANDING = text(f"""
+SELECT o.state, s.posted_nano - s.held_nano AS available_nano,
+       (SELECT coalesce(sum(l.nano_per_unit_hour * l.units), 0)::bigint FROM leases l
+        WHERE l.organization_id = :id AND l.funding_warned_at IS NOT NULL AND l.state = '{LeaseState.READY}'
+       ) AS short_nano
 FROM standings s JOIN organizations o ON o.id = s.organization_id WHERE s.organization_id = :id
 """)
 _LOCKED_STANDING = text(_STANDING.text + " FOR UPDATE OF s")

@@ -42,6 +42,8 @@ class Standing:
     state: OrganizationState
     available_nano: Nano
     """Posted balance less open holds."""
+    short_nano: Nano = NOTHING
+    """What the next hour costs of ready leases for which it cannot be set aside. New leases come after them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,8 +333,16 @@ def _balance(proposal: Proposal) -> Iterator[Spoken]:
         return
     hold = Nano(hold_for(price) * proposal.count) if proposal.adds else NOTHING
     available = Nano(proposal.standing.available_nano + proposal.hold_nano)
+    short = proposal.standing.short_nano if hold else NOTHING
     refused = None
-    if available < hold:
+    if short and available < hold + short:
+        missing = dollars_up(Nano(hold + short - available))
+        refused = Refused(
+            RefusalCode.BALANCE_EXHAUSTED,
+            f"Leases that you have need {dollars_up(short)} USD for their next hour, the first hour of this one takes"
+            f" {dollars_up(hold)} USD, and {dollars_down(available)} USD is available; top up {missing} USD.",
+        )
+    elif available < hold:
         refused = Refused(
             RefusalCode.BALANCE_TOO_LOW,
             f"The first hour takes a hold of {dollars_up(hold)} USD and {dollars_down(available)} USD"

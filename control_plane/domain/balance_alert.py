@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from control_plane.domain.exhaustion import BalanceEvent, BalanceState
+from control_plane.domain.exhaustion import NEXT, BalanceEvent, BalanceState
 from control_plane.domain.money import NOTHING, Nano, dollars, dollars_down, dollars_up
 
 LOW_HOURS = 24
@@ -33,6 +33,22 @@ class BalanceAlerts:
 
 
 @dataclass(frozen=True, slots=True)
+class Lacking:
+    """What an organization has too little money for."""
+
+    short_leases: int = 0
+    """Ready leases for which the next hour cannot be set aside, with those whose machines were stopped for that."""
+    short_nano: Nano = NOTHING
+    """What that hour costs."""
+    kept_leases: int = 0
+    """Those of them whose machines were stopped, and whose data is kept."""
+    kept_until: datetime | None = None
+    """Until when the data is kept of the first one; None when there is none."""
+    deleted_leases: int = 0
+    """Leases that ended since the last change of the state, because that time was over."""
+
+
+@dataclass(frozen=True, slots=True)
 class Funds:
     """An organization's money at one moment."""
 
@@ -45,6 +61,11 @@ class Funds:
     """The first instant of the current month."""
     month_nano: Nano
     """Charged for time in that month."""
+    lacking: Lacking = Lacking()
+
+    @property
+    def available_nano(self) -> Nano:
+        return Nano(self.balance_nano - self.held_nano)
 
     @property
     def is_at_rest(self) -> bool:
@@ -95,15 +116,65 @@ def notices(alerts: BalanceAlerts, funds: Funds, noticed: Noticed) -> tuple[Noti
 
 
 def _of_balance(alerts: BalanceAlerts, funds: Funds, state: BalanceState) -> Iterator[Notice]:
+    """One notice for each step to the state that the money is in."""
+    while (notice := _next(alerts, funds, state)) is not None:
+        yield notice
+        state = NEXT[state, notice.event]
+
+
+def _next(alerts: BalanceAlerts, funds: Funds, state: BalanceState) -> Notice | None:
+    lacking = funds.lacking
+    if state is BalanceState.STOPPED:
+        return None if lacking.kept_leases else _over(lacking)
+    if lacking.kept_leases:
+        return Notice(BalanceEvent.MACHINES_STOPPED, lacking.short_nano, _stopped(lacking))
+    if state is BalanceState.EXHAUSTED:
+        return None if lacking.short_leases else Notice(BalanceEvent.RELIEVED, NOTHING, _RELIEVED)
+    if lacking.short_leases:
+        return Notice(BalanceEvent.RAN_OUT, lacking.short_nano, _ran_out(funds))
+    return _of_threshold(alerts, funds, state)
+
+
+def _of_threshold(alerts: BalanceAlerts, funds: Funds, state: BalanceState) -> Notice | None:
     limit = threshold(alerts, funds)
     low = funds.balance_nano < limit
     balance = f"{dollars_down(max(NOTHING, funds.balance_nano))} USD"
     if low and state is BalanceState.FUNDED:
         why = f"The balance is {balance}, below {dollars_up(limit)} USD{_lasts(funds)}; top up."
-        yield Notice(BalanceEvent.FELL_LOW, limit, why)
+        return Notice(BalanceEvent.FELL_LOW, limit, why)
     if not low and state is BalanceState.LOW:
         why = f"The balance is {balance}, no longer below {dollars_up(limit)} USD."
-        yield Notice(BalanceEvent.RECOVERED, limit, why)
+        return Notice(BalanceEvent.RECOVERED, limit, why)
+    return None
+
+
+def _ran_out(funds: Funds) -> str:
+    count, short = funds.lacking.short_leases, dollars_up(funds.lacking.short_nano)
+    available = dollars_down(max(NOTHING, funds.available_nano))
+    leases = "a lease" if count == 1 else f"{count} leases"
+    return (
+        f"{available} USD is available, and the next hour of {leases} costs {short} USD. New leases are refused, and"
+        " machines are stopped, or their leases end, when what is held for them is used; top up."
+    )
+
+
+def _stopped(lacking: Lacking) -> str:
+    machines = "A machine was" if lacking.kept_leases == 1 else f"{lacking.kept_leases} machines were"
+    until = "" if lacking.kept_until is None else f" until {lacking.kept_until:%Y-%m-%d %H:%M} UTC"
+    return (
+        f"{machines} stopped for lack of money. The data is kept{until}, and deleted after that. Top up"
+        f" {dollars_up(lacking.short_nano)} USD, and start what you need: nothing starts by itself."
+    )
+
+
+def _over(lacking: Lacking) -> Notice:
+    if lacking.deleted_leases:
+        return Notice(BalanceEvent.DATA_DELETED, NOTHING, _DELETED)
+    return Notice(BalanceEvent.RELIEVED, NOTHING, _RELIEVED)
+
+
+_DELETED = "The time is over for which data of stopped machines was kept: their leases have ended, and it is deleted."
+_RELIEVED = "No lease lacks money for its next hour any more. Machines that were stopped stay so until you start them."
 
 
 def _lasts(funds: Funds) -> str:

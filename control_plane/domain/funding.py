@@ -6,6 +6,11 @@ that, the customer is warned once; when the hold itself is nearly used, the leas
 
 A hold needs no check while more than half of it is left, and `next_look` computes when that changes.
 
+A machine that its provider can stop is not given up so soon: when `STOP_BELOW` of the hold is left, it is stopped, and
+as much is set aside as its data costs for `DATA_KEPT`, or as there is. The lease ends, and its data is deleted, when
+that time is over. A top-up that pays for an hour lets the customer start it again; nothing starts by itself
+(docs/decisions/0078).
+
 When holds could not be renewed for a while, a lease may have been used beyond its hold. If the balance covers that
 time and the next hour, the hold is renewed and the customer pays for all of it. Otherwise the lease ends, and the time
 beyond its hold is not billed: we should have ended it then (docs/decisions/0015).
@@ -15,11 +20,26 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from control_plane.domain.admission import HOLD_SECONDS
-from control_plane.domain.money import SECONDS_PER_HOUR, Nano, accrued, dollars_down, dollars_up
+from control_plane.domain.money import (
+    NOTHING,
+    SECONDS_PER_HOUR,
+    Nano,
+    accrued,
+    affordable,
+    dollars_down,
+    dollars_up,
+)
 
 HOLD = timedelta(seconds=HOLD_SECONDS)
 RENEW_BELOW = timedelta(minutes=30)
 END_BELOW = timedelta(minutes=2)
+STOP_BELOW = timedelta(minutes=20)
+STOP_TAKES = timedelta(minutes=12)
+"""How long a machine may still cost its full price after its stop was asked for (`power.py`)."""
+DATA_KEPT = timedelta(days=7)
+"""How long the data of a machine is kept that was stopped for lack of money, where the money for that is there."""
+DATA_KEPT_MIN = timedelta(hours=1)
+"""A machine whose data could not be kept for so long is not stopped: its lease runs on instead, and ends."""
 LOOK_AGAIN_AFTER = timedelta(seconds=30)
 """The time between two checks of a hold that is half used and cannot be renewed."""
 
@@ -38,6 +58,12 @@ class Funding:
     warned: bool
     spends: bool = True
     """Whether the organization may spend; a suspended one uses up what is held, whatever its balance."""
+    on_nano_per_unit_hour: Nano | None = None
+    """The price while the machine is on, where it is stopped now; None otherwise."""
+    stopped_nano_per_unit_hour: Nano | None = None
+    """The price while it is stopped, where it is on now and could be stopped at a lower price; None otherwise."""
+    kept_for: timedelta | None = None
+    """How long its data is still kept after a stop for lack of money; None when there was no such stop."""
 
     @property
     def left_nano(self) -> Nano:
@@ -73,22 +99,66 @@ class End:
     """The price of the time beyond the hold, for which the customer does not pay."""
 
 
-Decision = Keep | Renew | Warn | End
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop the machine, and set `more_nano` aside, so that its data is paid for."""
+
+    why: str
+    more_nano: Nano
+    kept_for: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """The machine was stopped for lack of money, and there is enough to start it again."""
+
+
+Decision = Keep | Renew | Warn | End | Stop | Resume
 
 
 def decide(funding: Funding) -> Decision:
+    if funding.kept_for is not None and funding.on_nano_per_unit_hour is not None:
+        return _decide_kept(funding, funding.on_nano_per_unit_hour, funding.kept_for)
     left = funding.left_nano
     if left >= funding.cost_of(RENEW_BELOW):
-        return Keep(unwarns=funding.warned)
+        return Keep(unwarns=funding.warned and funding.kept_for is None)
     more = funding.cost_of(HOLD) - left
     if funding.spends and funding.available_nano >= more:
         return Renew(Nano(more))
     why, remedy = _not_renewed(funding, Nano(more))
     if left < funding.cost_of(END_BELOW):
         return End(f"{why}.", unbilled_nano=Nano(max(0, -left)))
+    if left < funding.cost_of(STOP_BELOW) and funding.stopped_nano_per_unit_hour is not None:
+        stop = _stop(funding, funding.stopped_nano_per_unit_hour, why)
+        if stop.kept_for >= DATA_KEPT_MIN:
+            return stop
     if funding.warned:
         return Keep()
     return Warn(f"{why}; {remedy}, or the lease ends when its hold is used.")
+
+
+def _stop(funding: Funding, stopped_nano: Nano, why: str) -> Stop:
+    """Stop the machine with as much set aside as its data costs for `DATA_KEPT`, or as there is."""
+    until_off, left = funding.cost_of(STOP_TAKES), funding.left_nano
+    available = max(NOTHING, funding.available_nano) if funding.spends else NOTHING
+    money = Nano(max(0, left + available - until_off))
+    seconds = int(DATA_KEPT.total_seconds())
+    if stopped_nano:
+        seconds = min(seconds, affordable(stopped_nano, money) // funding.units)
+    keeping = accrued(stopped_nano, funding.units * seconds)
+    more = max(0, min(available, until_off + keeping - left))
+    return Stop(f"{why}.", Nano(more), timedelta(seconds=seconds))
+
+
+def _decide_kept(funding: Funding, on_nano: Nano, kept_for: timedelta) -> Decision:
+    """Decide on a lease whose machine was stopped for lack of money."""
+    more = accrued(on_nano, funding.units * HOLD_SECONDS) - funding.left_nano
+    if funding.spends and funding.available_nano >= more:
+        return Resume()
+    if kept_for > timedelta() and funding.left_nano >= funding.cost_of(END_BELOW):
+        return Keep()
+    why = "The machine was stopped for lack of money, and the time for which its data was kept is over."
+    return End(why, unbilled_nano=Nano(max(0, -funding.left_nano)))
 
 
 def _not_renewed(funding: Funding, more: Nano) -> tuple[str, str]:
@@ -108,10 +178,12 @@ def next_look(funding: Funding, now: datetime) -> datetime:
     """When to check a hold next: as soon as half of it is used at this price.
 
     `funding` is the funding at `now`, after any renewal. The check is at most an hour and at least
-    `LOOK_AGAIN_AFTER` ahead.
+    `LOOK_AGAIN_AFTER` ahead, and not after the time for which data is kept.
     """
     per_hour = funding.nano_per_unit_hour * funding.units
     spare = funding.left_nano - funding.cost_of(RENEW_BELOW)
     seconds = spare * SECONDS_PER_HOUR // per_hour + 1 if per_hour else HOLD_SECONDS
+    if funding.kept_for is not None:
+        seconds = min(seconds, int(funding.kept_for.total_seconds()) + 1)
     soonest = int(LOOK_AGAIN_AFTER.total_seconds())
     return now + timedelta(seconds=max(soonest, min(HOLD_SECONDS, seconds)))

@@ -37,6 +37,7 @@ class RefusalCode(StrEnum):
     POWER_REQUESTS_TOO_MANY = "power_requests_too_many"
     RELEASE_TIME_PASSED = "release_time_passed"
     BALANCE_TOO_LOW = "balance_too_low"
+    BALANCE_EXHAUSTED = "balance_exhausted"
     REGION_NOT_SERVED = "region_not_served"
     PROVIDER_UNKNOWN = "provider_unknown"
     ACCOUNT_UNKNOWN = "account_unknown"

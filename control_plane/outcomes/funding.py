@@ -17,15 +17,20 @@ from control_plane.domain.refusal import RefusalCode, Refused
 
 def funding(funded: Funded, standing: Standing, now: datetime) -> Funding:
     """A hold has to cover the most that may have been used. Its price is the one that applies at `now`."""
-    used = metering.used_until(funded, now)
+    used, stopped = metering.used_until(funded, now), funded.is_stopped(now)
     return Funding(
-        nano_per_unit_hour=funded.price(stopped=funded.is_stopped(now)),
+        nano_per_unit_hour=funded.price(stopped=stopped),
         units=funded.units,
         held_nano=funded.held_nano,
         unposted_nano=Nano(funded.cost_until(used.at_most) - funded.posted_nano),
         available_nano=standing.available_nano,
         warned=funded.warned,
         spends=EFFECTS[standing.state].spends,
+        on_nano_per_unit_hour=funded.nano_per_unit_hour if stopped else None,
+        stopped_nano_per_unit_hour=funded.stopped_nano_per_unit_hour
+        if funded.can_stop and not stopped
+        else None,
+        kept_for=None if funded.kept_until is None else funded.kept_until - now,
     )
 
 
@@ -46,6 +51,8 @@ async def fund_start(connection: Connection, lease: Lease, *, now: datetime) -> 
         available, needed = dollars_down(found.available_nano), dollars_up(more)
         why = f"{available} USD is available, and the first hour after the start needs {needed} USD more; top up."
         return Refused(RefusalCode.BALANCE_TOO_LOW, why)
+    await holds.keep(connection, lease.id, until=None)
     if more > 0:
         await holds.extend(connection, lease.id, more)
+    await holds.unwarn(connection, lease.id)
     return None

@@ -3,14 +3,15 @@
 from dataclasses import replace
 from datetime import datetime
 
-from control_plane.db import downtimes, journal, leases, powers
+from control_plane.db import claims, downtimes, journal, leases, powers
 from control_plane.db.connection import Connection
 from control_plane.db.downtimes import Downtime
 from control_plane.domain import auto_release
 from control_plane.domain.actor import Actor
+from control_plane.domain.ids import ClaimId
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import Lease
-from control_plane.domain.power import PowerChange, PowerEvent, PowerState, Settle, step
+from control_plane.domain.power import Power, PowerChange, PowerEvent, PowerState, Settle, step
 from control_plane.domain.transitions import Moved
 
 
@@ -38,6 +39,31 @@ async def settle(
         await downtimes.end(connection, change.machine_id, why=_OFF, actor=actor, now=now)
     note, why = _line(change, settled)
     await journal.note_lease(connection, change.lease_id, event=note, why=why, actor=actor, now=now)
+    return True
+
+
+async def lock_power(connection: Connection, lease: Lease, *, now: datetime) -> tuple[ClaimId, Power] | None:
+    """Lock the power of a locked lease's machine; None when it has none at this moment."""
+    found = await claims.lock_open(connection, lease_ids=[lease.id])
+    return (found[0].id, await powers.ensure(connection, found[0].id, now=now)) if found else None
+
+
+async def request_stop(
+    connection: Connection,
+    lease: Lease,
+    locked: tuple[ClaimId, Power],
+    *,
+    why: str,
+    actor: Actor,
+    now: datetime,
+) -> bool:
+    """Have the machine stopped whose power is locked. False when it is off, or changing already."""
+    claim_id, power = locked
+    moved = step(power.state, PowerEvent.STOP)
+    if not isinstance(moved, Moved):
+        return False
+    await powers.move(connection, claim_id, power.generation, moved, now=now)
+    await journal.note_lease(connection, lease.id, event=Note.POWER_REQUESTED, why=why, actor=actor, now=now)
     return True
 
 

@@ -50,10 +50,11 @@ async def put(
 
 
 async def _shown(connection: Connection, world: World, organization_id: OrganizationId) -> ShownAlerts:
-    stored = await balance_alerts.state(connection, organization_id)
+    stored, now = await balance_alerts.state(connection, organization_id), world.now()
+    since = now if stored is None else stored.changed_at
     return ShownAlerts(
         await balance_alerts.alerts(connection, organization_id),
-        await balance_alerts.funds(connection, organization_id, month=month_of(world.now())),
+        await balance_alerts.funds(connection, organization_id, month=month_of(now), since=since),
         BalanceState.FUNDED if stored is None else stored.state,
         None if stored is None else stored.why,
     )

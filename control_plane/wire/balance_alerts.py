@@ -16,6 +16,8 @@ BalanceStateWord = Annotated[
         "Where the balance of an organization stands.",
         funded="It is above the threshold.",
         low="It is below, and the customer is warned.",
+        exhausted="The next hour of a lease that runs cannot be set aside. New leases are refused.",
+        stopped="Machines were stopped for lack of money. Their data is kept until the time that the warning names.",
     ),
 ]
 BalanceEventWord = Annotated[
@@ -24,6 +26,10 @@ BalanceEventWord = Annotated[
         "BalanceEvent",
         "What happened to the balance or the budget of an organization.",
         fell_low="The balance fell below the threshold.",
+        ran_out="The next hour of a lease could not be set aside.",
+        machines_stopped="Machines were stopped for lack of money.",
+        data_deleted="The time was over for which the data of stopped machines was kept: their leases ended.",
+        relieved="No lease lacks money any more: some was paid in, or they have ended.",
         recovered="It is above the threshold again.",
         budget_reached="The charges of the month reached a share of the budget.",
     ),

@@ -100,10 +100,12 @@ SELECT m.launch_key, l.name FROM machines m JOIN attempts a ON a.machine_id = m.
 
 async def build(db: Database, clock: Clock) -> Stage:
     stage = await set_stage(db, clock, settings=FakeSettings(boot_seconds=30.0))
+    broke = await stage.organization(usd=4)
+    await stage.lease(broke, name="broke")  # Its machine is not stopped: that would save nothing.
+    stage.clock.advance(1)
     stage.sell_cheap_stops()
     command = await store_authorities(stage)
     rich = await stage.organization()
-    broke = await stage.organization(usd=4)
     await clusters.created(stage, "eu-1")
     await stage.run("build_clusters")
     await node_pools.pool(stage, rich, name=f"{NODE}-open", nodes=1)
@@ -112,7 +114,6 @@ async def build(db: Database, clock: Clock) -> Stage:
     released = await stage.lease(rich, name="released")
     leaving = await stage.lease(rich, name="leaving")
     closing = await stage.lease(rich, name="closing")
-    await stage.lease(broke, name="broke")
     limited = await stage.lease(
         rich, name="limited", terms=LeaseTerms(auto_release=AutoRelease(after_seconds=3_600))
     )

@@ -1,5 +1,8 @@
 """A balance that falls and is filled up again: the customer is warned once per crossing, and everything is recorded."""
 
+import re
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from sqlalchemy import text
 
@@ -8,9 +11,13 @@ from control_plane.db.balance_alerts import Recorded
 from control_plane.domain.balance_alert import BalanceAlerts
 from control_plane.domain.exhaustion import BalanceEvent, BalanceState
 from control_plane.domain.ids import OrganizationId
+from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.power_action import PowerAction
+from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import ledger
 from reconciler.loops.money import watch_balances
+from tests.support.power import asked
 from tests.support.rows import rows
 from tests.support.stage import Stage
 from tests.support.values import PAID
@@ -73,3 +80,73 @@ async def test_a_low_balance_and_a_budget_are_told_once_each_until_a_top_up_arms
         due_at = (await rows(connection, _DUE, id=organization_id))[0].balance_due_at
     assert audited == [f"balance:{event.event}" for event in told]
     assert due_at is None or due_at > stage.clock.now(), "it is not looked at all the time"
+
+
+async def stopped_for_lack_of_money(stage: Stage) -> Lease:
+    """A lease of 3.60 USD an hour, 0.36 while stopped, whose second hour cannot be paid."""
+    stage.sell_cheap_stops()
+    lease = await stage.lease(await stage.organization(usd=4))
+    await stage.play_until(lease, "ready", seconds_max=60)
+    await stage.play(32 * 60, step=480)
+    refused = await stage.try_lease(lease.organization_id, name="another")
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.BALANCE_EXHAUSTED
+    assert "top up 6.80 USD" in refused.why, "3.60 for the lease that runs and 3.60 for this one, less 0.40"
+    await stage.play(12 * 60, step=60)
+    assert [machine.stopped for machine in stage.cloud.alive()] == [True]
+    assert await stage.state(lease) == "ready"
+    return lease
+
+
+async def warning(stage: Stage, lease: Lease) -> str | None:
+    async with stage.db.reading() as connection:
+        stored = await balance_alerts.state(connection, lease.organization_id)
+    assert stored is not None
+    return stored.why
+
+
+async def events(stage: Stage, lease: Lease) -> list[BalanceEvent]:
+    return [event.event for event in await recorded(stage, lease.organization_id)]
+
+
+async def test_a_machine_that_cannot_be_paid_is_stopped_and_its_data_is_deleted_when_the_stated_time_is_over(
+    stage: Stage,
+) -> None:
+    lease = await stopped_for_lack_of_money(stage)
+    told = await warning(stage, lease)
+    assert told is not None
+    stated = re.search(r"until (\d{4}-\d\d-\d\d \d\d:\d\d) UTC", told)
+    assert stated is not None, told
+    until = datetime.strptime(stated[1], "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
+    kept = until - stage.clock.now()
+    assert timedelta(hours=2) < kept < timedelta(hours=3), "as long as 0.88 USD pay for 0.36 USD an hour"
+    await stage.play(int(kept.total_seconds()) - 120, step=1_200)
+    assert await stage.state(lease) == "ready", "the stated time is the customer's"
+    await stage.play_until(lease, "ended", seconds_max=600, step=60)
+    assert (await stage.lease_row(lease)).end_reason is EndReason.UNFUNDED
+    await stage.play(60, step=15)
+    assert await events(stage, lease) == [
+        E.FELL_LOW,
+        E.RAN_OUT,
+        E.MACHINES_STOPPED,
+        E.DATA_DELETED,
+        E.RECOVERED,
+    ]
+    await stage.check_finished()
+
+
+async def test_a_top_up_lets_the_customer_start_a_machine_that_was_stopped_for_lack_of_money(
+    stage: Stage,
+) -> None:
+    lease = await stopped_for_lack_of_money(stage)
+    await top_up(stage, lease.organization_id, usd(200))
+    await stage.play(3 * 60 * 60, step=1_800)
+    assert [machine.stopped for machine in stage.cloud.alive()] == [True], "nothing starts by itself"
+    assert (await events(stage, lease))[-2:] == [E.RELIEVED, E.RECOVERED]
+    assert await warning(stage, lease) is None
+    await asked(stage, lease, PowerAction.START)
+    await stage.play(60, step=10)
+    await stage.play(60 * 60, step=1_200)
+    assert [machine.stopped for machine in stage.cloud.alive()] == [False]
+    assert await stage.state(lease) == "ready"
+    await stage.finish()

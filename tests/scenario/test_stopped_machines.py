@@ -277,7 +277,7 @@ async def test_a_limit_of_the_cost_refuses_a_start_that_it_would_end(stage: Stag
 
 async def test_a_warning_from_before_a_stop_does_not_silence_the_one_before_the_end(stage: Stage) -> None:
     lease = await a_ready_lease(stage, usd=4)
-    await stage.play(40 * 60, step=290)
+    await stage.play(34 * 60, step=290)
     story = [f"lease {Note.FUNDING_WARNED}"]
     assert (await stage.story(lease)).count(story[0]) == 1
     await stop(stage, lease)

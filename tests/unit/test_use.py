@@ -85,6 +85,8 @@ def _answers(use: Use) -> Answers:
         held_nano=use.set_aside_nano,
         posted_nano=Nano(0),
         warned=False,
+        can_stop=False,
+        kept_until=None,
         **known,
     )
     return Answers(

@@ -10,7 +10,7 @@ from control_plane.cli.render.layout import facts, heading, table
 from control_plane.cli.words import ago, rounded, spaced
 from control_plane.wire.balance_alerts import BalanceAlertsView, BalanceEventView
 
-STATE_STYLES = {"funded": "green", "low": "yellow"}
+STATE_STYLES = {"funded": "green", "low": "yellow", "exhausted": "red", "stopped": "red"}
 
 
 def alerts_page(alerts: BalanceAlertsView) -> RenderableType:

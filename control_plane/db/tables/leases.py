@@ -200,6 +200,12 @@ leases = table(
         unique=True,
         postgresql_where=text(among("state", LIVE)),
     ),
+    # Leases whose next hour cannot be set aside.
+    Index(
+        "ix_leases_unfunded",
+        "organization_id",
+        postgresql_where=text(f"funding_warned_at IS NOT NULL AND state = '{LeaseState.READY}'"),
+    ),
     Index("ix_leases_labels", "labels", postgresql_using="gin", postgresql_ops={"labels": "jsonb_path_ops"}),
     Index(
         "ix_leases_waiting",

@@ -101,11 +101,14 @@ holds = table(
     # When the hold is checked next: about when half of it is used. Null until the lease is ready.
     at("due_at"),
     at("released_at"),
+    # Until when the data of a machine is kept that was stopped for lack of money. It stays when the lease ends then.
+    at("kept_until"),
     # With the organization, so that no tenant can find out by a collision whether another one has a hold.
     PrimaryKeyConstraint("lease_id", "organization_id"),
     CheckConstraint("amount_nano >= 0", name="not_negative"),
     CheckConstraint("released_at IS NULL OR amount_nano = 0", name="released_holds_nothing"),
     Index("ix_holds_open", "organization_id", postgresql_where=text("released_at IS NULL")),
+    Index("ix_holds_kept", "organization_id", postgresql_where=text("kept_until IS NOT NULL")),
     Index("ix_holds_due", "due_at", postgresql_where=text("released_at IS NULL AND due_at IS NOT NULL")),
     api=("INSERT", "UPDATE"),
 )

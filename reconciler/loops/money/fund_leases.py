@@ -1,4 +1,4 @@
-"""Renews the holds of running leases ahead of time; first warns and then ends leases that cannot be funded.
+"""Renews the holds of running leases ahead of time; first warns, then stops or ends leases that cannot be funded.
 
 A hold guarantees that the next hour is paid for. It is renewed when half of it is used, so a balance is never
 overspent. The price determines when that is, so an activation checks only the holds that are due.
@@ -7,21 +7,34 @@ After an outage, the meter waits for this loop: use beyond a hold is billed only
 not matter which of the money's loops comes back first (docs/decisions/0015).
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from control_plane.db import holds, journal, leases, organizations
+from control_plane.db import balance_alerts, holds, journal, leases, organizations
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.admission import Standing
-from control_plane.domain.funding import Decision, End, Funding, Keep, Renew, Warn, decide, next_look
-from control_plane.domain.ids import LeaseId, OrganizationId
+from control_plane.domain.funding import (
+    Decision,
+    End,
+    Funding,
+    Keep,
+    Renew,
+    Resume,
+    Stop,
+    Warn,
+    decide,
+    next_look,
+)
+from control_plane.domain.ids import ClaimId, LeaseId, OrganizationId
 from control_plane.domain.journal import Note
-from control_plane.domain.lease import LeaseEvent
+from control_plane.domain.lease import Lease, LeaseEvent
 from control_plane.domain.money import Nano, usd
+from control_plane.domain.power import Power
 from control_plane.outcomes.funding import funding
 from control_plane.outcomes.leases import end
+from control_plane.outcomes.powers import lock_power, request_stop
 from reconciler.loop import Loop, Report, each
 from reconciler.world import World
 
@@ -51,36 +64,72 @@ async def _fund(world: World, report: Report, lease_id: LeaseId) -> None:
         funded = await holds.funded_due(connection, lease_id, now=now)
         if lease is None or funded is None:
             return  # It ended meanwhile, or another replica has checked it.
-        # Ending a lease takes locks that come before the standing's, so it is decided without the standing's lock.
+        # Ending a lease, or stopping its machine, takes locks that come before the standing's, so it is decided without
+        # the standing's lock.
         standing = await _standing(connection, funded.organization_id, lock=False)
         decision = decide(funding(funded, standing, now))
         if isinstance(decision, End):
             await end(connection, lease, LeaseEvent.UNFUNDED, why=decision.why, actor=actor, now=now)
         else:
+            power = await lock_power(connection, lease, now=now) if isinstance(decision, Stop) else None
             standing = await _standing(connection, funded.organization_id, lock=True)
-            decision = await _renew_or_warn(connection, lease_id, funding(funded, standing, now), actor, now)
+            looked = _Looked(lease, funding(funded, standing, now), power)
+            decision = await _carry_out(connection, looked, actor, now)
+        if not isinstance(decision, Keep | Renew):
+            await balance_alerts.make_due(connection, funded.organization_id, now=now)
     _report_decision(report, lease_id, decision)
 
 
-async def _renew_or_warn(
-    connection: Connection, lease_id: LeaseId, found: Funding, actor: Actor, now: datetime
-) -> Decision:
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """A locked lease, with its funding under the standing's lock."""
+
+    lease: Lease
+    funding: Funding
+    power: tuple[ClaimId, Power] | None
+    """Its machine's power, locked; None unless the machine is to be stopped."""
+
+
+async def _carry_out(connection: Connection, looked: _Looked, actor: Actor, now: datetime) -> Decision:
     """Decide again under the standing's lock. The lease continues until its next check."""
-    decision = decide(found)
-    if isinstance(decision, Renew):
-        await holds.extend(connection, lease_id, decision.more_nano)
-        found = replace(found, held_nano=Nano(found.held_nano + decision.more_nano))
-    elif isinstance(decision, Warn):
-        await holds.warn(connection, lease_id, now=now)
-        await journal.note_lease(
-            connection, lease_id, event=Note.FUNDING_WARNED, why=decision.why, actor=actor, now=now
-        )
-    elif isinstance(decision, Keep) and decision.unwarns:
-        await holds.unwarn(connection, lease_id)
-    elif isinstance(decision, End):
-        decision = Keep()  # The balance was used a moment ago. There is time for another check.
+    lease_id, found, decision = looked.lease.id, looked.funding, decide(looked.funding)
+    match decision:
+        case Renew(more_nano=more):
+            await holds.extend(connection, lease_id, more)
+            found = replace(found, held_nano=Nano(found.held_nano + more))
+        case Warn(why=why):
+            await holds.warn(connection, lease_id, now=now)
+            await journal.note_lease(
+                connection, lease_id, event=Note.FUNDING_WARNED, why=why, actor=actor, now=now
+            )
+        case Stop() if await _stop(connection, looked, decision, actor, now):
+            found = replace(found, held_nano=Nano(found.held_nano + decision.more_nano))
+        case Resume():
+            await holds.keep(connection, lease_id, until=None)
+            await holds.unwarn(connection, lease_id)
+        case Keep(unwarns=True):
+            await holds.unwarn(connection, lease_id)
+        case End() | Stop():
+            decision = Keep()  # The balance was used a moment ago. There is time for another check.
+        case Keep():
+            pass
     await holds.look_again(connection, lease_id, due_at=next_look(found, now))
     return decision
+
+
+async def _stop(connection: Connection, looked: _Looked, stop: Stop, actor: Actor, now: datetime) -> bool:
+    """Have a machine stopped, and set aside what its data costs. False when its power is changing already."""
+    until = now + stop.kept_for
+    why = f"{stop.why} The machine is stopped, and its data is kept until {until:%Y-%m-%d %H:%M} UTC."
+    if looked.power is None or not await request_stop(
+        connection, looked.lease, looked.power, why=why, actor=actor, now=now
+    ):
+        return False
+    await holds.keep(connection, looked.lease.id, until=until)
+    await holds.warn(connection, looked.lease.id, now=now)
+    if stop.more_nano:
+        await holds.extend(connection, looked.lease.id, stop.more_nano)
+    return True
 
 
 def _report_decision(report: Report, lease_id: LeaseId, decision: Decision) -> None:
@@ -89,10 +138,12 @@ def _report_decision(report: Report, lease_id: LeaseId, decision: Decision) -> N
             return
         case Warn(why=why):
             report.notes.append(f"{lease_id}: {why}")
+        case Stop(why=why):
+            report.notes.append(f"{lease_id}: its machine is stopped, {why}")
         case End(why=why, unbilled_nano=unbilled):
             beyond = f" {usd(unbilled)} USD of use beyond its hold is not billed." if unbilled else ""
             report.notes.append(f"{lease_id}: ended, {why}{beyond}")
-        case Renew():
+        case Renew() | Resume():
             pass
     report.acted_on += 1
 

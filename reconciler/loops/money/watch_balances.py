@@ -50,7 +50,7 @@ async def _watch(world: World, report: Report, organization_id: OrganizationId) 
         if not await balance_alerts.is_open(connection, organization_id):
             await balance_alerts.look_again(connection, organization_id, due_at=None)
             return
-        seen = await _look(connection, organization_id, month=month_of(now))
+        seen = await _look(connection, organization_id, now)
         for notice in await _tell(connection, organization_id, seen, actor=world.actor(NAME).name, now=now):
             report.acted_on += 1
             report.notes.append(f"{on_wire(Prefix.ORGANIZATION, organization_id)}: {notice.why}")
@@ -67,10 +67,11 @@ class _Seen:
     noticed: Noticed
 
 
-async def _look(connection: Connection, organization_id: OrganizationId, *, month: datetime) -> _Seen:
+async def _look(connection: Connection, organization_id: OrganizationId, now: datetime) -> _Seen:
     stored = await balance_alerts.state(connection, organization_id)
+    since = now if stored is None else stored.changed_at
     return _Seen(
-        await balance_alerts.funds(connection, organization_id, month=month),
+        await balance_alerts.funds(connection, organization_id, month=month_of(now), since=since),
         await balance_alerts.alerts(connection, organization_id),
         Noticed() if stored is None else stored.noticed,
     )

@@ -323,3 +323,13 @@ def test_a_hold_costs_what_the_time_would(price: int, gpus: int, seconds: int) -
     priced = Price(replace(PRICE.sku, shape=shape), Nano(price), book=1)
     assert hold_for(priced, seconds) == accrued(Nano(price), gpus * seconds)
     assert hold_for(priced) == hold_for(priced, HOLD_SECONDS) == priced.nano_per_hour
+
+
+def test_new_leases_come_after_those_whose_next_hour_cannot_be_set_aside() -> None:
+    short = replace(ACTIVE, available_nano=Nano(HOUR + 4_999_999_999), short_nano=Nano(5_000_000_000))
+    refused = admit(replace(FINE, standing=short))
+    expect_refusal(
+        refused, RefusalCode.BALANCE_EXHAUSTED, "need 5.00 USD", "takes 19.92 USD", "top up 0.01 USD"
+    )
+    expect_admitted(admit(replace(FINE, standing=replace(short, available_nano=Nano(HOUR + 5_000_000_000)))))
+    expect_admitted(admit(replace(FINE, standing=short, adds=False)))

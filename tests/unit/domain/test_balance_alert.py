@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +12,7 @@ from control_plane.domain.balance_alert import (
     LOW_HOURS,
     BalanceAlerts,
     Funds,
+    Lacking,
     Noticed,
     notices,
     reached_percent,
@@ -126,3 +127,43 @@ def test_whatever_the_balance_does_looking_twice_tells_nothing_twice(
         _, noticed = after(alerts, funds, noticed)
         assert (noticed.state is S.LOW) == (balance < below)
         assert after(alerts, funds, noticed) == ([], noticed)
+
+
+SHORT = Lacking(short_leases=2, short_nano=usd(8))
+KEPT = replace(SHORT, kept_leases=1, kept_until=NOVEMBER + timedelta(days=7))
+POOR = replace(RUNS, balance_nano=usd(4), lacking=SHORT)
+
+
+def test_money_runs_out_step_by_step_and_each_step_is_told_once() -> None:
+    kept = replace(POOR, lacking=KEPT)
+    gone = replace(IDLE, balance_nano=NOTHING, lacking=Lacking(deleted_leases=1))
+    course = told(BELOW_50, RUNS, replace(RUNS, balance_nano=usd(40)), POOR, POOR, kept, kept, gone, gone)
+    assert list(course) == [
+        [],
+        [E.FELL_LOW],
+        [E.RAN_OUT],
+        [],
+        [E.MACHINES_STOPPED],
+        [],
+        [E.DATA_DELETED],
+        [],
+    ]
+
+
+def test_a_top_up_leads_back_up_from_every_state() -> None:
+    for low in (POOR, replace(POOR, lacking=KEPT)):
+        *_, first, last = told(BELOW_50, low, RUNS, RUNS)
+        assert (first, last) == ([E.RELIEVED, E.RECOVERED], [])
+
+
+def test_a_stop_says_until_when_data_is_kept_and_what_starts_again() -> None:
+    (notice,) = notices(BELOW_50, replace(POOR, lacking=KEPT), Noticed(S.EXHAUSTED))
+    assert notice.why == (
+        "A machine was stopped for lack of money. The data is kept until 2026-11-08 00:00 UTC, and deleted after that."
+        " Top up 8.00 USD, and start what you need: nothing starts by itself."
+    )
+
+
+def test_running_out_says_what_the_next_hour_costs_and_what_is_there() -> None:
+    *_, notice = notices(BELOW_50, replace(POOR, held_nano=usd(3)), Noticed())
+    assert notice.why.startswith("1.00 USD is available, and the next hour of 2 leases costs 8.00 USD.")

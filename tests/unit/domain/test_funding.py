@@ -7,14 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control_plane.domain.funding import (
+    DATA_KEPT,
+    DATA_KEPT_MIN,
     END_BELOW,
     HOLD,
     LOOK_AGAIN_AFTER,
     RENEW_BELOW,
+    STOP_BELOW,
+    STOP_TAKES,
     End,
     Funding,
     Keep,
     Renew,
+    Resume,
+    Stop,
     Warn,
     decide,
     first_look,
@@ -213,3 +219,90 @@ def test_however_often_it_is_looked_at_a_balance_is_never_overspent(
     assert used <= max(hold, balance)
     assert warned
     assert after_warning >= RENEW_BELOW - END_BELOW - 2 * max(every, LOOK_AGAIN_AFTER)
+
+
+STOP_AT = int(STOP_BELOW.total_seconds()) * 8
+UNTIL_OFF = int(STOP_TAKES.total_seconds()) * 8
+CHEAP = Nano(36)
+"""The price of a stopped unit for an hour: eight of them cost eight nano in 100 s."""
+
+
+def a_stoppable(left: int, **other: object) -> Funding:
+    return a_funding(held_nano=Nano(left), warned=True, stopped_nano_per_unit_hour=CHEAP, **other)
+
+
+def a_kept(left: int, kept_for: timedelta = timedelta(hours=1), **other: object) -> Funding:
+    """Its machine is stopped for lack of money."""
+    price, on = CHEAP, Nano(3_600)
+    return a_funding(
+        held_nano=Nano(left),
+        warned=True,
+        nano_per_unit_hour=price,
+        on_nano_per_unit_hour=on,
+        kept_for=kept_for,
+        **other,
+    )
+
+
+def test_a_machine_is_stopped_when_its_last_twenty_minutes_begin_if_that_costs_less() -> None:
+    assert decide(a_stoppable(STOP_AT)) == Keep()
+    stop = decide(a_stoppable(STOP_AT - 1))
+    assert isinstance(stop, Stop)
+    assert isinstance(decide(a_funding(held_nano=Nano(STOP_AT - 1))), Warn), "it cannot be stopped"
+
+
+def test_a_stop_sets_aside_what_the_data_costs_as_long_as_there_is_money_for_it() -> None:
+    stop = decide(a_stoppable(STOP_AT - 1, available_nano=Nano(500)))
+    assert isinstance(stop, Stop)
+    assert stop.more_nano == 500
+    assert stop.kept_for.total_seconds() // 100 == (STOP_AT - 1 - UNTIL_OFF + 500) // 8
+    rich = a_stoppable(STOP_AT - 1, available_nano=Nano(HOUR_COST - STOP_AT))
+    stop = decide(replace(rich, stopped_nano_per_unit_hour=Nano(1)))
+    assert isinstance(stop, Stop)
+    assert stop.kept_for == DATA_KEPT
+    assert stop.more_nano == 0, "what is left suffices"
+
+
+def test_the_money_of_a_suspended_organization_is_not_set_aside_for_its_data() -> None:
+    stop = decide(a_stoppable(STOP_AT - 1, available_nano=Nano(HOUR_COST), spends=False))
+    assert isinstance(stop, Stop)
+    assert stop.more_nano == 0
+
+
+def test_a_machine_whose_data_could_be_kept_for_minutes_only_runs_on_and_ends() -> None:
+    seconds = int(DATA_KEPT_MIN.total_seconds())
+    dear = Nano((STOP_AT - 1 - UNTIL_OFF) * 3_600 // (8 * seconds) + 2)
+    assert decide(replace(a_stoppable(STOP_AT - 1), stopped_nano_per_unit_hour=dear)) == Keep()
+    assert isinstance(decide(replace(a_stoppable(LAST - 1), stopped_nano_per_unit_hour=dear)), End)
+
+
+def test_kept_data_is_deleted_when_the_stated_time_is_over_and_not_before() -> None:
+    assert decide(a_kept(1_000, timedelta(seconds=1))) == Keep()
+    assert isinstance(decide(a_kept(1_000, timedelta())), End)
+    assert isinstance(decide(a_kept(0)), End), "nothing is left that pays for it"
+
+
+def test_a_machine_can_be_started_again_once_an_hour_of_it_can_be_paid() -> None:
+    assert decide(a_kept(1_000, available_nano=Nano(HOUR_COST - 1_000))) == Resume()
+    assert decide(a_kept(1_000, available_nano=Nano(HOUR_COST - 1_001))) == Keep()
+    assert decide(a_kept(1_000, available_nano=Nano(HOUR_COST), spends=False)) == Keep()
+
+
+def test_kept_data_is_looked_at_when_its_time_is_over() -> None:
+    now = datetime(2026, 11, 24, tzinfo=UTC)
+    assert next_look(a_kept(HOUR_COST, timedelta(minutes=5)), now) == now + timedelta(minutes=5, seconds=1)
+
+
+@given(st.integers(0, STOP_AT - 1), st.integers(-HOUR_COST, HOUR_COST), st.integers(0, 3_599))
+def test_no_stop_sets_more_aside_than_is_available_or_promises_more_than_is_paid(
+    left: int, available: int, stopped: int
+) -> None:
+    funding = replace(
+        a_stoppable(left, available_nano=Nano(available)), stopped_nano_per_unit_hour=Nano(stopped)
+    )
+    decision = decide(funding)
+    if isinstance(decision, Stop):
+        assert 0 <= decision.more_nano <= max(0, available)
+        seconds = int(decision.kept_for.total_seconds())
+        assert accrued(Nano(stopped), 8 * seconds) <= left + decision.more_nano - UNTIL_OFF or stopped == 0
+        assert DATA_KEPT_MIN <= decision.kept_for <= DATA_KEPT

@@ -2064,6 +2064,13 @@ def _create_tables() -> None:
         "ix_leases_ending", "leases", ["id"], unique=False, postgresql_where=sa.text("state = 'ending'")
     )
     op.create_index(
+        "ix_leases_unfunded",
+        "leases",
+        ["organization_id"],
+        unique=False,
+        postgresql_where=sa.text("funding_warned_at IS NOT NULL AND state = 'ready'"),
+    )
+    op.create_index(
         "ix_leases_labels",
         "leases",
         ["labels"],
@@ -2261,6 +2268,7 @@ def _create_tables() -> None:
         sa.Column("placed_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("released_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("kept_until", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("amount_nano >= 0", name=op.f("ck_holds_not_negative")),
         sa.CheckConstraint(
             "released_at IS NULL OR amount_nano = 0", name=op.f("ck_holds_released_holds_nothing")
@@ -2274,6 +2282,13 @@ def _create_tables() -> None:
             ["organization_id"], ["organizations.id"], name=op.f("fk_holds_organization_id_organizations")
         ),
         sa.PrimaryKeyConstraint("lease_id", "organization_id", name=op.f("pk_holds")),
+    )
+    op.create_index(
+        "ix_holds_kept",
+        "holds",
+        ["organization_id"],
+        unique=False,
+        postgresql_where=sa.text("kept_until IS NOT NULL"),
     )
     op.create_index(
         "ix_holds_due",
@@ -4484,7 +4499,9 @@ def _create_tables() -> None:
         sa.Column("why", sa.Text(), nullable=True),
         sa.Column("budget_month", sa.DateTime(timezone=True), nullable=True),
         sa.Column("budget_percent", sa.Integer(), server_default=sa.text("0"), nullable=False),
-        sa.CheckConstraint("state IN ('funded', 'low')", name=op.f("ck_balance_states_state_known")),
+        sa.CheckConstraint(
+            "state IN ('exhausted', 'funded', 'low', 'stopped')", name=op.f("ck_balance_states_state_known")
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id"],
             ["organizations.id"],
@@ -4506,14 +4523,16 @@ def _create_tables() -> None:
         sa.Column("held_nano", sa.BigInteger(), nullable=False),
         sa.Column("limit_nano", sa.BigInteger(), nullable=False),
         sa.CheckConstraint(
-            "event IN ('budget_reached', 'fell_low', 'recovered')",
+            "event IN ('budget_reached', 'data_deleted', 'fell_low', 'machines_stopped', 'ran_out', 'recovered', 'relieved')",
             name=op.f("ck_balance_events_event_known"),
         ),
         sa.CheckConstraint(
-            "state_after IN ('funded', 'low')", name=op.f("ck_balance_events_state_after_known")
+            "state_after IN ('exhausted', 'funded', 'low', 'stopped')",
+            name=op.f("ck_balance_events_state_after_known"),
         ),
         sa.CheckConstraint(
-            "state_before IN ('funded', 'low')", name=op.f("ck_balance_events_state_before_known")
+            "state_before IN ('exhausted', 'funded', 'low', 'stopped')",
+            name=op.f("ck_balance_events_state_before_known"),
         ),
         sa.ForeignKeyConstraint(
             ["organization_id"],

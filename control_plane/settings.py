@@ -157,6 +157,13 @@ class Settings:
         Field(max_length=16, pattern=r"^[A-Z0-9][A-Z0-9-]*$"),
         Variable("SPLITPLANE_INVOICE_PREFIX", "what the numbers of invoices begin with: `INV-2026-000001`"),
     ] = "INV"
+    credit_note_prefix: Annotated[
+        str,
+        Field(max_length=16, pattern=r"^[A-Z0-9][A-Z0-9-]*$"),
+        Variable(
+            "SPLITPLANE_CREDIT_NOTE_PREFIX", "what the numbers of credit notes begin with: `CN-2026-000001`"
+        ),
+    ] = "CN"
     trusted_proxies: Annotated[
         tuple[Network, ...],
         BeforeValidator(reading.parsed(_networks)),

@@ -24,6 +24,7 @@ from control_plane.api.catalogue import CatalogueController
 from control_plane.api.charges import ChargeController
 from control_plane.api.clusters import ClusterController
 from control_plane.api.consoles import ConsoleController
+from control_plane.api.credit_notes import CreditNoteController, FinanceCreditNoteController
 from control_plane.api.documents import openapi
 from control_plane.api.envelopes import EnvelopeController
 from control_plane.api.environments import EnvironmentController
@@ -116,6 +117,8 @@ CONTROLLERS = (
     InvoiceController,
     FinanceInvoiceController,
     InvoiceDraftController,
+    CreditNoteController,
+    FinanceCreditNoteController,
     BillingDetailsController,
     PeriodController,
     LedgerController,

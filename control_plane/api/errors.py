@@ -310,6 +310,13 @@ KINDS: dict[str, Kind] = {
     ),
     RefusalCode.PERIOD_NOT_CLOSED: Kind(409, "Close the period first; an open one needs no reopening."),
     RefusalCode.INVOICE_EXISTS: Kind(409, "Read the invoice that `detail` names: a month has one."),
+    RefusalCode.NOTHING_TO_CREDIT: Kind(409, "Read the invoice: its credit notes cover all of it."),
+    RefusalCode.LINE_NOT_CREDITABLE: Kind(
+        409, "Choose a line whose `kind` is `usage`; credits are given back with the usage.", "lines"
+    ),
+    RefusalCode.CREDIT_EXCEEDS_LINE: Kind(
+        409, "Credit no more than `detail` says is left of the line.", "lines"
+    ),
     RefusalCode.NOTHING_TO_INVOICE: Kind(
         409, "Choose a month in which charges of the organization are booked."
     ),

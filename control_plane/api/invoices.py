@@ -77,8 +77,8 @@ async def page_of_invoices(
         before=paging.moment(listed, cursor),
         limit=limit + 1,
     )
-    page, following = paging.cut(found, limit, lambda invoice: after_invoice(listed, invoice))
-    return InvoicePage(tuple(map(summary_view, page)), following)
+    page, following = paging.cut(found, limit, lambda one: after_invoice(listed, one.invoice))
+    return InvoicePage(tuple(summary_view(one.invoice, one.credited) for one in page), following)
 
 
 async def one_invoice(request: ApiRequest, invoice_id: str, *, of_all: bool) -> InvoiceView:

@@ -65,6 +65,7 @@ FILES = {
     "balance": ("balance",),
     "exports": ("export",),
     "invoices": ("invoice",),
+    "credit_notes": ("credit-note",),
     "finance": ("finance",),
     "organizations": ("organization",),
     "loops": ("loops",),

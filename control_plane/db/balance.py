@@ -65,7 +65,7 @@ WHERE s.organization_id = :organization_id
 def _page(conditions: str) -> TextClause:
     """A statement for a page of entries. The rows are chosen by an index, and only then joined to what they are for.
 
-    A charge and an invoice are named by the transaction's key (`domain/ledger.py`).
+    A charge, an invoice and a credit note are named by the transaction's key (`domain/ledger.py`).
     """
     return text(f"""
     WITH page AS (
@@ -88,8 +88,11 @@ def _page(conditions: str) -> TextClause:
     LEFT JOIN charges c
       ON c.id = CASE WHEN t.kind = '{TransactionKind.USAGE}' THEN split_part(t.key, ':', 2)::uuid END
     LEFT JOIN leases l ON l.id = c.lease_id
+    LEFT JOIN credit_notes n
+      ON n.id = CASE WHEN t.kind = '{TransactionKind.CREDIT_NOTE}' THEN split_part(t.key, ':', 2)::uuid END
     LEFT JOIN invoices i
-      ON i.id = CASE WHEN t.kind = '{TransactionKind.INVOICE}' THEN split_part(t.key, ':', 2)::uuid END
+      ON i.id = CASE WHEN t.kind = '{TransactionKind.INVOICE}' THEN split_part(t.key, ':', 2)::uuid
+                     ELSE n.invoice_id END
     ORDER BY t.number DESC
     """)
 

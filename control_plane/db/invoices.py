@@ -1,6 +1,6 @@
 """Queries on invoices and their lines, and on the charges that they are made of."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from uuid import UUID
@@ -29,6 +29,7 @@ _GET = text(f"""
 SELECT {_COLUMNS} FROM invoices
 WHERE id = :id AND (CAST(:organization_id AS uuid) IS NULL OR organization_id = :organization_id)
 """)
+_BY_ID = text(f"SELECT {_COLUMNS} FROM invoices WHERE id = ANY(:ids)")
 _GET_LINES = text(f"SELECT {_LINE} FROM invoice_lines WHERE invoice_id = :invoice_id ORDER BY number")
 _PAGE = text(f"""
 SELECT {_COLUMNS} FROM invoices
@@ -56,6 +57,8 @@ SELECT coalesce((
     AND a.kind = '{AccountKind.WALLET}'
 ), 0)::bigint - coalesce((
   SELECT sum(credits_nano) FROM invoices WHERE organization_id = :organization_id
+), 0)::bigint + coalesce((
+  SELECT sum(credits_nano) FROM credit_notes WHERE organization_id = :organization_id
 ), 0)::bigint
 """)
 
@@ -95,7 +98,10 @@ async def usage(connection: Connection, organization_id: OrganizationId, period:
 
 
 async def unused_credits(connection: Connection, organization_id: OrganizationId, period: datetime) -> Nano:
-    """Credits that are booked in the month or earlier and that no invoice has used; negative if others used more."""
+    """Credits that are booked in the month or earlier and that no invoice has used; negative if others used more.
+
+    What a credit note gave back of an invoice's credits may be used again.
+    """
     (unused,) = await read(connection, _UNUSED_CREDITS, int, organization_id=organization_id, period=period)
     return Nano(unused)
 
@@ -130,6 +136,11 @@ async def get(
 ) -> Invoice | None:
     """An invoice of an organization; of any one when it is None."""
     return await read_one(connection, _GET, Invoice, id=invoice_id, organization_id=organization_id)
+
+
+async def by_id(connection: Connection, invoice_ids: Collection[UUID]) -> dict[UUID, Invoice]:
+    found = await read(connection, _BY_ID, Invoice, ids=list(invoice_ids))
+    return {invoice.id: invoice for invoice in found if invoice.id is not None}
 
 
 async def lines(connection: Connection, invoice_id: UUID) -> list[InvoiceLine]:

@@ -75,6 +75,7 @@ class Prefix(StrEnum):
     EXPORT_RUN = "exp"
     RECONCILIATION = "rec"
     INVOICE = "inv"
+    CREDIT_NOTE = "cn"
     TRANSACTION = "tx"
     PROOF = "pf"
     ACCOUNT_REQUEST = "arq"

@@ -28,6 +28,7 @@ class DocumentSeries(StrEnum):
     """Documents that are numbered without a gap, each series by itself."""
 
     INVOICE = "invoice"
+    CREDIT_NOTE = "credit_note"
 
 
 def document_number(prefix: str, year: int, number: int) -> str:
@@ -40,6 +41,8 @@ class InvoiceState(StrEnum):
     """What would be issued now. It has no number, and nothing is posted."""
     ISSUED = "issued"
     """It has a number, its tax and rounding are posted, and it is never edited."""
+    VOIDED = "voided"
+    """Its credit notes cover all of it."""
 
 
 class LineKind(StrEnum):
@@ -120,6 +123,20 @@ class InvoiceLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Credited:
+    """What credit notes of an invoice come to together."""
+
+    net_cents: int = 0
+    """By how much they lower the taxable amount."""
+    tax_cents: int = 0
+    credits_nano: Nano = NOTHING
+    """What the customer got back as credit."""
+
+
+UNCORRECTED = Credited()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Invoice:
     organization_id: OrganizationId
     issuer: str
@@ -153,9 +170,12 @@ class Invoice:
     issued_by: str | None = None
     """The id of the subject."""
 
-    @property
-    def state(self) -> InvoiceState:
-        return InvoiceState.DRAFT if self.number is None else InvoiceState.ISSUED
+    def state(self, credited: Credited) -> InvoiceState:
+        """Where it stands after its credit notes."""
+        if self.number is None:
+            return InvoiceState.DRAFT
+        whole = (credited.net_cents, credited.credits_nano) == (self.subtotal_cents, self.credits_nano)
+        return InvoiceState.VOIDED if whole and credited != UNCORRECTED else InvoiceState.ISSUED
 
     @property
     def total_cents(self) -> int:
@@ -163,7 +183,7 @@ class Invoice:
 
     @property
     def due_cents(self) -> int:
-        """What is left to pay."""
+        """What it left to pay when it was issued."""
         return self.total_cents - self.paid_cents
 
     def issued(self, invoice_id: UUID, number: str, *, at: datetime, by: str) -> "Invoice":

@@ -13,7 +13,7 @@ from typing import Protocol
 from uuid import UUID
 
 from control_plane.domain.ids import LedgerAccountId, OrganizationId, ProjectId
-from control_plane.domain.money import NANO_MAX, Nano, dollars, dollars_down
+from control_plane.domain.money import NANO_MAX, NOTHING, Nano, dollars, dollars_down
 from control_plane.domain.refusal import RefusalCode, Refused
 
 
@@ -29,7 +29,7 @@ class AccountKind(StrEnum):
     REVENUE = "revenue"
     """What was used."""
     CREDITS = "credits"
-    """What we gave customers without a payment. It lowers revenue, and stands apart from it."""
+    """What we gave customers without a payment, or back by credit notes. It lowers revenue, and stands apart."""
     TAX_PAYABLE = "tax_payable"
     """Tax on invoices, which we owe the tax office."""
     ROUNDING = "rounding"
@@ -107,10 +107,18 @@ class TransactionKind(StrEnum):
     """A customer paid what an invoice left to pay."""
     INVOICE = "invoice"
     """Tax and rounding of an invoice that was issued."""
+    CREDIT_NOTE = "credit_note"
+    """What a credit note gave back."""
 
 
 APPROVED = frozenset(
-    {TransactionKind.TOP_UP, TransactionKind.REFUND, TransactionKind.CREDIT, TransactionKind.PAYMENT}
+    {
+        TransactionKind.TOP_UP,
+        TransactionKind.REFUND,
+        TransactionKind.CREDIT,
+        TransactionKind.PAYMENT,
+        TransactionKind.CREDIT_NOTE,
+    }
 )
 """Kinds of transactions that somebody decides on. Each names who decided, and the reason."""
 
@@ -270,13 +278,43 @@ def invoice(
     return Transaction(key, TransactionKind.INVOICE, organization_id, None, at, postings)
 
 
+def credit_note(
+    organization_id: OrganizationId,
+    *,
+    credit_note_id: UUID,
+    credited: Nano,
+    to_wallet: Nano,
+    tax: Nano,
+    at: datetime,
+    approval: Approval,
+) -> Transaction:
+    """What a credit note posts: what it gives back of usage and of tax.
+
+    Revenue stays what was charged. `credited` is the sum of its lines in whole cents, and `to_wallet` what the customer
+    gets of it; the difference is rounding. The tax is owed neither by the customer nor by us, even where it was paid:
+    the customer then owes less by its other invoices.
+    """
+    if credited <= 0 or to_wallet < 0 or tax < 0:
+        raise ValueError("a credit note gives something back")
+    moves = (
+        (AccountKind.CREDITS, Nano(-credited)),
+        (AccountKind.WALLET, to_wallet),
+        (AccountKind.ROUNDING, Nano(credited - to_wallet)),
+        (AccountKind.TAX_PAYABLE, Nano(-tax)),
+        (AccountKind.RECEIVABLE, tax),
+    )
+    postings = tuple(Posting(kind, amount) for kind, amount in moves if amount)
+    key = f"credit_note:{credit_note_id.hex}"
+    return Transaction(key, TransactionKind.CREDIT_NOTE, organization_id, None, at, postings, approval)
+
+
 DECISIONS: Mapping[TransactionKind, Decide] = {
     TransactionKind.TOP_UP: top_up,
     TransactionKind.REFUND: refund,
     TransactionKind.CREDIT: credit,
     TransactionKind.PAYMENT: payment,
 }
-"""How a transaction of each kind in APPROVED is made."""
+"""How a transaction is made of each kind in APPROVED that no document makes."""
 
 
 def decision(kind: TransactionKind, available: Nano, owed: Nano, amount: Nano) -> Refused | None:
@@ -288,7 +326,7 @@ def decision(kind: TransactionKind, available: Nano, owed: Nano, amount: Nano) -
         why = f"{dollars_down(available)} USD is available; what is on hold for running leases cannot be paid back."
         return Refused(RefusalCode.BALANCE_TOO_LOW, why)
     if kind is TransactionKind.PAYMENT and amount > owed:
-        return Refused(RefusalCode.OVERPAYMENT, f"{dollars(owed)} USD is owed by invoices.")
+        return Refused(RefusalCode.OVERPAYMENT, f"{dollars(max(NOTHING, owed))} USD is owed by invoices.")
     return None
 
 

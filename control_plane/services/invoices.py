@@ -1,16 +1,27 @@
 """Invoices: finance computes and issues them for a month, and customers read their own."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import billing_details, document_numbers, invoices, ledger, organizations, periods
+from control_plane.db import (
+    billing_details,
+    credit_notes,
+    document_numbers,
+    invoices,
+    ledger,
+    organizations,
+    periods,
+)
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
 from control_plane.domain import ledger as ledger_domain
+from control_plane.domain.credit_note import CreditNote, credited_by
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.invoice import (
+    UNCORRECTED,
+    Credited,
     DocumentSeries,
     Invoice,
     InvoiceLine,
@@ -51,9 +62,25 @@ class InvoiceRun:
 
 
 @dataclass(frozen=True, slots=True)
+class CreditedInvoice:
+    """An invoice, with what its credit notes come to."""
+
+    invoice: Invoice
+    credited: Credited
+
+
+@dataclass(frozen=True, slots=True)
 class FullInvoice:
     invoice: Invoice
     lines: Sequence[InvoiceLine]
+    credit_notes: Sequence[CreditNote] = ()
+    """Those that correct it, the oldest first."""
+    credited_lines: Mapping[int, int] = field(default_factory=dict)
+    """By how many cents they correct each line, by its number."""
+
+    @property
+    def credited(self) -> Credited:
+        return credited_by(self.credit_notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +251,18 @@ async def page(
     period: datetime | None,
     before: tuple[datetime, UUID] | None,
     limit: int,
-) -> list[Invoice]:
+) -> list[CreditedInvoice]:
     """Invoices of the reader's organization, or of all customers for the platform's, newest first."""
     async with world.db.reading(reader) as connection:
-        return await invoices.page(
+        page = await invoices.page(
             connection, None if of_all else reader, period=period, before=before, limit=limit
         )
+        found = {invoice.id: invoice for invoice in page if invoice.id is not None}
+        credited = await credit_notes.credited(connection, list(found))
+    return [
+        CreditedInvoice(invoice, credited.get(invoice_id, UNCORRECTED))
+        for invoice_id, invoice in found.items()
+    ]
 
 
 async def get(
@@ -240,4 +273,9 @@ async def get(
         invoice = await invoices.get(connection, invoice_id, None if of_all else reader)
         if invoice is None:
             return Refused(RefusalCode.NOT_FOUND, "There is no invoice with this id.")
-        return FullInvoice(invoice, await invoices.lines(connection, invoice_id))
+        return FullInvoice(
+            invoice,
+            await invoices.lines(connection, invoice_id),
+            await credit_notes.of_invoice(connection, invoice_id),
+            await credit_notes.credited_lines(connection, invoice_id),
+        )

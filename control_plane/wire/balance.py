@@ -72,7 +72,7 @@ class BalanceEntryView(View):
     ended_at: Timestamp | None
     """End of this time."""
     invoice_id: InvoiceIdText | None
-    """Of an invoice: its id."""
+    """Of an invoice or a credit note: the id of the invoice."""
     invoice_number: str | None
     """The number of this invoice."""
 
@@ -127,4 +127,4 @@ class BalanceEntryCsvRow(View):
     ended_at: Timestamp | None
     """End of this time, in UTC; empty for others."""
     invoice_number: str
-    """Of an invoice: its number."""
+    """Of an invoice or a credit note: the number of the invoice."""

@@ -14,6 +14,7 @@ from control_plane.wire.common import (
     Timestamp,
     View,
 )
+from control_plane.wire.credit_notes import CreditNoteSummaryView
 from control_plane.wire.exports import PeriodText
 from control_plane.wire.finance import MonthText
 from control_plane.wire.vocabulary import (
@@ -32,6 +33,7 @@ InvoiceStateWord = Annotated[
         "Where an invoice stands.",
         draft="What would be issued now. It has no number, and nothing is posted.",
         issued="It has a number, its tax and rounding are posted, and it is never edited.",
+        voided="Its credit notes cover all of it.",
     ),
 ]
 InvoiceLineKindWord = Annotated[
@@ -170,9 +172,11 @@ class InvoiceSummaryView(View):
     paid: Money
     """What was paid from the prepaid balance when it was used."""
     due: Money
-    """What is left to pay."""
+    """What is left to pay, less the tax of its credit notes."""
     issued_at: Timestamp | None
     """When it was issued; null for a draft."""
+    credited: Money
+    """By how much credit notes lower its total."""
 
 
 class InvoiceLineView(View):
@@ -204,6 +208,8 @@ class InvoiceLineView(View):
     """The printed amount, in whole cents."""
     exact: Money
     """The exact amount, as the ledger has it."""
+    credited: Money
+    """By how much credit notes correct it."""
 
 
 class InvoiceView(InvoiceSummaryView):
@@ -237,6 +243,8 @@ class InvoiceView(InvoiceSummaryView):
     """The id of the subject that issued it; null for a draft."""
     lines: tuple[InvoiceLineView, ...]
     """Its lines."""
+    credit_notes: tuple[CreditNoteSummaryView, ...]
+    """The credit notes that correct it, the oldest first."""
 
 
 class InvoicePage(View):

@@ -50,6 +50,7 @@ SubjectIdText = Annotated[
 ]
 ConsoleIdText = Annotated[str, _id("con", "a request for a console")]
 InvoiceIdText = Annotated[str, _id("inv", "an invoice")]
+CreditNoteIdText = Annotated[str, _id("cn", "a credit note")]
 ExportRunIdText = Annotated[str, _id("exp", "an export")]
 ReconciliationIdText = Annotated[str, _id("rec", "a reconciliation")]
 QuoteIdText = Annotated[str, _id("qt", "a quote")]
@@ -165,7 +166,7 @@ LedgerAccountWord = Annotated[
         receivable="What a customer owes us by an invoice.",
         cash="What was paid in, less what was paid back.",
         revenue="What was used.",
-        credits="What we gave customers without a payment.",
+        credits="What we gave customers without a payment, or back by a credit note.",
         tax_payable="Tax on invoices, which we owe the tax office.",
         rounding="What invoices in whole cents differ from the exact charges.",
     ),
@@ -187,6 +188,7 @@ TransactionKindWord = Annotated[
         "What a transaction of the ledger records.",
         usage="A charge for metered time.",
         invoice="Tax and rounding of an invoice.",
+        credit_note="What a credit note gave back.",
         **_DECIDED,
     ),
 ]

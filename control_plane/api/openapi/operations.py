@@ -39,6 +39,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("exports", "export_id"): (Prefix.EXPORT_RUN, "export"),
     ("charges", "charge_id"): (Prefix.CHARGE, "charge"),
     ("invoices", "invoice_id"): (Prefix.INVOICE, "invoice"),
+    ("credit-notes", "credit_note_id"): (Prefix.CREDIT_NOTE, "credit note"),
     ("invoice-drafts", "organization_id"): (Prefix.ORGANIZATION, "organization"),
     ("billing-details", "organization_id"): (Prefix.ORGANIZATION, "organization"),
     ("reconciliations", "reconciliation_id"): (Prefix.RECONCILIATION, "reconciliation"),

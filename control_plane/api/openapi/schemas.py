@@ -29,6 +29,7 @@ from control_plane.wire import (
     clusters,
     common,
     consoles,
+    credit_notes,
     envelopes,
     environments,
     explanations,
@@ -68,7 +69,7 @@ _WIRE: tuple[ModuleType, ...] = (
     common, organizations, subjects, roles, api_keys, sessions, ssh_keys, projects, environments, networks, catalogue,
     leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
     agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
-    kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, balance, reconciliations,
+    kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, credit_notes, balance, reconciliations,
     charges, balance_alerts, margins,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)

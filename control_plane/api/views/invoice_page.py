@@ -14,7 +14,8 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, timedelta
 from html import escape
 
-from control_plane.domain.invoice import Invoice, InvoiceLine, LineKind
+from control_plane.domain.credit_note import CreditNote
+from control_plane.domain.invoice import Invoice, InvoiceLine, InvoiceState, LineKind
 from control_plane.domain.money import NANO_PER_CENT, Nano, dollars, usd
 from control_plane.domain.period import month_after, month_text
 from control_plane.domain.sku import Unit
@@ -71,12 +72,12 @@ def invoice_page(full: FullInvoice) -> bytes:
     body = "\n".join(
         [
             f"<h1>{_text(title)}</h1>",
-            *_state(invoice),
+            *_state(full),
             _parties(invoice),
             _facts(invoice),
             _lines(invoice, full.lines),
-            _totals(invoice),
-            *_remarks(invoice),
+            _totals(invoice, full.credit_notes),
+            *_remarks(full),
         ]
     )
     return (
@@ -102,9 +103,12 @@ def _isolated(text: str) -> str:
     return f"<bdi>{_text(text)}</bdi>"
 
 
-def _state(invoice: Invoice) -> Iterable[str]:
-    if invoice.number is None:
+def _state(full: FullInvoice) -> Iterable[str]:
+    state = full.invoice.state(full.credited)
+    if state is InvoiceState.DRAFT:
         yield '<p class="state">This is a draft. It is no invoice, and nothing in it is final.</p>'
+    if state is InvoiceState.VOIDED:
+        yield '<p class="state">This invoice is void: credit notes cover all of it.</p>'
 
 
 def _parties(invoice: Invoice) -> str:
@@ -171,14 +175,19 @@ def _description(line: InvoiceLine, period: str) -> tuple[str, list[str]]:
     ]
 
 
-def _totals(invoice: Invoice) -> str:
-    rows = (
+def _totals(invoice: Invoice, credit_notes: Sequence[CreditNote]) -> str:
+    """What the lines come to, as it was issued, and what the tax of credit notes leaves to pay of it."""
+    rows = [
         ("", "Subtotal", invoice.subtotal_cents),
         ("", f"Tax, {_tax_rate(invoice)}", invoice.tax_cents),
         ("sum", "Total", invoice.total_cents),
         ("", "Paid from the prepaid balance", -invoice.paid_cents),
         ("sum", "Due", invoice.due_cents),
-    )
+    ]
+    if credit_notes:
+        rows += [("", f"Tax of {_text(note.number)}", -note.tax_cents) for note in credit_notes]
+        left = invoice.due_cents - sum(note.tax_cents for note in credit_notes)
+        rows.append(("sum", "Due after credit notes", left))
     shown = "\n".join(
         f'<tr class="{style}"><td>{name}</td><td class="n">{_cents(cents)} USD</td></tr>'
         for style, name, cents in rows
@@ -194,10 +203,16 @@ def _tax_rate(invoice: Invoice) -> str:
     return f"{whole}{f'.{rest:02d}'.rstrip('0') if rest else ''} %"
 
 
-def _remarks(invoice: Invoice) -> Iterable[str]:
-    if invoice.reverse_charge:
+def _remarks(full: FullInvoice) -> Iterable[str]:
+    if full.invoice.reverse_charge:
         # Article 226 (11a) demands the two words.
         yield "<p>Reverse charge: the customer is liable for the payment of the tax.</p>"
+    for note in full.credit_notes:
+        lowers = f"{_cents(note.net_cents)} USD and its tax by {_cents(note.tax_cents)} USD"
+        yield (
+            f"<p>Credit note {_text(note.number)} of {note.issued_at.astimezone(UTC):%Y-%m-%d} lowers the subtotal by"
+            f" {lowers}; {_exact(note.balance_nano)} USD went back to the prepaid balance. {_isolated(note.reason)}</p>"
+        )
 
 
 def _hours(unit_seconds: int) -> str:

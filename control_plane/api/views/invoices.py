@@ -1,14 +1,13 @@
 """Invoices and billing details on the wire."""
 
 from control_plane.api import paging
-from control_plane.api.views.money import money
+from control_plane.api.views.credit_notes import credit_note_summary
+from control_plane.api.views.money import in_cents, money
 from control_plane.domain.ids import OrganizationId, Prefix, on_wire
-from control_plane.domain.invoice import Invoice, InvoiceLine
-from control_plane.domain.money import NANO_PER_CENT, Nano
+from control_plane.domain.invoice import Credited, Invoice, InvoiceLine
 from control_plane.domain.period import month_text
 from control_plane.services.billing_details import StoredDetails
 from control_plane.services.invoices import FullInvoice, NotInvoiced
-from control_plane.wire.common import Money
 from control_plane.wire.invoices import (
     BillingDetailsView,
     InvoiceLineView,
@@ -18,10 +17,6 @@ from control_plane.wire.invoices import (
 )
 
 
-def in_cents(cents: int) -> Money:
-    return money(Nano(cents * NANO_PER_CENT))
-
-
 def after_invoice(kind: str, invoice: Invoice) -> str:
     """The cursor of a list of issued invoices after this one."""
     if invoice.issued_at is None or invoice.id is None:
@@ -29,11 +24,11 @@ def after_invoice(kind: str, invoice: Invoice) -> str:
     return paging.after_moment(kind, invoice.issued_at, invoice.id)
 
 
-def summary_view(invoice: Invoice) -> InvoiceSummaryView:
+def summary_view(invoice: Invoice, credited: Credited) -> InvoiceSummaryView:
     return InvoiceSummaryView(
         id=None if invoice.id is None else on_wire(Prefix.INVOICE, invoice.id),
         number=invoice.number,
-        state=invoice.state.value,
+        state=invoice.state(credited).value,
         organization_id=on_wire(Prefix.ORGANIZATION, invoice.organization_id),
         legal_name=invoice.legal_name,
         period=month_text(invoice.period),
@@ -41,13 +36,14 @@ def summary_view(invoice: Invoice) -> InvoiceSummaryView:
         tax=in_cents(invoice.tax_cents),
         total=in_cents(invoice.total_cents),
         paid=in_cents(invoice.paid_cents),
-        due=in_cents(invoice.due_cents),
+        due=in_cents(invoice.due_cents - credited.tax_cents),
         issued_at=invoice.issued_at,
+        credited=in_cents(credited.net_cents + credited.tax_cents),
     )
 
 
 def invoice_view(full: FullInvoice) -> InvoiceView:
-    invoice, summary = full.invoice, summary_view(full.invoice)
+    invoice, summary = full.invoice, summary_view(full.invoice, full.credited)
     return InvoiceView(
         **{name: getattr(summary, name) for name in InvoiceSummaryView.__struct_fields__},
         issuer=invoice.issuer,
@@ -63,11 +59,12 @@ def invoice_view(full: FullInvoice) -> InvoiceView:
         credits=money(invoice.credits_nano),
         adjustment=money(invoice.adjustment_nano),
         issued_by=invoice.issued_by,
-        lines=tuple(map(_line_view, full.lines)),
+        lines=tuple(_line_view(line, full.credited_lines.get(line.number, 0)) for line in full.lines),
+        credit_notes=tuple(credit_note_summary(note, invoice) for note in full.credit_notes),
     )
 
 
-def _line_view(line: InvoiceLine) -> InvoiceLineView:
+def _line_view(line: InvoiceLine, credited_cents: int) -> InvoiceLineView:
     return InvoiceLineView(
         number=line.number,
         kind=line.kind.value,
@@ -82,6 +79,7 @@ def _line_view(line: InvoiceLine) -> InvoiceLineView:
         used_in=None if line.used_in is None else month_text(line.used_in),
         amount=in_cents(line.cents),
         exact=money(line.amount_nano),
+        credited=in_cents(credited_cents),
     )
 
 

@@ -3,7 +3,14 @@
 from argparse import Namespace
 from collections.abc import Mapping
 
-from control_plane.cli.commands import charges, exports, finance_invoices, margins, reconciliations
+from control_plane.cli.commands import (
+    charges,
+    credit_notes,
+    exports,
+    finance_invoices,
+    margins,
+    reconciliations,
+)
 from control_plane.cli.commands.amounts import amount
 from control_plane.cli.commands.money_once import add_key, post
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, find
@@ -33,6 +40,7 @@ def add(to: Commands) -> None:
     )
     _add_periods(finance)
     finance_invoices.add(finance)
+    credit_notes.add_of_all(finance)
     reconciliations.add(finance)
     margins.add(finance)
     charges.add(finance)

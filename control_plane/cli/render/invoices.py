@@ -6,7 +6,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import Cell, facts, heading, table
-from control_plane.cli.words import absolute, price, rounded, spaced, unit_hours
+from control_plane.cli.words import absolute, cents, price, rounded, spaced, unit_hours
+from control_plane.wire.credit_notes import CreditNoteSummaryView, CreditNoteView
 from control_plane.wire.invoices import (
     BillingDetailsView,
     InvoiceLineView,
@@ -26,7 +27,7 @@ def invoice_table(invoices: Sequence[InvoiceSummaryView]) -> RenderableType:
             "" if invoice.issued_at is None else f"{invoice.issued_at:%Y-%m-%d}",
             invoice.legal_name,
             rounded(invoice.total),
-            rounded(invoice.due),
+            "voided" if invoice.state == "voided" else rounded(invoice.due),
         )
         for invoice in invoices
     ]
@@ -39,6 +40,7 @@ def invoice_page(invoice: InvoiceView) -> RenderableType:
         heading(invoice.number or "Draft of an invoice", invoice.period),
         facts(
             ("Invoice", invoice.id),
+            ("State", invoice.state if invoice.state == "voided" else None),
             ("Issued", None if invoice.issued_at is None else absolute(invoice.issued_at)),
             ("Seller", _party(invoice.seller, invoice.seller_address, None, invoice.seller_tax_id)),
             ("Buyer", _party(invoice.legal_name, invoice.address_lines, invoice.country, invoice.tax_id)),
@@ -58,7 +60,60 @@ def invoice_page(invoice: InvoiceView) -> RenderableType:
             ),
             ("Total", f"{rounded(invoice.total)} USD"),
             ("Paid from balance", f"{rounded(invoice.paid)} USD"),
+            ("Tax credited", _tax_credited(invoice)),
             ("Due", f"{rounded(invoice.due)} USD"),
+        ),
+        *([Text(), credit_note_table(invoice.credit_notes)] if invoice.credit_notes else []),
+    )
+
+
+def _tax_credited(invoice: InvoiceView) -> str | None:
+    if not invoice.credit_notes:
+        return None
+    return f"{cents(sum(note.tax.nano for note in invoice.credit_notes))} USD"
+
+
+def credit_note_table(notes: Sequence[CreditNoteSummaryView]) -> RenderableType:
+    if not notes:
+        return Text("There are no credit notes.")
+    rows: list[Sequence[Cell]] = [
+        (
+            Text(note.number, style="bold"),
+            note.invoice_number,
+            f"{note.issued_at:%Y-%m-%d}",
+            note.reason,
+            rounded(note.net),
+            rounded(note.tax),
+        )
+        for note in notes
+    ]
+    columns = ("CREDIT NOTE", "INVOICE", "ISSUED", "REASON", "NET USD", "TAX USD")
+    return table(columns, rows, right=("NET USD", "TAX USD"), whole=("CREDIT NOTE", "INVOICE", "ISSUED"))
+
+
+def credit_note_page(note: CreditNoteView) -> RenderableType:
+    return Group(
+        heading(note.number, f"corrects {note.invoice_number}"),
+        facts(
+            ("Credit note", note.id),
+            ("Invoice", note.invoice_id),
+            ("Buyer", note.legal_name),
+            ("Issued", f"{absolute(note.issued_at)} by {note.issued_by}"),
+            ("Reason", note.reason),
+        ),
+        Text(),
+        table(
+            ("", "INVOICE LINE", "USD"),
+            [(str(line.number), str(line.invoice_line), rounded(line.amount)) for line in note.lines],
+            right=("INVOICE LINE", "USD"),
+        ),
+        Text(),
+        facts(
+            ("Sum of the lines", f"{rounded(note.credited)} USD"),
+            ("Net", f"{rounded(note.net)} USD"),
+            ("Tax", f"{rounded(note.tax)} USD"),
+            ("To the balance", f"{price(note.to_balance)} USD"),
+            ("Of it credits", f"{price(note.credits)} USD" if note.credits.nano else None),
         ),
     )
 

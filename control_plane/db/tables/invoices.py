@@ -1,4 +1,4 @@
-"""Invoices with their lines, the numbers of documents, and who is invoiced."""
+"""Invoices and credit notes with their lines, the numbers of documents, and who is invoiced."""
 
 from sqlalchemy import (
     BigInteger,
@@ -6,6 +6,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     PrimaryKeyConstraint,
@@ -135,6 +136,66 @@ invoice_lines = table(
         " nano_per_unit_hour, used_in, unit_seconds) = 0",
         name="usage_whole",
     ),
+    fact=True,
+    tenancy=Tenancy.OFFERED,
+    api=("INSERT",),
+)
+
+credit_notes = table(
+    "credit_notes",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    Column("invoice_id", Uuid, nullable=False),
+    own("invoice_id", "invoices"),
+    Column("issuer", Text, ForeignKey("issuers.code"), nullable=False),
+    Column("number", Text, nullable=False),
+    # The sum of its lines.
+    Column("credited_cents", BigInteger, nullable=False),
+    # By how much it lowers what is taxed; the rest had been paid for by credits.
+    Column("net_cents", BigInteger, nullable=False),
+    Column("tax_cents", BigInteger, nullable=False),
+    Column("credits_nano", BigInteger, nullable=False),
+    Column("reason", Text, nullable=False),
+    at("issued_at", nullable=False),
+    # The id of the subject that decided on it.
+    Column("issued_by", Text, nullable=False),
+    CheckConstraint(
+        "credited_cents > 0 AND net_cents BETWEEN 0 AND credited_cents AND tax_cents BETWEEN 0 AND net_cents"
+        " AND credits_nano >= 0",
+        name="bounded",
+    ),
+    # What is printed of credits is in whole cents, and what is given back of them is exact.
+    CheckConstraint("abs((credited_cents - net_cents) * 10000000 - credits_nano) < 10000000", name="adds_up"),
+    UniqueConstraint("organization_id", "id"),
+    UniqueConstraint("issuer", "number"),
+    Index("ix_credit_notes_issued_at", "issued_at", "id"),
+    Index("ix_credit_notes_organization_id_issued_at", "organization_id", "issued_at", "id"),
+    Index("ix_credit_notes_invoice_id", "invoice_id"),
+    fact=True,
+    tenancy=Tenancy.OFFERED,
+    api=("INSERT",),
+)
+
+credit_note_lines = table(
+    "credit_note_lines",
+    Column("credit_note_id", Uuid, nullable=False),
+    Column("number", Integer, nullable=False),
+    tenant(),
+    own("credit_note_id", "credit_notes"),
+    # The line that it corrects, of the invoice of its credit note.
+    Column("invoice_id", Uuid, nullable=False),
+    Column("invoice_line", Integer, nullable=False),
+    Column("cents", BigInteger, nullable=False),
+    PrimaryKeyConstraint("credit_note_id", "number", "organization_id"),
+    UniqueConstraint(
+        "organization_id", "credit_note_id", "invoice_line", name="uq_credit_note_lines_invoice_line"
+    ),
+    ForeignKeyConstraint(
+        ["invoice_id", "invoice_line", "organization_id"],
+        ["invoice_lines.invoice_id", "invoice_lines.number", "invoice_lines.organization_id"],
+    ),
+    CheckConstraint("cents > 0", name="positive"),
+    Index("ix_credit_note_lines_invoice_id", "invoice_id", "invoice_line"),
     fact=True,
     tenancy=Tenancy.OFFERED,
     api=("INSERT",),

@@ -67,6 +67,7 @@ class Endpoint:
             ("{reconciliation_id}", "rec"),
             ("{charge_id}", "ch"),
             ("{invoice_id}", "inv"),
+            ("{credit_note_id}", "cn"),
         ):
             if name in self.path:
                 return prefix
@@ -380,6 +381,15 @@ ENDPOINTS = (
     _get("/v1/finance/invoices", Permission.INVOICES_READ_ALL, "period", "limit", "cursor"),
     _get("/v1/finance/invoices/{invoice_id}", Permission.INVOICES_READ_ALL),
     _get("/v1/finance/invoices/{invoice_id}/page", Permission.INVOICES_READ_ALL),
+    _get("/v1/credit-notes", Permission.INVOICES_READ, "limit", "cursor"),
+    _get("/v1/credit-notes/{credit_note_id}", Permission.INVOICES_READ),
+    _get("/v1/finance/credit-notes", Permission.INVOICES_READ_ALL, "limit", "cursor"),
+    _get("/v1/finance/credit-notes/{credit_note_id}", Permission.INVOICES_READ_ALL),
+    _post(
+        "/v1/finance/credit-notes",
+        Permission.INVOICES_ISSUE,
+        {"invoice_id": f"inv_{0:032x}", "reason": "ticket", "lines": [{"line": 1, "amount_usd": "1.50"}]},
+    ),
     _get("/v1/finance/invoice-drafts/{organization_id}/{month}/page", Permission.INVOICES_READ_ALL),
     _post("/v1/finance/invoices", Permission.INVOICES_ISSUE, {"period": "2026-11", "draft": True}),
     _get("/v1/finance/billing-details/{organization_id}", Permission.INVOICES_READ_ALL),

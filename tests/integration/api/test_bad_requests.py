@@ -129,7 +129,7 @@ UNUSABLE = [("labels", {"a": 1}), ("node_labels", {"a": 1}), ("auto_release", {"
 def _usable(path: str, field: str, value: Any) -> bool:
     """What is fine for some field although it is not for others."""
     return (
-        (value is None and field in {"price_usd_per_hour_max", "project", "environment", "network"})
+        (value is None and field in {"price_usd_per_hour_max", "project", "environment", "network", "lines"})
         or (value is None and field in {"organization_id", "outside", "below_usd", "month_budget_usd"})
         or (field == "ssh_port" and value == 7 and value is not True)
         or (value is None and field == "name" and path in ("/v1/leases", "/v1/leases/batch"))

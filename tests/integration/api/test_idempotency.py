@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import itertools
 import json
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,8 +13,11 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from control_plane.domain.money import NANO_PER_CENT
 from control_plane.domain.organization import OrganizationState
+from control_plane.domain.period import MAIN_ISSUER
 from control_plane.services import principals
+from control_plane.world import uuid7
 from tests.integration.api.conftest import Api, Shared, Tenant, tenant_in, top_up
 from tests.integration.api.endpoints import ENDPOINTS, PUBLIC_KEY, SERVER_HOST, SSH_KEY, Endpoint
 from tests.integration.api.problems import hold
@@ -31,6 +35,7 @@ BEFORE = {
     "deletions": OrganizationState.CLOSED,
 }
 """The state in which an organization has to be for the last word of a path."""
+PROJECT = text("SELECT id FROM projects WHERE organization_id = :id")
 _NUMBERS = itertools.count(1)
 KEY = {"Idempotency-Key": "order 66 / 7f3a"}
 
@@ -51,7 +56,9 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return await _of_a_quota_request(endpoint, shared)
     if endpoint.id_prefix in {"user", "sa", "key"} or endpoint.path == "/v1/role-bindings":
         return endpoint.at(await _of_the_organization(endpoint, shared))
-    if endpoint.path.startswith(("/v1/finance/periods", "/v1/finance/transactions")):
+    if endpoint.path.startswith(
+        ("/v1/finance/periods", "/v1/finance/transactions", "/v1/finance/credit-notes")
+    ):
         return await _of_finance(endpoint, shared)
     if endpoint.path.endswith("/orphan-decisions") or endpoint.id_prefix == "li":
         return await _of_an_orphan(endpoint, shared)
@@ -150,7 +157,9 @@ async def _of_the_organization(endpoint: Endpoint, shared: Shared) -> str:
 
 
 async def _of_finance(endpoint: Endpoint, shared: Shared) -> str:
-    """A customer in the endpoint's body; or a month that is over, and closed already if it is to be reopened."""
+    """A customer or an invoice in the endpoint's body; or a month that is over, and closed already if it is to be reopened."""
+    if endpoint.path == "/v1/finance/credit-notes":
+        return await _of_an_invoice(endpoint, shared)
     if "{month}" not in endpoint.path:
         if endpoint.body and "organization_id" in endpoint.body:
             endpoint.body["organization_id"] = f"org_{shared.acme.id.hex}"
@@ -161,6 +170,25 @@ async def _of_finance(endpoint: Endpoint, shared: Shared) -> str:
         closed = await shared.operator.http.post(path.replace("/reopen", "/close"))
         assert closed.is_success, closed.text
     return path
+
+
+async def _of_an_invoice(endpoint: Endpoint, shared: Shared) -> str:
+    """An issued invoice in the endpoint's body."""
+    number = next(_NUMBERS)
+    month = datetime(2000 + number // 12, number % 12 + 1, 1, tzinfo=UTC)
+    invoice = a_row("invoices", shared.acme.id, issuer=MAIN_ISSUER, period=month, subtotal_cents=150)
+    invoice |= {"id": uuid7(), "number": f"INV-{number}", "usage_nano": 150 * NANO_PER_CENT}
+    used = dict.fromkeys(("project", "sku"), "a") | dict.fromkeys(("nano_per_unit_hour", "unit_seconds"), 1)
+    async with shared.api.owner.db.transaction() as connection:
+        project = (await rows(connection, PROJECT, id=shared.acme.id))[0].id
+        line = a_row("invoice_lines", shared.acme.id, 1, invoice_id=invoice["id"], kind="usage", cents=150)
+        line |= used | {"project_id": project, "used_in": month, "purchase": "spot", "unit": "gpu"}
+        line |= {"number": 1, "stopped": False}
+        await insert(connection, "invoices", invoice)
+        await insert(connection, "invoice_lines", line)
+    assert endpoint.body is not None
+    endpoint.body["invoice_id"] = f"inv_{invoice['id'].hex}"
+    return endpoint.path
 
 
 async def _of_clusters(endpoint: Endpoint, shared: Shared) -> str:

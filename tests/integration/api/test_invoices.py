@@ -10,6 +10,7 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from control_plane.db import invoices as invoice_rows
 from control_plane.db import ledger as ledger_rows
 from control_plane.db.engine import Database, Role
 from control_plane.db.rows import read_one
@@ -28,6 +29,8 @@ from tests.support.database import fresh_database
 pytestmark = pytest.mark.database
 OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
 PATH = "/v1/finance/invoices"
+CREDIT_NOTES = "/v1/finance/credit-notes"
+_BOOKED = text("SELECT period FROM transactions WHERE organization_id = :id AND kind = 'credit_note'")
 _PROJECT = text("SELECT project_id FROM leases WHERE id = :id")
 _CHARGED = text("SELECT coalesce(sum(amount_nano), 0)::bigint FROM charges WHERE organization_id = :id")
 
@@ -234,3 +237,116 @@ async def test_nobody_reads_anothers_invoice(books: Books) -> None:
     hold(await books.finance.http.get(f"/v1/invoices/{of_initech[0]['id']}"), "not_found")
     shown = await books.finance.http.get(f"{PATH}/{of_initech[0]['id']}")
     assert shown.json()["organization_id"] == f"org_{books.tenants['initech'].id.hex}"
+
+
+async def _invoice_of(books: Books, name: str) -> dict[str, Any]:
+    """The invoice of a customer, issued now unless another test did it."""
+    listed = (await books.tenants[name].http.get("/v1/invoices")).json()["items"]
+    if not listed:
+        return dict((await books.issue(name))["items"][0])
+    return dict((await books.tenants[name].http.get(f"/v1/invoices/{listed[0]['id']}")).json())
+
+
+async def _posted(books: Books, name: str) -> dict[ledger.AccountKind, int]:
+    async with books.db.reading() as connection:
+        found = await ledger_rows.totals(connection, books.tenants[name].id)
+    return dict.fromkeys(ledger.AccountKind, 0) | dict(found)
+
+
+async def test_a_credit_note_gives_back_what_its_lines_cost_and_the_tax_in_the_open_period(
+    books: Books,
+) -> None:
+    initech = books.tenants["initech"].http
+    invoice = await _invoice_of(books, "initech")
+    before = await _posted(books, "initech")
+    body = {
+        "invoice_id": invoice["id"],
+        "reason": "ticket 4711",
+        "lines": [{"line": 2, "amount_usd": "1.00"}],
+    }
+    issued = await books.post(body, CREDIT_NOTES)
+    assert issued.status_code == 201, issued.text
+    note = issued.json()
+    assert (note["net"]["nano"], note["tax"]["nano"], note["to_balance"]["nano"]) == (
+        1_000_000_000,
+        190_000_000,
+        1_000_000_000,
+    )
+    assert [(line["invoice_line"], line["amount"]["nano"]) for line in note["lines"]] == [(2, 1_000_000_000)]
+    after = await _posted(books, "initech")
+    moved = {kind: after[kind] - before[kind] for kind in after if after[kind] != before[kind]}
+    assert moved == {
+        ledger.AccountKind.CREDITS: -1_000_000_000,
+        ledger.AccountKind.WALLET: 1_000_000_000,
+        ledger.AccountKind.RECEIVABLE: 190_000_000,
+        ledger.AccountKind.TAX_PAYABLE: -190_000_000,
+    }
+    async with books.db.reading() as connection:
+        booked = await read_one(connection, _BOOKED, datetime, id=books.tenants["initech"].id)
+    assert booked is not None
+    assert booked > OCTOBER, "October is closed"
+
+    shown = (await initech.get(f"/v1/invoices/{invoice['id']}")).json()
+    assert (shown["state"], shown["credited"]["nano"]) == ("issued", 1_190_000_000)
+    assert shown["due"]["nano"] == invoice["due"]["nano"] - 190_000_000
+    assert [line["credited"]["nano"] for line in shown["lines"]][:2] == [0, 1_000_000_000]
+    assert [known["number"] for known in shown["credit_notes"]] == [note["number"]]
+    assert (await initech.get(f"/v1/credit-notes/{note['id']}")).json() == note
+    assert [item["id"] for item in (await initech.get("/v1/credit-notes")).json()["items"]] == [note["id"]]
+    page = (await initech.get(f"/v1/invoices/{invoice['id']}/page")).text
+    assert f"Credit note {note['number']} of " in page
+    hold(await books.tenants["globex"].http.get(f"/v1/credit-notes/{note['id']}"), "not_found")
+    hold(await books.finance.http.get(f"/v1/credit-notes/{note['id']}"), "not_found")
+
+
+async def test_an_invoice_is_voided_by_a_credit_note_over_all_of_it_and_credits_may_be_used_again(
+    books: Books,
+) -> None:
+    hooli = books.tenants["hooli"]
+    invoice = await _invoice_of(books, "hooli")
+    assert invoice["credits"]["nano"] == 1_000_000_000
+    whole = {"invoice_id": invoice["id"], "reason": "billed by mistake"}
+    note = (await books.post(whole, CREDIT_NOTES)).json()
+    assert note["total"] == invoice["total"]
+    assert (note["credits"]["nano"], note["to_balance"]["nano"]) == (1_000_000_000, 1_560_000_000)
+    shown = (await hooli.http.get(f"/v1/invoices/{invoice['id']}")).json()
+    assert (shown["state"], shown["due"]["nano"]) == ("voided", 0)
+    (listed,) = (await hooli.http.get("/v1/invoices")).json()["items"]
+    assert (listed["state"], listed["due"]["nano"]) == ("voided", 0)
+    posted = await _posted(books, "hooli")
+    assert posted[ledger.AccountKind.RECEIVABLE] == posted[ledger.AccountKind.TAX_PAYABLE] == 0
+    assert posted[ledger.AccountKind.WALLET] == 1_001 * 10**9, "what it paid in and what it was given"
+    async with books.db.reading() as connection:
+        unused = await invoice_rows.unused_credits(connection, hooli.id, OCTOBER)
+    assert unused == 1_000_000_000
+    hold(await books.post(whole, CREDIT_NOTES), "nothing_to_credit")
+
+
+async def test_what_cannot_be_credited_is_refused_and_leaves_no_gap(books: Books) -> None:
+    invoice = await _invoice_of(books, "late")
+    numbers = [note["number"] for note in (await books.finance.http.get(CREDIT_NOTES)).json()["items"]]
+    for lines, code in (
+        ([{"line": 2, "amount_usd": "1.25"}], "credit_exceeds_line"),
+        ([{"line": 3}], "line_not_creditable"),
+        ([{"line": 1}, {"line": 9}], "line_not_creditable"),
+        ([{"line": 1}, {"line": 1}], "invalid_request"),
+        ([{"line": 1, "amount_usd": "0.001"}], "invalid_request"),
+        ([{"line": 1, "amount_usd": "0.00"}], "invalid_request"),
+        ([], "invalid_request"),
+    ):
+        body = {"invoice_id": invoice["id"], "reason": "ticket", "lines": lines}
+        hold(await books.post(body, CREDIT_NOTES), code)
+    unknown = {"invoice_id": f"inv_{'0' * 32}", "reason": "ticket"}
+    hold(await books.post(unknown, CREDIT_NOTES), "not_found")
+    whole = {"invoice_id": invoice["id"], "reason": "ticket"}
+    hold(await books.finance.http.post(CREDIT_NOTES, json=whole), "idempotency_key_missing")
+
+    once = {"Idempotency-Key": "credit it once"}
+    part = whole | {"lines": [{"line": 2, "amount_usd": "0.50"}]}
+    first = await books.finance.http.post(CREDIT_NOTES, json=part, headers=once)
+    again = await books.finance.http.post(CREDIT_NOTES, json=part, headers=once)
+    assert first.json() == again.json()
+    rest = (await books.post(whole, CREDIT_NOTES)).json()
+    assert rest["net"]["nano"] == invoice["subtotal"]["nano"] - 500_000_000
+    listed = [note["number"] for note in (await books.finance.http.get(CREDIT_NOTES)).json()["items"]]
+    assert sorted(listed) == [f"CN-2026-{number:06d}" for number in range(1, len(numbers) + 3)]

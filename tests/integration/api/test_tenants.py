@@ -47,10 +47,14 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
     theirs["kc"] = (await other.http.post("/v1/clusters/eu-1/kubeconfigs", json=asked)).json()["id"]
     theirs["exp"] = (await other.http.post("/v1/exports", json={"period": "2026-11"})).json()["id"]
     invoice = a_row("invoices", other.id, issuer=MAIN_ISSUER)
+    note = a_row("credit_notes", other.id, issuer=MAIN_ISSUER, invoice_id=invoice["id"])
     async with api.world.db.transaction(operator.id) as connection:
         await insert(connection, "invoices", invoice)
+        await insert(connection, "credit_notes", note)
     theirs["inv"] = f"inv_{invoice['id'].hex}"
+    theirs["cn"] = f"cn_{note['id'].hex}"
     assert (await other.http.get(f"/v1/invoices/{theirs['inv']}")).status_code == 200
+    assert (await other.http.get(f"/v1/credit-notes/{theirs['cn']}")).status_code == 200
     for endpoint in ENDPOINTS:
         if not endpoint.id_prefix or not endpoint.for_customers:
             continue

@@ -63,6 +63,7 @@ _VALUES: dict[str, Any] = {
     "invoices.usage_nano": 10_000_000,
     "invoices.credits_nano": 0,
     "invoices.adjustment_nano": 0,
+    "credit_notes.credits_nano": 0,
     "kubeconfigs.role": "view",
     "kubeconfigs.recipient": bytes(32),
     "server_hosts.ssh_port": 22,

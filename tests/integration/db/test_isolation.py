@@ -327,6 +327,7 @@ _MAY_COLLIDE = {
     "uq_server_hosts_cluster_id": "only operators write server hosts",
     "uq_role_bindings_platform": "contains the id of the subject",
     "uq_invoices_issuer_number": "only finance writes invoices",
+    "uq_credit_notes_issuer_number": "only finance writes credit notes",
 }
 """Unique constraints across organizations, on tables that the API's role may write. Ids are left out: they are random,
 so whoever can name one has seen it."""

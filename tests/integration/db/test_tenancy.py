@@ -72,7 +72,7 @@ async def _seen(database: Database, statement: str, tenant: UUID | None) -> list
 # The database is what the tables' marks say.
 
 
-OFFERED_TO_ONE = ("billing_details", "invoices", "invoice_lines")
+OFFERED_TO_ONE = ("billing_details", "invoices", "invoice_lines", "credit_notes", "credit_note_lines")
 """What operators make for one organization each, and for everybody never."""
 
 

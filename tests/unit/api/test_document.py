@@ -316,7 +316,11 @@ def test_each_answer_names_its_headers(whole: dict[str, Any]) -> None:
                     assert ("Location" in response["headers"]) == (status == "202")
         refs = [parameter.get("$ref", "") for parameter in operation["parameters"]]
         keys = [ref for ref in refs if ref.endswith("IdempotencyKey")]
-        moves_money = name in ("POST /v1/finance/transactions", "POST /v1/finance/invoices")
+        moves_money = name in (
+            "POST /v1/finance/transactions",
+            "POST /v1/finance/invoices",
+            "POST /v1/finance/credit-notes",
+        )
         expected = ["RequiredIdempotencyKey" if moves_money else "IdempotencyKey"]
         found = [ref.rpartition("/")[2] for ref in keys]
         assert found == (expected if name.startswith("POST") else []), name

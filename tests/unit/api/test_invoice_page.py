@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from uuid import UUID
 
 from control_plane.api.views.invoice_page import HEADERS, invoice_page
+from control_plane.domain.credit_note import CreditNote
 from control_plane.domain.ids import OrganizationId, ProjectId
 from control_plane.domain.invoice import BillingDetails, Seller, Usage, draft
 from control_plane.domain.money import Nano
@@ -124,6 +125,45 @@ def test_with_reverse_charge_the_page_says_who_owes_the_tax() -> None:
     assert "Tax, reverse charge 0.00 USD" in words
     assert "Reverse charge: the customer is liable for the payment of the tax." in words
     assert "Reverse charge:" not in Seen(invoice_page(an_invoice())).words
+
+
+def a_credit_note(full: FullInvoice, *, net_cents: int, tax_cents: int, reason: str) -> CreditNote:
+    assert full.invoice.id is not None
+    return CreditNote(
+        id=UUID(int=5),
+        organization_id=full.invoice.organization_id,
+        invoice_id=full.invoice.id,
+        issuer="main",
+        number="CN-2026-000001",
+        credited_cents=net_cents + 250,
+        net_cents=net_cents,
+        tax_cents=tax_cents,
+        credits_nano=Nano(2_500_000_000),
+        reason=reason,
+        issued_at=datetime(2026, 11, 5, 9, tzinfo=UTC),
+        issued_by="user_1",
+    )
+
+
+def test_a_corrected_invoice_names_its_credit_notes_and_what_they_leave_to_pay() -> None:
+    full = an_invoice()
+    part = a_credit_note(full, net_cents=10_000, tax_cents=1_900, reason="<b>late</b>")
+    words = Seen(invoice_page(replace(full, credit_notes=[part]))).words
+    for said in (
+        "Due 2,724.83 USD Tax of CN-2026-000001 \N{MINUS SIGN}19.00 USD Due after credit notes 2,705.83 USD",
+        "Credit note CN-2026-000001 of 2026-11-05 lowers the subtotal by 100.00 USD and its tax by 19.00 USD; 102.50",
+        "102.50 USD went back to the prepaid balance. <b>late</b>",
+    ):
+        assert said in words, said
+    assert "is void" not in words
+
+
+def test_a_voided_invoice_says_so() -> None:
+    full = an_invoice()
+    whole = a_credit_note(full, net_cents=1_434_123, tax_cents=272_483, reason="billed by mistake")
+    words = Seen(invoice_page(replace(full, credit_notes=[whole]))).words
+    assert "This invoice is void: credit notes cover all of it." in words
+    assert "Due after credit notes 0.00 USD" in words
 
 
 def test_a_rate_of_tax_has_only_the_places_that_it_needs() -> None:

@@ -1944,14 +1944,14 @@ _INVOICE: Json = {
     "id": f"inv_{'8' * 32}", "number": "INV-2026-000001", "state": "issued", "organization_id": OTHER_ORGANIZATION["id"],
     "legal_name": "Heliotrope GmbH", "period": "2026-10", "subtotal": usd(14_341_230_000_000),
     "tax": usd(2_724_830_000_000), "total": usd(17_066_060_000_000), "paid": usd(14_341_230_000_000),
-    "due": usd(2_724_830_000_000), "issued_at": at(hours=1),
+    "due": usd(2_724_830_000_000), "issued_at": at(hours=1), "credited": usd(0),
 }  # fmt: skip
 _INVOICE_LINE: Json = {
     "number": 1, "kind": "usage", "project_id": f"prj_{'9' * 32}", "project": "research", "sku": "h100x8",
     "purchase": "on_demand", "stopped": False, "unit": "gpu", "price": usd(2_490_000_000), "unit_seconds": 20_736_000,
-    "used_in": "2026-10", "amount": usd(14_342_400_000_000), "exact": usd(14_342_400_000_000),
+    "used_in": "2026-10", "amount": usd(14_342_400_000_000), "exact": usd(14_342_400_000_000), "credited": usd(0),
 }  # fmt: skip
-_OTHER_LINE: Json = dict.fromkeys(_INVOICE_LINE)
+_OTHER_LINE: Json = dict.fromkeys(_INVOICE_LINE) | {"credited": usd(0)}
 INVOICE: Json = _INVOICE | {
     "issuer": "main", "seller": "Neocloud Ltd", "seller_address": ["1 Quay Street", "Galway"], "seller_tax_id": "IE6388047V",
     "address_lines": ["Salomon-Idler-Str. 12", "86159 Augsburg"], "country": "DE", "tax_id": "DE811907980", "tax_rate": 1900,
@@ -1964,6 +1964,22 @@ INVOICE: Json = _INVOICE | {
         _OTHER_LINE | {"number": 3, "kind": "credit", "amount": usd(-2_500_000_000), "exact": usd(-2_500_000_000)},
         _OTHER_LINE | {"number": 4, "kind": "adjustment", "amount": usd(0), "exact": usd(-3_333_333)},
     ],
+    "credit_notes": [],
+}  # fmt: skip
+_CREDIT_NOTE: Json = {
+    "id": f"cn_{'8' * 32}", "number": "CN-2026-000001", "invoice_id": _INVOICE["id"], "invoice_number": _INVOICE["number"],
+    "organization_id": OTHER_ORGANIZATION["id"], "legal_name": "Heliotrope GmbH", "net": usd(14_341_230_000_000),
+    "tax": usd(2_724_830_000_000), "total": usd(17_066_060_000_000), "to_balance": usd(14_343_730_000_000),
+    "reason": "billed by mistake, ticket 4711", "issued_at": at(minutes=5), "issued_by": USER,
+}  # fmt: skip
+CREDIT_NOTE: Json = _CREDIT_NOTE | {
+    "credited": usd(14_343_730_000_000), "credits": usd(2_500_000_000),
+    "lines": [{"number": 1, "invoice_line": 1, "amount": usd(14_342_400_000_000)},
+              {"number": 2, "invoice_line": 2, "amount": usd(1_330_000_000)}],
+}  # fmt: skip
+CREDIT_NOTES: Json = {"items": [_CREDIT_NOTE], "next_cursor": None}
+INVOICE_VOIDED: Json = INVOICE | {
+    "state": "voided", "credited": _CREDIT_NOTE["total"], "due": usd(0), "credit_notes": [_CREDIT_NOTE],
 }  # fmt: skip
 INVOICES: Json = {"items": [_INVOICE], "next_cursor": None}
 INVOICE_DRAFT: Json = INVOICE | {

@@ -52,6 +52,10 @@ ASKS: dict[str, tuple[str, Reads]] = {
     "finance credit": (MONEY, ORGANIZATIONS),
     "finance refund": (MONEY, ORGANIZATIONS),
     "finance payment": (MONEY, ORGANIZATIONS),
+    "finance credit-note create": (
+        f"inv_{'8' * 32} --line 1 --amount 24.90 --reason ticket",
+        {},
+    ),
     "finance period close": ("2026-10", {}),
     # All that a customer has.
     "organization suspend": (f"{CUSTOMER} --reason unpaid --end-leases", ORGANIZATIONS),

@@ -1,5 +1,6 @@
 """Invoices on the command line: as a page that a person prints or keeps."""
 
+import json
 from pathlib import Path
 
 import httpx
@@ -44,5 +45,46 @@ def test_html_is_of_one_document_and_no_json(tmp_path: Path) -> None:
     ):
         with case(command):
             stand = Stand(tmp_path)
+            assert stand.run(*command.split()).code == 2
+            assert stand.requests == []
+
+
+def test_a_credit_note_names_its_lines_with_what_is_credited_of_them(tmp_path: Path) -> None:
+    invoice = answers.INVOICE["id"]
+    wanted = {"invoice_id": invoice, "reason": "ticket"}
+    for arguments, lines in (
+        ("--line 2 --amount 24.90", [{"line": 2, "amount_usd": "24.90"}]),
+        (
+            "--line 2 --line 1 --amount 5 --amount 0.01",
+            [{"line": 2, "amount_usd": "5"}, {"line": 1, "amount_usd": "0.01"}],
+        ),
+        ("--line 2", [{"line": 2}]),
+        ("--all", None),
+    ):
+        with case(arguments):
+            stand = Stand(tmp_path, {"POST /v1/finance/credit-notes": answers.CREDIT_NOTE})
+            command = f"finance credit-note create {invoice} {arguments} --reason ticket --yes"
+            assert stand.run(*command.split()).code == 0
+            (request,) = stand.requests
+            body = json.loads(request.content)
+            assert body == wanted | ({} if lines is None else {"lines": lines})
+            assert request.headers["Idempotency-Key"]
+
+
+def test_a_credit_note_of_nothing_certain_is_wrong_usage(tmp_path: Path) -> None:
+    for arguments in (
+        "",
+        "--all --line 1",
+        "--line 1 --line 2 --amount 5",
+        "--line 1 --line 1",
+        "--line 0",
+        "--line 1 --amount 0",
+        "--line 1 --amount 0.001",
+        "--line 1 --amount -5",
+        "--amount 5",
+    ):
+        with case(arguments):
+            stand = Stand(tmp_path)
+            command = f"finance credit-note create INV-2026-000001 {arguments} --reason ticket --yes"
             assert stand.run(*command.split()).code == 2
             assert stand.requests == []

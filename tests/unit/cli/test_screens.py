@@ -375,6 +375,31 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "invoice show INV-2026-000001",
         {"GET /v1/invoices": answers.INVOICES, f"GET /v1/invoices/{answers.INVOICE['id']}": answers.INVOICE},
     ),
+    "invoice_show_voided": (
+        f"invoice show {answers.INVOICE['id']}",
+        {f"GET /v1/invoices/{answers.INVOICE['id']}": answers.INVOICE_VOIDED},
+    ),
+    "credit_note_list": ("credit-note list", {"GET /v1/credit-notes": answers.CREDIT_NOTES}),
+    "credit_note_list_empty": ("credit-note list", {"GET /v1/credit-notes": EMPTY}),
+    "credit_note_show": (
+        "credit-note show CN-2026-000001",
+        {
+            "GET /v1/credit-notes": answers.CREDIT_NOTES,
+            f"GET /v1/credit-notes/{answers.CREDIT_NOTE['id']}": answers.CREDIT_NOTE,
+        },
+    ),
+    "finance_credit_note_create": (
+        "finance credit-note create INV-2026-000001 --all --reason ticket --yes",
+        {"GET /v1/finance/invoices": answers.INVOICES, "POST /v1/finance/credit-notes": answers.CREDIT_NOTE},
+    ),
+    "finance_credit_note_list": (
+        "finance credit-note list",
+        {"GET /v1/finance/credit-notes": answers.CREDIT_NOTES},
+    ),
+    "finance_credit_note_show": (
+        f"finance credit-note show {answers.CREDIT_NOTE['id']}",
+        {f"GET /v1/finance/credit-notes/{answers.CREDIT_NOTE['id']}": answers.CREDIT_NOTE},
+    ),
     "finance_invoice_issue": (
         "finance invoice issue 2026-10",
         {"POST /v1/finance/invoices": answers.INVOICE_BATCH},

@@ -12,6 +12,7 @@ from control_plane.domain import ledger
 from control_plane.domain.ids import OrganizationId, ProjectId
 from control_plane.domain.invoice import (
     TAX_RATE_MAX,
+    UNCORRECTED,
     BillingDetails,
     InvoiceState,
     LineKind,
@@ -126,7 +127,10 @@ def test_a_draft_becomes_issued_by_its_number() -> None:
     invoice, _ = draft(ACME, CLOSED, seller=SELLER, buyer=BUYER, usage=[USED], unused_credits=Nano(0))
     number = document_number("INV", 2026, 1)
     issued = invoice.issued(UUID(int=3), number, at=OCTOBER, by="sa_1")
-    assert (invoice.state, issued.state) == (InvoiceState.DRAFT, InvoiceState.ISSUED)
+    assert (invoice.state(UNCORRECTED), issued.state(UNCORRECTED)) == (
+        InvoiceState.DRAFT,
+        InvoiceState.ISSUED,
+    )
     assert (issued.number, document_number("A", 2027, 1_234_567)) == ("INV-2026-000001", "A-2027-1234567")
 
 

@@ -26,6 +26,8 @@ FACTS = (
     "audit_keys",
     "balance_events",
     "charges",
+    "credit_note_lines",
+    "credit_notes",
     "export_files",
     "export_runs",
     "intervals",
@@ -153,6 +155,8 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
     ),
     "consoles": (("INSERT",), ()),
+    "credit_note_lines": (("INSERT",), ()),
+    "credit_notes": (("INSERT",), ()),
     "data_keys": (("INSERT",), ()),
     "device_authorizations": (
         ("INSERT",),
@@ -744,6 +748,8 @@ def upgrade() -> None:
     steps.filter_with_ours("ledger_accounts", admin=True)
     steps.filter_offered("billing_details")
     steps.filter_offered("clusters")
+    steps.filter_offered("credit_note_lines")
+    steps.filter_offered("credit_notes")
     steps.filter_offered("invoice_lines")
     steps.filter_offered("invoices")
     steps.filter_claimed("machines")
@@ -1541,7 +1547,7 @@ def _create_tables() -> None:
         sa.Column("wallet_after_nano", sa.BigInteger(), nullable=False),
         sa.Column("receivable_after_nano", sa.BigInteger(), nullable=False),
         sa.CheckConstraint(
-            "kind IN ('credit', 'invoice', 'payment', 'refund', 'top_up', 'usage')",
+            "kind IN ('credit', 'credit_note', 'invoice', 'payment', 'refund', 'top_up', 'usage')",
             name=op.f("ck_transactions_kind_known"),
         ),
         sa.CheckConstraint(
@@ -1550,7 +1556,7 @@ def _create_tables() -> None:
             name=op.f("ck_transactions_booked"),
         ),
         sa.CheckConstraint(
-            "(kind IN ('credit', 'payment', 'refund', 'top_up')) = (approved_by IS NOT NULL AND reason IS NOT NULL)",
+            "(kind IN ('credit', 'credit_note', 'payment', 'refund', 'top_up')) = (approved_by IS NOT NULL AND reason IS NOT NULL)",
             name=op.f("ck_transactions_approved"),
         ),
         sa.ForeignKeyConstraint(
@@ -4553,7 +4559,9 @@ def _create_tables() -> None:
         sa.Column("series", sa.Text(), nullable=False),
         sa.Column("year", sa.Integer(), nullable=False),
         sa.Column("last", sa.Integer(), nullable=False),
-        sa.CheckConstraint("series IN ('invoice')", name=op.f("ck_document_numbers_series_known")),
+        sa.CheckConstraint(
+            "series IN ('credit_note', 'invoice')", name=op.f("ck_document_numbers_series_known")
+        ),
         sa.CheckConstraint("last >= 0", name=op.f("ck_document_numbers_not_negative")),
         sa.ForeignKeyConstraint(
             ["issuer"], ["issuers.code"], name=op.f("fk_document_numbers_issuer_issuers")
@@ -4656,6 +4664,85 @@ def _create_tables() -> None:
             name=op.f("fk_invoice_lines_organization_id_organizations"),
         ),
         sa.PrimaryKeyConstraint("invoice_id", "number", "organization_id", name=op.f("pk_invoice_lines")),
+    )
+    op.create_table(
+        "credit_notes",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("invoice_id", sa.Uuid(), nullable=False),
+        sa.Column("issuer", sa.Text(), nullable=False),
+        sa.Column("number", sa.Text(), nullable=False),
+        sa.Column("credited_cents", sa.BigInteger(), nullable=False),
+        sa.Column("net_cents", sa.BigInteger(), nullable=False),
+        sa.Column("tax_cents", sa.BigInteger(), nullable=False),
+        sa.Column("credits_nano", sa.BigInteger(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("issued_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("issued_by", sa.Text(), nullable=False),
+        sa.CheckConstraint(
+            "abs((credited_cents - net_cents) * 10000000 - credits_nano) < 10000000",
+            name=op.f("ck_credit_notes_adds_up"),
+        ),
+        sa.CheckConstraint(
+            "credited_cents > 0 AND net_cents BETWEEN 0 AND credited_cents AND tax_cents BETWEEN 0 AND net_cents AND credits_nano >= 0",
+            name=op.f("ck_credit_notes_bounded"),
+        ),
+        sa.ForeignKeyConstraint(["issuer"], ["issuers.code"], name=op.f("fk_credit_notes_issuer_issuers")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "invoice_id"],
+            ["invoices.organization_id", "invoices.id"],
+            name=op.f("fk_credit_notes_organization_id_invoices"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_credit_notes_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_credit_notes")),
+        sa.UniqueConstraint("issuer", "number", name=op.f("uq_credit_notes_issuer_number")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_credit_notes_organization_id_id")),
+    )
+    op.create_index("ix_credit_notes_invoice_id", "credit_notes", ["invoice_id"], unique=False)
+    op.create_index("ix_credit_notes_issued_at", "credit_notes", ["issued_at", "id"], unique=False)
+    op.create_index(
+        "ix_credit_notes_organization_id_issued_at",
+        "credit_notes",
+        ["organization_id", "issued_at", "id"],
+        unique=False,
+    )
+    op.create_table(
+        "credit_note_lines",
+        sa.Column("credit_note_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("invoice_id", sa.Uuid(), nullable=False),
+        sa.Column("invoice_line", sa.Integer(), nullable=False),
+        sa.Column("cents", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint("cents > 0", name=op.f("ck_credit_note_lines_positive")),
+        sa.ForeignKeyConstraint(
+            ["invoice_id", "invoice_line", "organization_id"],
+            ["invoice_lines.invoice_id", "invoice_lines.number", "invoice_lines.organization_id"],
+            name=op.f("fk_credit_note_lines_invoice_id_invoice_lines"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "credit_note_id"],
+            ["credit_notes.organization_id", "credit_notes.id"],
+            name=op.f("fk_credit_note_lines_organization_id_credit_notes"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_credit_note_lines_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint(
+            "credit_note_id", "number", "organization_id", name=op.f("pk_credit_note_lines")
+        ),
+        sa.UniqueConstraint(
+            "organization_id", "credit_note_id", "invoice_line", name="uq_credit_note_lines_invoice_line"
+        ),
+    )
+    op.create_index(
+        "ix_credit_note_lines_invoice_id", "credit_note_lines", ["invoice_id", "invoice_line"], unique=False
     )
     op.create_table(
         "export_runs",

@@ -9,6 +9,7 @@ from infra.components.common import Component, tags
 from infra.components.credentials import Credentials
 from infra.components.database import Database
 from infra.components.doors import PROMETHEUS, Doors
+from infra.components.flow_logs import FlowLogs
 from infra.components.keys import Keys
 from infra.components.load_balancer import LoadBalancer
 from infra.components.network import Network
@@ -34,8 +35,14 @@ class Deployment(Component):
         catalogue = with_sign_in(catalogue, stack.sign_in)
         self.roles = Roles(stack, self, catalogue)
         self.keys = Keys(stack, self, catalogue, self.roles)
-        self.network = Network(stack, self, self.keys.operations.arn)
+        self.network = Network(stack, self)
         clusters = ClusterNetwork(stack, self, self.network)
+        FlowLogs(
+            stack,
+            self,
+            {"control": self.network.vpc, "clusters": clusters.vpc},
+            log_key=self.keys.operations.arn,
+        )
         doors = Doors(
             stack, self, catalogue, vpc=self.network.vpc, cluster_vpc=clusters.vpc, peering=clusters.peering
         )
@@ -48,6 +55,7 @@ class Deployment(Component):
             subnets=self.network.private,
             security_group=doors.groups["database"].id,
             key=self.keys.database,
+            log_key=self.keys.operations,
         )
         self.hosts = Hosts(
             stack,
@@ -106,11 +114,8 @@ class Deployment(Component):
             "database": self.database.instance.address,
             "cluster": self.services.cluster.name,
             "private_subnets": [subnet.id for subnet in self.network.private],
-            "groups_of_tasks": {
-                name: self._doors.groups[name].id
-                for name in self.services.tasks
-                if name not in self.services.running
-            },
+            "groups_of_tasks": {name: self._doors.groups[name].id for name in self.services.tasks},
+            "buckets": {name: bucket.bucket for name, bucket in self.storage.buckets.items()},
             "group_of_prometheus": self._doors.groups[PROMETHEUS].id,
             "hub": {"public": self.hosts.hub.address.public_ip, "instance": self.hosts.hub.instance.id},
             "servers": [

@@ -16,7 +16,6 @@ class Reach(StrEnum):
     """What a service may open connections to, besides AWS itself through private endpoints."""
 
     DATABASE = "database"
-    VERIFIER = "verifier"
     ISSUER = "issuer"
     """The OpenID provider that people sign in with, by TLS from the fixed addresses."""
     HUB = "hub"
@@ -52,6 +51,8 @@ class Service:
     public: bool = False
     """Whether the load balancer passes requests on to it. At most one service is."""
     reaches: frozenset[Reach] = frozenset()
+    calls: frozenset[str] = frozenset()
+    """Services whose port it opens connections to."""
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Variables, and the secret that each one gets its value from."""
@@ -94,7 +95,8 @@ RECONCILER = Service(
     command=("python", "-m", "reconciler", "run"),
     metrics=9465,
     health=(9465, "/healthz"),
-    reaches=frozenset({Reach.DATABASE, Reach.VERIFIER, Reach.HUB, Reach.SERVERS, Reach.INTERNET}),
+    reaches=frozenset({Reach.DATABASE, Reach.HUB, Reach.SERVERS, Reach.INTERNET}),
+    calls=frozenset({"verifier"}),
     environment={
         "SPLITPLANE_RECONCILER_METRICS_LISTEN": "0.0.0.0:9465",
         "SPLITPLANE_KMS_KEY": "{sealing_key}",

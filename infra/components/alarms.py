@@ -51,7 +51,7 @@ class Alarms(Component):
     ) -> None:
         super().__init__(stack, "alarms", parent)
         self.topic = aws.sns.Topic(
-            "alarms", name=self.name("alarms"), kms_master_key_id=key.id, opts=self.below()
+            "alarms", name=self.name("alarms"), kms_master_key_id=key.arn, opts=self.below()
         )
         aws.sns.TopicSubscription(
             "email", topic=self.topic.arn, protocol="email", endpoint=stack.alarm_email, opts=self.below()
@@ -120,6 +120,9 @@ class Alarms(Component):
         )
 
     def _budget(self) -> None:
+        """Of the whole account: every stack has one of its own, and a filter by tag finds nothing before somebody
+        activates the tag for billing.
+        """
         aws.budgets.Budget(
             "monthly",
             name=self.name("monthly"),
@@ -127,15 +130,14 @@ class Alarms(Component):
             time_unit="MONTHLY",
             limit_amount=str(self.stack.monthly_budget_usd),
             limit_unit="USD",
-            cost_filters=[{"name": "TagKeyValue", "values": [f"user:stack${self.stack.name}"]}],
             notifications=[
-                {
-                    "comparison_operator": "GREATER_THAN",
-                    "threshold": threshold,
-                    "threshold_type": "PERCENTAGE",
-                    "notification_type": kind,
-                    "subscriber_email_addresses": [self.stack.alarm_email],
-                }
+                aws.budgets.BudgetNotificationArgs(
+                    comparison_operator="GREATER_THAN",
+                    threshold=threshold,
+                    threshold_type="PERCENTAGE",
+                    notification_type=kind,
+                    subscriber_email_addresses=[self.stack.alarm_email],
+                )
                 for kind, threshold in (("ACTUAL", 80), ("FORECASTED", 100))
             ],
             opts=self.below(),

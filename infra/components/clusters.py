@@ -174,19 +174,23 @@ class Hosts(Component):
             name,
             ami=self.stack.hosts.image,
             instance_type=kind.type,
-            primary_network_interface={"network_interface_id": port.id},
+            primary_network_interface=aws.ec2.InstancePrimaryNetworkInterfaceArgs(
+                network_interface_id=port.id
+            ),
             iam_instance_profile=profile.name,
-            metadata_options={"http_tokens": "required", "http_put_response_hop_limit": 1},
-            root_block_device={
-                "encrypted": True,
-                "kms_key_id": self._disk_key.arn,
-                "volume_type": "gp3",
-                "volume_size": 40,
-                "delete_on_termination": not self.stack.protect_data,
-            },
+            metadata_options=aws.ec2.InstanceMetadataOptionsArgs(
+                http_tokens="required", http_put_response_hop_limit=1
+            ),
+            root_block_device=aws.ec2.InstanceRootBlockDeviceArgs(
+                encrypted=True,
+                kms_key_id=self._disk_key.arn,
+                volume_type="gp3",
+                volume_size=40,
+                delete_on_termination=not self.stack.protect_data,
+            ),
             user_data=first_start,
             disable_api_termination=self.stack.protect_data,
-            maintenance_options={"auto_recovery": "default"},
+            maintenance_options=aws.ec2.InstanceMaintenanceOptionsArgs(auto_recovery="default"),
             monitoring=True,
             volume_tags={"Name": self.name(name)},
             tags={"Name": self.name(name)},

@@ -37,10 +37,15 @@ class Component(pulumi.ComponentResource):
         """Options of what this component makes."""
         return pulumi.ResourceOptions(parent=self, depends_on=list(depends_on), ignore_changes=ignore_changes)
 
-    def guarded(self, *, ignore_changes: list[str] | None = None) -> pulumi.ResourceOptions:
+    def guarded(
+        self, *, depends_on: Sequence[pulumi.Resource] = (), ignore_changes: list[str] | None = None
+    ) -> pulumi.ResourceOptions:
         """Options of what holds data, or is known to others by its address: Pulumi refuses to delete or replace it."""
         return pulumi.ResourceOptions(
-            parent=self, protect=self.stack.protect_data, ignore_changes=ignore_changes
+            parent=self,
+            depends_on=list(depends_on),
+            protect=self.stack.protect_data,
+            ignore_changes=ignore_changes,
         )
 
 

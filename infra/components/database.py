@@ -7,9 +7,13 @@ from infra.components.common import Component, trust
 from infra.config import Stack
 
 VERSION = "17"
+LOG_DAYS = 90
 PARAMETERS = {
     "rds.force_ssl": "1",
     "log_min_duration_statement": "1000",
+    # Without the values in it, which are customers'.
+    "log_parameter_max_length": "0",
+    "log_parameter_max_length_on_error": "0",
     "log_lock_waits": "1",
     "idle_in_transaction_session_timeout": "60000",
 }
@@ -29,8 +33,17 @@ class Database(Component):
         subnets: list[aws.ec2.Subnet],
         security_group: pulumi.Input[str],
         key: aws.kms.Key,
+        log_key: aws.kms.Key,
     ) -> None:
         super().__init__(stack, "database", parent)
+        # RDS would make it, without a key of ours and for ever.
+        log = aws.cloudwatch.LogGroup(
+            "database",
+            name=f"/aws/rds/instance/{self.name('database')}/postgresql",
+            retention_in_days=LOG_DAYS,
+            kms_key_id=log_key.arn,
+            opts=self.below(),
+        )
         place = aws.rds.SubnetGroup(
             "database",
             name=self.name("database"),
@@ -41,7 +54,10 @@ class Database(Component):
             "database",
             name=self.name(f"postgres{VERSION}"),
             family=f"postgres{VERSION}",
-            parameters=[{"name": name, "value": value} for name, value in PARAMETERS.items()],
+            parameters=[
+                aws.rds.ParameterGroupParameterArgs(name=name, value=value)
+                for name, value in PARAMETERS.items()
+            ],
             opts=self.below(),
         )
         size = stack.database
@@ -80,7 +96,7 @@ class Database(Component):
             monitoring_interval=60,
             monitoring_role_arn=self._monitoring_role(),
             enabled_cloudwatch_logs_exports=["postgresql"],
-            opts=self.guarded(),
+            opts=self.guarded(depends_on=[log]),
         )
         self.register_outputs({"address": self.instance.address})
 

@@ -80,9 +80,11 @@ class Doors(Component):
             self._way(PROMETHEUS, service.name, tcp(service.metrics))
         if Reach.ISSUER in service.reaches:  # Its addresses are not known, and change.
             self._to_internet(service.name, tcp(443))
-        verifier = catalogue["verifier"].port
-        if Reach.VERIFIER in service.reaches and verifier:
-            self._way(service.name, "verifier", tcp(verifier))
+        for name in sorted(service.calls):
+            port = catalogue[name].port
+            if port is None:
+                raise ValueError(f"{service.name} calls {name}, which has no port")
+            self._way(service.name, name, tcp(port))
         if Reach.HUB in service.reaches:
             self._way(service.name, "hub", tcp(22))
         if Reach.SERVERS in service.reaches:

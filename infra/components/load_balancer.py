@@ -2,6 +2,7 @@
 
 import pulumi
 import pulumi_aws as aws
+from pulumi_aws import wafv2 as waf
 
 from infra.components.common import Component
 from infra.components.network import Network
@@ -57,14 +58,14 @@ class LoadBalancer(Component):
             protocol="HTTP",
             target_type="ip",
             deregistration_delay=30,
-            health_check={
-                "path": "/readyz",
-                "matcher": "200",
-                "interval": 10,
-                "timeout": 5,
-                "healthy_threshold": 2,
-                "unhealthy_threshold": 2,
-            },
+            health_check=aws.lb.TargetGroupHealthCheckArgs(
+                path="/readyz",
+                matcher="200",
+                interval=10,
+                timeout=5,
+                healthy_threshold=2,
+                unhealthy_threshold=2,
+            ),
             opts=self.below(),
         )
         self.listener = aws.lb.Listener(
@@ -74,7 +75,9 @@ class LoadBalancer(Component):
             protocol="HTTPS",
             ssl_policy="ELBSecurityPolicy-TLS13-1-2-2021-06",
             certificate_arn=self._certificate(),
-            default_actions=[{"type": "forward", "target_group_arn": self.targets.arn}],
+            default_actions=[
+                aws.lb.ListenerDefaultActionArgs(type="forward", target_group_arn=self.targets.arn)
+            ],
             opts=self.below(),
         )
         self._firewall()
@@ -84,11 +87,9 @@ class LoadBalancer(Component):
             name=stack.domain,
             type="A",
             aliases=[
-                {
-                    "name": self.balancer.dns_name,
-                    "zone_id": self.balancer.zone_id,
-                    "evaluate_target_health": True,
-                }
+                aws.route53.RecordAliasArgs(
+                    name=self.balancer.dns_name, zone_id=self.balancer.zone_id, evaluate_target_health=True
+                )
             ],
             opts=self.below(),
         )
@@ -115,44 +116,54 @@ class LoadBalancer(Component):
 
     def _firewall(self) -> None:
         managed = [
-            {
-                "name": name,
-                "priority": priority,
-                "override_action": {"none": {}},
-                "statement": {
-                    "managed_rule_group_statement": {
-                        "vendor_name": "AWS",
-                        "name": name,
-                        "rule_action_overrides": [
-                            {"name": rule, "action_to_use": {"count": {}}} for rule in counted
-                        ],
-                    }
-                },
-                "visibility_config": _visible(name),
-            }
+            waf.WebAclRuleArgs(
+                name=name,
+                priority=priority,
+                override_action=waf.WebAclRuleOverrideActionArgs(none=waf.WebAclRuleOverrideActionNoneArgs()),
+                statement=waf.WebAclRuleStatementArgs(
+                    managed_rule_group_statement=waf.WebAclRuleStatementManagedRuleGroupStatementArgs(
+                        vendor_name="AWS",
+                        name=name,
+                        rule_action_overrides=[_counted(rule) for rule in counted],
+                    )
+                ),
+                visibility_config=waf.WebAclRuleVisibilityConfigArgs(**_visible(name)),
+            )
             for priority, (name, counted) in enumerate(MANAGED_RULES.items(), 1)
         ]
-        rate = {
-            "name": "RequestsPerAddress",
-            "priority": 0,
-            "action": {"block": {}},
-            "statement": {
-                "rate_based_statement": {"limit": REQUESTS_PER_ADDRESS, "aggregate_key_type": "IP"}
-            },
-            "visibility_config": _visible("RequestsPerAddress"),
-        }
-        firewall = aws.wafv2.WebAcl(
+        rate = waf.WebAclRuleArgs(
+            name="RequestsPerAddress",
+            priority=0,
+            action=waf.WebAclRuleActionArgs(block=waf.WebAclRuleActionBlockArgs()),
+            statement=waf.WebAclRuleStatementArgs(
+                rate_based_statement=waf.WebAclRuleStatementRateBasedStatementArgs(
+                    limit=REQUESTS_PER_ADDRESS, aggregate_key_type="IP"
+                )
+            ),
+            visibility_config=waf.WebAclRuleVisibilityConfigArgs(**_visible("RequestsPerAddress")),
+        )
+        firewall = waf.WebAcl(
             "public",
             name=self.name("public"),
             scope="REGIONAL",
-            default_action={"allow": {}},
+            default_action=waf.WebAclDefaultActionArgs(allow=waf.WebAclDefaultActionAllowArgs()),
             rules=[rate, *managed],
-            visibility_config=_visible("public"),
+            visibility_config=waf.WebAclVisibilityConfigArgs(**_visible("public")),
             opts=self.below(),
         )
-        aws.wafv2.WebAclAssociation(
+        waf.WebAclAssociation(
             "public", resource_arn=self.balancer.arn, web_acl_arn=firewall.arn, opts=self.below()
         )
+
+
+def _counted(rule: str) -> waf.WebAclRuleStatementManagedRuleGroupStatementRuleActionOverrideArgs:
+    """A rule of AWS's that only counts."""
+    action = waf.WebAclRuleStatementManagedRuleGroupStatementRuleActionOverrideActionToUseArgs(
+        count=waf.WebAclRuleStatementManagedRuleGroupStatementRuleActionOverrideActionToUseCountArgs()
+    )
+    return waf.WebAclRuleStatementManagedRuleGroupStatementRuleActionOverrideArgs(
+        name=rule, action_to_use=action
+    )
 
 
 def _visible(name: str) -> dict[str, object]:

@@ -3,7 +3,7 @@
 import pulumi
 import pulumi_aws as aws
 
-from infra.components.common import Component, document, trust
+from infra.components.common import Component
 from infra.config import Stack
 
 ENDPOINTS = ("ecr.api", "ecr.dkr", "kms", "logs", "secretsmanager")
@@ -14,7 +14,7 @@ class Network(Component):
     Elastic IP providers can put on their lists; it survives everything but its own deletion, which is protected.
     """
 
-    def __init__(self, stack: Stack, parent: pulumi.Resource, log_key: pulumi.Input[str]) -> None:
+    def __init__(self, stack: Stack, parent: pulumi.Resource) -> None:
         super().__init__(stack, "network", parent)
         self.vpc = aws.ec2.Vpc(
             "control",
@@ -35,7 +35,6 @@ class Network(Component):
         self._open_public()
         self.egress = self._gateways()
         self.private_tables = self._private_tables()
-        self._log_flows(log_key)
         self.register_outputs({"egress_addresses": [address.public_ip for address in self.egress]})
 
     def _subnets(self, kind: str, blocks: list[str]) -> list[aws.ec2.Subnet]:
@@ -128,30 +127,3 @@ class Network(Component):
             opts=self.below(),
         )
         return pulumi.Output.from_input(gateway.prefix_list_id)
-
-    def _log_flows(self, log_key: pulumi.Input[str]) -> None:
-        group = aws.cloudwatch.LogGroup(
-            "flows", name=self.name("flows"), retention_in_days=90, kms_key_id=log_key, opts=self.below()
-        )
-        account = {"StringEquals": {"aws:SourceAccount": self.stack.account}}
-        role = aws.iam.Role(
-            "flows",
-            name=self.name("flows"),
-            assume_role_policy=trust("vpc-flow-logs.amazonaws.com", **account),
-            opts=self.below(),
-        )
-        write = {
-            "Effect": "Allow",
-            "Action": ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"],
-            "Resource": pulumi.Output.concat(group.arn, ":*"),
-        }
-        aws.iam.RolePolicy("flows", role=role.id, policy=document(write), opts=self.below())
-        aws.ec2.FlowLog(
-            "flows",
-            vpc_id=self.vpc.id,
-            traffic_type="ALL",
-            iam_role_arn=role.arn,
-            log_destination=group.arn,
-            log_destination_type="cloud-watch-logs",
-            opts=self.below(),
-        )

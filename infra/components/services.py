@@ -18,6 +18,8 @@ from infra.config import Stack
 from infra.services import FILES, Runs, Service
 
 LOG_DAYS = 90
+TARGET = aws.appautoscaling.PolicyTargetTrackingScalingPolicyConfigurationArgs
+METRIC = aws.appautoscaling.PolicyTargetTrackingScalingPolicyConfigurationPredefinedMetricSpecificationArgs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,7 @@ class Services(Component):
         self.cluster = aws.ecs.Cluster(
             "cluster",
             name=self.name("services"),
-            settings=[{"name": "containerInsights", "value": "enabled"}],
+            settings=[aws.ecs.ClusterSettingArgs(name="containerInsights", value="enabled")],
             opts=self.below(),
         )
         self.namespace = aws.servicediscovery.PrivateDnsNamespace(
@@ -73,14 +75,20 @@ class Services(Component):
         return aws.ecs.TaskDefinition(
             service.name,
             family=self.name(service.name),
+            skip_destroy=True,  # ECS goes back to the one before when a new version does not become healthy.
             requires_compatibilities=["FARGATE"],
             network_mode="awsvpc",
             cpu=str(size.cpu),
             memory=str(size.memory_mib),
-            runtime_platform={"cpu_architecture": "X86_64", "operating_system_family": "LINUX"},
+            runtime_platform=aws.ecs.TaskDefinitionRuntimePlatformArgs(
+                cpu_architecture="X86_64", operating_system_family="LINUX"
+            ),
             task_role_arn=roles.task.arn,
             execution_role_arn=roles.start.arn,
-            volumes=[{"name": "tmp"}, *([{"name": "files"}] if service.files else [])],
+            volumes=[
+                aws.ecs.TaskDefinitionVolumeArgs(name=name)
+                for name in ("tmp", *(["files"] if service.files else []))
+            ],
             container_definitions=pulumi.Output.all(
                 image=image, log=log.name, secrets=secrets, facts=dict(self._around.facts)
             ).apply(lambda known: containers(service, region=self.stack.region, **known)),
@@ -164,21 +172,23 @@ class Services(Component):
             desired_count=size.tasks_min,
             deployment_minimum_healthy_percent=100,
             deployment_maximum_percent=200,
-            deployment_circuit_breaker={"enable": True, "rollback": True},
+            deployment_circuit_breaker=aws.ecs.ServiceDeploymentCircuitBreakerArgs(
+                enable=True, rollback=True
+            ),
             enable_execute_command=False,
             propagate_tags="SERVICE",
-            network_configuration={
-                "subnets": [subnet.id for subnet in self._around.network.private],
-                "security_groups": [self._around.groups[service.name].id],
-                "assign_public_ip": False,
-            },
-            service_registries={"registry_arn": self._dns_name(service).arn},
+            network_configuration=aws.ecs.ServiceNetworkConfigurationArgs(
+                subnets=[subnet.id for subnet in self._around.network.private],
+                security_groups=[self._around.groups[service.name].id],
+                assign_public_ip=False,
+            ),
+            service_registries=aws.ecs.ServiceServiceRegistriesArgs(registry_arn=self._dns_name(service).arn),
             load_balancers=[
-                {
-                    "target_group_arn": balancer.targets.arn,
-                    "container_name": service.name,
-                    "container_port": service.port,
-                }
+                aws.ecs.ServiceLoadBalancerArgs(
+                    target_group_arn=balancer.targets.arn,
+                    container_name=service.name,
+                    container_port=service.port,
+                )
             ]
             if service.public
             else [],
@@ -193,11 +203,11 @@ class Services(Component):
         return aws.servicediscovery.Service(
             service.name,
             name=service.name,
-            dns_config={
-                "namespace_id": self.namespace.id,
-                "routing_policy": "MULTIVALUE",
-                "dns_records": [{"type": "A", "ttl": 10}],
-            },
+            dns_config=aws.servicediscovery.ServiceDnsConfigArgs(
+                namespace_id=self.namespace.id,
+                routing_policy="MULTIVALUE",
+                dns_records=[aws.servicediscovery.ServiceDnsConfigDnsRecordArgs(type="A", ttl=10)],
+            ),
             opts=self.below(),
         )
 
@@ -212,26 +222,15 @@ class Services(Component):
             max_capacity=size.tasks_max,
             opts=self.below(),
         )
-        signals: dict[str, dict[str, object]] = {
-            "cpu": {
-                "target_value": 60,
-                "predefined_metric_specification": {
-                    "predefined_metric_type": "ECSServiceAverageCPUUtilization"
-                },
-            }
-        }
+        signals = {"cpu": (60, METRIC(predefined_metric_type="ECSServiceAverageCPUUtilization"))}
         if service.requests_per_task and service.public:
             balancer = self._around.balancer
-            signals["requests"] = {
-                "target_value": service.requests_per_task,
-                "predefined_metric_specification": {
-                    "predefined_metric_type": "ALBRequestCountPerTarget",
-                    "resource_label": pulumi.Output.concat(
-                        balancer.balancer.arn_suffix, "/", balancer.targets.arn_suffix
-                    ),
-                },
-            }
-        for name, signal in signals.items():
+            label = pulumi.Output.concat(balancer.balancer.arn_suffix, "/", balancer.targets.arn_suffix)
+            signals["requests"] = (
+                service.requests_per_task,
+                METRIC(predefined_metric_type="ALBRequestCountPerTarget", resource_label=label),
+            )
+        for name, (value, metric) in signals.items():
             aws.appautoscaling.Policy(
                 f"{service.name}-{name}",
                 name=self.name(f"{service.name}-{name}"),
@@ -239,11 +238,12 @@ class Services(Component):
                 service_namespace=target.service_namespace,
                 scalable_dimension=target.scalable_dimension,
                 resource_id=target.resource_id,
-                target_tracking_scaling_policy_configuration={
-                    **signal,
-                    "scale_out_cooldown": 60,
-                    "scale_in_cooldown": 300,
-                },
+                target_tracking_scaling_policy_configuration=TARGET(
+                    target_value=value,
+                    predefined_metric_specification=metric,
+                    scale_out_cooldown=60,
+                    scale_in_cooldown=300,
+                ),
                 opts=self.below(),
             )
 

@@ -8,6 +8,8 @@ import pulumi_aws as aws
 from infra.components.common import Component, document
 from infra.config import Stack
 
+ENCRYPTION = aws.s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs
+
 
 @dataclass(frozen=True, slots=True)
 class BucketKind:
@@ -29,8 +31,10 @@ class Storage(Component):
             "images",
             name=self.name("images"),
             image_tag_mutability="IMMUTABLE",
-            image_scanning_configuration={"scan_on_push": True},
-            encryption_configurations=[{"encryption_type": "KMS", "kms_key": image_key.arn}],
+            image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
+            encryption_configurations=[
+                aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="KMS", kms_key=image_key.arn)
+            ],
             force_delete=False,
             opts=self.guarded(),
         )
@@ -45,17 +49,24 @@ class Storage(Component):
             opts=self.guarded(),
         )
         aws.s3.BucketVersioning(
-            kind.name, bucket=bucket.id, versioning_configuration={"status": "Enabled"}, opts=self.below()
+            kind.name,
+            bucket=bucket.id,
+            versioning_configuration=aws.s3.BucketVersioningVersioningConfigurationArgs(status="Enabled"),
+            opts=self.below(),
         )
         aws.s3.BucketServerSideEncryptionConfiguration(
             kind.name,
             bucket=bucket.id,
-            rules=[{
-                "apply_server_side_encryption_by_default": {"sse_algorithm": "aws:kms", "kms_master_key_id": key.arn},
-                "bucket_key_enabled": True,
-            }],
+            rules=[
+                aws.s3.BucketServerSideEncryptionConfigurationRuleArgs(
+                    apply_server_side_encryption_by_default=ENCRYPTION(
+                        sse_algorithm="aws:kms", kms_master_key_id=key.arn
+                    ),
+                    bucket_key_enabled=True,
+                )
+            ],
             opts=self.below(),
-        )  # fmt: skip
+        )
         closed = aws.s3.BucketPublicAccessBlock(
             kind.name,
             bucket=bucket.id,
@@ -75,7 +86,11 @@ class Storage(Component):
             aws.s3.BucketObjectLockConfiguration(
                 kind.name,
                 bucket=bucket.id,
-                rule={"default_retention": {"mode": "GOVERNANCE", "days": kind.locked_days}},
+                rule=aws.s3.BucketObjectLockConfigurationRuleArgs(
+                    default_retention=aws.s3.BucketObjectLockConfigurationRuleDefaultRetentionArgs(
+                        mode="GOVERNANCE", days=kind.locked_days
+                    )
+                ),
                 opts=self.below(),
             )
         return bucket

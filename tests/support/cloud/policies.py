@@ -269,10 +269,12 @@ def buckets_keep_what_is_in_them(graph: Graph) -> Iterator[str]:
 
 def every_way_in_is_encrypted(graph: Graph) -> Iterator[str]:
     for listener in graph.of("Listener"):
-        if listener.inputs["protocol"] != "HTTPS" or "TLS13" not in listener.inputs.get("sslPolicy", ""):
+        if listener.inputs["protocol"] != "HTTPS" or not listener.inputs.get("sslPolicy", "").startswith(
+            "ELBSecurityPolicy-TLS13-1-2-"
+        ):
             yield f"{listener.name} speaks {listener.inputs['protocol']}"
     for group in graph.of("ParameterGroup"):
-        if {"name": "rds.force_ssl", "value": "1"} not in group.inputs["parameters"]:
+        if ("rds.force_ssl", "1") not in {(one["name"], one["value"]) for one in group.inputs["parameters"]}:
             yield f"{group.name} permits connections without TLS"
 
 
@@ -359,6 +361,8 @@ def tasks_can_change_nothing_of_themselves(graph: Graph) -> Iterator[str]:
             yield f"{service} runs as root"
         if container.get("readonlyRootFilesystem") is not True or container.get("privileged"):
             yield f"{service} can change its own files"
+        if container.get("linuxParameters", {}).get("capabilities") != {"drop": ["ALL"]}:
+            yield f"{service} keeps capabilities"
         if not re.search(r"@sha256:[0-9a-f]{64}$", container["image"]):
             yield f"{service} runs an image that a tag names"
     for running in graph.of("ecs.Service"):

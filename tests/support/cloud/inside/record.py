@@ -25,7 +25,11 @@ from tests.support.cloud.answers import answer
 ADDED = {
     # As an ingest process may look one day: it is called by others, reads a file, and reaches the database.
     "newcomer": replace(
-        services.VERIFIER, name="newcomer", reaches=frozenset({services.Reach.DATABASE}), connections=5
+        services.VERIFIER,
+        name="newcomer",
+        reaches=frozenset({services.Reach.DATABASE}),
+        connections=5,
+        calls=frozenset({"verifier"}),
     ),
 }
 

@@ -1,0 +1,81 @@
+"""What must be connected to what, with which values, in every deployment; and each rule refuses a graph with its fault."""
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from tests.support.cloud import wiring
+from tests.support.cloud.faults import Fault, drop, put, replaced, statement
+from tests.support.cloud.graph import Graph, graphs
+
+pytestmark = pytest.mark.xdist_group("infra")
+ALLOW = {"Effect": "Allow"}
+ROLE = "arn:aws:iam:eu-central-1:333333333333:Role/splitplane-prod-reconciler"
+GROUPS = ("networkConfiguration", "securityGroups")
+SCALING = "targetTrackingScalingPolicyConfiguration"
+
+
+def _rule(number: int, *path: str | int, to: object) -> Fault:
+    return put("WebAcl", "public", "rules", number, *path, to=to)
+
+
+def _health(path: str) -> Fault:
+    return put("TargetGroup", "api", "healthCheck", "path", to=path)
+
+
+FAULTS: list[tuple[Callable[[Graph], Iterable[str]], Fault]] = [
+    (wiring.a_task_has_its_own_roles_and_group, put("TaskDefinition", "api", "taskRoleArn", to=ROLE)),
+    (wiring.a_task_has_its_own_roles_and_group, put("TaskDefinition", "api", "executionRoleArn", to=f"{ROLE}-start")),
+    (wiring.a_task_has_its_own_roles_and_group, put("ecs.Service", "api", *GROUPS, to=["SecurityGroup/splitplane-prod-reconciler"])),
+    (wiring.a_task_has_its_own_roles_and_group, put("ecs.Service", "verifier", "serviceRegistries", to={})),
+    (wiring.a_task_has_its_own_roles_and_group, put("ecs.Service", "api", "taskDefinition", to="another")),
+    (wiring.no_role_takes_another, statement("RolePolicy", "api-sealing", ALLOW | {"Action": "sts:AssumeRole", "Resource": ROLE})),
+    (wiring.no_role_takes_another, statement("RolePolicy", "api-sealing", ALLOW | {"Action": ["iam:PassRole"], "Resource": ROLE})),
+    (wiring.no_role_takes_another, statement("Key", "sealing", ALLOW | {"Action": "kms:CreateGrant", "Resource": "*"}, to_api=True)),
+    (wiring.no_role_takes_another, statement("Key", "sealing", ALLOW | {"Action": "kms:PutKeyPolicy", "Resource": "*"}, to_api=True)),
+    (wiring.no_role_takes_another, statement("RolePolicy", "hub", ALLOW | {"Action": "secretsmanager:PutSecretValue", "Resource": "*"})),
+    (wiring.no_role_takes_another, put("Role", "api", "managedPolicyArns", to=["arn:aws:iam::aws:policy/AdministratorAccess"])),
+    (wiring.services_grow_and_shrink_with_their_load, put("appautoscaling.Policy", "api-cpu", SCALING, "targetValue", to=6000)),
+    (wiring.services_grow_and_shrink_with_their_load, put("appautoscaling.Policy", "api-requests", SCALING, "predefinedMetricSpecification", to={})),
+    (wiring.services_grow_and_shrink_with_their_load, put("appautoscaling.Target", "verifier", "maxCapacity", to=2)),
+    (wiring.what_a_stack_says_is_what_is_made, put("rds.Instance", "database", "multiAz", to=False)),
+    (wiring.what_a_stack_says_is_what_is_made, put("rds.Instance", "database", "backupRetentionPeriod", to=1)),
+    (wiring.what_a_stack_says_is_what_is_made, put("TaskDefinition", "api", "memory", to="512")),
+    (wiring.what_a_stack_says_is_what_is_made, put("LoadBalancer", "public", "enableDeletionProtection", to=False)),
+    (wiring.requests_are_filtered_and_reach_what_is_ready, _rule(0, "action", to={"count": {}})),
+    (wiring.requests_are_filtered_and_reach_what_is_ready, _rule(1, "overrideAction", to={"count": {}})),
+    (wiring.requests_are_filtered_and_reach_what_is_ready, drop("WebAclAssociation", "public")),
+    (wiring.requests_are_filtered_and_reach_what_is_ready, put("LoadBalancer", "public", "dropInvalidHeaderFields", to=False)),
+    (wiring.requests_are_filtered_and_reach_what_is_ready, _health("/healthz")),
+    (wiring.networks_are_joined_as_drawn, put("Route", "eu-central-1a-to-hosts", "destinationCidrBlock", to="10.99.0.0/16")),
+    (wiring.networks_are_joined_as_drawn, put("VpcEndpoint", "kms", "privateDnsEnabled", to=False)),
+    (wiring.networks_are_joined_as_drawn, drop("FlowLog", "clusters")),
+    (wiring.each_kind_of_data_has_its_key, put("rds.Instance", "database", "kmsKeyId", to="arn:aws:kms:eu-central-1:333333333333:key/exports")),
+    (wiring.each_kind_of_data_has_its_key, put("ec2.Instance", "hub", "metadataOptions", "httpTokens", to="optional")),
+    (wiring.keys_are_used_through_their_services, replaced("Key", "exports", "kms:ViaService", "kms:KeyOrigin")),
+    (wiring.buckets_are_closed_to_what_is_not_encrypted_on_the_way, replaced("BucketPolicy", "audit", '"false"', '"true"')),
+    (wiring.buckets_are_closed_to_what_is_not_encrypted_on_the_way, put("BucketObjectLockConfiguration", "exports", "rule", "defaultRetention", "days", to=1)),
+    (wiring.buckets_are_closed_to_what_is_not_encrypted_on_the_way, put("Repository", "images", "imageTagMutability", to="MUTABLE")),
+    (wiring.logs_are_kept_without_the_values_of_statements, put("LogGroup", "api", "retentionInDays", to=1)),
+    (wiring.logs_are_kept_without_the_values_of_statements, drop("LogGroup", "database")),
+    (wiring.logs_are_kept_without_the_values_of_statements, put("ParameterGroup", "database", "parameters", to=[])),
+    (wiring.alarms_fire_for_what_is_wrong, put("MetricAlarm", "api-tasks", "comparisonOperator", to="GreaterThanThreshold")),
+    (wiring.alarms_fire_for_what_is_wrong, put("MetricAlarm", "database-disk", "threshold", to=0)),
+    (wiring.alarms_fire_for_what_is_wrong, put("Budget", "monthly", "notifications", to=[])),
+    (wiring.alarms_fire_for_what_is_wrong, put("Budget", "monthly", "limitAmount", to="1")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", wiring.WIRING, ids=lambda rule: rule.__name__)
+def test_a_rule_holds_in_every_stack(rule: Callable[[Graph], Iterable[str]]) -> None:
+    for name, graph in graphs().items():
+        assert list(rule(graph)) == [], name
+
+
+def test_each_rule_refuses_a_graph_with_its_fault() -> None:
+    whole = graphs()["prod"]
+    for number, (rule, fault) in enumerate(FAULTS):
+        broken = whole.copy()
+        fault(broken)
+        assert list(rule(broken)), f"fault {number} passes {rule.__name__}"
+    assert {rule for rule, _ in FAULTS} == set(wiring.WIRING), "a rule without a fault"

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 import structlog
+import uvloop
 from prometheus_client import REGISTRY
 
 from control_plane.db.clock import DatabaseClock, PostgresTime
@@ -57,7 +58,7 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
     try:
         if parsed.command != "run":
             return asyncio.run(_command(environ, parsed))
-        asyncio.run(_run(environ, parsed.only))
+        uvloop.run(_run(environ, parsed.only))
     except (settings.SettingsError, registry.MalformedLoop, LoginRefused) as error:
         print(f"reconciler: {error}", file=sys.stderr)
         return 2

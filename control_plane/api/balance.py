@@ -1,7 +1,6 @@
 """A customer's balance, and the transactions that made it."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated
 
 from litestar import Controller, get
@@ -10,14 +9,14 @@ from litestar.response import Stream
 
 from control_plane.api import csv_text, paging
 from control_plane.api.documents import PROBLEMS, refusable
-from control_plane.api.filters import OfMonth
+from control_plane.api.filters import OfMonth, first_instant
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.balance import balance_view, entry_view
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.ledger import TransactionKind
 from control_plane.domain.money import usd
-from control_plane.domain.period import month_text, parse_month
+from control_plane.domain.period import month_text
 from control_plane.domain.permission import Permission
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import balance
@@ -90,7 +89,7 @@ class BalanceController(Controller):
         found = await balance.entries(
             request.world,
             request.principal.organization_id,
-            period=_first_instant(month),
+            period=first_instant(month),
             kind=kind,
             before=paging.number(_KIND, cursor),
             limit=limit + 1,
@@ -113,7 +112,7 @@ class BalanceController(Controller):
             return await balance.entries(
                 request.world,
                 request.principal.organization_id,
-                period=_first_instant(month),
+                period=first_instant(month),
                 kind=kind,
                 before=None if last is None else last.number,
                 limit=CSV_ROWS_PER_READ,
@@ -121,10 +120,6 @@ class BalanceController(Controller):
 
         lines = csv_text.stream(CSV_COLUMNS, read, _csv_row, rows_per_read=CSV_ROWS_PER_READ)
         return Stream(lines, media_type="text/csv", headers=csv_text.attachment("balance.csv"))
-
-
-def _first_instant(month: str | None) -> datetime | None:
-    return None if month is None else parse_month(month)
 
 
 def _csv_row(entry: BalanceEntry) -> tuple[object, ...]:

@@ -2,25 +2,31 @@
 
 import json
 from datetime import UTC, datetime
+from typing import Annotated
 
 from litestar import Controller, get
-from litestar.params import FromQuery
+from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
 from control_plane.api import csv_text, paging
 from control_plane.api.documents import PROBLEMS, refusable
+from control_plane.api.errors import ApiError
+from control_plane.api.filters import OfMonth, first_instant
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.projects import OfProject, project_id_of
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.billing import bill_view, reconciliation_view, usage_row
+from control_plane.api.views.billing import bill_view, reconciliation_view, usage_row, usage_sums_view
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.money import usd
+from control_plane.domain.money import CURRENCY, usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.scope import ScopeKind
 from control_plane.domain.sku import unit_of
+from control_plane.domain.usage_grouping import UsageGrouping
 from control_plane.services import billing
 from control_plane.services.billing import Charge
-from control_plane.wire.billing import BillView, ReconciliationView, UsagePage
+from control_plane.wire.billing import BillView, ReconciliationView, UsagePage, UsageSumsView
+from control_plane.wire.common import LABEL_KEY_PATTERN, LABEL_LENGTH_MAX
+from control_plane.wire.problems import FieldError
 
 CSV_ROWS_PER_READ = 1_000
 CSV_COLUMNS = (
@@ -46,8 +52,21 @@ CSV_COLUMNS = (
     "node_pool",
     "unit",
     "stopped",
+    "gpu_model",
+    "gpu_count",
+    "organization_id",
+    "currency",
 )
 """New columns go to the end, because people's sheets count them."""
+GroupedBy = Annotated[UsageGrouping, QueryParameter(description="By what it is added up.")]
+LabelKey = Annotated[
+    str | None,
+    QueryParameter(
+        pattern=LABEL_KEY_PATTERN,
+        max_length=LABEL_LENGTH_MAX,
+        description="The key of the label by which it is added up.",
+    ),
+]
 
 
 class BillingController(Controller):
@@ -126,17 +145,54 @@ class BillingController(Controller):
         return Stream(lines, media_type="text/csv", headers=csv_text.attachment("usage.csv"))
 
     @get(
+        "/usage/sums",
+        operation_id="getUsageSums",
+        permission=Permission.BILLING_READ,
+        scope=ScopeKind.LEASE,
+        responses=refusable(422),
+    )
+    async def usage_sums(
+        self,
+        request: ApiRequest,
+        by: GroupedBy = UsageGrouping.PROJECT,
+        label_key: LabelKey = None,
+        month: OfMonth = None,
+        project: OfProject = None,
+    ) -> UsageSumsView:
+        """The usage of a calendar month in UTC, by default the present one, added up in groups."""
+        if (label_key is None) == (by is UsageGrouping.LABEL):
+            why = "belongs to `by=label`, which needs it"
+            raise ApiError("invalid_parameter", f"`label_key` {why}.", errors=[FieldError("label_key", why)])
+        found = await billing.usage_sums(
+            request.world,
+            request.principal.organization_id,
+            by=by,
+            label=label_key,
+            month=first_instant(month),
+            project_id=await project_id_of(request, project),
+            reach=request.reach,
+        )
+        return usage_sums_view(found)
+
+    @get(
         "/bill",
         operation_id="getBill",
         permission=Permission.BILLING_READ,
         scope=ScopeKind.LEASE,
         responses=refusable(422),
     )
-    async def bill(self, request: ApiRequest, project: OfProject = None) -> BillView:
-        """The calendar month in UTC so far, per lease and project. Usage that is not rated yet is shown separately."""
+    async def bill(self, request: ApiRequest, month: OfMonth = None, project: OfProject = None) -> BillView:
+        """A calendar month in UTC, by default the present one so far, per lease and project.
+
+        Usage that is not billed yet is shown separately.
+        """
         project_id = await project_id_of(request, project)
         found = await billing.bill(
-            request.world, request.principal.organization_id, project_id=project_id, reach=request.reach
+            request.world,
+            request.principal.organization_id,
+            month=first_instant(month),
+            project_id=project_id,
+            reach=request.reach,
         )
         return bill_view(found)
 
@@ -184,4 +240,8 @@ def _csv_row(charge: Charge) -> tuple[object, ...]:
         charge.node_pool or "",
         unit_of(charge.gpu_count),
         "true" if charge.stopped else "false",
+        charge.gpu_model or "",
+        charge.gpu_count,
+        on_wire(Prefix.ORGANIZATION, charge.organization_id),
+        CURRENCY,
     )

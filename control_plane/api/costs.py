@@ -22,6 +22,7 @@ TOKENS: Mapping[str, int] = {
     "exportAnyAuditEvents": 20,
     "getBill": 5,
     "getMargin": 20,
+    "getUsageSums": 5,
     "getReconciliation": 5,
     "getOrganizationReconciliation": 5,
     "listOffers": 2,

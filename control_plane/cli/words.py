@@ -1,6 +1,7 @@
 """How amounts, times and text from others are written on a terminal. Pure."""
 
 import unicodedata
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -130,11 +131,25 @@ def rounded(amount: Money) -> str:
 
 def cents(nano: int) -> str:
     """Nano-US-dollars rounded to the cent, half to even, for tables that people compare; not the exact amount."""
+    return _grouped(_nearest_cent(nano) * _NANO_PER_CENT)
+
+
+def adding_up(amounts: Sequence[Money]) -> list[int]:
+    """The amounts in whole cents, as nano-US-dollars, which add up to their exact sum rounded to the cent.
+
+    Each is within a cent of its exact amount: those with the largest remainders are rounded up (largest remainder
+    method), of equal remainders the first ones.
+    """
+    parts = [divmod(amount.nano, _NANO_PER_CENT) for amount in amounts]
+    up = _nearest_cent(sum(amount.nano for amount in amounts)) - sum(whole for whole, _ in parts)
+    raised = frozenset(sorted(range(len(parts)), key=lambda index: -parts[index][1])[:up])
+    return [(whole + (index in raised)) * _NANO_PER_CENT for index, (whole, _) in enumerate(parts)]
+
+
+def _nearest_cent(nano: int) -> int:
     whole, rest = divmod(nano, _NANO_PER_CENT)
     half = _NANO_PER_CENT // 2
-    if rest > half or (rest == half and whole % 2 == 1):
-        whole += 1
-    return _grouped(whole * _NANO_PER_CENT)
+    return whole + (rest > half or (rest == half and whole % 2 == 1))
 
 
 def _grouped(nano: int) -> str:

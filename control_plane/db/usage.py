@@ -20,6 +20,7 @@ from control_plane.domain.lease import LeaseState
 from control_plane.domain.metering import Interval, Meter, Use
 from control_plane.domain.money import Nano
 from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.usage_grouping import UsageGroup, UsageGrouping
 
 USE = f"""l.ready_at, l.billed_until,
        CASE WHEN NOT {WAS_NOT_OPENED} THEN least({SIGHTED_AT}, {SWITCHES_AT}) END AS evidence_at, m.suspect_since,
@@ -279,6 +280,9 @@ class Charge:
     """Whether the machine was stopped, and charged as that."""
     nano_per_unit_hour: Nano
     amount_nano: Nano
+    organization_id: OrganizationId
+    gpu_model: str | None
+    """None for a machine without GPUs."""
     labels: Mapping[str, str]
     """The labels that the lease has now; a charge itself never changes."""
     node_pool: str | None
@@ -319,7 +323,7 @@ class LeaseUsage(Use):
 _CHARGES = text(f"""
 SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, p.name AS project, c.machine_id, c.provider,
        c.region, c.sku, c.purchase, c.price_book, c.started_at, c.ended_at, l.gpu_count, c.unit_seconds,
-       c.stopped, c.nano_per_unit_hour, c.amount_nano, l.labels,
+       c.stopped, c.nano_per_unit_hour, c.amount_nano, c.organization_id, l.gpu_model, l.labels,
        (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool
 FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
@@ -328,6 +332,30 @@ WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.star
   AND (CAST(:after_at AS timestamptz) IS NULL OR (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid)))
 ORDER BY c.started_at, c.id LIMIT :limit
 """)
+_GROUPED_BY = {
+    UsageGrouping.PROJECT: ("c.project_id", "p.name"),
+    UsageGrouping.LEASE: ("c.lease_id", "l.name"),
+    UsageGrouping.SKU: ("NULL::uuid", "c.sku"),
+    UsageGrouping.DAY: ("NULL::uuid", "to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')"),
+    UsageGrouping.LABEL: ("NULL::uuid", "l.labels ->> CAST(:label AS text)"),
+}
+"""SQL: the id and the name of the group that charge `c` belongs to."""
+_GROUPS = {
+    grouping: text(f"""
+    SELECT {group_id} AS id, {name} AS name, count(*) AS charges,
+           coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count > 0), 0)::bigint AS gpu_seconds,
+           coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count = 0), 0)::bigint AS machine_seconds,
+           sum(c.amount_nano)::bigint AS amount_nano
+    FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
+    WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
+      AND {within("l")}
+      AND (CAST(:project_id AS uuid) IS NULL OR c.project_id = :project_id)
+    GROUP BY 1, 2
+    ORDER BY {"2" if grouping is UsageGrouping.DAY else "6 DESC, 2, 1"}
+    """)
+    for grouping, (group_id, name) in _GROUPED_BY.items()
+}
+"""Days in their order; other groups by what they cost, the most expensive first."""
 _TOTAL = text("""
 SELECT coalesce(sum(c.amount_nano), 0)::bigint AS amount_nano,
        coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count > 0), 0)::bigint AS gpu_seconds,
@@ -394,6 +422,27 @@ async def total(
         connection, _TOTAL, Total, organization_id=organization_id, since=since, until=until
     )
     return found
+
+
+async def groups(
+    connection: Connection,
+    organization_id: OrganizationId,
+    reach: Reach,
+    *,
+    by: UsageGrouping,
+    label: str | None,
+    since: datetime,
+    until: datetime,
+    project_id: ProjectId | None,
+) -> list[UsageGroup]:
+    """The sums over the charges of a period that have something in common; `label` is the key to group by.
+
+    With `project_id`, only those of the project.
+    """
+    values = {"organization_id": organization_id, "since": since, "until": until, "project_id": project_id}
+    if by is UsageGrouping.LABEL:
+        values["label"] = label
+    return await read(connection, _GROUPS[by], UsageGroup, **values, **reach_values(reach))
 
 
 async def by_lease(

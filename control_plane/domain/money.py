@@ -13,6 +13,8 @@ Nano = NewType("Nano", int)
 """Nano-US-dollars; positive or negative."""
 
 NOTHING = Nano(0)
+CURRENCY = "USD"
+"""The only one, by ISO 4217."""
 NANO_PER_USD = 1_000_000_000
 SECONDS_PER_HOUR = 3_600
 NANO_PER_CENT = 10_000_000

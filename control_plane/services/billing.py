@@ -1,5 +1,6 @@
-"""What a customer owes and why: charges, and the bill of the current period."""
+"""What a customer owes and why: charges, their sums, and the bill of a month."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
@@ -13,6 +14,7 @@ from control_plane.domain.ledger import AccountKind
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.period import month_after, month_of
 from control_plane.domain.sku import Unit, unit_of
+from control_plane.domain.usage_grouping import UsageGroup, UsageGrouping
 from control_plane.world import World
 
 __all__ = [
@@ -21,13 +23,9 @@ __all__ = [
     "Charge",
     "ProjectTotal",
     "Reconciliation",
+    "UsageGroup",
+    "UsageSums",
 ]  # Controllers name these, and do not import the layer below.
-
-
-def period_of(now: datetime) -> tuple[datetime, datetime]:
-    """The calendar month (UTC) that contains `now`: its first instant, and the first instant after it."""
-    start = month_of(now)
-    return start, month_after(start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +107,19 @@ async def bill(
     world: World,
     organization_id: OrganizationId,
     *,
+    month: datetime | None = None,
     project_id: ProjectId | None = None,
     reach: Reach,
 ) -> Bill:
-    """The bill of the current period: every rated charge, and what leases have certainly used since.
+    """The bill of a month, given by its first instant, or of the current one: every rated charge of time in it, and
+    what leases have certainly used in it since.
 
-    With `project_id`, only the lines of the project. The balance is the organization's either way; it is left out for
-    a reach that is less than the organization.
+    With `project_id`, only the lines of the project. The balance is the organization's as it is now either way; it is
+    left out for a reach that is less than the organization.
     """
     now = world.now()
-    since, until = period_of(now)
+    since = month or month_of(now)
+    until = month_after(since)
     async with world.db.reading(organization_id) as connection:
         found = await usage.by_lease(
             connection, organization_id, reach, since=since, until=until, project_id=project_id
@@ -130,25 +131,36 @@ async def bill(
     return Bill(
         since=since,
         until=until,
-        lines=tuple(line for lease in found for line in bill_lines(lease, now)),
+        lines=tuple(
+            line
+            for lease in found
+            for line in bill_lines(lease, now, since=since, until=until)
+            # A lease that has only just begun is on the bill of the current month.
+            if line.unit_seconds or line.unrated_unit_seconds or since <= now < until
+        ),
         posted_nano=organization.posted_nano if reach.organization else None,
         held_nano=organization.held_nano if reach.organization else None,
         balance_warning=None if noticed is None else noticed.why,
     )
 
 
-def bill_lines(lease: usage.LeaseUsage, now: datetime) -> tuple[BillLine, ...]:
-    """A lease's lines on the bill: one of the time on, and one of the time stopped if there is any."""
-    on, stopped = (_line(lease, now, stopped=stopped) for stopped in (False, True))
+def bill_lines(
+    lease: usage.LeaseUsage, now: datetime, *, since: datetime, until: datetime
+) -> tuple[BillLine, ...]:
+    """A lease's lines on the bill of a period: one of the time on, and one of the time stopped if there is any."""
+    on, stopped = (_line(lease, now, since, until, stopped=stopped) for stopped in (False, True))
     return (on, stopped) if stopped.unit_seconds or stopped.unrated_unit_seconds else (on,)
 
 
-def _line(lease: usage.LeaseUsage, now: datetime, *, stopped: bool) -> BillLine:
-    """What was rated, and what has certainly been used since."""
+def _line(
+    lease: usage.LeaseUsage, now: datetime, since: datetime, until: datetime, *, stopped: bool
+) -> BillLine:
+    """What was rated, and what has certainly been used since, within the period."""
     # Time that is metered already counts through its charges; only the time since the last interval is unrated.
     metered_until = lease.metered_until or lease.ready_at
     used = metering.used_until(lease, now)
-    before, through = (lease.unit_seconds_until(at, stopped=stopped) for at in (metered_until, used.certain))
+    begin, end = max(metered_until, since), min(used.certain, until)
+    before, through = (lease.unit_seconds_until(at, stopped=stopped) for at in (begin, end))
     price = lease.price(stopped=stopped)
     return BillLine(
         lease_id=lease.id,
@@ -190,6 +202,60 @@ async def usage_page(
             after=after,
             limit=limit,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSums:
+    """The charges of a month, added up by something that they have in common."""
+
+    by: UsageGrouping
+    label: str | None
+    """The key to group by."""
+    since: datetime
+    until: datetime
+    groups: Sequence[UsageGroup]
+
+    @property
+    def gpu_seconds(self) -> int:
+        return sum(group.gpu_seconds for group in self.groups)
+
+    @property
+    def machine_seconds(self) -> int:
+        return sum(group.machine_seconds for group in self.groups)
+
+    @property
+    def amount_nano(self) -> Nano:
+        return Nano(sum(group.amount_nano for group in self.groups))
+
+
+async def usage_sums(
+    world: World,
+    organization_id: OrganizationId,
+    *,
+    by: UsageGrouping,
+    label: str | None = None,
+    month: datetime | None = None,
+    project_id: ProjectId | None = None,
+    reach: Reach,
+) -> UsageSums:
+    """The charges of a month, given by its first instant, or of the current one, added up in groups.
+
+    `label` is the key to group by where `by` says so. With `project_id`, only the charges of the project.
+    """
+    since = month or month_of(world.now())
+    until = month_after(since)
+    async with world.db.reading(organization_id) as connection:
+        found = await usage.groups(
+            connection,
+            organization_id,
+            reach,
+            by=by,
+            label=label,
+            since=since,
+            until=until,
+            project_id=project_id,
+        )
+    return UsageSums(by, label, since, until, found)
 
 
 @dataclass(frozen=True, slots=True)

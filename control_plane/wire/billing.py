@@ -1,4 +1,4 @@
-"""Usage, the running bill, and the reconciliation of charges with the ledger."""
+"""Usage and its sums, the bill of a month, and the reconciliation of charges with the ledger."""
 
 from typing import Annotated
 
@@ -7,8 +7,10 @@ from msgspec import field
 from control_plane.wire.common import Money, NextCursor, Timestamp, View
 from control_plane.wire.vocabulary import (
     ChargeIdText,
+    GpuModelWord,
     LeaseIdText,
     MachineIdText,
+    OrganizationIdText,
     ProjectIdText,
     PurchaseWord,
     one_of,
@@ -64,6 +66,14 @@ class UsageRow(View):
     """How the lease is bought: `on_demand`, which is by the second until it is released."""
     price_book: int
     """The version of the price book that the price is from."""
+    organization_id: OrganizationIdText
+    """The organization that pays."""
+    gpu_model: GpuModelWord | None
+    """The model of the lease's GPUs; null for a machine without GPUs."""
+    gpu_count: int
+    """How many GPUs the lease has."""
+    currency: str
+    """The currency of all amounts: `USD`."""
     labels: dict[str, str] = field(default_factory=dict)
     """The labels that the lease has now. Charges never change; labels may."""
     node_pool: str | None = None
@@ -78,6 +88,59 @@ class UsagePage(View):
     items: tuple[UsageRow, ...]
     """The charges, oldest first."""
     next_cursor: NextCursor | None
+
+
+UsageGroupingWord = Annotated[
+    str,
+    one_of(
+        "UsageGrouping",
+        "By what usage is added up.",
+        project="The project of the lease.",
+        lease="The lease.",
+        sku="The SKU of the lease.",
+        day="The day in UTC.",
+        label="The value that a label of the lease has now.",
+    ),
+]
+
+
+class UsageGroupView(View):
+    """The charges that have something in common."""
+
+    id: LeaseIdText | ProjectIdText | None
+    """The id of the lease or of the project; null for other groups."""
+    name: str | None
+    """The name of the project, the lease or the SKU, the day such as `2026-11-20`, or the label's value. Null for
+    leases without the label."""
+    charges: int
+    """The number of charges."""
+    gpu_seconds: int
+    """GPU-seconds that are charged."""
+    machine_seconds: int
+    """Seconds of machines without GPUs that are charged."""
+    amount: Money
+    """What they cost."""
+
+
+class UsageSumsView(View):
+    """The usage of a month, added up by something that charges have in common."""
+
+    by: UsageGroupingWord
+    """By what it is added up."""
+    label_key: str | None
+    """The key of the label, where it is added up by one."""
+    since: Timestamp
+    """Start of the month."""
+    until: Timestamp
+    """The month is a calendar month in UTC. It includes `since` and excludes `until`."""
+    groups: tuple[UsageGroupView, ...]
+    """Days in their order; other groups by what they cost, the most expensive first."""
+    gpu_seconds: int
+    """The sum of the groups, exactly."""
+    machine_seconds: int
+    """The sum of the groups, exactly."""
+    amount: Money
+    """The sum of the groups, exactly."""
 
 
 class BillLineView(View):
@@ -133,7 +196,7 @@ class ProjectTotalView(View):
 
 
 class BillView(View):
-    """The bill of the running month."""
+    """The bill of a calendar month: of the present one so far, or of an earlier one."""
 
     since: Timestamp
     """Start of the period."""
@@ -148,8 +211,8 @@ class BillView(View):
     unrated: Money
     """The sum of what is not rated yet."""
     balance: Money | None
-    """Of the organization, also where the lines are those of one project. Null for a caller who sees less than the
-    whole organization."""
+    """Of the organization as it is now, also where the lines are those of one project or of an earlier month. Null for
+    a caller who sees less than the whole organization."""
     held: Money | None
     """Set aside for running leases; null like the balance."""
     available: Money | None
@@ -223,3 +286,11 @@ class UsageCsvRow(View):
     """What the price is for: a GPU, or a machine where there are none."""
     stopped: bool
     """Whether the machine was stopped: `true` or `false`."""
+    gpu_model: str
+    """The model of the lease's GPUs; empty for a machine without GPUs."""
+    gpu_count: int
+    """How many GPUs the lease has."""
+    organization_id: OrganizationIdText
+    """The organization that pays."""
+    currency: str
+    """The currency of all amounts: `USD`."""

@@ -194,12 +194,13 @@ PositiveUsdText = Annotated[
 _LABEL_KEY, _LABEL_VALUE = "[a-z0-9]([a-z0-9._/-]*[a-z0-9])?", f"{_PRINTABLE}*"
 LABEL_PATTERN = rf"^{_LABEL_KEY}={_LABEL_VALUE}$(?!\n)"
 """A label as a filter has it: `key=value`."""
+LABEL_KEY_PATTERN = rf"^{_LABEL_KEY}$(?!\n)"
 LABEL_LENGTH_MAX = 63
 LABELS_MAX = 32
 LabelKey = Annotated[
     str,
     Meta(
-        pattern=rf"^{_LABEL_KEY}$(?!\n)",
+        pattern=LABEL_KEY_PATTERN,
         max_length=LABEL_LENGTH_MAX,
         description="1 to 63 lower-case letters, digits or . _ / -, starting and ending with a letter or digit.",
         examples=["team"],

@@ -108,6 +108,7 @@ _TEXTS: Mapping[str, str] = {
     "LedgerTransactionView.reason": "ticket 4711",
     "approved_by": "user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
     "created_by": "user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+    "currency": "USD",
     "sha256": "ab" * 32,
     "issuer": "main",
     "QuotaRequestView.reason": "a larger model",

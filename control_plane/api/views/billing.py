@@ -2,10 +2,19 @@
 
 from control_plane.api.views.money import money, money_or_none
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.domain.money import Nano
+from control_plane.domain.money import CURRENCY, Nano
 from control_plane.domain.sku import Unit, unit_of
-from control_plane.services.billing import Bill, BillLine, Charge, ProjectTotal, Reconciliation
-from control_plane.wire.billing import BillLineView, BillView, ProjectTotalView, ReconciliationView, UsageRow
+from control_plane.domain.usage_grouping import UsageGrouping
+from control_plane.services.billing import Bill, BillLine, Charge, ProjectTotal, Reconciliation, UsageSums
+from control_plane.wire.billing import (
+    BillLineView,
+    BillView,
+    ProjectTotalView,
+    ReconciliationView,
+    UsageGroupView,
+    UsageRow,
+    UsageSumsView,
+)
 
 
 def usage_row(charge: Charge) -> UsageRow:
@@ -28,9 +37,37 @@ def usage_row(charge: Charge) -> UsageRow:
         region=charge.region,
         purchase=charge.purchase,
         price_book=charge.price_book,
+        organization_id=on_wire(Prefix.ORGANIZATION, charge.organization_id),
+        gpu_model=charge.gpu_model,
+        gpu_count=charge.gpu_count,
+        currency=CURRENCY,
         labels=dict(charge.labels),
         node_pool=charge.node_pool,
         stopped=charge.stopped,
+    )
+
+
+def usage_sums_view(sums: UsageSums) -> UsageSumsView:
+    prefix = Prefix.PROJECT if sums.by is UsageGrouping.PROJECT else Prefix.LEASE
+    return UsageSumsView(
+        by=sums.by.value,
+        label_key=sums.label,
+        since=sums.since,
+        until=sums.until,
+        groups=tuple(
+            UsageGroupView(
+                id=None if group.id is None else on_wire(prefix, group.id),
+                name=group.name,
+                charges=group.charges,
+                gpu_seconds=group.gpu_seconds,
+                machine_seconds=group.machine_seconds,
+                amount=money(group.amount_nano),
+            )
+            for group in sums.groups
+        ),
+        gpu_seconds=sums.gpu_seconds,
+        machine_seconds=sums.machine_seconds,
+        amount=money(sums.amount_nano),
     )
 
 

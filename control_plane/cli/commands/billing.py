@@ -5,13 +5,15 @@ from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 
 from control_plane.cli.commands import organization_lookup
+from control_plane.cli.commands.months import add_month, month
 from control_plane.cli.errors import CliError
 from control_plane.cli.errors import usage as wrong_usage
 from control_plane.cli.parsing import Commands, command
-from control_plane.cli.render.billing import bill_page, reconciliation_page, usage_table
+from control_plane.cli.render.billing import bill_page, reconciliation_page, sums_table, usage_table
 from control_plane.cli.terminal import Terminal
-from control_plane.wire.billing import BillView, ReconciliationView, UsagePage
+from control_plane.wire.billing import BillView, ReconciliationView, UsagePage, UsageSumsView
 
+GROUPINGS = ("project", "lease", "sku", "day", "label")
 _AGE = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -21,10 +23,16 @@ def add(to: Commands) -> None:
         to,
         "usage",
         usage,
-        "List rated usage, one row per lease and hour.",
-        more="Times are UTC: 2026-11-01, 2026-11-01T12:00:00Z, or an age such as 24h, 7d.",
+        "List billed usage, one row per lease and hour, or add up that of a month.",
+        more=(
+            "Times are UTC: 2026-11-01, 2026-11-01T12:00:00Z, or an age such as 24h, 7d.\n"
+            "--by adds up a month: by project, lease, sku, day, or label:KEY, which is the\n"
+            "value that this label of the lease has now."
+        ),
         examples="""
         splitplane usage --since 7d
+        splitplane usage --by project
+        splitplane usage --by label:team --month 2026-10
         splitplane usage --since 2026-11-01 --until 2026-12-01 --csv > november.csv
         splitplane usage --project research
         """,
@@ -32,19 +40,26 @@ def add(to: Commands) -> None:
     parser.add_argument("--project", metavar="PROJECT", help="only this project: its name or its id")
     parser.add_argument("--since", metavar="TIME", help="default: the start of this month")
     parser.add_argument("--until", metavar="TIME", help="default: now")
+    add_month(parser, "instead of --since and --until: this month")
+    parser.add_argument("--by", metavar="WHAT", help="add up by project, lease, sku, day or label:KEY")
     parser.add_argument("--csv", action="store_true", help="exact amounts as CSV")
     parser = command(
         to,
         "bill",
         bill,
-        "Show this month's bill so far, and the balance.",
-        more="Where leases of several projects are on the bill, each project has a subtotal.",
+        "Show this month's bill so far, and the balance, or the bill of another month.",
+        more=(
+            "Where leases of several projects are on the bill, each project has a subtotal.\n"
+            "What was used in the last minutes is not yet billed."
+        ),
         examples="""
         splitplane bill
+        splitplane bill --month 2026-10
         splitplane bill --project research
         """,
     )
     parser.add_argument("--project", metavar="PROJECT", help="only this project: its name or its id")
+    add_month(parser, "the bill of this month")
     parser = command(
         to,
         "reconciliation",
@@ -62,10 +77,11 @@ def add(to: Commands) -> None:
 def usage(terminal: Terminal, args: Namespace) -> None:
     if args.csv and args.json:
         raise wrong_usage("--csv and --json cannot be combined.")
+    if args.by is not None:
+        _add_up(terminal, args)
+        return
     now = terminal.now()
-    month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    since = parse_time(args.since, now, flag="--since") if args.since else month
-    until = parse_time(args.until, now, flag="--until") if args.until else now
+    since, until = _period(args, now)
     if since >= until:
         raise wrong_usage(
             f"--since ({since:%Y-%m-%dT%H:%M:%SZ}) is not before --until ({until:%Y-%m-%dT%H:%M:%SZ})."
@@ -77,6 +93,29 @@ def usage(terminal: Terminal, args: Namespace) -> None:
         return
     answer = client.every("/v1/usage", UsagePage, period)
     terminal.present(args.json, answer, lambda page: usage_table(page.items, since, until))
+
+
+def _add_up(terminal: Terminal, args: Namespace) -> None:
+    if args.since or args.until or args.csv:
+        raise wrong_usage("--by adds up a month: use --month instead of --since and --until, and no --csv.")
+    what, _, key = args.by.partition(":")
+    if what not in GROUPINGS or (what == "label") != bool(key):
+        raise wrong_usage(f"--by: {args.by!r} is none of project, lease, sku, day and label:KEY.")
+    asked = {"by": what, **({"label_key": key} if key else {}), **month(args), **_of_project(args)}
+    answer = terminal.client().get("/v1/usage/sums", UsageSumsView, asked)
+    terminal.present(args.json, answer, sums_table)
+
+
+def _period(args: Namespace, now: datetime) -> tuple[datetime, datetime]:
+    """The time that is asked for: a month, or from a time to another, by default this month so far."""
+    if month(args):
+        if args.since or args.until:
+            raise wrong_usage("--month cannot be combined with --since and --until.")
+        first = datetime.fromisoformat(f"{args.month}-01T00:00:00+00:00")
+        return first, (first + timedelta(days=31)).replace(day=1)
+    this_month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    since = parse_time(args.since, now, flag="--since") if args.since else this_month
+    return since, parse_time(args.until, now, flag="--until") if args.until else now
 
 
 def _on_wire(at: datetime) -> str:
@@ -98,8 +137,8 @@ def parse_time(text: str, now: datetime, *, flag: str) -> datetime:
 
 
 def bill(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().get("/v1/bill", BillView, _of_project(args))
-    terminal.present(args.json, answer, bill_page)
+    answer = terminal.client().get("/v1/bill", BillView, {**month(args), **_of_project(args)})
+    terminal.present(args.json, answer, lambda found: bill_page(found, terminal.now()))
 
 
 def _of_project(args: Namespace) -> dict[str, str]:

@@ -8,8 +8,8 @@ from rich.table import Table
 from rich.text import Text
 
 from control_plane.cli.render.layout import Cell, facts, heading, table
-from control_plane.cli.words import cents, price, rounded, span, unit_hours
-from control_plane.wire.billing import BillView, ProjectTotalView, ReconciliationView, UsageRow
+from control_plane.cli.words import adding_up, cents, price, rounded, span, unit_hours
+from control_plane.wire.billing import BillView, ProjectTotalView, ReconciliationView, UsageRow, UsageSumsView
 from control_plane.wire.common import Money
 
 
@@ -18,6 +18,7 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
     if not charges:
         return Text(f"No usage was rated from {period}.")
     named = any(charge.unit != "gpu" for charge in charges)
+    amounts = adding_up([charge.amount for charge in charges])
     rows: list[Sequence[Cell]] = [
         (
             _name(charge.lease_name, stopped=charge.stopped),
@@ -26,35 +27,65 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
             f"{charge.started_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
             span(charge.ended_at - charge.started_at),
             _used(charge.unit, charge.unit_seconds, named=named),
-            rounded(charge.amount),
+            cents(amount),
         )
-        for charge in charges
+        for charge, amount in zip(charges, amounts, strict=True)
     ]
     seconds = _by_unit((charge.unit, charge.unit_seconds) for charge in charges)
-    total = sum(charge.amount.nano for charge in charges)
-    rows += _sums(("Total", "", "", "", ""), seconds, (cents(total),), named=named)
+    rows += _sums(("Total", "", "", "", ""), seconds, (cents(sum(amounts)),), named=named)
     columns = ("LEASE", "PROJECT", "SKU", "FROM (UTC)", "LENGTH", "USED" if named else "GPU-HOURS", "USD")
     made = table(columns, rows, right=columns[4:], whole=("SKU",), varying=("PROJECT",))
     return Group(heading("Usage", period), Text(), made, Text(), _rounding_note())
+
+
+def sums_table(sums: UsageSumsView) -> RenderableType:
+    month = f"{sums.since.astimezone(UTC):%B %Y}"
+    what = sums.label_key or sums.by
+    if not sums.groups:
+        return Text(f"No usage of {month} is billed.")
+    amounts = adding_up([group.amount for group in sums.groups])
+    machines = sums.machine_seconds > 0
+    rows: list[Sequence[Cell]] = [
+        (
+            Text(f"no {what}", style="dim") if group.name is None else group.name,
+            unit_hours(group.gpu_seconds),
+            *([unit_hours(group.machine_seconds)] if machines else []),
+            cents(amount),
+        )
+        for group, amount in zip(sums.groups, amounts, strict=True)
+    ]
+    hours = [unit_hours(sums.gpu_seconds), *([unit_hours(sums.machine_seconds)] if machines else [])]
+    rows.append(_total("Total", *hours, cents(sum(amounts))))
+    columns = (what.upper(), "GPU-HOURS", *(["MACHINE-HOURS"] if machines else []), "USD")
+    title = heading(f"Usage of {month} by {what}", "calendar month, UTC")
+    return Group(title, Text(), table(columns, rows, right=columns[1:]), Text(), _rounding_note())
 
 
 def _name(lease: str, *, stopped: bool) -> str:
     return f"{lease} (stopped)" if stopped else lease
 
 
-def bill_page(bill: BillView) -> RenderableType:
-    owed = bill.amount.nano + bill.unrated.nano
+def bill_page(bill: BillView, now: datetime) -> RenderableType:
+    """The bill of a month; that of the present one shows the balance as well, because it changes with the bill."""
+    billed, unbilled = (sum(amounts) for amounts in _billed_and_not(bill))
+    present = bill.since <= now < bill.until
+    balance = (
+        ("Balance", _of_organization(bill.balance)),
+        ("On hold", _of_organization(bill.held)),
+        ("Available", _of_organization(bill.available)),
+        ("Warning", None if bill.balance_warning is None else Text(bill.balance_warning, style="yellow")),
+    )
+    month = f"{bill.since.astimezone(UTC):%B %Y}"
     return Group(
-        heading(f"{bill.since.astimezone(UTC):%B %Y} so far", "calendar month, UTC"),
+        heading(f"{month} so far" if present else month, "calendar month, UTC"),
         Text(),
         _bill_lines(bill) if bill.lines else Text("Nothing was used."),
         Text(),
         facts(
-            ("Used", f"{cents(owed)} USD, of which {rounded(bill.amount)} posted"),
-            ("Balance", _of_organization(bill.balance)),
-            ("On hold", _of_organization(bill.held)),
-            ("Available", _of_organization(bill.available)),
-            ("Warning", None if bill.balance_warning is None else Text(bill.balance_warning, style="yellow")),
+            ("Used", f"{cents(billed + unbilled)} USD"),
+            ("Billed", f"{cents(billed)} USD"),
+            ("Not yet billed", f"{cents(unbilled)} USD" if unbilled else None),
+            *(balance if present else ()),
         ),
         Text(),
         _rounding_note(),
@@ -66,8 +97,14 @@ def _of_organization(amount: Money | None) -> str:
     return "not shown to you" if amount is None else f"{rounded(amount)} USD"
 
 
+def _billed_and_not(bill: BillView) -> tuple[list[int], list[int]]:
+    """What each line has billed, and not yet billed, in whole cents that add up."""
+    return adding_up([line.amount for line in bill.lines]), adding_up([line.unrated for line in bill.lines])
+
+
 def _bill_lines(bill: BillView) -> Table:
     named = any(line.unit != "gpu" for line in bill.lines)
+    billed, unbilled = _billed_and_not(bill)
     rows: list[Sequence[Cell]] = [
         (
             _name(line.name, stopped=line.stopped),
@@ -75,18 +112,21 @@ def _bill_lines(bill: BillView) -> Table:
             line.sku,
             price(line.price_per_unit_hour),
             _used(line.unit, line.unit_seconds + line.unrated_unit_seconds, named=named),
-            rounded(line.amount),
-            rounded(line.unrated),
+            cents(amount),
+            cents(unrated),
         )
-        for line in bill.lines
+        for line, amount, unrated in zip(bill.lines, billed, unbilled, strict=True)
     ]
     if len(bill.projects) > 1:
-        rows += [row for project in bill.projects for row in _subtotal(project, named=named)]
+        for project in bill.projects:
+            own = [index for index, line in enumerate(bill.lines) if line.project_id == project.project_id]
+            sums = tuple(cents(sum(amounts[index] for index in own)) for amounts in (billed, unbilled))
+            rows += _subtotal(project, sums, named=named)
     seconds = _by_unit((line.unit, line.unit_seconds + line.unrated_unit_seconds) for line in bill.lines)
-    amounts = (rounded(bill.amount), rounded(bill.unrated))
+    amounts = (cents(sum(billed)), cents(sum(unbilled)))
     rows += _sums(("Total", "", "", ""), seconds, amounts, named=named)
     units = ("USD/UNIT-H", "USED") if named else ("USD/GPU-H", "GPU-HOURS")
-    columns = ("LEASE", "PROJECT", "SKU", *units, "POSTED", "NOT RATED YET")
+    columns = ("LEASE", "PROJECT", "SKU", *units, "BILLED", "NOT YET BILLED")
     return table(columns, rows, right=columns[3:], whole=("SKU",), varying=("PROJECT",))
 
 
@@ -119,11 +159,10 @@ def _sums(
     ]
 
 
-def _subtotal(project: ProjectTotalView, *, named: bool) -> list[Sequence[Cell]]:
+def _subtotal(project: ProjectTotalView, amounts: Sequence[str], *, named: bool) -> list[Sequence[Cell]]:
     of_gpus = project.gpu_seconds + project.unrated_gpu_seconds
     of_machines = project.machine_seconds + project.unrated_machine_seconds
     seconds = {unit: number for unit, number in (("gpu", of_gpus), ("machine", of_machines)) if number}
-    amounts = (rounded(project.amount), rounded(project.unrated))
     return _sums(("Subtotal", project.project, "", ""), seconds or {"gpu": 0}, amounts, named=named)
 
 
@@ -155,6 +194,6 @@ def _total(*cells: str) -> list[Cell]:
 
 def _rounding_note() -> Text:
     return Text(
-        "Amounts are rounded to cents, and sums are of exact amounts; --json has them to the nano-dollar.",
+        "Amounts are rounded to cents so that they add up; --json has them to the nano-dollar.",
         style="dim",
     )

@@ -121,6 +121,42 @@ async def test_a_balance_says_what_running_leases_cost_and_how_long_it_lasts(acm
     assert balance["due"]["nano"] == 0
 
 
+async def test_usage_adds_up_to_the_same_sum_whatever_it_is_added_up_by(acme: Tenant) -> None:
+    bill = (await acme.http.get("/v1/bill")).json()
+    usage = (await acme.http.get("/v1/usage?limit=200")).json()["items"]
+    found = {}
+    for by in ("project", "lease", "sku", "day", "label&label_key=team"):
+        sums = (await acme.http.get(f"/v1/usage/sums?by={by}")).json()
+        assert sums["amount"] == bill["amount"]
+        assert sum(group["amount"]["nano"] for group in sums["groups"]) == bill["amount"]["nano"]
+        assert sum(group["charges"] for group in sums["groups"]) == len(usage)
+        assert sums["gpu_seconds"] == sum(row["unit_seconds"] for row in usage)
+        found[sums["by"]] = sums["groups"]
+    assert [(group["id"], group["name"]) for group in found["project"]] == [
+        (usage[0]["project_id"], "default")
+    ]
+    assert {group["id"]: (group["name"], group["amount"]["nano"]) for group in found["lease"]} == {
+        line["lease_id"]: (line["name"], line["amount"]["nano"]) for line in bill["lines"]
+    }
+    assert [group["name"] for group in found["sku"]] == ["h100x8", "h100x1"]  # The more expensive one first.
+    assert [group["name"] for group in found["day"]] == ["2026-11-20"]
+    assert [(group["id"], group["name"]) for group in found["label"]] == [(None, None)]
+
+
+async def test_a_month_without_use_has_an_empty_bill(acme: Tenant) -> None:
+    for month in ("2026-10", "2026-12"):
+        bill = (await acme.http.get(f"/v1/bill?month={month}")).json()
+        assert (bill["since"], bill["lines"], bill["amount"]["nano"]) == (f"{month}-01T00:00:00Z", [], 0)
+        assert (await acme.http.get(f"/v1/usage/sums?month={month}")).json()["groups"] == []
+    assert (await acme.http.get("/v1/bill?month=2026-11")).json() == (await acme.http.get("/v1/bill")).json()
+
+
+async def test_a_row_of_usage_says_who_pays_and_for_which_gpus(acme: Tenant) -> None:
+    (row,) = (await acme.http.get("/v1/usage?limit=1")).json()["items"]
+    assert (row["organization_id"], row["currency"]) == (f"org_{acme.id.hex}", "USD")
+    assert (row["gpu_model"], row["gpu_count"]) == ("h100-sxm-80gb", 1)
+
+
 async def test_a_period_is_cut_without_overlap_or_gap(acme: Tenant) -> None:
     cut = "2026-11-20T14:00:00Z"
     early = (await acme.http.get(f"/v1/usage.csv?until={cut}")).text.splitlines()[1:]

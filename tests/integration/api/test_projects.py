@@ -111,7 +111,9 @@ async def test_usage_and_the_bill_say_project_and_machine(api: Api, stage: Stage
     text = (await acme.http.get("/v1/usage.csv")).text
     known = ("project", "project_id", "machine_id", "provider", "region", "purchase", "price_book")
     assert text.splitlines()[0].endswith(
-        ",amount_nano_usd," + ",".join((*known, "labels", "node_pool", "unit", "stopped"))
+        ",amount_nano_usd,"
+        + ",".join((*known, "labels", "node_pool", "unit", "stopped"))
+        + ",gpu_model,gpu_count,organization_id,currency"
     )
     lines = list(csv.DictReader(io.StringIO(text)))
     assert [{name: line[name] for name in known} for line in lines] == [

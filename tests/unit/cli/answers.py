@@ -1247,6 +1247,10 @@ USAGE_ROWS = [
         "region": "eu-central-1",
         "purchase": "on_demand",
         "price_book": 3,
+        "organization_id": ORGANIZATION["id"],
+        "gpu_model": "h100-sxm-80gb",
+        "gpu_count": 8,
+        "currency": "USD",
     }
     for number, start, end, seconds, amount in (
         (1, "2026-11-20T12:03:49Z", "2026-11-20T13:00:00Z", 3_371, 22_398_422_222),
@@ -1341,6 +1345,21 @@ BILL_WITH_CPUS: Json = BILL | {
 }  # fmt: skip
 """With a machine that has no GPUs, and was stopped for a while."""
 
+USAGE_SUMS: Json = {
+    "by": "label", "label_key": "team", "since": "2026-10-01T00:00:00Z", "until": "2026-11-01T00:00:00Z",
+    "groups": [
+        {"id": None, "name": name, "charges": 3, "gpu_seconds": 36_000, "machine_seconds": 0, "amount": usd(33_333_333_333)}
+        for name in ("vision", "speech", None)
+    ],
+    "gpu_seconds": 108_000, "machine_seconds": 0, "amount": usd(99_999_999_999),
+}  # fmt: skip
+USAGE_SUMS_WITH_CPUS: Json = USAGE_SUMS | {
+    "by": "sku", "label_key": None, "machine_seconds": 43_200, "gpu_seconds": 36_000, "amount": usd(41_013_333_333),
+    "groups": [
+        USAGE_SUMS["groups"][0] | {"name": "h100x1"},
+        USAGE_SUMS["groups"][0] | {"name": "cpu.16x", "gpu_seconds": 0, "machine_seconds": 43_200, "amount": usd(7_680_000_000)},
+    ],
+}  # fmt: skip
 BALANCE: Json = {
     "balance": usd(1_250_417_800_000), "held": usd(26_410_000_000), "available": usd(1_224_007_800_000), "due": usd(19_004_900_000),
     "running_leases": 2, "running_per_hour": usd(26_410_000_000), "available_lasts_seconds": 166_847,

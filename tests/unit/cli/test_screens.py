@@ -533,6 +533,23 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
             "POST /v1/operator/termination-permits": answers.MISSING_PERMIT,
         },
     ),
+    "usage_by_label": ("usage --by label:team --month 2026-10", {"GET /v1/usage/sums": answers.USAGE_SUMS}),
+    "usage_by_sku": ("usage --by sku", {"GET /v1/usage/sums": answers.USAGE_SUMS_WITH_CPUS}),
+    "usage_by_day_empty": (
+        "usage --by day --month 2026-10",
+        {
+            "GET /v1/usage/sums": answers.USAGE_SUMS
+            | {"by": "day", "label_key": None, "groups": [], "gpu_seconds": 0, "amount": answers.usd(0)}
+        },
+    ),
+    "usage_of_a_month": ("usage --month 2026-10", {"GET /v1/usage": EMPTY}),
+    "bill_of_a_month": (
+        "bill --month 2026-10",
+        {
+            "GET /v1/bill": answers.BILL_OF_PROJECTS
+            | {"since": "2026-10-01T00:00:00Z", "until": "2026-11-01T00:00:00Z"}
+        },
+    ),
     "balance_show": ("balance show", {"GET /v1/balance": answers.BALANCE}),
     "balance_show_idle": (
         "balance show",

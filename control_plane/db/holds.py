@@ -60,6 +60,11 @@ WHERE l.id = :lease_id AND l.state = '{LeaseState.READY}' AND h.released_at IS N
 _FUNDED = text(_READY_LEASE)
 _FUNDED_DUE = text(f"{_READY_LEASE} AND h.due_at <= :now")
 _SET_ASIDE = text("SELECT posted_nano + amount_nano FROM holds WHERE lease_id = :lease_id")
+_LOOK_NOW = text(f"""
+UPDATE holds h SET due_at = :now FROM leases l
+WHERE l.organization_id = :organization_id AND l.funding_warned_at IS NOT NULL AND l.state = '{LeaseState.READY}'
+  AND h.lease_id = l.id AND h.organization_id = l.organization_id AND h.released_at IS NULL AND h.due_at > :now
+""")
 _AMOUNT = text(
     "SELECT CAST(coalesce(sum(amount_nano), 0) AS bigint) FROM holds WHERE lease_id = ANY(:lease_ids)"
 )
@@ -87,6 +92,11 @@ async def ready(connection: Connection, lease_id: LeaseId, *, due_at: datetime) 
 async def look_again(connection: Connection, lease_id: LeaseId, *, due_at: datetime) -> None:
     """Check an open hold next at `due_at`."""
     await write(connection, _LOOK_AGAIN, lease_id=lease_id, due_at=due_at)
+
+
+async def look_now(connection: Connection, organization_id: OrganizationId, *, now: datetime) -> None:
+    """Check the holds now of leases that lack money. The caller holds the standing's lock."""
+    await write(connection, _LOOK_NOW, organization_id=organization_id, now=now)
 
 
 async def due(connection: Connection, *, now: datetime, limit: int) -> list[LeaseId]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import balance_alerts
+from control_plane.db import balance_alerts, holds
 from control_plane.db.balance_alerts import Recorded
 from control_plane.domain.balance_alert import BalanceAlerts
 from control_plane.domain.exhaustion import BalanceEvent, BalanceState
@@ -25,6 +25,7 @@ from tests.support.values import PAID
 pytestmark = pytest.mark.database
 E = BalanceEvent
 _DUE = text("SELECT balance_due_at FROM standings WHERE organization_id = :id")
+_KEPT = text("SELECT kept_until FROM holds WHERE lease_id = :id")
 _MAKE_DUE = text("UPDATE standings SET balance_due_at = :now")
 _AUDITED = text("""
 SELECT rule FROM audit_events WHERE organization_id = :id AND event = 'balances.notice' ORDER BY sequence
@@ -95,6 +96,10 @@ async def stopped_for_lack_of_money(stage: Stage) -> Lease:
     await stage.play(12 * 60, step=60)
     assert [machine.stopped for machine in stage.cloud.alive()] == [True]
     assert await stage.state(lease) == "ready"
+    refused = await stage.try_lease(lease.organization_id, name="another")
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.BALANCE_EXHAUSTED, "what was stopped comes first as well"
+    assert (await stage.story(lease)).count("lease funding_warned") == 1
     return lease
 
 
@@ -140,13 +145,19 @@ async def test_a_top_up_lets_the_customer_start_a_machine_that_was_stopped_for_l
 ) -> None:
     lease = await stopped_for_lack_of_money(stage)
     await top_up(stage, lease.organization_id, usd(200))
-    await stage.play(3 * 60 * 60, step=1_800)
+    await stage.play(60, step=15)
     assert [machine.stopped for machine in stage.cloud.alive()] == [True], "nothing starts by itself"
     assert (await events(stage, lease))[-2:] == [E.RELIEVED, E.RECOVERED]
     assert await warning(stage, lease) is None
+    async with stage.db.transaction() as connection:  # As if no loop had looked since the top-up.
+        await holds.keep(connection, lease.id, until=stage.clock.now())
     await asked(stage, lease, PowerAction.START)
     await stage.play(60, step=10)
     await stage.play(60 * 60, step=1_200)
     assert [machine.stopped for machine in stage.cloud.alive()] == [False]
+    async with stage.db.reading() as connection:
+        assert (await rows(connection, _KEPT, id=lease.id))[0].kept_until is None, (
+            "it may be stopped for good reasons"
+        )
     assert await stage.state(lease) == "ready"
     await stage.finish()

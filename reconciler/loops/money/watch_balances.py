@@ -2,14 +2,15 @@
 
 An organization is looked at every few minutes while it uses something, and as soon as money is paid in or its alerts
 are changed (`control_plane/db/balance_alerts.py`). What it is told is recorded in the transaction that stores its new
-state, so a second run records nothing (`control_plane/domain/balance_alert.py`).
+state, so a second run records nothing (`control_plane/domain/balance_alert.py`). Leases that lack money are checked
+again with it (`fund_leases`), so that a top-up reaches them within seconds.
 """
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
-from control_plane.db import balance_alerts
+from control_plane.db import balance_alerts, holds
 from control_plane.db.connection import Connection
 from control_plane.domain.balance_alert import (
     LOOK_AGAIN_AFTER,
@@ -54,6 +55,8 @@ async def _watch(world: World, report: Report, organization_id: OrganizationId) 
         for notice in await _tell(connection, organization_id, seen, actor=world.actor(NAME).name, now=now):
             report.acted_on += 1
             report.notes.append(f"{on_wire(Prefix.ORGANIZATION, organization_id)}: {notice.why}")
+        if seen.funds.lacking.short_leases:
+            await holds.look_now(connection, organization_id, now=now)
         due_at = None if seen.funds.is_at_rest else now + LOOK_AGAIN_AFTER
         await balance_alerts.look_again(connection, organization_id, due_at=due_at)
 
@@ -101,4 +104,4 @@ async def _tell(
     return new
 
 
-LOOP = Loop(NAME, timedelta(seconds=15), activate)
+LOOP = Loop(NAME, timedelta(seconds=15), activate, wakes=("fund_leases",))

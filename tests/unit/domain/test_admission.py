@@ -332,4 +332,5 @@ def test_new_leases_come_after_those_whose_next_hour_cannot_be_set_aside() -> No
         refused, RefusalCode.BALANCE_EXHAUSTED, "need 5.00 USD", "takes 19.92 USD", "top up 0.01 USD"
     )
     expect_admitted(admit(replace(FINE, standing=replace(short, available_nano=Nano(HOUR + 5_000_000_000)))))
-    expect_admitted(admit(replace(FINE, standing=short, adds=False)))
+    spends_nothing = replace(FINE, standing=replace(short, available_nano=Nano(0)), adds=False)
+    expect_admitted(admit(spends_nothing))

@@ -12,10 +12,11 @@ from control_plane.db.rows import Recordset, document, read, read_one, write
 from control_plane.domain.export_run import FileName
 from control_plane.domain.focus import DECIMAL_PLACES, parse_decimal
 from control_plane.domain.ids import LeaseId, OrganizationId
+from control_plane.domain.invoice import LineKind
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
-from control_plane.domain.money import NANO_PER_USD, Nano
-from control_plane.domain.reconciliation import Amounts, LeaseFacts, LinkName
+from control_plane.domain.money import NANO_PER_CENT, NANO_PER_USD, Nano
+from control_plane.domain.reconciliation import Amounts, InvoiceFacts, LeaseFacts, LinkName
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +263,25 @@ CROSS JOIN LATERAL (
     AND t.effective_at < :until
 ) posted
 """)
+_INVOICES = text(f"""
+SELECT i.organization_id, lines.usage, lines.credits, (i.subtotal_cents + i.tax_cents) * {NANO_PER_CENT} AS total,
+       posted.rounding, posted.receivable
+FROM invoices i
+CROSS JOIN LATERAL (
+  SELECT coalesce(sum(l.amount_nano) FILTER (WHERE l.kind = '{LineKind.USAGE}'), 0)::bigint AS usage,
+         coalesce(sum(l.amount_nano) FILTER (WHERE l.kind = '{LineKind.CREDIT}'), 0)::bigint AS credits
+  FROM invoice_lines l WHERE l.invoice_id = i.id
+) lines
+CROSS JOIN LATERAL (
+  SELECT coalesce(sum(p.amount_nano) FILTER (WHERE a.kind = '{AccountKind.ROUNDING}'), 0)::bigint AS rounding,
+         coalesce(sum(p.amount_nano) FILTER (WHERE a.kind = '{AccountKind.RECEIVABLE}'), 0)::bigint AS receivable
+  FROM transactions t JOIN postings p ON p.transaction_id = t.id AND p.organization_id = t.organization_id
+  JOIN ledger_accounts a ON a.id = p.account_id
+  WHERE t.organization_id = i.organization_id AND t.kind = '{TransactionKind.INVOICE}'
+    AND t.key = 'invoice:' || replace(i.id::text, '-', '')
+) posted
+WHERE i.organization_id = ANY(:ids) AND i.period = :period
+""")
 _NOT_POSTED = text(f"""
 SELECT c.id FROM charges c CROSS JOIN LATERAL (
   {_REVENUE} AND t.organization_id = c.organization_id AND t.key = 'charge:' || replace(c.id::text, '-', '')
@@ -390,6 +410,13 @@ async def booked(
     """What is booked in the month `period` for customers, of the time from `since` to `until`."""
     values = {"cuts": Recordset.document(cuts), "period": period, "since": since, "until": until}
     return await read(connection, _BOOKED, Booked, **values)
+
+
+async def invoices(
+    connection: Connection, customer_ids: Sequence[OrganizationId], *, period: datetime
+) -> list[InvoiceFacts]:
+    """The invoices of these customers for the month, with what the ledger has of them."""
+    return await read(connection, _INVOICES, InvoiceFacts, ids=list(customer_ids), period=period)
 
 
 async def not_posted(

@@ -35,6 +35,10 @@ class LinkName(StrEnum):
     """The time of the charges and their amounts."""
     POSTED = "posted"
     """The amounts of the charges and the ledger."""
+    INVOICED = "invoiced"
+    """The amounts of the charges and the lines of the customer's invoice of the month."""
+    INVOICE_POSTED = "invoice_posted"
+    """The total of this invoice, in whole cents with tax, and the ledger."""
     EXPORTED_TO_CUSTOMER = "exported_to_customer"
     """The amounts of the charges and the customer's own last complete export."""
     EXPORTED = "exported"
@@ -59,6 +63,16 @@ class Amounts:
     """The amounts of the charges that are booked in the month."""
     posted: Nano = NOTHING
     """The postings of usage to revenue that are booked in the month."""
+    to_invoice: Nano = NOTHING
+    """Of those booked, the amounts of the charges of customers that have an invoice of the month."""
+    not_invoiced: Nano = NOTHING
+    """The amounts of the others. It is no difference: their invoices are not issued yet."""
+    invoiced: Nano = NOTHING
+    """The exact lines of the invoices for usage."""
+    invoice_totals: Nano = NOTHING
+    """What the invoices come to in whole cents, with tax."""
+    invoice_postings: Nano = NOTHING
+    """The same by the ledger: the postings of usage, less credits, with the rounding and the tax that was posted."""
     charged_before_own_export: Nano = NOTHING
     """Of those booked, the amounts that belong in the customer's own last complete export."""
     in_own_export: Nano = NOTHING
@@ -88,6 +102,8 @@ LINKS: tuple[Link, ...] = (
     Link(LinkName.RATED, lambda a: Nano(a.metered - a.unrated), lambda a: a.rated),
     Link(LinkName.CHARGED, lambda a: a.rated, lambda a: a.charged),
     Link(LinkName.POSTED, lambda a: a.booked, lambda a: a.posted),
+    Link(LinkName.INVOICED, lambda a: a.to_invoice, lambda a: a.invoiced),
+    Link(LinkName.INVOICE_POSTED, lambda a: a.invoice_totals, lambda a: a.invoice_postings),
     Link(LinkName.EXPORTED_TO_CUSTOMER, lambda a: a.charged_before_own_export, lambda a: a.in_own_export),
     Link(LinkName.EXPORTED, lambda a: a.charged_before_export, lambda a: a.in_export),
 )
@@ -178,4 +194,33 @@ def amounts_of(facts: LeaseFacts, since: datetime, until: datetime, *, closed: b
         unrated=facts.unrated,
         rated=facts.rated,
         charged=facts.charged,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InvoiceFacts:
+    """What the invoice of a customer for the month says, and what the ledger has of it."""
+
+    organization_id: OrganizationId
+    usage: Nano
+    """The sum of its exact lines for usage."""
+    credits: Nano
+    """The sum of its exact lines for credits; at most zero."""
+    total: Nano
+    """Its total, in whole cents, with tax."""
+    rounding: Nano
+    """What was posted to rounding; at most zero."""
+    receivable: Nano
+    """What was posted to the customer's receivable; at most zero."""
+
+
+def invoice_amounts(facts: InvoiceFacts | None, books: Amounts) -> Amounts:
+    """The amounts of a customer's invoice, None where it has none, beside what is booked for the customer."""
+    if facts is None:
+        return Amounts(not_invoiced=books.booked)
+    return Amounts(
+        to_invoice=books.booked,
+        invoiced=facts.usage,
+        invoice_totals=facts.total,
+        invoice_postings=Nano(books.posted + facts.credits + facts.rounding - facts.receivable),
     )

@@ -10,6 +10,7 @@ from control_plane.db import exports, organizations, periods, reconciliations
 from control_plane.db.connection import Connection
 from control_plane.db.reconciliations import Batch, Difference, Reconciliation
 from control_plane.domain.ids import OrganizationId
+from control_plane.domain.money import Nano
 from control_plane.domain.period import month_text
 from control_plane.domain.reconciliation import Amounts, Sides, sides
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -34,6 +35,8 @@ class Found:
     links: tuple[Sides, ...]
     """Each link over the customers examined so far."""
     differing_customers: int
+    not_invoiced: Nano
+    """Charges of customers that have no invoice of the month yet."""
     examined_at: datetime | None
     """When the last ones were examined."""
 
@@ -137,5 +140,6 @@ def _found(asked: Reconciliation, batches: Sequence[Batch], differing: int) -> F
         remaining=batches[-1].remaining if batches else None,
         links=sides(amounts),
         differing_customers=differing,
+        not_invoiced=amounts.not_invoiced,
         examined_at=batches[-1].examined_at if batches else None,
     )

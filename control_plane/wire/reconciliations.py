@@ -31,6 +31,8 @@ LinkWord = Annotated[
         rated="The intervals of the meter, and the time of the charges at their prices.",
         charged="The time of the charges at their prices, and their amounts.",
         posted="The amounts of the charges booked in the month, and the postings of usage.",
+        invoiced="The amounts of the charges, and the lines of the customer's invoice of the month.",
+        invoice_posted="The total of this invoice in whole cents, with tax, and the ledger.",
         exported_to_customer="The amounts of the charges, and the customer's own last complete export.",
         exported="The amounts of the charges, and the last complete export of all customers. In total only.",
     ),
@@ -84,6 +86,8 @@ class PeriodReconciliationView(View):
     """Each link of the chain, over the customers that were examined."""
     differing_customers: int
     """How many of them have a link that differs."""
+    not_invoiced: Money
+    """Charges of customers that have no invoice of the month yet, which is no difference."""
 
 
 class PeriodReconciliationPage(View):

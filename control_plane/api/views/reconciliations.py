@@ -23,6 +23,7 @@ def reconciliation_view(found: Found) -> PeriodReconciliationView:
         examined_at=found.examined_at,
         links=tuple(map(_link_view, found.links)),
         differing_customers=found.differing_customers,
+        not_invoiced=money(found.not_invoiced),
     )
 
 

@@ -17,6 +17,8 @@ _SIDES = {
     "rated": ("metered time", "time of charges"),
     "charged": ("time of charges", "charges"),
     "posted": ("charges booked", "ledger"),
+    "invoiced": ("charges to bill", "invoice lines"),
+    "invoice_posted": ("invoices", "ledger"),
     "exported_to_customer": ("charges booked", "own exports"),
     "exported": ("charges booked", "export of all"),
 }
@@ -57,6 +59,7 @@ def reconciliation_page(found: PeriodReconciliationView, now: datetime) -> Rende
             ("Asked for", both(found.asked_at, now)),
             ("By", found.asked_by),
             ("Customers", f"{found.customers} examined{left}, {found.differing_customers} with a difference"),
+            ("Not invoiced", _not_invoiced(found.not_invoiced)),
             ("Export", found.export_id or "none of all customers is complete"),
         ),
         Text(),
@@ -66,6 +69,10 @@ def reconciliation_page(found: PeriodReconciliationView, now: datetime) -> Rende
             right=("USD", "USD ", "DIFFERENCE"),
         ),
     )
+
+
+def _not_invoiced(amount: Money) -> str | None:
+    return f"charges of {price(amount)} USD; their invoices are not issued yet" if amount.nano else None
 
 
 def _link(link: LinkView) -> Sequence[str | Text]:

@@ -23,6 +23,7 @@ from control_plane.domain.reconciliation import (
     LinkName,
     amounts_of,
     differences,
+    invoice_amounts,
 )
 from reconciler.loop import Loop, Report
 from reconciler.world import World
@@ -100,6 +101,7 @@ async def _examine(
     examined = {customer_id: Examined() for customer_id in customers}
     await _examine_leases(world, asked, examined)
     await _examine_books(world, asked, examined)
+    await _examine_invoices(world, asked, examined)
     return examined
 
 
@@ -159,6 +161,17 @@ async def _examine_books(
                     examined[books.organization_id].give(
                         LinkName.POSTED, *(on_wire(Prefix.CHARGE, charge_id) for charge_id in charge_ids)
                     )
+
+
+async def _examine_invoices(
+    world: World, asked: Reconciliation, examined: dict[OrganizationId, Examined]
+) -> None:
+    """Compare what is booked with the invoices of the month, and these with the ledger."""
+    async with world.db.reading() as connection:
+        invoices = await reconciliations.invoices(connection, list(examined), period=asked.period)
+    of_customers = {invoice.organization_id: invoice for invoice in invoices}
+    for customer_id, customer in examined.items():
+        customer.add(invoice_amounts(of_customers.get(customer_id), customer.amounts))
 
 
 def _parts(month: datetime) -> Iterator[tuple[datetime, datetime]]:

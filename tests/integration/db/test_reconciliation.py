@@ -9,15 +9,19 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import exports, reconciliations
+from control_plane.db import exports, invoices, reconciliations
+from control_plane.db import ledger as ledger_rows
 from control_plane.db.engine import Database, Role
 from control_plane.db.exports import DeliveredFile, ExportRun
 from control_plane.db.reconciliations import Batch, Difference
 from control_plane.db.rows import read
+from control_plane.domain import ledger
 from control_plane.domain.export_run import FileName
 from control_plane.domain.focus import decimal_text
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
-from control_plane.domain.money import Nano, accrued
+from control_plane.domain.invoice import BillingDetails, Seller, draft
+from control_plane.domain.money import NANO_PER_CENT, Nano, accrued
+from control_plane.domain.period import MAIN_ISSUER, Period, PeriodState
 from control_plane.domain.reconciliation import Amounts, LinkName, sides
 from control_plane.world import uuid7
 from reconciler.loops.money import fund_leases, meter_usage, rate_usage, reconcile_periods
@@ -42,6 +46,8 @@ class Books:
     clock: Clock
     acme: OrganizationId
     lease_id: LeaseId
+    invoiced: OrganizationId
+    """The other customer, which has an invoice of the month."""
     export_id: UUID
     while_unrated: list[Difference]
     """The differences that were found while intervals waited for their charges."""
@@ -73,13 +79,16 @@ class Books:
     @asynccontextmanager
     async def planted(self, *statements: str) -> AsyncIterator[None]:
         """Wrong rows, as whoever owns the database could make them, and then the right ones again."""
-        tables = ("journal", "intervals", "charges", "postings", "export_files")
+        tables = (
+            "journal", "intervals", "charges", "postings", "export_files", "invoices", "invoice_lines"
+        )  # fmt: skip
+        names = {"lease_id": self.lease_id, "acme": self.acme, "invoiced": self.invoiced}
         async with self.owner.transaction() as connection:
             await connection.execute(text("SET LOCAL session_replication_role = replica"))
             for table in tables:
                 await connection.execute(text(f"CREATE TABLE kept_{table} AS SELECT * FROM {table}"))
             for statement in statements:
-                await connection.execute(text(statement), {"lease_id": self.lease_id, "acme": self.acme})
+                await connection.execute(text(statement), names)
         yield
         async with self.owner.transaction() as connection:
             await connection.execute(text("SET LOCAL session_replication_role = replica"))
@@ -97,8 +106,10 @@ async def books(server_url: str, template: str) -> AsyncIterator[Books]:
         db = Database(login_url(url, Role.RECONCILER), role=Role.RECONCILER, pool_size=3, readers=3)
         clock = Clock()
         leased = await Leased(db, clock).begin()
-        claim, _ = await leased.admitted(), await leased.admitted()
-        made = Books(db, owner, clock, claim.organization_id, claim.lease_id, uuid7(), [])
+        claim, other = await leased.admitted(), await leased.admitted()
+        made = Books(
+            db, owner, clock, claim.organization_id, claim.lease_id, other.organization_id, uuid7(), []
+        )
         for _ in range(5):
             clock.advance(1_800)
             await _use(made)
@@ -107,6 +118,7 @@ async def books(server_url: str, template: str) -> AsyncIterator[Books]:
         made.while_unrated = await made.differences(await made.reconcile())
         await rate_usage.activate(made.world)
         made.export_id = await _export(made)
+        await _invoice(made)
         yield made
         await db.close()
         await owner.close()
@@ -118,6 +130,37 @@ async def _use(books: Books) -> None:
         await connection.execute(text("UPDATE machines SET sighted_at = :now"), {"now": books.clock.now()})
     for loop in (fund_leases, meter_usage, rate_usage):
         await loop.activate(books.world)
+
+
+async def _invoice(books: Books) -> None:
+    """Issue the invoice of the customer whose lease runs on, as if the month were closed."""
+    organization_id, now = books.invoiced, books.clock.now()
+    buyer = BillingDetails(
+        legal_name="Heliotrope GmbH",
+        address=("Idlerstr. 12",),
+        country="DE",
+        tax_id=None,
+        tax_rate=1_900,
+        reverse_charge=False,
+    )
+    async with books.owner.transaction() as connection:
+        drafted, lines = draft(
+            organization_id,
+            Period(MAIN_ISSUER, NOVEMBER, PeriodState.CLOSED),
+            seller=Seller("Neocloud Ltd", (), None),
+            buyer=buyer,
+            usage=await invoices.usage(connection, organization_id, NOVEMBER),
+            unused_credits=Nano(0),
+        )
+        issued = drafted.issued(uuid7(), "INV-2026-000001", at=now, by="user_grace")
+        assert issued.id is not None
+        await invoices.insert(connection, issued, lines)
+        tax = Nano(issued.tax_cents * NANO_PER_CENT)
+        posted = ledger.invoice(
+            organization_id, invoice_id=issued.id, tax=tax, adjustment=issued.adjustment_nano, at=now
+        )
+        assert posted is not None
+        await ledger_rows.post(connection, [(uuid7(), posted)], now=now)
 
 
 async def _export(books: Books) -> UUID:
@@ -172,6 +215,9 @@ async def test_books_that_follow_from_what_happened_have_no_difference(books: Bo
     assert batch.remaining == 0
     # 9,000 s of the lease that ended, and two full hours of the one that runs.
     assert batch.amounts.journal == batch.amounts.posted == (9_000 + 7_200) * SECOND
+    assert batch.amounts.to_invoice == batch.amounts.invoiced == 7_200 * SECOND
+    assert batch.amounts.not_invoiced == 9_000 * SECOND
+    assert batch.amounts.invoice_totals == batch.amounts.invoice_postings == 8_570_000_000
     assert batch.amounts.in_own_export == 9_000 * SECOND
     assert batch.amounts.in_export == (9_000 + 7_200) * SECOND
 
@@ -217,10 +263,10 @@ WHERE r.id = f.run_id AND r.organization_id = :acme AND
             7,
             "charge",
             (
-                f"""
+                """
                 UPDATE postings p SET amount_nano = p.amount_nano + 7 * sign(p.amount_nano)::bigint
                 FROM transactions t JOIN charges c ON t.key = 'charge:' || replace(c.id::text, '-', '')
-                WHERE p.transaction_id = t.id AND c.{_FIRST}
+                WHERE p.transaction_id = t.id AND c.lease_id = :lease_id AND c.number = 1
                 """,
             ),
         ),
@@ -249,6 +295,39 @@ async def test_a_wrong_row_makes_one_link_of_one_customer_differ_by_its_amount(
     assert (only.customer_id, only.link) == (books.acme, link)
     assert only.after_nano - only.before_nano == difference
     assert only.examples == examples[example]
+
+
+@pytest.mark.parametrize(
+    ("link", "difference", "statement"),
+    [
+        (
+            LinkName.INVOICED,
+            5,
+            "UPDATE invoice_lines SET amount_nano = amount_nano + 5 WHERE organization_id = :invoiced",
+        ),
+        (
+            LinkName.INVOICE_POSTED,
+            -NANO_PER_CENT,
+            "UPDATE invoices SET tax_cents = tax_cents + 1 WHERE organization_id = :invoiced",
+        ),
+        (
+            LinkName.INVOICE_POSTED,
+            7,
+            """
+            UPDATE postings p SET amount_nano = p.amount_nano + 7 * sign(p.amount_nano)::bigint
+            FROM transactions t WHERE p.transaction_id = t.id AND t.kind = 'invoice'
+            """,
+        ),
+    ],
+)
+async def test_a_wrong_invoice_is_found_by_its_own_lines_and_by_the_ledger(
+    books: Books, link: LinkName, difference: int, statement: str
+) -> None:
+    async with books.planted(statement):
+        found = await books.reconcile()
+    assert await books.totals(found) == {link: difference}
+    (only,) = await books.differences(found)
+    assert (only.customer_id, only.link) == (books.invoiced, link)
 
 
 async def test_an_export_of_all_customers_with_another_sum_differs_in_total(books: Books) -> None:

@@ -1884,10 +1884,12 @@ _RECONCILED: Json = {
         {"link": link, "before": usd(41_250_000_000_001), "after": usd(41_250_000_000_001), "difference": usd(0)}
         for link in ("metered", "rated", "charged", "posted")
     ] + [
+        {"link": "invoiced", "before": usd(41_000_000_000_001), "after": usd(41_000_000_000_001), "difference": usd(0)},
+        {"link": "invoice_posted", "before": usd(48_790_000_000_000), "after": usd(48_790_000_000_000), "difference": usd(0)},
         {"link": "exported_to_customer", "before": usd(0), "after": usd(0), "difference": usd(0)},
         {"link": "exported", "before": usd(41_250_000_000_001), "after": usd(41_250_000_000_001), "difference": usd(0)},
     ],
-    "differing_customers": 0,
+    "differing_customers": 0, "not_invoiced": usd(250_000_000_000),
 }  # fmt: skip
 _POSTED_LESS: Json = {
     "link": "posted", "before": usd(41_250_000_000_001), "after": usd(41_247_500_000_001), "difference": usd(-2_500_000_000),

@@ -7,18 +7,24 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.domain import ledger
 from control_plane.domain.ids import LeaseId, OrganizationId
-from control_plane.domain.money import Nano
+from control_plane.domain.invoice import LineKind, draft
+from control_plane.domain.ledger import AccountKind
+from control_plane.domain.money import NANO_PER_CENT, NOTHING, Nano
 from control_plane.domain.reconciliation import (
     LINKS,
     OF_CUSTOMERS,
     Amounts,
+    InvoiceFacts,
     LeaseFacts,
     LinkName,
     differences,
+    invoice_amounts,
     journal_cost,
     sides,
 )
+from tests.unit.domain.test_invoice import ACME, BUYER, CLOSED, SELLER, USED
 
 OCTOBER, NOVEMBER, DECEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (10, 11, 12))
 READY = NOVEMBER + timedelta(days=3)
@@ -102,6 +108,8 @@ def test_each_link_differs_exactly_when_its_own_sides_do(values: list[int], more
         (LinkName.METERED, Amounts(journal=Nano(more))),
         (LinkName.CHARGED, Amounts(charged=Nano(more))),
         (LinkName.POSTED, Amounts(posted=Nano(more))),
+        (LinkName.INVOICED, Amounts(invoiced=Nano(more))),
+        (LinkName.INVOICE_POSTED, Amounts(invoice_totals=Nano(more))),
         (LinkName.EXPORTED_TO_CUSTOMER, Amounts(in_own_export=Nano(more))),
         (LinkName.EXPORTED, Amounts(in_export=Nano(more))),
     ):
@@ -113,3 +121,45 @@ def test_every_link_has_a_name_of_its_own_and_only_the_export_of_all_is_of_no_cu
     assert [link.name for link in LINKS] == list(LinkName)
     assert [link.link for link in sides(Amounts())] == list(LinkName)
     assert {*LINKS} - {*OF_CUSTOMERS} == {LINKS[-1]}
+
+
+@given(
+    amounts=st.lists(st.integers(0, 10**13).map(Nano), min_size=1, max_size=4),
+    credits_used=st.integers(0, 10**13),
+    rate=st.integers(0, 5_000),
+)
+def test_an_invoice_as_it_is_drafted_and_posted_agrees_with_the_books(
+    amounts: list[Nano], credits_used: int, rate: int
+) -> None:
+    invoice, lines = draft(
+        ACME,
+        CLOSED,
+        seller=SELLER,
+        buyer=replace(BUYER, tax_rate=rate),
+        usage=[replace(USED, amount_nano=amount) for amount in amounts],
+        unused_credits=Nano(credits_used),
+    )
+    posted = ledger.invoice(
+        ACME,
+        invoice_id=UUID(int=9),
+        tax=Nano(invoice.tax_cents * NANO_PER_CENT),
+        adjustment=invoice.adjustment_nano,
+        at=CLOSED.month,
+    )
+    facts = InvoiceFacts(
+        organization_id=ACME,
+        usage=Nano(sum(line.amount_nano for line in lines if line.kind is LineKind.USAGE)),
+        credits=Nano(sum(line.amount_nano for line in lines if line.kind is LineKind.CREDIT)),
+        total=Nano(invoice.total_cents * NANO_PER_CENT),
+        rounding=NOTHING if posted is None else posted.posted_to(AccountKind.ROUNDING),
+        receivable=NOTHING if posted is None else posted.posted_to(AccountKind.RECEIVABLE),
+    )
+    charged = Nano(sum(amounts))
+    books = Amounts(booked=charged, posted=charged)
+    assert differences(books.plus(invoice_amounts(facts, books))) == differences(books)
+
+
+def test_a_customer_whose_invoice_is_not_issued_is_no_difference() -> None:
+    books = Amounts(booked=Nano(5), posted=Nano(5))
+    found = books.plus(invoice_amounts(None, books))
+    assert (found.not_invoiced, differences(found)) == (5, ())

@@ -4848,7 +4848,7 @@ def _create_tables() -> None:
         sa.Column("after_nano", sa.BigInteger(), nullable=False),
         sa.Column("examples", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.CheckConstraint(
-            "link IN ('charged', 'exported', 'exported_to_customer', 'metered', 'posted', 'rated')",
+            "link IN ('charged', 'exported', 'exported_to_customer', 'invoice_posted', 'invoiced', 'metered', 'posted', 'rated')",
             name=op.f("ck_reconciliation_differences_link_known"),
         ),
         sa.ForeignKeyConstraint(

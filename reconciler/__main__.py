@@ -249,6 +249,7 @@ def _world_of(
 ) -> BuildWorld:
     """How the world of these wings is built, once the database is there. Raises SettingsError."""
     if registry.ROWS_ONLY.issuperset(wings):
+        stop_times = settings.read_money(environ).stop_times
 
         async def build_rows(clock: DatabaseClock) -> World:
             return World(
@@ -256,6 +257,7 @@ def _world_of(
                 now=clock.now,
                 new_id=uuid7,
                 clock_refusal=clock.refusal,
+                stop_times=stop_times,
                 replica=replica,
                 tracer=tracer,
             )

@@ -176,6 +176,7 @@ async def compose(
         keys=reached.keys,
         data_keys_last=timedelta(days=reached.reach.keys.data_key_days),
         audit_keys=_audit_keys(reached.keys, db, clock),
+        stop_times=reached.reach.money.stop_times,
         audit_kept=timedelta(days=reached.reach.audit.kept_days),
     )
 

@@ -3,11 +3,13 @@
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from control_plane.domain.funding import StopTimes
 from control_plane.domain.ids import AccountName
 from control_plane.settings import DatabaseUrl, KmsKey
 from data_plane.proof.verifier.service.settings import ClientSettings, read_client
@@ -17,11 +19,13 @@ from environment.reading import SettingsError, Variable
 __all__ = [
     "HubSettings",
     "KeySettings",
+    "MoneySettings",
     "Reach",
     "Settings",
     "SettingsError",
     "read",
     "read_keys",
+    "read_money",
     "read_reach",
 ]
 
@@ -164,6 +168,32 @@ class AuditSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MoneySettings:
+    """What happens to machines whose next hour their customer cannot pay."""
+
+    stop_below_minutes: Annotated[
+        int,
+        Field(ge=15, le=30),
+        Variable(
+            "SPLITPLANE_STOP_BELOW_MINUTES",
+            "a machine that cannot be paid is stopped when fewer minutes of its hold are left",
+        ),
+    ] = 20
+    data_kept_hours: Annotated[
+        int,
+        Field(ge=1, le=8_760),
+        Variable(
+            "SPLITPLANE_DATA_KEPT_HOURS",
+            "how many hours the data of such a machine is kept, where the balance pays for it",
+        ),
+    ] = 168
+
+    @property
+    def stop_times(self) -> StopTimes:
+        return StopTimes(timedelta(minutes=self.stop_below_minutes), timedelta(hours=self.data_kept_hours))
+
+
+@dataclass(frozen=True, slots=True)
 class Reach:
     """The settings of a process whose loops reach providers or machines."""
 
@@ -177,6 +207,7 @@ class Reach:
     """The service that recomputes samples of GPU proofs; None recomputes them in this process, for development."""
     keys: KeySettings
     audit: AuditSettings
+    money: MoneySettings
     k3s_files: Path | None = None
     """The folder of the K3s release that clusters are built from; None when they cannot be built."""
 
@@ -191,6 +222,11 @@ def read_keys(environ: Mapping[str, str]) -> KeySettings:
     return reading.read(KeySettings, environ)
 
 
+def read_money(environ: Mapping[str, str]) -> MoneySettings:
+    """Read when machines are stopped for lack of money. Raises SettingsError."""
+    return reading.read(MoneySettings, environ)
+
+
 def read_reach(environ: Mapping[str, str]) -> Reach:
     """Read how machines and the hub are reached. Raises SettingsError."""
     given = reading.read(ReachSettings, environ)
@@ -203,5 +239,6 @@ def read_reach(environ: Mapping[str, str]) -> Reach:
         verifier=read_client(environ),
         keys=read_keys(environ),
         audit=reading.read(AuditSettings, environ),
+        money=read_money(environ),
         k3s_files=given.k3s_files,
     )

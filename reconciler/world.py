@@ -1,13 +1,14 @@
 """What every loop may use: the database, the clock and new ids. Wings that need more have a world of their own."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
 from control_plane.db.engine import Database
 from control_plane.domain import actor
 from control_plane.domain.actor import Actor
+from control_plane.domain.funding import StopTimes
 from control_plane.world import no_refusal
 from tracing.tracer import NO_TRACER, Tracer
 
@@ -22,6 +23,8 @@ class World:
     new_id: Callable[[], UUID]
     clock_refusal: Callable[[], str | None] = no_refusal
     """Why no activation may start, because the clock must not be trusted; None when it is right."""
+    stop_times: StopTimes = field(default_factory=StopTimes)
+    """When machines are stopped for lack of money, and how long their data is kept."""
     replica: str = "one"
     """The name of this process in reports."""
     tracer: Tracer = NO_TRACER

@@ -6,10 +6,10 @@ that, the customer is warned once; when the hold itself is nearly used, the leas
 
 A hold needs no check while more than half of it is left, and `next_look` computes when that changes.
 
-A machine that its provider can stop is not given up so soon: when `STOP_BELOW` of the hold is left, it is stopped, and
-as much is set aside as its data costs for `DATA_KEPT`, or as there is. The lease ends, and its data is deleted, when
-that time is over. A top-up that pays for an hour lets the customer start it again; nothing starts by itself
-(docs/decisions/0078).
+A machine that its provider can stop is not given up so soon: when the last minutes of the hold begin, it is stopped,
+and as much is set aside as its data costs for some days, or as there is (`StopTimes`). The lease ends, and its data is
+deleted, when that time is over. A top-up that pays for an hour lets the customer start it again; nothing starts by
+itself (docs/decisions/0078).
 
 When holds could not be renewed for a while, a lease may have been used beyond its hold. If the balance covers that
 time and the next hour, the hold is renewed and the customer pays for all of it. Otherwise the lease ends, and the time
@@ -33,15 +33,22 @@ from control_plane.domain.money import (
 HOLD = timedelta(seconds=HOLD_SECONDS)
 RENEW_BELOW = timedelta(minutes=30)
 END_BELOW = timedelta(minutes=2)
-STOP_BELOW = timedelta(minutes=20)
 STOP_TAKES = timedelta(minutes=12)
 """How long a machine may still cost its full price after its stop was asked for (`power.py`)."""
-DATA_KEPT = timedelta(days=7)
-"""How long the data of a machine is kept that was stopped for lack of money, where the money for that is there."""
 DATA_KEPT_MIN = timedelta(hours=1)
 """A machine whose data could not be kept for so long is not stopped: its lease runs on instead, and ends."""
 LOOK_AGAIN_AFTER = timedelta(seconds=30)
 """The time between two checks of a hold that is half used and cannot be renewed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopTimes:
+    """When machines are stopped for lack of money. A deployment chooses both."""
+
+    below: timedelta = timedelta(minutes=20)
+    """A machine is stopped when less of its hold is left. More than `STOP_TAKES`, and at most `RENEW_BELOW`."""
+    data_kept: timedelta = timedelta(days=7)
+    """How long its data is kept after that, where there is money for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +123,7 @@ class Resume:
 Decision = Keep | Renew | Warn | End | Stop | Resume
 
 
-def decide(funding: Funding) -> Decision:
+def decide(funding: Funding, times: StopTimes) -> Decision:
     if funding.kept_for is not None and funding.on_nano_per_unit_hour is not None:
         return _decide_kept(funding, funding.on_nano_per_unit_hour, funding.kept_for)
     left = funding.left_nano
@@ -128,8 +135,8 @@ def decide(funding: Funding) -> Decision:
     why, remedy = _not_renewed(funding, Nano(more))
     if left < funding.cost_of(END_BELOW):
         return End(f"{why}.", unbilled_nano=Nano(max(0, -left)))
-    if left < funding.cost_of(STOP_BELOW) and funding.stopped_nano_per_unit_hour is not None:
-        stop = _stop(funding, funding.stopped_nano_per_unit_hour, why)
+    if left < funding.cost_of(times.below) and funding.stopped_nano_per_unit_hour is not None:
+        stop = _stop(funding, funding.stopped_nano_per_unit_hour, times.data_kept, why)
         if stop.kept_for >= DATA_KEPT_MIN:
             return stop
     if funding.warned:
@@ -137,12 +144,12 @@ def decide(funding: Funding) -> Decision:
     return Warn(f"{why}; {remedy}, or the lease ends when its hold is used.")
 
 
-def _stop(funding: Funding, stopped_nano: Nano, why: str) -> Stop:
-    """Stop the machine with as much set aside as its data costs for `DATA_KEPT`, or as there is."""
+def _stop(funding: Funding, stopped_nano: Nano, data_kept: timedelta, why: str) -> Stop:
+    """Stop the machine with as much set aside as its data costs for `data_kept`, or as there is."""
     until_off, left = funding.cost_of(STOP_TAKES), funding.left_nano
     available = max(NOTHING, funding.available_nano) if funding.spends else NOTHING
     money = Nano(max(0, left + available - until_off))
-    seconds = int(DATA_KEPT.total_seconds())
+    seconds = int(data_kept.total_seconds())
     if stopped_nano:
         seconds = min(seconds, affordable(stopped_nano, money) // funding.units)
     keeping = accrued(stopped_nano, funding.units * seconds)

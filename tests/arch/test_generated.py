@@ -258,6 +258,7 @@ SETTINGS: Mapping[str, tuple[type[object], ...]] = {
         reconciler_settings.HubSettings,
         reconciler_settings.KeySettings,
         reconciler_settings.AuditSettings,
+        reconciler_settings.MoneySettings,
         verifier_settings.ClientVariables,
     ),
     "Verifier: `python -m data_plane.proof.verifier.service`": (verifier_settings.ServerVariables,),

@@ -1,11 +1,13 @@
 """The settings of every process: what is refused, in one sentence that names the variable and tells no secret."""
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from control_plane import settings as api
+from control_plane.domain.funding import StopTimes
 from data_plane.proof.verifier.service import settings as verifier
 from environment.reading import SettingsError
 from providers.emulators import settings as emulators
@@ -72,6 +74,7 @@ def test_a_setting_that_cannot_be_used_is_named_in_one_sentence() -> None:
         ("reach", {"SPLITPLANE_HUB": ""}, "SPLITPLANE_HUB is not set: the mesh hub's SSH endpoint, host and port"),
         ("API", {"SPLITPLANE_KMS_KEY": "planted"}, "SPLITPLANE_KMS_KEY must be the ARN of a key in AWS KMS"),
         ("reach", {"SPLITPLANE_DATA_KEY_DAYS": "0"}, "SPLITPLANE_DATA_KEY_DAYS cannot be used: "),
+        ("reach", {"SPLITPLANE_STOP_BELOW_MINUTES": "31"}, "SPLITPLANE_STOP_BELOW_MINUTES cannot be used: "),
         ("verifier", {"SPLITPLANE_VERIFIER_WORKERS": "0"}, "SPLITPLANE_VERIFIER_WORKERS cannot be used: "),
     )  # fmt: skip
     for name, variables, sentence in cases:
@@ -94,6 +97,8 @@ def test_values_get_their_types_and_no_settings_show_a_password() -> None:
     reached = reconciler.read_reach(REACH | {"SPLITPLANE_PROOF_DRY_RUN": "yes"})
     assert reached.accounts == ("local", "lambda_cloud/research")
     assert (reached.proof_dry_run, reached.orphans_dry_run) == (True, False)
+    assert reached.money.stop_times == StopTimes()
+    assert reconciler.read_money({"SPLITPLANE_DATA_KEPT_HOURS": "24"}).stop_times.data_kept == timedelta(days=1)
     assert reached.hub is not None
     assert (reached.hub.address, reached.hub.ssh_port) == ("hub", 22)
     simulated = reconciler.read_reach(REACH | {"SPLITPLANE_SIMULATED_MACHINES": "yes", "SPLITPLANE_HUB": ""})

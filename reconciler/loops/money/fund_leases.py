@@ -23,6 +23,7 @@ from control_plane.domain.funding import (
     Renew,
     Resume,
     Stop,
+    StopTimes,
     Warn,
     decide,
     next_look,
@@ -67,13 +68,13 @@ async def _fund(world: World, report: Report, lease_id: LeaseId) -> None:
         # Ending a lease, or stopping its machine, takes locks that come before the standing's, so it is decided without
         # the standing's lock.
         standing = await _standing(connection, funded.organization_id, lock=False)
-        decision = decide(funding(funded, standing, now))
+        decision = decide(funding(funded, standing, now), world.stop_times)
         if isinstance(decision, End):
             await end(connection, lease, LeaseEvent.UNFUNDED, why=decision.why, actor=actor, now=now)
         else:
             power = await lock_power(connection, lease, now=now) if isinstance(decision, Stop) else None
             standing = await _standing(connection, funded.organization_id, lock=True)
-            looked = _Looked(lease, funding(funded, standing, now), power)
+            looked = _Looked(lease, funding(funded, standing, now), power, world.stop_times)
             decision = await _carry_out(connection, looked, actor, now)
         if not isinstance(decision, Keep | Renew):
             await balance_alerts.make_due(connection, funded.organization_id, now=now)
@@ -88,11 +89,12 @@ class _Looked:
     funding: Funding
     power: tuple[ClaimId, Power] | None
     """Its machine's power, locked; None unless the machine is to be stopped."""
+    times: StopTimes
 
 
 async def _carry_out(connection: Connection, looked: _Looked, actor: Actor, now: datetime) -> Decision:
     """Decide again under the standing's lock. The lease continues until its next check."""
-    lease_id, found, decision = looked.lease.id, looked.funding, decide(looked.funding)
+    lease_id, found, decision = looked.lease.id, looked.funding, decide(looked.funding, looked.times)
     match decision:
         case Renew(more_nano=more):
             await holds.extend(connection, lease_id, more)

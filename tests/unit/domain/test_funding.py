@@ -6,30 +6,35 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from control_plane.domain import funding as funding_rules
 from control_plane.domain.funding import (
-    DATA_KEPT,
     DATA_KEPT_MIN,
     END_BELOW,
     HOLD,
     LOOK_AGAIN_AFTER,
     RENEW_BELOW,
-    STOP_BELOW,
     STOP_TAKES,
+    Decision,
     End,
     Funding,
     Keep,
     Renew,
     Resume,
     Stop,
+    StopTimes,
     Warn,
-    decide,
     first_look,
     next_look,
 )
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
 
+TIMES = StopTimes()
 HOUR_COST = 3_600 * 8
 """At one nano per unit-second on eight GPUs, a second costs eight."""
+
+
+def decide(funding: Funding) -> Decision:
+    return funding_rules.decide(funding, TIMES)
 
 
 def a_funding(**other: object) -> Funding:
@@ -221,7 +226,7 @@ def test_however_often_it_is_looked_at_a_balance_is_never_overspent(
     assert after_warning >= RENEW_BELOW - END_BELOW - 2 * max(every, LOOK_AGAIN_AFTER)
 
 
-STOP_AT = int(STOP_BELOW.total_seconds()) * 8
+STOP_AT = int(TIMES.below.total_seconds()) * 8
 UNTIL_OFF = int(STOP_TAKES.total_seconds()) * 8
 CHEAP = Nano(36)
 """The price of a stopped unit for an hour: eight of them cost eight nano in 100 s."""
@@ -259,7 +264,7 @@ def test_a_stop_sets_aside_what_the_data_costs_as_long_as_there_is_money_for_it(
     rich = a_stoppable(STOP_AT - 1, available_nano=Nano(HOUR_COST - STOP_AT))
     stop = decide(replace(rich, stopped_nano_per_unit_hour=Nano(1)))
     assert isinstance(stop, Stop)
-    assert stop.kept_for == DATA_KEPT
+    assert stop.kept_for == TIMES.data_kept
     assert stop.more_nano == 0, "what is left suffices"
 
 
@@ -305,4 +310,4 @@ def test_no_stop_sets_more_aside_than_is_available_or_promises_more_than_is_paid
         assert 0 <= decision.more_nano <= max(0, available)
         seconds = int(decision.kept_for.total_seconds())
         assert accrued(Nano(stopped), 8 * seconds) <= left + decision.more_nano - UNTIL_OFF or stopped == 0
-        assert DATA_KEPT_MIN <= decision.kept_for <= DATA_KEPT
+        assert DATA_KEPT_MIN <= decision.kept_for <= TIMES.data_kept

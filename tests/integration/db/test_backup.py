@@ -66,7 +66,7 @@ async def test_a_dump_of_the_backup_role_has_every_row_and_is_restored_with_its_
 ) -> None:
     file = tmp_path / "dump"
     assert _dump(backup_url, file, "--enable-row-security") == ""
-    assert _run("pg_restore", "--exit-on-error", f"--dbname={empty_url}", str(file)) == ""
+    assert _run("pg_restore", "--single-transaction", f"--dbname={empty_url}", str(file)) == ""
     assert await _counts(empty_url) == await _counts(filled_url)
     await migrate(empty_url)
     for role in (Role.API, Role.RECONCILER):

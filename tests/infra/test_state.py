@@ -14,8 +14,8 @@ from infra.state import place
 from infra.state.__main__ import main
 from infra.state.place import ALIAS, PRIVATE, StateError
 
-BUCKET = f"splitplane-state-{DEFAULT_ACCOUNT_ID}"
 REGION = "eu-central-1"
+BUCKET = f"splitplane-state-{DEFAULT_ACCOUNT_ID}-{REGION}"
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_the_bucket_and_the_key_are_made_and_the_next_commands_are_printed(sessi
     assert found["denied"] == [("Deny", {"Bool": {"aws:SecureTransport": "false"}})]
     assert [line for line in said if line.endswith(": made")] == [f"{ALIAS}: made", f"{BUCKET}: made"]
     assert said[-2:] == [
-        f"    pulumi login s3://{BUCKET}?region={REGION}",
+        f'    pulumi login "s3://{BUCKET}?region={REGION}"',
         f'    pulumi stack init dev --secrets-provider "awskms://{ALIAS}?region={REGION}"',
     ]
 
@@ -72,6 +72,43 @@ def test_what_is_there_stays_and_what_was_changed_is_mended(session: boto3.Sessi
     s3.delete_bucket_policy(Bucket=BUCKET)
     assert s3.get_object(Bucket=BUCKET, Key=".pulumi/stacks/dev.json")["Body"].read() == b"state"
     assert not [line for line in said if line.endswith(": made")]
+
+
+def test_each_region_has_a_place_of_its_own(session: boto3.Session) -> None:
+    list(place.make(session))
+    before = _as_it_is(session)
+    said = list(place.make(boto3.Session(region_name="us-east-1")))
+    assert f"splitplane-state-{DEFAULT_ACCOUNT_ID}-us-east-1: made" in said
+    assert _as_it_is(session) == before
+
+
+def test_a_bucket_in_another_region_than_its_key_is_refused(session: boto3.Session) -> None:
+    elsewhere = session.client("s3", region_name="eu-west-1")
+    elsewhere.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    with pytest.raises(StateError, match=f"The bucket {BUCKET} is in eu-west-1, where a key in {REGION}"):
+        list(place.make(session))
+
+
+def test_the_key_of_an_interrupted_run_is_used_and_no_other(session: boto3.Session) -> None:
+    kms = session.client("kms")
+    gone, other, untagged, left = (
+        kms.create_key(Tags=tags)["KeyMetadata"]["KeyId"]
+        for tags in ([place.TAG], [{"TagKey": "splitplane", "TagValue": "exports"}], [], [place.TAG])
+    )
+    kms.schedule_key_deletion(KeyId=gone)
+    made = next(place.make(session))  # As if it were killed here.
+    assert made == f"{ALIAS}: made for the key of a run that was interrupted"
+    kms.delete_alias(AliasName=ALIAS)  # ... or a moment earlier.
+    list(place.make(session))
+    assert kms.describe_key(KeyId=ALIAS)["KeyMetadata"]["KeyId"] == left
+    assert {each["KeyId"] for each in kms.list_keys()["Keys"]} == {gone, other, untagged, left}
+
+
+def test_a_key_is_tagged_when_it_is_made(session: boto3.Session) -> None:
+    list(place.make(session))
+    kms = session.client("kms")
+    (key,) = kms.list_keys()["Keys"]
+    assert kms.list_resource_tags(KeyId=key["KeyId"])["Tags"] == [place.TAG]
 
 
 def test_a_bucket_of_somebody_else_is_not_used(session: boto3.Session) -> None:

@@ -98,7 +98,8 @@ def test_values_get_their_types_and_no_settings_show_a_password() -> None:
     assert reached.accounts == ("local", "lambda_cloud/research")
     assert (reached.proof_dry_run, reached.orphans_dry_run) == (True, False)
     assert reached.money.stop_times == StopTimes()
-    assert reconciler.read_money({"SPLITPLANE_DATA_KEPT_HOURS": "24"}).stop_times.data_kept == timedelta(days=1)
+    money = reconciler.read_money({"SPLITPLANE_DATA_KEPT_HOURS": "24"})
+    assert money.stop_times.data_kept == timedelta(days=1)
     assert reached.hub is not None
     assert (reached.hub.address, reached.hub.ssh_port) == ("hub", 22)
     simulated = reconciler.read_reach(REACH | {"SPLITPLANE_SIMULATED_MACHINES": "yes", "SPLITPLANE_HUB": ""})

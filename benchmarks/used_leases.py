@@ -46,10 +46,11 @@ SELECT id, organization_id, 800 * 8 * nano_per_unit_hour, ready_at, NULL FROM le
 """),
     text("""
 INSERT INTO machines (id, purpose, account, provider, region, native_region, native_type, offer_key, cost_nano_per_hour,
-  spot, power, gpu_model, gpu_count, vcpus, memory_gib, proof, launch_key, state, due_at, created_at, asked_at,
-  host_key, provider_ref, address, sighted_at, step)
-SELECT id, 'lease', 'fake', 'fake', 'us-east-1', 'us-east-1', 'h100-sxm-80gb.8', 'x', 1, false, '[]', gpu_model,
-  gpu_count, 208, 1800, 'listed', 'sp-' || (SELECT code FROM installation) || '-' || replace(id::text, '-', ''),
+  spot, increment_seconds, minimum_seconds, billed_while_booting, power, gpu_model, gpu_count, vcpus, memory_gib,
+  proof, launch_key, state, due_at, created_at, asked_at, host_key, provider_ref, address, sighted_at, step)
+SELECT id, 'lease', 'fake', 'fake', 'us-east-1', 'us-east-1', 'h100-sxm-80gb.8', 'x', 1, false, 1, 0, true, '[]',
+  gpu_model, gpu_count, 208, 1800, 'listed',
+  'sp-' || (SELECT code FROM installation) || '-' || replace(id::text, '-', ''),
   'verified', created_at, created_at, created_at, 'k', 'fake-' || id, '10.0.0.1', created_at, 'gpus_verified'
 FROM leases
 """),

@@ -150,8 +150,10 @@ class ChargeFacts:
     node_pool: str | None
 
 
+# Rows of one lease name the same ids, and most rows of a file begin in the same month.
 _wire = lru_cache(maxsize=8_192)(on_wire)
-"""Rows of one lease name the same ids."""
+_month_after = lru_cache(maxsize=32)(month_after)
+_encode_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
 def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
@@ -167,7 +169,7 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
         "BillingAccountName": facts.organization,
         "BillingAccountType": "Organization",
         "BillingCurrency": CURRENCY,
-        "BillingPeriodEnd": month_after(facts.period),
+        "BillingPeriodEnd": _month_after(facts.period),
         "BillingPeriodStart": facts.period,
         "ChargeCategory": "Usage",
         "ChargeClass": None if facts.period == month_of(facts.started_at) else "Correction",
@@ -286,4 +288,4 @@ def _price_details(sku: str, gpu_model: GpuModel | None) -> str:
 
 def _json(value: Mapping[str, object]) -> str:
     """The same text for the same value."""
-    return json.dumps(dict(value), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return _encode_json(dict(value))

@@ -2,7 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -183,18 +184,34 @@ async def _batches(
 ) -> AsyncIterator[bytes]:
     """The rows of a run as bytes, organization by organization: each is read as its own tenant."""
     for organization_id in await _covered(world, run):
-        exported, after = ChargeSums(0, Nano(0), 0), None
-        while True:
-            facts = await _read(world, run, organization_id, after)
-            if facts:
+        exported = ChargeSums(0, Nano(0), 0)
+        async with aclosing(_pages(world, run, organization_id)) as pages:
+            async for facts in pages:
                 yield await asyncio.to_thread(_encode, facts, run.seller, encoder, totals)
                 books |= {charge.price_book for charge in facts}
                 exported = _added(exported, facts)
-                after = (facts[-1].started_at, facts[-1].id)
-            if len(facts) < ROWS_PER_READ:
-                break
         if exported != await _sums(world, run, organization_id):
             raise ExportDiffersError(f"the charges of {organization_id} do not add up to what was read")
+
+
+async def _pages(
+    world: World, run: ExportRun, organization_id: OrganizationId
+) -> AsyncGenerator[list[ChargeFacts], None]:
+    """The charges of an organization, page by page. While one is encoded, the database finds the next one."""
+    reading: asyncio.Task[list[ChargeFacts]] | None = asyncio.create_task(
+        _read(world, run, organization_id, None)
+    )
+    try:
+        while reading is not None:
+            facts, reading = await reading, None
+            if len(facts) == ROWS_PER_READ:
+                after = (facts[-1].started_at, facts[-1].id)
+                reading = asyncio.create_task(_read(world, run, organization_id, after))
+            if facts:
+                yield facts
+    finally:
+        if reading is not None:
+            reading.cancel()
 
 
 async def _covered(world: World, run: ExportRun) -> Sequence[OrganizationId]:

@@ -148,6 +148,8 @@ class ChargeFacts:
     amount_nano: Nano
     labels: Mapping[str, str]
     node_pool: str | None
+    invoice: str | None
+    """The number of its invoice; None unless that was issued before the cut of the export."""
 
 
 # Rows of one lease name the same ids, and most rows of a file begin in the same month.
@@ -182,6 +184,7 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
         "ContractedCost": cost,
         "ContractedUnitPrice": contracted_price,
         "EffectiveCost": cost,
+        "InvoiceId": facts.invoice,
         "InvoiceIssuerName": seller,
         "ListCost": usd(charge(facts.list_nano_per_unit_hour, facts.unit_seconds_before, facts.unit_seconds)),
         "ListUnitPrice": list_price,
@@ -221,8 +224,7 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
         "x_NodePoolName": facts.node_pool,
         "x_PriceBookVersion": f"v{facts.price_book}",
     }
-    # All others are null: there are no availability zones, commitments or reservations to name, and a charge does not
-    # name its invoice.
+    # All others are null: there are no availability zones, commitments or reservations to name.
     return tuple(map(values.get, NAMES))
 
 

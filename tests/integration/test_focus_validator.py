@@ -24,7 +24,8 @@ def test_the_official_validator_finds_no_fault_in_an_export(tmp_path: Path) -> N
         replace(FACTS, purchase=PurchaseKind.SPOT, stopped=True, lease=None, labels={}),
     ]
     encoder, file = CsvEncoder(), tmp_path / "focus-1.2.csv"
-    rows = [usage_row(charge, seller=SELLER) for charge in charges]
+    # Rows of an invoiced month. The validator accepts a file in which all rows have an InvoiceId or none has one.
+    rows = [usage_row(replace(charge, invoice="INV-2026-000001"), seller=SELLER) for charge in charges]
     file.write_bytes(encoder.begin() + encoder.encode(rows) + encoder.end())
     passed, failed = focus_validator.judge(file, tmp_path / "work")
     assert failed == set()

@@ -45,6 +45,7 @@ FACTS = ChargeFacts(
     amount_nano=Nano(8 * PRICE),
     labels={"team": "vision"},
     node_pool=None,
+    invoice=None,
 )
 """One hour of eight GPUs, at the start of October 2026."""
 

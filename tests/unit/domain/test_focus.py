@@ -145,7 +145,12 @@ def test_a_charge_belongs_to_the_month_that_it_is_booked_in_and_corrects_an_earl
         assert row["ChargeClass"] == kind
 
 
-def test_nothing_is_said_of_commitments_reservations_or_invoices() -> None:
+def test_a_charge_names_its_invoice_once_it_is_issued() -> None:
+    assert row_of()["InvoiceId"] is None
+    assert row_of(invoice="INV-2026-000001")["InvoiceId"] == "INV-2026-000001"
+
+
+def test_nothing_is_said_of_commitments_or_reservations() -> None:
     null = {name for name, value in row_of().items() if value is None}
     assert null == {
         *(

@@ -1,16 +1,25 @@
 """Accounting periods and the ledger, for finance."""
 
+from typing import Annotated
+
 from litestar import Controller, Response, get, post
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import made, refusable
+from control_plane.api.filters import OfMonth, first_instant
 from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import read_month, read_organization_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.finance import ledger_account_view, ledger_transaction_view, period_view
-from control_plane.domain.ledger import Approval, TransactionKind
+from control_plane.api.views.finance import (
+    ledger_account_view,
+    ledger_entry_view,
+    ledger_transaction_view,
+    period_view,
+    wallet_view,
+)
+from control_plane.domain.ledger import AccountKind, Approval, TransactionKind
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
@@ -18,14 +27,26 @@ from control_plane.domain.scope import ScopeKind
 from control_plane.services import ledger, periods
 from control_plane.services.idempotency import Connection
 from control_plane.services.ledger import Deciding
+from control_plane.wire.common import ORGANIZATION_ID_PATTERN
 from control_plane.wire.finance import (
     LedgerAccountPage,
+    LedgerEntryPage,
     LedgerTransactionRequest,
     LedgerTransactionView,
     PeriodPage,
     PeriodView,
     ReopenRequest,
+    WalletPage,
 )
+
+OfLedgerAccount = Annotated[
+    AccountKind, QueryParameter(description="What the account holds; by default the wallets of customers.")
+]
+OfOrganization = Annotated[
+    str | None,
+    QueryParameter(pattern=ORGANIZATION_ID_PATTERN, description="Only the money of this organization."),
+]
+_ENTRIES = "ledger_entries"
 
 
 class PeriodController(Controller):
@@ -123,6 +144,65 @@ class LedgerController(Controller):
             "ledger_accounts", list(found.items()), lambda item: item[0].value, limit=limit, cursor=cursor
         )
         return LedgerAccountPage(tuple(ledger_account_view(kind, sum_) for kind, sum_ in page), following)
+
+    @get(
+        "/entries",
+        operation_id="listLedgerEntries",
+        permission=Permission.LEDGER_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=refusable(422),
+    )
+    async def entries(
+        self,
+        request: ApiRequest,
+        *,
+        account: OfLedgerAccount = AccountKind.WALLET,
+        organization: OfOrganization = None,
+        month: OfMonth = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> LedgerEntryPage:
+        """The entries of an account, newest first, with who decided on each and why: of all customers, or of one."""
+        before = paging.moment(_ENTRIES, cursor)
+        found = await ledger.entries(
+            request.world,
+            request.principal.organization_id,
+            account,
+            organization_id=None if organization is None else read_organization_id(organization),
+            period=first_instant(month),
+            before=None if before is None else before[1],
+            limit=limit + 1,
+        )
+        page, following = paging.cut(
+            found,
+            limit,
+            lambda entry: paging.after_moment(_ENTRIES, entry.recorded_at, entry.transaction_id),
+        )
+        return LedgerEntryPage(tuple(ledger_entry_view(account, entry) for entry in page), following)
+
+    @get(
+        "/wallets",
+        operation_id="listWallets",
+        permission=Permission.LEDGER_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=refusable(422),
+    )
+    async def wallets(
+        self, request: ApiRequest, *, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+    ) -> WalletPage:
+        """What we owe each customer, and what it owes us."""
+        found = await ledger.wallets(
+            request.world,
+            request.principal.organization_id,
+            after=paging.moment("wallets", cursor),
+            limit=limit + 1,
+        )
+        page, following = paging.cut(
+            found,
+            limit,
+            lambda wallet: paging.after_moment("wallets", wallet.created_at, wallet.organization_id),
+        )
+        return WalletPage(tuple(map(wallet_view, page)), following)
 
     @post(
         "/transactions",

@@ -157,6 +157,8 @@ class Transaction:
     def __post_init__(self) -> None:
         if sum(posting.amount_nano for posting in self.postings) != 0:
             raise ValueError(f"{self.key} does not balance")
+        if len({posting.kind for posting in self.postings}) < len(self.postings):
+            raise ValueError(f"{self.key} has two postings to an account")
         if any(posting.amount_nano == 0 or abs(posting.amount_nano) > NANO_MAX for posting in self.postings):
             raise ValueError(f"{self.key} has a posting of zero or beyond 64 bits")
         if (self.kind in APPROVED) != (self.approval is not None):

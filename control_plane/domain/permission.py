@@ -169,7 +169,7 @@ class Permission(StrEnum):
     BILLING_DETAILS_SET = "billing_details.set"
     """Set who is invoiced for an organization, and at which rate of tax."""
     LEDGER_READ = "ledger.read"
-    """Read the balances of the ledger's accounts, over all customers."""
+    """Read the balances and entries of the ledger's accounts, of all customers."""
     LEDGER_POST = "ledger.post"
     """Post top-ups, refunds, credits and payments of any organization, each with a reason."""
     PERIODS_READ = "periods.read"

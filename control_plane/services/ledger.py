@@ -1,11 +1,14 @@
 """The ledger for finance: its balances, and the transactions that somebody decides on."""
 
 from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
 
-from control_plane.db import ledger, organizations
+from control_plane.db import ledger, ledger_entries, organizations
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
 from control_plane.db.ledger import PostedTransaction
+from control_plane.db.ledger_entries import LedgerEntry, Wallet
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.ledger import DECISIONS, AccountKind, Approval, TransactionKind, balance, decision
 from control_plane.domain.ledger import top_up as top_up_transaction
@@ -14,7 +17,11 @@ from control_plane.domain.organization import OPEN, OrganizationState
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
 
-__all__ = ["PostedTransaction"]  # For controllers, which must not import the layer below.
+__all__ = [
+    "LedgerEntry",
+    "PostedTransaction",
+    "Wallet",
+]  # For controllers, which must not import the layer below.
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +102,31 @@ async def balances(world: World, platform: OrganizationId) -> dict[AccountKind, 
     async with world.db.reading(platform) as connection:
         sums = await ledger.balances(connection)
     return {kind: balance(kind, sums.get(kind, Nano(0))) for kind in AccountKind}
+
+
+async def entries(
+    world: World,
+    platform: OrganizationId,
+    account: AccountKind,
+    *,
+    organization_id: OrganizationId | None = None,
+    period: datetime | None = None,
+    before: UUID | None = None,
+    limit: int,
+) -> list[LedgerEntry]:
+    """The entries of an account, newest first: of one organization, or of all.
+
+    With `period`, the first instant of a month, only those that are booked in it.
+    """
+    async with world.db.reading(platform) as connection:
+        return await ledger_entries.entries(
+            connection, account, organization_id=organization_id, period=period, before=before, limit=limit
+        )
+
+
+async def wallets(
+    world: World, platform: OrganizationId, *, after: tuple[datetime, UUID] | None, limit: int
+) -> list[Wallet]:
+    """What we owe each customer, oldest customer first."""
+    async with world.db.reading(platform) as connection:
+        return await ledger_entries.wallets(connection, after=after, limit=limit)

@@ -136,3 +136,59 @@ class LedgerAccountPage(View):
     items: tuple[LedgerAccountView, ...]
     """One item for each kind of account."""
     next_cursor: NextCursor | None
+
+
+class LedgerEntryView(View):
+    """A posting to an account of the ledger, with its transaction. It is never edited."""
+
+    transaction_id: TransactionIdText
+    """The id of the transaction."""
+    organization_id: OrganizationIdText
+    """Whose money moved."""
+    organization: str
+    """The name of this organization."""
+    kind: TransactionKindWord
+    """What the transaction records."""
+    effective_at: Timestamp
+    """When it happened; of a charge, when the charged time began."""
+    recorded_at: Timestamp
+    """When it was posted."""
+    period: MonthText
+    """The period in which it is booked."""
+    amount: Money
+    """What it added to the account's balance: positive on the normal side of the account."""
+    approved_by: str | None
+    """The id of the subject that decided on it; null where nobody does."""
+    reason: str | None
+    """Why; null where nobody decides."""
+
+
+class LedgerEntryPage(View):
+    """A page of the entries of an account."""
+
+    items: tuple[LedgerEntryView, ...]
+    """The entries, newest first."""
+    next_cursor: NextCursor | None
+
+
+class WalletView(View):
+    """What we owe a customer, and what it owes us."""
+
+    organization_id: OrganizationIdText
+    """The customer."""
+    organization: str
+    """The name of the customer."""
+    balance: Money
+    """What we owe it: paid in or credited, and not used."""
+    held: Money
+    """Of this, what is set aside for the next hour of live leases."""
+    due: Money
+    """What it owes us by its invoices."""
+
+
+class WalletPage(View):
+    """A page of the wallets of all customers. The sum of all is the balance of the account `wallet`."""
+
+    items: tuple[WalletView, ...]
+    """The wallets, those of the oldest customers first."""
+    next_cursor: NextCursor | None

@@ -160,7 +160,7 @@ SideWord = Annotated[
 LedgerAccountWord = Annotated[
     str,
     one_of(
-        "LedgerAccountKind",
+        "AccountKind",
         "What a ledger account holds.",
         wallet="What we owe a customer: paid in or credited, and not used.",
         receivable="What a customer owes us by an invoice.",

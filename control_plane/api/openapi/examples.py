@@ -61,6 +61,8 @@ _TEXTS: Mapping[str, str] = {
     "NodeView.name": f"node-{_ID}",
     "NodeReportView.organization": "heliotrope",
     "DifferenceView.organization": "heliotrope",
+    "LedgerEntryView.organization": "heliotrope",
+    "WalletView.organization": "heliotrope",
     "examples": f"ch_{_ID}",
     "ChargeExplanationView.organization": "heliotrope",
     "NodeReportView.address": "192.0.2.10",

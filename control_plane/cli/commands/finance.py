@@ -8,6 +8,7 @@ from control_plane.cli.commands import (
     credit_notes,
     exports,
     finance_invoices,
+    ledger_entries,
     margins,
     reconciliations,
 )
@@ -53,6 +54,7 @@ def add(to: Commands) -> None:
         more="The balance of wallet is what we owe customers until they use it.",
         examples="splitplane finance accounts",
     )
+    ledger_entries.add(finance)
     for verb, summary, example in (
         (
             "topup",

@@ -8,6 +8,8 @@ exclusive one, so that nothing is on its way into a period that has just been cl
 to the table by every transaction of the ledger, and most periods have no row: they have always been open.
 """
 
+from control_plane.db.migrations import ledger_functions
+
 _LOCK_KEY = """
 CREATE FUNCTION period_lock_key(issuer text, month timestamptz) RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public AS $$
@@ -176,7 +178,8 @@ LOOKED_UP = {
     ),
     "intervals": ("lease_id", "number", "organization_id", "started_at"),
     "periods": ("issuer", "month", "state"),
-    "transactions": ("id", "organization_id", "period"),
+    "transactions": ("id", "organization_id", "period", *ledger_functions.TRANSACTION_COLUMNS),
+    "standings": ledger_functions.STANDING_COLUMNS,
     "unrated": ("lease_id", "number"),
 }
 """The columns that the functions with their owner's rights read, beside those that the migration names."""

@@ -255,6 +255,8 @@ postings = table(
     PrimaryKeyConstraint("transaction_id", "line", "organization_id"),
     CheckConstraint("amount_nano <> 0", name="not_zero"),
     Index("ix_postings_organization_id_account_id", "organization_id", "account_id"),
+    # The entries of an account, in the order of time: ids of transactions are UUIDv7.
+    Index("ix_postings_account_id_transaction_id", "account_id", "transaction_id"),
     fact=True,
     api=("INSERT",),
     admin=("INSERT",),

@@ -135,6 +135,7 @@ standings = table(
     ),
     api=("INSERT", "UPDATE"),
     admin=("INSERT", "UPDATE"),
+    lookups=Lookups.READ,
 )
 
 ssh_keys = table(

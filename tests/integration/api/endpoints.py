@@ -374,6 +374,10 @@ ENDPOINTS = (
     _post("/v1/operator/liabilities/{liability_id}/end", Permission.ORPHANS_DECIDE, {"why": "ticket 4711"}),
     _get("/v1/finance/periods", Permission.PERIODS_READ, "limit", "cursor"),
     _get("/v1/finance/accounts", Permission.LEDGER_READ, "limit", "cursor"),
+    _get(
+        "/v1/finance/entries", Permission.LEDGER_READ, "account", "organization", "month", "limit", "cursor"
+    ),
+    _get("/v1/finance/wallets", Permission.LEDGER_READ, "limit", "cursor"),
     _get("/v1/finance/charges/{charge_id}", Permission.RECONCILIATIONS_READ),
     _get("/v1/finance/leases/{lease_id}/charges", Permission.RECONCILIATIONS_READ, "limit", "cursor"),
     _get("/v1/invoices", Permission.INVOICES_READ, "limit", "cursor"),

@@ -91,6 +91,62 @@ async def test_what_finance_posts_changes_the_balance_once_per_key(api: Api, fin
     await check(api.owner.db)
 
 
+async def test_finance_reads_the_entries_of_an_account_page_by_page_and_every_wallet(
+    api: Api, finance: Tenant
+) -> None:
+    acme, other = await api.tenant("acme", credit="100"), await api.tenant("other", credit="7")
+    for kind, usd in (("credit", "24.90"), ("refund", "5")):
+        body = {"organization_id": f"org_{acme.id.hex}", "kind": kind, "amount_usd": usd} | TICKET
+        headers = {"Idempotency-Key": kind}
+        await finance.http.post("/v1/finance/transactions", json=body, headers=headers)
+
+    async def entries(query: str) -> list[tuple[str, str, str]]:
+        found = []
+        cursor = ""
+        while True:
+            page = (await finance.http.get(f"/v1/finance/entries?limit=2&{query}{cursor}")).json()
+            found += page["items"]
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        return [
+            (entry["organization"], entry["kind"], entry["amount"]["usd"].split(".")[0]) for entry in found
+        ]
+
+    assert await entries("account=cash") == [
+        ("acme", "refund", "-5"),
+        ("other", "top_up", "7"),
+        ("acme", "top_up", "100"),
+    ]
+    whole = [
+        ("acme", "refund", "-5"),
+        ("acme", "credit", "24"),
+        ("other", "top_up", "7"),
+        ("acme", "top_up", "100"),
+    ]
+    assert await entries("month=2026-11") == whole
+    assert await entries("month=2026-10") == []
+    of_acme = f"organization=org_{acme.id.hex}"
+    assert await entries(of_acme) == [entry for entry in whole if entry[0] == "acme"]
+    assert await entries(f"account=credits&{of_acme}") == [("acme", "credit", "24")]
+    assert await entries(f"account=credits&organization=org_{other.id.hex}") == []
+    assert await entries(f"organization=org_{'0' * 32}") == []
+    (given,) = (await finance.http.get("/v1/finance/entries?account=credits")).json()["items"]
+    assert given["reason"] == "ticket 4711"
+    assert given["approved_by"].startswith("sa_")
+
+    first = (await finance.http.get("/v1/finance/wallets?limit=1")).json()
+    second = (await finance.http.get(f"/v1/finance/wallets?cursor={first['next_cursor']}")).json()
+    wallets = [*first["items"], *second["items"]]
+    assert {wallet["organization"]: wallet["balance"]["usd"] for wallet in wallets} == {
+        "acme": "119.900000000",
+        "other": "7.000000000",
+    }
+    accounts = (await finance.http.get("/v1/finance/accounts")).json()["items"]
+    (liability,) = [account["balance"]["nano"] for account in accounts if account["kind"] == "wallet"]
+    assert sum(wallet["balance"]["nano"] for wallet in wallets) == liability
+
+
 async def test_nothing_is_paid_back_that_is_not_there_and_nothing_is_overpaid(
     api: Api, finance: Tenant
 ) -> None:

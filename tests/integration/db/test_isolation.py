@@ -492,6 +492,10 @@ DEFINERS: dict[str, str] = {
     " unless the API acts for the platform's organization.",
     "ledger_balances": "Finance reads what all customers' wallets hold together. It answers sums per kind of account, and"
     " nothing unless the API acts for the platform's organization.",
+    "ledger_entries": "Finance reads the entries of an account of all customers, hundreds at a time. It answers nothing"
+    " unless the API acts for the platform's organization.",
+    "ledger_wallets": "Finance reads what we owe each customer, hundreds at a time. It answers nothing unless the API"
+    " acts for the platform's organization.",
     "machine_costs": "Finance reads what machines cost and who held them, hundreds at a time. It answers nothing unless"
     " the API acts for the platform's organization.",
     "node_ids": "Operators list the nodes of everybody. It answers ids alone; each is read as its own tenant.",

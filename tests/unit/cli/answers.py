@@ -1871,6 +1871,25 @@ LEDGER_ACCOUNTS: Json = {
     ],
     "next_cursor": None,
 }  # fmt: skip
+LEDGER_ENTRIES: Json = {
+    "items": [
+        {"transaction_id": f"tx_{number:032x}", "organization_id": OTHER_ORGANIZATION["id"], "organization": "fresh",
+         "kind": kind, "effective_at": at(hours=number), "recorded_at": at(hours=number), "period": "2026-11",
+         "amount": usd(amount), "approved_by": USER, "reason": reason}
+        for number, kind, amount, reason in (
+            (1, "refund", -24_900_000_000, "SEPA 000901"), (2, "top_up", 1_000_000_000_000, "SEPA 2026-11-23 000815"),
+        )
+    ],
+    "next_cursor": None,
+}  # fmt: skip
+WALLETS: Json = {
+    "items": [
+        {"organization_id": organization["id"], "organization": organization["name"], "balance": usd(33_335_000_000),
+         "held": usd(5_000_000_000), "due": usd(19_000_000_000)}
+        for organization in (ORGANIZATION, OTHER_ORGANIZATION)
+    ],
+    "next_cursor": None,
+}  # fmt: skip
 LEDGER_TRANSACTION: Json = {
     "id": f"tx_{'4' * 32}", "organization_id": OTHER_ORGANIZATION["id"], "kind": "credit",
     "amount": usd(24_900_000_000), "effective_at": at(seconds=1), "period": "2026-11", "approved_by": USER,

@@ -135,6 +135,8 @@ READS = {
     *("lease watch", "lease ssh", "lease ssh-config", "lease console", "network members", "proof record"),
     *(
         "finance accounts",
+        "finance entries",
+        "finance wallets",
         "finance export diff",
         "finance export verify",
         "finance explain",

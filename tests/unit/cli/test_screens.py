@@ -431,6 +431,15 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
             f"PUT /v1/finance/billing-details/{FRESH['id']}": answers.BILLING_DETAILS,
         },
     ),
+    "finance_entries": (
+        "finance entries --account cash --month 2026-11",
+        {"GET /v1/finance/entries": answers.LEDGER_ENTRIES},
+    ),
+    "finance_entries_empty": (
+        "finance entries --organization fresh",
+        {ORGANIZATIONS: answers.ORGANIZATIONS, "GET /v1/finance/entries": EMPTY},
+    ),
+    "finance_wallets": ("finance wallets", {"GET /v1/finance/wallets": answers.WALLETS}),
     "finance_accounts": ("finance accounts", {"GET /v1/finance/accounts": answers.LEDGER_ACCOUNTS}),
     **{
         f"finance_{kind}": (

@@ -11,6 +11,7 @@ from control_plane.db.migrations import (
     audit_triggers,
     certificate_triggers,
     cost_functions,
+    ledger_functions,
     period_triggers,
     steps,
 )
@@ -799,6 +800,7 @@ def upgrade() -> None:
         *audit_triggers.FUNCTIONS,
         *cost_functions.FUNCTIONS,
         *period_triggers.FUNCTIONS,
+        *ledger_functions.FUNCTIONS,
     ):
         op.execute(function)
         op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
@@ -2218,6 +2220,9 @@ def _create_tables() -> None:
     )
     op.create_index(
         "ix_postings_organization_id_account_id", "postings", ["organization_id", "account_id"], unique=False
+    )
+    op.create_index(
+        "ix_postings_account_id_transaction_id", "postings", ["account_id", "transaction_id"], unique=False
     )
     op.create_table(
         "provider_accounts",

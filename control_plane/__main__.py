@@ -18,7 +18,7 @@ from control_plane import settings as configuration
 from control_plane.api import server
 from control_plane.api.app import create_app
 from control_plane.api.openapi.document import document as openapi_document
-from control_plane.db.migrate import migrate
+from control_plane.db.migrate import TableInUseError, migrate
 from control_plane.domain.audit import Happening
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano, parse_usd, usd
@@ -218,7 +218,7 @@ def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         tracing.tracer(os.environ, "splitplane-api", _print_message).close()
         server.serve(settings)
     elif arguments.command == "migrate":
-        asyncio.run(migrate(settings.database_url))
+        asyncio.run(migrate(settings.database_url, tell=_print_message))
         _print_message("The database is at the newest schema.")
     else:
         asyncio.run(_as_administrator(arguments, settings))
@@ -241,7 +241,7 @@ def _ran(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run a command that needs the database. Raises SettingsError."""
     try:
         _run(arguments, settings)
-    except Failure as error:
+    except (Failure, TableInUseError) as error:
         _print_message(str(error))
         return 1
     except process.ClockDiffers as error:

@@ -60,6 +60,11 @@ def is_bad_value(error: BaseException) -> bool:
     )
 
 
+def is_lock_timeout(error: DBAPIError) -> bool:
+    """Whether a statement was given up because somebody else held a lock for too long."""
+    return _sqlstate(error) == "55P03"
+
+
 def sentence(error: BaseException, place: str) -> str:
     """What is wrong with the database at `place`, for a person. It contains no password and no value of a statement."""
     causes = tuple(_causes(error))

@@ -15,6 +15,7 @@ _PASSING = (
     "25006",  # The server is read-only: a replica that is about to be promoted.
     "25P03",  # The transaction was idle for too long, because this process stood still.
     "25P04",  # The transaction took too long.
+    "28",  # The login is refused: its password is being changed, or the first migration has not made it yet.
     "3D000",  # The database does not exist: it is being restored.
     "40001",  # Serialization failure.
     "40003",  # The connection was lost at the commit.

@@ -22,6 +22,8 @@ PASSING = (
     asyncpg.AdminShutdownError,
     asyncpg.CannotConnectNowError,
     asyncpg.InvalidCatalogNameError,
+    asyncpg.InvalidPasswordError,
+    asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.ObjectNotInPrerequisiteStateError,
     asyncpg.ConnectionDoesNotExistError,
     asyncpg.IdleInTransactionSessionTimeoutError,

@@ -381,6 +381,7 @@ def test_a_command_that_cannot_be_done_says_so_in_one_line(
     server_url: str, database_url: str, tmp_path: Path
 ) -> None:
     gone = embedded.named(server_url, "gone")
+    stranger = server_url.replace("://postgres:", "://stranger:", 1)
     broken = tmp_path / "book.toml"
     broken.write_text('[[sku]]\nname = "x"\n')
     for url, arguments, sentence in (
@@ -390,6 +391,7 @@ def test_a_command_that_cannot_be_done_says_so_in_one_line(
         (NOWHERE, ("migrate",), "The database cannot be used: connection refused at 127.0.0.1:1."),
         (NOWHERE, ("price-book",), "The database cannot be used: connection refused at 127.0.0.1:1."),
         (gone, ("migrate",), 'The database cannot be used: database "gone" does not exist at /'),
+        (stranger, ("migrate",), 'The database cannot be used: role "stranger" does not exist at /'),
         (gone, ("topup", "first", "5", "--key", "k"), 'database "gone" does not exist at /'),
         (server_url, ("price-book",), "run `python -m control_plane migrate`"),
     ):

@@ -17,6 +17,8 @@ COMPOSE: dict[str, Any] = yaml.safe_load(FILE.read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 OURS = [name for name, service in SERVICES.items() if service["image"].startswith("${SPLITPLANE_IMAGE:?")]
 DATABASE = {"SPLITPLANE_DATABASE_URL": "postgresql://login:word@database/splitplane"}
+TOOLS = {"migrate", "admin", "backup"}
+"""What people run, and what ends by itself."""
 IN_ENV_FILES = {
     "api": DATABASE | {"SPLITPLANE_PUBLIC_URL": "https://api.example.com"},
     "reconciler": DATABASE
@@ -33,6 +35,24 @@ def test_the_processes_are_those_of_every_deployment() -> None:
     for service in (API, RECONCILER, VERIFIER):
         assert SERVICES[service.name]["command"] == list(service.command)
     assert set(OURS) == {"api", "reconciler", "verifier", "migrate", "admin"}
+
+
+def test_everything_but_the_tools_starts_again_after_a_reboot() -> None:
+    assert {name for name, service in SERVICES.items() if service.get("profiles") == ["tools"]} == TOOLS
+    for name, service in SERVICES.items():
+        assert service["restart"] == ("no" if name in TOOLS else "unless-stopped"), name
+
+
+def test_the_backup_dumps_the_database_with_the_script_of_hosts() -> None:
+    backup = SERVICES["backup"]
+    folders = dict(volume.split(":")[:2] for volume in backup["volumes"])
+    assert folders["./backup"] == backup["entrypoint"][-1]
+    script = FILE.with_name("backup").read_text()
+    read = set(re.findall(r"\$([A-Z_]+)", script))
+    assert read == {"DATABASE_URL"} | set(backup["environment"])
+    assert backup["environment"]["STATE_DIRECTORY"] == folders["./dumps"]
+    assert backup["image"] == SERVICES["database"]["image"], "pg_dump is of the server's version"
+    assert backup["networks"] == ["database"]
 
 
 def test_every_process_reads_the_settings_that_it_is_given() -> None:
@@ -55,7 +75,7 @@ def test_every_process_reads_the_settings_that_it_is_given() -> None:
 
 
 def test_processes_can_change_nothing_of_themselves() -> None:
-    for name in OURS:
+    for name in (*OURS, "backup"):
         service = SERVICES[name]
         assert (service["user"], service["read_only"], service["cap_drop"]) == (
             "10001:10001",

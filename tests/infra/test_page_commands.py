@@ -19,7 +19,7 @@ case " $* " in *" run-task "*) echo arn:task ;; *" describe-tasks "*) cat "$EXIT
 """
 COMMANDS = (
     *("aws", "pulumi", "sha256sum", "mkdir", "tar", "python3", "ln", "cp"),
-    *("systemctl", "systemd-sysusers", "runuser"),
+    *("systemctl", "systemd-sysusers", "runuser", "docker"),
 )
 BLOCKS = {
     "a new version on AWS": ("deploying.md", "A new version"),
@@ -27,6 +27,7 @@ BLOCKS = {
     "a new version on a host": ("installing.md", "A new version"),
     "the version before on a host": ("installing.md", "Back to the version before"),
     "a restore on a host": ("installing.md", "Backup and restore"),
+    "a restore with containers": ("installing.md", "With containers"),
 }
 
 
@@ -56,7 +57,7 @@ class Shell:
         dump = self._folder / "dump"
         dump.touch()
         subprocess.run(
-            ["bash", "-c", re.sub(r"(?m)^DUMP=\S+", f"DUMP={dump}", block)],
+            ["bash", "-c", re.sub(r"(?m)^ *DUMP=\S+", f"DUMP={dump}", block)],
             env={
                 "PATH": f"{self._folder}:/usr/bin:/bin",
                 "HOME": str(self._folder),
@@ -93,10 +94,17 @@ def test_new_tasks_start_only_after_the_task_that_migrates_ended_well(shell: She
         assert "describe-tasks" in shell.calls(block)[-1], answer
 
 
-def test_a_dump_is_read_to_its_end_before_anything_is_stopped(shell: Shell) -> None:
-    first, second, *_ = shell.calls(_block(*BLOCKS["a restore on a host"]))
-    assert first == "runuser -u postgres -- pg_restore --file=/dev/null"
-    assert second == "systemctl stop nginx splitplane-api splitplane-reconciler"
+@pytest.mark.parametrize(
+    ("name", "stopping"),
+    [
+        ("a restore on a host", "systemctl stop nginx splitplane-api splitplane-reconciler"),
+        ("a restore with containers", "docker compose stop proxy api reconciler"),
+    ],
+)
+def test_a_dump_is_read_to_its_end_before_anything_is_stopped(shell: Shell, name: str, stopping: str) -> None:
+    first, second, *_ = shell.calls(_block(*BLOCKS[name]))
+    assert first.endswith(" pg_restore --file=/dev/null")
+    assert second == stopping
 
 
 def test_a_dump_is_restored_whole_or_not_at_all() -> None:

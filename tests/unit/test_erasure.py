@@ -18,6 +18,8 @@ KEPT = {
     "agents": {"digest", "next_digest", "agent_sha256", "why", "heartbeat", "results"},
     "api_keys": {"role", "scopes", "project_ids"},
     "attempts": {"offer_key", "outcome", "fail_reason", "fail_why"},
+    "balance_alerts": {"budget_percents", "changed_by"},
+    "balance_states": {"state", "why"},
     "capacity_held": {"gpu_model"},
     "claims": {"step", "waits_for"},
     "data_keys": {"purpose", "master", "why"},

@@ -181,7 +181,7 @@ def test_who_posts_money_and_who_runs_machines_cover_each_other_in_nothing_that_
     finance = principal(held(Role.FINANCE, PLATFORM), platform=True)
     operator = principal(held(Role.OPERATOR, PLATFORM), platform=True)
     assert finance.missing(operator.grants) is not None
-    assert operator.missing(finance.grants) is Permission.BILLING_DETAILS_SET
+    assert operator.missing(finance.grants) is Permission.BALANCE_ALERTS_SET
 
 
 def test_at_platform_scope_a_subject_has_one_role() -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from control_plane.db import balance, ledger
+from control_plane.db import balance, ledger, ledger_entries
 from control_plane.db import organizations as organizations_db
 from control_plane.db.balance import BalanceEntry
 from control_plane.db.engine import Database
@@ -187,6 +187,20 @@ async def test_each_entry_has_the_balance_after_it_whatever_page_it_is_on(world:
             entry for entry in whole if entry.kind is kind
         ]
     assert [entry.balance_nano for entry in await _entries(world, other, limit=50)] == [7]
+
+
+async def test_what_finance_reads_of_all_customers_answers_no_customer(world: World) -> None:
+    acme, other = await _organization(world), await _organization(world)
+    for organization_id in (acme, other):
+        await _post(world, top_up(organization_id, Nano(7), key="a", at=START, approval=PAID))
+    async with world.db.reading(acme) as connection:
+        for account in AccountKind:
+            for owner in (None, acme, other):
+                found = await ledger_entries.entries(
+                    connection, account, organization_id=owner, period=None, before=None, limit=9
+                )
+                assert found == [], (account, owner)
+        assert await ledger_entries.wallets(connection, after=None, limit=9) == []
 
 
 async def test_a_page_of_entries_is_found_by_an_index(world: World, db: Database) -> None:

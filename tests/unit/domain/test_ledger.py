@@ -57,12 +57,18 @@ def test_nothing_is_topped_up_or_used_by_nothing_or_less(amount: int) -> None:
 
 @given(st.lists(st.integers(-NANO_MAX, NANO_MAX).filter(bool), max_size=5))
 def test_a_transaction_exists_exactly_when_it_balances(amounts: list[int]) -> None:
-    postings = tuple(Posting(AccountKind.WALLET, Nano(amount)) for amount in amounts)
+    postings = tuple(Posting(kind, Nano(amount)) for kind, amount in zip(AccountKind, amounts, strict=False))
     if sum(amounts):
         with pytest.raises(ValueError, match="does not balance"):
             Transaction("k", TransactionKind.USAGE, ORGANIZATION, None, AT, postings)
     else:
         assert Transaction("k", TransactionKind.USAGE, ORGANIZATION, None, AT, postings).postings == postings
+
+
+def test_a_transaction_posts_to_an_account_once() -> None:
+    postings = tuple(Posting(AccountKind.WALLET, Nano(amount)) for amount in (5, -5))
+    with pytest.raises(ValueError, match="two postings to an account"):
+        Transaction("k", TransactionKind.USAGE, ORGANIZATION, None, AT, postings)
 
 
 @pytest.mark.parametrize("amount", [0, NANO_MAX + 1])

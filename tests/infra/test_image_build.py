@@ -1,7 +1,8 @@
-"""What `make image` puts into the image besides the commit: the named files, whole, and nothing else."""
+"""What `make image` puts into the image besides the commit: the named files, whole, and nothing else; and what the Containerfile demands."""
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -91,3 +92,43 @@ def test_files_that_are_not_those_of_the_release_are_refused(checkout: Checkout)
     status, said = checkout.build()
     assert status == 1
     assert "is not what its SHA256SUMS says" in said
+
+
+def _instructions() -> list[tuple[str, str]]:
+    """Each instruction of the Containerfile, with its lines joined."""
+    text = re.sub(r"(?m)^#.*\n", "", Path("infra/image/Containerfile").read_text()).replace("\\\n", " ")
+    return [(line.split()[0], " ".join(line.split()[1:])) for line in text.splitlines() if line.strip()]
+
+
+def test_both_stages_start_from_one_base_that_is_named_by_its_digest() -> None:
+    instructions = _instructions()
+    bases = [value for name, value in instructions if name == "ARG" and value.startswith("BASE=")]
+    assert len(bases) == 1
+    assert re.fullmatch(r"BASE=docker\.io/library/python:[\w.-]+@sha256:[0-9a-f]{64}", bases[0])
+    assert [value for name, value in instructions if name == "FROM"] == ["${BASE} AS build", "${BASE}"]
+
+
+def test_the_image_runs_as_nobody_who_may_change_it() -> None:
+    assert [value for name, value in _instructions() if name == "USER"][-1] == "10001:10001"
+
+
+def test_the_image_fetches_only_packages_that_are_pinned_by_their_hashes() -> None:
+    instructions = _instructions()
+    assert "ADD" not in {name for name, _ in instructions}
+    steps = [step for name, value in instructions if name == "RUN" for step in value.split(" && ")]
+    assert not [step for step in steps if re.search(r"\b(curl|wget|apt-get|git)\b", step)]
+    for step in steps:
+        if "pip install" in step:
+            assert "--require-hashes" in step or "--no-index" in step, step
+        if "pip wheel" in step:
+            assert "--no-deps --no-build-isolation" in step, step
+
+
+def test_the_image_holds_its_list_of_packages_and_nothing_that_installs_more() -> None:
+    instructions = _instructions()
+    last = max(number for number, (name, _) in enumerate(instructions) if name == "FROM")
+    first_stage = " && ".join(value for name, value in instructions[:last] if name == "RUN")
+    assert re.search(r"cyclonedx-py environment [^&]*-o /opt/splitplane/sbom\.cdx\.json ", first_stage)
+    assert "/opt/splitplane/bin/pip uninstall --yes pip setuptools" in first_stage
+    copied = [value for name, value in instructions[last:] if name == "COPY"]
+    assert copied == ["--chown=0:0 files/ /", "--from=build /opt/splitplane /opt/splitplane"]

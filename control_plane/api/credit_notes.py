@@ -10,7 +10,9 @@ from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import read_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
+from control_plane.api.views.credit_note_page import credit_note_page
 from control_plane.api.views.credit_notes import credit_note_summary, credit_note_view
+from control_plane.api.views.printed_page import HEADERS
 from control_plane.domain.credit_note import LineToCredit
 from control_plane.domain.ids import Prefix
 from control_plane.domain.ledger import Approval
@@ -19,7 +21,7 @@ from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import credit_notes
-from control_plane.services.credit_notes import CreditNoteOrder
+from control_plane.services.credit_notes import CreditNoteOrder, FullCreditNote
 from control_plane.services.idempotency import Connection
 from control_plane.wire.credit_notes import (
     CreditNoteLineRequest,
@@ -57,6 +59,18 @@ class CreditNoteController(Controller):
         """A credit note with its lines."""
         return await _one(request, credit_note_id, of_all=False)
 
+    @get(
+        "/{credit_note_id:str}/page",
+        operation_id="getCreditNotePage",
+        permission=Permission.INVOICES_READ,
+        scope=ScopeKind.ORGANIZATION,
+        responses=PROBLEMS,
+        media_type="text/html",
+    )
+    async def show_page(self, request: ApiRequest, credit_note_id: FromPath[str]) -> Response[bytes]:
+        """A credit note as a page of HTML to print or to keep."""
+        return await _html(request, credit_note_id, of_all=False)
+
 
 class FinanceCreditNoteController(Controller):
     path = "/finance/credit-notes"
@@ -85,6 +99,18 @@ class FinanceCreditNoteController(Controller):
     async def show(self, request: ApiRequest, credit_note_id: FromPath[str]) -> CreditNoteView:
         """A credit note of any customer, with its lines."""
         return await _one(request, credit_note_id, of_all=True)
+
+    @get(
+        "/{credit_note_id:str}/page",
+        operation_id="getCreditNotePageOfAll",
+        permission=Permission.INVOICES_READ_ALL,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+        media_type="text/html",
+    )
+    async def show_page(self, request: ApiRequest, credit_note_id: FromPath[str]) -> Response[bytes]:
+        """A credit note of any customer as a page of HTML to print or to keep."""
+        return await _html(request, credit_note_id, of_all=True)
 
     @post(
         "/",
@@ -139,6 +165,16 @@ async def _page(request: ApiRequest, limit: int, cursor: str | None, *, of_all: 
 
 
 async def _one(request: ApiRequest, credit_note_id: str, *, of_all: bool) -> CreditNoteView:
+    return credit_note_view(await _found(request, credit_note_id, of_all=of_all))
+
+
+async def _html(request: ApiRequest, credit_note_id: str, *, of_all: bool) -> Response[bytes]:
+    found = await _found(request, credit_note_id, of_all=of_all)
+    headers = {**HEADERS, "Content-Disposition": f'inline; filename="{found.note.number}.html"'}
+    return Response(credit_note_page(found), media_type="text/html", headers=headers)
+
+
+async def _found(request: ApiRequest, credit_note_id: str, *, of_all: bool) -> FullCreditNote:
     found = await credit_notes.get(
         request.world,
         request.principal.organization_id,
@@ -147,4 +183,4 @@ async def _one(request: ApiRequest, credit_note_id: str, *, of_all: bool) -> Cre
     )
     if isinstance(found, Refused):
         raise refusal(found)
-    return credit_note_view(found)
+    return found

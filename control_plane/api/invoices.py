@@ -11,8 +11,9 @@ from control_plane.api.errors import refusal
 from control_plane.api.identifiers import read_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.invoice_page import HEADERS, invoice_page
+from control_plane.api.views.invoice_page import invoice_page
 from control_plane.api.views.invoices import after_invoice, invoice_view, summary_view
+from control_plane.api.views.printed_page import HEADERS
 from control_plane.domain.ids import Prefix
 from control_plane.domain.period import month_text
 from control_plane.domain.permission import Permission

@@ -88,6 +88,7 @@ def _add(notes: Commands, path: str, called: str) -> None:
         examples=f"{called} credit-note show CN-2026-000001",
     )
     parser.add_argument("note", metavar="CREDIT-NOTE", help="its number or its id")
+    parser.add_argument("--html", action="store_true", help="as a page to print or to keep")
     parser.set_defaults(path=path)
 
 
@@ -132,9 +133,14 @@ def list_notes(terminal: Terminal, args: Namespace) -> None:
 
 
 def show(terminal: Terminal, args: Namespace) -> None:
+    if args.html and args.json:
+        raise usage("--html and --json cannot be combined.")
     client = terminal.client()
-    answer = client.get(f"{args.path}/{_find_id(client, args.path, args.note)}", CreditNoteView)
-    terminal.present(args.json, answer, credit_note_page)
+    note = f"{args.path}/{_find_id(client, args.path, args.note)}"
+    if args.html:
+        terminal.write(client.text(f"{note}/page"))
+        return
+    terminal.present(args.json, client.get(note, CreditNoteView), credit_note_page)
 
 
 def _find_id(client: Client, path: str, word: str) -> str:

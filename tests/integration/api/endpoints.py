@@ -388,8 +388,10 @@ ENDPOINTS = (
     _get("/v1/finance/invoices/{invoice_id}/page", Permission.INVOICES_READ_ALL),
     _get("/v1/credit-notes", Permission.INVOICES_READ, "limit", "cursor"),
     _get("/v1/credit-notes/{credit_note_id}", Permission.INVOICES_READ),
+    _get("/v1/credit-notes/{credit_note_id}/page", Permission.INVOICES_READ),
     _get("/v1/finance/credit-notes", Permission.INVOICES_READ_ALL, "limit", "cursor"),
     _get("/v1/finance/credit-notes/{credit_note_id}", Permission.INVOICES_READ_ALL),
+    _get("/v1/finance/credit-notes/{credit_note_id}/page", Permission.INVOICES_READ_ALL),
     _post(
         "/v1/finance/credit-notes",
         Permission.INVOICES_ISSUE,

@@ -1,4 +1,4 @@
-"""The page of an invoice shows what the invoice says, prints whole, and runs nothing that somebody wrote into a name."""
+"""The pages of invoices and credit notes show what these say, print whole, and run nothing that is written in a name."""
 
 import re
 from base64 import b64encode
@@ -8,14 +8,17 @@ from hashlib import sha256
 from html.parser import HTMLParser
 from uuid import UUID
 
-from control_plane.api.views.invoice_page import HEADERS, invoice_page
-from control_plane.domain.credit_note import CreditNote
+from control_plane.api.views.credit_note_page import credit_note_page
+from control_plane.api.views.invoice_page import invoice_page
+from control_plane.api.views.printed_page import HEADERS
+from control_plane.domain.credit_note import CreditNote, CreditNoteLine
 from control_plane.domain.ids import OrganizationId, ProjectId
 from control_plane.domain.invoice import BillingDetails, Seller, Usage, draft
 from control_plane.domain.money import Nano
 from control_plane.domain.period import MAIN_ISSUER, Period, PeriodState
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import Unit
+from control_plane.services.credit_notes import FullCreditNote
 from control_plane.services.invoices import FullInvoice
 
 OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
@@ -152,10 +155,27 @@ def test_a_corrected_invoice_names_its_credit_notes_and_what_they_leave_to_pay()
     for said in (
         "Due 2,724.83 USD Tax of CN-2026-000001 \N{MINUS SIGN}19.00 USD Due after credit notes 2,705.83 USD",
         "Credit note CN-2026-000001 of 2026-11-05 lowers the subtotal by 100.00 USD and its tax by 19.00 USD; 102.50",
-        "102.50 USD went back to the prepaid balance. <b>late</b>",
+        "102.50 USD went back to the prepaid balance. Reason: <b>late</b>",
     ):
         assert said in words, said
     assert "is void" not in words
+
+
+def test_the_page_of_a_credit_note_says_what_it_corrects_and_what_it_gives_back() -> None:
+    full = an_invoice()
+    note = a_credit_note(full, net_cents=10_000, tax_cents=1_900, reason="<script>late")
+    lines = [CreditNoteLine(1, 2, 250), CreditNoteLine(2, 1, 10_000)]
+    seen = Seen(credit_note_page(FullCreditNote(note, lines, full.invoice)))
+    for said in (
+        "Credit note CN-2026-000001 From Neocloud Ltd 1 Quay Street Galway Tax id IE6388047V",
+        "Date of issue 2026-11-05 Corrects the invoice INV-2026-000001 Reason <script>late",
+        "# Corrects the line USD 1 2 2.50 2 1 100.00",
+        "Sum of the lines 102.50 USD Of it, used of credits \N{MINUS SIGN}2.50 USD Net 100.00 USD",
+        "Tax, 19 % 19.00 USD Total 119.00 USD",
+        "102.50 USD went back to the prepaid balance, and 19.00 USD of tax is no longer owed.",
+    ):
+        assert said in seen.words, said
+    assert "script" not in {tag for tag, _ in seen.elements}
 
 
 def test_a_voided_invoice_says_so() -> None:
@@ -164,6 +184,7 @@ def test_a_voided_invoice_says_so() -> None:
     words = Seen(invoice_page(replace(full, credit_notes=[whole]))).words
     assert "This invoice is void: credit notes cover all of it." in words
     assert "Due after credit notes 0.00 USD" in words
+    assert "14,343.73 USD went back to the prepaid balance." in words
 
 
 def test_a_rate_of_tax_has_only_the_places_that_it_needs() -> None:

@@ -20,6 +20,10 @@ def test_html_is_the_page_of_the_api_and_nothing_else(tmp_path: Path) -> None:
             "invoice show INV-2026-000001 --html",
             {"GET /v1/invoices": answers.INVOICES, f"GET /v1/invoices/{invoice}/page": PAGE},
         ),
+        (
+            f"credit-note show {answers.CREDIT_NOTE['id']} --html",
+            {f"GET /v1/credit-notes/{answers.CREDIT_NOTE['id']}/page": PAGE},
+        ),
         (f"finance invoice show {invoice} --html", {f"GET /v1/finance/invoices/{invoice}/page": PAGE}),
         (
             f"finance invoice issue 2026-10 --organization {CUSTOMER['name']} --draft --html",
@@ -39,6 +43,7 @@ def test_html_is_of_one_document_and_no_json(tmp_path: Path) -> None:
     for command in (
         "invoice show INV-2026-000001 --html --json",
         "finance invoice show INV-2026-000001 --html --json",
+        "credit-note show CN-2026-000001 --html --json",
         "finance invoice issue 2026-10 --html",
         "finance invoice issue 2026-10 --draft --html",
         f"finance invoice issue 2026-10 --organization {CUSTOMER['name']} --html",

@@ -28,6 +28,7 @@ CUSTOMERS = 100
 _ACCOUNT = AccountName("fake")
 _MONEY = Nano(10**8 * NANO_PER_USD)
 
+_ANALYZE = text("ANALYZE")
 _LEASES = text("""
 INSERT INTO leases (id, organization_id, project_id, environment_id, name, sku, gpu_model, gpu_count, purchase,
   on_eviction, nano_per_unit_hour, stopped_nano_per_unit_hour, price_book, proof, regions, providers, priority,
@@ -75,7 +76,7 @@ FROM leases
         "UPDATE standings SET held_nano = (SELECT sum(amount_nano) FROM holds h WHERE h.organization_id = "
         "standings.organization_id) WHERE organization_id IN (SELECT organization_id FROM holds)"
     ),
-    text("ANALYZE"),
+    _ANALYZE,
 )
 _LISTED = text("UPDATE provider_accounts SET listing_asked_at = :now")
 _RELEASED = (
@@ -155,6 +156,14 @@ async def release(url: str, used: timedelta) -> None:
     async with database.transaction() as connection:
         for statement in _RELEASED:
             await connection.execute(statement, {"used": used} if ":used" in statement.text else None)
+    await database.close()
+
+
+async def analyze(url: str) -> None:
+    """Give PostgreSQL the statistics that it has of a database in use, where autovacuum keeps them."""
+    database = Database(url, role=None)
+    async with database.transaction() as connection:
+        await connection.execute(_ANALYZE)
     await database.close()
 
 

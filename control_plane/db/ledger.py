@@ -69,14 +69,15 @@ class _Line:
 # Keys and accounts are looked up one by one: in a join, PostgreSQL may read all that there are for every statement.
 _POST = text(f"""
 WITH unknown AS (
-  SELECT DISTINCT ON (organization_id, key) * FROM {Recordset(_NewTransaction, "transactions")}
+  SELECT DISTINCT ON (organization_id, key) *, date_trunc('month', effective_at, 'UTC') AS month
+  FROM {Recordset(_NewTransaction, "transactions")}
   WHERE (SELECT known.id FROM transactions known WHERE known.organization_id = transactions.organization_id
          AND known.key = transactions.key) IS NULL
   ORDER BY organization_id, key, position
 ), months AS MATERIALIZED (
   SELECT organization_id, month, booking_period(organization_id, month) AS period
-  FROM (SELECT DISTINCT organization_id, date_trunc('month', effective_at, 'UTC') AS month FROM unknown) given
-), ordered AS (
+  FROM (SELECT DISTINCT organization_id, month FROM unknown) given
+), ordered AS MATERIALIZED (
   SELECT *, row_number() OVER so_far AS place, sum(wallet_nano) OVER so_far AS wallet,
          sum(receivable_nano) OVER so_far AS receivable
   FROM unknown WINDOW so_far AS (PARTITION BY organization_id ORDER BY position)
@@ -85,8 +86,7 @@ WITH unknown AS (
                             recorded_at, number, wallet_after_nano, receivable_after_nano)
   SELECT id, organization_id, project_id, key, kind, effective_at, months.period, approved_by, reason, :now,
          transaction_count + place, posted_nano + wallet, standings.receivable_nano + receivable
-  FROM ordered JOIN months USING (organization_id) LEFT JOIN standings USING (organization_id)
-  WHERE months.month = date_trunc('month', effective_at, 'UTC')
+  FROM ordered JOIN months USING (organization_id, month) LEFT JOIN standings USING (organization_id)
   RETURNING id, organization_id, project_id
 ), posted AS (
   INSERT INTO postings (transaction_id, line, organization_id, project_id, account_id, amount_nano)

@@ -198,19 +198,22 @@ ORDER BY i.organization_id, i.lease_id, i.number
 """)
 # In the order of leases, because each charge locks its lease against deletion, and all code locks leases in this order.
 _CHARGE = text(f"""
-WITH months AS MATERIALIZED (
+WITH priced AS MATERIALIZED (
+  SELECT charges.id, charges.amount_nano, i.lease_id, i.number, i.organization_id, i.project_id, i.machine_id,
+         i.provider, i.region, i.started_at, i.ended_at, i.unit_seconds, i.stopped,
+         date_trunc('month', i.started_at, 'UTC') AS month
+  FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number)
+), months AS MATERIALIZED (
   SELECT organization_id, month, booking_period(organization_id, month) AS period
-  FROM (SELECT DISTINCT i.organization_id, date_trunc('month', i.started_at, 'UTC') AS month
-        FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number)) given
+  FROM (SELECT DISTINCT organization_id, month FROM priced) given
 ), made AS (
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
                      price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour, amount_nano,
                      period, rated_at)
-SELECT charges.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
-       l.purchase, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, {RATE}, charges.amount_nano,
+SELECT i.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
+       l.purchase, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, {RATE}, i.amount_nano,
        months.period, :now
-FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
-JOIN months ON months.organization_id = i.organization_id AND months.month = date_trunc('month', i.started_at, 'UTC')
+FROM priced i JOIN months USING (organization_id, month) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.lease_id, i.number
 RETURNING organization_id, project_id, lease_id, number
 )

@@ -73,10 +73,10 @@ async def top_up(
     approval: Approval,
 ) -> bool | Refused:
     """Post a top-up once per key. False when the key was posted before; refused when the organization is closing."""
-    standing = await organizations.standing(connection, organization_id, lock=True)
-    if standing is None:
+    state = await organizations.hold_standing(connection, organization_id)
+    if state is None:
         return Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
-    unusable = _unusable(standing.state)
+    unusable = _unusable(state)
     if unusable is not None:
         return unusable
     now = world.now()

@@ -18,6 +18,8 @@ from control_plane import settings as configuration
 from control_plane.api import server
 from control_plane.api.app import create_app
 from control_plane.api.openapi.document import document as openapi_document
+from control_plane.db import logins
+from control_plane.db.logins import LoginUrlError
 from control_plane.db.migrate import TableInUseError, migrate
 from control_plane.domain.audit import Happening
 from control_plane.domain.ids import Prefix, on_wire
@@ -60,6 +62,16 @@ def _parser() -> argparse.ArgumentParser:
 
     commands.add_parser("serve", help="serve the API until a signal stops it")
     commands.add_parser("migrate", help="migrate the database to the newest schema")
+    login = commands.add_parser(
+        "logins", help="make the database logins of the processes, or change their passwords"
+    )
+    login.add_argument(
+        "folder",
+        type=Path,
+        metavar="FOLDER",
+        help="its files api, reconciler, admin, migrate and backup hold the URL of a login each; those that are there"
+        " are read",
+    )
     commands.add_parser("openapi", help="print the OpenAPI document")
 
     bootstrap = commands.add_parser(
@@ -220,6 +232,9 @@ def _run(arguments: argparse.Namespace, settings: Settings) -> None:
     elif arguments.command == "migrate":
         asyncio.run(migrate(settings.database_url, tell=_print_message))
         _print_message("The database is at the newest schema.")
+    elif arguments.command == "logins":
+        for sentence in asyncio.run(logins.make(settings.database_url, logins.in_folder(arguments.folder))):
+            _print_message(sentence)
     else:
         asyncio.run(_as_administrator(arguments, settings))
 
@@ -241,7 +256,7 @@ def _ran(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run a command that needs the database. Raises SettingsError."""
     try:
         _run(arguments, settings)
-    except (Failure, TableInUseError) as error:
+    except (Failure, TableInUseError, LoginUrlError) as error:
         _print_message(str(error))
         return 1
     except process.ClockDiffers as error:

@@ -154,4 +154,13 @@ ADMIN = Service(
     secrets={"SPLITPLANE_DATABASE_URL": "database-admin"},
     connections=2,
 )
-SERVICES = (API, RECONCILER, VERIFIER, MIGRATE, ADMIN)
+LOGINS = Service(
+    name="logins",
+    command=("python", "-m", "control_plane", "logins", FILES),
+    runs=Runs.ONCE,
+    reaches=frozenset({Reach.DATABASE}),
+    secrets={"SPLITPLANE_DATABASE_URL": "database-root"},
+    files={name: f"database-{name}" for name in ("api", "reconciler", "admin", "migrate")},
+    connections=1,
+)
+SERVICES = (API, RECONCILER, VERIFIER, MIGRATE, ADMIN, LOGINS)

@@ -3,21 +3,23 @@
 import asyncio
 import hashlib
 import json
+import os
 import re
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import asyncssh
 import pytest
 
 from control_plane.db.engine import Role
 from infra.components.containers import STOP_SECONDS
-from infra.services import SERVICES
+from infra.services import LOGINS, SERVICES
 from providers.emulators.nspawn import missing_requirements
 from tests.support.authority import Authority
 from tests.support.cloud.graph import graphs
@@ -121,6 +123,21 @@ async def around(image: Image, database_url: str, server_url: str) -> AsyncItera
         yield Around(image, secrets, _free_ports())
 
 
+@pytest.fixture
+async def with_new_logins(around: Around, server_url: str) -> AsyncIterator[Around]:
+    """URLs of logins that are not there yet, because others share the server and its logins."""
+    names = {name: f"image_{os.getpid()}_{name}" for name in LOGINS.files}
+    urls = {
+        f"database-{name}": f"postgresql://{login}:word@database/splitplane" for name, login in names.items()
+    }
+    root = around.secrets["database-migrate"]
+    yield replace(around, secrets={**around.secrets, **urls, "database-root": root})
+    connection = await asyncpg.connect(server_url)
+    for login in names.values():
+        await connection.execute(f"DROP ROLE {login}")
+    await connection.close()
+
+
 def _free_ports() -> dict[str, str]:
     """A free port for each one that a process listens on, so that two runs of these tests do not meet."""
     with ExitStack() as sockets:
@@ -140,7 +157,15 @@ def test_nothing_but_two_folders_can_be_written(image: Image) -> None:
     (image.files / "written").unlink()
 
 
-@pytest.mark.parametrize("name", [service.name for service in SERVICES])
+async def test_the_logins_are_made(with_new_logins: Around) -> None:
+    for container in ("files", "logins"):
+        command, variables, _ = with_new_logins.container("logins", container)
+        await _ended(with_new_logins.image.start(command, variables), 120)
+    for name in LOGINS.files:
+        (with_new_logins.image.files / name).unlink()
+
+
+@pytest.mark.parametrize("name", [service.name for service in SERVICES if service is not LOGINS])
 async def test_a_process_starts_is_well_and_ends_when_it_is_told_to(around: Around, name: str) -> None:
     (service,) = [one for one in SERVICES if one.name == name]
     if service.files:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from control_plane import settings as control_plane
+from control_plane.db.logins import ROLES
 from data_plane.proof.verifier.service import settings as verifier
 from environment.names import KNOWN
 from infra.components.containers import WRITE_FILES
@@ -49,7 +50,7 @@ def test_every_process_reads_the_settings_that_it_is_given() -> None:
         assert reach.keys.kms_key == given.kms_key
         assert reconciler.read(_environment(graph, "reconciler")).metrics_listen == ("0.0.0.0", 9465)
         assert verifier.read_server(_environment(graph, "verifier"), cores=4).workers == 4
-        for name in ("migrate", "admin"):
+        for name in ("migrate", "admin", "logins"):
             assert (
                 control_plane.read(_environment(graph, name)).database_url
                 == VALUES["SPLITPLANE_DATABASE_URL"]
@@ -108,6 +109,9 @@ def test_only_names_of_settings_are_used_and_files_are_where_their_settings_say(
     for service in with_sign_in(SERVICES, signing_in):
         assert {*service.environment, *service.secrets} <= KNOWN, service.name
         named = {value for value in service.environment.values() if value.startswith(FILES)}
+        if FILES in service.command:
+            named |= {f"{FILES}/{name}" for name in service.files}
+            assert set(service.files) <= set(ROLES)
         assert named == {f"{FILES}/{name}" for name in service.files}, service.name
 
 

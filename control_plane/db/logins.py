@@ -1,0 +1,109 @@
+"""Makes the logins of the processes from the URLs that they will use, where nobody can type SQL (docs/deploying.md).
+
+A login may take one role and inherits nothing. PostgreSQL gets the verifier of a password and not the password, so no
+log of a statement can contain it.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from sqlalchemy import text
+from sqlalchemy.engine import make_url
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from control_plane.db import roles
+from control_plane.db.engine import Role
+
+ROLES = {
+    "api": Role.API.value,
+    "reconciler": Role.RECONCILER.value,
+    "admin": Role.ADMIN.value,
+    "migrate": roles.OWNER,
+    "backup": roles.BACKUP,
+}
+"""Which role the login in a file of that name may take."""
+_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
+_ITERATIONS = 4096
+
+
+class LoginUrlError(ValueError):
+    """A file names no login that can be made. The message is one sentence, without the password."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    name: str
+    password: str
+    role: str
+
+
+def in_folder(folder: Path) -> list[Login]:
+    """The logins that the files of a folder name. Raises LoginUrlError."""
+    found = list(_in_folder(folder))
+    if not found:
+        raise LoginUrlError(
+            f"{folder} has none of the files {', '.join(ROLES)}, which hold a login's URL each."
+        )
+    return found
+
+
+def _in_folder(folder: Path) -> Iterator[Login]:
+    for file, role in ROLES.items():
+        path = folder / file
+        if not path.exists():
+            continue
+        url = urlsplit(path.read_text(encoding="utf-8").strip())
+        name, password = unquote(url.username or ""), unquote(url.password or "")
+        if not _NAME.fullmatch(name) or name in roles.ALL:
+            raise LoginUrlError(f"{path} must hold a URL with a login such as {file}_login.")
+        if not password or not password.isascii() or not password.isprintable():
+            raise LoginUrlError(
+                f"{path} must hold a URL with a password of ASCII characters, percent-encoded."
+            )
+        yield Login(name, password, role)
+
+
+async def make(url: str, logins: Sequence[Login]) -> list[str]:
+    """Make the logins, or give those that are there the password of their URL. Returns what was done, a sentence each.
+
+    The login of `url` needs CREATEROLE and owns the database, such as the first user of a managed PostgreSQL. Roles
+    that are missing are made as well, so this may run before the first migration.
+    """
+    engine = create_async_engine(make_url(url).set(drivername="postgresql+asyncpg"))
+    try:
+        async with engine.begin() as connection:
+            await roles.take_ownership(connection)
+            await roles.give_ownership_back(connection)
+            done = []
+            for login in logins:
+                there = await connection.execute(
+                    text("SELECT 1 FROM pg_roles WHERE rolname = :name"), {"name": login.name}
+                )
+                verb = "ALTER" if there.all() else "CREATE"
+                verifier = _verifier(login.password)
+                await connection.exec_driver_sql(
+                    f"{verb} ROLE \"{login.name}\" LOGIN NOINHERIT PASSWORD '{verifier}'"
+                )
+                await connection.execute(text(f'GRANT {login.role} TO "{login.name}"'))
+                made = "made" if verb == "CREATE" else "was there, and has the password of its URL"
+                done.append(f"{login.name}, which may take {login.role}: {made}.")
+            return done
+    finally:
+        await engine.dispose()
+
+
+def _verifier(password: str) -> str:
+    """What PostgreSQL keeps of a password: SCRAM-SHA-256 of RFC 7677, as its manual lays it out for pg_authid."""
+    salt = secrets.token_bytes(16)
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode("ascii"), salt, _ITERATIONS)
+    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    server = hmac.digest(salted, b"Server Key", "sha256")
+    encoded = [base64.b64encode(part).decode() for part in (salt, stored, server)]
+    return f"SCRAM-SHA-256${_ITERATIONS}:{encoded[0]}${encoded[1]}:{encoded[2]}"

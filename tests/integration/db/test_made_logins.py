@@ -1,0 +1,101 @@
+"""The logins of the processes are made from their URLs, and the first migration runs as one of them."""
+
+import base64
+import hashlib
+import hmac
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from control_plane.db import embedded, logins, roles
+from control_plane.db.engine import Database, Role
+from control_plane.db.logins import LoginUrlError, in_folder
+from control_plane.db.migrate import migrate
+from control_plane.db.privileges import why_refused
+
+pytestmark = pytest.mark.database
+OURS = f"made_{os.getpid()}"
+
+
+@pytest.fixture
+async def empty_url(server_url: str) -> AsyncIterator[str]:
+    connection = await asyncpg.connect(server_url)
+    await connection.execute(f"CREATE DATABASE {OURS}")
+    yield embedded.named(server_url, OURS)
+    await connection.execute(f"DROP DATABASE {OURS} WITH (FORCE)")
+    await connection.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("api", "reconciler", "migrate"):
+        (tmp_path / name).write_text(
+            f"postgresql://{OURS}_{name}:first%23of-{name}@db.example.com/splitplane\n"
+        )
+    return tmp_path
+
+
+@pytest.fixture
+async def root(empty_url: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
+    connection = await asyncpg.connect(empty_url)
+    yield connection
+    for name in ("api", "reconciler", "migrate"):
+        await connection.execute(f"DROP OWNED BY {OURS}_{name}")
+        await connection.execute(f"DROP ROLE {OURS}_{name}")
+    await connection.close()
+
+
+def _opens(verifier: str, password: str) -> bool:
+    """Whether the password belongs to what PostgreSQL keeps of it (RFC 5802, 3)."""
+    _, salting, kept = verifier.split("$")
+    iterations, salt = salting.split(":")
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(salt), int(iterations))
+    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
+    return base64.b64encode(stored).decode() == kept.split(":")[0]
+
+
+async def test_logins_are_made_before_the_first_migration_which_runs_as_one_of_them(
+    empty_url: str, folder: Path, root: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    said = await logins.make(empty_url, in_folder(folder))
+    assert said[0] == f"{OURS}_api, which may take splitplane_api: made."
+    await migrate(embedded.with_login(empty_url, f"{OURS}_migrate"))
+    for name, role in (("api", Role.API), ("reconciler", Role.RECONCILER)):
+        db = Database(embedded.with_login(empty_url, f"{OURS}_{name}"), role=role, pool_size=1, readers=1)
+        async with db.reading() as connection:
+            assert await why_refused(connection, role) is None
+        await db.close()
+    kept = "SELECT rolpassword FROM pg_authid WHERE rolname = $1"
+    assert _opens(await root.fetchval(kept, f"{OURS}_api"), "first#of-api")
+
+    (folder / "api").write_text(f"postgresql://{OURS}_api:second@db.example.com/splitplane")
+    said = await logins.make(empty_url, in_folder(folder))
+    assert said[0].endswith("was there, and has the password of its URL.")
+    assert _opens(await root.fetchval(kept, f"{OURS}_api"), "second")
+    assert not _opens(await root.fetchval(kept, f"{OURS}_api"), "first#of-api")
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://db.example.com/splitplane", "a login such as api_login"),
+        (f"postgresql://{roles.OWNER}:x@db.example.com/splitplane", "a login such as api_login"),
+        ("postgresql://a%22b:x@db.example.com/splitplane", "a login such as api_login"),
+        ("postgresql://api_login@db.example.com/splitplane", "a password of ASCII characters"),
+        ("postgresql://api_login:%C3%A4@db.example.com/splitplane", "a password of ASCII characters"),
+    ],
+)
+def test_a_url_without_a_usable_login_is_refused_without_its_password(
+    tmp_path: Path, url: str, words: str
+) -> None:
+    (tmp_path / "api").write_text(url)
+    with pytest.raises(LoginUrlError, match=words):
+        in_folder(tmp_path)
+
+
+def test_a_folder_without_a_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LoginUrlError, match="has none of the files api, reconciler"):
+        in_folder(tmp_path)

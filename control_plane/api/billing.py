@@ -64,7 +64,7 @@ LabelKey = Annotated[
     QueryParameter(
         pattern=LABEL_KEY_PATTERN,
         max_length=LABEL_LENGTH_MAX,
-        description="The key of the label by which it is added up.",
+        description="The key of the label by which it is added up: needed with `by=label`, and refused without it.",
     ),
 ]
 

@@ -46,7 +46,8 @@ def valid_data_is_understood(ctx: CheckContext, response: Response, case: Case[A
 def _beyond_a_schema(case: Case[Any]) -> bool:
     """Whether the request breaks a rule that the document has in words only.
 
-    Each key of `label` once; a quota request has a limit that is not null, and a project beside its environment.
+    Each key of `label` once; a quota request has a limit that is not null, and a project beside its environment;
+    usage is added up by a label exactly when its key is given.
     """
     body = case.body if isinstance(case.body, dict) else {}
     if case.path == "/v1/quota-requests":
@@ -54,7 +55,10 @@ def _beyond_a_schema(case: Case[Any]) -> bool:
         wanted = limits.values() if isinstance(limits, dict) else ()
         named = body.get("environment") is None or body.get("project") is not None
         return not named or all(limit is None or limit == {} for limit in wanted)
-    labels = (case.query or {}).get("label", [])
+    query = case.query or {}
+    if case.path == "/v1/usage/sums" and ("label_key" in query) != (query.get("by") == "label"):
+        return True
+    labels = query.get("label", [])
     keys = [str(label).partition("=")[0] for label in labels]
     return len(keys) != len(set(keys))
 

@@ -72,6 +72,7 @@ from control_plane.api.sign_in import DeviceController, SignInController
 from control_plane.api.ssh_certificates import SshCertificateController
 from control_plane.api.ssh_keys import SshKeyController
 from control_plane.api.streams import Sleep, Streams
+from control_plane.api.supplier_invoices import MatchController, SupplierInvoiceController
 from control_plane.api.users import UserController
 from control_plane.api.well_known import WellKnownController
 from control_plane.services.changes import Changes
@@ -124,6 +125,8 @@ CONTROLLERS = (
     LedgerController,
     ReconciliationController,
     MarginController,
+    SupplierInvoiceController,
+    MatchController,
     ChargeController,
     LoopController,
     AgentController,

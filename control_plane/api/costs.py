@@ -23,6 +23,8 @@ TOKENS: Mapping[str, int] = {
     "getBill": 5,
     "getMargin": 20,
     "getUsageSums": 5,
+    "getMatch": 20,
+    "importSupplierInvoice": 20,
     "getReconciliation": 5,
     "getOrganizationReconciliation": 5,
     "listOffers": 2,

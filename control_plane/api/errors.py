@@ -127,6 +127,12 @@ KINDS: dict[str, Kind] = {
         409, "Leave out `final`, or wait until finance has closed the period.", "final"
     ),
     RefusalCode.PERIOD_IN_FUTURE: Kind(409, "Choose a month that has begun.", "period"),
+    RefusalCode.SUPPLIER_INVOICE_INVALID: Kind(
+        422, "Correct the line of the file that `detail` names, and import the whole file again.", "csv"
+    ),
+    RefusalCode.CURRENCY_NOT_SUPPORTED: Kind(
+        422, "Convert the amounts to USD: every cost of ours is in it.", "csv"
+    ),
     RefusalCode.EXPORT_INCOMPLETE: Kind(409, "Fetch the files that `detail` names to their last byte first."),
     RefusalCode.BEYOND_YOUR_ROLES: Kind(403, "Ask somebody whose roles include what is missing."),
     RefusalCode.NOT_YOURSELF: Kind(

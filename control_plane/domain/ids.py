@@ -76,6 +76,7 @@ class Prefix(StrEnum):
     RECONCILIATION = "rec"
     INVOICE = "inv"
     CREDIT_NOTE = "cn"
+    SUPPLIER_INVOICE = "sinv"
     TRANSACTION = "tx"
     PROOF = "pf"
     ACCOUNT_REQUEST = "arq"

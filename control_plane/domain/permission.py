@@ -183,7 +183,9 @@ class Permission(StrEnum):
     RECONCILIATIONS_CREATE = "reconciliations.create"
     """Ask for a period to be reconciled over all organizations."""
     MARGINS_READ = "margins.read"
-    """Read what providers bill us in a month, and the margins, by lease, SKU, provider and organization."""
+    """Read what suppliers invoice us, how that matches our records, and the margins of every month."""
+    SUPPLIER_INVOICES_IMPORT = "supplier_invoices.import"
+    """Import what suppliers invoice us."""
     LOOPS_READ = "loops.read"
     AGENTS_READ = "agents.read"
     """Read what the agents on machines reported last."""
@@ -229,6 +231,7 @@ _OF_PLATFORM = frozenset(
         _P.RECONCILIATIONS_READ,
         _P.RECONCILIATIONS_CREATE,
         _P.MARGINS_READ,
+        _P.SUPPLIER_INVOICES_IMPORT,
         _P.ENVELOPES_SET_CEILING,
         _P.QUOTA_REQUESTS_DECIDE_CEILING,
         _P.COSTS_READ,

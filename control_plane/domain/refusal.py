@@ -112,6 +112,8 @@ class RefusalCode(StrEnum):
     PERIOD_OPEN = "period_open"
     PERIOD_IN_FUTURE = "period_in_future"
     EXPORT_INCOMPLETE = "export_incomplete"
+    SUPPLIER_INVOICE_INVALID = "supplier_invoice_invalid"
+    CURRENCY_NOT_SUPPORTED = "currency_not_supported"
     SIGN_IN_NOT_CONFIGURED = "sign_in_not_configured"
     SIGN_IN_REFUSED = "sign_in_refused"
     ISSUER_UNAVAILABLE = "issuer_unavailable"

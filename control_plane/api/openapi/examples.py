@@ -25,6 +25,7 @@ _TEXTS: Mapping[str, str] = {
     "invoice_number": "INV-2026-000001",
     "CreditNoteSummaryView.issued_by": "user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
     "CreditNoteView.issued_by": "user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+    "MatchedMachineView.reference": "i-0a1b2c3d",
     "InvoiceView.issued_by": "user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
     "BillingDetailsView.changed_by": "user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
     "NotInvoicedView.code": "billing_details_missing",
@@ -117,6 +118,7 @@ _TEXTS: Mapping[str, str] = {
     "account": "lambda_cloud/research",
     "actor": f"sa_{_ID}",
     "asked_by": f"sa_{_ID}",
+    "imported_by": f"user_{_ID}",
     "AgentResultView.detail": "8 GPUs, 0 lost, 0 errors, nvml",
     "SessionView.client": "splitplane on laptop",
     "SessionView.address": "198.51.100.7",
@@ -213,9 +215,10 @@ _NOT_NULL: Mapping[str, Any] = {
 """What may be null, and is there in the answer that clients look at the example for."""
 _PRICES = frozenset({"price_per_gpu_hour", "price_per_hour", "price_per_hour_stopped", "first_hour"})
 _CHANGES: Mapping[str, Mapping[str, Any]] = {
-    "releaseLease": {"state": "ending", "end_reason": "released", "end_why": "you released it"}
+    "releaseLease": {"state": "ending", "end_reason": "released", "end_why": "you released it"},
+    "getMatch": {"missing_invoices": []},
 }
-"""What differs in the answer of an operation from what others answer with the same schema."""
+"""What differs in the answer of an operation from what its schema and the values above make."""
 
 
 def of_request(schema: Schema, known: Mapping[str, Schema]) -> Any:

@@ -61,6 +61,7 @@ from control_plane.wire import (
     ssh_certificates,
     ssh_keys,
     subjects,
+    supplier_invoices,
 )
 
 Schema = dict[str, Any]
@@ -70,7 +71,7 @@ _WIRE: tuple[ModuleType, ...] = (
     leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
     agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
     kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, credit_notes, balance, reconciliations,
-    charges, balance_alerts, margins,
+    charges, balance_alerts, margins, supplier_invoices,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

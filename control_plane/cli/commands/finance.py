@@ -11,6 +11,7 @@ from control_plane.cli.commands import (
     ledger_entries,
     margins,
     reconciliations,
+    supplier_invoices,
 )
 from control_plane.cli.commands.amounts import amount
 from control_plane.cli.commands.money_once import add_key, post
@@ -44,6 +45,7 @@ def add(to: Commands) -> None:
     credit_notes.add_of_all(finance)
     reconciliations.add(finance)
     margins.add(finance)
+    supplier_invoices.add(finance)
     charges.add(finance)
     exports.add_of_all(finance)
     command(

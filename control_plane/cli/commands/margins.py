@@ -3,7 +3,7 @@
 from argparse import Namespace
 
 from control_plane.cli.errors import usage
-from control_plane.cli.parsing import Commands, command
+from control_plane.cli.parsing import Commands, Parser, command
 from control_plane.cli.render.margins import margin_page
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.margins import LINES_MAX, MarginView
@@ -30,17 +30,27 @@ def add(finance: Commands) -> None:
     )
     parser.add_argument("month", metavar="MONTH", help="such as 2026-10")
     parser.add_argument("--by", choices=BY, default=BY[0], help="by what it is added up (default: provider)")
+    add_lines(parser, "lines")
+
+
+def margin(terminal: Terminal, args: Namespace) -> None:
+    query = {"month": args.month, "by": args.by, "lines": checked_lines(args)}
+    terminal.present(args.json, terminal.client().get(PATH, MarginView, query), margin_page)
+
+
+def add_lines(parser: Parser, what: str) -> None:
+    """The option that bounds a report."""
     parser.add_argument(
         "--lines",
         type=int,
         default=100,
         metavar="N",
-        help=f"how many lines, {LINES_MAX:,} at most; the others are summed (default: 100)",
+        help=f"how many {what} to show, {LINES_MAX:,} at most (default: 100)",
     )
 
 
-def margin(terminal: Terminal, args: Namespace) -> None:
+def checked_lines(args: Namespace) -> str:
+    """The value of that option for a query."""
     if not 1 <= args.lines <= LINES_MAX:
         raise usage(f"--lines: must be from 1 to {LINES_MAX:,}.")
-    query = {"month": args.month, "by": args.by, "lines": str(args.lines)}
-    terminal.present(args.json, terminal.client().get(PATH, MarginView, query), margin_page)
+    return str(args.lines)

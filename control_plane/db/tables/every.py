@@ -23,6 +23,7 @@ from control_plane.db.tables import (
     secrets,
     sign_in,
     subjects,
+    supplier_invoices,
     tenancy,
 )
 from control_plane.db.tables.marks import Tenancy, marks_of, metadata
@@ -33,6 +34,7 @@ WINGS = (
     audit,
     tenancy,
     subjects,
+    supplier_invoices,
     sign_in,
     secrets,
     catalogue,

@@ -112,6 +112,12 @@ SERVER_HOST = {
     "outside": "k8s-1.example.com",
 }
 BALANCE_ALERTS = {"below_usd": "100", "month_budget_usd": "5000", "budget_percents": [50, 100]}
+SUPPLIER_INVOICE = {
+    "provider": "fake",
+    "period": "2026-11",
+    "csv": "machine,from,to,quantity,unit,amount,currency\n"
+    "fake-1,2026-11-20T12:00:00Z,2026-11-20T13:00:00Z,1,hour,2.19,USD\n",
+}
 BUYER = {
     "legal_name": "Heliotrope GmbH",
     "address_lines": ["Salomon-Idler-Str. 12", "86159 Augsburg"],
@@ -401,6 +407,9 @@ ENDPOINTS = (
     _post("/v1/finance/invoices", Permission.INVOICES_ISSUE, {"period": "2026-11", "draft": True}),
     _get("/v1/finance/billing-details/{organization_id}", Permission.INVOICES_READ_ALL),
     Endpoint("PUT", "/v1/finance/billing-details/{organization_id}", Permission.BILLING_DETAILS_SET, BUYER),
+    _get("/v1/finance/supplier-invoices", Permission.MARGINS_READ, "limit", "cursor"),
+    _post("/v1/finance/supplier-invoices", Permission.SUPPLIER_INVOICES_IMPORT, SUPPLIER_INVOICE),
+    _get("/v1/finance/match", Permission.MARGINS_READ, "month", "provider", "lines"),
     _get("/v1/finance/margin", Permission.MARGINS_READ, "month", "by", "lines"),
     _get("/v1/finance/reconciliations", Permission.RECONCILIATIONS_READ, "limit", "cursor"),
     _post("/v1/finance/reconciliations", Permission.RECONCILIATIONS_CREATE, {"period": "2026-11"}),

@@ -1950,6 +1950,38 @@ MARGIN: Json = {
     ],
     "others": _margin(0, 120_000_000_000, 120_000_000_000, None), "others_count": 1,
 }  # fmt: skip
+SUPPLIER_INVOICES: Json = {
+    "items": [
+        {"id": f"sinv_{'8' * 32}", "provider": "verda", "period": "2026-10", "lines": 412, "amount": usd(27_001_200_000_000),
+         "sha256": "ab" * 32, "imported_at": at(minutes=4), "imported_by": USER},
+    ],
+    "next_cursor": None,
+}  # fmt: skip
+
+
+def _steps(**amounts: int) -> list[Json]:
+    return [{"word": word, "amount": usd(amount)} for word, amount in amounts.items()]
+
+
+MATCHED: Json = {
+    "month": "2026-10", "until": "2026-11-01T00:00:00Z", "matched": True, "providers": ["verda"], "missing_invoices": [],
+    "billed": usd(39_000_000_000_001), "used": usd(25_900_000_000_000), "expected": usd(27_000_000_000_000),
+    "invoiced": usd(27_001_200_000_000),
+    "differences": _steps(before_ready=70_000_000_000, unsold_time=1_000_000_000_000, billed_by_block=30_000_000_000,
+                          rounding=1_200_000_000),
+    "machines_count": 412, "open_count": 0, "machines": [],
+}  # fmt: skip
+MATCH_DIFFERENT: Json = MATCHED | {
+    "matched": False, "missing_invoices": ["lambda_cloud"], "open_count": 2, "invoiced": usd(27_096_800_000_000),
+    "differences": [*MATCHED["differences"], *_steps(price_differs=48_000_000_000, not_on_our_records=47_600_000_000)],
+    "machines": [
+        {"reference": "a1b2-c3d4", "machine_id": f"mc_{'9' * 32}", "billed": usd(96_000_000_000),
+         "used": usd(69_000_000_000), "expected": usd(72_000_000_000), "invoiced": usd(120_000_000_000), "open": True,
+         "differences": _steps(before_ready=3_000_000_000, price_differs=48_000_000_000)},
+        {"reference": "ffff-0000", "machine_id": None, "billed": usd(0), "used": usd(0), "expected": usd(0),
+         "invoiced": usd(47_600_000_000), "open": True, "differences": _steps(not_on_our_records=47_600_000_000)},
+    ],
+}  # fmt: skip
 CHARGE: Json = {
     "charge": {
         "id": f"ch_{'7' * 32}", "interval": 2, "started_at": "2026-10-20T13:00:00Z", "ended_at": "2026-10-20T14:00:00Z",

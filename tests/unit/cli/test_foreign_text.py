@@ -184,6 +184,7 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "export create": ("export create 2026-10 --to exports", {"POST /v1/exports": EXPORT, **_export_files("/v1/exports")}),
     "finance export create": ("finance export create 2026-10 --to exports", {"POST /v1/finance/exports": EXPORT, **_export_files("/v1/finance/exports")}),
     "finance export list": ("finance export list", {"GET /v1/finance/exports": {"items": [EXPORT], "next_cursor": None}}),
+    "finance supplier-invoice import": (f"finance supplier-invoice import {FOLDER} --provider verda --month 2026-10", {}),
     "finance export verify": (f"finance export verify {FOLDER}", {}),
     "finance export diff": (f"finance export diff {FOLDER} {FOLDER}", {}),
     "export list": ("export list", {"GET /v1/exports": {"items": [EXPORT], "next_cursor": None}}),

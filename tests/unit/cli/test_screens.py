@@ -349,6 +349,15 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         },
     ),
     "finance_margin": ("finance margin 2026-10", {"GET /v1/finance/margin": answers.MARGIN}),
+    "finance_supplier_invoice_list": (
+        "finance supplier-invoice list",
+        {"GET /v1/finance/supplier-invoices": answers.SUPPLIER_INVOICES},
+    ),
+    "finance_match": ("finance match 2026-10", {"GET /v1/finance/match": answers.MATCHED}),
+    "finance_match_different": (
+        "finance match 2026-10 --provider verda",
+        {"GET /v1/finance/match": answers.MATCH_DIFFERENT},
+    ),
     "finance_explain": (
         f"finance explain {answers.CHARGE['charge']['id']}",
         {f"GET /v1/finance/charges/{answers.CHARGE['charge']['id']}": answers.CHARGE},

@@ -51,6 +51,7 @@ FACTS = (
     "reconciliation_batches",
     "reconciliation_differences",
     "reconciliations",
+    "supplier_invoices",
     "termination_permits",
     "transactions",
     "verification_reports",
@@ -246,6 +247,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ssh_certificates": (("INSERT",), ("revoked_at", "revoked_why")),
     "ssh_keys": (("DELETE", "INSERT"), ("name",)),
     "standings": (("INSERT", "UPDATE"), ()),
+    "supplier_invoices": (("INSERT",), ()),
     "termination_permits": (("INSERT",), ()),
     "transactions": (("INSERT",), ()),
     "unrated": ((), ()),
@@ -766,6 +768,7 @@ def upgrade() -> None:
         "reconciliation_differences",
         "reconciliations",
         "server_hosts",
+        "supplier_invoices",
         "termination_permits",
     ):
         steps.filter_platform(table)
@@ -4820,6 +4823,29 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reconciliations")),
     )
     op.create_index("ix_reconciliations_asked_at", "reconciliations", ["asked_at", "id"], unique=False)
+    op.create_table(
+        "supplier_invoices",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("month", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("sha256", sa.Text(), nullable=False),
+        sa.Column("lines", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("line_count", sa.Integer(), nullable=False),
+        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.Column("imported_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("imported_by", sa.Text(), nullable=False),
+        sa.CheckConstraint("line_count > 0", name=op.f("ck_supplier_invoices_has_lines")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_supplier_invoices")),
+    )
+    op.create_index(
+        "ix_supplier_invoices_month_provider",
+        "supplier_invoices",
+        ["month", "provider", "imported_at"],
+        unique=False,
+    )
+    op.create_index(
+        "ix_supplier_invoices_imported_at", "supplier_invoices", ["imported_at", "id"], unique=False
+    )
     op.create_table(
         "reconciliation_batches",
         sa.Column("reconciliation_id", sa.Uuid(), nullable=False),

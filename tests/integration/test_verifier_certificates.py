@@ -21,8 +21,8 @@ def made(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> None:
-    """A whole handshake in memory. Raises SSLError when a side does not take the other's certificate."""
+def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> str | None:
+    """A whole handshake in memory: the version of TLS. Raises SSLError when a side refuses the other's certificate."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = [
         server.wrap_bio(to_server, to_client, server_side=True),
@@ -36,6 +36,7 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext, name: str) -> Non
                 continue
     for side in sides:
         side.do_handshake()
+    return sides[0].version()
 
 
 def _sides(folder: Path, *, caller: str = "caller") -> tuple[ssl.SSLContext, ssl.SSLContext]:
@@ -48,7 +49,7 @@ def _sides(folder: Path, *, caller: str = "caller") -> tuple[ssl.SSLContext, ssl
 
 
 def test_each_side_takes_the_other(made: Path) -> None:
-    _handshake(*_sides(made), NAME)
+    assert _handshake(*_sides(made), NAME) == "TLSv1.3"
 
 
 def test_the_verifier_is_taken_under_its_name_alone(made: Path) -> None:

@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 
 import structlog
-import uvloop
 from prometheus_client import REGISTRY
 
 from control_plane.db.clock import DatabaseClock, PostgresTime
@@ -58,7 +57,7 @@ def main(arguments: list[str], environ: Mapping[str, str]) -> int:
     try:
         if parsed.command != "run":
             return asyncio.run(_command(environ, parsed))
-        uvloop.run(_run(environ, parsed.only))
+        asyncio.run(_run(environ, parsed.only))
     except (settings.SettingsError, registry.MalformedLoop, LoginRefused) as error:
         print(f"reconciler: {error}", file=sys.stderr)
         return 2

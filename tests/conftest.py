@@ -1,13 +1,11 @@
 """Fixtures every layer shares. A database test takes `database_url`; anything above takes what it builds on that."""
 
-import asyncio
 import gc
 import os
 from collections.abc import AsyncIterator
 from functools import partial
 
 import pytest
-import uvloop
 from hypothesis import HealthCheck, settings
 from sqlalchemy.engine import make_url
 
@@ -20,8 +18,6 @@ pytest_plugins = ["tests.support.groups", "tests.support.kubernetes.fixtures"]
 
 # gRPC writes a line to standard error when a process that has loaded it forks, also into the output of other tests.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-# API and reconciler run on it, too. Scenarios take a quarter less time than on the loop of asyncio.
-asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 # How fast a busy machine makes examples is no property of the code.
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")

@@ -5,18 +5,6 @@ import subprocess
 from typing import NoReturn
 
 import pytest
-import uvloop
-
-_OF_THE_LOOP = (
-    "create_connection",
-    "create_datagram_endpoint",
-    "create_server",
-    "create_unix_connection",
-    "create_unix_server",
-    "subprocess_exec",
-    "subprocess_shell",
-)
-"""The loop opens sockets and starts processes by itself, without Python's own classes."""
 
 
 def _refuse(*_: object, **__: object) -> NoReturn:
@@ -27,6 +15,4 @@ def _refuse(*_: object, **__: object) -> NoReturn:
 def no_sockets_and_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "bind", _refuse)
     monkeypatch.setattr(socket.socket, "connect", _refuse)
-    for method in _OF_THE_LOOP:
-        monkeypatch.setattr(uvloop.Loop, method, _refuse)
     monkeypatch.setattr(subprocess.Popen, "__init__", _refuse)

@@ -95,6 +95,19 @@ def filter_claimed(table: str) -> None:
     _let_all_be_seen(table, admin=False)
 
 
+def filter_of_machine(table: str) -> None:
+    """The API's role sees what belongs to machines on which the organization has or had a claim, and can write none.
+
+    While it acts for the platform's organization, it reads all of it.
+    """
+    claimed = f"EXISTS (SELECT FROM claims WHERE claims.machine_id = {table}.machine_id)"
+    _force(table)
+    op.execute(
+        f"CREATE POLICY tenant ON {table} FOR SELECT TO splitplane_api USING ({claimed} OR {_PLATFORM})"
+    )
+    _let_all_be_seen(table, admin=False)
+
+
 def filter_watched(table: str) -> None:
     """The API's role reads the rows of the organization it acts for, and can write none.
 

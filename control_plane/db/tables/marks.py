@@ -54,6 +54,9 @@ class Tenancy(Enum):
     """Rows of operators. The API sees and writes them only while it acts for the platform's organization."""
     CLAIMED = auto()
     """Machines: the API sees those on which the organization that it acts for has or had a claim."""
+    OF_MACHINE = auto()
+    """What belongs to a machine (`machine_id`): the API sees the rows of machines on which the organization that it
+    acts for has or had a claim and, while it acts for the platform's organization, all rows. It writes none."""
     SHARED = auto()
     """No row belongs to a customer, so there is no filter. Needs a reason."""
 

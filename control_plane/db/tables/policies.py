@@ -20,6 +20,9 @@ _OURS_OR_OWN = f"((organization_id IS NULL) OR {_OWN})"
 _PLATFORM = "(EXISTS ( SELECT FROM organizations WHERE organizations.platform))"
 # Claims are filtered too.
 _CLAIMED = "(EXISTS ( SELECT FROM claims WHERE (claims.machine_id = machines.id)))"
+_OF_MACHINE = (
+    f"((EXISTS ( SELECT FROM claims WHERE (claims.machine_id = {{table}}.machine_id))) OR {_PLATFORM})"
+)
 _ALL_ROWS = "true"
 
 
@@ -65,6 +68,8 @@ def _tenant(table: Table) -> Policy:
     match marks_of(table).tenancy:
         case Tenancy.CLAIMED:
             return Policy("tenant", Role.API, "SELECT", _CLAIMED, None)
+        case Tenancy.OF_MACHINE:
+            return Policy("tenant", Role.API, "SELECT", _OF_MACHINE.format(table=table.name), None)
         case Tenancy.WATCHED:
             return Policy("tenant", Role.API, "SELECT", f"({_OWN} OR {_PLATFORM})", None)
         case Tenancy.PLATFORM:

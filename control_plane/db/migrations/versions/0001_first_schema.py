@@ -31,6 +31,7 @@ FACTS = (
     "credit_notes",
     "export_files",
     "export_runs",
+    "health_changes",
     "intervals",
     "invoice_lines",
     "invoices",
@@ -39,6 +40,7 @@ FACTS = (
     "ledger_accounts",
     "leftover_decisions",
     "node_steps",
+    "notices",
     "organization_events",
     "orphan_decisions",
     "period_events",
@@ -77,6 +79,7 @@ TENANTS = (
     "export_files",
     "export_runs",
     "firewalls",
+    "hand_backs",
     "holds",
     "hub_networks",
     "idempotency_keys",
@@ -91,6 +94,7 @@ TENANTS = (
     "node_pools",
     "node_steps",
     "nodes",
+    "notices",
     "organization_events",
     "peers",
     "placements",
@@ -171,6 +175,8 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "export_files": (("INSERT",), ()),
     "export_runs": (("INSERT",), ()),
     "firewalls": (("INSERT",), ("version", "rules", "changed_at", "due_at", "tries")),
+    "hand_backs": (("INSERT",), ()),
+    "health_changes": ((), ()),
     "holds": (("INSERT", "UPDATE"), ()),
     "hub_networks": ((), ()),
     "idempotency_keys": (("INSERT",), ()),
@@ -186,13 +192,16 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ledger_accounts": (("INSERT",), ()),
     "loop_reports": ((), ()),
     "loop_roster": ((), ()),
+    "machine_health": ((), ()),
     "machines": ((), ()),
+    "maintenances": (("INSERT",), ("ended_at", "ended_by")),
     "master_keys": ((), ()),
     "month_spends": ((), ()),
     "networks": (("INSERT",), ("deleted_at", "labels")),
     "node_pools": (("INSERT", "UPDATE"), ()),
     "node_steps": ((), ()),
     "nodes": ((), ("key_asked_at", "key_due_at")),
+    "notices": ((), ()),
     "offer_blocks": ((), ()),
     "offers": ((), ()),
     "organization_events": (("INSERT",), ()),
@@ -235,6 +244,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "reconciliations": (("INSERT",), ()),
     "refresh_tokens": (("INSERT",), ("replaced_at",)),
     "relays": ((), ()),
+    "repairs": ((), ()),
     "request_budgets": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
     "secrets": (("INSERT",), ()),
@@ -742,36 +752,7 @@ def upgrade() -> None:
             api_reads=API_READS.get(table),
             admin=ADMIN_MAY.get(table, ()),
         )
-    steps.filter_organizations()
-    for table in TENANTS:
-        steps.filter_tenants(table, admin=table in ADMIN_MAY)
-    steps.filter_with_ours("audit_chains")
-    steps.filter_with_ours("audit_checkpoints")
-    steps.filter_with_ours("audit_events")
-    steps.filter_with_ours("ledger_accounts", admin=True)
-    steps.filter_offered("billing_details")
-    steps.filter_offered("clusters")
-    steps.filter_offered("credit_note_lines")
-    steps.filter_offered("credit_notes")
-    steps.filter_offered("invoice_lines")
-    steps.filter_offered("invoices")
-    steps.filter_claimed("machines")
-    steps.filter_watched("agents")
-    for table in (
-        "account_requests",
-        "document_numbers",
-        "leftover_decisions",
-        "orphan_decisions",
-        "period_events",
-        "periods",
-        "reconciliation_batches",
-        "reconciliation_differences",
-        "reconciliations",
-        "server_hosts",
-        "supplier_invoices",
-        "termination_permits",
-    ):
-        steps.filter_platform(table)
+    _filter_rows()
     for table in FACTS:
         steps.protect_fact(table)
     op.execute(TRANSACTION_BALANCES)
@@ -820,6 +801,42 @@ def upgrade() -> None:
         op.execute(statement)
     steps.give_definers_to_lookups()
     op.execute("INSERT INTO installation (code) VALUES (substr(md5(gen_random_uuid()::text), 1, 8))")
+
+
+def _filter_rows() -> None:
+    steps.filter_organizations()
+    for table in TENANTS:
+        steps.filter_tenants(table, admin=table in ADMIN_MAY)
+    steps.filter_with_ours("audit_chains")
+    steps.filter_with_ours("audit_checkpoints")
+    steps.filter_with_ours("audit_events")
+    steps.filter_with_ours("ledger_accounts", admin=True)
+    steps.filter_offered("billing_details")
+    steps.filter_offered("clusters")
+    steps.filter_offered("credit_note_lines")
+    steps.filter_offered("credit_notes")
+    steps.filter_offered("invoice_lines")
+    steps.filter_offered("invoices")
+    steps.filter_claimed("machines")
+    steps.filter_watched("agents")
+    for table in ("health_changes", "machine_health", "repairs"):
+        steps.filter_of_machine(table)
+    for table in (
+        "account_requests",
+        "document_numbers",
+        "leftover_decisions",
+        "maintenances",
+        "orphan_decisions",
+        "period_events",
+        "periods",
+        "reconciliation_batches",
+        "reconciliation_differences",
+        "reconciliations",
+        "server_hosts",
+        "supplier_invoices",
+        "termination_permits",
+    ):
+        steps.filter_platform(table)
 
 
 def _create_tables() -> None:
@@ -4896,3 +4913,217 @@ def _create_tables() -> None:
             "reconciliation_id", "customer_id", "link", name=op.f("pk_reconciliation_differences")
         ),
     )
+    op.create_table(
+        "machine_health",
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("verdict", sa.Text(), nullable=False),
+        sa.Column("fault", sa.Text(), nullable=True),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("judged_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column(
+            "faults", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'[]'"), nullable=False
+        ),
+        sa.Column("samples_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("looked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column(
+            "looked", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'[]'"), nullable=False
+        ),
+        sa.Column("looked_why_not", sa.Text(), nullable=True),
+        sa.Column("look_due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("look_token", sa.Uuid(), nullable=True),
+        sa.Column("look_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("reset_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "(fault IS NULL) = (verdict = 'healthy')", name=op.f("ck_machine_health_fault_has_its_verdict")
+        ),
+        sa.CheckConstraint(
+            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'under_maintenance', 'unknown_error')",
+            name=op.f("ck_machine_health_fault_known"),
+        ),
+        sa.CheckConstraint(
+            "verdict IN ('degraded', 'healthy', 'lost', 'maintenance_required', 'quarantined')",
+            name=op.f("ck_machine_health_verdict_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_machine_health_machine_id_machines")
+        ),
+        sa.PrimaryKeyConstraint("machine_id", name=op.f("pk_machine_health")),
+    )
+    op.create_index(
+        "ix_machine_health_look_due_at",
+        "machine_health",
+        ["look_due_at"],
+        unique=False,
+        postgresql_where=sa.text("look_due_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_machine_health_not_healthy",
+        "machine_health",
+        ["machine_id"],
+        unique=False,
+        postgresql_where=sa.text("verdict <> 'healthy' OR faults <> '[]'"),
+    )
+    op.create_table(
+        "health_changes",
+        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("verdict_before", sa.Text(), nullable=False),
+        sa.Column("verdict", sa.Text(), nullable=False),
+        sa.Column("fault", sa.Text(), nullable=True),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.CheckConstraint(
+            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'under_maintenance', 'unknown_error')",
+            name=op.f("ck_health_changes_fault_known"),
+        ),
+        sa.CheckConstraint(
+            "verdict IN ('degraded', 'healthy', 'lost', 'maintenance_required', 'quarantined')",
+            name=op.f("ck_health_changes_verdict_known"),
+        ),
+        sa.CheckConstraint(
+            "verdict_before IN ('degraded', 'healthy', 'lost', 'maintenance_required', 'quarantined')",
+            name=op.f("ck_health_changes_verdict_before_known"),
+        ),
+        sa.CheckConstraint("verdict <> verdict_before", name=op.f("ck_health_changes_changes")),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_health_changes_machine_id_machines")
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_health_changes")),
+    )
+    op.create_index("ix_health_changes_machine_id_at", "health_changes", ["machine_id", "at"], unique=False)
+    op.create_table(
+        "repairs",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("opened_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("fault", sa.Text(), nullable=False),
+        sa.Column("rung", sa.Text(), nullable=False),
+        sa.Column("rung_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("notified_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("closed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'under_maintenance', 'unknown_error')",
+            name=op.f("ck_repairs_fault_known"),
+        ),
+        sa.CheckConstraint(
+            "outcome IN ('ended', 'gone', 'recovered', 'replaced')", name=op.f("ck_repairs_outcome_known")
+        ),
+        sa.CheckConstraint(
+            "rung IN ('challenge', 'replace', 'reset', 'ticket', 'watch')", name=op.f("ck_repairs_rung_known")
+        ),
+        sa.CheckConstraint(
+            "(closed_at IS NULL) = (outcome IS NULL)", name=op.f("ck_repairs_outcome_has_its_time")
+        ),
+        sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_repairs_machine_id_machines")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_repairs")),
+    )
+    op.create_index(
+        "ix_repairs_due_at",
+        "repairs",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("closed_at IS NULL"),
+    )
+    op.create_index(
+        "uq_repairs_open",
+        "repairs",
+        ["machine_id"],
+        unique=True,
+        postgresql_where=sa.text("closed_at IS NULL"),
+    )
+    op.create_table(
+        "hand_backs",
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_hand_backs_machine_id_machines")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_hand_backs_organization_id_claims"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_hand_backs_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_hand_backs_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "claim_id", name=op.f("pk_hand_backs")),
+    )
+    op.create_index("ix_hand_backs_machine_id", "hand_backs", ["machine_id"], unique=False)
+    op.create_table(
+        "maintenances",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("taken_by", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("planned_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ended_by", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "(ended_at IS NULL) = (ended_by IS NULL)", name=op.f("ck_maintenances_somebody_ends_it")
+        ),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_maintenances_machine_id_machines")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_maintenances")),
+    )
+    op.create_index(
+        "uq_maintenances_open",
+        "maintenances",
+        ["machine_id"],
+        unique=True,
+        postgresql_where=sa.text("ended_at IS NULL"),
+    )
+    op.create_table(
+        "notices",
+        sa.Column("number", sa.BigInteger(), sa.Identity(always=True), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("message", sa.Text(), nullable=False),
+        sa.Column("planned_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "kind IN ('fault_found', 'maintenance_planned', 'recovered', 'replaced', 'replacement_planned', 'replacement_recommended', 'reset_planned', 'reset_recommended')",
+            name=op.f("ck_notices_kind_known"),
+        ),
+        sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_notices_machine_id_machines")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_notices_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_notices_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_notices_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("pk_notices")),
+        sa.UniqueConstraint("organization_id", "number", name=op.f("uq_notices_organization_id_number")),
+    )
+    op.create_index("ix_notices_lease_id_number", "notices", ["lease_id", "number"], unique=False)

@@ -1,0 +1,274 @@
+"""What is done about a machine that is not healthy: a ladder of steps, each with a time, and no step without a reason.
+
+    WATCH --> CHALLENGE --> RESET --> REPLACE --> TICKET
+
+A repair is opened when a machine's verdict is no longer healthy, and closed when it is healthy again, or gone. A step
+that cannot help is skipped: what its provider lists as down is not challenged, and what cannot be rebooted is not
+reset. The customer of the machine decides about what interrupts them; `Consent` says how, by the SLA tier of the lease.
+
+A step that takes a machine away is held back while too many machines of the same account and region are not healthy,
+because the cause is then more likely ours, or concerns the whole provider (law 5). An operator may permit it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from types import MappingProxyType
+
+from control_plane.domain.health import RULES, Fault, FaultCode, Verdict
+
+
+class Rung(StrEnum):
+    """A step of the ladder, mildest first."""
+
+    WATCH = "watch"
+    """Look at the machine ourselves."""
+    CHALLENGE = "challenge"
+    """Have its GPUs prove themselves again."""
+    RESET = "reset"
+    """Reboot it."""
+    REPLACE = "replace"
+    """Give its customer another machine, or end one that nobody uses."""
+    TICKET = "ticket"
+    """Nothing is left for us to do: its provider has to repair it, and an operator tells them."""
+
+
+class RepairOutcome(StrEnum):
+    """How a repair was closed."""
+
+    RECOVERED = "recovered"
+    REPLACED = "replaced"
+    """Its customer got another machine."""
+    ENDED = "ended"
+    """Nobody used it, and it was ended."""
+    GONE = "gone"
+    """It ended for another reason."""
+
+
+class Consent(StrEnum):
+    """How the customer of a machine decides about what interrupts them."""
+
+    ASKED = "asked"
+    """Nothing happens until they agree: `splitplane lease replace`, or a reboot of their own."""
+    NOTIFIED = "notified"
+    """It happens when the time of the notice is over."""
+    AHEAD = "ahead"
+    """As NOTIFIED, but the machine stays until another one is ready."""
+
+
+NOTICE: Mapping[Verdict, timedelta] = MappingProxyType(
+    {
+        Verdict.DEGRADED: timedelta(hours=1),
+        Verdict.MAINTENANCE_REQUIRED: timedelta(minutes=15),
+        Verdict.QUARANTINED: timedelta(minutes=5),
+        Verdict.LOST: timedelta(0),
+    }
+)
+"""How long a customer has between the notice and what it announces, by how bad the machine is."""
+RUNG_LASTS: Mapping[Rung, timedelta] = MappingProxyType(
+    {
+        Rung.WATCH: timedelta(minutes=2),
+        Rung.CHALLENGE: timedelta(minutes=10),
+        Rung.RESET: timedelta(minutes=20),
+        Rung.REPLACE: timedelta(hours=1),
+    }
+)
+"""How long a step has to help before the next one is taken."""
+REPLACED_PER_RUN_MAX = 2
+"""How many machines of one account and region a run takes away."""
+SHARE_MAX = 5
+"""When more than one in five machines of an account and region are not healthy, none is taken away."""
+ALWAYS_ALLOWED = 1
+"""So many unhealthy machines are always repaired, so that an account of three machines is not stuck with one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """A machine under repair, with what the decision needs."""
+
+    verdict: Verdict
+    fault: Fault | None
+    """The worst one; None when it is healthy."""
+    rung: Rung
+    rung_at: datetime
+    """When the step was reached."""
+    notified_at: datetime | None
+    """When its customer was told what comes next; None while they were not."""
+    used: bool
+    """Whether a customer was admitted to it."""
+    consent: Consent
+    agreed: bool
+    """Whether the customer asked for another machine."""
+    spare_ready: bool
+    """Whether another machine is ready for its customer."""
+    challenged: bool
+    """Whether its GPUs are challenged at all."""
+    reboots: bool
+    """Whether its provider can reboot it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Climb:
+    """Go on to another step."""
+
+    rung: Rung
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """Tell the customer what comes next, and when."""
+
+    rung: Rung
+    at: datetime
+    """When it comes; what is only recommended has the time of the notice."""
+    recommended: bool
+    """Whether the customer has to agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderSpare:
+    """Have another machine made ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Reboot the machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeAway:
+    """Give the customer another machine in place of this one, or end one that nobody uses."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The machine is healthy again."""
+
+
+Step = Wait | Climb | Notify | OrderSpare | Reset | TakeAway | Close
+
+
+def next_step(patient: Patient, now: datetime) -> Step:
+    """What is done next about a machine."""
+    if patient.verdict is Verdict.HEALTHY or patient.fault is None:
+        return Close()
+    if patient.agreed and patient.used:
+        return _replacement(patient, patient.fault, now)
+    lasted = now - patient.rung_at
+    match patient.rung:
+        case Rung.WATCH:
+            return _watched(patient, patient.fault, lasted)
+        case Rung.CHALLENGE:
+            return _challenged(patient, patient.fault, lasted)
+        case Rung.RESET:
+            return _reset(patient, now)
+        case Rung.REPLACE:
+            return _replacement(patient, patient.fault, now)
+        case Rung.TICKET:
+            return Wait("its provider has to repair it")
+
+
+def _watched(patient: Patient, fault: Fault, lasted: timedelta) -> Step:
+    if patient.verdict is Verdict.LOST:
+        return Wait("its provider's lists decide about it")
+    if fault.confirmed_at is None:
+        if lasted < RUNG_LASTS[Rung.WATCH]:
+            return Wait("we look at it ourselves")
+        if RULES[fault.code].proves_again and patient.challenged:
+            return Climb(Rung.CHALLENGE, "only the machine says so, and its GPUs can prove the contrary")
+        return Wait("only the machine says so, and what we saw does not confirm it")
+    if patient.verdict is Verdict.DEGRADED:
+        return _for_degraded(fault, lasted)
+    if patient.verdict is Verdict.QUARANTINED:
+        return Climb(Rung.REPLACE, "we saw the fault ourselves, and it takes away what was sold")
+    return Climb(Rung.RESET, "we saw the fault ourselves, and a reset may end it")
+
+
+def _for_degraded(fault: Fault, lasted: timedelta) -> Step:
+    if fault.code is FaultCode.HANDED_BACK:
+        return Climb(Rung.REPLACE, "its customer handed it back")
+    if fault.code is FaultCode.MEMORY_REPAIR_PENDING:
+        return Climb(Rung.RESET, "a reset repairs it")
+    if lasted < NOTICE[Verdict.DEGRADED]:
+        return Wait("it works, and may recover by itself")
+    return Climb(Rung.REPLACE, "it has not recovered by itself")
+
+
+def _challenged(patient: Patient, fault: Fault, lasted: timedelta) -> Step:
+    if fault.confirmed_at is not None or patient.verdict is not Verdict.DEGRADED:
+        return Climb(Rung.WATCH, "the fault is confirmed")
+    if lasted < RUNG_LASTS[Rung.CHALLENGE]:
+        return Wait("its GPUs are challenged")
+    return Wait("it did not fail a challenge, and we did not see the fault ourselves")
+
+
+def _reset(patient: Patient, now: datetime) -> Step:
+    if patient.verdict is Verdict.QUARANTINED:
+        return Climb(Rung.REPLACE, "it got worse")
+    if not patient.reboots:
+        return Climb(Rung.REPLACE, "its provider cannot reboot it")
+    if now - patient.rung_at >= RUNG_LASTS[Rung.RESET] and not _waits_for_consent(patient):
+        return Climb(Rung.REPLACE, "the reset did not end the fault")
+    if not patient.used:
+        return Reset()
+    if patient.notified_at is None:
+        return _notice(patient, now)
+    if patient.consent is Consent.ASKED:
+        return Wait("its customer was asked to reboot it")
+    if now - patient.notified_at < NOTICE[patient.verdict]:
+        return Wait("its customer was told that it will be rebooted")
+    return Reset()
+
+
+def _waits_for_consent(patient: Patient) -> bool:
+    return patient.used and patient.consent is Consent.ASKED
+
+
+def _notice(patient: Patient, now: datetime) -> Notify:
+    recommended = patient.consent is Consent.ASKED
+    at = now if recommended else now + NOTICE[patient.verdict]
+    return Notify(patient.rung, at, recommended)
+
+
+def _replacement(patient: Patient, fault: Fault, now: datetime) -> Step:
+    why = f"{RULES[fault.code].words}: {fault.detail}"
+    if not patient.used:
+        return TakeAway(why)
+    if patient.agreed:
+        return TakeAway(f"its customer asked for another machine; {why}")
+    if patient.notified_at is None:
+        return _notice(patient, now)
+    if patient.consent is Consent.ASKED:
+        if now - patient.rung_at >= RUNG_LASTS[Rung.REPLACE]:
+            return Climb(Rung.TICKET, "its customer has not asked for another machine")
+        return Wait("its customer was asked whether they want another machine")
+    if patient.consent is Consent.AHEAD and not patient.spare_ready:
+        return OrderSpare()
+    if now - patient.notified_at < NOTICE[patient.verdict]:
+        return Wait("its customer was told that it will be replaced")
+    return TakeAway(why)
+
+
+def held_back(*, unhealthy: int, machines: int, taken: int, dry_run: bool, permitted: bool) -> str | None:
+    """Why no machine is taken away now; None when one may be.
+
+    `unhealthy` of `machines` machines of the account and region are not healthy, this one included; `taken` were taken
+    away in this run.
+    """
+    if dry_run:
+        return "the account is not armed, so this is a dry run"
+    if taken >= REPLACED_PER_RUN_MAX:
+        return f"{taken} machines were taken away in this run"
+    allowed = max(ALWAYS_ALLOWED, -(-machines // SHARE_MAX))
+    if unhealthy > allowed and not permitted:
+        return f"{unhealthy} of {machines} machines there are not healthy, more than {allowed}; an operator can permit"
+    return None

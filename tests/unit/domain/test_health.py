@@ -1,0 +1,222 @@
+"""Verdicts about machines: who may say what, what confirms it, and what ends it."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from control_plane.domain.health import (
+    CONFIRMING,
+    LOOK_AGAIN_AFTER,
+    LOOKS_APART,
+    OF_ROWS,
+    RULES,
+    Cleared,
+    Fault,
+    FaultCode,
+    GpuReading,
+    Reading,
+    Seen,
+    Source,
+    Verdict,
+    XidReading,
+    faults_seen,
+    judge,
+    look_due,
+    still_open,
+    with_seen,
+)
+
+AT = datetime(2026, 11, 28, 12, tzinfo=UTC)
+NOTHING = Cleared(looked_at=None, seen=frozenset(), good_since=None)
+HOUR = timedelta(hours=1)
+
+
+def reading(*gpus: GpuReading, xids: tuple[XidReading, ...] = (), at: datetime = AT) -> Reading:
+    return Reading(at, Source.SAMPLE, gpus or (GpuReading(0, lost=False),), xids)
+
+
+def seen(code: FaultCode, at: datetime = AT, *, gpu: int | None = 0, xid: int | None = None) -> Seen:
+    return Seen(code, gpu, at, "detail", xid)
+
+
+def opened(code: FaultCode, source: Source, *, last: timedelta = HOUR) -> tuple[Fault, ...]:
+    """A fault that was reported now and until `last` later."""
+    first = with_seen((), [seen(code)], source)
+    return with_seen(first, [seen(code, AT + last)], source)
+
+
+def test_what_a_machine_says_about_itself_makes_it_degraded_at_most() -> None:
+    for code in set(FaultCode) - OF_ROWS:
+        judged = judge(opened(code, Source.SAMPLE))
+        assert judged.verdict is Verdict.DEGRADED, code
+        assert "as the machine itself says" in judged.why
+
+
+def test_what_we_see_ourselves_is_never_milder_than_what_the_machine_says() -> None:
+    order = list(Verdict)
+    for code, rule in RULES.items():
+        assert order.index(rule.confirmed) >= order.index(rule.claimed), code
+        assert judge(opened(code, Source.LOOK)).verdict is rule.confirmed, code
+
+
+def test_every_fault_has_its_rule_and_every_way_to_end() -> None:
+    assert set(RULES) == set(FaultCode)
+    for code, rule in RULES.items():
+        ends = rule.lapses_after is not None or rule.proves_again or not rule.event
+        assert ends, f"nothing ends {code}"
+
+
+def test_a_fault_that_rows_of_ours_tell_of_is_never_cleared_by_a_reading() -> None:
+    clean = Cleared(AT + 100 * HOUR, frozenset(), AT + 100 * HOUR)
+    for code in OF_ROWS:
+        assert still_open(opened(code, Source.OPERATOR), clean, AT + 200 * HOUR), code
+
+
+def test_a_machine_clears_none_of_its_faults_that_do_not_lapse() -> None:
+    """Whatever it sends later, the fault stays until we have looked."""
+    for code, rule in RULES.items():
+        if rule.lapses_after is None:
+            assert still_open(opened(code, Source.SAMPLE), NOTHING, AT + 1_000 * HOUR), code
+
+
+def test_a_look_ends_a_state_that_it_does_not_show_and_nothing_else() -> None:
+    faults = opened(FaultCode.NVLINK_DOWN, Source.SAMPLE)
+    key = faults[0].key
+    later, earlier = AT + 2 * HOUR, AT + HOUR / 2
+    assert not still_open(faults, Cleared(later, frozenset(), None), later)
+    assert still_open(faults, Cleared(later, frozenset({key}), None), later)
+    assert still_open(faults, Cleared(earlier, frozenset(), None), later)  # From before its last report.
+
+
+def test_a_gpu_that_was_out_has_to_prove_itself_before_a_look_ends_its_fault() -> None:
+    for code in (FaultCode.GPU_ERROR, FaultCode.MACHINE_ERROR, FaultCode.GPU_LOST, FaultCode.RECOVERY_NEEDED):
+        faults = opened(code, Source.LOOK)
+        later = AT + 2 * HOUR
+        assert still_open(faults, Cleared(later, frozenset(), None), later), code
+        assert still_open(faults, Cleared(later, frozenset(), AT), later), code
+        assert not still_open(faults, Cleared(later, frozenset(), AT + 1.5 * HOUR), later), code
+
+
+def test_an_error_of_the_driver_that_a_later_look_still_lists_is_not_a_new_one() -> None:
+    """The kernel log keeps an error; only one from after the GPU was shown to be good counts."""
+    xid = XidReading(79, None, AT)
+    look = reading(xids=(xid,), at=AT + HOUR)
+    assert list(faults_seen(look, 1, since=AT + timedelta(minutes=1))) == []
+    assert [each.code for each in faults_seen(look, 1, since=None)] == [FaultCode.MACHINE_ERROR]
+    assert list(faults_seen(reading(xids=(xid,), at=AT + 25 * HOUR), 1)) == []
+
+
+def test_errors_of_programs_are_no_faults_and_unknown_numbers_are() -> None:
+    def codes(number: int, *, of_switch: bool = False) -> list[FaultCode]:
+        xid = XidReading(number, 0, AT, of_switch)
+        return [each.code for each in faults_seen(reading(xids=(xid,)), 1)]
+
+    assert codes(31) == codes(13) == codes(43) == []
+    assert codes(79) == [FaultCode.MACHINE_ERROR]
+    assert codes(95) == [FaultCode.GPU_ERROR]
+    assert codes(92) == [FaultCode.MEMORY_WEARS]
+    assert codes(9_999) == [FaultCode.UNKNOWN_ERROR]
+    assert codes(79, of_switch=True) == []
+
+
+@pytest.mark.parametrize(
+    ("gpu", "code"),
+    [
+        (GpuReading(0, lost=True, recovery_action=2), FaultCode.GPU_LOST),
+        (GpuReading(0, lost=False, recovery_action=1), FaultCode.RECOVERY_NEEDED),
+        (GpuReading(0, lost=False, rows_failed=True), FaultCode.MEMORY_BROKEN),
+        (GpuReading(0, lost=False, rows_pending=True), FaultCode.MEMORY_REPAIR_PENDING),
+        (GpuReading(0, lost=False, links=18, active_links=17), FaultCode.NVLINK_DOWN),
+        (GpuReading(0, lost=False, fabric="unhealthy"), FaultCode.FABRIC_UNHEALTHY),
+        (GpuReading(0, lost=False, throttle=64 | 4), FaultCode.HARDWARE_SLOWDOWN),
+        (GpuReading(0, lost=False, throttle=4 | 1, links=18, active_links=18, fabric="healthy"), None),
+    ],
+)
+def test_a_reading_shows_one_fault_for_each_thing_that_is_wrong(
+    gpu: GpuReading, code: FaultCode | None
+) -> None:
+    assert [each.code for each in faults_seen(reading(gpu), 1)] == ([] if code is None else [code])
+
+
+def test_gpus_that_are_not_there_are_a_fault_of_the_machine() -> None:
+    (missing,) = faults_seen(reading(GpuReading(0, lost=False)), 8)
+    assert (missing.code, missing.gpu, missing.detail) == (
+        FaultCode.GPU_MISSING,
+        None,
+        "1 of 8 GPUs are there",
+    )
+
+
+def test_a_slowdown_counts_when_it_lasts_and_lapses_by_itself() -> None:
+    once = with_seen((), [seen(FaultCode.HARDWARE_SLOWDOWN)], Source.SAMPLE)
+    assert judge(once).verdict is Verdict.HEALTHY
+    twice = with_seen(once, [seen(FaultCode.HARDWARE_SLOWDOWN, AT + timedelta(minutes=2))], Source.SAMPLE)
+    assert judge(twice).verdict is Verdict.DEGRADED
+    assert still_open(twice, NOTHING, AT + timedelta(minutes=11))
+    assert not still_open(twice, NOTHING, AT + timedelta(minutes=12))
+
+
+def test_the_worst_fault_decides_and_the_oldest_of_equal_ones_explains() -> None:
+    faults = with_seen((), [seen(FaultCode.NVLINK_DOWN), seen(FaultCode.GPU_LOST, AT + HOUR)], Source.LOOK)
+    assert judge(faults).fault == faults[1]
+    assert judge(()).why == "no fault is known"
+
+
+def test_we_look_at_once_then_with_a_gap_and_again_later_for_the_end() -> None:
+    claimed = with_seen((), [seen(FaultCode.GPU_LOST)], Source.SAMPLE)
+    assert look_due((), None, AT) is None
+    assert look_due(claimed, None, AT) == AT
+    assert look_due(claimed, AT - HOUR, AT) == AT - HOUR + LOOKS_APART
+    assert look_due(claimed, AT + HOUR, AT) == AT + HOUR + LOOK_AGAIN_AFTER
+    for code in OF_ROWS:
+        assert look_due(with_seen((), [seen(code)], Source.OPERATOR), None, AT) is None, code
+
+
+_REPORTS = st.lists(
+    st.tuples(
+        st.sampled_from(sorted(FaultCode)),
+        st.integers(0, 2),
+        st.integers(0, 500),
+        st.sampled_from(sorted(Source)),
+    ),
+    max_size=6,
+)
+
+
+@given(_REPORTS)
+def test_reports_in_any_order_and_however_often_come_to_the_same(
+    reports: list[tuple[FaultCode, int, int, Source]],
+) -> None:
+    def after(order: list[tuple[FaultCode, int, int, Source]]) -> set[tuple[object, ...]]:
+        faults: tuple[Fault, ...] = ()
+        for code, gpu, minutes, source in order:
+            faults = with_seen(faults, [seen(code, AT + timedelta(minutes=minutes), gpu=gpu)], source)
+        return {(*fault.key, fault.first_at, fault.last_at, fault.confirmed_at) for fault in faults}
+
+    for order in list(permutations(reports))[:24]:
+        assert after([*order]) == after([*order, *order]) == after(reports)
+
+
+@given(_REPORTS)
+def test_more_evidence_never_makes_a_machine_healthier(
+    reports: list[tuple[FaultCode, int, int, Source]],
+) -> None:
+    order = list(Verdict)
+    faults: tuple[Fault, ...] = ()
+    for code, gpu, minutes, source in reports:
+        before = order.index(judge(faults).verdict)
+        faults = with_seen(faults, [seen(code, AT + timedelta(minutes=minutes), gpu=gpu)], source)
+        assert order.index(judge(faults).verdict) >= before
+
+
+def test_only_what_confirms_sets_the_time_of_confirmation() -> None:
+    for source in Source:
+        (fault,) = with_seen((), [seen(FaultCode.GPU_LOST)], source)
+        assert (fault.confirmed_at is not None) == (source in CONFIRMING)
+    (fault,) = with_seen(opened(FaultCode.GPU_LOST, Source.SAMPLE), [seen(FaultCode.GPU_LOST)], Source.LOOK)
+    assert replace(fault, confirmed_at=None).source is Source.SAMPLE
+    assert fault.confirmed_at == AT

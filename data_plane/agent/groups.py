@@ -43,6 +43,7 @@ def usage(library: Library, handle: object) -> Usage:
     rates = library.ask("nvmlDeviceGetUtilizationRates", handle)
     return fitting(
         Usage,
+        memory_total_mib=None if memory is None else int(memory.total) >> 20,
         memory_used_mib=None if memory is None else int(memory.used) >> 20,
         memory_free_mib=None if memory is None else int(memory.free) >> 20,
         utilisation_percent=None if rates is None else rates.gpu,
@@ -138,6 +139,7 @@ def pcie(library: Library, handle: object) -> PcieHealth:
         PcieHealth,
         generation=library.ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
         width=library.ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
+        width_max=library.ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
         **counted,
     )
 

@@ -10,6 +10,7 @@ from typing import Annotated
 from data_plane.documents import records, strict
 from data_plane.documents.heartbeat import PORT
 from data_plane.documents.records import Text, Whole
+from data_plane.documents.sample_delivery import PORT as SAMPLES_PORT
 
 ENDED = 86
 """The exit status upon which systemd removes the agent from the machine."""
@@ -28,6 +29,7 @@ class Config:
     """The machine's own address inside the tunnel."""
     port: Annotated[int, Whole(1, 65535)] = PORT
     seconds: Annotated[int, Whole(1, 3600)] = SECONDS
+    samples_port: Annotated[int, Whole(1, 65535)] = SAMPLES_PORT
 
     def __repr__(self) -> str:
         return f"Config(hub={self.hub})"  # Tracebacks and logs must not show the credential.

@@ -28,6 +28,7 @@ Group = Literal[
 
 @dataclass(frozen=True)
 class Usage:
+    memory_total_mib: Mib | None = None
     memory_used_mib: Mib | None = None
     """Without the driver's own memory, if the driver reports that separately."""
     memory_free_mib: Mib | None = None
@@ -103,6 +104,8 @@ class PcieHealth:
     generation: Annotated[int, Whole(0, 16)] | None = None
     """The current generation. Idle cards reduce it, so only a reading under load is meaningful."""
     width: Annotated[int, Whole(0, 64)] | None = None
+    width_max: Annotated[int, Whole(0, 64)] | None = None
+    """The most that both the card and its slot support."""
     replays: Count | None = None
     correctable: Count | None = None
     non_fatal: Count | None = None

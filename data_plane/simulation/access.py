@@ -30,6 +30,7 @@ from data_plane.documents.agent_config import Config
 from data_plane.documents.health import GpuHealth, Health, Recovery, Throttle, Usage
 from data_plane.documents.heartbeat import Result
 from data_plane.documents.inventory import Inventory
+from data_plane.documents.sample import Host, Sample, sample_gpus
 from data_plane.inspection.agent import FIND_AGENT
 from data_plane.inspection.agent_service import INSTALL_AGENT
 from data_plane.inspection.boot import READ_BOOT
@@ -143,6 +144,28 @@ class FakeAccess:
     def forget(self, address: str) -> None:
         """Remove the machine. The next machine with this address is a new one."""
         self.machines.pop(address, None)
+
+    def sample(self, target: Target, sequence: int, at_ms: int) -> Sample:
+        """What this machine's agent reads at this moment, with the cards' state as its health document says."""
+        machine = self.machine(target.address)
+        health = machine.health or idle(machine.inventory or self.hardware(target))
+        return Sample(
+            sequence=sequence,
+            at_ms=at_ms,
+            boot="",
+            uptime_seconds=0,
+            spooled=0,
+            dropped=0,
+            source=health.source,
+            failure=None,
+            gpus=sample_gpus(health),
+            xids=(),
+            xids_more=0,
+            events=health.events,
+            kernel_log=health.kernel_log,
+            host=Host(),
+            servers=(),
+        )
 
     def switch(self, before: str, address: str, *, off: bool) -> None:
         """The machine is switched off, or boots with everything that is on its disk and has this address then."""

@@ -40,7 +40,7 @@ def test_a_healthy_idle_card_looks_so() -> None:
         "0000:61:00.0",
         False,
     )
-    assert card.usage == Usage(0, 81559, 0, 0, 0, 0)
+    assert card.usage == Usage(81559, 0, 81559, 0, 0, 0, 0)
     assert card.throttle.reasons == pynvml.nvmlClocksEventReasonGpuIdle
     assert card.recovery == Recovery(0)
     assert (card.nvlink.links, card.nvlink.active, card.nvlink.crc_flit_errors) == (18, 18, 0)
@@ -84,7 +84,7 @@ FAULTS: dict[str, tuple[dict[str, Any], Any, Any]] = {
             }
         },
         lambda card: card.usage,
-        Usage(70 << 10, 9 << 10, 97, 40, 2, 0),
+        Usage(80 << 10, 70 << 10, 9 << 10, 97, 40, 2, 0),
     ),
     "corrected errors rise": (
         {"fields": {"3": 120_000, "5": 2**40}},

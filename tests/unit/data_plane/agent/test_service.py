@@ -220,8 +220,8 @@ def test_every_task_has_a_result_whatever_the_machine_does(tmp_path: Path) -> No
 def test_the_configuration_is_what_we_wrote_and_shows_no_credential(tmp_path: Path) -> None:
     path = tmp_path / "agent"
     path.write_text(
-        '{"credential": "%s", "hub": "10.64.0.1", "own": "10.64.0.2", "port": 9440, "seconds": 60}'
-        % ("0" * 64)
+        '{"credential": "%s", "hub": "10.64.0.1", "own": "10.64.0.2", "port": 9440, "seconds": 60,'
+        ' "samples_port": 9441}' % ("0" * 64)
     )
     assert read_config(path) == CONFIG
     assert "0000" not in repr(CONFIG)

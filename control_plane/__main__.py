@@ -69,8 +69,8 @@ def _parser() -> argparse.ArgumentParser:
         "folder",
         type=Path,
         metavar="FOLDER",
-        help="its files api, reconciler, admin, migrate and backup hold the URL of a login each; those that are there"
-        " are read",
+        help="its files api, reconciler, ingest, admin, migrate and backup hold the URL of a login each; those that are"
+        " there are read",
     )
     commands.add_parser("openapi", help="print the OpenAPI document")
 

@@ -33,6 +33,8 @@ class Role(StrEnum):
     RECONCILER = "splitplane_reconciler"
     ADMIN = "splitplane_admin"
     """For the administrator's commands. It sees all tenants, and may write only what those commands write."""
+    INGEST = "splitplane_ingest"
+    """For the process that receives what machines measure. It adds samples, and reads no table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ ROLES = {
     "api": Role.API.value,
     "reconciler": Role.RECONCILER.value,
     "admin": Role.ADMIN.value,
+    "ingest": Role.INGEST.value,
     "migrate": roles.OWNER,
     "backup": roles.BACKUP,
 }

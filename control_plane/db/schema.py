@@ -18,7 +18,8 @@ class _Column:
 
 _COLUMNS = text("""
 SELECT c.relname AS table_name, a.attname AS column_name FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-WHERE c.relnamespace = CAST('public' AS regnamespace) AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+WHERE c.relnamespace = CAST('public' AS regnamespace) AND c.relkind IN ('r', 'p')
+  AND a.attnum > 0 AND NOT a.attisdropped
 """)
 
 

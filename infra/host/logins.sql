@@ -5,6 +5,8 @@ CREATE ROLE "splitplane-api" LOGIN NOINHERIT;
 GRANT splitplane_api TO "splitplane-api";
 CREATE ROLE "splitplane-reconciler" LOGIN NOINHERIT;
 GRANT splitplane_reconciler TO "splitplane-reconciler";
+CREATE ROLE "splitplane-ingest" LOGIN NOINHERIT;
+GRANT splitplane_ingest TO "splitplane-ingest";
 CREATE ROLE "splitplane-admin" LOGIN NOINHERIT;
 GRANT splitplane_admin TO "splitplane-admin";
 CREATE ROLE "splitplane-backup" LOGIN NOINHERIT;

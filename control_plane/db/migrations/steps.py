@@ -137,6 +137,12 @@ def _let_all_be_seen(table: str, *, admin: bool) -> None:
         )
 
 
+def let_ingest(table: str) -> None:
+    """The ingest process adds rows of any tenant, and reads none."""
+    op.execute(f"GRANT INSERT ON {table} TO splitplane_ingest")
+    op.execute(f"CREATE POLICY ingest ON {table} FOR INSERT TO splitplane_ingest WITH CHECK (true)")
+
+
 def let_look_up(table: str, *columns: str) -> None:
     """Functions that run with the rights of `splitplane_lookups` see these columns of all rows."""
     op.execute(f"GRANT SELECT ({', '.join(columns)}) ON {table} TO splitplane_lookups")

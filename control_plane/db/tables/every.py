@@ -25,6 +25,7 @@ from control_plane.db.tables import (
     sign_in,
     subjects,
     supplier_invoices,
+    telemetry,
     tenancy,
 )
 from control_plane.db.tables.marks import Tenancy, marks_of, metadata
@@ -47,6 +48,7 @@ WINGS = (
     machines,
     health,
     proof,
+    telemetry,
     mesh,
     clusters,
     kubeconfigs,

@@ -209,6 +209,7 @@ agents = table(
     at("ended_at"),
     CheckConstraint("agent_sha256 IS NULL OR digest IS NOT NULL", name="installed_with_a_credential"),
     Index("ix_agents_machine_id", "machine_id"),
+    Index("ix_agents_lease_id", "lease_id"),
     Index("ix_agents_ended_at", "ended_at"),
     tenancy=Tenancy.WATCHED,
     lookups=Lookups.READ,

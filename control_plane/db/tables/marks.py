@@ -89,6 +89,8 @@ class Marks:
     """The rights of the administrator's commands, which may then also read: INSERT, UPDATE, DELETE. If it is empty,
     they may not even read."""
     lookups: Lookups
+    ingest: bool
+    """Whether the ingest process adds rows. It reads and changes none."""
 
 
 def table(
@@ -103,10 +105,13 @@ def table(
     admin: Iterable[str] = (),
     lookups: Lookups = Lookups.NOTHING,
     unlogged: bool = False,
+    ingest: bool = False,
+    partition_by: str | None = None,
 ) -> Table:
     """A table with its marks. `shared` is the reason why its rows belong to no customer.
 
-    An unlogged table is cheap to write, and empty after a crash of the database.
+    An unlogged table is cheap to write, and empty after a crash of the database. `partition_by` is SQL, such as
+    "LIST (slot)"; the migration makes the partitions.
     """
     marks = Marks(
         tenancy=Tenancy.SHARED if shared else tenancy,
@@ -117,8 +122,16 @@ def table(
         api_reads=api_reads,
         admin=frozenset(admin),
         lookups=lookups,
+        ingest=ingest,
     )
-    return Table(name, metadata, *parts, info={"marks": marks}, prefixes=["UNLOGGED"] if unlogged else None)
+    return Table(
+        name,
+        metadata,
+        *parts,
+        info={"marks": marks},
+        prefixes=["UNLOGGED"] if unlogged else None,
+        postgresql_partition_by=partition_by,
+    )
 
 
 def marks_of(found: Table) -> Marks:

@@ -52,6 +52,8 @@ def policies_of(table: Table) -> tuple[Policy, ...]:
     ]
     if marks.admin:
         found.append(Policy("administration", Role.ADMIN, "ALL", _ALL_ROWS, _ALL_ROWS))
+    if marks.ingest:
+        found.append(Policy("ingest", Role.INGEST, "INSERT", None, _ALL_ROWS))
     if marks.lookups is Lookups.READ:
         found.append(Policy("lookups", LOOKUPS, "SELECT", _ALL_ROWS, None))
     if marks.lookups is Lookups.ADD:

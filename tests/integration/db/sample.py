@@ -24,6 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from control_plane.db.connection import Connection
+from control_plane.db.samples import slot_of
 from control_plane.db.tables.every import metadata
 from control_plane.db.tables.marks import Tenancy, marks_of
 from control_plane.domain.period import month_of
@@ -81,6 +82,7 @@ _VALUES: dict[str, Any] = {
     "machines.proof": "listed",
     "proofs.outcome": "passed",
     "proof_records.outcome": "passed",
+    "samples.slot": slot_of(START),
     "termination_permits.until": START + timedelta(hours=1),
     "quotes.expires_at": START + timedelta(hours=1),
 }

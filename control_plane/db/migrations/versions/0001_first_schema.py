@@ -13,6 +13,7 @@ from control_plane.db.migrations import (
     cost_functions,
     ledger_functions,
     period_triggers,
+    sample_functions,
     steps,
 )
 
@@ -53,6 +54,7 @@ FACTS = (
     "reconciliation_batches",
     "reconciliation_differences",
     "reconciliations",
+    "samples",
     "supplier_invoices",
     "termination_permits",
     "transactions",
@@ -247,6 +249,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "repairs": ((), ()),
     "request_budgets": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
+    "samples": ((), ()),
     "secrets": (("INSERT",), ()),
     "server_hosts": (("DELETE", "INSERT"), ("cluster_id",)),
     "service_accounts": (("INSERT",), ("state",)),
@@ -295,7 +298,16 @@ ADMIN_MAY: dict[str, tuple[str, ...]] = {
 """What the administrator's commands may write. They read these tables too, and no other."""
 
 LOOKED_UP: dict[str, tuple[str, ...]] = {
-    "agents": ("claim_id", "reported_at", "ended_at"),
+    "agents": (
+        "claim_id",
+        "organization_id",
+        "machine_id",
+        "lease_id",
+        "digest",
+        "next_digest",
+        "reported_at",
+        "ended_at",
+    ),
     "api_keys": (
         "id",
         "organization_id",
@@ -378,6 +390,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "environment_id",
         "lease_id",
     ),
+    "samples": ("claim_id", "sequence"),
     "service_accounts": ("id", "state"),
     "sessions": ("id", "organization_id", "user_id", "expires_at", "ended_at"),
     "users": ("id", "organization_id", "email", "issuer", "subject", "state"),
@@ -789,6 +802,7 @@ def upgrade() -> None:
         op.execute(function)
         op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
         op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO splitplane_api")
+    _let_samples_in()
     for table, seen in LOOKED_UP.items():
         steps.let_look_up(table, *seen)
     for statement in CHANGES:
@@ -819,6 +833,7 @@ def _filter_rows() -> None:
     steps.filter_offered("invoices")
     steps.filter_claimed("machines")
     steps.filter_watched("agents")
+    steps.filter_watched("samples")
     for table in ("health_changes", "machine_health", "repairs"):
         steps.filter_of_machine(table)
     for table in (
@@ -837,6 +852,16 @@ def _filter_rows() -> None:
         "termination_permits",
     ):
         steps.filter_platform(table)
+
+
+def _let_samples_in() -> None:
+    for statement in (*sample_functions.PARTITIONS, *sample_functions.STATEMENTS):
+        op.execute(statement)
+    steps.let_ingest("samples")
+    for function, signature, role in sample_functions.FUNCTIONS:
+        op.execute(function)
+        op.execute(f"REVOKE ALL ON FUNCTION {signature} FROM PUBLIC")
+        op.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO {role}")
 
 
 def _create_tables() -> None:
@@ -3978,7 +4003,36 @@ def _create_tables() -> None:
         sa.UniqueConstraint("next_digest", name=op.f("uq_agents_next_digest")),
     )
     op.create_index("ix_agents_machine_id", "agents", ["machine_id"])
+    op.create_index("ix_agents_lease_id", "agents", ["lease_id"])
     op.create_index("ix_agents_ended_at", "agents", ["ended_at"])
+    op.create_table(
+        "samples",
+        sa.Column("slot", sa.SmallInteger(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("sequence", sa.BigInteger(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("received_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("skew_ms", sa.Integer(), nullable=False),
+        sa.Column("notable", sa.Boolean(), nullable=False),
+        sa.Column("document", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.CheckConstraint(
+            "slot = mod(floor(extract(epoch FROM received_at) / 3600)::bigint, 6)",
+            name=op.f("ck_samples_in_its_slot"),
+        ),
+        postgresql_partition_by="LIST (slot)",
+    )
+    op.create_index("ix_samples_claim_id", "samples", ["claim_id", sa.text("at DESC")], unique=False)
+    op.create_index(
+        "ix_samples_notable",
+        "samples",
+        ["received_at", "claim_id", "sequence"],
+        unique=False,
+        postgresql_where=sa.text("notable"),
+    )
     op.create_table(
         "powers",
         sa.Column("claim_id", sa.Uuid(), nullable=False),

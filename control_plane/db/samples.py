@@ -1,0 +1,174 @@
+"""What agents measured lately: samples are added in batches, and read by machine, by lease, or as what is notable.
+
+A sample is a claim of its machine's. Readers get what is stored as it is: see data_plane/documents/sample.py.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.db.tables.telemetry import SAMPLE_SLOTS
+from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
+
+HOUR_SECONDS = 3600
+SETTLED_AFTER = timedelta(seconds=5)
+"""How long after a sample was received it is certainly committed.
+
+Whoever walks through samples with a cursor reads those that were received before `now - SETTLED_AFTER`. Otherwise it
+misses one that is committed after the cursor has passed it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Whose credential it is."""
+
+    digest: str
+    organization_id: OrganizationId
+    project_id: ProjectId
+    claim_id: ClaimId
+    lease_id: LeaseId
+    machine_id: MachineId
+    ended: bool
+    """The claim has ended: the machine is not this lease's any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSample:
+    organization_id: OrganizationId
+    project_id: ProjectId
+    claim_id: ClaimId
+    lease_id: LeaseId
+    machine_id: MachineId
+    sequence: int
+    at: datetime
+    received_at: datetime
+    skew_ms: int
+    notable: bool
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSample:
+    organization_id: OrganizationId
+    project_id: ProjectId
+    claim_id: ClaimId
+    lease_id: LeaseId
+    machine_id: MachineId
+    sequence: int
+    """Of its claim."""
+    at: datetime
+    """When it was read, by our clock."""
+    received_at: datetime
+    skew_ms: int
+    """How far the machine's clock is ahead of ours."""
+    notable: bool
+    document: Mapping[str, Any]
+    """A data_plane.documents.sample.Sample, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The place of a sample in the order in which they were received."""
+
+    received_at: datetime
+    claim_id: ClaimId
+    sequence: int
+
+
+_SAMPLES = Recordset(NewSample, "samples")
+_COLUMNS = (
+    "organization_id, project_id, claim_id, lease_id, machine_id, sequence, at, received_at, skew_ms, notable,"
+    " document"
+)
+_OF = ", ".join(f"s.{name}" for name in _COLUMNS.split(", "))
+# No RETURNING and no target of the conflict: either one needs the right to read.
+_INSERT = text(f"""
+INSERT INTO samples (slot, {_COLUMNS})
+SELECT mod(floor(extract(epoch FROM received_at) / {HOUR_SECONDS})::bigint, {SAMPLE_SLOTS}), {_COLUMNS} FROM {_SAMPLES}
+ON CONFLICT DO NOTHING
+""")
+_SENDERS = text("""
+SELECT digest, organization_id, project_id, claim_id, lease_id, machine_id, ended
+FROM sample_senders(CAST(:digests AS text[]))
+""")
+_EMPTY = text("SELECT empty_samples(:moment, :kept_hours)")
+_LATEST = text(f"""
+SELECT {_OF} FROM agents a CROSS JOIN LATERAL (
+  SELECT {_COLUMNS} FROM samples WHERE samples.claim_id = a.claim_id ORDER BY samples.at DESC LIMIT 1) s
+WHERE a.machine_id = ANY(CAST(:ids AS uuid[])) AND a.ended_at IS NULL
+""")
+_LATEST_OF_LEASES = text(f"""
+SELECT {_OF} FROM agents a CROSS JOIN LATERAL (
+  SELECT {_COLUMNS} FROM samples WHERE samples.claim_id = a.claim_id ORDER BY samples.at DESC LIMIT 1) s
+WHERE a.lease_id = ANY(CAST(:ids AS uuid[])) AND a.ended_at IS NULL
+""")
+_WINDOW = text(f"""
+SELECT {_OF} FROM agents a JOIN samples s ON s.claim_id = a.claim_id
+WHERE a.lease_id = :lease_id AND s.at >= :since ORDER BY s.at DESC, s.claim_id, s.sequence LIMIT :limit
+""")
+_NOTABLE = text(f"""
+SELECT {_COLUMNS} FROM samples
+WHERE notable AND received_at < :before
+  AND (CAST(:received_at AS timestamptz) IS NULL
+       OR (received_at, claim_id, sequence) > (:received_at, CAST(:claim_id AS uuid), CAST(:sequence AS bigint)))
+ORDER BY received_at, claim_id, sequence LIMIT :limit
+""")
+
+
+def slot_of(received_at: datetime) -> int:
+    """The number of the partition of a sample."""
+    return int(received_at.timestamp() // HOUR_SECONDS) % SAMPLE_SLOTS
+
+
+async def insert(connection: Connection, samples: Sequence[NewSample]) -> int:
+    """Add samples of any number of machines. Returns how many were new: one that is stored already is left as it is."""
+    return await write(connection, _INSERT, samples=_SAMPLES.document(samples)) if samples else 0
+
+
+async def senders(connection: Connection, digests: Sequence[str]) -> list[Sender]:
+    """Whose the credentials with these SHA-256 digests are, of those that are known."""
+    return await read(connection, _SENDERS, Sender, digests=list(digests)) if digests else []
+
+
+async def empty(connection: Connection, *, now: datetime, kept_hours: int) -> int:
+    """Empty the partitions that hold only samples of hours before the last `kept_hours` full ones. Returns how many."""
+    emptied = await read_one(connection, _EMPTY, int, moment=now, kept_hours=kept_hours)
+    return emptied or 0
+
+
+async def latest(connection: Connection, machine_ids: Sequence[MachineId]) -> list[StoredSample]:
+    """The last sample of each open claim on these machines, of those that sent one."""
+    return await read(connection, _LATEST, StoredSample, ids=list(machine_ids)) if machine_ids else []
+
+
+async def latest_of_leases(connection: Connection, lease_ids: Sequence[LeaseId]) -> list[StoredSample]:
+    """The last sample of each open claim of these leases, of those that sent one."""
+    return await read(connection, _LATEST_OF_LEASES, StoredSample, ids=list(lease_ids)) if lease_ids else []
+
+
+async def window(
+    connection: Connection, lease_id: LeaseId, since: datetime, *, limit: int = 10_000
+) -> list[StoredSample]:
+    """The samples of all machines that the lease has or had, from `since` on, newest first."""
+    return await read(connection, _WINDOW, StoredSample, lease_id=lease_id, since=since, limit=limit)
+
+
+async def notable_since(
+    connection: Connection, cursor: Cursor | None, *, before: datetime, limit: int
+) -> list[StoredSample]:
+    """Notable samples behind the cursor that were received before `before`, in the order in which they were received.
+
+    With `before` at `now - SETTLED_AFTER` none is ever missed.
+    """
+    values = {
+        "received_at": None if cursor is None else cursor.received_at,
+        "claim_id": None if cursor is None else cursor.claim_id,
+        "sequence": None if cursor is None else cursor.sequence,
+    }
+    return await read(connection, _NOTABLE, StoredSample, **values, before=before, limit=limit)

@@ -82,6 +82,8 @@ _VALUES: dict[str, Any] = {
     "machines.proof": "listed",
     "proofs.outcome": "passed",
     "proof_records.outcome": "passed",
+    "health_changes.verdict_before": "healthy",
+    "machine_health.verdict": "healthy",
     "samples.slot": slot_of(START),
     "termination_permits.until": START + timedelta(hours=1),
     "quotes.expires_at": START + timedelta(hours=1),

@@ -34,8 +34,9 @@ async def url(database_url: str) -> str:
         await connection.execute(text("SET LOCAL session_replication_role = replica"))
         for table in ("organizations", "projects", "claims", "agents"):
             for tenant in (A, B):
-                digests = {"digest": DIGEST, "next_digest": NEXT} if tenant == A else {}
-                more = digests if table == "agents" else {}
+                more: dict[str, Any] = {}
+                if (table, tenant) == ("agents", A):
+                    more = {"digest": DIGEST, "next_digest": NEXT}
                 await insert(connection, table, a_row(table, tenant, **more))
     await owner.close()
     return database_url

@@ -30,6 +30,7 @@ from control_plane.domain.secret import MasterKey
 from control_plane.services import administration, health, process
 from control_plane.services.catalogue import CatalogueError
 from control_plane.services.organizations import GPU_QUOTA_DEFAULT
+from control_plane.services.sla_terms import SlaTermsError
 from control_plane.settings import Settings, SettingsError
 from control_plane.world import World
 from tracing import starting as tracing
@@ -120,6 +121,9 @@ def _parser() -> argparse.ArgumentParser:
 
     book = commands.add_parser("price-book", help="put a price book in force")
     book.add_argument("file", type=Path, nargs="?", metavar="FILE", help="default: the shipped price book")
+
+    levels = commands.add_parser("sla-terms", help="put the terms of service levels in force for new leases")
+    levels.add_argument("file", type=Path, nargs="?", metavar="FILE", help="default: the shipped terms")
     return parser
 
 
@@ -192,11 +196,26 @@ async def _price_book(world: World, arguments: argparse.Namespace) -> None:
     _print_message(f"{count} SKUs are in force.")
 
 
+async def _sla_terms(world: World, arguments: argparse.Namespace) -> None:
+    shipped = resources.files("control_plane") / "sla_terms.toml"
+    try:
+        text = (arguments.file or shipped).read_text(encoding="utf-8")
+        changed = await administration.load_sla_terms(world, text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(f"{arguments.file}: {error}") from error
+    except SlaTermsError as error:
+        raise Failure(f"{arguments.file or 'the shipped terms'}: {error}") from error
+    _print_message(
+        "The terms are in force for new leases." if changed else "Nothing changed: they are in force already."
+    )
+
+
 _EVENTS: dict[str, Happening | Permission] = {
     "bootstrap": Permission.ORGANIZATIONS_CREATE,
     "topup": Permission.LEDGER_POST,
     "master-key": Happening.MASTER_KEYS_SET,
     "price-book": Happening.PRICE_BOOKS_LOAD,
+    "sla-terms": Happening.SLA_TERMS_LOAD,
     "token-keys": Happening.SIGNING_KEYS_REMOVE,
 }
 """What the administrator's commands are in the audit log."""
@@ -205,6 +224,7 @@ _AS_ADMINISTRATOR: dict[str, Callable[[World, argparse.Namespace], Coroutine[Non
     "topup": _top_up,
     "master-key": _master_key,
     "price-book": _price_book,
+    "sla-terms": _sla_terms,
     "token-keys": _token_keys,
 }
 

@@ -16,6 +16,7 @@ from control_plane.api.idempotency import Made
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.catalogue import offer_view, quote_view, sku_view
+from control_plane.api.views.sla_terms import sla_tier_view
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
@@ -23,7 +24,8 @@ from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.scope import AT_ANY_SCOPE, ScopeKind
-from control_plane.services import catalogue, quotes
+from control_plane.domain.sla import SlaTier
+from control_plane.services import catalogue, quotes, sla_terms
 from control_plane.services.catalogue import OfferFilter
 from control_plane.services.idempotency import Connection
 from control_plane.wire.catalogue import (
@@ -34,6 +36,7 @@ from control_plane.wire.catalogue import (
     QuoteView,
     SkuList,
 )
+from control_plane.wire.sla_terms import SlaTierList
 
 
 def requested_by(data: PlacementRequest) -> CapacityRequest:
@@ -46,6 +49,7 @@ def requested_by(data: PlacementRequest) -> CapacityRequest:
         price_nano_per_hour_max=None if ceiling is None else parse_usd(ceiling),
         priority=data.priority,
         purchase=PurchaseKind(data.purchase) if isinstance(data, QuoteRequest) else PurchaseKind.ON_DEMAND,
+        sla=SlaTier(data.sla),
     )
 
 
@@ -86,6 +90,23 @@ class CatalogueController(Controller):
             "skus", book, lambda price: price.sku.name, limit=limit, cursor=cursor
         )
         return SkuList(tuple(sku_view(price) for price in page), following)
+
+    @get(
+        "/sla-tiers",
+        operation_id="listSlaTiers",
+        permission=Permission.SKUS_READ,
+        scope=AT_ANY_SCOPE,
+        responses=PROBLEMS,
+    )
+    async def sla_tiers(
+        self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+    ) -> SlaTierList:
+        """What each service level promises with leases that are created now, the least first."""
+        offered = await sla_terms.in_force(request.world)
+        page, following = paging.window(
+            "sla_tiers", offered, lambda offer: offer.terms.tier.value, limit=limit, cursor=cursor
+        )
+        return SlaTierList(tuple(sla_tier_view(offer) for offer in page), following)
 
     @get(
         "/offers",

@@ -236,6 +236,9 @@ KINDS: dict[str, Kind] = {
     RefusalCode.REPLACEMENT_NEEDS_SPOT: Kind(
         422, "Ask for a spot lease with `purchase`, or leave `on_eviction` out.", "on_eviction"
     ),
+    RefusalCode.SLA_NOT_OFFERED: Kind(
+        422, "Choose a tier that GET /v1/sla-tiers lists, or leave it out.", "sla"
+    ),
     RefusalCode.SKU_NOT_SOLD_AS_SPOT: Kind(
         422, "Ask for it on demand, or choose a SKU for which GET /v1/skus has a spot price.", "sku"
     ),

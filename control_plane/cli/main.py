@@ -60,6 +60,7 @@ FILES = {
     "roles": ("role",),
     "catalogue": ("skus", "offers", "quote"),
     "leases": ("lease", "why"),
+    "sla": ("sla",),
     "proofs": ("proof",),
     "billing": ("usage", "bill", "reconciliation"),
     "balance": ("balance",),

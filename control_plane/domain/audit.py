@@ -67,6 +67,8 @@ class Happening(StrEnum):
     """An administrator chose the master key of an organization."""
     PRICE_BOOKS_LOAD = "price_books.load"
     """An administrator put a price book in force."""
+    SLA_TERMS_LOAD = "sla_terms.load"
+    """An administrator put terms of service levels in force."""
     SIGNING_KEYS_MAKE = "signing_keys.make"
     """The API made the next key that signs access tokens."""
     SIGNING_KEYS_REMOVE = "signing_keys.remove"

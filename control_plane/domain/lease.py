@@ -33,6 +33,7 @@ from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.scope import Scope, ScopeKind
 from control_plane.domain.sku import units_of
+from control_plane.domain.sla import SlaTier
 from control_plane.domain.tariff import Tariff, paused_since
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
@@ -204,6 +205,10 @@ class Lease:
     purchase: PurchaseKind
     on_eviction: OnEviction
     """What happens when its provider takes its machine back; END for what is bought on demand."""
+    sla: SlaTier
+    """How much is promised with it."""
+    sla_version: int | None
+    """The version of the terms of its tier, fixed when the lease was created; None when nothing is promised."""
     nano_per_unit_hour: Nano
     """Fixed when the lease was admitted; later price changes do not affect it."""
     stopped_nano_per_unit_hour: Nano
@@ -290,6 +295,7 @@ class Lease:
             self.price_nano_per_hour_max,
             self.priority,
             self.purchase,
+            self.sla,
         )
 
     @property

@@ -14,6 +14,7 @@ from control_plane.domain.money import Nano, usd
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sla import SlaTier
 
 LASTS = timedelta(minutes=15)
 """How long after it was made a lease may be created for a quote."""
@@ -32,6 +33,7 @@ class KeptQuote:
     providers: tuple[str, ...]
     price_nano_per_hour_max: Nano | None
     purchase: PurchaseKind
+    sla: SlaTier
     nano_per_unit_hour: Nano
     """Of the price book, without the factor of a burst: that is of the envelope, which is asked anew."""
     stopped_nano_per_unit_hour: Nano
@@ -63,6 +65,7 @@ def asked_for(quote: KeptQuote, request: CapacityRequest, now: datetime) -> Capa
     for field, said, quoted in (
         ("sku", {request.sku}, {quote.sku}),
         ("purchase", {request.purchase}, {quote.purchase}),
+        ("sla", {request.sla}, {quote.sla}),
         ("regions", set(request.regions), set(quote.regions)),
         ("providers", set(request.providers), set(quote.providers)),
         (

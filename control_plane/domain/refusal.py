@@ -24,6 +24,7 @@ class RefusalCode(StrEnum):
     PRICE_ABOVE_CEILING = "price_above_ceiling"
     PRICE_CEILING_MISSING = "price_ceiling_missing"
     REPLACEMENT_NEEDS_SPOT = "replacement_needs_spot"
+    SLA_NOT_OFFERED = "sla_not_offered"
     QUOTA_EXCEEDED = "quota_exceeded"
     SPEND_LIMIT_REACHED = "spend_limit_reached"
     ENVELOPE_EXCLUDES = "envelope_excludes"

@@ -7,6 +7,7 @@ from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.money import Nano
 from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.sku import region_within
+from control_plane.domain.sla import SlaTier
 
 PRIORITY_DEFAULT = 50
 PRIORITY_MAX = 100
@@ -24,6 +25,8 @@ class CapacityRequest:
     priority: int = PRIORITY_DEFAULT
     """Which of an organization's leases is placed first when capacity is short: the one with the highest number."""
     purchase: PurchaseKind = PurchaseKind.ON_DEMAND
+    sla: SlaTier = SlaTier.BRONZE
+    """How much is promised with it."""
 
     def allows_region(self, region: str) -> bool:
         return not self.regions or any(region_within(region, wanted) for wanted in self.regions)

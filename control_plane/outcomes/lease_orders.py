@@ -32,6 +32,7 @@ from control_plane.domain.network import Network
 from control_plane.domain.quote import KeptQuote, without_offers
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
+from control_plane.outcomes import sla_terms
 from control_plane.outcomes.market import Market, market_of
 from control_plane.outcomes.rankings import ranking_of
 
@@ -114,9 +115,14 @@ async def create(
     verdict = admit(proposal)
     if isinstance(verdict, NotAdmitted):
         return verdict
+    sla_version = await sla_terms.promised(connection, order.request, now)
+    if isinstance(sla_version, Refused):
+        return sla_version
     leases_made: list[Lease] = []
     for name in order.names:
-        lease = _admitted(LeaseId(new_id()), order, verdict.price, name=name, now=now)
+        lease = _admitted(
+            LeaseId(new_id()), order, verdict.price, sla_version=sla_version, name=name, now=now
+        )
         stored = await _store(connection, lease, order, verdict, AdmissionDecisionId(new_id()), actor=actor)
         if isinstance(stored, Refused):
             return stored
@@ -152,7 +158,13 @@ async def new_proposal(
 
 
 def _admitted(
-    lease_id: LeaseId, order: LeaseOrder, price: Price, *, name: str | None, now: datetime
+    lease_id: LeaseId,
+    order: LeaseOrder,
+    price: Price,
+    *,
+    sla_version: int | None,
+    name: str | None,
+    now: datetime,
 ) -> Lease:
     """A new lease, with the price and the proof that it is promised for its whole life."""
     request, terms, place, network, pool = order.request, order.terms, order.place, order.network, order.pool
@@ -174,6 +186,8 @@ def _admitted(
         gpu_count=price.sku.shape.gpu_count,
         purchase=request.purchase,
         on_eviction=terms.on_eviction,
+        sla=request.sla,
+        sla_version=sla_version,
         nano_per_unit_hour=price.nano_per_unit_hour,
         stopped_nano_per_unit_hour=price.stopped_nano,
         price_book=price.book,

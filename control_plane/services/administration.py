@@ -17,7 +17,7 @@ from control_plane.domain.role import Role
 from control_plane.domain.scope import ORGANIZATION, PLATFORM, Scope
 from control_plane.domain.secret import MasterKey
 from control_plane.domain.signing_key import VERIFIES_AFTER, Phase, SigningKey
-from control_plane.services import api_keys, audit, catalogue, ledger, organizations
+from control_plane.services import api_keys, audit, catalogue, ledger, organizations, sla_terms
 from control_plane.services.api_keys import IssuedKey
 from control_plane.world import World
 
@@ -141,6 +141,13 @@ async def load_price_book(world: World, text: str) -> int:
     async with world.db.transaction() as connection:
         await catalogue.load_price_book(connection, world, book)
     return len(book)
+
+
+async def load_sla_terms(world: World, text: str) -> bool:
+    """Put terms of service levels in force. False when they are in force already."""
+    terms = sla_terms.parse_terms(text)
+    async with world.db.transaction() as connection:
+        return await sla_terms.load(connection, world, terms)
 
 
 async def keys_of_tokens(world: World) -> list[tuple[SigningKey, Phase]]:

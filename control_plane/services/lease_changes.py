@@ -57,6 +57,7 @@ class Changes:
             else self.price_nano_per_hour_max,
             before.priority if self.priority is None else self.priority,
             before.purchase,
+            before.sla,
         )
 
 

@@ -13,6 +13,7 @@ from control_plane.domain.quote import LASTS, KeptQuote, asked_for, differs
 from control_plane.domain.ranking import Ranking
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
+from control_plane.outcomes import sla_terms
 from control_plane.outcomes.lease_orders import new_proposal
 from control_plane.outcomes.market import market_of
 from control_plane.outcomes.rankings import ranking_of
@@ -51,6 +52,9 @@ async def quote(
         place = await place_of(connection, organization_id, project, environment, reach=reach)
         if isinstance(place, Refused):
             return place
+        promised = await sla_terms.promised(connection, request, now)
+        if isinstance(promised, Refused):
+            return promised
         market = await market_of(connection, request, now, cache=world.offers)
         proposal = await new_proposal(connection, place.of_leases, request, market, now, lock=False)
         ranking = await ranking_of(connection, proposal, market, now)
@@ -75,6 +79,7 @@ async def keep(connection: Connection, world: World, quote: Quote) -> Quote:
         providers=request.providers,
         price_nano_per_hour_max=request.price_nano_per_hour_max,
         purchase=request.purchase,
+        sla=request.sla,
         nano_per_unit_hour=price.nano_per_unit_hour,
         stopped_nano_per_unit_hour=price.stopped_nano,
         price_book=price.book,

@@ -21,6 +21,7 @@ from control_plane.wire.common import (
 from control_plane.wire.firewalls import FirewallProviderWord
 from control_plane.wire.power import PowerActionWord
 from control_plane.wire.problems import RefusalView
+from control_plane.wire.sla_terms import SlaTierWord
 from control_plane.wire.vocabulary import (
     ArchitectureWord,
     CapacityWord,
@@ -33,6 +34,7 @@ from control_plane.wire.vocabulary import (
 
 PurchaseChoice = Literal["on_demand", "spot"]
 EvictionChoice = Literal["end", "replace"]
+SlaChoice = Literal["bronze", "silver", "gold"]
 PRIORITY_DEFAULT = 50
 PRIORITY_MAX = 100
 
@@ -162,6 +164,8 @@ class PlacementRequest(Request):
     """The name or the id of the project that the lease belongs to; the default one when it is left out."""
     environment: Annotated[Name, Meta(examples=["default"])] | None = None
     """The name or the id of an environment of the project; the default one when it is left out."""
+    sla: SlaChoice = "bronze"
+    """How much is promised: GET /v1/sla-tiers says what. Nothing is promised with spot capacity, which is bronze."""
 
 
 class QuoteRequest(PlacementRequest):
@@ -244,7 +248,7 @@ class RejectedView(View):
     """How many more offers of the provider's account have the same reason, and are not named."""
 
 
-class QuoteView(View):
+class QuoteView(View, kw_only=True):
     """What a lease would cost, and where it would go."""
 
     verdict: VerdictView
@@ -255,6 +259,8 @@ class QuoteView(View):
     """The name of the project in which the lease would be."""
     environment: str
     """The name of the environment in which it would be."""
+    sla: SlaTierWord = "bronze"
+    """How much would be promised with it."""
     price_per_gpu_hour: Money | None
     """With the factor of a burst, where the lease would use one. Null when we do not sell the SKU, and when it has no
     GPUs."""

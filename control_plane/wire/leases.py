@@ -24,6 +24,7 @@ from control_plane.wire.common import (
     View,
 )
 from control_plane.wire.power import PowerView
+from control_plane.wire.sla_terms import SlaTierWord
 from control_plane.wire.vocabulary import (
     EndReasonWord,
     EnvironmentIdText,
@@ -163,6 +164,8 @@ class LeaseRequestView(View):
     """Leases of your organization with a higher number are placed first."""
     purchase: PurchaseWord = "on_demand"
     """How it is bought."""
+    sla: SlaTierWord = "bronze"
+    """How much is promised with it."""
 
 
 class WaitingView(View):
@@ -302,6 +305,8 @@ class LeaseView(View, kw_only=True):
     """What was asked for."""
     quote_id: QuoteIdText | None = None
     """The quote whose price it has; null when it has the price of its creation."""
+    sla_version: int | None = None
+    """The version of the terms that are promised with it; null when nothing is."""
     gpu_model: GpuModelWord | None
     """The model of its GPUs; null when it has none."""
     gpu_count: int

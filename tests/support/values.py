@@ -29,6 +29,7 @@ from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.sighting import ListedState, Sighting
 from control_plane.domain.sku import Shape
+from control_plane.domain.sla import SlaTier
 from tests.support.clock import START
 
 OURS, THEIRS = "0a1b2c3d", "ffffffff"
@@ -134,6 +135,8 @@ def a_lease(**other: Any) -> Lease:
         "gpu_count": 1,
         "purchase": PurchaseKind.ON_DEMAND,
         "on_eviction": OnEviction.END,
+        "sla": SlaTier.BRONZE,
+        "sla_version": None,
         "nano_per_unit_hour": Nano(1),
         "stopped_nano_per_unit_hour": Nano(1),
         "price_book": 1,

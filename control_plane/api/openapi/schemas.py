@@ -58,6 +58,7 @@ from control_plane.wire import (
     roles,
     server_hosts,
     sessions,
+    sla_terms,
     ssh_certificates,
     ssh_keys,
     subjects,
@@ -72,6 +73,7 @@ _WIRE: tuple[ModuleType, ...] = (
     agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
     kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, credit_notes, balance, reconciliations,
     charges, balance_alerts, margins, supplier_invoices,
+    sla_terms,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -77,6 +77,7 @@ def quote_view(quote: Quote, disclosure: Disclosure) -> QuoteView:
         sku=quote.request.sku,
         project=quote.place.project.name,
         environment=quote.place.environment.name,
+        sla=quote.request.sla.value,
         price_per_gpu_hour=None if price is None else money_or_none(price.nano_per_gpu_hour),
         price_per_hour=first_hour,
         first_hour=first_hour,

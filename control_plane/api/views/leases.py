@@ -61,6 +61,7 @@ def lease_view(shown: Shown) -> LeaseView:
         cluster=lease.cluster,
         request=request_view(lease.request),
         quote_id=None if lease.quote_id is None else on_wire(Prefix.QUOTE, lease.quote_id),
+        sla_version=lease.sla_version,
         gpu_model=lease.gpu_model,
         gpu_count=lease.gpu_count,
         price_per_gpu_hour=money(lease.nano_per_unit_hour) if lease.gpu_count else None,
@@ -130,6 +131,7 @@ def request_view(requested: CapacityRequest) -> LeaseRequestView:
         price_usd_per_hour_max=None if ceiling is None else usd(ceiling),
         priority=requested.priority,
         purchase=requested.purchase.value,
+        sla=requested.sla.value,
     )
 
 

@@ -127,6 +127,12 @@ def add_constraints(parser: Parser, *, priced: str = "the whole machine") -> Non
         help=f"0 to 100; of your leases, the highest is placed first (default: {PRIORITY_DEFAULT})",
     )
     parser.add_argument(
+        "--sla",
+        choices=("bronze", "silver", "gold"),
+        default="bronze",
+        help="how much is promised with it (default: bronze); see: splitplane sla tiers",
+    )
+    parser.add_argument(
         "--project",
         metavar="PROJECT",
         help="the project it belongs to, by name or id (default: the one called default)",
@@ -160,6 +166,7 @@ def constraints(args: Namespace) -> dict[str, Any]:
         "providers": tuple(args.provider),
         "price_usd_per_hour_max": ceiling(args),
         "priority": args.priority,
+        "sla": args.sla,
         "project": args.project,
         "environment": args.environment,
     }

@@ -90,6 +90,7 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
             ("Node pool", f"{lease.node_pool} in the cluster {lease.cluster}" if lease.node_pool else None),
             ("SKU", f"{lease.request.sku}, {hardware(lease.gpu_count, lease.gpu_model)}"),
             ("Price", per_hour(lease.price_per_hour, lease.price_per_gpu_hour)),
+            ("Service level", _service_level(lease)),
             ("Constraints", _constraints(lease.request)),
             ("On eviction", "replace the machine" if lease.on_eviction == "replace" else None),
             ("Labels", labels(lease.labels)),
@@ -160,6 +161,11 @@ def _constraints(request: LeaseRequestView) -> str | None:
     if request.price_usd_per_hour_max is not None:
         words.append(f"at most {exact(request.price_usd_per_hour_max)} USD per hour")
     return ", ".join(words) or None
+
+
+def _service_level(lease: LeaseView) -> str | None:
+    """The tier with the version of its terms; None where nothing is promised."""
+    return None if lease.sla_version is None else f"{lease.request.sla}, terms {lease.sla_version}"
 
 
 def _power(power: PowerView | None, now: datetime) -> str | None:

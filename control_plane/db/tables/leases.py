@@ -42,6 +42,7 @@ from control_plane.domain.lease import LIVE, EndReason, LeaseState
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import OnEviction, PurchaseKind
+from control_plane.domain.sla import SlaTier
 from control_plane.domain.waiting import WaitsFor
 
 # Quotes whose price is kept for a while. One that no lease was created for is deleted when it has expired.
@@ -56,12 +57,14 @@ quotes = table(
     Column("providers", ARRAY(Text), nullable=False),
     Column("price_nano_per_hour_max", BigInteger),
     Column("purchase", Text, nullable=False),
+    Column("sla", Text, nullable=False),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
     Column("stopped_nano_per_unit_hour", BigInteger, nullable=False),
     Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
     at("quoted_at", nullable=False),
     at("expires_at", nullable=False),
     known("purchase", PurchaseKind),
+    known("sla", SlaTier),
     UniqueConstraint("organization_id", "id"),
     CheckConstraint("expires_at > quoted_at", name="expires_later"),
     CheckConstraint(
@@ -96,6 +99,10 @@ leases = table(
     Column("purchase", Text, nullable=False),
     # What happens when its provider takes its machine back.
     Column("on_eviction", Text, nullable=False),
+    # What is promised with it: the tier, and the version of its terms; null when nothing is.
+    Column("sla", Text, nullable=False),
+    Column("sla_version", Integer),
+    ForeignKeyConstraint(["sla_version", "sla"], ["sla_terms.version", "sla_terms.tier"]),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
     Column("stopped_nano_per_unit_hour", BigInteger, nullable=False),
     Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
@@ -147,6 +154,10 @@ leases = table(
     known("state", LeaseState),
     known("purchase", PurchaseKind),
     known("on_eviction", OnEviction),
+    known("sla", SlaTier),
+    CheckConstraint(
+        f"purchase <> '{PurchaseKind.SPOT}' OR sla_version IS NULL", name="nothing_is_promised_with_spot"
+    ),
     CheckConstraint(
         f"on_eviction = '{OnEviction.END}' OR purchase = '{PurchaseKind.SPOT}'", name="only_spot_is_replaced"
     ),

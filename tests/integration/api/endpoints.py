@@ -279,6 +279,7 @@ ENDPOINTS = (
         "cursor",
     ),
     _get("/v1/skus", Permission.SKUS_READ, "limit", "cursor"),
+    _get("/v1/sla-tiers", Permission.SKUS_READ, "limit", "cursor"),
     _get(
         *("/v1/offers", Permission.OFFERS_READ, "limit", "cursor"),
         *("gpu_model", "provider", "region", "network_gbps_min"),

@@ -44,6 +44,7 @@ from control_plane.domain.request import WAIT_SECONDS_DEFAULT
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ScopeKind
 from control_plane.domain.sku import CapacityShape
+from control_plane.domain.sla import SlaTier
 from control_plane.domain.subject import SubjectKind, SubjectState
 from control_plane.domain.verification import Verdict
 from control_plane.wire import common, leases, vocabulary
@@ -77,6 +78,7 @@ WORDS: Mapping[str, Iterable[StrEnum]] = {
     "Confidence": Confidence,
     "ActorKind": ActorKind,
     "Purchase": PurchaseKind,
+    "SlaTier": SlaTier,
     "AccountVerb": AccountVerb,
     "AccountOutcome": AccountOutcome,
     "AccountCode": AccountCode,

@@ -133,6 +133,7 @@ ACTS_AT_ONCE = {
 READS = {
     *("whoami", "skus", "offers", "quote", "why", "usage", "bill", "reconciliation", "loops", "completion"),
     "balance entries",
+    "sla tiers",
     *("lease watch", "lease ssh", "lease ssh-config", "lease console", "network members", "proof record"),
     *(
         "finance accounts",

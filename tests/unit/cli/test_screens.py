@@ -8,7 +8,7 @@ import httpx
 
 from tests.support import golden
 from tests.support.cases import case, check_every
-from tests.unit.cli import answers
+from tests.unit.cli import answers, sla_answers
 from tests.unit.cli.answers import LEASE_ID, PROOF_ID
 from tests.unit.cli.stand import Answer, Stand
 
@@ -84,6 +84,8 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {"GET /v1/me": answers.ME_OF_A_PROJECT | {"roles": [], "permissions": []}},
     ),
     "whoami_project": ("whoami", answers.NAMES | {"GET /v1/me": answers.ME_OF_A_PROJECT}),
+    "sla_tiers": ("sla tiers", {"GET /v1/sla-tiers": sla_answers.TIERS}),
+    "sla_tiers_none": ("sla tiers", {"GET /v1/sla-tiers": EMPTY}),
     "user_list": ("user list", {"GET /v1/users": answers.USERS}),
     "user_list_empty": ("user list", {"GET /v1/users": EMPTY}),
     "user_invite": ("user invite ada@example.com Ada", {"POST /v1/users": answers.USERS["items"][0]}),

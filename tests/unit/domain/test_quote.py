@@ -13,6 +13,7 @@ from control_plane.domain.quote import LASTS, KeptQuote, asked_for
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku
+from control_plane.domain.sla import SlaTier
 from tests.support.cases import case
 from tests.support.clock import START
 
@@ -26,6 +27,7 @@ QUOTE = KeptQuote(
     providers=("nebius",),
     price_nano_per_hour_max=Nano(30_000_000_000),
     purchase=PurchaseKind.SPOT,
+    sla=SlaTier.BRONZE,
     nano_per_unit_hour=Nano(2_000_000_000),
     stopped_nano_per_unit_hour=Nano(2_000_000_000),
     price_book=7,

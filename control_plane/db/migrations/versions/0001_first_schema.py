@@ -55,6 +55,7 @@ FACTS = (
     "reconciliation_differences",
     "reconciliations",
     "samples",
+    "sla_terms",
     "supplier_invoices",
     "termination_permits",
     "transactions",
@@ -256,6 +257,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "sessions": (("INSERT",), ("ended_at", "ended_why", "last_used_at")),
     "signing_keys": (("INSERT",), ("master", "wrapped", "nonce", "ciphertext")),
     "skus": ((), ()),
+    "sla_terms": ((), ()),
     "ssh_authorities": ((), ()),
     "ssh_certificates": (("INSERT",), ("revoked_at", "revoked_why")),
     "ssh_keys": (("DELETE", "INSERT"), ("name",)),
@@ -292,6 +294,7 @@ ADMIN_MAY: dict[str, tuple[str, ...]] = {
     "service_accounts": ("INSERT",),
     "signing_keys": ("UPDATE",),
     "skus": ("INSERT", "UPDATE"),
+    "sla_terms": ("INSERT",),
     "standings": ("INSERT", "UPDATE"),
     "transactions": ("INSERT",),
 }
@@ -1006,6 +1009,34 @@ def _create_tables() -> None:
         sa.Column("version", sa.Integer(), sa.Identity(always=True), nullable=False),
         sa.Column("effective_from", sa.DateTime(timezone=True), nullable=False),
         sa.PrimaryKeyConstraint("version", name=op.f("pk_price_books")),
+    )
+    op.create_table(
+        "sla_terms",
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("tier", sa.Text(), nullable=False),
+        sa.Column("effective_from", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ready_seconds", sa.Integer(), nullable=True),
+        sa.Column("ready_credit_bp", sa.Integer(), nullable=False),
+        sa.Column("replacement_seconds", sa.Integer(), nullable=True),
+        sa.Column("replacement_credit_bp", sa.Integer(), nullable=False),
+        sa.Column("degraded_seconds", sa.Integer(), nullable=True),
+        sa.Column("notice_seconds", sa.Integer(), nullable=True),
+        sa.Column("notice_credit_bp", sa.Integer(), nullable=False),
+        sa.Column("availability", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("replace_before_end", sa.Boolean(), nullable=False),
+        sa.Column("priority", sa.Integer(), nullable=False),
+        sa.CheckConstraint("tier IN ('bronze', 'gold', 'silver')", name=op.f("ck_sla_terms_tier_known")),
+        sa.CheckConstraint("priority BETWEEN 0 AND 100", name=op.f("ck_sla_terms_priority_in_range")),
+        sa.CheckConstraint(
+            "least(ready_seconds, replacement_seconds, degraded_seconds, notice_seconds) > 0",
+            name=op.f("ck_sla_terms_times_positive"),
+        ),
+        sa.CheckConstraint(
+            "least(ready_credit_bp, replacement_credit_bp, notice_credit_bp) >= 0"
+            " AND greatest(ready_credit_bp, replacement_credit_bp, notice_credit_bp) <= 10000",
+            name=op.f("ck_sla_terms_credits_are_shares"),
+        ),
+        sa.PrimaryKeyConstraint("version", "tier", name=op.f("pk_sla_terms")),
     )
     op.create_table(
         "proof_references",
@@ -1921,12 +1952,14 @@ def _create_tables() -> None:
         sa.Column("providers", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("price_nano_per_hour_max", sa.BigInteger(), nullable=True),
         sa.Column("purchase", sa.Text(), nullable=False),
+        sa.Column("sla", sa.Text(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
         sa.Column("quoted_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_quotes_purchase_known")),
+        sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_quotes_sla_known")),
         sa.CheckConstraint("expires_at > quoted_at", name=op.f("ck_quotes_expires_later")),
         sa.CheckConstraint(
             "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
@@ -1970,6 +2003,8 @@ def _create_tables() -> None:
         ),
         sa.Column("purchase", sa.Text(), nullable=False),
         sa.Column("on_eviction", sa.Text(), nullable=False),
+        sa.Column("sla", sa.Text(), nullable=False),
+        sa.Column("sla_version", sa.Integer(), nullable=True),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
@@ -2035,6 +2070,10 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_leases_purchase_known")),
         sa.CheckConstraint("on_eviction IN ('end', 'replace')", name=op.f("ck_leases_on_eviction_known")),
+        sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_leases_sla_known")),
+        sa.CheckConstraint(
+            "purchase <> 'spot' OR sla_version IS NULL", name=op.f("ck_leases_nothing_is_promised_with_spot")
+        ),
         sa.CheckConstraint(
             "on_eviction = 'end' OR purchase = 'spot'", name=op.f("ck_leases_only_spot_is_replaced")
         ),
@@ -2065,6 +2104,11 @@ def _create_tables() -> None:
             "release_at IS NULL OR ready_at IS NOT NULL", name=op.f("ck_leases_released_by_itself_when_ready")
         ),
         sa.CheckConstraint("wait_timeout_seconds >= 0", name=op.f("ck_leases_wait_timeout_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["sla_version", "sla"],
+            ["sla_terms.version", "sla_terms.tier"],
+            name=op.f("fk_leases_sla_version_sla_terms"),
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id", "quote_id"],
             ["quotes.organization_id", "quotes.id"],

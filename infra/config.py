@@ -26,6 +26,8 @@ OUR_RANGES = {
 PRIVATE = (IPv4Network("10.0.0.0/8"), IPv4Network("172.16.0.0/12"), IPv4Network("192.168.0.0/16"))
 CONNECTIONS_PER_GIB = 100
 """RDS sets max_connections to the memory in bytes divided by 9,531,392, of somewhat less than the nominal memory."""
+CONNECTIONS_MAX = 5000
+"""... and to no more than this: `LEAST({DBInstanceClassMemory/9531392},5000)`, the default of its parameter groups."""
 DATABASE_MEMORY_GIB = {
     "db.t4g.medium": 4, "db.t4g.large": 8, "db.m7g.large": 8, "db.m7g.xlarge": 16,
     "db.r7g.large": 16, "db.r7g.xlarge": 32, "db.r7g.2xlarge": 64,
@@ -73,7 +75,7 @@ class Hosts:
     """The machines of the cluster network: the hub of private networks, and servers of clusters."""
 
     image: str
-    """The AMI of Debian that new hosts start from. Another one changes no host that exists."""
+    """The AMI of Ubuntu that new hosts start from. Another one changes no host that exists."""
     hub_type: str
     server_type: str
     servers: int
@@ -288,7 +290,7 @@ def _check_database(stack: Stack, catalogue: tuple[Service, ...]) -> None:
     )
     # While a new version rolls out, each service runs its tasks twice.
     needed = sum(2 * service.connections * stack.services[service.name].tasks_max for service in catalogue)
-    offered = CONNECTIONS_PER_GIB * (memory or 0)
+    offered = min(CONNECTIONS_PER_GIB * (memory or 0), CONNECTIONS_MAX)
     _demand(
         needed <= offered,
         f"database: {size.instance_class} takes about {offered} connections, and all tasks of a roll-out want {needed};"

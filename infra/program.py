@@ -65,6 +65,7 @@ class Deployment(Component):
             disk_key=self.keys.hosts,
             host_key=self.credentials.of["hub-host-key"],
             credentials_key=self.keys.credentials,
+            after=[doors],
         )
         (public,) = [service for service in catalogue if service.public]
         self.balancer = LoadBalancer(
@@ -93,6 +94,7 @@ class Deployment(Component):
             credentials=self.credentials,
             storage=self.storage,
             balancer=self.balancer,
+            after=[self.network, doors],
             facts={
                 "region": self.stack.region,
                 "domain": self.stack.domain,

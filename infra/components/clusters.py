@@ -4,6 +4,7 @@ It is a VPC of its own, peered with the control plane's. Rented machines open tu
 part of a deployment that attackers see most; from it, nothing of the control plane can be reached.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -111,9 +112,12 @@ class Hosts(Component):
         disk_key: aws.kms.Key,
         host_key: aws.secretsmanager.Secret,
         credentials_key: aws.kms.Key,
+        after: Sequence[pulumi.Resource],
     ) -> None:
+        """`after`: what lets a host reach the internet, from which it installs packages at its first start."""
         super().__init__(stack, "hosts", parent)
         self._network, self._groups, self._disk_key = network, groups, disk_key
+        self._after = [network, *after]
         publish = {
             "Effect": "Allow",
             "Action": "secretsmanager:PutSecretValue",
@@ -168,7 +172,11 @@ class Hosts(Component):
             opts=self.guarded(),
         )
         address = aws.ec2.Eip(
-            name, domain="vpc", network_interface=port.id, tags={"Name": self.name(name)}, opts=self.guarded()
+            name,
+            domain="vpc",
+            network_interface=port.id,
+            tags={"Name": self.name(name)},
+            opts=self.guarded(depends_on=[self._network]),  # AWS wants an internet gateway there.
         )
         instance = aws.ec2.Instance(
             name,
@@ -195,6 +203,6 @@ class Hosts(Component):
             volume_tags={"Name": self.name(name)},
             tags={"Name": self.name(name)},
             # A newer image, or what a new host would be told at its first start, is no reason to replace one that runs.
-            opts=self.guarded(ignore_changes=["ami", "userData"]),
+            opts=self.guarded(depends_on=[address, *self._after], ignore_changes=["ami", "userData"]),
         )
         return Host(name, port, address, instance)

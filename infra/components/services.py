@@ -1,6 +1,6 @@
 """ECS on Fargate: one service, or one task to start by hand, for each entry of the catalogue."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -33,6 +33,8 @@ class Around:
     credentials: Credentials
     storage: Storage
     balancer: LoadBalancer
+    after: Sequence[pulumi.Resource]
+    """What lets a task reach AWS, from which it gets its image and its secrets."""
     facts: Mapping[str, pulumi.Input[str]]
     """What `{...}` in the environment of a service stands for."""
 
@@ -53,6 +55,7 @@ class Services(Component):
             "names", name=namespace(stack), vpc=around.network.vpc.id, opts=self.below()
         )
         self.tasks, self.running = {}, {}
+        self._rights: dict[str, list[pulumi.Resource]] = {}
         for service in catalogue:
             self.tasks[service.name] = self._task(service)
             if service.runs is Runs.ALWAYS:
@@ -67,8 +70,7 @@ class Services(Component):
             kms_key_id=self._around.keys.operations.arn,
             opts=self.below(),
         )
-        self._permit_start(service, log)
-        self._permit_task(service)
+        self._rights[service.name] = [self._permit_start(service, log), *self._permit_task(service)]
         size, roles = self.stack.services[service.name], self._around.roles.of[service.name]
         image = pulumi.Output.concat(self._around.storage.images.repository_url, "@", self.stack.image)
         secrets = {name: secret.arn for name, secret in self._around.credentials.of.items()}
@@ -95,7 +97,7 @@ class Services(Component):
             opts=self.below(),
         )
 
-    def _permit_start(self, service: Service, log: aws.cloudwatch.LogGroup) -> None:
+    def _permit_start(self, service: Service, log: aws.cloudwatch.LogGroup) -> pulumi.Resource:
         names = {*service.secrets.values(), *service.files.values()}
         own = [self._around.credentials.of[name].arn for name in sorted(names)]
         statements: list[Document] = [
@@ -122,19 +124,20 @@ class Services(Component):
                 "Condition": {"StringEquals": {"kms:EncryptionContext:SecretARN": own}},
             },
         ]
-        aws.iam.RolePolicy(
+        right: pulumi.Resource = aws.iam.RolePolicy(
             f"{service.name}-start",
             role=self._around.roles.of[service.name].start.id,
             policy=document(*statements),
             opts=self.below(),
         )
+        return right
 
-    def _permit_task(self, service: Service) -> None:
+    def _permit_task(self, service: Service) -> Iterator[pulumi.Resource]:
         """A process that calls nothing of AWS has a role without a right."""
         if service.keys:
             keys = service.keys
             arn = pulumi.Output.from_input(self._around.keys.sealing.arn)
-            aws.iam.RolePolicy(
+            yield aws.iam.RolePolicy(
                 f"{service.name}-sealing",
                 role=self._around.roles.of[service.name].task.id,
                 policy=arn.apply(lambda key: policy_text(keys, key, self.stack.account)),
@@ -154,7 +157,7 @@ class Services(Component):
             "Resource": self._around.keys.exports.arn,
             "Condition": {"StringEquals": {"kms:ViaService": f"s3.{self.stack.region}.amazonaws.com"}},
         }
-        aws.iam.RolePolicy(
+        yield aws.iam.RolePolicy(
             f"{service.name}-buckets",
             role=self._around.roles.of[service.name].task.id,
             policy=document(put, encrypt),
@@ -193,8 +196,12 @@ class Services(Component):
             if service.public
             else [],
             health_check_grace_period_seconds=60 if service.public else None,
-            # A group of targets can be used once a listener has it. The number of tasks is the scaling's, below.
-            opts=self.below(depends_on=[balancer.listener], ignore_changes=["desiredCount"]),
+            # A group of targets can be used once a listener has it, and a task without its rights or its way out only
+            # fails. The number of tasks is the scaling's, below.
+            opts=self.below(
+                depends_on=[balancer.listener, *self._around.after, *self._rights[service.name]],
+                ignore_changes=["desiredCount"],
+            ),
         )
         self._scale(service, running)
         return running

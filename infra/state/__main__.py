@@ -10,16 +10,20 @@ from botocore.exceptions import BotoCoreError, ClientError
 from infra.state import place
 
 
-def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
         prog="python -m infra.state",
         description="Make the bucket and the key for the state of Pulumi in your AWS account. It can be repeated.",
     )
-    parser.add_argument(
+    made.add_argument(
         "--region",
         help="where they are to be, such as eu-central-1; otherwise the region of your AWS profile",
     )
-    session = boto3.Session(region_name=parser.parse_args(arguments).region)
+    return made
+
+
+def main(arguments: Sequence[str]) -> int:
+    session = boto3.Session(region_name=parser().parse_args(arguments).region)
     if session.region_name is None:
         print("No region is known. Name one: --region eu-central-1", file=sys.stderr)
         return 64

@@ -1,5 +1,6 @@
 """A stack that makes no sense is refused with one sentence, before anything is built."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,6 +84,12 @@ def test_a_setting_that_makes_no_sense_is_refused_with_a_sentence() -> None:
             read("prod", _changed(path, value))
         assert words in str(refused.value), (path, value)
         assert "\n" not in str(refused.value)
+
+
+def test_no_database_takes_more_connections_than_rds_gives() -> None:
+    greedy = tuple(replace(service, connections=300) if service.public else service for service in SERVICES)
+    with pytest.raises(ConfigError, match=r"db\.r7g\.2xlarge takes about 5000 connections"):
+        read("prod", _changed("database.instance_class", "db.r7g.2xlarge"), greedy)
 
 
 def test_the_stacks_as_they_are_make_sense() -> None:

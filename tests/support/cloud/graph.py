@@ -35,6 +35,8 @@ class Resource:
     state: dict[str, Any]
     protect: bool
     ignore_changes: list[str]
+    dependencies: list[str]
+    """The URNs of what is made before it."""
 
     @property
     def kind(self) -> str:

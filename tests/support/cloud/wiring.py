@@ -96,6 +96,34 @@ def services_grow_and_shrink_with_their_load(graph: Graph) -> Iterator[str]:
             yield f"{service.name} does not follow its requests: {signals}"
 
 
+def nothing_starts_without_its_way_out(graph: Graph) -> Iterator[str]:
+    """A host installs packages when it first starts, and does not try again; a task gets its image and its secrets."""
+    ways = {"hosts-internet", *(f"private-{zone}-internet" for zone in graph.settings["zones"])}
+    routes = {one.urn: one.name for one in graph.of("Route") if one.name in ways}
+    groups = {one.id: one.name for one in graph.of("SecurityGroup")}
+    rules: dict[str, set[str]] = {}
+    for rule in graph.of("SecurityGroupEgressRule"):
+        rules.setdefault(groups[rule.inputs["securityGroupId"]], set()).add(rule.urn)
+    for host in graph.of("ec2.Instance"):
+        group = "hub" if host.name == "hub" else "servers"
+        yield from _started_early(host, {*rules[group], *(urn for urn in routes if "::hosts-" in urn)})
+        yield from _started_early(host, {graph.one("Eip", host.name).urn})
+    for running in graph.of("ecs.Service"):
+        role_ids = {graph.one("Role", name).id for name in (running.name, f"{running.name}-start")}
+        rights = {one.urn for one in graph.of("RolePolicy") if one.inputs["role"] in role_ids}
+        ways_out = {urn for urn in routes if "::private-" in urn} | {
+            one.urn for one in graph.of("VpcEndpoint")
+        }
+        yield from _started_early(running, rights | ways_out | rules[running.name])
+
+
+def _started_early(resource: Resource, needed: set[str]) -> Iterator[str]:
+    early = needed - set(resource.dependencies)
+    yield from (
+        f"{resource.name} may start before {urn.rpartition('::')[2]} is there" for urn in sorted(early)
+    )
+
+
 # Settings.
 
 
@@ -252,6 +280,7 @@ WIRING = (
     a_task_has_its_own_roles_and_group,
     no_role_takes_another,
     services_grow_and_shrink_with_their_load,
+    nothing_starts_without_its_way_out,
     what_a_stack_says_is_what_is_made,
     requests_are_filtered_and_reach_what_is_ready,
     networks_are_joined_as_drawn,

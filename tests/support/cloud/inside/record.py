@@ -73,6 +73,7 @@ class Recorder(mocks.MockMonitor):
                 else {},
                 "protect": request.protect,
                 "ignore_changes": list(request.ignoreChanges),
+                "dependencies": list(request.dependencies),
             }
         )
         return answer

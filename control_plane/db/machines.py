@@ -73,6 +73,7 @@ WITH moved AS (
     {work.GIVE_BACK}, due_at = coalesce(moves.due_at, :now),
     {", ".join(f"{column} = coalesce(moves.{column}, m.{column})" for column in _KEPT)},
     running_at = CASE WHEN moves.moved ->> 'after' = '{MachineState.BOOTSTRAPPING}' THEN :now ELSE m.running_at END,
+    verified_at = CASE WHEN moves.moved ->> 'after' = '{MachineState.VERIFIED}' THEN :now ELSE m.verified_at END,
     step_at = CASE WHEN moves.step IS NULL THEN m.step_at ELSE :now END,
     fail_why = CASE WHEN moves.fail_reason IS NULL THEN m.fail_why ELSE coalesce(moves.provider_words, moves.why) END,
     gone_at = CASE WHEN moves.moved ->> 'after' = '{MachineState.GONE}' THEN :now ELSE m.gone_at END

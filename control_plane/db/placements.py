@@ -12,6 +12,7 @@ from control_plane.db.rows import Recordset, read, write
 from control_plane.domain.ids import LeaseId
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Offer, RejectCode, Rejection
+from control_plane.domain.pool_claim import PoolChoice
 from control_plane.domain.ranking import Ranking, digest
 
 
@@ -52,6 +53,8 @@ class PlacedRanking:
     rejected: tuple[RejectedOffer, ...]
     more_candidates: int = 0
     """How many there are besides those that are named."""
+    pooled: PoolChoice | None = None
+    """What was decided about machines of pools; None where there were none of the SKU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Placement:
     """1, 2, 3 ... per lease."""
     decided_at: datetime
     chosen: str | None
-    """The key of the offer that was chosen; None when the lease has to wait."""
+    """The key of the offer that was chosen; None when the lease has to wait, or claimed a machine of a pool."""
     ranking: PlacedRanking
 
 
@@ -102,11 +105,13 @@ async def insert(connection: Connection, rankings: dict[LeaseId, Ranking], *, no
 
 
 def _decision(lease_id: LeaseId, ranking: Ranking) -> _Decision:
-    chosen = ranking.candidates[0].key if ranking.candidates else None
+    claims = ranking.pooled is not None and ranking.pooled.machine_id is not None
+    chosen = ranking.candidates[0].key if ranking.candidates and not claims else None
     shown = PlacedRanking(
         tuple(_ranked(offer) for offer in ranking.candidates),
         tuple(_rejected(rejection) for rejection in ranking.rejected),
         ranking.more_candidates,
+        ranking.pooled,
     )
     return _Decision(lease_id, chosen, shown, digest(ranking).hex())
 

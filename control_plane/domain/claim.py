@@ -63,7 +63,7 @@ def why_not(
         return "a node is claimed by slots" if slot is None else "only a node has slots"
     return (
         _not_what_was_sold(lease, machine, slot)
-        or _not_free(machine, taken, slot)
+        or _not_free(lease, machine, taken, slot)
         or _not_proven(lease, machine, now)
     )
 
@@ -74,7 +74,7 @@ def _not_what_was_sold(lease: Lease, machine: Machine, slot: int | None) -> str 
         has = gpus_in_words(machine.gpu_model, machine.gpu_count)
         needs = gpus_in_words(lease.gpu_model, lease.gpu_count)
         return f"the machine has {has}, and the lease is for {needs}"
-    if lease.gpu_model is None and machine.purpose is not Purpose.LEASE:
+    if lease.gpu_model is None and machine.purpose is not Purpose.LEASE and machine.reserved_for is None:
         # Its size is all that it sells, and a lease does not know it.
         return "a machine without GPUs is claimed only by the lease that it was ordered for"
     if not at_least(machine.proof, lease.proof):
@@ -82,11 +82,24 @@ def _not_what_was_sold(lease: Lease, machine: Machine, slot: int | None) -> str 
     return None
 
 
-def _not_free(machine: Machine, taken: Collection[int | None], slot: int | None) -> str | None:
+def _not_free(lease: Lease, machine: Machine, taken: Collection[int | None], slot: int | None) -> str | None:
     if machine.state is not _CLAIMABLE[machine.purpose]:
         return f"the machine is {machine.state}"
     if slot in taken:
         return "the machine is taken" if slot is None else f"slot {slot} is taken"
+    if machine.reserved_for not in (None, lease.id):
+        return "the machine is reserved for another lease"
+    return _not_at_hand(machine) if machine.purpose is Purpose.POOL else None
+
+
+def _not_at_hand(machine: Machine) -> str | None:
+    """Why a machine that waited may not be there any more, as far as its provider says."""
+    if machine.missed_since is not None:
+        return "the machine is missing from its provider's list"
+    if machine.down_since is not None:
+        return f"its provider calls the machine {machine.provider_state or 'down'}"
+    if machine.eviction_announced_at is not None and machine.eviction_withdrawn_at is None:
+        return "its provider announced that it takes the machine back"
     return None
 
 

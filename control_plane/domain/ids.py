@@ -25,6 +25,7 @@ ConsoleId = NewType("ConsoleId", UUID)
 LeaseId = NewType("LeaseId", UUID)
 QuoteId = NewType("QuoteId", UUID)
 MachineId = NewType("MachineId", UUID)
+PoolId = NewType("PoolId", UUID)
 ClaimId = NewType("ClaimId", UUID)
 LedgerAccountId = NewType("LedgerAccountId", UUID)
 DataKeyId = NewType("DataKeyId", UUID)
@@ -65,6 +66,7 @@ class Prefix(StrEnum):
     LEASE = "le"
     QUOTE = "qt"
     MACHINE = "mc"
+    POOL = "pl"
     LIABILITY = "li"
     CLUSTER = "cl"
     NODE = "nd"

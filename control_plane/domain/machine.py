@@ -22,7 +22,7 @@ from enum import StrEnum
 from control_plane.domain.block import BlockScope
 from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, LaunchKey, MachineId, ProviderRef
+from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, MachineId, PoolId, ProviderRef
 from control_plane.domain.money import Nano
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.progress import Step
@@ -192,6 +192,12 @@ class Machine:
     """When its provider announced that it takes it back."""
     eviction_withdrawn_at: datetime | None
     """When that notice counted as withdrawn; None while it stands, and before there was one."""
+    pool_id: PoolId | None
+    """The pool that it was ordered for; None for every other machine."""
+    reserved_for: LeaseId | None
+    """The only lease that may claim it, for a machine that is kept ready to replace that lease's; None otherwise."""
+    verified_at: datetime | None
+    """When it was found to be what was ordered; None before."""
 
     @property
     def record(self) -> Record:
@@ -288,6 +294,10 @@ class MachineOrder:
     """Whether its provider may take it back."""
     cost_nano_per_hour_max: Nano | None = None
     """The most that an hour of a spot machine may cost us."""
+    pool_id: PoolId | None = None
+    """The pool that it is ordered for. A machine whose purpose is POOL has this or `reserved_for`."""
+    reserved_for: LeaseId | None = None
+    """The only lease that may claim it."""
 
 
 @dataclass(frozen=True, slots=True)

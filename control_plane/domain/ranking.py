@@ -40,6 +40,7 @@ from control_plane.domain.placement import (
     Rejection,
     pays,
 )
+from control_plane.domain.pool_claim import PoolChoice
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import Shape, gpus_in_words
@@ -77,6 +78,8 @@ class Ranking:
     rejected: tuple[Rejection, ...]
     more_candidates: int = 0
     """How many there are besides those that are named."""
+    pooled: PoolChoice | None = None
+    """What was decided about machines that wait in pools; None where none is for the lease's SKU."""
 
 
 def rank(
@@ -134,21 +137,27 @@ def digest(ranking: Ranking) -> bytes:
     The sentences are left out, because some of them count seconds, and so are the numbers of offers that are not named,
     which change with every listing of a marketplace. Two rankings with the same digest are the same decision.
     """
-    candidates = [(offer.key, offer.cost_nano_per_hour) for offer in ranking.candidates]
+    decided: list[object] = [[(offer.key, offer.cost_nano_per_hour) for offer in ranking.candidates]]
     rejected = [
         (rejection.offer.key, rejection.code, rejection.offer.cost_nano_per_hour)
         for rejection in ranking.rejected
     ]
-    return hashlib.sha256(json.dumps([candidates, rejected]).encode()).digest()
+    decided.append(rejected)
+    if ranking.pooled is not None:
+        pooled = ranking.pooled
+        unfit = sorted((each.machine_id.hex, each.code) for each in pooled.unfit)
+        decided.append([None if pooled.machine_id is None else pooled.machine_id.hex, unfit])
+    return hashlib.sha256(json.dumps(decided).encode()).digest()
 
 
 def is_news(ranking: Ranking, last: bytes | None) -> bool:
     """Whether a ranking has to be stored. `last` is the digest of the lease's last one, None before the first.
 
-    A ranking with a candidate places the lease, and every placement is stored. A waiting lease is ranked every few
-    seconds, and its ranking is stored only when it changes.
+    A ranking with a candidate or a machine of a pool places the lease, and every placement is stored. A waiting lease
+    is ranked every few seconds, and its ranking is stored only when it changes.
     """
-    return bool(ranking.candidates) or digest(ranking) != last
+    claims = ranking.pooled is not None and ranking.pooled.machine_id is not None
+    return claims or bool(ranking.candidates) or digest(ranking) != last
 
 
 def _rejection_order(rejection: Rejection) -> tuple[str, str]:

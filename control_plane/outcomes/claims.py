@@ -16,7 +16,7 @@ from control_plane.domain.auto_release import release_at
 from control_plane.domain.claim import Claim, why_not
 from control_plane.domain.deadline import ADMIT_MAX, NOT_TAKEN_AFTER, OverdueClaim
 from control_plane.domain.funding import first_look
-from control_plane.domain.ids import ClaimId, MachineId
+from control_plane.domain.ids import ClaimId, LeaseId, MachineId
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, LeaseState, step
 from control_plane.domain.machine import Machine, MachineFailure, MachineOrder
 from control_plane.domain.transitions import Moved
@@ -60,6 +60,39 @@ async def place(connection: Connection, placed: Sequence[Placed], *, actor: Acto
     )
     await journal.note_intended(connection, [each.order.id for each in starting], actor=actor, now=now)
     return len(starting)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A lease, and the machine of a pool that was chosen for it."""
+
+    lease: Lease
+    machine_id: MachineId
+    claim_id: ClaimId
+
+
+async def claim_pooled(
+    connection: Connection, wanted: Sequence[Wanted], *, actor: Actor, now: datetime
+) -> frozenset[LeaseId]:
+    """Let leases claim machines of pools; returns those that did. The others lost their machine to somebody else.
+
+    The leases are locked. All of the machines are locked before the first one is claimed, in the order of their ids.
+    """
+    await machines.lock(connection, [each.machine_id for each in wanted])
+    claimed: set[LeaseId] = set()
+    for each in wanted:
+        claim = await claim_machine(
+            connection,
+            each.lease,
+            each.machine_id,
+            slot=None,
+            claim_id=each.claim_id,
+            actor=actor,
+            now=now,
+        )
+        if isinstance(claim, Claim):
+            claimed.add(each.lease.id)
+    return frozenset(claimed)
 
 
 async def claim_machine(

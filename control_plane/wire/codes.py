@@ -35,6 +35,24 @@ FailReasonWord = Annotated[
         lease_ended="The lease ended before the provider took the order.",
     ),
 ]
+PoolRejectCodeWord = Annotated[
+    str,
+    one_of(
+        "PoolRejectCode",
+        "Why a machine of a warm pool was not claimed for a lease.",
+        pool_closed="Its pool is being deleted.",
+        node="The lease is a node of a cluster, and those are not taken from pools.",
+        spot="The lease is for spot capacity, and pools have none.",
+        region_excluded="It is in a region that the request excludes.",
+        provider_excluded="It is of a provider that the request excludes.",
+        envelope_excluded="An envelope does not allow its region or its provider.",
+        costs_more_than_sold="It costs us more than it is sold for.",
+        account_unhealthy="Nothing is taken from its provider account for the moment.",
+        shape_differs="The SKU promises more now than when the machine was ordered.",
+        not_ready="It is still being set up, is not listed by its provider, or is not proven now.",
+        taken="A lease that goes first takes it.",
+    ),
+]
 RejectCodeWord = Annotated[
     str,
     one_of(

@@ -2,7 +2,7 @@
 
 from control_plane.wire.admissions import DecisionView
 from control_plane.wire.catalogue import CandidateView, RejectedView
-from control_plane.wire.codes import FailReasonWord
+from control_plane.wire.codes import FailReasonWord, PoolRejectCodeWord
 from control_plane.wire.common import Timestamp, View
 from control_plane.wire.journal import JournalLine
 from control_plane.wire.leases import LeaseView
@@ -16,21 +16,53 @@ from control_plane.wire.vocabulary import (
 )
 
 
+class UnfitMachineView(View):
+    """A machine of a warm pool that the lease could not claim."""
+
+    machine_id: MachineIdText
+    """The machine."""
+    pool: str | None
+    """The name of its pool; null for one that is reserved for the lease."""
+    code: PoolRejectCodeWord
+    """Why not."""
+    why: str
+    """The reason as a sentence."""
+
+
+class PooledView(View):
+    """What was decided about the machines of warm pools, which go before any offer."""
+
+    machine_id: MachineIdText | None
+    """The machine that the lease claimed; null when none fitted."""
+    reserved: bool
+    """Whether it was reserved for the lease, in place of a machine that it had."""
+    pool: str | None
+    """The name of its pool. Only operators see it, with the permission `provider_accounts.read`; null otherwise."""
+    unfit: tuple[UnfitMachineView, ...]
+    """The machines that did not fit, the first 20. Empty without the permission `provider_accounts.read`."""
+    fit_count: int
+    """How many machines fitted."""
+    unfit_count: int
+    """How many did not."""
+
+
 class PlacementView(View):
-    """One choice among the offers."""
+    """One choice among the machines that wait in pools and the offers."""
 
     number: int
     """Counts the placements of the lease from 1."""
     decided_at: Timestamp
     """When it was decided."""
     chosen: str | None
-    """The key of the chosen candidate; null when there was no candidate."""
+    """The key of the chosen candidate; null when there was none, and when a machine of a pool was claimed."""
     candidates: tuple[CandidateView, ...]
     """The offers that could serve the lease, best first."""
     rejected: tuple[RejectedView, ...]
     """The offers that could not, with the reasons."""
     more_candidates: int = 0
     """How many more candidates there were; the best 100 are named."""
+    pooled: PooledView | None = None
+    """What was decided about machines of warm pools; null where none was kept for the SKU."""
 
 
 class AttemptView(View):

@@ -20,6 +20,7 @@ from control_plane.domain.machine import MachineEvent, MachineState
 from control_plane.domain.organization import OrganizationEvent, OrganizationState
 from control_plane.domain.permission import EVERYBODYS, NARROWEST, Permission
 from control_plane.domain.placement import RejectCode
+from control_plane.domain.pool_claim import PoolRejectCode
 from control_plane.domain.proof import OWN_CODES, OwnCode
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.role_permissions import AT_PLATFORM, IN_ORGANIZATIONS
@@ -199,6 +200,7 @@ def test_the_page_of_codes_names_every_reason() -> None:
         "",
         *_words("A request is refused", f"{domain}/refusal.py", RefusalCode),
         *_words("An offer is rejected", f"{domain}/placement.py", RejectCode),
+        *_words("A machine of a warm pool is not claimed", f"{domain}/pool_claim.py", PoolRejectCode),
         *_words("An attempt failed", f"{domain}/failure.py", FailReason),
         *_words("A machine is not what was sold", f"{domain}/verification.py", MismatchCode),
         *_words("A lease ended", f"{domain}/lease.py", EndReason),

@@ -26,6 +26,7 @@ from data_plane.access.port import Target
 from data_plane.proof.challenger.port import Occasion
 from data_plane.simulation.access import idle
 from tests.scenario.test_proof import DUE, PROVEN
+from tests.support import pools
 from tests.support.challenger import AWAY, FAILED, PASSED, UNANSWERED, Answer
 from tests.support.rows import rows
 from tests.support.stage import Stage
@@ -64,6 +65,8 @@ async def pooled(stage: Stage) -> Machine:
         launch_key=launch_key(stage.world.installation, machine_id),
     )
     async with stage.db.transaction() as connection:
+        pool_id = await pools.keep(connection, PROVEN.sku, now=stage.clock.now())
+        order = dataclasses.replace(order, pool_id=pool_id)
         await machine_outcomes.order(
             connection, [order], actor=stage.world.actor("test"), now=stage.clock.now()
         )

@@ -1,5 +1,7 @@
 """What machines are ordered for: a lease, a pool, or as a node with slots for several leases."""
 
+from dataclasses import replace
+
 import pytest
 from sqlalchemy import text
 
@@ -17,6 +19,7 @@ from control_plane.outcomes import claims as claim_outcomes
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.services import billing
 from control_plane.world import uuid7
+from tests.support import pools
 from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage
 
@@ -34,6 +37,7 @@ SELECT organization_id FROM verification_reports WHERE machine_id = :id
 
 async def _order(stage: Stage, purpose: Purpose, *, gpu_count: int, proof: Tier) -> MachineId:
     """Order a machine that no lease asked for, and let it be set up."""
+    await stage.organization()  # There is a price book from then on.
     machine_id = MachineId(uuid7())
     offer = next(
         offer
@@ -58,6 +62,9 @@ async def _order(stage: Stage, purpose: Purpose, *, gpu_count: int, proof: Tier)
         launch_key=launch_key(stage.world.installation, machine_id),
     )
     async with stage.db.transaction() as connection:
+        if purpose is Purpose.POOL:
+            sku = PROVEN.sku if proof is Tier.PROVEN else "h100x1"
+            order = replace(order, pool_id=await pools.keep(connection, sku, now=stage.clock.now()))
         await machine_outcomes.order(
             connection, [order], actor=stage.world.actor("test"), now=stage.clock.now()
         )

@@ -7,7 +7,7 @@ from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor, ActorKind
 from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, LaunchKey, MachineId
+from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, MachineId
 from control_plane.domain.machine import (
     MachineEvent,
     MachineMove,
@@ -43,6 +43,7 @@ async def record(connection: Connection, key: LaunchKey, account: AccountName, *
         memory_gib=64,
         proof=Tier.LISTED,
         launch_key=key,
+        reserved_for=LeaseId(uuid7()),
     )
     await machines.insert(connection, [order], now=now, deadline_at=now)
     asked = MachineMove(order.id, 1, _moved(MachineState.INTENDED, MachineEvent.ASKED), asked_at=now)

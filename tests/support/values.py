@@ -92,6 +92,9 @@ def a_machine(number: int = 1, **other: Any) -> Machine:
         "last_challenged_at": None,
         "eviction_announced_at": None,
         "eviction_withdrawn_at": None,
+        "pool_id": None,
+        "reserved_for": None,
+        "verified_at": AN_HOUR_BEFORE,
     }
     return Machine(**(values | other))
 

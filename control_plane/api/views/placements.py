@@ -11,9 +11,10 @@ from control_plane.api.views.money import money, money_or_none
 from control_plane.domain.admission import ListPrice
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.placement import Offer, RejectCode, Rejection, stopped_nano_per_hour
+from control_plane.domain.pool_claim import PoolChoice
 from control_plane.services.lease_overviews import Placement, RankedOffer, RejectedOffer
 from control_plane.wire.catalogue import CandidateView, RejectedView
-from control_plane.wire.explanations import PlacementView
+from control_plane.wire.explanations import PlacementView, PooledView, UnfitMachineView
 
 _FOR_CUSTOMERS = {
     RejectCode.COSTS_MORE_THAN_SOLD: "It is not sold at the SKU's price.",
@@ -62,6 +63,24 @@ def placement_view(placement: Placement, disclosure: Disclosure) -> PlacementVie
         candidates=tuple(_stored_candidate(offer, disclosure) for offer in placement.ranking.candidates),
         rejected=tuple(_stored_rejected(offer, disclosure) for offer in placement.ranking.rejected),
         more_candidates=placement.ranking.more_candidates,
+        pooled=_pooled(placement.ranking.pooled, disclosure),
+    )
+
+
+def _pooled(choice: PoolChoice | None, disclosure: Disclosure) -> PooledView | None:
+    if choice is None:
+        return None
+    claimed = choice.machine_id is not None
+    return PooledView(
+        machine_id=None if choice.machine_id is None else on_wire(Prefix.MACHINE, choice.machine_id),
+        reserved=claimed and choice.pool is None,
+        pool=choice.pool if disclosure.accounts else None,
+        unfit=tuple(
+            UnfitMachineView(on_wire(Prefix.MACHINE, each.machine_id), each.pool, each.code.value, each.why)
+            for each in (choice.unfit if disclosure.accounts else ())
+        ),
+        fit_count=choice.more_fit + claimed,
+        unfit_count=choice.more_unfit + len(choice.unfit),
     )
 
 

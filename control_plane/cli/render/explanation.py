@@ -16,7 +16,13 @@ from control_plane.cli.render.proofs import proof_lines
 from control_plane.cli.words import absolute, ago, both, plural, sentence, spaced
 from control_plane.wire.admissions import DecisionView
 from control_plane.wire.catalogue import RejectedView
-from control_plane.wire.explanations import AttemptView, ExplanationView, PlacementView, ReportView
+from control_plane.wire.explanations import (
+    AttemptView,
+    ExplanationView,
+    PlacementView,
+    PooledView,
+    ReportView,
+)
 from control_plane.wire.journal import JournalLine
 from control_plane.wire.leases import LeaseView
 
@@ -115,6 +121,8 @@ def _placement(
         heading(f"Placement {placement.number}", _when(placement.decided_at, now)),
         indented(_choice(placement)),
     ]
+    if placement.pooled is not None:
+        parts += [indented(line) for line in _pooled(placement.pooled)]
     if placement.candidates:
         parts.append(candidate_table(placement.candidates, chosen=placement.chosen))
     news = [rejected for rejected in placement.rejected if _reason(rejected) not in shown]
@@ -127,7 +135,24 @@ def _placement(
     return parts
 
 
+def _pooled(pooled: PooledView) -> list[Text]:
+    """The machines of pools that were not claimed."""
+    if not pooled.unfit_count:
+        return []
+    lines = [Text(f"Not claimed: {plural(pooled.unfit_count, 'machine')} of warm pools.")]
+    for each in pooled.unfit:
+        pool = f" of {each.pool}" if each.pool else ""
+        lines.append(Text(f"  {each.machine_id}{pool}: {spaced(each.code)}. {each.why}", style="dim"))
+    return lines
+
+
 def _choice(placement: PlacementView) -> Text:
+    pooled = placement.pooled
+    if pooled is not None and pooled.machine_id is not None:
+        kept = "reserved for it" if pooled.reserved else "of a warm pool"
+        where = f" ({pooled.pool})" if pooled.pool else ""
+        among = "" if pooled.reserved else f", one of {plural(pooled.fit_count, 'machine')} that fitted"
+        return Text.assemble("Claimed: ", (pooled.machine_id, "green"), f", {kept}{where}{among}.")
     if placement.chosen is None:
         return Text("No offer could serve it.", style="yellow")
     for candidate in placement.candidates:

@@ -303,12 +303,8 @@ claims = table(
     CheckConstraint("slot > 0", name="slot_positive"),
     CheckConstraint("released_at IS NULL OR ended_at IS NOT NULL", name="released_after_the_end"),
     Index("uq_claims_open_of_lease", "lease_id", unique=True, postgresql_where=text("ended_at IS NULL")),
-    Index(
-        "uq_claims_open_of_machine",
-        "machine_id",
-        unique=True,
-        postgresql_where=text("ended_at IS NULL AND slot IS NULL"),
-    ),
+    # A machine that is claimed as a whole serves one lease in its life.
+    Index("uq_claims_of_machine", "machine_id", unique=True, postgresql_where=text("slot IS NULL")),
     Index(
         "uq_claims_open_of_slot",
         "machine_id",

@@ -62,6 +62,10 @@ machines = table(
     Column("memory_gib", Integer, nullable=False),
     Column("proof", Text, nullable=False),
     Column("launch_key", Text, nullable=False, unique=True),
+    # Which pool it was ordered for, or the only lease that may claim it. A lease is erased with its organization, and
+    # keep_pools ends what was reserved for it, so there is no foreign key.
+    Column("pool_id", Uuid, ForeignKey("pools.id")),
+    Column("reserved_for", Uuid),
     # Execution.
     Column("state", Text, nullable=False),
     Column("generation", Integer, nullable=False, server_default=text("1")),
@@ -71,6 +75,7 @@ machines = table(
     at("asked_at"),
     # When it was first seen to run.
     at("running_at"),
+    at("verified_at"),
     at("deadline_at"),
     at("terminate_asked_at"),
     at("gone_at"),
@@ -125,6 +130,11 @@ machines = table(
     ),
     CheckConstraint("gpu_count >= 0", name="gpu_count_not_negative"),
     CheckConstraint("(gpu_model IS NULL) = (gpu_count = 0)", name="gpus_have_a_model"),
+    CheckConstraint(
+        f"(purpose = '{Purpose.POOL}') = (pool_id IS NOT NULL OR reserved_for IS NOT NULL)"
+        " AND (pool_id IS NULL OR reserved_for IS NULL)",
+        name="kept_for_somebody",
+    ),
     CheckConstraint(f"gpu_count > 0 OR proof = '{Tier.LISTED}'", name="no_gpus_prove_nothing"),
     Index(
         "ix_machines_open",
@@ -159,6 +169,13 @@ machines = table(
         "account",
         postgresql_where=text(f"state = '{MachineState.VERIFIED}' AND suspect_since IS NOT NULL"),
     ),
+    Index(
+        "ix_machines_pooled",
+        "pool_id",
+        "id",
+        postgresql_where=text(f"purpose = '{Purpose.POOL}' AND state <> '{MachineState.GONE}'"),
+    ),
+    Index("ix_machines_of_pool", "pool_id", "created_at", postgresql_where=text("pool_id IS NOT NULL")),
     tenancy=Tenancy.CLAIMED,
     lookups=Lookups.READ,
 )

@@ -1,15 +1,17 @@
-"""Chooses a machine for every lease that waits for one, and stores the intent to buy it.
+"""Chooses a machine for every lease that waits for one: one that waits in a pool, or an offer that is to be bought.
 
-The intent and its launch key are committed before anything is requested from a provider (law 1), in one transaction
-with the lease's move, its attempt and its claim. The ranking is stored with the reason for each rejected offer
-(law 9); that of a lease that keeps waiting is stored only when it changes. A lease that no offer can serve waits for
-stock, as its customer reads with the reason; when it has waited as long as its request says, or has tried too often, it
-ends. When capacity is short, an organization's leases with a higher priority go first. Nothing is bought for a lease of
-a suspended organization, or for one that its envelopes no longer allow; both wait in the same way.
+A machine of a pool that fits is claimed at once (`domain/pool_claim.py`). Two workers may choose the same one: one of
+them gets it, and the other's lease is due again. Otherwise the intent to buy and its launch key are committed before
+anything is requested from a provider (law 1), in one transaction with the lease's move, its attempt and its claim. The
+ranking is stored with the reason for each rejected offer and machine (law 9); that of a lease that keeps waiting is
+stored only when it changes. A lease that nothing can serve waits for stock, as its customer reads with the reason; when
+it has waited as long as its request says, or has tried too often, it ends. When capacity is short, an organization's
+leases with a higher priority go first. Nothing is bought for a lease of a suspended organization, or for one that its
+envelopes no longer allow; both wait in the same way.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from control_plane.db import (
@@ -20,6 +22,7 @@ from control_plane.db import (
     offer_blocks,
     organizations,
     placements,
+    pools,
     proof_records,
 )
 from control_plane.db.connection import Connection
@@ -32,6 +35,7 @@ from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, PlacingLeas
 from control_plane.domain.lot import Lot, lots_of
 from control_plane.domain.machine import MachineOrder, Purpose
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, Disproven, Failure, Offer
+from control_plane.domain.pool_claim import PooledMachine, Request, choose
 from control_plane.domain.ranking import Ranking, is_news, rank
 from control_plane.domain.sku import Shape
 from control_plane.domain.transitions import Moved
@@ -46,7 +50,7 @@ from control_plane.domain.waiting import (
     unserved,
 )
 from control_plane.outcomes import admissions
-from control_plane.outcomes.claims import Placed, place
+from control_plane.outcomes.claims import Placed, Wanted, claim_pooled, place
 from control_plane.outcomes.leases import unhealthy_accounts
 from reconciler import traced
 from reconciler.loop import Loop, Report
@@ -72,7 +76,7 @@ async def activate(world: AccountWorld) -> Report:
         )
         buying = [lease for lease in spending if lease.id not in placing.held_back]
         market = await _market(connection, tuple(world.account_names), buying, now)
-        rankings = {lease.id: market.rank(lease, placing.envelopes(lease), now) for lease in buying}
+        rankings = market.rank_all(buying, placing.envelopes, now)
         held_back_why = {lease_id: verdict.why for lease_id, verdict in placing.held_back.items()}
         decided = _decide(
             world, waiting, _Rankings(rankings, held_back_why, market.excused, market.unrefreshed), now
@@ -100,9 +104,29 @@ class _Market:
     blocks: Blocks
     unrefreshed: frozenset[AccountName]
     """The accounts whose offers nobody looked at lately, although we are to."""
+    pooled: Sequence[PooledMachine]
 
     _rankings: dict[object, Ranking] = field(default_factory=dict[object, Ranking])
     """Those of leases that failed nowhere, by what they ask for and where: a node pool has many equal ones."""
+
+    def rank_all(
+        self,
+        buying: Sequence[Lease],
+        envelopes: Callable[[Lease], Sequence[Envelope]],
+        now: datetime,
+    ) -> dict[LeaseId, Ranking]:
+        """The ranking of each lease. The first ones get the machines of pools that several would."""
+        rankings: dict[LeaseId, Ranking] = {}
+        taken: set[MachineId] = set()
+        for lease in buying:
+            ranking = self.rank(lease, envelopes(lease), now)
+            asked = Request(lease, self.shapes[lease.sku], envelopes(lease), self.unhealthy_accounts, now)
+            pooled = choose(asked, self.pooled, taken=taken)
+            if pooled is not None:
+                ranking = replace(ranking, pooled=pooled)
+                taken |= {pooled.machine_id} if pooled.machine_id is not None else set()
+            rankings[lease.id] = ranking
+        return rankings
 
     def rank(self, lease: Lease, envelopes: Sequence[Envelope], now: datetime) -> Ranking:
         if self.failures.get(lease.id):
@@ -144,6 +168,9 @@ async def _market(
         unrefreshed=frozenset(
             await accounts.unrefreshed(connection, account_names, since=now - REFRESHED_WITHIN)
         ),
+        pooled=await pools.waiting(
+            connection, {lease.sku for lease in waiting}, [lease.id for lease in waiting]
+        ),
     )
 
 
@@ -160,6 +187,7 @@ class _Rankings:
 
 @dataclass(frozen=True, slots=True)
 class _Decisions:
+    claiming: Sequence[Wanted]
     placed: Sequence[Placed]
     given_up: Sequence[LeaseMove]
     waits: Sequence[Waits]
@@ -172,6 +200,7 @@ def _decide(
     now: datetime,
 ) -> _Decisions:
     """A lease without a ranking belongs to an organization that must not spend."""
+    claiming: list[Wanted] = []
     placed: list[Placed] = []
     given_up: list[LeaseMove] = []
     waits: list[Waits] = []
@@ -183,10 +212,21 @@ def _decide(
                 waits.append(Waits(lease.id, why, due_at))
             case Offer() as offer:
                 placed.append(_placed(world, lease, offer))
-    return _Decisions(placed, given_up, waits)
+            case _Waiting(machine_id):
+                claiming.append(Wanted(lease, machine_id, ClaimId(world.new_id())))
+    return _Decisions(claiming, placed, given_up, waits)
 
 
-def _decide_one(lease: PlacingLease, rankings: _Rankings, now: datetime) -> Offer | KeepWaiting | GiveUp:
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A machine that waits for the lease, in a pool or reserved for it."""
+
+    machine_id: MachineId
+
+
+def _decide_one(
+    lease: PlacingLease, rankings: _Rankings, now: datetime
+) -> _Waiting | Offer | KeepWaiting | GiveUp:
     ranking = rankings.found.get(lease.id)
     if lease.id in rankings.held_back:
         why = rankings.held_back[lease.id]
@@ -195,6 +235,8 @@ def _decide_one(lease: PlacingLease, rankings: _Rankings, now: datetime) -> Offe
         return suspended(due_at=lease.due_at, gives_up_at=lease.gives_up_at, now=now)
     if (given_up := tried_too_often(lease.attempts - rankings.excused.get(lease.id, 0))) is not None:
         return given_up
+    if ranking.pooled is not None and ranking.pooled.machine_id is not None:
+        return _Waiting(ranking.pooled.machine_id)
     if ranking.candidates:
         return ranking.candidates[0]
     return unserved(
@@ -213,17 +255,25 @@ async def _record(
     rankings: Mapping[LeaseId, Ranking],
     now: datetime,
 ) -> int:
-    """Store the decisions; returns how many leases were placed or given up."""
+    """Store the decisions; returns how many leases were placed or given up.
+
+    A lease whose machine somebody else claimed meanwhile is left as it is: due again, without a placement.
+    """
     actor = world.actor(NAME)
-    await _store_changed(connection, rankings, now)
+    claimed = await claim_pooled(connection, decided.claiming, actor=actor, now=now)
+    lost = {each.lease.id for each in decided.claiming} - claimed
+    kept = {lease_id: ranking for lease_id, ranking in rankings.items() if lease_id not in lost}
+    await _store_changed(connection, kept, now)
     await wait(connection, decided.waits, now=now)
-    count = await place(connection, decided.placed, actor=actor, now=now)
+    count = len(claimed) + await place(connection, decided.placed, actor=actor, now=now)
     # Last, because it locks the standings of their organizations. A waiting lease has no open claim to end.
     return count + len(await leases.move(connection, decided.given_up, actor=actor, now=now))
 
 
 def _trace(steps: Steps, decided: _Decisions) -> None:
     """A lease that goes on waiting adds no span to its trace: it is looked at for hours."""
+    for wanted in decided.claiming:
+        steps.note(wanted.lease.id, LeaseEvent.PLACED)
     for placed in decided.placed:
         with steps.of(placed.lease.id) as span:
             span.set(Attribute.EVENT, LeaseEvent.PLACED)
@@ -279,4 +329,6 @@ def _placed(world: AccountWorld, lease: Lease, offer: Offer) -> Placed:
     return Placed(lease, order, ClaimId(world.new_id()))
 
 
-LOOP = Loop(NAME, timedelta(seconds=0.5), activate, wakes=("launch_machines", "close_leases"))
+LOOP = Loop(
+    NAME, timedelta(seconds=0.5), activate, wakes=("admit_customers", "launch_machines", "close_leases")
+)

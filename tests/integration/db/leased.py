@@ -1,6 +1,6 @@
 """Leases with machines, made by the product's own functions as far as they go, and moved on by hand from there."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from control_plane.services import catalogue, ledger, organizations
 from control_plane.services import leases as lease_service
 from control_plane.services.leases import WantedLease
 from control_plane.world import World, uuid7
+from tests.support import pools
 from tests.support.clock import Clock
 from tests.support.values import PAID
 
@@ -139,6 +140,10 @@ class Leased:
         """A verified machine that nobody claims."""
         order = self.order(purpose=purpose)
         async with self.db.transaction() as connection:
+            if purpose is Purpose.POOL:
+                await catalogue.load_price_book(connection, self.world, [PRICE])
+                pool_id = await pools.keep(connection, PRICE.sku.name, now=self.clock.now())
+                order = replace(order, pool_id=pool_id)
             await machine_outcomes.order(connection, [order], actor=ACTOR, now=self.clock.now())
             await connection.execute(_VERIFY, {"id": order.id, "now": self.clock.now()})
         return order.id

@@ -203,7 +203,7 @@ async def test_a_lease_and_a_whole_machine_have_one_open_claim_and_so_has_each_s
 
     with pytest.raises(IntegrityError, match="uq_claims_open_of_lease"):
         await claim(2, LEASE, other_machine)
-    with pytest.raises(IntegrityError, match="uq_claims_open_of_machine"):
+    with pytest.raises(IntegrityError, match="uq_claims_of_machine"):
         await claim(3, other_lease, MACHINE)
     await claim(4, other_lease, other_machine, slot=1)
     third, fourth = (a_row("leases", A, number)["id"] for number in (3, 4))
@@ -386,6 +386,7 @@ def an_order(number: int, purpose: Purpose) -> MachineOrder:
         memory_gib=1_800,
         proof=Tier.PROVEN,
         launch_key=a_key(number),
+        reserved_for=LeaseId(UUID(int=number)) if purpose is Purpose.POOL else None,
     )
 
 

@@ -36,6 +36,7 @@ from control_plane.domain.organization import OrganizationState
 from control_plane.domain.orphan import Choice, HeldCode, Origin
 from control_plane.domain.permission import Permission
 from control_plane.domain.placement import RejectCode
+from control_plane.domain.pool_claim import PoolRejectCode
 from control_plane.domain.position import START, Position, parse
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import OWN_CODES, Occasion, ProofOutcome, Tier
@@ -83,6 +84,7 @@ WORDS: Mapping[str, Iterable[StrEnum]] = {
     "AccountOutcome": AccountOutcome,
     "AccountCode": AccountCode,
     "FailReason": FailReason,
+    "PoolRejectCode": PoolRejectCode,
     "RejectCode": RejectCode,
     "BlockScope": BlockScope,
     "Architecture": Architecture,

@@ -16,6 +16,7 @@ from control_plane.domain.ledger import AccountKind, TransactionKind
 from control_plane.domain.machine import MachineEvent, MachineState
 from control_plane.domain.organization import OrganizationEvent, OrganizationState
 from control_plane.domain.placement import RejectCode
+from control_plane.domain.pool_claim import PoolRejectCode
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Occasion, ProofOutcome, Tier
 from control_plane.domain.refusal import RefusalCode
@@ -27,6 +28,7 @@ from control_plane.domain.verification import MismatchCode
 CODES: list[type[StrEnum]] = [
     RefusalCode,
     RejectCode,
+    PoolRejectCode,
     MismatchCode,
     Tier,
     ProofOutcome,

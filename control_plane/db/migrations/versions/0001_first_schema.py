@@ -234,6 +234,21 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "price_books": ((), ()),
     "prices": ((), ()),
+    "pools": (
+        ("INSERT",),
+        (
+            "state",
+            "policy",
+            "machines_min",
+            "machines_max",
+            "step_max",
+            "idle_nano_per_day",
+            "waiting_nano_per_hour",
+            "generation",
+            "changed_at",
+            "due_at",
+        ),
+    ),
     "projects": (("INSERT",), ("name",)),
     "proof_records": ((), ()),
     "proof_references": ((), ()),
@@ -847,6 +862,7 @@ def _filter_rows() -> None:
         "orphan_decisions",
         "period_events",
         "periods",
+        "pools",
         "reconciliation_batches",
         "reconciliation_differences",
         "reconciliations",
@@ -2405,6 +2421,60 @@ def _create_tables() -> None:
         postgresql_where=sa.text("released_at IS NULL"),
     )
     op.create_table(
+        "pools",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("sku", sa.Text(), nullable=False),
+        sa.Column("region", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("policy", sa.Text(), nullable=False),
+        sa.Column("machines_min", sa.Integer(), nullable=False),
+        sa.Column("machines_max", sa.Integer(), nullable=False),
+        sa.Column("step_max", sa.Integer(), nullable=False),
+        sa.Column("idle_nano_per_day", sa.BigInteger(), nullable=False),
+        sa.Column("waiting_nano_per_hour", sa.BigInteger(), nullable=False),
+        sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("changed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("wanted", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("target", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("why", sa.Text(), nullable=True),
+        sa.Column("fewer_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "state IN ('active', 'deleted', 'deleting', 'dry_run')", name=op.f("ck_pools_state_known")
+        ),
+        sa.CheckConstraint("policy IN ('fixed', 'newsvendor')", name=op.f("ck_pools_policy_known")),
+        sa.CheckConstraint(
+            "0 <= machines_min AND machines_min <= machines_max", name=op.f("ck_pools_bounds_in_order")
+        ),
+        sa.CheckConstraint("step_max > 0", name=op.f("ck_pools_step_positive")),
+        sa.CheckConstraint(
+            "idle_nano_per_day >= 0 AND waiting_nano_per_hour >= 0",
+            name=op.f("ck_pools_amounts_not_negative"),
+        ),
+        sa.CheckConstraint(
+            "(state = 'deleted') = (deleted_at IS NOT NULL)", name=op.f("ck_pools_deleted_has_its_time")
+        ),
+        sa.ForeignKeyConstraint(["sku"], ["skus.name"], name=op.f("fk_pools_sku_skus")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_pools")),
+    )
+    op.create_index(
+        "uq_pools_name", "pools", ["name"], unique=True, postgresql_where=sa.text("state <> 'deleted'")
+    )
+    op.create_index(
+        "uq_pools_sku_region",
+        "pools",
+        ["sku", "region"],
+        unique=True,
+        postgresql_where=sa.text("state <> 'deleted'"),
+    )
+    op.create_index(
+        "ix_pools_due", "pools", ["due_at"], unique=False, postgresql_where=sa.text("state <> 'deleted'")
+    )
+    op.create_table(
         "machines",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("purpose", sa.Text(), nullable=False),
@@ -2428,6 +2498,8 @@ def _create_tables() -> None:
         sa.Column("memory_gib", sa.Integer(), nullable=False),
         sa.Column("proof", sa.Text(), nullable=False),
         sa.Column("launch_key", sa.Text(), nullable=False),
+        sa.Column("pool_id", sa.Uuid(), nullable=True),
+        sa.Column("reserved_for", sa.Uuid(), nullable=True),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
@@ -2439,6 +2511,7 @@ def _create_tables() -> None:
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("running_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("verified_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("deadline_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("terminate_asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
@@ -2502,11 +2575,16 @@ def _create_tables() -> None:
             "(gpu_model IS NULL) = (gpu_count = 0)", name=op.f("ck_machines_gpus_have_a_model")
         ),
         sa.CheckConstraint(
+            "(purpose = 'pool') = (pool_id IS NOT NULL OR reserved_for IS NOT NULL) AND (pool_id IS NULL OR reserved_for IS NULL)",
+            name=op.f("ck_machines_kept_for_somebody"),
+        ),
+        sa.CheckConstraint(
             "gpu_count > 0 OR proof = 'listed'", name=op.f("ck_machines_no_gpus_prove_nothing")
         ),
         sa.ForeignKeyConstraint(
             ["account"], ["provider_accounts.name"], name=op.f("fk_machines_account_provider_accounts")
         ),
+        sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name=op.f("fk_machines_pool_id_pools")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_machines")),
         sa.UniqueConstraint("launch_key", name=op.f("uq_machines_launch_key")),
     )
@@ -2534,6 +2612,20 @@ def _create_tables() -> None:
         ["account", "gone_at"],
         unique=False,
         postgresql_where=sa.text("fail_reason = 'vanished'"),
+    )
+    op.create_index(
+        "ix_machines_pooled",
+        "machines",
+        ["pool_id", "id"],
+        unique=False,
+        postgresql_where=sa.text("purpose = 'pool' AND state <> 'gone'"),
+    )
+    op.create_index(
+        "ix_machines_of_pool",
+        "machines",
+        ["pool_id", "created_at"],
+        unique=False,
+        postgresql_where=sa.text("pool_id IS NOT NULL"),
     )
     op.create_index(
         "ix_machines_suspect",
@@ -3285,11 +3377,11 @@ def _create_tables() -> None:
         postgresql_where=sa.text("ended_at IS NULL"),
     )
     op.create_index(
-        "uq_claims_open_of_machine",
+        "uq_claims_of_machine",
         "claims",
         ["machine_id"],
         unique=True,
-        postgresql_where=sa.text("ended_at IS NULL AND slot IS NULL"),
+        postgresql_where=sa.text("slot IS NULL"),
     )
     op.create_index(
         "uq_claims_open_of_slot",

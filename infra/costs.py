@@ -1,7 +1,9 @@
 """What a stack costs a month before anybody uses it, line by line.
 
-List prices of AWS in us-east-1, on demand, in USD, November 2026; other regions cost up to a third more. What depends
-on use is left out: requests, bytes through NAT gateways and to the internet, logs, objects, growth of the database.
+List prices of AWS in us-east-1, on demand, in USD, November 2026; other regions cost up to a third more. They were held
+against tables that others publish of AWS's price list, and not against the list itself. What depends on use is left out:
+requests, bytes through NAT gateways and to the internet, logs, objects, growth of the database, and the metrics of
+Container Insights, whose number grows with tasks.
 """
 
 from collections.abc import Iterator
@@ -25,7 +27,10 @@ HOST_HOUR = {
 DATABASE_GIB, DISK_GIB = 0.115, 0.08
 NAT_HOUR, BALANCER_HOUR, ENDPOINT_HOUR, ADDRESS_HOUR = 0.045, 0.0225, 0.01, 0.005
 KEY_MONTH, SECRET_MONTH, FIREWALL_MONTH, RULE_MONTH = 1.0, 0.40, 5.0, 1.0
+ALARM_MONTH, ZONE_MONTH, METRIC_MONTH = 0.10, 0.50, 0.30
 KEYS, RULES, ENDPOINTS, HOST_DISK_GIB = 6, 4, 5, 40
+HOST_METRICS = 7
+"""What EC2 reports of a host each minute (detailed monitoring), each of them billed as a metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,13 @@ class Line:
 
 def estimate(stack: Stack) -> list[Line]:
     """A month's bill with all services at their minimum. Raises KeyError for a type that has no price here."""
-    return [*_tasks(stack), *_database(stack), *_hosts(stack), *_network(stack), *_small()]
+    return [*_tasks(stack), *_database(stack), *_hosts(stack), *_network(stack), *_watching(stack), *_small()]
+
+
+def alarms(stack: Stack) -> int:
+    """One for each figure of the load balancer and the database, each service, each host and each NAT gateway."""
+    always = sum(service.runs is Runs.ALWAYS for service in SERVICES)
+    return 8 + always + 1 + stack.hosts.servers + stack.nat_gateways
 
 
 def _line(what: str, *factors: tuple[float, str]) -> Line:
@@ -81,7 +92,14 @@ def _network(stack: Stack) -> Iterator[Line]:
     yield _line("public addresses", (addresses, ""), (HOURS, "h"), (ADDRESS_HOUR, "USD"))
 
 
+def _watching(stack: Stack) -> Iterator[Line]:
+    hosts = 1 + stack.hosts.servers
+    yield _line("alarms", (alarms(stack), ""), (ALARM_MONTH, "USD"))
+    yield _line("metrics of hosts", (hosts, "hosts"), (HOST_METRICS, "metrics"), (METRIC_MONTH, "USD"))
+
+
 def _small() -> Iterator[Line]:
+    yield _line("private DNS zone", (ZONE_MONTH, "USD"))
     secrets = len({name for one in SERVICES for name in (*one.secrets.values(), *one.files.values())})
     yield _line("KMS keys", (KEYS, ""), (KEY_MONTH, "USD"))
     yield _line("secrets", (secrets, ""), (SECRET_MONTH, "USD"))

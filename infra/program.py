@@ -118,6 +118,7 @@ class Deployment(Component):
             "private_subnets": [subnet.id for subnet in self.network.private],
             "groups_of_tasks": {name: self._doors.groups[name].id for name in self.services.tasks},
             "buckets": {name: bucket.bucket for name, bucket in self.storage.buckets.items()},
+            "policy_of_finance": self.storage.finance.arn,
             "group_of_prometheus": self._doors.groups[PROMETHEUS].id,
             "hub": {"public": self.hosts.hub.address.public_ip, "instance": self.hosts.hub.instance.id},
             "servers": [

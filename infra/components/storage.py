@@ -27,6 +27,7 @@ class Storage(Component):
     ) -> None:
         super().__init__(stack, "storage", parent)
         self.buckets = {kind.name: self._bucket(kind, data_key) for kind in BUCKETS}
+        self.finance = self._for_finance(self.buckets["exports"], data_key)
         self.images = aws.ecr.Repository(
             "images",
             name=self.name("images"),
@@ -38,7 +39,32 @@ class Storage(Component):
             force_delete=False,
             opts=self.guarded(),
         )
-        self.register_outputs({"images": self.images.repository_url})
+        self.register_outputs({"images": self.images.repository_url, "finance": self.finance.arn})
+
+    def _for_finance(self, exports: aws.s3.Bucket, key: aws.kms.Key) -> aws.iam.Policy:
+        """No process writes exports: a person does, whose role gets this (`splitplane finance export create --to`)."""
+        return aws.iam.Policy(
+            "finance",
+            name=self.name("finance"),
+            description="Write exports, and read them.",
+            policy=document(
+                {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": exports.arn},
+                {
+                    "Effect": "Allow",
+                    "Action": ["s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload"],
+                    "Resource": pulumi.Output.concat(exports.arn, "/*"),
+                },
+                {
+                    "Effect": "Allow",
+                    "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
+                    "Resource": key.arn,
+                    "Condition": {
+                        "StringEquals": {"kms:ViaService": f"s3.{self.stack.region}.amazonaws.com"}
+                    },
+                },
+            ),
+            opts=self.below(),
+        )
 
     def _bucket(self, kind: BucketKind, key: aws.kms.Key) -> aws.s3.Bucket:
         bucket = aws.s3.Bucket(

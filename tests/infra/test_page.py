@@ -74,6 +74,7 @@ def test_the_figures_that_costs_are_computed_with_are_those_of_the_graph() -> No
     for name in STACKS:
         graph = graphs()[name]
         assert len(graph.of("Key")) == costs.KEYS
+        assert len(graph.of("MetricAlarm")) == costs.alarms(read(name, settings_of(name)))
         interfaces = [one for one in graph.of("VpcEndpoint") if one.inputs["vpcEndpointType"] == "Interface"]
         assert len(interfaces) == costs.ENDPOINTS
         assert len(graph.one("WebAcl", "public").inputs["rules"]) == costs.RULES

@@ -32,6 +32,8 @@ class Cloud:
     secrets: Mapping[str, str]
     """The ARN of each secret."""
     keys: Mapping[str, str]
+    finance: Mapping[str, str]
+    """What boto3 signs with as a person who has the policy of finance."""
 
     def as_role(self, role: str, service: str) -> Any:
         return boto3.client(service, region_name=REGION, **self.users[role])
@@ -77,8 +79,10 @@ def cloud() -> Iterator[Cloud]:
             for role in graph.of("Role")
         }
         users = {role: _user(role, documents) for role, documents in policies.items()}
+        own = _with_arns(json.loads(graph.one("iam.Policy", "finance").inputs["policy"]), made)
+        finance = _user("finance", [own])
         with iam.enforced():
-            yield Cloud(graph, users, policies, secrets, keys)
+            yield Cloud(graph, users, policies, secrets, keys, finance)
 
 
 def _with_arns(part: Any, made: Mapping[str, str]) -> Any:
@@ -160,6 +164,18 @@ def test_only_the_reconciler_puts_objects_into_the_audit_bucket_and_nobody_reads
             assert _refused(client.delete_object, Bucket=bucket, Key="there"), (role, name)
             assert _refused(client.list_objects_v2, Bucket=bucket), (role, name)
     assert may == {("reconciler", "audit")}
+
+
+def test_finance_writes_and_reads_exports_and_deletes_none(cloud: Cloud) -> None:
+    client = boto3.client("s3", region_name=REGION, **cloud.finance)
+    for name in ("exports", "audit", "artifacts"):
+        bucket, may = cloud.bucket(name), name == "exports"
+        assert _refused(client.put_object, Bucket=bucket, Key="2026-10/focus.csv", Body=b"x") is not may, name
+        assert _refused(client.get_object, Bucket=bucket, Key="there") is not may, name
+        assert _refused(client.list_objects_v2, Bucket=bucket) is not may, name
+        assert _refused(client.delete_object, Bucket=bucket, Key="there"), name
+    secrets = boto3.client("secretsmanager", region_name=REGION, **cloud.finance)
+    assert all(_refused(secrets.get_secret_value, SecretId=arn) for arn in cloud.secrets.values())
 
 
 def test_the_reconciler_uses_the_key_of_that_bucket_through_s3_alone(cloud: Cloud) -> None:

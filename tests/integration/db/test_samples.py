@@ -185,7 +185,10 @@ async def test_a_partition_is_emptied_when_all_of_its_hours_are_over_and_never_e
             await samples.empty(connection, now=START + hour * HOUR, kept_hours=2)
         assert await sequences(reconciler) == [n for n in range(1, hour + 2) if n > hour - 2]
     kept = await sequences(reconciler)
-    for wrong in (-3 * HOUR, 2 * HOUR):  # A clock that is wrong may keep too much, and takes nothing that is young.
+    for wrong in (
+        -3 * HOUR,
+        2 * HOUR,
+    ):  # A clock that is wrong may keep too much, and takes nothing that is young.
         async with reconciler.transaction() as connection:
             await samples.empty(connection, now=START + (SAMPLE_SLOTS - 2) * HOUR + wrong, kept_hours=2)
     assert await sequences(reconciler) == [n for n in kept if n > 4]

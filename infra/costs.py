@@ -1,9 +1,9 @@
 """What a stack costs a month before anybody uses it, line by line.
 
 List prices of AWS in us-east-1, on demand, in USD, November 2026; other regions cost up to a third more. They were held
-against tables that others publish of AWS's price list, and not against the list itself. What depends on use is left out:
-requests, bytes through NAT gateways and to the internet, logs, objects, growth of the database, and the metrics of
-Container Insights, whose number grows with tasks.
+against tables that others publish of AWS's price list, and not against the list itself. What depends on use is left
+out: requests, bytes through NAT gateways and to the internet, logs, objects, growth of the database, and the metrics
+of Container Insights, whose number grows with tasks.
 """
 
 from collections.abc import Iterator

@@ -3,7 +3,7 @@
     agent.pyz inventory                  the GPUs and the hardware around them, once
     agent.pyz health [--watch SECONDS]   the state of the GPUs, once or every SECONDS
     agent.pyz prove                      reads orders from standard input and answers them (data_plane/proof)
-    agent.pyz serve                      reports to the hub for as long as the lease lasts (data_plane/agent/service.py)
+    agent.pyz serve                      reports for as long as the lease lasts (service.py, sampling.py)
     agent.pyz version
 
 The exit status is 0 after an answer, 3 after a failure document, 2 for a wrong command line. The agent needs no root.
@@ -22,13 +22,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from data_plane.agent import hub_line, inventory, kernel_log_source, tasks
+from data_plane.agent import (
+    hub_line,
+    inference,
+    inventory,
+    kernel_log_source,
+    loopback,
+    sample_line,
+    tasks,
+)
+from data_plane.agent.gpu_watch import GpuWatch, starting
 from data_plane.agent.guard import Hangs, guarded
+from data_plane.agent.host_usage import HostUsage
+from data_plane.agent.inference import Inference
 from data_plane.agent.monitor import SETTLE_SECONDS, Monitor, once, watch
+from data_plane.agent.new_xids import NewXids
+from data_plane.agent.sampling import Reader, Sampling
 from data_plane.agent.schedule import Schedule
 from data_plane.agent.service import Service
-from data_plane.agent.spool import Spool
-from data_plane.documents.agent_config import read_config
+from data_plane.agent.spool import HEARTBEATS, HEARTBEATS_MAX, SAMPLES, SAMPLES_MAX, Spool
+from data_plane.documents.agent_config import Config, read_config
 from data_plane.documents.health import Health
 from data_plane.documents.inventory import Inventory
 from data_plane.documents.protocol import VERSION, Failure, Message, decode, encode
@@ -134,10 +147,15 @@ def _serve() -> int:
     agent = Path(sys.argv[0]).resolve()
     try:
         config = read_config(Path(os.environ["CREDENTIALS_DIRECTORY"]) / "agent")
-        spool = Spool(Path(os.environ["STATE_DIRECTORY"]))
+        folder = Path(os.environ["STATE_DIRECTORY"])
+        spool = Spool(folder, HEARTBEATS, HEARTBEATS_MAX)
     except (KeyError, OSError, Malformed) as error:
         sys.stderr.write(f"the agent cannot serve: {type(error).__name__}: {error}\n")
         return 2
+    try:
+        _sample(config, folder / "samples", agent)
+    except OSError as error:
+        sys.stderr.write(f"the agent cannot sample: {error}\n")
     read = tasks.read_by(agent)
     return Service(
         config,
@@ -146,6 +164,20 @@ def _serve() -> int:
         lambda task: tasks.perform(task, agent, spool, read),
         boot=_boot_id(),
     ).run()
+
+
+def _sample(config: Config, folder: Path, agent: Path) -> None:
+    """Sample in threads of their own, so that nothing there keeps the heartbeats waiting. Raises OSError."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    # Clocks count faster than samples do, so an agent that has lost its folder goes on with higher sequences.
+    spool = Spool(folder, SAMPLES, SAMPLES_MAX, first=int(time.time()))
+    gpus = GpuWatch(starting(agent, config.sample_seconds))
+    ports = inference.ports(os.environ.get(inference.VARIABLE, ""))
+    reader = Reader(
+        gpus, HostUsage(), Inference(loopback.get, ports), NewXids(folder / "xids.json"), boot=_boot_id()
+    )
+    _beside(gpus.run)
+    _beside(Sampling(reader.next, spool, sample_line.sender(config)).run)
 
 
 def _boot_id() -> str:

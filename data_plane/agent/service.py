@@ -22,7 +22,7 @@ Send = Callable[[Delivery], Answer]
 @dataclass
 class Service:
     config: Config
-    spool: Spool
+    spool: "Spool[Heartbeat]"
     send: Send
     perform: "Callable[[Task], Result]"
     unix: "Callable[[], float]" = time.time

@@ -10,7 +10,7 @@ from pathlib import Path
 from data_plane.agent.spool import Spool
 from data_plane.documents import protocol, strict
 from data_plane.documents.health import Health
-from data_plane.documents.heartbeat import Result, Task
+from data_plane.documents.heartbeat import Heartbeat, Result, Task
 from data_plane.documents.inventory import Inventory
 
 SECONDS = 60
@@ -38,7 +38,7 @@ def read_by(agent: Path) -> Read:
     return read
 
 
-def perform(task: Task, agent: Path, spool: Spool, read: Read) -> Result:
+def perform(task: Task, agent: Path, spool: "Spool[Heartbeat]", read: Read) -> Result:
     """Do a task. What goes wrong is said by the result."""
     try:
         return _DO[task](task, agent, spool, read)
@@ -48,7 +48,7 @@ def perform(task: Task, agent: Path, spool: Spool, read: Read) -> Result:
         )
 
 
-def _look(task: Task, _: Path, __: Spool, read: Read) -> Result:
+def _look(task: Task, _: Path, __: "Spool[Heartbeat]", read: Read) -> Result:
     """Topology and report: read the GPUs. The digest tells whether anything differs from an earlier reading."""
     printed = read("inventory" if task == "topology" else "health")
     document = protocol.decode(printed)
@@ -64,7 +64,7 @@ def _look(task: Task, _: Path, __: Spool, read: Read) -> Result:
     return Result(task, done=True, digest=_sha256(printed), detail=strict.printable(detail))
 
 
-def _verify(task: Task, agent: Path, _: Spool, __: Read) -> Result:
+def _verify(task: Task, agent: Path, _: "Spool[Heartbeat]", __: Read) -> Result:
     limits = ", ".join(f"{name} {_limit(name)}" for name in ("memory.max", "cpu.max", "pids.max"))
     return Result(task, done=True, digest=_sha256(agent.read_bytes()), detail=strict.printable(limits))
 
@@ -78,11 +78,11 @@ def _limit(name: str) -> str:
         return "not readable"
 
 
-def _clean(task: Task, _: Path, spool: Spool, __: Read) -> Result:
+def _clean(task: Task, _: Path, spool: "Spool[Heartbeat]", __: Read) -> Result:
     return Result(task, done=True, digest=None, detail=f"{spool.clean()} files deleted")
 
 
-_Doing = Callable[[Task, Path, Spool, Read], Result]
+_Doing = Callable[[Task, Path, "Spool[Heartbeat]", Read], Result]
 _DO: "dict[Task, _Doing]" = {"topology": _look, "verify": _verify, "report": _look, "clean": _clean}
 
 

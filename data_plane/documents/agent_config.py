@@ -10,6 +10,7 @@ from typing import Annotated
 from data_plane.documents import records, strict
 from data_plane.documents.heartbeat import PORT
 from data_plane.documents.records import Text, Whole
+from data_plane.documents.sample import SECONDS as SAMPLE_SECONDS
 from data_plane.documents.sample_delivery import PORT as SAMPLES_PORT
 
 ENDED = 86
@@ -30,6 +31,7 @@ class Config:
     port: Annotated[int, Whole(1, 65535)] = PORT
     seconds: Annotated[int, Whole(1, 3600)] = SECONDS
     samples_port: Annotated[int, Whole(1, 65535)] = SAMPLES_PORT
+    sample_seconds: Annotated[int, Whole(1, 3600)] = SAMPLE_SECONDS
 
     def __repr__(self) -> str:
         return f"Config(hub={self.hub})"  # Tracebacks and logs must not show the credential.

@@ -10,7 +10,7 @@ import pytest
 
 from data_plane.agent import tasks
 from data_plane.agent.service import Service
-from data_plane.agent.spool import HEARTBEAT_BYTES_MAX, Spool
+from data_plane.agent.spool import HEARTBEAT_BYTES_MAX, HEARTBEATS, Spool
 from data_plane.documents.agent_config import ENDED, Config, read_config
 from data_plane.documents.heartbeat import (
     HEARTBEATS_MAX,
@@ -57,7 +57,10 @@ class Hub:
 
 def _service(hub: Hub, folder: Path, *, most: int = 512) -> Service:
     return Service(
-        CONFIG, Spool(folder, most), hub.send, lambda task: Result(task, done=True, digest=None, detail="")
+        CONFIG,
+        Spool(folder, HEARTBEATS, most),
+        hub.send,
+        lambda task: Result(task, done=True, digest=None, detail=""),
     )
 
 
@@ -141,7 +144,7 @@ def test_a_full_disk_loses_heartbeats_and_no_more(tmp_path: Path, monkeypatch: p
     hub = Hub()
     service = _service(hub, tmp_path)
     _beat(service, 1)
-    monkeypatch.setattr(Path, "write_text", _full)
+    monkeypatch.setattr(Path, "write_bytes", _full)
     _beat(service, 3)
     monkeypatch.undo()
     _beat(service, 1)
@@ -184,7 +187,7 @@ def test_every_task_has_a_result_whatever_the_machine_does(tmp_path: Path) -> No
     folder = tmp_path / "spool"
     folder.mkdir()
     (folder / "stray").write_text("left by somebody")
-    spool = Spool(folder)
+    spool = Spool(folder, HEARTBEATS, 512)
     cards = tuple(
         Gpu(index, "NVIDIA H100 80GB HBM3", f"GPU-{UUID(int=index)}", 81559, "none", None, None)
         for index in range(8)
@@ -221,7 +224,7 @@ def test_the_configuration_is_what_we_wrote_and_shows_no_credential(tmp_path: Pa
     path = tmp_path / "agent"
     path.write_text(
         '{"credential": "%s", "hub": "10.64.0.1", "own": "10.64.0.2", "port": 9440, "seconds": 60,'
-        ' "samples_port": 9441}' % ("0" * 64)
+        ' "samples_port": 9441, "sample_seconds": 15}' % ("0" * 64)
     )
     assert read_config(path) == CONFIG
     assert "0000" not in repr(CONFIG)

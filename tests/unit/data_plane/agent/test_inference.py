@@ -1,0 +1,212 @@
+"""What is read of inference servers: by the names of each engine, and whatever a program on the machine answers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_plane.agent import prometheus_text
+from data_plane.agent.inference import PORTS, PORTS_MAX, QUIET_SECONDS, Inference, ports
+from data_plane.documents import records
+from data_plane.documents.sample import Server
+
+VLLM = """# HELP vllm:kv_cache_usage_perc KV-cache usage. 1 means 100 percent usage.
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="meta/Llama"} 0.25
+vllm:kv_cache_usage_perc{engine="1",model_name="a \\"quoted\\" } name"} 0.975
+vllm:num_requests_running{engine="0",model_name="meta/Llama"} 30.0
+vllm:num_requests_running{engine="1",model_name="meta/Llama"} 12.0
+vllm:num_requests_waiting{engine="0",model_name="meta/Llama"} 3.0
+vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 3.0
+vllm:num_preemptions_total{engine="0"} 7.0
+vllm:prompt_tokens_total{engine="0"} PROMPT
+vllm:generation_tokens_total{engine="0"} GENERATED
+vllm:generation_tokens_created{engine="0"} 1.7e+09
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.1"} 3.0
+vllm:time_to_first_token_seconds_count{engine="0"} REQUESTS
+vllm:time_to_first_token_seconds_sum{engine="0"} TTFT
+vllm:inter_token_latency_seconds_count{engine="0"} GENERATED
+vllm:inter_token_latency_seconds_sum{engine="0"} ITL
+"""
+SGLANG = """sglang:token_usage{model_name="m"} 0.5
+sglang:num_used_tokens{model_name="m"} 123.0
+sglang:num_running_reqs{model_name="m"} 4.0
+sglang:num_queue_reqs{model_name="m"} 9.0
+sglang:prompt_tokens_total{model_name="m"} 1000.0
+sglang:generation_tokens_total{model_name="m"} 2000.0
+"""
+TENSORRT_LLM = """trtllm_kv_cache_utilization 0.125
+trtllm_num_requests_running 2
+trtllm_num_requests_waiting 1
+trtllm_generation_tokens_total 50
+"""
+TRITON = """nv_inference_pending_request_count{model="a",version="1"} 5
+nv_inference_pending_request_count{model="b",version="1"} 6
+nv_inference_count{model="a",version="1"} 100
+"""
+
+
+def vllm(prompt: int, generated: int, requests: int, ttft: float, itl: float) -> str:
+    text = VLLM.replace("PROMPT", str(prompt)).replace("GENERATED", str(generated))
+    return text.replace("REQUESTS", str(requests)).replace("TTFT", str(ttft)).replace("ITL", str(itl))
+
+
+@dataclass
+class Machine:
+    pages: dict[tuple[int, str], str | None] = field(default_factory=dict[tuple[int, str], str | None])
+    asked: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    now: float = 0.0
+
+    def fetch(self, port: int, path: str) -> str | None:
+        self.asked.append((port, path))
+        if not any(port == there for there, _ in self.pages):
+            raise ConnectionRefusedError
+        return self.pages.get((port, path))
+
+    def reader(self) -> Inference:
+        return Inference(self.fetch, monotonic=lambda: self.now)
+
+
+def test_a_vllm_server_is_read_by_its_own_names() -> None:
+    machine = Machine()
+    reader = machine.reader()
+    machine.pages[8000, "/metrics"] = vllm(1000, 5000, 10, 2.0, 100.0)
+    (first,) = reader.read()
+    assert first == Server(
+        port=8000,
+        engine="vllm",
+        kv_cache_bp=9750,
+        running=42,
+        waiting=3,
+        preemptions=7,
+        prompt_tokens=1000,
+        generation_tokens=5000,
+    ), "the first reading knows no rates"
+    machine.now += 15
+    machine.pages[8000, "/metrics"] = vllm(4000, 20_000, 14, 3.0, 400.0)
+    (second,) = reader.read()
+    assert (second.prompt_tokens_per_second, second.generation_tokens_per_second) == (200, 1000)
+    assert (second.ttft_us, second.itl_us) == (250_000, 20_000)
+    machine.now += 15
+    (idle,) = reader.read()
+    assert (idle.generation_tokens_per_second, idle.ttft_us, idle.itl_us) == (0, None, None)
+
+
+def test_a_server_that_was_started_anew_has_no_rate_below_zero() -> None:
+    machine = Machine({(8000, "/metrics"): vllm(1000, 5000, 10, 2.0, 100.0)})
+    reader = machine.reader()
+    reader.read()
+    machine.now += 15
+    machine.pages[8000, "/metrics"] = vllm(10, 50, 1, 0.5, 1.0)
+    (again,) = reader.read()
+    assert again.generation_tokens == 50
+    assert (again.generation_tokens_per_second, again.ttft_us, again.itl_us) == (None, None, None)
+
+
+def test_an_older_vllm_has_older_names() -> None:
+    text = "vllm:gpu_cache_usage_perc 0.1\nvllm:time_per_output_token_seconds_sum {}\n"
+    text += "vllm:time_per_output_token_seconds_count {}\n"
+    machine = Machine({(8000, "/metrics"): text.format(1, 10)})
+    reader = machine.reader()
+    reader.read()
+    machine.now += 15
+    machine.pages[8000, "/metrics"] = text.format(2, 20)
+    (server,) = reader.read()
+    assert (server.kv_cache_bp, server.itl_us) == (1000, 100_000)
+
+
+def test_its_cousins_are_read_by_theirs() -> None:
+    machine = Machine(
+        {
+            (8000, "/metrics"): '{"this": "is JSON"}',
+            (8000, "/prometheus/metrics"): TENSORRT_LLM,
+            (8002, "/metrics"): TRITON,
+            (30000, "/metrics"): SGLANG,
+        }
+    )
+    assert machine.reader().read() == (
+        Server(8000, "tensorrt_llm", 1250, 2, 1, None, None, 50),
+        Server(8002, "triton", waiting=11),
+        Server(30000, "sglang", 5000, 4, 9, None, 1000, 2000),
+    )
+
+
+def test_a_port_with_something_else_is_left_alone_for_minutes() -> None:
+    machine = Machine({(8000, "/metrics"): None, (8002, "/metrics"): "<html>"})
+    reader = machine.reader()
+    for _ in range(int(QUIET_SECONDS / 15)):
+        assert reader.read() == ()
+        machine.now += 15
+    assert machine.asked.count((8000, "/metrics")) == 1
+    assert machine.asked.count((8002, "/metrics")) == 1
+    assert machine.asked.count((30000, "/metrics")) == 20, "asking where nobody listens costs nothing"
+    machine.pages[8000, "/metrics"] = SGLANG
+    assert len(reader.read()) == 1
+
+
+def test_further_ports_are_asked_before_the_usual_ones() -> None:
+    assert ports("") == PORTS
+    assert ports("9000, 8000;nonsense 0 99999") == (9000, 8000, 8002, 30000)
+    assert len(ports(",".join(map(str, range(1, 1000))))) == PORTS_MAX
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("a 1", [1.0]),
+        ("a\t1 1700000000000", [1.0]),
+        ('a{b="c"} 1e3', [1000.0]),
+        ('a{b="}{ 7 \\" 8",c="d",} 2', [2.0]),
+        ("a{} +Inf", []),
+        ("a NaN", []),
+        ("a -1", [-1.0]),
+        ("a 1..2", []),
+        ("a", []),
+        ("a{", []),
+        ('a{b="c} 1', []),
+        ("ab 1", []),
+        ("a 0x10", []),
+        ('a 1 # {trace_id="1"} 5', [1.0]),
+    ],
+)  # fmt: skip
+def test_lines_of_the_text_format(line: str, values: list[float]) -> None:
+    assert prometheus_text.read(f"# HELP a x\n{line}\nb 1\n", {"a"}).get("a", []) == values
+
+
+_LINES = st.lists(
+    st.builds(
+        lambda name, labels, value: f"{name}{labels} {value}",
+        st.sampled_from(
+            [
+                "vllm:kv_cache_usage_perc",
+                "vllm:generation_tokens_total",
+                "vllm:time_to_first_token_seconds_sum",
+                "vllm:time_to_first_token_seconds_count",
+                "sglang:token_usage",
+            ]
+        ),
+        st.sampled_from(["", "{}", '{a="b"}', '{a="', "{{{"]) | st.text(max_size=10),
+        st.floats().map(str) | st.integers().map(str) | st.text(max_size=10),
+    )
+    | st.text(max_size=40)
+).map("\n".join)
+
+
+@given(st.lists(_LINES, min_size=1, max_size=4))
+def test_whatever_a_program_answers_the_sample_is_within_its_bounds(pages: list[str]) -> None:
+    machine = Machine()
+    reader = machine.reader()
+    for page in pages:
+        machine.pages[8000, "/metrics"] = page
+        machine.now += QUIET_SECONDS
+        for server in reader.read():
+            assert records.read(Server, vars(server), "server") == server
+
+
+def test_a_line_that_is_made_to_take_long_does_not() -> None:
+    """Labels without an end, of the largest page: the pattern has one way through them."""
+    page = "vllm:kv_cache_usage_perc{" + 'a="b",' * 300_000
+    asked: Callable[[int, str], str | None] = Machine({(8000, "/metrics"): page}).fetch
+    assert Inference(asked).read() == ()

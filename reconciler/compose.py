@@ -232,4 +232,4 @@ def _access_and_hub(
     access = SshAccess(certifier(authorities, now, replica))
     target = Target(reach.hub.address, reach.hub.ssh_port, reach.hub.host_key, HUB_PRINCIPAL)
     hub = PatientHub(SshHub(access, target, outside=reach.hub.outside), now)
-    return access, hub, SshCollector(access, target, build_collector())
+    return access, hub, SshCollector(access, target, build_collector(), reach.hub.ingest)

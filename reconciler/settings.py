@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 from control_plane.domain.funding import StopTimes
 from control_plane.domain.ids import AccountName
 from control_plane.settings import DatabaseUrl, KmsKey
+from data_plane.heartbeats.relay_units import IngestPlace
 from data_plane.proof.verifier.service.settings import ClientSettings, read_client
 from environment import reading
 from environment.reading import SettingsError, Variable
@@ -63,6 +64,15 @@ class HubSettings:
             "SPLITPLANE_HUB_OUTSIDE",
             "the address at which machines reach the hub, if it differs",
             "as `SPLITPLANE_HUB`",
+        ),
+    ] = None
+    ingest: Annotated[
+        IngestPlace | None,
+        BeforeValidator(reading.parsed(lambda text: IngestPlace(*reading.endpoint(text)))),
+        Variable(
+            "SPLITPLANE_INGEST_ADDRESS",
+            "host and port of the ingest process, as the hub and the servers of clusters reach it",
+            "none: agents send heartbeats alone",
         ),
     ] = None
 

@@ -13,31 +13,16 @@ from ipaddress import IPv4Address
 
 from data_plane.access.step import Step
 from data_plane.documents.heartbeat import PORT
+from data_plane.heartbeats import relay_units
 from data_plane.heartbeats.collector.exchange import ANSWER_BYTES_MAX
+from data_plane.heartbeats.relay_units import IngestPlace
+from data_plane.heartbeats.sandbox import LIBRARY, SANDBOX
 from data_plane.mesh.pod_filter import INTERFACE
 
 MISSING = 75
 FOLDER = "/run/splitplane-heartbeats"
-_LIBRARY = "/usr/local/lib/splitplane"
 CONNECTIONS_MAX = 32
 """Of the agents of one network, at the same time. Others wait in the socket's queue."""
-
-_SANDBOX = """DynamicUser=yes
-NoNewPrivileges=yes
-CapabilityBoundingSet=
-ProtectSystem=strict
-ProtectHome=yes
-PrivateTmp=yes
-PrivateDevices=yes
-ProtectKernelTunables=yes
-ProtectKernelModules=yes
-ProtectControlGroups=yes
-RestrictNamespaces=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-"""
 
 _SERVICE = "splitplane-heartbeats.service"
 _SERVER_SOCKET = "splitplane-heartbeats.socket"
@@ -47,10 +32,10 @@ _COLLECTOR = f"""# Written by Splitplane; changes are lost.
 Description=Splitplane collector of heartbeats
 {{bound}}
 [Service]
-ExecStart=/usr/bin/python3 -I {_LIBRARY}/collector.pyz collect {FOLDER}
+ExecStart=/usr/bin/python3 -I {LIBRARY}/collector.pyz collect {FOLDER}
 Restart=always
 RestartSec=2
-{_SANDBOX}RuntimeDirectory=splitplane-heartbeats
+{SANDBOX}RuntimeDirectory=splitplane-heartbeats
 PrivateNetwork=yes
 RestrictAddressFamilies=AF_UNIX
 MemoryMax=512M
@@ -79,7 +64,7 @@ After=splitplane-heartbeats.service
 [Service]
 ExecStart=/usr/lib/systemd/systemd-socket-proxyd --connections-max={CONNECTIONS_MAX} --exit-idle-time=120s \\
     {FOLDER}/reports
-{_SANDBOX}PrivateNetwork=yes
+{SANDBOX}PrivateNetwork=yes
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
 MemoryMax=64M
 TasksMax=8
@@ -103,20 +88,24 @@ FreeBind=yes
 Backlog=128
 """
 
-HUB_UNITS = (
-    *(_SERVICE, _COLLECTOR.format(bound="")),
-    *("splitplane-heartbeats@.socket", _NETWORK_SOCKET),
-    *("splitplane-heartbeats@.service", _NETWORK_PROXY),
-)
-"""The units of the hub: name and content of each."""
+
+def hub_units(ingest: IngestPlace | None = None) -> Sequence[str]:
+    """The units of the hub: name and content of each. A unit without content is to be removed."""
+    return (
+        *(_SERVICE, _COLLECTOR.format(bound="")),
+        *("splitplane-heartbeats@.socket", _NETWORK_SOCKET),
+        *("splitplane-heartbeats@.service", _NETWORK_PROXY),
+        *relay_units.hub_units(ingest),
+    )
 
 
-def server_units(address: str) -> Sequence[str]:
-    """The units of a cluster's server with this address in its overlay: name and content of each."""
+def server_units(address: str, ingest: IngestPlace | None = None) -> Sequence[str]:
+    """The units of a cluster's server with this address in its overlay, as above."""
     bound = f"BindsTo={_SERVER_SOCKET}\nAfter={_SERVER_SOCKET}\n"
     return (
         *(_SERVICE, _COLLECTOR.format(bound=bound)),
         *(_SERVER_SOCKET, _OVERLAY_SOCKET.format(address=IPv4Address(address))),
+        *relay_units.server_units(address, ingest),
     )
 
 
@@ -125,59 +114,72 @@ PUSH_COLLECTOR = Step(
     "push collector",
     f"""set -eu
 umask 022
-install -d -m 755 {_LIBRARY}
-new=$(mktemp {_LIBRARY}/collector.XXXXXX)
+install -d -m 755 {LIBRARY}
+new=$(mktemp {LIBRARY}/collector.XXXXXX)
 trap 'rm -f "$new"' EXIT
 cat > "$new"
 [ "$(sha256sum < "$new" | cut -c 1-64)" = "$1" ] || {{ echo 'what arrived has another digest' >&2; exit 65; }}
 chmod 644 "$new"
-mv -f "$new" {_LIBRARY}/collector.pyz
+mv -f "$new" {LIBRARY}/collector.pyz
 [ ! -e /etc/systemd/system/{_SERVICE} ] || systemctl try-restart {_SERVICE}
+[ ! -e /etc/systemd/system/{relay_units.SERVER_SERVICE} ] || systemctl try-restart {relay_units.SERVER_SERVICE}
 """,
     seconds=20,
     user="root",
 )
 
 # Arguments: the collector's digest, then name and content of each unit. Input: a request; prints the answer. A socket
-# that is there already is left alone, so that a call without news costs one systemctl. Templates are started for each
-# network; what is no template is started itself, and anew when one of them has changed.
+# that is there already is left alone, so that a call without news costs one systemctl. Sockets of templates are started
+# for each network; what is no template is started itself, and anew when one of them has changed. Of a template that has
+# changed, what runs is stopped. A unit without content is stopped and removed.
 EXCHANGE = Step(
     "exchange heartbeats",
     f"""set -eu
 umask 022
 exec 9> /run/lock/splitplane-heartbeats.lock
 flock -w 8 9 || {{ echo 'another exchange is running' >&2; exit 74; }}
-[ "$(sha256sum < {_LIBRARY}/collector.pyz 2>/dev/null | cut -c 1-64)" = "$1" ] || exit {MISSING}
+[ "$(sha256sum < {LIBRARY}/collector.pyz 2>/dev/null | cut -c 1-64)" = "$1" ] || exit {MISSING}
 shift
 units=/etc/systemd/system
 started=
 changed=
+templates=
+outdated=
 put() {{
   [ "$(cat "$units/$1" 2>/dev/null)" = "$(printf '%s' "$2")" ] && return
+  case $1 in *@*) outdated="$outdated ${{1%@*}}@*.${{1##*.}}" ;; *) outdated="$outdated $1" ;; esac
+  changed=yes
+  if [ -z "$2" ]; then
+    rm -f "$units/$1"
+    return
+  fi
   printf '%s' "$2" > "$units/$1.new"
   mv -f "$units/$1.new" "$units/$1"
-  changed=yes
 }}
 while [ $# -ge 2 ]; do
   put "$1" "$2"
-  case $1 in *@*) ;; *) started="$started $1" ;; esac
+  if [ -n "$2" ]; then
+    case $1 in *@.socket) templates="$templates ${{1%.socket}}" ;; *@*) ;; *) started="$started $1" ;; esac
+  fi
   shift 2
 done
 if [ -n "$changed" ]; then
   systemctl daemon-reload
-  systemctl stop $started
+  set -f  # What matches is for systemctl to find, among units.
+  systemctl stop $started $outdated 2>/dev/null || true
+  set +f
 fi
 for space in /run/netns/splitplane-*; do
   number=${{space##*-}}
   case $number in *[!0-9]*|'') continue ;; esac
-  started="$started splitplane-heartbeats@$number.socket"
+  for template in $templates; do started="$started $template$number.socket"; done
 done
 systemctl start --no-block $started
 for _ in 1 2 3 4 5 6 7 8 9 10; do
   [ ! -S {FOLDER}/exchange ] || break
   sleep 0.2
 done
-exec python3 -I {_LIBRARY}/collector.pyz exchange {FOLDER}
+exec python3 -I {LIBRARY}/collector.pyz exchange {FOLDER}
 """,
     seconds=40,
     user="root",
@@ -187,11 +189,14 @@ exec python3 -I {_LIBRARY}/collector.pyz exchange {FOLDER}
 REMOVE_COLLECTOR = Step(
     "remove collector",
     f"""set -eu
-systemctl stop {_SERVER_SOCKET} {_SERVICE} 2>/dev/null || true
-rm -f /etc/systemd/system/{_SERVICE} /etc/systemd/system/{_SERVER_SOCKET} {_LIBRARY}/collector.pyz
-rmdir {_LIBRARY} 2>/dev/null || true
+for unit in {_SERVER_SOCKET} {_SERVICE} {relay_units.SERVER_SOCKET} {relay_units.SERVER_SERVICE}; do
+  systemctl stop $unit 2>/dev/null || true
+  rm -f /etc/systemd/system/$unit
+done
+rm -f {LIBRARY}/collector.pyz
+rmdir {LIBRARY} 2>/dev/null || true
 systemctl daemon-reload
-systemctl reset-failed {_SERVICE} {_SERVER_SOCKET} 2>/dev/null || true
+systemctl reset-failed 'splitplane-heartbeats*' 'splitplane-samples*' 2>/dev/null || true
 """,
     seconds=30,
     user="root",

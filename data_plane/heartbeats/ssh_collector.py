@@ -9,20 +9,28 @@ from data_plane.heartbeats import scripts
 from data_plane.heartbeats.collector import exchange
 from data_plane.heartbeats.collector.exchange import Known, Reports, Request
 from data_plane.heartbeats.port import ClusterServer
+from data_plane.heartbeats.relay_units import IngestPlace
 from data_plane.inspection.bundle import Bundle
 
 
 class SshCollector:
     """`port.Collector`. Installs the collector where it is missing, or another one than ours."""
 
-    def __init__(self, access: Access, hub: Target, bundle: Bundle) -> None:
+    def __init__(
+        self, access: Access, hub: Target, bundle: Bundle, ingest: IngestPlace | None = None
+    ) -> None:
+        """`ingest` is where samples are passed on to; without it, nobody takes them."""
         self._access = access
         self._hub = hub
         self._bundle = bundle
+        self._ingest = ingest
 
     async def exchange(self, known: Sequence[Known], server: ClusterServer | None = None) -> Reports:
         request = exchange.encode(Request(tuple(known)))
-        units = scripts.HUB_UNITS if server is None else scripts.server_units(server.address)
+        if server is None:
+            units = scripts.hub_units(self._ingest)
+        else:
+            units = scripts.server_units(server.address, self._ingest)
         async with self._access.connect(self._hub if server is None else server.host) as session:
             answer = await self._exchanged(session, units, request)
             if answer.exit_status == scripts.MISSING:

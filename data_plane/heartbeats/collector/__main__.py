@@ -2,6 +2,7 @@
 
     collector.pyz collect FOLDER     answers agents at FOLDER/reports, and the reconciler at FOLDER/exchange
     collector.pyz exchange FOLDER    passes a request from standard input to the collector, and prints its answer
+    collector.pyz relay HOST PORT    passes on connections to the ingest process (relay.py)
 
 systemd makes the folder and listens for agents (`heartbeats/scripts.py`): on the hub in the namespace of each network,
 with a proxy to FOLDER/reports; on the server of a cluster at its address in the overlay, at a socket that is handed to
@@ -22,8 +23,9 @@ from data_plane.documents import strict
 from data_plane.documents.heartbeat import LINE_BYTES_MAX, encode
 from data_plane.heartbeats.collector import exchange
 from data_plane.heartbeats.collector.mailbox import Mailbox
+from data_plane.heartbeats.collector.relay import Relay
 
-USAGE = "usage: collector.pyz collect FOLDER | exchange FOLDER\n"
+USAGE = "usage: collector.pyz collect FOLDER | exchange FOLDER | relay HOST PORT\n"
 AGENT_SECONDS = 10
 """For a whole delivery, from the connection to its answer."""
 CONNECTIONS_MAX = 768
@@ -131,6 +133,11 @@ async def collect(folder: Path) -> None:
     await asyncio.Event().wait()
 
 
+async def relay(host: str, port: int) -> None:
+    await Relay(host, port).listen(_handed_over())
+    await asyncio.Event().wait()
+
+
 def pass_on(folder: Path) -> int:
     """Pass a line from standard input to the collector, and its answer to standard output."""
     with socket.socket(socket.AF_UNIX) as line:
@@ -150,6 +157,9 @@ def main(arguments: "list[str]") -> int:
             return 0
         case ["exchange", folder]:
             return pass_on(Path(folder))
+        case ["relay", host, port] if port.isdecimal():
+            asyncio.run(relay(host, int(port)))
+            return 0
     sys.stderr.write(USAGE)
     return 2
 

@@ -1,0 +1,62 @@
+"""Passes on connections of agents, byte by byte, to the ingest process, which takes samples.
+
+On the server of a cluster, where the nodes of all tenants connect to one socket. It bounds what one node can hold, and
+reads nothing of what passes: the ingest process knows who may say what.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections import Counter
+from collections.abc import Sequence
+
+CONNECTIONS_MAX = 384
+"""At a time. With those to the ingest process, they are within the 1,024 files that a process may open."""
+CONNECTIONS_OF_ONE_MAX = 4
+"""At a time, from one address, so that no node keeps those of other tenants out."""
+CONNECT_SECONDS = 5
+PASS_SECONDS = 60
+"""For a connection, from its beginning to its end."""
+_PIECE_BYTES = 64 * 1024
+
+
+class Relay:
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._open: Counter[str] = Counter()
+
+    async def listen(self, given: "Sequence[socket.socket]") -> "list[asyncio.AbstractServer]":
+        """Serve at these sockets."""
+        return [await asyncio.start_server(self._of_agent, sock=each, limit=_PIECE_BYTES) for each in given]
+
+    async def _of_agent(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        source = str(writer.get_extra_info("peername")[0])
+        if self._open.total() >= CONNECTIONS_MAX or self._open[source] >= CONNECTIONS_OF_ONE_MAX:
+            writer.transport.abort()
+            return
+        self._open[source] += 1
+        try:
+            with contextlib.suppress(OSError, asyncio.TimeoutError):
+                await asyncio.wait_for(self._pass(reader, writer), PASS_SECONDS)
+        finally:
+            writer.transport.abort()
+            self._open[source] -= 1
+            if not self._open[source]:
+                del self._open[source]
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connecting = asyncio.open_connection(self._host, self._port, limit=_PIECE_BYTES)
+        far_reader, far_writer = await asyncio.wait_for(connecting, CONNECT_SECONDS)
+        try:
+            await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+        finally:
+            far_writer.transport.abort()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on what comes, and that nothing more comes."""
+    while piece := await reader.read(_PIECE_BYTES):
+        writer.write(piece)
+        await writer.drain()
+    with contextlib.suppress(OSError):  # The other end has gone already.
+        writer.write_eof()

@@ -1,6 +1,6 @@
 """Queries on the downtime of machines: since when their providers list them as failed or stopped, and in which word."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,7 +9,6 @@ from sqlalchemy import text
 from control_plane.db import journal
 from control_plane.db.connection import Connection
 from control_plane.db.machines import SIGHTED_AT
-from control_plane.db.powers import NOT_ON
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.actor import Actor
@@ -17,15 +16,22 @@ from control_plane.domain.downtime import Reworded, WentDown
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.journal import Note
 from control_plane.domain.machine import MAY_EXIST, MachineState
+from control_plane.domain.power import PowerState
 
 _SWITCHED = text(f"""
-SELECT m.id FROM machines m
-WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}' AND {NOT_ON.format(machine="m.id")}
+SELECT m.id, w.state AS power FROM machines m JOIN powers w ON w.machine_id = m.id
+WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}' AND w.state <> '{PowerState.ON}'
 """)
 _DOWNTIME = text("""
 SELECT sighted_at AS since, down_failed AS failed FROM machines
 WHERE id = :id AND down_since IS NOT NULL AND sighted_at IS NOT NULL FOR UPDATE
 """)
+
+
+@dataclass(frozen=True, slots=True)
+class _Switched:
+    id: MachineId
+    power: PowerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +85,9 @@ async def of_machine(connection: Connection, machine_id: MachineId) -> Downtime 
     return await read_one(connection, _DOWNTIME, Downtime, id=machine_id)
 
 
-async def switched(connection: Connection, account: AccountName) -> frozenset[MachineId]:
-    """The machines of an account that are off, or whose customers wait for a change of their power."""
-    return frozenset(await read(connection, _SWITCHED, MachineId, account=account))
+async def powers(connection: Connection, account: AccountName) -> Mapping[MachineId, PowerState]:
+    """The power of the machines of an account that are off, or whose customers wait for a change of it."""
+    return {each.id: each.power for each in await read(connection, _SWITCHED, _Switched, account=account)}
 
 
 async def begin(connection: Connection, down: Sequence[WentDown], *, actor: Actor, now: datetime) -> None:
@@ -94,7 +100,7 @@ async def begin(connection: Connection, down: Sequence[WentDown], *, actor: Acto
 
 
 def _down_why(down: WentDown) -> str:
-    return f"its provider lists it as {down.native_status!r}; its meter stands still until it runs again"
+    return f"its provider lists it as {down.native_status!r}; its meter stands still until that changes"
 
 
 async def end(

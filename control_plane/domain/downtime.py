@@ -11,8 +11,13 @@ for the time in between, because a machine can be shut down from inside; but not
 ending, which is its provider's doing (docs/decisions/0061). Nothing else follows at first: providers restart hosts, and
 law 5 keeps what may still be healthy. What its provider calls failed for an hour has failed: the lease ends, and its
 customer can have another machine. A machine that is stopped and can be started keeps its disk for its customer, who may
-have shut it down: it counts as stopped from the beginning, at the price for that (docs/decisions/0052). While a machine
-is off, or its customer's request is under way, `power.py` alone says what its lists mean.
+have shut it down: it counts as stopped from the beginning, at the price for that (docs/decisions/0052). While its
+customer's request is under way, `power.py` alone says what its lists mean.
+
+    off --a list shows it failed--> off, down --a list shows it stopped or running--> off
+
+A machine that its customer stopped goes down as well when its provider calls it failed, and costs nothing meanwhile. It
+is not given up: no agent could say that it lives, and its disk is its customer's (docs/decisions/0081).
 """
 
 from collections.abc import Collection, Iterable
@@ -22,13 +27,15 @@ from datetime import datetime, timedelta
 from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import LeaseKind
 from control_plane.domain.machine import Machine, MachineState
+from control_plane.domain.power import PowerState
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.sighting import ListedState, Sighting
 
 DOWN_MAX = timedelta(hours=1)
 """How long a machine may be down before it is given up, or counts as stopped."""
 _FAILED = frozenset({ListedState.FAILED, ListedState.ENDING})
-_DOWN = _FAILED | {ListedState.STOPPED}
+_GOES_DOWN = {PowerState.ON: _FAILED | {ListedState.STOPPED}, PowerState.OFF: _FAILED}
+"""By the state of its power, as what a machine is listed that goes down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,7 @@ class WentDown:
 
 @dataclass(frozen=True, slots=True)
 class CameUp:
-    """A list shows a machine as running that was down."""
+    """A list shows a machine as running that was down, or one that is off as stopped again."""
 
     id: MachineId
 
@@ -56,22 +63,17 @@ class Reworded:
     native_status: str
 
 
-def news(
-    machine: Machine, sighting: Sighting, switched: Collection[MachineId]
-) -> Iterable[WentDown | CameUp | Reworded]:
-    """What a list says about the downtime of a machine.
-
-    `switched` are those that are off, or whose customers wait for a change of their power: these do not go down.
-    """
+def news(machine: Machine, sighting: Sighting, power: PowerState) -> Iterable[WentDown | CameUp | Reworded]:
+    """What a list says about the downtime of a machine. While its power is being changed, it does not go down."""
     if sighting.native_status != machine.provider_state:
         yield Reworded(machine.id, sighting.native_status)
     if machine.state is not MachineState.VERIFIED:
         return
-    failed = sighting.state in _FAILED
+    failed, off = sighting.state in _FAILED, power is PowerState.OFF
     if machine.down_since is None:
-        if sighting.state in _DOWN and machine.id not in switched:
+        if sighting.state in _GOES_DOWN.get(power, ()):
             yield WentDown(machine.id, sighting.native_status, failed)
-    elif sighting.state is ListedState.RUNNING:
+    elif sighting.state is ListedState.RUNNING or (off and sighting.state is ListedState.STOPPED):
         yield CameUp(machine.id)
     elif failed and not machine.down_failed:
         yield WentDown(machine.id, sighting.native_status, failed)

@@ -213,7 +213,7 @@ def _unconfirmed(lease: Lease, evidence: Evidence | None, now: datetime) -> Unco
     if evidence is not None and evidence.down_since is not None:
         return Unconfirmed(
             evidence.down_since,
-            f"its provider lists it as {evidence.provider_state!r}. Its meter stands still until it runs again.",
+            f"its provider lists it as {evidence.provider_state!r}. Its meter stands still until that changes.",
         )
     if evidence is not None and evidence.suspect_since is not None:
         return Unconfirmed(

@@ -11,15 +11,16 @@ backend does not know a machine for two seconds may answer with that word (docs/
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from control_plane.domain import downtime
 from control_plane.domain.agent import SILENT_AFTER
 from control_plane.domain.downtime import CameUp, Reworded, WentDown
 from control_plane.domain.eviction import Notice, notices, taken
+from control_plane.domain.evidence import NO_EVIDENCE, Evidence
 from control_plane.domain.failure import FailReason
-from control_plane.domain.freeze import FEW, Freeze, MissingPermit, Odd, freeze_after
+from control_plane.domain.freeze import FEW, Freeze, Odd, freeze_after
 from control_plane.domain.ids import MachineId, ProviderRef, installation_of
 from control_plane.domain.machine import (
     MAY_EXIST,
@@ -31,6 +32,7 @@ from control_plane.domain.machine import (
     MachineState,
     step,
 )
+from control_plane.domain.power import PowerState
 from control_plane.domain.progress import Step
 from control_plane.domain.readdressing import Readdressing, readdressing
 from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, concluded, ended_unasked
@@ -266,23 +268,6 @@ class Swept:
         return frozenset({*moved, *self.sighted, *self.missed})
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What is known besides the list about machines that it misses, or shows as down."""
-
-    reported_at: Mapping[MachineId, datetime] = field(default_factory=dict[MachineId, datetime])
-    """When their agents reported last."""
-    lost: int = 0
-    """How many machines of the account vanished within LOST_WINDOW."""
-    permit: MissingPermit | None = None
-    """The operator's permit in force."""
-    switched: frozenset[MachineId] = frozenset()
-    """The machines that are off, or whose customers wait for a change of their power."""
-
-
-NO_EVIDENCE = Evidence()
-
-
 def sweep(
     machines: Iterable[Machine],
     listing: Sequence[Sighting],
@@ -316,7 +301,11 @@ def sweep(
     ]
     conclusions = [
         *(conclusion for pair in findings.found for conclusion in _of_sighting(*pair, timing, asked_at)),
-        *(each for pair in findings.found for each in downtime.news(*pair, evidence.switched)),
+        *(
+            each
+            for machine, sighting in findings.found
+            for each in downtime.news(machine, sighting, evidence.power(machine.id))
+        ),
         *(_given_up(findings, evidence, asked_at) if believed else ()),
         *(
             conclusion
@@ -415,12 +404,15 @@ def _listed_as(sighting: Sighting) -> str:
 def _given_up(findings: Findings, evidence: Evidence, now: datetime) -> Iterator[Loss]:
     """The machines that were down for too long, and whose agents are silent: no more than few, as of those that vanish.
 
-    For more, an operator has to look: a provider whose status is wrong calls all of them failed.
+    For more, an operator has to look: a provider whose status is wrong calls all of them failed. One that is off, or
+    whose power is being changed, has no agent to speak for it, and is kept.
     """
     overdue = [
         (machine, sighting)
         for machine, sighting in findings.found
-        if downtime.overdue(machine, now) and concluded(machine.state, sighting.state, has_address=True)
+        if downtime.overdue(machine, now)
+        and evidence.power(machine.id) is PowerState.ON
+        and concluded(machine.state, sighting.state, has_address=True)
     ]
     if len(overdue) + evidence.lost > FEW:
         return

@@ -14,9 +14,7 @@ from control_plane.outcomes import machines
 from control_plane.outcomes import powers as power_outcomes
 
 _AGAIN = "its provider lists it as running; the time in between is charged at the price while stopped"
-_AGAIN_FREE = (
-    "its provider lists it as running; the time in between, in which it was listed as failed, is not billed"
-)
+_AGAIN_FREE = "its provider no longer lists it as failed; the time in which it did is not billed"
 _OFF = (
     "its provider has listed it as stopped for an hour: it counts as stopped since then, and can be started"
 )

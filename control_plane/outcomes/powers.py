@@ -36,7 +36,8 @@ async def settle(
         await switch_price(connection, lease, settled.switches_at)
     if settled.switches_at is not None and down is not None:
         await count_as_stopped(connection, lease, down, settled.switches_at)
-        await downtimes.end(connection, change.machine_id, why=_OFF, actor=actor, now=now)
+        why = _OFF if moved.after is PowerState.OFF else _RUNS
+        await downtimes.end(connection, change.machine_id, why=why, actor=actor, now=now)
     note, why = _line(change, settled)
     await journal.note_lease(connection, change.lease_id, event=note, why=why, actor=actor, now=now)
     return True
@@ -124,6 +125,7 @@ def _line(change: PowerChange, settled: Settle) -> tuple[Note, str]:
 
 
 _OFF = "it counts as stopped, at its price while stopped"
+_RUNS = "its provider lists it as running; the time in which it listed it as failed is not billed"
 _DONE = {
     PowerState.REBOOTING: "the machine was rebooted and answers again",
     PowerState.STOPPING: "the provider lists the machine as stopped",

@@ -50,7 +50,7 @@ async def test_a_machine_that_its_provider_calls_failed_costs_nothing_and_says_s
     await stage.play(30 * 60, step=120)
     doubt = (await _status(stage, lease)).unconfirmed
     assert doubt is not None
-    assert doubt.why == "its provider lists it as 'failed'. Its meter stands still until it runs again."
+    assert doubt.why == "its provider lists it as 'failed'. Its meter stands still until that changes."
     assert doubt.since - last_seen < timedelta(seconds=10)
     stored = (await stage.machines(lease))[-1]
     assert (stored.sighted_at, stored.provider_state) == (last_seen, "failed")
@@ -193,5 +193,72 @@ async def test_a_stop_or_a_start_of_a_machine_that_is_down_counts_it_as_stopped_
     billed_until = (await stage.lease_row(left)).billed_until
     assert billed_until is not None
     assert billed_until - last_seen < timedelta(minutes=1)
+    await stage.check()
+    await stage.finish()
+
+
+async def test_a_stopped_machine_that_its_provider_calls_failed_costs_nothing_and_is_kept(
+    stage: Stage,
+) -> None:
+    lease, other = await ready_leases(stage, 2, seconds=60)
+    machine = await _machine(stage, lease)
+    await asked(stage, lease, PowerAction.STOP)
+    await stage.play(120, step=2)
+    (stopped_at,) = (await stage.lease_row(lease)).switched_at
+    await _silence(stage, [lease])
+    last_seen = stage.clock.now()
+    stage.clock.advance(2)
+    machine.failed = True
+    await stage.play(2 * AN_HOUR, step=300)
+    assert await stage.state(lease) == "ready", "its disk is its customer's"
+    doubt = (await _status(stage, lease)).unconfirmed
+    assert doubt is not None
+    assert "'failed'" in doubt.why
+    machine.failed = False
+    await stage.play(10)
+    back = stage.clock.now()
+    row = await stage.lease_row(lease)
+    assert (row.switched_at, row.paused_at[0]) == ((stopped_at,), last_seen)
+    assert back - row.paused_at[1] < timedelta(seconds=20)
+    assert (await _status(stage, lease)).unconfirmed is None
+
+    stage.clock.advance(2)
+    machine.failed = True
+    await stage.play(2 * AN_HOUR, step=300)
+    await asked(stage, lease, PowerAction.START)
+    await stage.play(30, step=2)
+    assert await stage.state(lease) == "ready", "its start is under way"
+    machine.failed = False
+    await stage.play(120, step=2)
+    row = await stage.lease_row(lease)
+    assert len(row.paused_at) == 4
+    assert len(row.switched_at) == 2, "it runs at its full price"
+    assert row.switched_at[1] >= row.paused_at[3] - timedelta(seconds=20)
+    await stage.release(lease)
+    await stage.release(other)
+    await stage.check()
+    await stage.finish()
+
+
+async def test_a_stopped_machine_that_runs_again_after_it_was_called_failed_is_billed_from_then_on(
+    stage: Stage,
+) -> None:
+    lease, other = await ready_leases(stage, 2, seconds=60)
+    machine = await _machine(stage, lease)
+    await asked(stage, lease, PowerAction.STOP)
+    await stage.play(120, step=2)
+    last_seen = stage.clock.now()
+    stage.clock.advance(2)
+    machine.failed = True
+    await stage.play(600, step=60)
+    machine.failed = machine.stopped = False
+    again = stage.clock.now()
+    await stage.play(180, step=2)
+    row = await stage.lease_row(lease)
+    assert row.paused_at[0] == last_seen
+    assert (len(row.paused_at), len(row.switched_at)) == (2, 2)
+    assert all(moment - again < timedelta(seconds=60) for moment in (row.paused_at[1], row.switched_at[1]))
+    await stage.release(lease)
+    await stage.release(other)
     await stage.check()
     await stage.finish()

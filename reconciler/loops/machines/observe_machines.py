@@ -19,14 +19,13 @@ from control_plane.db import permits as permit_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.downtime import CameUp
+from control_plane.domain.evidence import NO_EVIDENCE, Evidence
 from control_plane.domain.freeze import Freeze, MissingPermit
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.machine import Machine, MachineEvent, MachineState
 from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, may_be_refused
 from control_plane.domain.sweep import (
     LOST_WINDOW,
-    NO_EVIDENCE,
-    Evidence,
     Loss,
     Swept,
     Timing,
@@ -164,7 +163,7 @@ async def _evidence(
             reported_at=await agents.reported_at(connection, missed),
             lost=await machines.count_vanished(connection, account, since=now - LOST_WINDOW),
             permit=granted[0] if granted else None,
-            switched=await downtimes.switched(connection, account),
+            powers=await downtimes.powers(connection, account),
         )
 
 

@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from control_plane.domain.agent import SILENT_AFTER
 from control_plane.domain.downtime import DOWN_MAX, CameUp, Reworded, WentDown, can_be_started
 from control_plane.domain.eviction import Eviction, EvictionState
+from control_plane.domain.evidence import NO_EVIDENCE, Evidence
 from control_plane.domain.failure import FailReason
 from control_plane.domain.freeze import FEW, THAW_AFTER, THAW_LISTS, Freeze, MissingPermit, Odd, freeze_after
 from control_plane.domain.lease import LeaseKind
 from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, Machine, MachineEvent, MachineState
+from control_plane.domain.power import PowerState
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.progress import Step
 from control_plane.domain.readdressing import Readdressing
 from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, may_be_refused
 from control_plane.domain.sweep import (
     MISSED_LISTS_MIN,
-    NO_EVIDENCE,
     SETUP_MAX,
     Adoption,
-    Evidence,
     Findings,
     Swept,
     Timing,
@@ -526,7 +526,7 @@ def test_a_verified_machine_that_is_listed_as_failed_or_stopped_is_down_unless_s
         expected = state in (ListedState.FAILED, ListedState.STOPPED, ListedState.ENDING)
         failed = state is not ListedState.STOPPED
         assert down == ((WentDown(machine.id, "running", failed),) if expected else ()), state
-        asked = Evidence(switched=frozenset({machine.id}))
+        asked = Evidence(powers={machine.id: PowerState.STOPPING})
         assert not swept([machine], [a_sighting(1, state=state)], evidence=asked).down, state
         was_down = replace(machine, down_since=AN_HOUR_BEFORE + MOMENT, down_failed=True)
         for evidence in (NO_EVIDENCE, asked):
@@ -542,6 +542,21 @@ def test_a_machine_that_was_listed_as_stopped_and_then_as_failed_counts_as_faile
         (worse,) = swept([stopped], [a_sighting(1, state=state)]).down
         assert worse.failed, state
         assert not swept([replace(stopped, down_failed=True)], [a_sighting(1, state=state)]).down
+
+
+def test_a_machine_that_is_off_goes_down_when_it_is_listed_as_failed_until_it_is_where_its_customer_left_it() -> (
+    None
+):
+    machine, off = a_machine(), Evidence(powers={a_machine().id: PowerState.OFF})
+    for state in ListedState:
+        failed = state in (ListedState.FAILED, ListedState.ENDING)
+        down = swept([machine], [a_sighting(1, state=state)], evidence=off).down
+        assert down == ((WentDown(machine.id, "running", failed=True),) if failed else ()), state
+        was_down = replace(machine, down_since=START - DOWN_MAX, down_failed=True)
+        now = swept([was_down], [a_sighting(1, state=state)], evidence=off)
+        ends = state in (ListedState.RUNNING, ListedState.STOPPED)
+        assert now.up == ((CameUp(machine.id),) if ends else ()), state
+        assert not any(loss.failure.overdue for loss in now.losses), "no agent could speak for it"
 
 
 def test_a_stopped_machine_is_kept_for_whoever_can_start_it() -> None:

@@ -43,6 +43,7 @@ from control_plane.api.forms import lenient, of_credentials
 from control_plane.api.health import HealthController
 from control_plane.api.invoices import InvoiceController
 from control_plane.api.kubeconfigs import KubeconfigController
+from control_plane.api.lease_ends import LeaseEndController
 from control_plane.api.leases import LeaseController
 from control_plane.api.liabilities import LiabilityController
 from control_plane.api.loops import LoopController
@@ -108,6 +109,7 @@ CONTROLLERS = (
     AdmissionController,
     CatalogueController,
     LeaseController,
+    LeaseEndController,
     EventController,
     ProofController,
     BillingController,

@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from litestar import Controller, Response, get, post
-from litestar.params import FromQuery, JSONBody, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made
+from control_plane.api.errors import refusal
 from control_plane.api.filters import InRegion, OfProvider
 from control_plane.api.idempotency import Made
+from control_plane.api.identifiers import read_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.catalogue import offer_view, quote_view, sku_view
+from control_plane.api.views.catalogue import kept_quote_view, offer_view, quote_view, sku_view
 from control_plane.api.views.sla_terms import sla_tier_view
 from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import Prefix, QuoteId
 from control_plane.domain.money import parse_usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.purchase import PurchaseKind
@@ -29,6 +32,8 @@ from control_plane.services import catalogue, quotes, sla_terms
 from control_plane.services.catalogue import OfferFilter
 from control_plane.services.idempotency import Connection
 from control_plane.wire.catalogue import (
+    NETWORK_GBPS_MAX,
+    KeptQuoteView,
     OfferList,
     PlacementRequest,
     PriceRequest,
@@ -50,6 +55,7 @@ def requested_by(data: PlacementRequest) -> CapacityRequest:
         priority=data.priority,
         purchase=PurchaseKind(data.purchase) if isinstance(data, QuoteRequest) else PurchaseKind.ON_DEMAND,
         sla=SlaTier(data.sla),
+        network_gbps_min=data.network_gbps_min,
     )
 
 
@@ -57,7 +63,7 @@ WithNetwork = Annotated[
     int | None,
     QueryParameter(
         ge=1,
-        le=1_000_000,
+        le=NETWORK_GBPS_MAX,
         description="Only with at least so many gigabits per second between machines, where the provider says so.",
     ),
 ]
@@ -172,3 +178,25 @@ class CatalogueController(Controller):
             return Made(quote_view(asked, request.disclosure))
 
         return await idempotency.once(request, effect, status=200)
+
+    @get(
+        "/quotes/{quote_id:str}",
+        operation_id="getQuote",
+        permission=Permission.QUOTES_READ,
+        scope=ScopeKind.ENVIRONMENT,
+        responses=PROBLEMS,
+    )
+    async def kept(self, request: ApiRequest, quote_id: FromPath[str]) -> KeptQuoteView:
+        """A quote that was kept: its price, what it is for, and until when.
+
+        A day after it expires it is deleted, unless a lease was created for it.
+        """
+        found = await quotes.show(
+            request.world,
+            request.principal.organization_id,
+            QuoteId(read_id(Prefix.QUOTE, quote_id)),
+            reach=request.reach,
+        )
+        if isinstance(found, Refused):
+            raise refusal(found)
+        return kept_quote_view(found, request.world.now())

@@ -284,6 +284,11 @@ KINDS: dict[str, Kind] = {
     RefusalCode.REGION_NOT_SERVED: Kind(
         422, "Choose a region for which GET /v1/offers shows an offer.", "regions"
     ),
+    RefusalCode.NETWORK_NOT_OFFERED: Kind(
+        422,
+        "Ask for less, or leave it out; GET /v1/offers shows the network of each offer.",
+        "network_gbps_min",
+    ),
     RefusalCode.SECRETS_NOT_CONFIGURED: Kind(
         409, "Configure a key manager: docs/operating.md, part Secrets and keys."
     ),

@@ -403,6 +403,7 @@ def _changes(data: LeaseChangeRequest) -> Changes:
         regions=data.regions,
         providers=data.providers,
         price_nano_per_hour_max=None if ceiling is None else parse_usd(ceiling),
+        network_gbps_min=data.network_gbps_min,
         priority=data.priority,
         wait_timeout_seconds=data.wait_timeout_seconds,
         auto_release=None if data.auto_release is None else _limits(data.auto_release),

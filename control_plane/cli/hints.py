@@ -38,6 +38,7 @@ _BY_FIELD = {
     "regions": "--region takes a jurisdiction such as eu, or a region such as us-east-1",
     "providers": "--provider takes a name as `splitplane offers` shows it",
     "price_usd_per_hour_max": "--max-price takes an amount in US dollars, such as 25 or 24.90",
+    "network_gbps_min": "--min-network takes a whole number of Gbit/s, such as 400",
     "sku": "SKU is a name as `splitplane skus` shows it",
     "project": "--project takes a name as `splitplane project list` shows it",
     "name": "a name has 1 to 63 letters, digits, spaces or . _ @ : + - and starts with a letter or digit",

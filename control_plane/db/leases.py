@@ -3,7 +3,7 @@
 What customers read of them is in `db/lease_overviews.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 
@@ -105,6 +105,15 @@ _NAMED = text(f"SELECT id FROM leases WHERE project_id = :project_id AND name = 
 _LABEL = text("UPDATE leases SET labels = CAST(:labels AS jsonb) WHERE id = :id")
 
 
+def _values(lease: Lease, columns: Iterable[str]) -> dict[str, object]:
+    """What a statement gets for these columns of a lease."""
+    values = {column: getattr(lease, column) for column in columns}
+    return {
+        column: document(value) if column in _JSON else list(value) if isinstance(value, tuple) else value
+        for column, value in values.items()
+    }
+
+
 async def insert(
     connection: Connection,
     lease: Lease,
@@ -119,16 +128,11 @@ async def insert(
 
     False, and nothing is stored, when a live lease of the project has the name.
     """
-    given: dict[str, object] = {column: getattr(lease, column) for column in _GIVEN}
-    for column in ("regions", "providers"):
-        given[column] = list(getattr(lease, column))
-    for column in _JSON:
-        given[column] = document(getattr(lease, column))
     return bool(
         await write(
             connection,
             _INSERT,
-            **given,
+            **_values(lease, _GIVEN),
             **decision_values(decision, decision_id, now=lease.created_at),
             hold_nano=hold_nano,
             nano_per_hour=lease.nano_per_hour,
@@ -138,18 +142,34 @@ async def insert(
     )
 
 
+_REPLACED = (
+    *(
+        "sku",
+        "gpu_model",
+        "gpu_count",
+        "nano_per_unit_hour",
+        "stopped_nano_per_unit_hour",
+        "price_book",
+        "proof",
+    ),
+    *(
+        "regions",
+        "providers",
+        "price_nano_per_hour_max",
+        "network_gbps_min",
+        "priority",
+        "wait_timeout_seconds",
+    ),
+)
 # Nothing of a lease that waits is metered or bought, so its SKU can change with its price, its hold and its GPUs.
-_REPLACE = text("""
+_REPLACE = text(f"""
 WITH before AS (
   SELECT l.id, l.organization_id, l.project_id, l.environment_id, l.gpu_model, l.gpu_count,
          l.nano_per_unit_hour * l.units AS nano_per_hour, h.amount_nano
   FROM leases l JOIN holds h ON h.lease_id = l.id AND h.organization_id = l.organization_id WHERE l.id = :id
 ), changed AS (
-  UPDATE leases SET sku = :sku, gpu_model = :gpu_model, gpu_count = :gpu_count,
-    nano_per_unit_hour = :nano_per_unit_hour, stopped_nano_per_unit_hour = :stopped_nano_per_unit_hour,
-    price_book = :price_book, proof = :proof, regions = :regions,
-    providers = :providers, price_nano_per_hour_max = :price_nano_per_hour_max, priority = :priority,
-    wait_timeout_seconds = :wait_timeout_seconds, due_at = :now, generation = generation + 1
+  UPDATE leases SET {", ".join(f"{column} = :{column}" for column in _REPLACED)},
+    due_at = :now, generation = generation + 1
   WHERE id = :id
 ), freed AS (
   UPDATE capacity_held c SET gpus = c.gpus - b.gpu_count, nano_per_hour = c.nano_per_hour - b.nano_per_hour
@@ -202,34 +222,9 @@ async def replace_request(connection: Connection, lease: Lease, *, hold_nano: Na
 
     The caller holds the locks of the lease and the standing.
     """
-    figures = {"gpu_model": lease.gpu_model, "gpu_count": lease.gpu_count}
-    await write(
-        connection,
-        _REPLACE,
-        id=lease.id,
-        sku=lease.sku,
-        nano_per_unit_hour=lease.nano_per_unit_hour,
-        stopped_nano_per_unit_hour=lease.stopped_nano_per_unit_hour,
-        price_book=lease.price_book,
-        proof=lease.proof,
-        regions=list(lease.regions),
-        providers=list(lease.providers),
-        price_nano_per_hour_max=lease.price_nano_per_hour_max,
-        priority=lease.priority,
-        wait_timeout_seconds=lease.wait_timeout_seconds,
-        hold_nano=hold_nano,
-        now=now,
-        **figures,
-    )
-    await write(
-        connection,
-        _COUNT,
-        organization_id=lease.organization_id,
-        project_id=lease.project_id,
-        environment_id=lease.environment_id,
-        nano_per_hour=lease.nano_per_hour,
-        **figures,
-    )
+    await write(connection, _REPLACE, id=lease.id, **_values(lease, _REPLACED), hold_nano=hold_nano, now=now)
+    counted = ("organization_id", "project_id", "environment_id", "gpu_model", "gpu_count", "nano_per_hour")
+    await write(connection, _COUNT, **_values(lease, counted))
 
 
 async def set_auto_release(

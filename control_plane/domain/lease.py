@@ -79,6 +79,8 @@ class LeaseEvent(StrEnum):
     """An operator closed its organization."""
     ENVELOPE_EXCEEDED = "envelope_exceeded"
     """It was outside of an envelope that ends such leases, for longer than the grace after its warning."""
+    ENDED_BY_OPERATOR = "ended_by_operator"
+    """An operator ended this lease, for a reason of their own."""
     MACHINES_GONE = "machines_gone"
     """The provider confirmed the end of every machine of this lease."""
 
@@ -103,6 +105,7 @@ class EndReason(StrEnum):
     ORGANIZATION_SUSPENDED = "organization_suspended"
     ORGANIZATION_CLOSED = "organization_closed"
     ENVELOPE_EXCEEDED = "envelope_exceeded"
+    ENDED_BY_OPERATOR = "ended_by_operator"
 
 
 _S = LeaseState
@@ -115,6 +118,7 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.PLACING, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
     (_S.PLACING, _E.ORGANIZATION_CLOSED): _S.ENDING,
     (_S.PLACING, _E.ENVELOPE_EXCEEDED): _S.ENDING,
+    (_S.PLACING, _E.ENDED_BY_OPERATOR): _S.ENDING,
     (_S.PLACING, _E.GAVE_UP): _S.ENDING,  # Not ENDED: an attempt with an unknown answer may have a machine.
     (_S.STARTING, _E.VERIFIED): _S.READY,
     (_S.STARTING, _E.ATTEMPT_FAILED): _S.PLACING,
@@ -124,6 +128,7 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.STARTING, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
     (_S.STARTING, _E.ORGANIZATION_CLOSED): _S.ENDING,
     (_S.STARTING, _E.ENVELOPE_EXCEEDED): _S.ENDING,
+    (_S.STARTING, _E.ENDED_BY_OPERATOR): _S.ENDING,
     (_S.READY, _E.RELEASED): _S.ENDING,
     (_S.READY, _E.AUTO_RELEASED): _S.ENDING,
     (_S.READY, _E.UNFUNDED): _S.ENDING,
@@ -134,6 +139,7 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.READY, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
     (_S.READY, _E.ORGANIZATION_CLOSED): _S.ENDING,
     (_S.READY, _E.ENVELOPE_EXCEEDED): _S.ENDING,
+    (_S.READY, _E.ENDED_BY_OPERATOR): _S.ENDING,
     (_S.ENDING, _E.MACHINES_GONE): _S.ENDED,
 }
 
@@ -142,7 +148,13 @@ LIVE = frozenset({_S.PLACING, _S.STARTING, _S.READY})
 """Counted against the quota, and backed by a hold."""
 TERMINAL = frozenset({_S.ENDED})
 ENDED_BY_PEOPLE = frozenset(
-    {_E.RELEASED, _E.ORGANIZATION_SUSPENDED, _E.ORGANIZATION_CLOSED, _E.ENVELOPE_EXCEEDED}
+    {
+        _E.RELEASED,
+        _E.ORGANIZATION_SUSPENDED,
+        _E.ORGANIZATION_CLOSED,
+        _E.ENVELOPE_EXCEEDED,
+        _E.ENDED_BY_OPERATOR,
+    }
 )
 """Somebody decided the end: time in which nobody could list the machine before it is not billed."""
 
@@ -157,6 +169,7 @@ END_REASONS: dict[LeaseEvent, EndReason] = {
     _E.ORGANIZATION_SUSPENDED: EndReason.ORGANIZATION_SUSPENDED,
     _E.ORGANIZATION_CLOSED: EndReason.ORGANIZATION_CLOSED,
     _E.ENVELOPE_EXCEEDED: EndReason.ENVELOPE_EXCEEDED,
+    _E.ENDED_BY_OPERATOR: EndReason.ENDED_BY_OPERATOR,
 }
 
 
@@ -223,6 +236,7 @@ class Lease:
     regions: tuple[str, ...]
     providers: tuple[str, ...]
     price_nano_per_hour_max: Nano | None
+    network_gbps_min: int | None
     priority: int
     ssh_keys: tuple[AdmittedKey, ...] | None
     """The only SSH keys that certificates are signed for; None: any key of whoever may log in."""
@@ -296,6 +310,7 @@ class Lease:
             self.priority,
             self.purchase,
             self.sla,
+            self.network_gbps_min,
         )
 
     @property

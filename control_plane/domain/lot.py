@@ -31,6 +31,7 @@ class Lot:
     purchase: PurchaseKind
     orderable: bool
     available: bool
+    network_gbps: int | None
     stale_after: datetime
     """Later than that none of them is bought, unless it is listed again."""
     cost_nano_per_hour_max: Nano
@@ -50,7 +51,7 @@ def lots_of(offers: Iterable[Offer]) -> list[Lot]:
     for offer in offers:
         alike = (
             *(offer.account, offer.provider, offer.region, offer.shape, offer.architecture, offer.spot),
-            *(offer.orderable, offer.available, offer.confidence, offer.observed_at),
+            *(offer.orderable, offer.available, offer.network_gbps, offer.confidence, offer.observed_at),
         )
         lots.setdefault(alike, []).append(offer)
     return [lot_of(offers) for offers in lots.values()]
@@ -70,6 +71,7 @@ def lot_of(alike: Iterable[Offer]) -> Lot:
         purchase=first.purchase,
         orderable=first.orderable,
         available=first.available,
+        network_gbps=first.network_gbps,
         stale_after=first.observed_at + STALE_AFTER.get(first.confidence, STALE_AFTER_UNLESS_KNOWN),
         cost_nano_per_hour_max=max(offer.cost_nano_per_hour for offer in offers),
         best=min(map(order, offers)),

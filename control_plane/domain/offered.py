@@ -47,6 +47,9 @@ def not_offered(
 ) -> Refused:
     """The refusal of a request that no offer can ever serve. `book` is all we sell, `offers` all that is listed."""
     elsewhere = [offer for offer in offers if _lately(offer, now) and serves(offer, price)]
+    slower = [offer for offer in elsewhere if _is_where(offer, request)]
+    if slower:
+        return _too_slow(request, slower)
     if elsewhere:
         places = sorted({f"{offer.provider} in {offer.region}" for offer in elsewhere})
         why = f"The providers and regions of this request have no {request.sku}; it is offered by {_either(places)}."
@@ -57,6 +60,18 @@ def not_offered(
     names = [other.sku.name for other in others[:ALTERNATIVES_MAX]]
     instead = f"the nearest SKUs that are offered: {', '.join(names)}" if names else "no SKU is offered now"
     return Refused(RefusalCode.SKU_NOT_OFFERED, f"No provider offers {request.sku}; {instead}.")
+
+
+def _too_slow(request: CapacityRequest, slower: Iterable[Offer]) -> Refused:
+    """The refusal of a request that only its network keeps from being served."""
+    stated = [offer.network_gbps for offer in slower if offer.network_gbps is not None]
+    most = f"the most is {max(stated):,} Gbit/s" if stated else "no provider states how fast its network is"
+    why = f"No offer of {request.sku} has {request.network_gbps_min:,} Gbit/s between its machines; {most}."
+    return Refused(RefusalCode.NETWORK_NOT_OFFERED, why)
+
+
+def _is_where(offer: Offer, request: CapacityRequest) -> bool:
+    return request.allows_region(offer.region) and request.allows_provider(offer.provider)
 
 
 def _lately(offer: Offer, now: datetime) -> bool:

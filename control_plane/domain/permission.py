@@ -119,6 +119,8 @@ class Permission(StrEnum):
     COSTS_READ = "costs.read"
     """See what we pay our providers, in offers, quotes and placements."""
     QUOTES_CREATE = "quotes.create"
+    QUOTES_READ = "quotes.read"
+    """Read quotes whose price was kept."""
     LEASES_READ = "leases.read"
     """Read leases, their journals, events and explanations."""
     LEASES_CREATE = "leases.create"
@@ -129,6 +131,8 @@ class Permission(StrEnum):
     """Change when a lease is released, and what a lease that waits for a machine asks for."""
     LEASES_POWER = "leases.power"
     """Reboot, stop and start the machines of leases."""
+    LEASES_END = "leases.end"
+    """End single leases of any organization, for a reason that their customers read."""
     ENVELOPES_READ = "envelopes.read"
     """Read envelopes, and what is used of them."""
     ENVELOPES_SET = "envelopes.set"
@@ -242,6 +246,7 @@ _OF_PLATFORM = frozenset(
         _P.AGENTS_READ,
         _P.ORPHANS_READ,
         _P.ORPHANS_DECIDE,
+        _P.LEASES_END,
         _P.FLEET_READ,
         _P.PROVIDER_ACCOUNTS_READ,
         _P.PROVIDER_ACCOUNTS_MANAGE,
@@ -301,6 +306,7 @@ _OF_ENVIRONMENT = frozenset(
     {
         _P.ENVIRONMENTS_READ,
         _P.QUOTES_CREATE,
+        _P.QUOTES_READ,
         _P.LEASES_CREATE,
         _P.NODE_POOLS_READ,
         _P.NODE_POOLS_MANAGE,

@@ -53,6 +53,8 @@ class RejectCode(StrEnum):
     """The lease is spot, and the offer is on demand."""
     REGION_EXCLUDED = "region_excluded"
     PROVIDER_EXCLUDED = "provider_excluded"
+    NETWORK_TOO_SLOW = "network_too_slow"
+    """Its network is slower than the request demands, or its provider does not say how fast it is."""
     ENVELOPE_EXCLUDED = "envelope_excluded"
     """An envelope allows neither its region nor its provider, or only one of them."""
     SOLD_OUT = "sold_out"

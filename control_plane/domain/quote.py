@@ -14,6 +14,7 @@ from control_plane.domain.money import Nano, usd
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.scope import Scope, ScopeKind
 from control_plane.domain.sla import SlaTier
 
 LASTS = timedelta(minutes=15)
@@ -32,6 +33,7 @@ class KeptQuote:
     regions: tuple[str, ...]
     providers: tuple[str, ...]
     price_nano_per_hour_max: Nano | None
+    network_gbps_min: int | None
     purchase: PurchaseKind
     sla: SlaTier
     nano_per_unit_hour: Nano
@@ -51,6 +53,11 @@ class KeptQuote:
             book=self.price_book,
             purchase=self.purchase,
         )
+
+    @property
+    def scope(self) -> Scope:
+        """The environment that it was made for, as a scope of roles."""
+        return Scope(ScopeKind.ENVIRONMENT, self.project_id, self.environment_id)
 
     @property
     def on_wire(self) -> str:
@@ -73,6 +80,7 @@ def asked_for(quote: KeptQuote, request: CapacityRequest, now: datetime) -> Capa
             _in_usd(request.price_nano_per_hour_max),
             _in_usd(quote.price_nano_per_hour_max),
         ),
+        ("network_gbps_min", _in_gbps(request.network_gbps_min), _in_gbps(quote.network_gbps_min)),
     ):
         if said and said != quoted:
             return differs(quote, field, ", ".join(sorted(quoted)) or "not limited")
@@ -81,11 +89,16 @@ def asked_for(quote: KeptQuote, request: CapacityRequest, now: datetime) -> Capa
         regions=quote.regions,
         providers=quote.providers,
         price_nano_per_hour_max=quote.price_nano_per_hour_max,
+        network_gbps_min=quote.network_gbps_min,
     )
 
 
 def _in_usd(ceiling: Nano | None) -> set[str]:
     return set() if ceiling is None else {usd(ceiling)}
+
+
+def _in_gbps(least: int | None) -> set[str]:
+    return set() if least is None else {str(least)}
 
 
 def differs(quote: KeptQuote, field: str, quoted: str) -> Refused:

@@ -209,7 +209,7 @@ class _Facts:
         between those on its kind and those on its place and stock, and those on its record come last.
         """
         place = self._places.get((lot.provider, lot.region)) or self._look_at_place(lot)
-        code = self._of_another_kind(lot) or place.excluded
+        code = self._of_another_kind(lot) or place.excluded or self._too_slow(lot)
         if code is None and lot.cost_nano_per_hour_max > self.price_nano_per_hour:
             dear = [offer for offer in lot.offers if not pays(offer, self.price_nano_per_hour)]
             yield RejectCode.COSTS_MORE_THAN_SOLD, lot_of(dear)
@@ -240,6 +240,9 @@ class _Facts:
         if not self.request.allows_region(lot.region):
             return RejectCode.REGION_EXCLUDED
         return None if self.request.allows_provider(lot.provider) else RejectCode.PROVIDER_EXCLUDED
+
+    def _too_slow(self, lot: Lot) -> RejectCode | None:
+        return None if self.request.allows_network(lot.network_gbps) else RejectCode.NETWORK_TOO_SLOW
 
     def _of_another_kind(self, lot: Lot) -> RejectCode | None:
         if lot.architecture not in SOLD:
@@ -345,6 +348,13 @@ def _shape_differs(offer: Offer, facts: _Facts) -> str:
     return f"{offer.native_type} is {_describe(offer.shape)}; the SKU promises {_describe(facts.shape)}."
 
 
+def _too_slow(offer: Offer, facts: _Facts) -> str:
+    states = "does not state its network"
+    if offer.network_gbps is not None:
+        states = f"has {offer.network_gbps:,} Gbit/s between machines"
+    return f"{offer.native_type} {states}; the request is for {facts.request.network_gbps_min:,} Gbit/s at least."
+
+
 def _costs_more(offer: Offer, facts: _Facts) -> str:
     cost, sold = dollars_up(offer.cost_nano_per_hour), dollars_down(facts.price_nano_per_hour)
     return f"It costs us {cost} USD per hour and is sold at {sold} USD."
@@ -388,6 +398,7 @@ _SENTENCES: Mapping[RejectCode, Callable[[Offer, _Facts], str]] = {
     RejectCode.PROVIDER_EXCLUDED: lambda _, facts: (
         f"The request is for {' or '.join(facts.request.providers)}."
     ),
+    RejectCode.NETWORK_TOO_SLOW: _too_slow,
     RejectCode.COSTS_MORE_THAN_SOLD: _costs_more,
     RejectCode.ENVELOPE_EXCLUDED: lambda offer, facts: _outside(offer, facts.envelopes) or "",
     RejectCode.ACCOUNT_UNHEALTHY: lambda offer, facts: facts.unhealthy_accounts[offer.account],

@@ -40,6 +40,7 @@ class RefusalCode(StrEnum):
     BALANCE_TOO_LOW = "balance_too_low"
     BALANCE_EXHAUSTED = "balance_exhausted"
     REGION_NOT_SERVED = "region_not_served"
+    NETWORK_NOT_OFFERED = "network_not_offered"
     PROVIDER_UNKNOWN = "provider_unknown"
     ACCOUNT_UNKNOWN = "account_unknown"
     ORPHAN_UNKNOWN = "orphan_unknown"

@@ -27,12 +27,18 @@ class CapacityRequest:
     purchase: PurchaseKind = PurchaseKind.ON_DEMAND
     sla: SlaTier = SlaTier.BRONZE
     """How much is promised with it."""
+    network_gbps_min: int | None = None
+    """Gigabits per second between machines, at least; None means any, also where the provider does not say."""
 
     def allows_region(self, region: str) -> bool:
         return not self.regions or any(region_within(region, wanted) for wanted in self.regions)
 
     def allows_provider(self, provider: str) -> bool:
         return not self.providers or provider in self.providers
+
+    def allows_network(self, gbps: int | None) -> bool:
+        """Whether an offer with this network will do. None is one of which the provider does not say."""
+        return self.network_gbps_min is None or (gbps is not None and gbps >= self.network_gbps_min)
 
 
 WAIT_SECONDS_DEFAULT = 1_800

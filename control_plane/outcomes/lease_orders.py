@@ -196,6 +196,7 @@ def _admitted(
         regions=request.regions,
         providers=request.providers,
         price_nano_per_hour_max=request.price_nano_per_hour_max,
+        network_gbps_min=request.network_gbps_min,
         priority=request.priority,
         ssh_keys=order.keys,
         labels=terms.labels,

@@ -62,7 +62,9 @@ async def _unserved(
     allowed = (
         offer
         for lot in lots
-        if request.allows_region(lot.region) and request.allows_provider(lot.provider)
+        if request.allows_region(lot.region)
+        and request.allows_provider(lot.provider)
+        and request.allows_network(lot.network_gbps)
         for offer in lot.offers
     )
     offered = is_offered(price, allowed, now)

@@ -43,6 +43,8 @@ class Changes:
     regions: tuple[str, ...] | None = None
     providers: tuple[str, ...] | None = None
     price_nano_per_hour_max: Nano | None = None
+    network_gbps_min: int | None = None
+    """0 means any."""
     priority: int | None = None
     wait_timeout_seconds: int | None = None
     auto_release: AutoRelease | None = None
@@ -58,6 +60,7 @@ class Changes:
             before.priority if self.priority is None else self.priority,
             before.purchase,
             before.sla,
+            before.network_gbps_min if self.network_gbps_min is None else self.network_gbps_min or None,
         )
 
 
@@ -127,6 +130,7 @@ class _Changing:
             regions=request.regions,
             providers=request.providers,
             price_nano_per_hour_max=request.price_nano_per_hour_max,
+            network_gbps_min=request.network_gbps_min,
             priority=request.priority,
             wait_timeout_seconds=wait,
         )
@@ -230,7 +234,8 @@ def _without(applied: Sequence[Applied], lease: Lease, hold: Nano) -> tuple[Appl
 def _words(lease: Lease) -> str:
     where = " or ".join(lease.regions) or "anywhere"
     whose = " or ".join(lease.providers) or "any provider"
-    return f"{lease.sku}, {where}, {whose}, priority {lease.priority}"
+    least = "" if lease.network_gbps_min is None else f", {lease.network_gbps_min:,} Gbit/s at least"
+    return f"{lease.sku}, {where}, {whose}{least}, priority {lease.priority}"
 
 
 def _when(limits: AutoRelease) -> str:

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from control_plane.db import quotes
 from control_plane.db.connection import Connection
+from control_plane.db.quotes import Overview
 from control_plane.domain.access import Reach
 from control_plane.domain.admission import Admitted, Price, admit
 from control_plane.domain.decision import NotAdmitted
@@ -19,6 +20,8 @@ from control_plane.outcomes.market import market_of
 from control_plane.outcomes.rankings import ranking_of
 from control_plane.services.places import Place, place_of
 from control_plane.world import World
+
+__all__ = ["Overview"]  # For controllers and views, which must not import the layer below.
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ async def keep(connection: Connection, world: World, quote: Quote) -> Quote:
         regions=request.regions,
         providers=request.providers,
         price_nano_per_hour_max=request.price_nano_per_hour_max,
+        network_gbps_min=request.network_gbps_min,
         purchase=request.purchase,
         sla=request.sla,
         nano_per_unit_hour=price.nano_per_unit_hour,
@@ -88,6 +92,17 @@ async def keep(connection: Connection, world: World, quote: Quote) -> Quote:
     )
     await quotes.insert(connection, kept)
     return replace(quote, kept=kept)
+
+
+async def show(
+    world: World, organization_id: OrganizationId, quote_id: QuoteId, *, reach: Reach
+) -> Overview | Refused:
+    """A quote that was kept, until it is deleted."""
+    async with world.db.reading(organization_id) as connection:
+        found = await quotes.show(connection, organization_id, quote_id)
+    if found is None or not reach.contains(found.quote.scope):
+        return Refused(RefusalCode.NOT_FOUND, "There is no such quote, or no longer.")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from control_plane.wire.vocabulary import (
     ConfidenceWord,
     GpuModelWord,
     PriceSourceWord,
+    PurchaseWord,
     QuoteIdText,
     TierWord,
 )
@@ -37,6 +38,7 @@ EvictionChoice = Literal["end", "replace"]
 SlaChoice = Literal["bronze", "silver", "gold"]
 PRIORITY_DEFAULT = 50
 PRIORITY_MAX = 100
+NETWORK_GBPS_MAX = 1_000_000
 
 
 class SkuView(View, kw_only=True):
@@ -157,6 +159,8 @@ class PlacementRequest(Request):
     """Empty means any provider."""
     price_usd_per_hour_max: UsdText | None = None
     """The highest acceptable price of the whole machine."""
+    network_gbps_min: Annotated[int, Meta(ge=1, le=NETWORK_GBPS_MAX, examples=[400])] | None = None
+    """At least so many gigabits per second between machines. Offers whose provider does not state it are left out."""
     priority: Annotated[int, Meta(ge=0, le=PRIORITY_MAX)] = PRIORITY_DEFAULT
     """When capacity is short, your leases with a higher number are placed first. It changes no price, and nothing for
     other organizations."""
@@ -278,3 +282,43 @@ class QuoteView(View, kw_only=True):
     """What a lease names to have this price; null unless it is kept."""
     expires_at: Timestamp | None = None
     """Until when a lease may be created for it; null unless it is kept."""
+
+
+class KeptQuoteView(View):
+    """A quote whose price was kept."""
+
+    id: QuoteIdText
+    """What a lease names to have this price."""
+    sku: str
+    """The SKU."""
+    project: str
+    """The name of the project that it is for."""
+    environment: str
+    """The name of the environment that it is for."""
+    purchase: PurchaseWord
+    """How it is bought."""
+    regions: tuple[str, ...]
+    """Where it may be; empty means anywhere."""
+    providers: tuple[str, ...]
+    """Whose machine it may be; empty means anybody's."""
+    price_usd_per_hour_max: str | None
+    """The most that the machine may cost per hour in US dollars, exact: `25.000000000`."""
+    network_gbps_min: int | None
+    """At least so many gigabits per second between machines; null means any."""
+    price_per_gpu_hour: Money | None
+    """Without the factor of a burst; null when it has no GPUs."""
+    price_per_hour: Money
+    """For the whole machine."""
+    price_per_hour_stopped: Money
+    """For the whole machine while it is stopped. It is higher, up to the price of one that is on, where the provider
+    bills us more."""
+    quoted_at: Timestamp
+    """When it was made."""
+    expires_at: Timestamp
+    """Until when a lease may be created for it."""
+    sla: SlaTierWord
+    """How much is promised with it."""
+    expired: bool
+    """Whether that time has passed. Leases that were created for it keep its price."""
+    leases: int
+    """How many leases were created for it."""

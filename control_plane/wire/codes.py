@@ -64,6 +64,7 @@ RejectCodeWord = Annotated[
         on_demand="It is sold on demand, and the lease is spot.",
         region_excluded="It is in a region that the request excludes.",
         provider_excluded="It is of a provider that the request excludes.",
+        network_too_slow="Its network is slower than the request demands, or its provider does not state it.",
         envelope_excluded="An envelope does not allow its region or its provider.",
         sold_out="The provider listed no stock.",
         stale="The provider has not been asked for too long.",

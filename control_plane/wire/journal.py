@@ -30,6 +30,7 @@ JournalEventWord = Annotated[
         organization_suspended="The organization of the lease was suspended for a reason that ends leases.",
         organization_closed="The organization of the lease was closed.",
         envelope_exceeded="The lease was outside of an envelope for longer than the grace after the warning.",
+        ended_by_operator="An operator ended the lease; `why` has the reason.",
         use_not_billed="A part of the use is not billed; `why` says which.",
         machines_gone="The provider confirmed the end of every machine of the lease.",
         intended="The machine was chosen, and nothing had been requested from the provider yet.",

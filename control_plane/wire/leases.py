@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from control_plane.wire.agents import LeaseAgentView
-from control_plane.wire.catalogue import PRIORITY_MAX, EvictionChoice, QuoteRequest
+from control_plane.wire.catalogue import NETWORK_GBPS_MAX, PRIORITY_MAX, EvictionChoice, QuoteRequest
 from control_plane.wire.common import (
     NAME_LENGTH_MAX,
     NAME_PATTERN,
@@ -23,10 +23,10 @@ from control_plane.wire.common import (
     UsdText,
     View,
 )
+from control_plane.wire.lease_ends import EndReasonWord
 from control_plane.wire.power import PowerView
 from control_plane.wire.sla_terms import SlaTierWord
 from control_plane.wire.vocabulary import (
-    EndReasonWord,
     EnvironmentIdText,
     GpuModelWord,
     LeaseIdText,
@@ -134,6 +134,8 @@ class LeaseChangeRequest(Request):
     """Whose machine it may be; empty means anybody's."""
     price_usd_per_hour_max: UsdText | None = None
     """The highest acceptable price of the whole machine."""
+    network_gbps_min: Annotated[int, Meta(ge=0, le=NETWORK_GBPS_MAX, examples=[400])] | None = None
+    """At least so many gigabits per second between machines; 0 means any."""
     priority: Annotated[int, Meta(ge=0, le=PRIORITY_MAX, examples=[80])] | None = None
     """Your leases with a higher number are placed first."""
     wait_timeout_seconds: Annotated[int, Meta(ge=0, le=WAIT_SECONDS_MAX, examples=[600])] | None = None
@@ -166,6 +168,8 @@ class LeaseRequestView(View):
     """How it is bought."""
     sla: SlaTierWord = "bronze"
     """How much is promised with it."""
+    network_gbps_min: int | None = None
+    """At least so many gigabits per second between machines; null means any."""
 
 
 class WaitingView(View):
@@ -341,8 +345,7 @@ class LeaseView(View, kw_only=True):
     attempts: int
     """How many machines were tried."""
     end_reason: EndReasonWord | None
-    """`released`, `auto_released`, `no_capacity`, `unfunded`, `machine_lost`, `evicted` or `proof_failed`; null before
-    it ends."""
+    """The reason as a word; null before it ends."""
     end_why: str | None
     """Why it ends, as a sentence; null before that."""
     created_at: Timestamp

@@ -251,23 +251,6 @@ StepWord = Annotated[
         opened="Its labels are set, and it is open for pods.",
     ),
 ]
-EndReasonWord = Annotated[
-    str,
-    one_of(
-        "EndReason",
-        "Why a lease ends.",
-        released="Its customer released it.",
-        auto_released="A limit of its `auto_release` was reached.",
-        no_capacity="No provider had stock before it gave up.",
-        unfunded="The balance did not cover the next period.",
-        machine_lost="The provider no longer has its machine.",
-        evicted="The provider took its machine back, which was spot capacity.",
-        proof_failed="The GPUs of its machine failed their proof twice in a row.",
-        organization_suspended="Its organization was suspended for a reason that ends its leases.",
-        organization_closed="Its organization was closed.",
-        envelope_exceeded="It was outside of an envelope for longer than the grace after its warning.",
-    ),
-]
 MachineStateWord = Annotated[
     str,
     one_of(

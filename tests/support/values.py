@@ -148,6 +148,7 @@ def a_lease(**other: Any) -> Lease:
         "regions": (),
         "providers": (),
         "price_nano_per_hour_max": None,
+        "network_gbps_min": None,
         "priority": 50,
         "ssh_keys": (),
         "labels": {},

@@ -41,6 +41,7 @@ from control_plane.wire import (
     invoices,
     journal,
     kubeconfigs,
+    lease_ends,
     leases,
     liabilities,
     loops,
@@ -72,7 +73,7 @@ _WIRE: tuple[ModuleType, ...] = (
     leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
     agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
     kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, credit_notes, balance, reconciliations,
-    charges, balance_alerts, margins, supplier_invoices,
+    charges, balance_alerts, margins, supplier_invoices, lease_ends,
     sla_terms,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)

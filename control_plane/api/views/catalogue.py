@@ -9,12 +9,13 @@ from control_plane.api.views.money import money, money_or_none
 from control_plane.api.views.placements import candidate_view, rejected_view
 from control_plane.api.views.refusals import refusals_of
 from control_plane.domain.admission import Price
-from control_plane.domain.money import Nano
+from control_plane.domain.money import Nano, usd
 from control_plane.domain.placement import Offer, sold_as
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
-from control_plane.services.quotes import Quote
-from control_plane.wire.catalogue import OfferView, QuoteView, SkuView, VerdictView
+from control_plane.domain.sku import units_of
+from control_plane.services.quotes import Overview, Quote
+from control_plane.wire.catalogue import KeptQuoteView, OfferView, QuoteView, SkuView, VerdictView
 
 
 def sku_view(price: Price) -> SkuView:
@@ -97,4 +98,28 @@ def _verdict(quote: Quote) -> VerdictView:
         why=None if refused is None else refused.why,
         refusals=refusals_of(refused),
         rules=rules_view(quote.verdict.decision.rules),
+    )
+
+
+def kept_quote_view(overview: Overview, now: datetime) -> KeptQuoteView:
+    quote, shown = overview.quote, overview.shown
+    ceiling, units = quote.price_nano_per_hour_max, units_of(shown.gpu_count)
+    return KeptQuoteView(
+        id=quote.on_wire,
+        sku=quote.sku,
+        project=shown.project,
+        environment=shown.environment,
+        purchase=quote.purchase.value,
+        regions=quote.regions,
+        providers=quote.providers,
+        price_usd_per_hour_max=None if ceiling is None else usd(ceiling),
+        network_gbps_min=quote.network_gbps_min,
+        price_per_gpu_hour=money(quote.nano_per_unit_hour) if shown.gpu_count else None,
+        price_per_hour=money(Nano(quote.nano_per_unit_hour * units)),
+        price_per_hour_stopped=money(Nano(quote.stopped_nano_per_unit_hour * units)),
+        quoted_at=quote.quoted_at,
+        expires_at=quote.expires_at,
+        sla=quote.sla.value,
+        expired=now >= quote.expires_at,
+        leases=shown.leases,
     )

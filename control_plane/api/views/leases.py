@@ -132,6 +132,7 @@ def request_view(requested: CapacityRequest) -> LeaseRequestView:
         priority=requested.priority,
         purchase=requested.purchase.value,
         sla=requested.sla.value,
+        network_gbps_min=requested.network_gbps_min,
     )
 
 

@@ -9,12 +9,13 @@ from typing import Any
 from control_plane.cli.answers import Answer
 from control_plane.cli.client import Client
 from control_plane.cli.commands.amounts import amount
-from control_plane.cli.errors import CliError
-from control_plane.cli.parsing import Commands, Parser, command, suggestion
-from control_plane.cli.render.catalogue import offer_tables, quote_page, sku_table
+from control_plane.cli.errors import CliError, usage
+from control_plane.cli.parsing import Commands, Parser, command, is_id, suggestion
+from control_plane.cli.render.catalogue import kept_quote_page, offer_tables, quote_page, sku_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.catalogue import (
     PRIORITY_DEFAULT,
+    KeptQuoteView,
     OfferList,
     OfferView,
     PriceRequest,
@@ -22,6 +23,8 @@ from control_plane.wire.catalogue import (
     QuoteView,
     SkuList,
 )
+
+QUOTE_PREFIX = "qt"
 
 NAMED_MAX = 20
 """How many values a remark names."""
@@ -40,19 +43,23 @@ def add(to: Commands) -> None:
         more=(
             "When the lease would be refused, it says by which limits and exits with 1.\n"
             "--verbose shows every rule that spoke. With --keep, the price stands for\n"
-            "15 minutes: splitplane lease create SKU --quote QUOTE."
+            "15 minutes: splitplane lease create SKU --quote QUOTE. With the id of such a\n"
+            "quote in the place of the SKU, it shows what was kept."
         ),
         examples="""
         splitplane quote h100-sxm.8x
         splitplane quote h100-sxm.8x --region eu --max-price 25
         splitplane quote h100-sxm.8x --spot --max-price 18
         splitplane quote h100-sxm.8x --region eu --keep
+        splitplane quote qt_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
         splitplane quote h100-sxm.8x --project research --environment prod --verbose
         """,
     )
     parser.add_argument("--keep", action="store_true", help="keep the price for a lease that names the quote")
     add_verbose(parser)
-    add_sku(parser)
+    parser.add_argument(
+        "sku", metavar="SKU", help="what to lease (see: splitplane skus), or the id of a quote that was kept"
+    )
     add_constraints(parser)
     add_purchase(parser)
 
@@ -120,6 +127,12 @@ def add_constraints(parser: Parser, *, priced: str = "the whole machine") -> Non
     )
     parser.add_argument("--max-price", metavar="USD", help=f"highest price per hour for {priced}")
     parser.add_argument(
+        "--min-network",
+        type=int,
+        metavar="GBPS",
+        help="at least so many Gbit/s between machines, as the provider states it (default: any)",
+    )
+    parser.add_argument(
         "--priority",
         type=int,
         default=PRIORITY_DEFAULT,
@@ -165,6 +178,7 @@ def constraints(args: Namespace) -> dict[str, Any]:
         "regions": tuple(args.region),
         "providers": tuple(args.provider),
         "price_usd_per_hour_max": ceiling(args),
+        "network_gbps_min": args.min_network,
         "priority": args.priority,
         "sla": args.sla,
         "project": args.project,
@@ -268,6 +282,9 @@ def _costs_at_most(offer: OfferView, usd: str) -> bool:
 
 
 def quote(terminal: Terminal, args: Namespace) -> None:
+    if is_id(QUOTE_PREFIX, args.sku):
+        _kept(terminal, args)
+        return
     request = PriceRequest(**constraints(args), purchase=purchase(args), keep=args.keep)
     client = terminal.client()
     answer = client.post("/v1/quotes", QuoteView, request)
@@ -279,3 +296,13 @@ def quote(terminal: Terminal, args: Namespace) -> None:
     if not verdict.admitted:
         refusal = CliError(verdict.why or "A lease would be refused.", code=verdict.code or "refused")
         raise with_nearest_sku(client, refusal, args.sku)
+
+
+def _kept(terminal: Terminal, args: Namespace) -> None:
+    """What was kept is shown as it is, so nothing can be asked for beside its id."""
+    asked = (*args.region, *args.provider, args.max_price, args.min_network, args.project, args.environment)
+    if args.keep or args.spot or any(each is not None for each in asked):
+        raise usage("a quote that was kept never changes: leave the other arguments out, or name a SKU.")
+    answer = terminal.client().get(f"/v1/quotes/{args.sku}", KeptQuoteView)
+    now = terminal.now()
+    terminal.present(args.json, answer, lambda kept: kept_quote_page(kept, now))

@@ -76,6 +76,11 @@ def _add_request(parser: Parser) -> None:
     whose.add_argument("--provider", metavar="NAME", action="append", help="may be repeated")
     whose.add_argument("--any-provider", action="store_true", help="any provider")
     parser.add_argument("--max-price", metavar="USD", help="highest price per hour for the whole machine")
+    network = parser.add_mutually_exclusive_group()
+    network.add_argument(
+        "--min-network", type=int, metavar="GBPS", help="at least so many Gbit/s between machines"
+    )
+    network.add_argument("--any-network", action="store_true", help="any network")
     parser.add_argument(
         "--priority", type=int, metavar="N", help="0 to 100; of your leases, the highest is placed first"
     )
@@ -90,6 +95,7 @@ def update(terminal: Terminal, args: Namespace) -> None:
         regions=_words(args.region, anything=args.any_region),
         providers=_words(args.provider, anything=args.any_provider),
         price_usd_per_hour_max=None if args.max_price is None else amount(args.max_price, "--max-price"),
+        network_gbps_min=0 if args.any_network else args.min_network,
         priority=args.priority,
         wait_timeout_seconds=None
         if args.wait_timeout is None

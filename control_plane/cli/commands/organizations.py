@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from control_plane.cli.commands import organization_states
+from control_plane.cli.commands import lease_ends, organization_states
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, PATH, find
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.organizations import created_page, one_page, organization_table
@@ -66,6 +66,7 @@ def add(to: Commands) -> None:
     )
     parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
     organization_states.add(organizations)
+    lease_ends.add(organizations)
 
 
 def list_organizations(terminal: Terminal, args: Namespace) -> None:

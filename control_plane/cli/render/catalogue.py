@@ -9,9 +9,16 @@ from rich.table import Table
 from rich.text import Text
 
 from control_plane.cli.render.admissions import rule_table
-from control_plane.cli.render.layout import heading, indented, pairs, table
-from control_plane.cli.words import both, coarse, plural, price, spaced
-from control_plane.wire.catalogue import CandidateView, OfferView, QuoteView, RejectedView, SkuView
+from control_plane.cli.render.layout import facts, heading, indented, pairs, table
+from control_plane.cli.words import both, coarse, exact, plural, price, spaced
+from control_plane.wire.catalogue import (
+    CandidateView,
+    KeptQuoteView,
+    OfferView,
+    QuoteView,
+    RejectedView,
+    SkuView,
+)
 from control_plane.wire.common import Money
 
 STOCK = {"live": "in stock", "advisory": "likely", "static": "not known"}
@@ -180,6 +187,33 @@ def quote_page(quote: QuoteView, now: datetime, *, verbose: bool = False) -> Ren
         hint = "" if verbose or not is_folded(quote.rejected) else "--verbose names every offer"
         parts += [Text(), heading("Rejected", hint), rejected_lines(quote.rejected, verbose=verbose)]
     return Group(*parts)
+
+
+def kept_quote_page(quote: KeptQuoteView, now: datetime) -> RenderableType:
+    """A quote that was kept, and how to have its price while that lasts."""
+    ceiling, least = quote.price_usd_per_hour_max, quote.network_gbps_min
+    limits = (
+        "spot" if quote.purchase == "spot" else "",
+        *quote.regions,
+        *quote.providers,
+        "" if least is None else f"{least:,} Gbit/s at least",
+        "" if ceiling is None else f"at most {exact(ceiling)} USD per hour",
+    )
+    page = facts(
+        ("Quote", quote.id),
+        ("SKU", quote.sku),
+        ("Project", f"{quote.project}, {quote.environment}"),
+        ("Price", per_hour(quote.price_per_hour, quote.price_per_gpu_hour)),
+        ("Constraints", ", ".join(limit for limit in limits if limit) or None),
+        ("Service level", quote.sla),
+        ("Quoted", both(quote.quoted_at, now)),
+        ("Expired" if quote.expired else "Expires", both(quote.expires_at, now)),
+        ("Leases", str(quote.leases)),
+    )
+    if quote.expired:
+        return page
+    create = f"splitplane lease create {quote.sku} --quote {quote.id}"
+    return Group(page, Text(), indented(Text(create, style="cyan")))
 
 
 def _place(quote: QuoteView) -> str:

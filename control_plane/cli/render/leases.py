@@ -91,6 +91,7 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
             ("SKU", f"{lease.request.sku}, {hardware(lease.gpu_count, lease.gpu_model)}"),
             ("Price", per_hour(lease.price_per_hour, lease.price_per_gpu_hour)),
             ("Service level", _service_level(lease)),
+            ("Quote", lease.quote_id),
             ("Constraints", _constraints(lease.request)),
             ("On eviction", "replace the machine" if lease.on_eviction == "replace" else None),
             ("Labels", labels(lease.labels)),
@@ -158,6 +159,8 @@ def _ssh_keys(keys: Sequence[AdmittedKeyView] | None) -> str | None:
 
 def _constraints(request: LeaseRequestView) -> str | None:
     words = [*(["spot"] if request.purchase == "spot" else []), *request.regions, *request.providers]
+    if request.network_gbps_min is not None:
+        words.append(f"{request.network_gbps_min:,} Gbit/s at least")
     if request.price_usd_per_hour_max is not None:
         words.append(f"at most {exact(request.price_usd_per_hour_max)} USD per hour")
     return ", ".join(words) or None

@@ -94,5 +94,6 @@ def _waiting(pool: NodePoolView, now: datetime) -> str | None:
 
 def _request(pool: NodePoolView) -> str:
     request = pool.request
-    parts = [request.sku, " or ".join(request.regions), " or ".join(request.providers)]
+    least = "" if request.network_gbps_min is None else f"{request.network_gbps_min:,} Gbit/s at least"
+    parts = [request.sku, " or ".join(request.regions), " or ".join(request.providers), least]
     return ", ".join(part for part in parts if part)

@@ -56,6 +56,7 @@ quotes = table(
     Column("regions", ARRAY(Text), nullable=False),
     Column("providers", ARRAY(Text), nullable=False),
     Column("price_nano_per_hour_max", BigInteger),
+    Column("network_gbps_min", Integer),
     Column("purchase", Text, nullable=False),
     Column("sla", Text, nullable=False),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
@@ -113,6 +114,7 @@ leases = table(
     Column("regions", ARRAY(Text), nullable=False),
     Column("providers", ARRAY(Text), nullable=False),
     Column("price_nano_per_hour_max", BigInteger),
+    Column("network_gbps_min", Integer),
     Column("priority", Integer, nullable=False),
     # The only keys to log in with, each with id, name, public key and fingerprint, as they were when the lease was
     # created; JSON's null: any key.

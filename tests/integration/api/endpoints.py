@@ -49,12 +49,12 @@ class Endpoint:
     @property
     def id_prefix(self) -> str | None:
         for name, prefix in (
+            ("{organization_id}", "org"),
             ("{lease_id}", "le"),
             ("{liability_id}", "li"),
             ("{session_id}", "ses"),
             ("{node_pool_id}", "np"),
             ("{node}", "nd"),
-            ("{organization_id}", "org"),
             ("{proof_id}", "pf"),
             ("{request_id}", "arq"),
             ("{quota_request_id}", "qr"),
@@ -63,6 +63,7 @@ class Endpoint:
             ("{service_account_id}", "sa"),
             ("{role_binding_id}", "rb"),
             ("{kubeconfig_id}", "kc"),
+            ("{quote_id}", "qt"),
             ("{export_id}", "exp"),
             ("{reconciliation_id}", "rec"),
             ("{charge_id}", "ch"),
@@ -82,6 +83,7 @@ class Endpoint:
         return (
             path.replace("{quota_request_id}", f"qr_{0:032x}")
             .replace("{environment}", "default")
+            .replace("/leases/{lease_id}", f"/leases/le_{0:032x}")
             .replace("{rule_id}", f"fw_{0:032x}")
             .replace("{certificate_id}", f"cert_{0:032x}")
             .replace("{console_id}", f"con_{0:032x}")
@@ -292,12 +294,14 @@ ENDPOINTS = (
             "regions": [],
             "providers": [],
             "price_usd_per_hour_max": "25",
+            "network_gbps_min": 100,
             "priority": 50,
             "project": "default",
             "environment": "default",
             "purchase": "on_demand",
         },
     ),
+    _get("/v1/quotes/{quote_id}", Permission.QUOTES_READ),
     _get("/v1/leases", Permission.LEASES_READ, "limit", "cursor", "state", "project", "label", "waiting"),
     _post(
         "/v1/leases",
@@ -533,6 +537,11 @@ ENDPOINTS = (
         "/v1/operator/organizations/{organization_id}/closures",
         Permission.ORGANIZATIONS_CLOSE,
         {"reason": "contract ended"},
+    ),
+    _post(
+        "/v1/operator/organizations/{organization_id}/leases/{lease_id}/end",
+        Permission.LEASES_END,
+        {"reason": "ticket 4711"},
     ),
     _post(
         "/v1/operator/organizations/{organization_id}/deletions",

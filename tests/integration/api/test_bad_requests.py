@@ -134,7 +134,10 @@ def _usable(path: str, field: str, value: Any) -> bool:
     """What is fine for some field although it is not for others."""
     return (
         (value is None and field in {"price_usd_per_hour_max", "project", "environment", "network", "lines"})
-        or (value is None and field in {"organization_id", "outside", "below_usd", "month_budget_usd"})
+        or (
+            value is None
+            and field in {"organization_id", "outside", "below_usd", "month_budget_usd", "network_gbps_min"}
+        )
         or (field == "ssh_port" and value == 7 and value is not True)
         or (value is None and field == "name" and path in ("/v1/leases", "/v1/leases/batch"))
         or (value is None and field in {"ssh_key_ids", "auto_release", "scopes", "projects"})

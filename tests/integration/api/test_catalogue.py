@@ -101,6 +101,67 @@ async def test_a_kept_quote_is_honoured_after_prices_rose_until_it_expires(
     hold(await acme.http.post("/v1/leases", json=for_it), "quote_expired")
 
 
+async def test_a_kept_quote_is_read_until_it_is_deleted(stage: Stage, acme: Tenant, other: Tenant) -> None:
+    await stage.round()
+    wanted = {"sku": "h100x8", "regions": ["eu"], "price_usd_per_hour_max": "25"}
+    quote = (await acme.http.post("/v1/quotes", json=wanted | {"keep": True})).json()
+    path = f"/v1/quotes/{quote['id']}"
+    kept = (await acme.http.get(path)).json()
+    assert {name: kept[name] for name in ("id", "price_per_hour", "price_per_gpu_hour", "expires_at")} == {
+        name: quote[name] for name in ("id", "price_per_hour", "price_per_gpu_hour", "expires_at")
+    }
+    assert (kept["regions"], kept["price_usd_per_hour_max"]) == (["eu"], "25.000000000")
+    assert (kept["project"], kept["environment"], kept["leases"]) == ("default", "default", 0)
+
+    lease = (await acme.http.post("/v1/leases", json={"sku": "h100x8", "quote_id": quote["id"]})).json()
+    assert lease["quote_id"] == quote["id"]
+    stage.clock.advance(LASTS.total_seconds())
+    kept = (await acme.http.get(path)).json()
+    assert (kept["expired"], kept["leases"]) == (True, 1)
+    for tenant, there in ((other, path), (acme, path[:-1] + ("0" if path[-1] != "0" else "1"))):
+        hold(await tenant.http.get(there), "not_found")
+
+
+async def test_a_lease_for_a_fast_network_is_placed_where_one_is_stated_or_refused(
+    stage: Stage, acme: Tenant
+) -> None:
+    await stage.round()
+    async with stage.db.transaction() as connection:
+        await connection.execute(text("UPDATE offers SET network_gbps = 400 WHERE region LIKE 'eu-%'"))
+    wanted = {"sku": "h100x8", "network_gbps_min": 400}
+    quote = (await acme.http.post("/v1/quotes", json=wanted | {"keep": True})).json()
+    assert {candidate["network_gbps"] for candidate in quote["candidates"]} == {400}
+    slow = [offer for offer in quote["rejected"] if offer["code"] == "network_too_slow"]
+    assert slow
+    assert all("does not state its network" in offer["why"] for offer in slow)
+    kept = (await acme.http.get(f"/v1/quotes/{quote['id']}")).json()
+    assert kept["network_gbps_min"] == 400
+    for_it = {"sku": "h100x8", "quote_id": quote["id"]}
+    hold(await acme.http.post("/v1/leases", json=for_it | {"network_gbps_min": 100}), "quote_differs")
+    lease = (await acme.http.post("/v1/leases", json=for_it)).json()
+    assert lease["request"]["network_gbps_min"] == 400
+    faster = wanted | {"network_gbps_min": 3_200}
+    refused = await acme.http.post("/v1/leases", json=faster)
+    hold(refused, "network_not_offered")
+    assert "the most is 400 Gbit/s" in refused.json()["detail"]
+    await stage.run("place_leases")
+    placed = (await acme.http.get(f"/v1/leases/{lease['id']}")).json()
+    assert placed["machine"]["region"].startswith("eu-")
+
+    async with stage.db.transaction() as connection:
+        await connection.execute(text("UPDATE offers SET available = false"))
+    waits = (await acme.http.post("/v1/leases", json=wanted)).json()
+    there = f"/v1/leases/{waits['id']}"
+    changed = (await acme.http.patch(there, json={"network_gbps_min": 0})).json()
+    assert changed["request"]["network_gbps_min"] is None
+    unchanged = (await acme.http.patch(there, json={"priority": 60})).json()
+    assert unchanged["request"]["network_gbps_min"] is None
+    again = (await acme.http.patch(there, json={"network_gbps_min": 100})).json()
+    assert again["request"]["network_gbps_min"] == 100
+    lines = (await acme.http.get(f"{there}/journal")).json()["items"]
+    assert any("100 Gbit/s at least" in (line["why"] or "") for line in lines)
+
+
 async def test_quotes_that_nobody_used_are_deleted_and_the_others_stay(stage: Stage, acme: Tenant) -> None:
     await stage.round()
     ids = [

@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import pytest
+from sqlalchemy import text
 
+from control_plane.db.rows import write
+from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.permission import EVERYBODYS, NARROWEST
 from control_plane.domain.role import Role
 from control_plane.domain.role_permissions import permissions_of, roles_at
@@ -104,12 +108,26 @@ async def _things(http: httpx.AsyncClient, project: str) -> dict[str, str]:
     }
 
 
+_QUOTE = text("""
+INSERT INTO quotes (id, organization_id, project_id, environment_id, sku, regions, providers, purchase,
+  sla, nano_per_unit_hour, stopped_nano_per_unit_hour, price_book, quoted_at, expires_at)
+SELECT :id, organization_id, project_id, environment_id, sku, regions, providers, purchase,
+  sla, nano_per_unit_hour, stopped_nano_per_unit_hour, price_book, created_at, created_at + interval '15 minutes'
+FROM leases WHERE id = :lease_id
+""")
+
+
 @pytest.fixture(scope="module")
 async def stage(shared: Shared) -> Stage:
     await ready_cluster(shared.api, shared.operator, CLUSTER)
     acme, near = shared.acme.http, await _things(shared.acme.http, "near")
     far = await _things(acme, "far")
     foreign = await _things((await shared.api.tenant("foreign")).http, "theirs")
+    async with shared.api.owner.db.transaction() as connection:
+        for things in (near, far, foreign):  # There is no offer here, so no quote would be kept.
+            quote_id = shared.api.world.new_id()
+            await write(connection, _QUOTE, id=quote_id, lease_id=UUID(hex=things["le"].removeprefix("le_")))
+            things["qt"] = on_wire(Prefix.QUOTE, quote_id)
     scopes = {"project": near["prj"], "environment": near["env"], "lease": near["le"]}
 
     async def with_role(owner: httpx.AsyncClient, role: Role | None, kind: ScopeKind) -> Who:

@@ -679,6 +679,16 @@ OTHER_ORGANIZATION: Json = ORGANIZATION | {
     "created_at": at(days=2),
 }
 ORGANIZATIONS: Json = {"items": [ORGANIZATION, OTHER_ORGANIZATION], "next_cursor": None}
+LEASE_END: Json = {
+    "id": LEASE_ID,
+    "name": "train-1",
+    "organization_id": OTHER_ORGANIZATION["id"],
+    "state": "ending",
+    "end_reason": "ended_by_operator",
+    "end_why": "an operator ended it: ticket 4711",
+    "billed_until": at(minutes=0),
+    "ended_at": None,
+}
 CREATED_ORGANIZATION: Json = {
     "organization": OTHER_ORGANIZATION | {"state": "active", "created_at": at(seconds=0)},
     "key": ISSUED["key"] | {"name": "first key"},
@@ -883,6 +893,25 @@ QUOTE: Json = {
     "rejected": REJECTED,
 }
 QUOTE_KEPT = QUOTE | {"id": "qt_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b", "expires_at": at(minutes=-15)}
+KEPT_QUOTE: Json = {
+    "id": QUOTE_KEPT["id"],
+    "sku": "h100x8",
+    "project": "default",
+    "environment": "default",
+    "purchase": "on_demand",
+    "regions": ["eu"],
+    "providers": [],
+    "price_usd_per_hour_max": "30.000000000",
+    "network_gbps_min": 400,
+    "price_per_gpu_hour": usd(2_990_000_000),
+    "price_per_hour": usd(23_920_000_000),
+    "price_per_hour_stopped": usd(23_920_000_000),
+    "quoted_at": at(minutes=0),
+    "expires_at": at(minutes=-15),
+    "sla": "bronze",
+    "expired": False,
+    "leases": 1,
+}
 QUOTE_REFUSED: Json = QUOTE | {
     "verdict": {
         "admitted": False,

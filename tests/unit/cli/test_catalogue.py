@@ -16,6 +16,32 @@ def test_a_ceiling_that_is_no_amount_is_wrong_usage(amount: str, tmp_path: Path)
     assert (shown.code, "--max-price" in shown.err) == (2, True)
 
 
+def test_a_kept_quote_is_shown_by_its_id_alone(tmp_path: Path) -> None:
+    kept = answers.KEPT_QUOTE
+    path = f"GET /v1/quotes/{kept['id']}"
+    shown = Stand(tmp_path, {path: kept}).run("quote", kept["id"])
+    assert (shown.code, f"--quote {kept['id']}" in shown.out) == (0, True)
+    expired = Stand(tmp_path, {path: kept | {"expired": True}}).run("quote", kept["id"])
+    assert "Expired" in expired.out
+    assert "--quote" not in expired.out
+    for option in (
+        ["--region", "eu"],
+        ["--keep"],
+        ["--spot"],
+        ["--max-price", "3"],
+        ["--min-network", "400"],
+    ):
+        with case(option):
+            refused = Stand(tmp_path, {}).run("quote", kept["id"], *option)
+            assert (refused.code, "never changes" in refused.err) == (2, True)
+
+
+def test_the_network_of_a_quote_and_of_a_lease_is_in_the_request(tmp_path: Path) -> None:
+    stand = Stand(tmp_path, {"POST /v1/quotes": answers.QUOTE})
+    stand.run("quote", "h100x8", "--min-network", "400")
+    assert json.loads(stand.requests[-1].content)["network_gbps_min"] == 400
+
+
 def _keys(folder: Path, *options: str) -> list[str]:
     known: dict[str, Answer] = {"GET /v1/offers": answers.offers(cost=False)}
     shown = Stand(folder, known).run("offers", *options, "--json")

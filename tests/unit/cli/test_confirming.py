@@ -57,6 +57,7 @@ ASKS: dict[str, tuple[str, Reads]] = {
         {},
     ),
     "finance period close": ("2026-10", {}),
+    "organization end-lease": (f"{CUSTOMER} {LEASE_ID} --reason abuse", ORGANIZATIONS),
     # All that a customer has.
     "organization suspend": (f"{CUSTOMER} --reason unpaid --end-leases", ORGANIZATIONS),
     "organization close": (f"{CUSTOMER} --reason unpaid", ORGANIZATIONS),

@@ -136,6 +136,7 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
             ("delete", "deletions", " --yes"),
         )
     },
+    "organization end-lease": (f"organization end-lease fresh {LEASE_ID} --reason unpaid --yes", {ORGANIZATIONS: answers.ORGANIZATIONS, f"POST {OF_FRESH}/leases/{LEASE_ID}/end": answers.LEASE_END}),
     "login": ("login --key-stdin", {"GET /v1/me": answers.ME, "GET /v1/organization": answers.ORGANIZATION}),
     "user show": (f"user show {answers.USER}", {f"GET /v1/users/{answers.USER}": _USER}),
     "user suspend": (f"user suspend {answers.USER}", {f"POST /v1/users/{answers.USER}/suspend": _USER}),

@@ -302,6 +302,10 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "offers_sold_out": ("offers --region eu-central-1", {"GET /v1/offers": answers.offers(cost=False)}),
     "quote": ("quote h100x8 --region eu", {"POST /v1/quotes": answers.QUOTE}),
     "quote_kept": ("quote h100x8 --keep", {"POST /v1/quotes": answers.QUOTE_KEPT}),
+    "quote_shown": (
+        f"quote {answers.KEPT_QUOTE['id']}",
+        {f"GET /v1/quotes/{answers.KEPT_QUOTE['id']}": answers.KEPT_QUOTE},
+    ),
     "quote_refused": ("quote h100x8 --region eu", {"POST /v1/quotes": answers.QUOTE_REFUSED}),
     "quote_folded": ("quote h100x8", {"POST /v1/quotes": MANY_REJECTED}),
     "quote_verbose": ("quote h100x8 --verbose", {"POST /v1/quotes": MANY_REJECTED}),

@@ -67,6 +67,17 @@ def test_a_sku_that_only_others_offer_says_where() -> None:
     assert "fake in us-east-1" in refused.why
 
 
+def test_a_network_that_no_provider_states_says_what_the_most_is() -> None:
+    request = CapacityRequest("h100-sxm.1x", network_gbps_min=3_200)
+    offers = [of(H100), replace(of(H100), key="b", network_gbps=400)]
+    for listed, words in ((offers, "the most is 400 Gbit/s"), (offers[:1], "no provider states")):
+        refused = not_offered(request, H100, BOOK, listed, START)
+        assert refused.code is RefusalCode.NETWORK_NOT_OFFERED
+        assert f"has 3,200 Gbit/s between its machines; {words}" in refused.why
+    elsewhere = not_offered(replace(request, regions=("eu",)), H100, BOOK, offers, START)
+    assert elsewhere.code is RefusalCode.SKU_NOT_OFFERED, "its region is what no offer has"
+
+
 def test_an_unknown_provider_and_an_unserved_region_name_the_nearest() -> None:
     regions = {of(H100).region}
     cases = (

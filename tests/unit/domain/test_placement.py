@@ -163,6 +163,28 @@ def test_a_region_or_provider_that_was_not_asked_for_is_excluded() -> None:
     ).candidates
 
 
+def test_a_network_that_was_asked_for_has_to_be_stated_and_as_fast() -> None:
+    fast = CapacityRequest("h100x8", network_gbps_min=400)
+    assert ranked(replace(OFFER, network_gbps=400), request=fast).candidates
+    for gbps, words in (
+        (399, "gpu_8x has 399 Gbit/s between machines"),
+        (None, "does not state its network"),
+    ):
+        ranking = ranked(replace(OFFER, network_gbps=gbps), request=fast)
+        expect_rejected(ranking, RejectCode.NETWORK_TOO_SLOW)
+        assert words in ranking.rejected[0].why
+        assert "for 400 Gbit/s at least." in ranking.rejected[0].why
+        assert ranked(replace(OFFER, network_gbps=gbps)).candidates
+
+
+def test_offers_that_differ_in_their_network_are_not_treated_alike() -> None:
+    slow, fast = replace(OFFER, key="slow", network_gbps=100), replace(OFFER, key="fast", network_gbps=400)
+    for first, second in ((slow, fast), (fast, slow)):
+        ranking = ranked(first, second, request=CapacityRequest("h100x8", network_gbps_min=400))
+        assert ranking.candidates == (fast,)
+        assert [rejection.offer for rejection in ranking.rejected] == [slow]
+
+
 def test_what_costs_a_nano_more_than_it_is_sold_for_is_not_bought() -> None:
     assert ranked(OFFER).candidates
     expect_rejected(
@@ -422,7 +444,8 @@ def test_every_code_can_be_the_reason() -> None:
         envelopes=[Envelope(regions=frozenset({OFFER.region}))],
     )
     of_spot = ranked(OFFER, request=SPOT)
-    codes = {rejection.code for each in (ranking, of_spot) for rejection in each.rejected}
+    slow = ranked(OFFER, request=CapacityRequest("h100x8", network_gbps_min=1))
+    codes = {rejection.code for each in (ranking, of_spot, slow) for rejection in each.rejected}
     assert codes == set(RejectCode)
     assert list(ranking.rejected) == sorted(ranking.rejected, key=lambda rejection: rejection.code)
 

@@ -26,6 +26,7 @@ QUOTE = KeptQuote(
     regions=("eu", "us-east-1"),
     providers=("nebius",),
     price_nano_per_hour_max=Nano(30_000_000_000),
+    network_gbps_min=400,
     purchase=PurchaseKind.SPOT,
     sla=SlaTier.BRONZE,
     nano_per_unit_hour=Nano(2_000_000_000),
@@ -39,7 +40,11 @@ SAME = CapacityRequest("h100x8", purchase=PurchaseKind.SPOT)
 
 def test_what_a_request_leaves_out_is_the_quotes() -> None:
     whole = replace(
-        SAME, regions=QUOTE.regions, providers=QUOTE.providers, price_nano_per_hour_max=Nano(30 * 10**9)
+        SAME,
+        regions=QUOTE.regions,
+        providers=QUOTE.providers,
+        price_nano_per_hour_max=Nano(30 * 10**9),
+        network_gbps_min=400,
     )
     for said in (SAME, whole, replace(whole, regions=QUOTE.regions[::-1])):
         assert asked_for(QUOTE, said, START) == whole
@@ -53,6 +58,7 @@ def test_a_request_for_something_else_is_refused_with_what_was_quoted() -> None:
         (replace(SAME, regions=("eu",)), "`regions` is eu, us-east-1"),
         (replace(SAME, providers=("aws", "nebius")), "`providers` is nebius"),
         (replace(SAME, price_nano_per_hour_max=Nano(1)), "`price_usd_per_hour_max` is 30.000000000"),
+        (replace(SAME, network_gbps_min=100), "`network_gbps_min` is 400"),
     ):
         with case(words):
             refused = asked_for(QUOTE, other, START)

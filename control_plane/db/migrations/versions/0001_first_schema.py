@@ -1967,6 +1967,7 @@ def _create_tables() -> None:
         sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("providers", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("price_nano_per_hour_max", sa.BigInteger(), nullable=True),
+        sa.Column("network_gbps_min", sa.Integer(), nullable=True),
         sa.Column("purchase", sa.Text(), nullable=False),
         sa.Column("sla", sa.Text(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
@@ -2029,6 +2030,7 @@ def _create_tables() -> None:
         sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("providers", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.Column("price_nano_per_hour_max", sa.BigInteger(), nullable=True),
+        sa.Column("network_gbps_min", sa.Integer(), nullable=True),
         sa.Column("priority", sa.Integer(), nullable=False),
         sa.Column("ssh_keys", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.Column(
@@ -2078,7 +2080,7 @@ def _create_tables() -> None:
             "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
         ),
         sa.CheckConstraint(
-            "end_reason IN ('auto_released', 'envelope_exceeded', 'evicted', 'machine_lost', 'no_capacity', 'organization_closed', 'organization_suspended', 'proof_failed', 'released', 'unfunded')",
+            "end_reason IN ('auto_released', 'ended_by_operator', 'envelope_exceeded', 'evicted', 'machine_lost', 'no_capacity', 'organization_closed', 'organization_suspended', 'proof_failed', 'released', 'unfunded')",
             name=op.f("ck_leases_end_reason_known"),
         ),
         sa.CheckConstraint(

@@ -31,7 +31,8 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def _address(text: str) -> Address:
+def address(text: str) -> Address:
+    """Read `host:port`. Raises ValueError."""
     host, port = reading.endpoint(text)
     return Address(host.strip("[]"), port)
 
@@ -73,7 +74,11 @@ def database_url(text: str) -> str:
     return text
 
 
-DatabaseUrl = Annotated[str, AfterValidator(database_url)]
+DatabaseUrl = Annotated[
+    str,
+    AfterValidator(database_url),
+    Variable("SPLITPLANE_DATABASE_URL", "the PostgreSQL database, `postgresql://...`; may hold a password"),
+]
 
 
 def kms_key(text: str) -> MasterKey:
@@ -88,19 +93,13 @@ KmsKey = Annotated[
     BeforeValidator(reading.parsed(kms_key)),
     Variable("SPLITPLANE_KMS_KEY", "AWS KMS: the ARN of the key that wraps data keys"),
 ]
-_Listen = Annotated[Address, BeforeValidator(reading.parsed(_address))]
+_Listen = Annotated[Address, BeforeValidator(reading.parsed(address))]
 _Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    database_url: Annotated[
-        DatabaseUrl,
-        Variable(
-            "SPLITPLANE_DATABASE_URL",
-            "the PostgreSQL database, `postgresql://...`; may hold a password",
-        ),
-    ] = field(repr=False)
+    database_url: DatabaseUrl = field(repr=False)
     listen: Annotated[_Listen, Variable("SPLITPLANE_LISTEN", "host and port of the API")] = Address(
         "127.0.0.1", 8080
     )

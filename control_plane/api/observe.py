@@ -5,14 +5,12 @@ well. Paths appear as route templates, never with ids, and queries and headers d
 that somebody pastes into a URL must not end up in a log.
 """
 
-import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
-import msgspec
 import structlog
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
@@ -34,24 +32,6 @@ _REFUSED = "splitplane.refused"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 log = structlog.get_logger("api")
-
-
-def configure_logging(level: str = "info") -> None:
-    """JSON lines on standard error: constant event names, fields, UTC times."""
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(serializer=_to_json),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
-        cache_logger_on_first_use=True,
-    )
-
-
-def _to_json(event: Any, **_: Any) -> bytes:
-    return msgspec.json.encode(event, enc_hook=str)
 
 
 def note_start(*, listen: str, metrics_listen: str, database: str, traces: bool) -> None:

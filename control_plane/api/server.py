@@ -1,13 +1,8 @@
 """The API as a process: it reads its settings, opens the database in the API's role, and listens on two ports."""
 
 import asyncio
-import ctypes
-import gc
-import multiprocessing
 import os
-import resource
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 
@@ -24,7 +19,6 @@ from control_plane.api.auth import Authenticator
 from control_plane.api.observe import (
     Metrics,
     MetricsListener,
-    configure_logging,
     note_clock,
     note_database,
     note_login_refused,
@@ -34,60 +28,36 @@ from control_plane.api.observe import (
 )
 from control_plane.api.streams import Streams
 from control_plane.pool_metrics import PoolCollector
+from control_plane.server_process import (
+    LOGIN_REFUSED,
+    allow_open_files,
+    check_free,
+    configure_logging,
+    connections_max,
+    end_with_parent,
+    keep_what_stays,
+)
 from control_plane.services import health, process
 from control_plane.services.key_ring import KEEP_SECONDS
 from control_plane.services.sealing import key_maker
 from control_plane.services.signing_in import SigningIn, signing_in
-from control_plane.settings import Address, Settings, SettingsError
+from control_plane.settings import Settings
 from tracing import starting as tracing
 
 STORE_USES_SECONDS = 30.0
 """How often it is stored when API keys were used."""
 HEAD_BYTES_MAX = 65_536
 """What a connection may make the server keep before the head of its request is complete."""
-FILES_SPARE = 256
-"""Open files besides the connections of clients: the database's, the log, the libraries."""
 BACKLOG = 1_024
-GARBAGE_OBJECTS = 10_000
-"""New objects after which the youngest generation is collected. A request makes some hundreds, and frees nearly all."""
 STOP_SECONDS = 10
 """How long requests in progress may take after the signal to stop."""
-LOGIN_REFUSED = 2
-"""The exit code of a worker that must not work under its database login."""
 STREAMS_STOP_SECONDS = 5
 """How long event streams may take to end after that signal, before it is passed on."""
 
 
-_PR_SET_PDEATHSIG = 1
-"""prctl(2), linux/prctl.h."""
-
-
-def _end_with_parent() -> None:
-    """End at once with the parent process, as in a crash: Granian's worker would otherwise outlive one that is killed.
-
-    A worker that finished its requests first would have nobody who ends it when one of them hangs, and would keep the
-    ports from the process that a supervisor starts in the place of the killed one.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    parent = multiprocessing.parent_process()  # It may be gone already, and its end is signalled no more.
-    if parent is not None and os.getppid() != parent.pid:
-        os._exit(1)
-
-
-def keep_what_stays() -> None:
-    """Take what was made at the start out of garbage collection, and collect less often.
-
-    Nearly all objects of the process are modules, routes and schemas that live as long as it does. Looking at all of
-    them again while requests wait was a large part of the time of the slowest requests (docs/benchmarks.md).
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GARBAGE_OBJECTS, 20, 20)
-
-
 def application() -> Litestar:
     """The app as the server's worker builds it, from the environment."""
-    _end_with_parent()
+    end_with_parent()
     configuration.refuse_secrets(os.environ)
     settings = configuration.read(os.environ)
     configure_logging(settings.log_level)
@@ -191,12 +161,6 @@ def _end_if_refused(watching: asyncio.Task[None]) -> None:
         os._exit(LOGIN_REFUSED)
 
 
-def allow_open_files() -> None:
-    """Raise the soft limit of open files to the hard one: each connection of a client is an open file."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
 def _end_streams_first(streams: Streams) -> None:
     """Let SIGTERM end the event streams before Granian waits for the requests in progress.
 
@@ -227,8 +191,8 @@ def serve(settings: Settings) -> None:
     signing_in(settings, process.api_process(settings.database_url, connections=1).world)
     key_maker(settings)  # In the worker, which makes its own, a wrong file would end in a traceback.
     asyncio.run(process.check_login(settings.database_url))
-    _check_free("SPLITPLANE_LISTEN", settings.listen)
-    _check_free("SPLITPLANE_METRICS_LISTEN", settings.metrics_listen)
+    check_free("SPLITPLANE_LISTEN", settings.listen)
+    check_free("SPLITPLANE_METRICS_LISTEN", settings.metrics_listen)
     allow_open_files()
     Granian(
         "control_plane.api.server:application",
@@ -245,27 +209,10 @@ def serve(settings: Settings) -> None:
         ),
         backlog=BACKLOG,
         # Granian accepts no more connections than this; every open stream is one of them.
-        backpressure=_connections_max(max(settings.connections_max, settings.streams_max + BACKLOG)),
+        backpressure=connections_max(max(settings.connections_max, settings.streams_max + BACKLOG)),
         workers=1,
         log_access=False,
         log_level=LogLevels.warning,
         websockets=False,
         workers_kill_timeout=STOP_SECONDS,
     ).serve()
-
-
-def _check_free(variable: str, address: Address) -> None:
-    """Take the port for a moment, because the server's worker could not say in one sentence why it cannot."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((address.host, address.port))
-    except OSError as error:
-        raise SettingsError(f"{variable} is {address}, where we cannot listen: {error.strerror}") from error
-
-
-def _connections_max(wanted: int) -> int:
-    """How many connections are accepted: each of them is an open file."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if hard == resource.RLIM_INFINITY else max(1, min(wanted, hard - FILES_SPARE))

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.db.rows import read, read_one, write
 from control_plane.db.tables.telemetry import SAMPLE_SLOTS
 from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
 
@@ -50,7 +50,8 @@ class NewSample:
     received_at: datetime
     skew_ms: int
     notable: bool
-    document: Mapping[str, Any]
+    document: str
+    """JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +82,21 @@ class Cursor:
     sequence: int
 
 
-_SAMPLES = Recordset(NewSample, "samples")
 _COLUMNS = (
     "organization_id, project_id, claim_id, lease_id, machine_id, sequence, at, received_at, skew_ms, notable,"
     " document"
 )
-_OF = ", ".join(f"s.{name}" for name in _COLUMNS.split(", "))
-# No RETURNING and no target of the conflict: either one needs the right to read.
+_NAMES = _COLUMNS.split(", ")
+_OF = ", ".join(f"s.{name}" for name in _NAMES)
+# No RETURNING and no target of the conflict: either one needs the right to read. Arrays, because the database reads a
+# document in them once, and in a JSON parameter twice.
 _INSERT = text(f"""
 INSERT INTO samples (slot, {_COLUMNS})
-SELECT mod(floor(extract(epoch FROM received_at) / {HOUR_SECONDS})::bigint, {SAMPLE_SLOTS}), {_COLUMNS} FROM {_SAMPLES}
+SELECT mod(floor(extract(epoch FROM new.received_at) / {HOUR_SECONDS})::bigint, {SAMPLE_SLOTS}), new.*
+FROM (SELECT * FROM unnest(CAST(:organization_id AS uuid[]), CAST(:project_id AS uuid[]), CAST(:claim_id AS uuid[]),
+    CAST(:lease_id AS uuid[]), CAST(:machine_id AS uuid[]), CAST(:sequence AS bigint[]), CAST(:at AS timestamptz[]),
+    CAST(:received_at AS timestamptz[]), CAST(:skew_ms AS integer[]), CAST(:notable AS boolean[]),
+    CAST(CAST(:document AS text[]) AS jsonb[])) AS new({_COLUMNS})) new
 ON CONFLICT DO NOTHING
 """)
 _SENDERS = text("""
@@ -128,7 +134,10 @@ def slot_of(received_at: datetime) -> int:
 
 async def insert(connection: Connection, samples: Sequence[NewSample]) -> int:
     """Add samples of any number of machines. Returns how many were new: one that is stored already is left as it is."""
-    return await write(connection, _INSERT, samples=_SAMPLES.document(samples)) if samples else 0
+    if not samples:
+        return 0
+    columns = {name: [getattr(sample, name) for sample in samples] for name in _NAMES}
+    return await write(connection, _INSERT, **columns)
 
 
 async def senders(connection: Connection, digests: Sequence[str]) -> list[Sender]:

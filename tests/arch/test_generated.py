@@ -25,6 +25,7 @@ from control_plane.domain.proof import OWN_CODES, OwnCode
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.role_permissions import AT_PLATFORM, IN_ORGANIZATIONS
 from control_plane.domain.verification import MismatchCode
+from control_plane.ingest import settings as ingest_settings
 from control_plane.services import process
 from control_plane.settings import Settings
 from data_plane.proof.challenger import judgement
@@ -263,6 +264,7 @@ SETTINGS: Mapping[str, tuple[type[object], ...]] = {
         reconciler_settings.MoneySettings,
         verifier_settings.ClientVariables,
     ),
+    "Ingest process: `python -m control_plane.ingest`": (ingest_settings.Settings,),
     "Verifier: `python -m data_plane.proof.verifier.service`": (verifier_settings.ServerVariables,),
     "Emulated clouds: `python -m providers.emulators`": (emulator_settings.Settings,),
     "Traces, of the API and the reconciler": (trace_settings.Settings,),

@@ -22,7 +22,7 @@ OWNERS = {
     "aiolimiter": r"providers/pacing\.py",
     "tenacity": r"providers/guard\.py",
     "prometheus_client": (
-        r"control_plane/api/(observe|streams)\.py|control_plane/pool_metrics\.py|providers/guard\.py"
+        r"control_plane/api/(observe|streams)\.py|control_plane/ingest/metrics\.py|control_plane/pool_metrics\.py|providers/guard\.py"
         r"|reconciler/(runner|proving|health|listener|figures|cluster_metrics|call_budgets|offers_left_out|__main__)\.py"
         r"|data_plane/proof/verifier/service/(metrics|__main__)\.py"
     ),
@@ -30,7 +30,7 @@ OWNERS = {
     "pydantic": r"environment/reading\.py|.*/settings\.py",
     "opentelemetry": r"tracing/exporting\.py",
     "requests": r"tracing/exporting\.py",
-    "structlog": r"control_plane/api/observe\.py|reconciler/(runner|roster|compose|keys|live_accounts|health|process|__main__)\.py|data_plane/proof/verifier/service/.*",
+    "structlog": r"control_plane/(api/observe|ingest/process|server_process)\.py|reconciler/(runner|roster|compose|keys|live_accounts|health|process|__main__)\.py|data_plane/proof/verifier/service/.*",
     "grpc": r"data_plane/proof/verifier/service/.*|providers/rpc\.py|providers/emulators/grpc_server\.py",
     "grpc_health": r"data_plane/proof/verifier/service/server\.py",
     "google": r"data_plane/proof/verifier/service/.*|providers/(rpc|nebius|nebius_api/.*|emulators/clouds/nebius)\.pyi?",
@@ -41,9 +41,9 @@ OWNERS = {
     "rich": r"control_plane/cli/.*",
     "argcomplete": r"control_plane/cli/(completing|commands/completion)\.py",
     "uvicorn": r"providers/emulators/__main__\.py",
-    "granian": r"control_plane/api/server\.py|control_plane/__main__\.py",
+    "granian": r"control_plane/api/server\.py|control_plane/ingest/__main__\.py|control_plane/__main__\.py",
     "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
-    "msgspec": r"control_plane/(api|cli|wire)/.*|control_plane/db/rows\.py|control_plane/__main__\.py|providers/.*",
+    "msgspec": r"control_plane/(api|cli|ingest|wire)/.*|control_plane/server_process\.py|control_plane/db/rows\.py|control_plane/__main__\.py|providers/.*",
     "boto3": r"infra/state/(place|__main__)\.py|control_plane/cli/destinations\.py|control_plane/vault/kms\.py|reconciler/archive\.py",
     "botocore": r"control_plane/cli/destinations\.py|control_plane/vault/kms\.py|reconciler/archive\.py|providers/aws_client\.py|providers/emulators/clouds/aws_signatures\.py",
     "moto": r"providers/emulators/clouds/aws_account\.py",
@@ -51,7 +51,7 @@ OWNERS = {
     r"|providers/nebius_api/access_token\.py|providers/emulators/clouds/nebius(_account)?\.py",
 }
 READS_THE_ENVIRONMENT = re.compile(
-    r".*/__main__\.py|.*/settings\.py|control_plane/api/server\.py|control_plane/cli/terminal\.py|control_plane/db/embedded\.py"
+    r".*/__main__\.py|.*/settings\.py|control_plane/api/server\.py|control_plane/ingest/process\.py|control_plane/cli/terminal\.py|control_plane/db/embedded\.py"
 )
 READS_THE_CLOCK = {"control_plane/world.py", "control_plane/cli/terminal.py"}
 

@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from litestar.routes import HTTPRoute
 from sqlalchemy import text
 
+from control_plane import server_process
 from control_plane import settings as configuration
 from control_plane.__main__ import document, main
 from control_plane.api import errors, server
@@ -130,7 +131,7 @@ def test_a_server_may_open_as_many_files_as_the_hard_limit_allows() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[0]), before[1]))
     try:
-        server.allow_open_files()
+        server_process.allow_open_files()
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)

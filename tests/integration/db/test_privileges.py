@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
+from control_plane import server_process
 from control_plane.api import server
 from control_plane.db import embedded, privileges, roles
 from control_plane.db.clock import DatabaseClock, PostgresTime
@@ -48,7 +49,7 @@ async def _refusal(url: str, role: Role = Role.API) -> str | None:
         await db.close()
 
 
-@pytest.mark.parametrize("role", [Role.API, Role.RECONCILER])
+@pytest.mark.parametrize("role", [Role.API, Role.RECONCILER, Role.INGEST])
 async def test_a_login_that_is_only_a_member_of_its_role_may_work(database_url: str, role: Role) -> None:
     assert await _refusal(login_url(database_url, role), role) is None
 
@@ -131,8 +132,8 @@ async def test_a_database_that_is_away_refuses_nobody() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [("control_plane", "serve"), ("reconciler", "run", "--only", "money")],
-    ids=["api", "reconciler"],
+    [("control_plane", "serve"), ("reconciler", "run", "--only", "money"), ("control_plane.ingest",)],
+    ids=["api", "reconciler", "ingest"],
 )
 def test_each_process_ends_with_2_and_one_sentence(database_url: str, command: tuple[str, ...]) -> None:
     ran = subprocess.run(
@@ -167,4 +168,4 @@ async def test_the_apis_worker_ends_at_once_when_its_watch_refuses_the_login(
     watching = asyncio.create_task(refused())
     await asyncio.wait([watching])
     server._end_if_refused(watching)
-    assert ended == [server.LOGIN_REFUSED]
+    assert ended == [server_process.LOGIN_REFUSED]

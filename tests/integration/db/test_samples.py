@@ -1,5 +1,6 @@
 """Samples are added by the ingest process alone, once each, read by lease and machine, and go with their hour."""
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -77,7 +78,7 @@ def a_sample(sequence: int, received_at: datetime = START, tenant: UUID = A, **o
             received_at=received_at,
             skew_ms=0,
             notable=False,
-            document={"sequence": sequence},
+            document=json.dumps({"sequence": sequence}),
         ),
         **other,
     )

@@ -2,7 +2,7 @@
 
 import gc
 
-from control_plane.api.server import GARBAGE_OBJECTS, keep_what_stays
+from control_plane.server_process import GARBAGE_OBJECTS, keep_what_stays
 
 
 def test_collections_pass_over_what_was_made_at_the_start() -> None:

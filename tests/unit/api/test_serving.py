@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from control_plane.api import server
+from control_plane.server_process import FILES_SPARE
 from control_plane.settings import Settings
 from tests.support.cases import case
 
@@ -27,7 +28,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             pass
 
     monkeypatch.setattr(server, "Granian", Recorder)
-    monkeypatch.setattr(server, "_check_free", lambda *_: None)
+    monkeypatch.setattr(server, "check_free", lambda *_: None)
     monkeypatch.setattr(server, "allow_open_files", lambda: None)
     return arguments
 
@@ -38,7 +39,7 @@ def test_as_many_connections_are_accepted_as_streams_may_be_open_and_files_allow
     for connections, streams, files, accepted in (
         (16_384, 5_000, ENDLESS, 16_384),
         (100, 5_000, ENDLESS, 5_000 + server.BACKLOG),
-        (16_384, 5_000, 4_096, 4_096 - server.FILES_SPARE),
+        (16_384, 5_000, 4_096, 4_096 - FILES_SPARE),
         (16_384, 5_000, 10, 1),
     ):
         monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))

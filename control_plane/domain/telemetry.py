@@ -1,0 +1,31 @@
+"""When a sample was read, by our clock, though the clock of its machine may show anything."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+AGE_MAX = timedelta(hours=24)
+"""A sample that is older is not stored: an agent keeps fewer, so its times are wrong."""
+SKEW_MS_MAX = 2_147_483_647
+"""What is stored of a clock that is wrong by more than 24 days."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """When a sample was read, by our clock."""
+
+    at: datetime
+    skew_ms: int
+    """How far the machine's clock is ahead of ours, with the time that the delivery took."""
+
+
+def taken(at_ms: int, sent_at_ms: int, received_at: datetime) -> Taken | None:
+    """The time of a sample, from what the machine's clock showed then and when it was sent; None if it is too old.
+
+    Only the difference of the two counts, so a clock that is wrong does no harm as long as nobody sets it. A sample
+    from after it was sent was read when it was received: no machine has samples of the future.
+    """
+    age = timedelta(milliseconds=max(0, sent_at_ms - at_ms))
+    if age > AGE_MAX:
+        return None
+    skew_ms = sent_at_ms - round(received_at.timestamp() * 1000)
+    return Taken(received_at - age, max(-SKEW_MS_MAX, min(SKEW_MS_MAX, skew_ms)))

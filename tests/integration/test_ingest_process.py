@@ -1,0 +1,122 @@
+"""The ingest process on a real database: it starts, stores what machines send, tells how it is, and stops."""
+
+import asyncio
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+
+import httpx
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import samples
+from control_plane.db.engine import Database, Role
+from control_plane.domain.ids import LeaseId
+from control_plane.world import utc_now
+from data_plane.documents.sample_delivery import encode_delivery, read_answer
+from tests.integration.db.sample import A, a_row, insert
+from tests.support.database import login_url
+from tests.support.samples import busy_delivery
+
+pytestmark = pytest.mark.database
+CREDENTIAL = "5e" * 32
+SECONDS_MAX = 60
+
+
+@pytest.fixture
+async def owner(database_url: str) -> AsyncIterator[Database]:
+    """A database with one agent, whose credential is known."""
+    database = Database(database_url, role=None, pool_size=1, readers=1)
+    async with database.transaction() as connection:
+        await connection.execute(text("SET LOCAL session_replication_role = replica"))
+        for table in ("organizations", "projects", "claims"):
+            await insert(connection, table, a_row(table, A))
+        digest = hashlib.sha256(CREDENTIAL.encode()).hexdigest()
+        await insert(connection, "agents", a_row("agents", A, digest=digest))
+    yield database
+    await database.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(url: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """The process, and the URLs of its two listeners."""
+    listen, metrics = (f"127.0.0.1:{_free_port()}" for _ in range(2))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "control_plane.ingest"],
+        env={
+            "PATH": os.environ["PATH"],
+            "SPLITPLANE_DATABASE_URL": url,
+            "SPLITPLANE_INGEST_LISTEN": listen,
+            "SPLITPLANE_INGEST_METRICS_LISTEN": metrics,
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process, f"http://{listen}", f"http://{metrics}"
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+async def _ready(url: str) -> None:
+    async with httpx.AsyncClient() as client:
+        for _ in range(10 * SECONDS_MAX):
+            with suppress(httpx.TransportError):
+                if (await client.get(f"{url}/readyz")).status_code == 200:
+                    return
+            await asyncio.sleep(0.1)
+    raise TimeoutError
+
+
+async def _send(url: str, first: int) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {CREDENTIAL}", "Content-Encoding": "gzip"}
+    body = encode_delivery(busy_delivery(2, first=first))
+    async with httpx.AsyncClient(timeout=SECONDS_MAX) as client:
+        return await client.post(f"{url}/v1/samples", content=body, headers=headers)
+
+
+async def test_what_a_machine_sends_is_stored_until_its_claim_ends_and_the_process_stops_cleanly(
+    database_url: str, owner: Database
+) -> None:
+    with running(login_url(database_url, Role.INGEST)) as (process, url, metrics):
+        await _ready(url)
+        answer = read_answer((await _send(url, 1)).content)
+        assert (answer.verdict, answer.accepted_through) == ("accepted", 2)
+        assert read_answer((await _send(url, 1)).content).verdict == "accepted"
+        async with owner.reading() as connection:
+            window = await samples.window(
+                connection, LeaseId(a_row("agents", A)["lease_id"]), since=utc_now().replace(year=2000)
+            )
+        assert [sample.sequence for sample in window] in ([1, 2], [2, 1])
+        assert len(window[0].document["gpus"]) == 8
+        async with httpx.AsyncClient() as client:
+            shown = (await client.get(f"{metrics}/metrics")).text
+        assert 'splitplane_ingest_deliveries_total{verdict="accepted"} 2.0' in shown
+        assert 'splitplane_ingest_samples_total{outcome="stored"} 2.0' in shown
+        assert 'splitplane_ingest_samples_total{outcome="repeated"} 2.0' in shown
+        async with owner.transaction() as connection:
+            await connection.execute(text("UPDATE claims SET ended_at = now()"))
+        until = time.monotonic() + 10
+        while (refused := await _send(url, 3)).status_code == 200:
+            assert time.monotonic() < until
+            await asyncio.sleep(0.5)
+        assert read_answer(refused.content).verdict == "ended"
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=SECONDS_MAX)
+        assert process.returncode == 0, said
+        assert "ingest_stopped" in said
+        assert CREDENTIAL not in said

@@ -46,6 +46,7 @@ from decimal import Decimal
 from typing import Any
 
 from control_plane.domain.ids import LaunchKey, ProviderRef
+from providers import aws_firewall, aws_volumes
 from providers.aws_catalogue import (
     FAMILIES,
     REGIONS,
@@ -79,6 +80,7 @@ from providers.aws_spot import (
     latest_prices,
     market_options,
 )
+from providers.aws_volumes import Volumes
 from providers.base import (
     Capabilities,
     Child,
@@ -134,7 +136,7 @@ CAPABILITIES = Capabilities(
     user_data_bytes_max=16_384,
     rate_limits=(
         RateLimit(
-            "reads", 20, 1.0, _READS, burst=50, requests={Verb.FIREWALL: 2, Verb.OFFERS: 5, Verb.CHILDREN: 2}
+            "reads", 20, 1.0, _READS, burst=50, requests={Verb.FIREWALL: 2, Verb.OFFERS: 5, Verb.CHILDREN: 3}
         ),
         RateLimit("mutations", 5, 1.0, _MUTATIONS, burst=50),
         RateLimit("run_instances", 2, 1.0, frozenset({Verb.LAUNCH}), burst=5),
@@ -176,6 +178,7 @@ class Aws:
         self._disk_gib = settings.disk_gib
         self._preparation = Preparation(self._aws, settings.image)
         self._groups = MachineGroups(self._aws)
+        self._volumes = Volumes(self._aws)
         self._now = now
 
     async def offers(self) -> tuple[Listed, ...]:
@@ -208,21 +211,25 @@ class Aws:
         )
 
     async def children(self) -> tuple[Child, ...]:
-        """The requests of spot machines that are not closed, and the security groups of single machines."""
+        """Requests of spot machines that are not closed, security groups of single machines, volumes that were left."""
         region = self._region
         requests = await self._requests(Verb.CHILDREN, region, OPEN)
         of_spot = (child(region, request) for request in requests)
         return (
             *await self._groups.children(region),
+            *await self._volumes.children(region),
             *(each for each in of_spot if each is not None),
         )
 
     async def delete_child(self, child: Child) -> None:
         region, _, native = child.ref.partition("/")
-        if child.kind == REQUEST:
-            await self._cancel(region, native)
-        else:
-            await self._groups.delete(region, native)
+        match child.kind:
+            case aws_volumes.KIND:
+                await self._volumes.delete(region, native)
+            case aws_firewall.KIND:
+                await self._groups.delete(region, native)
+            case _:
+                await self._cancel(region, native)
 
     async def _cancel(self, region: str, request: str) -> None:
         """Cancel a request, so that it buys nothing later. A machine that it has runs on."""

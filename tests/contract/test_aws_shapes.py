@@ -16,18 +16,20 @@ import pytest
 from botocore.model import ListShape, Shape, StructureShape
 from botocore.session import get_session
 
+from control_plane.domain.ids import ProviderRef
 from control_plane.domain.money import NANO_PER_USD
 from providers.aws import Settings, connect
-from providers.base import ListedOffer, ListedState, NoCapacity, PowerAction
+from providers.base import ListedOffer, ListedState, Needed, NoCapacity, PowerAction, ProviderError, Rejected
 from providers.emulators.clouds.aws_limits import Limiter
 from providers.emulators.scenario import FaultKind
-from providers.listings import offered_price
+from providers.listings import LAUNCH_KEY_TAG, offered_price
 from tests.contract.clouds.aws import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bridge, EmulatedAws
 
 OPERATIONS = {
     "AuthorizeSecurityGroupIngress",
     "CancelSpotInstanceRequests",
     "CreateSecurityGroup",
+    "DeleteVolume",
     "DescribeImages",
     "DescribeInstanceTypeOfferings",
     "DescribeInstanceTypes",
@@ -36,6 +38,7 @@ OPERATIONS = {
     "DescribeSpotInstanceRequests",
     "DescribeSpotPriceHistory",
     "DescribeSubnets",
+    "DescribeVolumes",
     "RebootInstances",
     "RunInstances",
     "StartInstances",
@@ -104,6 +107,7 @@ async def test_every_answer_of_a_machines_life_has_only_what_the_model_of_ec2_ha
         await provider.terminate(ref)
         await provider.inventory()
     taken = await provider.launch(replace(cloud.order(2), spot=True))
+    cloud.leave_volume(ref)
     for child in await provider.children():
         await provider.delete_child(child)
     await cloud.evict(taken)
@@ -119,6 +123,36 @@ async def test_every_answer_of_a_machines_life_has_only_what_the_model_of_ec2_ha
                 root.remove(each)
             assert list(strays(root, model.operation_model(action).output_shape, action)) == [], action
     await provider.close()
+
+
+async def test_a_volume_is_a_child_once_no_machine_has_it_and_only_that_one_is_deleted(
+    cloud: EmulatedAws,
+) -> None:
+    provider = cloud.provider
+    ref = await provider.launch(cloud.order())
+    of_machine = cloud.volumes()
+    assert of_machine, "its root volume"
+    assert await provider.children() == (), "a volume that a machine has goes with the machine"
+    left = cloud.leave_volume(ref)
+    theirs = cloud.leave_volume(ref, **{LAUNCH_KEY_TAG: "theirs"})
+    (child,) = await provider.children()
+    assert (child.kind, child.ref, child.launch_key) == (
+        "volume",
+        f"us-east-1/{left}",
+        cloud.order().launch_key,
+    )
+    assert child.needed is Needed.WHILE_IT_EXISTS
+    await provider.delete_child(child)
+    assert cloud.volumes() == of_machine | {theirs}
+    assert await provider.children() == ()
+    with pytest.raises(Rejected):
+        await provider.delete_child(child)
+    (attached,) = of_machine
+    with pytest.raises(ProviderError):
+        await provider.delete_child(replace(child, ref=ProviderRef(f"us-east-1/{attached}")))
+    assert attached in cloud.volumes()
+    await provider.terminate(ref)
+    assert cloud.volumes() == {theirs}, "it goes with its machine"
 
 
 async def test_a_product_of_the_price_list_has_the_documented_form(cloud: EmulatedAws) -> None:

@@ -67,6 +67,8 @@ VERBS = {
     "RevokeSecurityGroupIngress": "firewall",
     "ModifyInstanceAttribute": "firewall",
     "DeleteSecurityGroup": "children",
+    "DescribeVolumes": "children",
+    "DeleteVolume": "children",
     "DescribeSpotInstanceRequests": "children",
     "CancelSpotInstanceRequests": "children",
     "GetConsoleOutput": "console",

@@ -134,6 +134,17 @@ class EmulatedAws(EmulatedCloud, CloudWithChildren):
             [{"CidrIp": opened.source}],
         )
 
+    def leave_volume(self, ref: ProviderRef, **other_tags: str) -> str:
+        """Make a volume like that of a machine, which nothing is attached to. Returns AWS's id of it."""
+        region, key = ref.partition("/")[0], self.machine(ref).client_token
+        backend = self.account.backend(region)
+        volume = backend.create_volume(size=100, zone_name=f"{region}a")
+        volume.add_tags({LAUNCH_KEY_TAG: key} | other_tags)
+        return str(volume.id)
+
+    def volumes(self, region: str = "us-east-1") -> set[str]:
+        return set(self.account.backend(region).volumes)
+
     async def add_foreign_child(self) -> None:
         backend = self.account.backend("us-east-1")
         backend.create_security_group("theirs", "theirs", tags={"Name": "sp-theirs"})

@@ -19,7 +19,7 @@ from control_plane.api import server
 from control_plane.api.app import create_app
 from control_plane.api.openapi.document import document as openapi_document
 from control_plane.db import logins
-from control_plane.db.logins import LoginUrlError
+from control_plane.db.logins import LoginError
 from control_plane.db.migrate import TableInUseError, migrate
 from control_plane.domain.audit import Happening
 from control_plane.domain.ids import Prefix, on_wire
@@ -72,6 +72,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="its files api, reconciler, ingest, admin, migrate and backup hold the URL of a login each; those that are"
         " there are read",
+    )
+    login.add_argument(
+        "--end",
+        metavar="LOGIN",
+        help="then close the connections of this login, which no file names any more, and drop it",
     )
     commands.add_parser("openapi", help="print the OpenAPI document")
 
@@ -253,8 +258,11 @@ def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         asyncio.run(migrate(settings.database_url, tell=_print_message))
         _print_message("The database is at the newest schema.")
     elif arguments.command == "logins":
-        for sentence in asyncio.run(logins.make(settings.database_url, logins.in_folder(arguments.folder))):
+        named = logins.in_folder(arguments.folder)
+        for sentence in asyncio.run(logins.make(settings.database_url, named)):
             _print_message(sentence)
+        if arguments.end is not None:
+            _print_message(asyncio.run(logins.end(settings.database_url, arguments.end, named)))
     else:
         asyncio.run(_as_administrator(arguments, settings))
 
@@ -276,7 +284,7 @@ def _ran(arguments: argparse.Namespace, settings: Settings) -> int:
     """Run a command that needs the database. Raises SettingsError."""
     try:
         _run(arguments, settings)
-    except (Failure, TableInUseError, LoginUrlError) as error:
+    except (Failure, TableInUseError, LoginError) as error:
         _print_message(str(error))
         return 1
     except process.ClockDiffers as error:

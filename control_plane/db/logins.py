@@ -34,8 +34,12 @@ _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
 _ITERATIONS = 4096
 
 
-class LoginUrlError(ValueError):
-    """A file names no login that can be made. The message is one sentence, without the password."""
+class LoginError(ValueError):
+    """A login cannot be made or ended. The message is one sentence, without a password."""
+
+
+class LoginUrlError(LoginError):
+    """A file names no login that can be made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,43 @@ async def make(url: str, logins: Sequence[Login]) -> list[str]:
             return done
     finally:
         await engine.dispose()
+
+
+async def end(url: str, name: str, kept: Sequence[Login]) -> str:
+    """Close the connections of a login that no process uses any more, and drop it. Returns a sentence of what was done.
+
+    It must be a login like those that `make` makes, and none of `kept`. Raises LoginError.
+    """
+    if name in {login.name for login in kept}:
+        raise LoginError(f"{name} is the login of a process: its file names it.")
+    engine = create_async_engine(make_url(url).set(drivername="postgresql+asyncpg"))
+    try:
+        async with engine.begin() as connection:
+            found = await connection.execute(_MAY_TAKE, {"name": name})
+            taken = found.scalar_one_or_none()
+            if taken is None:
+                return f"{name}: there is no such login."
+            if not _NAME.fullmatch(name) or not set(taken) or not set(taken) <= set(ROLES.values()):
+                raise LoginError(
+                    f"{name} is no login of a process: it may take {', '.join(taken) or 'no role'}."
+                )
+            await connection.exec_driver_sql(f'ALTER ROLE "{name}" NOLOGIN')
+        async with engine.begin() as connection:
+            # Without its timeout it would not wait, and a role with connections could be dropped under them.
+            await connection.execute(_TERMINATE, {"name": name})
+            await connection.exec_driver_sql(f'DROP ROLE "{name}"')
+        return f"{name}: ended."
+    finally:
+        await engine.dispose()
+
+
+_MAY_TAKE = text("""
+SELECT array_remove(array_agg(CAST(taken.rolname AS text)), NULL) FROM pg_roles login
+LEFT JOIN pg_auth_members membership ON membership.member = login.oid
+LEFT JOIN pg_roles taken ON taken.oid = membership.roleid
+WHERE login.rolname = :name GROUP BY login.oid
+""")
+_TERMINATE = text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = :name")
 
 
 def _verifier(password: str) -> str:

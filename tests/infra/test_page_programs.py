@@ -18,6 +18,7 @@ import yaml
 from control_plane import __main__ as control_plane
 from control_plane.cli.errors import CliError
 from control_plane.cli.main import parsed
+from infra.rotation import __main__ as rotation
 from infra.services import SERVICES
 from infra.state import __main__ as state
 from reconciler import __main__ as reconciler
@@ -115,6 +116,7 @@ def _fault_of_module(module: str, words: Sequence[str]) -> str | None:
         "control_plane": control_plane._parser().parse_args,
         "reconciler": reconciler.parse,
         "infra.state": state.parser().parse_args,
+        "infra.rotation": rotation.parser().parse_args,
     }
     filled = [word.replace("REGION:ACCOUNT:key/ID", KEY) for word in words]
     return _exits(lambda: parsers[module](filled)) if words and module in parsers else None

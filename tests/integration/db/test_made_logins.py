@@ -12,7 +12,7 @@ import pytest
 
 from control_plane.db import embedded, logins, roles
 from control_plane.db.engine import Database, Role
-from control_plane.db.logins import LoginUrlError, in_folder
+from control_plane.db.logins import LoginError, LoginUrlError, in_folder
 from control_plane.db.migrate import migrate
 from control_plane.db.privileges import why_refused
 
@@ -76,6 +76,38 @@ async def test_logins_are_made_before_the_first_migration_which_runs_as_one_of_t
     assert said[0].endswith("was there, and has the password of its URL.")
     assert _opens(await root.fetchval(kept, f"{OURS}_api"), "second")
     assert not _opens(await root.fetchval(kept, f"{OURS}_api"), "first#of-api")
+
+
+async def test_a_login_that_no_process_uses_any_more_is_ended_with_its_connections(
+    empty_url: str, folder: Path, root: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await logins.make(empty_url, in_folder(folder))
+    old, new = f"{OURS}_api", f"{OURS}_api_2"
+    with pytest.raises(LoginError, match=f"{old} is the login of a process"):
+        await logins.end(empty_url, old, in_folder(folder))
+
+    (folder / "api").write_text(f"postgresql://{new}:second@db.example.com/splitplane")
+    await logins.make(empty_url, in_folder(folder))
+    left = await asyncpg.connect(embedded.with_login(empty_url, old))
+    assert await logins.end(empty_url, old, in_folder(folder)) == f"{old}: ended."
+    assert await logins.end(empty_url, old, in_folder(folder)) == f"{old}: there is no such login."
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError)):
+        await left.fetchval("SELECT 1")
+    names = "SELECT array_agg(CAST(rolname AS text)) FROM pg_roles WHERE rolname = ANY($1)"
+    assert await root.fetchval(names, [old, new]) == [new]
+    await root.execute(f'ALTER ROLE "{new}" RENAME TO "{old}"')  # The fixture drops it under this name.
+
+
+async def test_nothing_but_a_login_of_a_process_is_ended(
+    empty_url: str, folder: Path, root: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    await logins.make(empty_url, in_folder(folder))
+    stranger = f"{OURS}_stranger"
+    await root.execute(f"CREATE ROLE {stranger} LOGIN")
+    for name, words in ((stranger, "may take no role"), (roles.OWNER, "is no login of a process")):
+        with pytest.raises(LoginError, match=words):
+            await logins.end(empty_url, name, in_folder(folder))
+    await root.execute(f"DROP ROLE {stranger}")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,166 @@
+"""A process gets another login without a pause: the new one works before it is used, and the old one is ended after its last use.
+
+moto keeps the secrets. ECS is a stand-in: what matters is in which order it is asked, and what it answers.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from control_plane import __main__ as control_plane
+from infra.rotation.__main__ import main
+from infra.rotation.login import TAG, RotationError, processes, rotate
+from infra.services import LOGINS
+from tests.support.cloud.graph import graphs
+
+pytestmark = pytest.mark.xdist_group("infra")
+REGION = "eu-central-1"
+SECRET = "splitplane-prod/database-api"
+FIRST = "postgresql://api_login:first@db.example.com:5432/splitplane?sslmode=verify-full&sslrootcert=/etc/ssl/rds.pem"
+
+
+class Ecs:
+    """Runs a task and replaces tasks at once. `exit_codes` are those of the tasks that are started, one after the other."""
+
+    def __init__(self, vault: Any) -> None:
+        self.done: list[str] = []
+        self.exit_codes = [0] * 9
+        self.goes_back = False
+        self._vault, self._deployment = vault, 1
+
+    def _login(self) -> str:
+        url = self._vault.get_secret_value(SecretId=SECRET)["SecretString"]
+        return str(urlsplit(url).username)
+
+    def run_task(self, **asked: Any) -> Mapping[str, Any]:
+        (override,) = asked["overrides"]["containerOverrides"]
+        parsed = control_plane._parser().parse_args(override["command"][3:])
+        self.done.append(f"end {parsed.end}" if parsed.end else f"make {self._login()}")
+        graph = graphs()["prod"]
+        assert asked["cluster"] == graph.one("Cluster", "cluster").inputs["name"]
+        assert asked["taskDefinition"] == graph.one("TaskDefinition", "logins").inputs["family"]
+        assert override["name"] == LOGINS.name
+        assert asked["networkConfiguration"]["awsvpcConfiguration"]["securityGroups"] == ["sg-logins"]
+        return {"tasks": [{"taskArn": "arn:task"}], "failures": []}
+
+    def describe_tasks(self, **_: Any) -> Mapping[str, Any]:
+        return {
+            "tasks": [
+                {
+                    "containers": [
+                        {"name": "files", "exitCode": 0},
+                        {"name": "logins", "exitCode": self.exit_codes.pop(0)},
+                    ]
+                }
+            ]
+        }
+
+    def update_service(self, **asked: Any) -> Mapping[str, Any]:
+        assert asked["forceNewDeployment"]
+        self.done.append(f"restart {asked['service']} with {self._login()}")
+        self._deployment += 1
+        answer = self.describe_services()["services"][0]
+        if self.goes_back:
+            self._deployment -= 1
+        return {"service": answer}
+
+    def describe_services(self, **_: Any) -> Mapping[str, Any]:
+        deployments = [{"status": "PRIMARY", "id": f"ecs-svc/{self._deployment}"}]
+        network = {"awsvpcConfiguration": {"subnets": ["subnet-a"]}}
+        return {"services": [{"networkConfiguration": network, "deployments": deployments}]}
+
+    def get_waiter(self, _: str) -> Any:
+        return type("Waiter", (), {"wait": lambda self, **_: None})()
+
+
+class Ec2:
+    def describe_security_groups(self, **asked: Any) -> Mapping[str, Any]:
+        (name,) = asked["Filters"][0]["Values"]
+        assert name == graphs()["prod"].one("SecurityGroup", "logins").inputs["name"]
+        return {"SecurityGroups": [{"GroupId": "sg-logins"}]}
+
+
+class Session:
+    def __init__(self) -> None:
+        self.vault = boto3.client("secretsmanager", region_name=REGION)
+        self.ecs = Ecs(self.vault)
+        self._clients = {"secretsmanager": self.vault, "ecs": self.ecs, "ec2": Ec2()}
+
+    def client(self, name: str) -> Any:
+        return self._clients[name]
+
+    def url(self) -> str:
+        return str(self.vault.get_secret_value(SecretId=SECRET)["SecretString"])
+
+    def tags(self) -> list[Any]:
+        return list(self.vault.describe_secret(SecretId=SECRET).get("Tags", []))
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with mock_aws():
+        made = Session()
+        made.vault.create_secret(Name=SECRET, SecretString=FIRST)
+        yield made
+
+
+def test_the_new_login_is_made_then_used_and_then_the_old_one_is_ended(session: Any) -> None:
+    said = list(rotate(session, "prod", "api"))
+    assert session.ecs.done == ["make api_login_2", "restart api with api_login_2", "end api_login"]
+    first, second = urlsplit(FIRST), urlsplit(session.url())
+    assert second.username == "api_login_2"
+    assert len(second.password or "") >= 40
+    assert second._replace(netloc="") == first._replace(netloc="")
+    assert (second.hostname, second.port) == (first.hostname, first.port)
+    assert second.password not in "".join(said)
+    assert session.tags() == []
+
+    list(rotate(session, "prod", "api"))
+    assert session.ecs.done[3:] == ["make api_login", "restart api with api_login", "end api_login_2"]
+    assert urlsplit(session.url()).password not in ("first", second.password)
+
+
+@pytest.mark.parametrize("step", range(5))
+def test_a_run_that_was_interrupted_is_finished_by_the_next_one(session: Any, step: int) -> None:
+    running = rotate(session, "prod", "api")
+    for _ in range(step):
+        next(running)
+    running.close()
+    list(rotate(session, "prod", "api"))
+    assert session.ecs.done[-3:] == ["make api_login_2", "restart api with api_login_2", "end api_login"]
+    assert urlsplit(session.url()).username == "api_login_2"
+    assert session.tags() == []
+
+
+def test_a_run_that_died_between_the_tag_and_the_secret_is_finished(session: Any) -> None:
+    session.vault.tag_resource(SecretId=SECRET, Tags=[{"Key": TAG, "Value": "api_login"}])
+    list(rotate(session, "prod", "api"))
+    assert urlsplit(session.url()).username == "api_login_2"
+    assert session.ecs.done[-1] == "end api_login"
+
+
+def test_the_old_login_stays_while_tasks_use_it(session: Any) -> None:
+    session.ecs.goes_back = True
+    with pytest.raises(RotationError, match="New tasks of api did not become healthy, and the old ones stay"):
+        list(rotate(session, "prod", "api"))
+    assert "end api_login" not in session.ecs.done
+
+
+def test_nothing_is_restarted_when_the_login_was_not_made(session: Any) -> None:
+    session.ecs.exit_codes = [1]
+    with pytest.raises(RotationError, match="aws logs tail splitplane-prod-logins"):
+        list(rotate(session, "prod", "api"))
+    assert session.ecs.done == ["make api_login_2"]
+
+
+def test_every_process_with_a_login_can_be_given_another(capsys: pytest.CaptureFixture[str]) -> None:
+    assert set(processes()) == set(LOGINS.files)
+    with pytest.raises(SystemExit):
+        main(["verifier", "--stack", "prod"])
+    assert "invalid choice: 'verifier'" in capsys.readouterr().err

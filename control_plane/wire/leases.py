@@ -326,7 +326,7 @@ class LeaseView(View, kw_only=True):
     machine: MachineView | None
     """The machine of the latest attempt; null before the first."""
     power: PowerView | None = None
-    """Whether that machine is on; null before the first one."""
+    """Whether that machine is on; null before the first one, and once the lease ends."""
     proof: LeaseProofView = field(default_factory=_no_proof)
     """What the GPUs of the machine have proven."""
     agent: LeaseAgentView | None = None

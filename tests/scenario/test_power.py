@@ -2,6 +2,7 @@
 
 import pytest
 
+from control_plane.api.views.leases import lease_view
 from control_plane.db.engine import Database
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import Lease
@@ -172,7 +173,9 @@ async def test_a_release_while_its_machine_is_stopped_or_being_stopped_ends_ever
     await play_until(stage, stopped, OFF)
     await asked(stage, stopping, PowerAction.STOP)
     for lease in (stopped, stopping):
+        assert lease_view(await stage.shown(lease)).power is not None
         await stage.release(lease)
+        assert lease_view(await stage.shown(lease)).power is None, "it is not stopping any more"
     await stage.finish()
     assert set((await stage.states()).values()) == {"ended"}
 

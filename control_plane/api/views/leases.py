@@ -155,8 +155,9 @@ def _machine(shown: Shown) -> MachineView | None:
 
 
 def _power(shown: Shown) -> PowerView | None:
+    """None without a machine, and once the lease has let go of it: what its customer had asked for is over then."""
     overview = shown.overview
-    if overview.evidence is None:
+    if overview.evidence is None or overview.lease.state not in LIVE:
         return None
     actions = tuple(sorted(action.value for action in overview.power_offered))
     power = overview.power

@@ -81,9 +81,9 @@ async def loaded(world: ClusterWorld, node: Node, token: UUID) -> Held:
     return Held(node, place, cluster, token)
 
 
-def kept(world: ClusterWorld, held: Sequence[Node], token: UUID) -> AbstractAsyncContextManager[None]:
+def kept(world: ClusterWorld, held: Sequence[NodeId], token: UUID) -> AbstractAsyncContextManager[None]:
     """Hold nodes until the block ends, however long their steps take. Those that were given back stay free."""
-    return renewed(lambda: _renew(world, [node.id for node in held], token), world.sleep)
+    return renewed(lambda: _renew(world, held, token), world.sleep)
 
 
 async def hold(world: ClusterWorld, held: Held) -> bool:

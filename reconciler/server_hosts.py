@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
@@ -14,28 +15,54 @@ from data_plane.cluster.admin import credential_of
 from data_plane.cluster.port import ClientCertificate, KubernetesPort, Unauthorized
 from reconciler import cluster_secrets
 from reconciler.loop import Report, each
+from reconciler.renewal import renewed
 from reconciler.worlds.clusters import ClusterWorld
 
 CLUSTERS_PER_ACTIVATION_MAX = 8
+HELD_FOR = timedelta(minutes=1)
+"""How long a cluster waits when the process of its worker is gone."""
+LASTS = timedelta(minutes=12)
+"""Of an activation: sending K3s to a host, and waiting there for a worker whose process is gone."""
 RETRY_FIRST, RETRY_CEILING = timedelta(seconds=10), timedelta(minutes=5)
 SERVER_PRINCIPAL = "splitplane-server"
 """What our certificate names when we log in to a server host, which is no machine and has no launch key."""
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A worker's turn at the clusters that it holds."""
+
+    token: UUID
+    fence: int
+    """When it began, in milliseconds: higher than that of a worker that held one of them before and stalled."""
+
+
 async def each_due(
     world: ClusterWorld,
     state: ClusterState,
-    held_for: timedelta,
-    act: Callable[[ClusterWorld, Cluster, UUID, Report], Awaitable[None]],
+    act: Callable[[ClusterWorld, Cluster, Turn, Report], Awaitable[None]],
 ) -> Report:
-    """Hold the clusters that are due in this state, and act on each. `act` gets the token of the hold."""
-    now, token = world.now(), world.new_id()
+    """Hold the clusters that are due in this state while `act` runs for each of them."""
+    now = world.now()
+    turn = Turn(world.new_id(), int(now.timestamp() * 1000))
     async with world.db.transaction() as connection:
         due = await clusters.take(
-            connection, state, token=token, now=now, until=now + held_for, limit=CLUSTERS_PER_ACTIVATION_MAX
+            connection,
+            state,
+            token=turn.token,
+            now=now,
+            until=now + HELD_FOR,
+            limit=CLUSTERS_PER_ACTIVATION_MAX,
         )
     report = Report(looked_at=len(due), more=len(due) == CLUSTERS_PER_ACTIVATION_MAX)
-    await each(due, lambda cluster: act(world, cluster, token, report), report)
+
+    async def renew() -> bool:
+        async with world.db.statement() as connection:
+            ids = [cluster.id for cluster in due]
+            return await clusters.renew(connection, ids, token=turn.token, until=world.now() + HELD_FOR)
+
+    async with renewed(renew, world.sleep):
+        await each(due, lambda cluster: act(world, cluster, turn, report), report)
     return report
 
 

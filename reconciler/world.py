@@ -1,6 +1,7 @@
 """What every loop may use: the database, the clock and new ids. Wings that need more have a world of their own."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
@@ -25,6 +26,8 @@ class World:
     """Why no activation may start, because the clock must not be trusted; None when it is right."""
     stop_times: StopTimes = field(default_factory=StopTimes)
     """When machines are stopped for lack of money, and how long their data is kept."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits for so many seconds, while what is held is being worked on."""
     replica: str = "one"
     """The name of this process in reports."""
     tracer: Tracer = NO_TRACER

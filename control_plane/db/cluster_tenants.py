@@ -1,5 +1,6 @@
 """Queries on the places of projects in clusters: which are needed, which are ready, and which are left over."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -82,6 +83,7 @@ _DELETE = text(f"""
 DELETE FROM cluster_tenants t WHERE t.id = :id
   AND (NOT {_NEEDED} OR EXISTS (SELECT FROM clusters c WHERE c.id = t.cluster_id AND c.state = '{ClusterState.GONE}'))
 """)
+_RENEW = text(f"UPDATE cluster_tenants SET work_until = :until WHERE id = ANY(:ids) AND {work.HELD}")
 _WAIT = text(f"UPDATE cluster_tenants SET due_at = :due_at, {work.GIVE_BACK} WHERE id = :id AND {work.HELD}")
 _IS_READY = text("""
 SELECT ready_at IS NOT NULL FROM cluster_tenants WHERE cluster_id = :cluster_id AND project_id = :project_id
@@ -125,6 +127,13 @@ async def take(
     """Hold those that are due. What nobody needs since `unneeded_before` leaves."""
     ids = await read(connection, _TAKE, UUID, token=token, now=now, until=until, limit=limit)
     return await read(connection, _TAKEN, ClusterTenant, ids=ids, unneeded_before=unneeded_before)
+
+
+async def renew(
+    connection: Connection, ids: Sequence[ClusterTenantId], *, token: UUID, until: datetime
+) -> bool:
+    """Hold places for longer. False when this worker holds none of them any more."""
+    return bool(await write(connection, _RENEW, ids=ids, token=token, until=until))
 
 
 async def leave(

@@ -1,5 +1,6 @@
 """Queries on Kubernetes clusters."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -99,6 +100,7 @@ UPDATE clusters SET failing_since = coalesce(failing_since, :now), failing_why =
 WHERE id = :id AND {work.HELD}
 """)
 _STILL_HELD = work.still_held("clusters")
+_RENEW = text(f"UPDATE clusters SET work_until = :until WHERE id = ANY(:ids) AND {work.HELD}")
 _GIVE_BACK = text(f"UPDATE clusters SET {work.GIVE_BACK} WHERE id = :id AND {work.HELD}")
 _KEEP_TOLD = text("""
 UPDATE clusters SET admin_secret_id = :admin_secret_id, version = :version, endpoint = :endpoint, ca_pem = :ca_pem
@@ -207,6 +209,11 @@ async def fail(
 ) -> None:
     """Give a cluster back after a try that failed, with the reason that operators read."""
     await write(connection, _FAIL, id=cluster_id, why=why, token=token, now=now, due_at=due_at)
+
+
+async def renew(connection: Connection, ids: Sequence[ClusterId], *, token: UUID, until: datetime) -> bool:
+    """Hold clusters for longer. False when this worker holds none of them any more."""
+    return bool(await write(connection, _RENEW, ids=ids, token=token, until=until))
 
 
 async def is_held(connection: Connection, cluster_id: ClusterId, *, token: UUID) -> bool:

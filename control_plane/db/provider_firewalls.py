@@ -1,5 +1,6 @@
 """Queries on what providers let in to the machines of leases, where their firewalls follow the rules."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -45,6 +46,7 @@ UPDATE provider_firewalls SET tried_version = :version, tries = :tries, tried_at
   applied_at = CASE WHEN claim_id = :claim_id THEN applied_at END, claim_id = :claim_id, {work.GIVE_BACK}
 WHERE lease_id = :lease_id AND {work.HELD}
 """)
+_RENEW = text(f"UPDATE provider_firewalls SET work_until = :until WHERE lease_id = ANY(:ids) AND {work.HELD}")
 _LATER = text(f"""
 UPDATE provider_firewalls SET due_at = :now, {work.GIVE_BACK} WHERE lease_id = :lease_id AND {work.HELD}
 """)
@@ -80,6 +82,11 @@ async def take(
     return sorted(
         await read(connection, _TAKE, Due, **values), key=lambda due: (due.is_look, due.lease_id.bytes)
     )
+
+
+async def renew(connection: Connection, ids: Sequence[LeaseId], *, token: UUID, until: datetime) -> bool:
+    """Hold the machines of these leases for longer. False when this worker holds none of them any more."""
+    return bool(await write(connection, _RENEW, ids=ids, token=token, until=until))
 
 
 async def applied(

@@ -5,15 +5,36 @@ from data_plane.cluster.files import FOLDER
 from data_plane.cluster.shell import BINARY, CONFIG, KUBELET_ARGUMENTS, PLACING, SETTINGS
 
 API_PORT = 6_443
+FENCE = "/var/lib/splitplane/server.fence"
+"""The highest fence that the host has seen. It stays when the server is dismantled."""
+OUTDATED = 69
+WAIT_SECONDS = 290
+"""For the longest step of a worker whose process is gone."""
 
-# Arguments: the address at which nodes and customers reach the host, the name in its certificate, its address in the
-# overlay, the overlay's interface, the ranges of pods and services, the digests of k3s and install.sh, then name and
-# digest of each archive of images. Input: the credential of servers, and that of agents, a line each. With
-# `cluster-init`, K3s uses its embedded etcd, otherwise SQLite (https://docs.k3s.io/datastore, 2026-11-23).
+# Takes `$fence` from the arguments. What a late worker brings is refused, and two workers take turns.
+_IN_TURN = f"""
+fence=$1
+shift
+exec 9> /run/lock/splitplane-k3s.lock
+flock -w {WAIT_SECONDS} 9 || {{ echo 'another change of this host is running' >&2; exit 75; }}
+seen=$(grep -xE '[0-9]{{1,18}}' {FENCE} 2>/dev/null || echo 0)
+[ "$fence" -ge "$seen" ] || {{ echo 'a later worker has changed this host' >&2; exit {OUTDATED}; }}
+mkdir -p "$(dirname {FENCE})"
+printf '%s\\n' "$fence" > {FENCE}.new
+mv -f {FENCE}.new {FENCE}
+"""
+# Argument of each: the fence, before all others.
+TAKE = Step("take host", f"set -eu\n{_IN_TURN}", seconds=WAIT_SECONDS + 20, user="root")
+
+# Arguments, after the fence: the address at which nodes and customers reach the host, the name in its certificate, its
+# address in the overlay, the overlay's interface, the ranges of pods and services, the digests of k3s and install.sh,
+# then name and digest of each archive of images. Input: the credential of servers, and that of agents, a line each.
+# With `cluster-init`, K3s uses its embedded etcd, otherwise SQLite (https://docs.k3s.io/datastore, 2026-11-23).
 INSTALL = Step(
     "install server",
     f"""set -eu
 umask 077
+{_IN_TURN}
 outside=$1
 server_name=$2
 address=$3
@@ -66,7 +87,7 @@ until k3s kubectl get --raw /readyz >/dev/null 2>&1; do
   sleep 1
 done
 """,
-    seconds=300,
+    seconds=WAIT_SECONDS + 300,
     user="root",
 )
 
@@ -106,7 +127,7 @@ echo
 DISMANTLE = Step(
     "dismantle server",
     f"""set -eu
-{SETTINGS}
+{_IN_TURN}{SETTINGS}
 if [ -x /usr/local/bin/k3s-uninstall.sh ]; then
   /usr/local/bin/k3s-uninstall.sh >&2
 fi
@@ -120,6 +141,6 @@ rm -rf /etc/rancher {FOLDER}
 ! systemctl is-active --quiet k3s || {{ echo 'k3s still runs' >&2; exit 70; }}
 [ ! -e {BINARY} ] || {{ echo 'k3s is still installed' >&2; exit 70; }}
 """,
-    seconds=180,
+    seconds=WAIT_SECONDS + 180,
     user="root",
 )

@@ -4,6 +4,8 @@
    bounded time, and raises StillSending when they have not all arrived.
 2. A host serves one cluster. Dismantling leaves nothing of it there, keys and data included.
 3. Only AccessError is raised, and no error text contains a credential.
+4. A host on which a call with a higher fence was made refuses a lower one, also once it was dismantled: a worker that
+   stalled neither installs the server of a cluster that is gone nor removes that of the next one. Two calls take turns.
 """
 
 from dataclasses import dataclass, field
@@ -28,6 +30,7 @@ class ServerOrder:
     """The range of the addresses of services."""
     token: str = field(repr=False)
     """With it servers join, and agents prove nothing: they get credentials of their own."""
+    fence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,6 @@ class Servers(Protocol):
 
     async def install(self, order: ServerOrder) -> ServerIdentity: ...
 
-    async def dismantle(self, host: Target) -> None:
+    async def dismantle(self, host: Target, *, fence: int) -> None:
         """Does nothing where no server is."""
         ...

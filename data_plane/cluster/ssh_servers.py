@@ -5,7 +5,9 @@ What can go wrong, and what happens then:
   - the connection breaks while files are sent: the next try continues them;
   - the installation is interrupted: the next one starts over, and changes only what differs;
   - the server does not become ready, or registers no Node: the step fails with its last log lines, and the next try
-    begins there.
+    begins there;
+  - the process of the worker is killed: its step goes on at the host, and the next worker's waits for it there;
+  - the worker stalls, and goes on when another one has taken its turn: the host refuses its next step.
 """
 
 import base64
@@ -40,23 +42,34 @@ class SshServers:
             why = "this reconciler has no K3s files to install; set SPLITPLANE_K3S_FILES"
             raise StepFailed(server_scripts.INSTALL.name, None, why)
         async with self._access.connect(order.host) as session:
+            await must(session, server_scripts.TAKE, [str(order.fence)])
             await files.send(session, k3s.all())
+            await must(session, server_scripts.TAKE, [str(order.fence)])
             await make_node_key(session)
             await apply_peers(session, order.place, [])
             place = order.place
             ranges = [place.pods, order.services]
-            arguments = [order.outside, order.name, place.address, INTERFACE, *ranges, *k3s.digests()]
+            arguments = [
+                str(order.fence),
+                order.outside,
+                order.name,
+                place.address,
+                INTERFACE,
+                *ranges,
+                *k3s.digests(),
+            ]
             credentials = f"{order.token}\n{agent_token(order.token)}\n"
             await must(session, server_scripts.INSTALL, arguments, stdin=credentials.encode())
             await must(session, server_scripts.AWAIT_NODE, [str(NODE_REGISTERS_SECONDS)])
             answer = await must(session, server_scripts.READ)
         return _identity(order, answer)
 
-    async def dismantle(self, host: Target) -> None:
+    async def dismantle(self, host: Target, *, fence: int) -> None:
         async with self._access.connect(host) as session:
-            await must(session, server_scripts.DISMANTLE)
-            await remove_collector(session)
-            await leave_overlay(session)
+            await must(session, server_scripts.DISMANTLE, [str(fence)])
+            for remove in (remove_collector, leave_overlay):
+                await must(session, server_scripts.TAKE, [str(fence)])
+                await remove(session)
 
 
 def agent_token(token: str) -> str:

@@ -1,6 +1,6 @@
 """A tenant's place in a cluster, brought about and taken away. Each function can be repeated at any time."""
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 
 from data_plane.cluster.objects.admission import PRIORITY_RULE, admission_policies
 from data_plane.cluster.objects.device_plugin import DevicePlugin, device_plugin_objects
@@ -33,6 +33,8 @@ from data_plane.cluster.resource import (
     NAMESPACE,
     POD,
     SERVICE_ACCOUNT,
+    Objects,
+    Resource,
 )
 
 
@@ -91,18 +93,40 @@ async def rules_bind(port: KubernetesPort, tenant: Tenant, name: str) -> bool:
     return False
 
 
-async def remove_tenant(port: KubernetesPort, tenant: Tenant) -> str | None:
-    """Delete the namespace with all that is in it, and every kubeconfig. None once it is gone, or what it waits for."""
-    for account in await port.list(SERVICE_ACCOUNT, KUBECONFIGS_NAMESPACE, labels={PROJECT: tenant.project}):
-        await delete_if_there(port, SERVICE_ACCOUNT, account["metadata"]["name"], KUBECONFIGS_NAMESPACE)
-    for binding in await port.list(CLUSTER_ROLE_BINDING, labels={PROJECT: tenant.project}):
-        await delete_if_there(port, CLUSTER_ROLE_BINDING, binding["metadata"]["name"])
-    await delete_if_there(port, CLUSTER_ROLE, own_nodes_role_name(tenant))
+async def remove_tenant(
+    port: KubernetesPort, tenant: Tenant, is_ours: Callable[[], Awaitable[bool]]
+) -> str | None:
+    """Delete the namespace with all that is in it, and every kubeconfig. None once it is gone, or what it waits for.
+
+    `is_ours` is asked when all is found, and before anything is deleted, by its uid: whoever stalls after that deletes
+    nothing that was made later.
+    """
+    wanted = [
+        (
+            SERVICE_ACCOUNT,
+            await port.list(SERVICE_ACCOUNT, KUBECONFIGS_NAMESPACE, labels={PROJECT: tenant.project}),
+        ),
+        (CLUSTER_ROLE_BINDING, await port.list(CLUSTER_ROLE_BINDING, labels={PROJECT: tenant.project})),
+        (CLUSTER_ROLE, await _found(port, CLUSTER_ROLE, own_nodes_role_name(tenant))),
+    ]
+    namespaces = await _found(port, NAMESPACE, tenant.namespace)
+    if not await is_ours():
+        return "another worker looks after it"
+    for resource, found in wanted:
+        for thing in found:
+            where = thing["metadata"]
+            await delete_if_there(port, resource, where["name"], where.get("namespace"), uid=where["uid"])
+    for namespace in namespaces:
+        if "deletionTimestamp" in namespace["metadata"]:
+            return deletion_problem(namespace) or "its objects are being deleted"
+        await delete_if_there(port, NAMESPACE, tenant.namespace, uid=namespace["metadata"]["uid"])
+        return "its objects are being deleted"
+    return None
+
+
+async def _found(port: KubernetesPort, resource: Resource, name: str) -> Objects:
+    """The object of this name, or none."""
     try:
-        namespace = await port.get(NAMESPACE, tenant.namespace)
-        if "deletionTimestamp" not in namespace["metadata"]:
-            await port.delete(NAMESPACE, tenant.namespace, uid=namespace["metadata"]["uid"])
-            return "its objects are being deleted"
+        return [await port.get(resource, name)]
     except NotFound:
-        return None
-    return deletion_problem(namespace) or "its objects are being deleted"
+        return []

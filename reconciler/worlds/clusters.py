@@ -1,7 +1,5 @@
 """The world of loops of clusters: their servers, the hosts of these, and their API servers."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from data_plane.access.port import Access
@@ -30,7 +28,5 @@ class ClusterWorld(SecretWorld):
     """Where nodes meet that are behind NAT."""
     device_plugin: DevicePlugin | None = None
     """What makes GPUs allocatable in clusters; None when nodes are opened without that."""
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    """Waits for so many seconds, while a step on a machine takes its time."""
     accept_emulated: bool = False
     """Whether a node may have less than was sold, as machines with emulated GPUs do. Never in production."""

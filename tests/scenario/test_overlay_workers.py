@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +19,7 @@ from tests.support import node_pools
 from tests.support.node_cluster import OTHERS, Cluster
 from tests.support.rows import rows
 from tests.support.stage import Stage
+from tests.support.workers import Beats, Stall, kill
 
 pytestmark = pytest.mark.database
 
@@ -58,46 +58,6 @@ def _listed(cluster: Cluster, at: str) -> set[str]:
     return {peer.public_key for peer in cluster.members.members[at].peers}
 
 
-class _Stall:
-    """Calls wait here until they may go on."""
-
-    def __init__(self, call: Callable[..., Awaitable[Any]]) -> None:
-        self.reached, self.over = asyncio.Event(), asyncio.Event()
-        self._call = call
-
-    async def __call__(self, *arguments: object, **named: object) -> object:
-        self.reached.set()
-        await self.over.wait()
-        return await self._call(*arguments, **named)
-
-
-async def _kill(worker: asyncio.Task[Any]) -> None:
-    """Nothing of a cancelled activation gives anything back, as when its process is killed."""
-    worker.cancel()
-    await asyncio.wait([worker])
-
-
-class _Beats:
-    """The waits between renewals, which end when the test says so."""
-
-    def __init__(self) -> None:
-        self._asked, self._over = asyncio.Event(), asyncio.Event()
-
-    async def sleep(self, _seconds: float) -> None:
-        self._asked.set()
-        await self._over.wait()
-        self._over.clear()
-
-    async def next(self) -> None:
-        """End a wait, and return when what follows it is done."""
-        # Otherwise a worker that renews nothing would be waited for for ever.
-        async with asyncio.timeout(30):
-            await self._asked.wait()
-            self._asked.clear()
-            self._over.set()
-            await self._asked.wait()
-
-
 async def test_a_worker_that_stalls_puts_no_key_back_that_was_removed_meanwhile(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,7 +74,7 @@ async def test_a_worker_that_stalls_puts_no_key_back_that_was_removed_meanwhile(
         cluster.stage.clock.advance(READ_AGAIN_AFTER.total_seconds())
         lost = leases.pop()
         key = next(each.public_key for each in await _nodes(cluster) if each.lease_id == lost.id)
-        stall = _Stall(getattr(owner_of_call, name))
+        stall = Stall(getattr(owner_of_call, name))
         with monkeypatch.context() as patch:
             patch.setattr(owner_of_call, name, stall)
             late = asyncio.create_task(cluster.stage.run("sync_overlay"))
@@ -138,12 +98,12 @@ async def test_a_cluster_waits_for_seconds_when_the_worker_that_holds_its_overla
     owner = await cluster.build()
     pool = await _opened(cluster, owner, nodes=2)
     cluster.stage.clock.advance(READ_AGAIN_AFTER.total_seconds())
-    stall = _Stall(cluster.members.apply)
+    stall = Stall(cluster.members.apply)
     with monkeypatch.context() as patch:
         patch.setattr(cluster.members, "apply", stall)
         killed = asyncio.create_task(cluster.stage.run("sync_overlay"))
         await stall.reached.wait()
-    await _kill(killed)
+    await kill(killed)
     (lease, _) = await node_pools.members(cluster.stage, pool)
     (key,) = {node.public_key for node in await _nodes(cluster) if node.lease_id == lease.id}
     await node_pools.lose(cluster.stage, lease)
@@ -158,8 +118,8 @@ async def test_a_worker_keeps_a_node_while_it_sends_files_and_another_goes_on_wh
     owner = await cluster.build()
     await node_pools.pool(cluster.stage, owner, nodes=1)
     await cluster.stage.play(120, step=5, without=OTHERS | {"join_nodes"})
-    stage, clock, beats = cluster.stage, cluster.stage.clock, _Beats()
-    stall = _Stall(cluster.agents.prepare)
+    stage, clock, beats = cluster.stage, cluster.stage.clock, Beats()
+    stall = Stall(cluster.agents.prepare)
     with monkeypatch.context() as patch:
         patch.setattr(cluster.agents, "prepare", stall)
         world = dataclasses.replace(stage.world, sleep=beats.sleep)
@@ -170,7 +130,7 @@ async def test_a_worker_keeps_a_node_while_it_sends_files_and_another_goes_on_wh
         clock.advance(RENEWED_EVERY.total_seconds())
     (report,) = await stage.run("join_nodes")
     assert report.looked_at == 0, "another worker took the node"
-    await _kill(worker)
+    await kill(worker)
     died_at = clock.now()
     await cluster.play_until(lambda: cluster.agents.running)
     assert clock.now() - died_at <= timedelta(seconds=90)
@@ -183,7 +143,7 @@ async def test_a_worker_keeps_an_overlay_while_a_machine_takes_minutes_to_answer
     await _opened(cluster, owner, nodes=2)
     clock = cluster.stage.clock
     clock.advance(READ_AGAIN_AFTER.total_seconds())
-    stall, beats = _Stall(cluster.members.apply), _Beats()
+    stall, beats = Stall(cluster.members.apply), Beats()
     with monkeypatch.context() as patch:
         patch.setattr(cluster.members, "apply", stall)
         slow = asyncio.create_task(

@@ -17,21 +17,22 @@ HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9ok
 REGION = "eu-central-1"
 
 
-async def created(stage: Stage, name: str) -> Cluster:
-    """A shared cluster on a host of its own. There has to be an organization of operators."""
+async def created(stage: Stage, name: str, *, on_new_host: bool = True) -> Cluster:
+    """A shared cluster, on a host of its own or on a free one. There has to be an organization of operators."""
     async with stage.db.transaction() as connection:
         platform = await ssh_authorities.owner(connection)
         assert platform is not None
-        await server_hosts.add(
-            connection,
-            stage.api,
-            name=f"host of {name}",
-            region=REGION,
-            address=f"{name}.internal",
-            ssh_port=22,
-            host_key=HOST_KEY,
-            outside=None,
-        )
+        if on_new_host:
+            await server_hosts.add(
+                connection,
+                stage.api,
+                name=f"host of {name}",
+                region=REGION,
+                address=f"{name}.internal",
+                ssh_port=22,
+                host_key=HOST_KEY,
+                outside=None,
+            )
         made = await clusters.create(
             connection,
             stage.api,

@@ -295,8 +295,8 @@ class _Servers:
     async def install(self, order: ServerOrder) -> ServerIdentity:
         return await self.crash.call("install server", lambda: self.inner.install(order))
 
-    async def dismantle(self, host: Target) -> None:
-        await self.crash.call("dismantle server", lambda: self.inner.dismantle(host))
+    async def dismantle(self, host: Target, *, fence: int) -> None:
+        await self.crash.call("dismantle server", lambda: self.inner.dismantle(host, fence=fence))
 
 
 @dataclass

@@ -23,19 +23,18 @@ from data_plane.cluster.servers import ServerIdentity, ServerOrder
 from data_plane.mesh.port import OverlayPlace
 from reconciler import cluster_secrets
 from reconciler.loop import Loop, Report
-from reconciler.server_hosts import each_due, fail, target
+from reconciler.server_hosts import LASTS, Turn, each_due, fail, target
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "build_clusters"
-HELD_FOR = timedelta(minutes=10)
-"""Longer than an installation takes. A cluster waits this long when its worker dies."""
 
 
 async def activate(world: ClusterWorld) -> Report:
-    return await each_due(world, ClusterState.BUILDING, HELD_FOR, _build)
+    return await each_due(world, ClusterState.BUILDING, _build)
 
 
-async def _build(world: ClusterWorld, cluster: Cluster, token: UUID, report: Report) -> None:
+async def _build(world: ClusterWorld, cluster: Cluster, turn: Turn, report: Report) -> None:
+    token = turn.token
     async with world.db.reading() as connection:
         (host,) = await server_hosts.of_cluster(connection, cluster.id)
     try:
@@ -46,7 +45,13 @@ async def _build(world: ClusterWorld, cluster: Cluster, token: UUID, report: Rep
             address_of(cluster.overlay, SERVER_NUMBER), str(range_of(cluster.overlay)), str(PODS)
         )
         order = ServerOrder(
-            target(host), host.outside, place, server_name(cluster.id), str(SERVICES), credential
+            target(host),
+            host.outside,
+            place,
+            server_name(cluster.id),
+            str(SERVICES),
+            credential,
+            turn.fence,
         )
         identity = await world.servers.install(order)
         await _record(world, cluster, identity, token, report)
@@ -95,4 +100,4 @@ async def _record(
         report.count(int(is_built))
 
 
-LOOP = Loop(NAME, timedelta(seconds=2), activate, lasts=HELD_FOR)
+LOOP = Loop(NAME, timedelta(seconds=2), activate, lasts=LASTS)

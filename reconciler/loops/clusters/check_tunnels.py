@@ -13,14 +13,14 @@ from control_plane.domain.node_tunnels import AGAIN, Look, judge
 from data_plane.access.port import AccessError
 from reconciler.loop import Loop, Report, each
 from reconciler.node_joining import outside_of
-from reconciler.nodes import loaded
+from reconciler.nodes import HELD_FOR, kept, loaded
 from reconciler.server_hosts import target
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "check_tunnels"
 NODES_PER_ACTIVATION_MAX = 32
-HELD_FOR = timedelta(minutes=2)
-"""Longer than one look takes."""
+LASTS = timedelta(minutes=2)
+"""Of an activation."""
 
 
 async def activate(world: ClusterWorld) -> Report:
@@ -30,7 +30,8 @@ async def activate(world: ClusterWorld) -> Report:
             connection, token=token, now=now, until=now + HELD_FOR, limit=NODES_PER_ACTIVATION_MAX
         )
     report = Report(looked_at=len(due), more=len(due) == NODES_PER_ACTIVATION_MAX)
-    await each(due, lambda node_id: _look(world, node_id, token, report), report)
+    async with kept(world, due, token):
+        await each(due, lambda node_id: _look(world, node_id, token, report), report)
     return report
 
 
@@ -70,4 +71,4 @@ async def _look(world: ClusterWorld, node_id: NodeId, token: UUID, report: Repor
             report.count(1)
 
 
-LOOP = Loop(NAME, timedelta(seconds=10), activate, lasts=HELD_FOR, wakes=("sync_overlay",))
+LOOP = Loop(NAME, timedelta(seconds=10), activate, lasts=LASTS, wakes=("sync_overlay",))

@@ -4,7 +4,6 @@ Their hosts are free after that.
 """
 
 from datetime import timedelta
-from uuid import UUID
 
 from control_plane.db import clusters, overlays, server_hosts
 from control_plane.db import secrets as secret_rows
@@ -12,30 +11,30 @@ from control_plane.domain.cluster import Cluster, ClusterEvent, ClusterState, st
 from control_plane.domain.transitions import Moved
 from data_plane.access.port import AccessError
 from reconciler.loop import Loop, Report
-from reconciler.server_hosts import each_due, fail, target
+from reconciler.server_hosts import LASTS, Turn, each_due, fail, target
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "dismantle_clusters"
-HELD_FOR = timedelta(minutes=5)
-"""Longer than dismantling takes. A cluster waits this long when its worker dies."""
 
 
 async def activate(world: ClusterWorld) -> Report:
-    return await each_due(world, ClusterState.DELETING, HELD_FOR, _dismantle)
+    return await each_due(world, ClusterState.DELETING, _dismantle)
 
 
-async def _dismantle(world: ClusterWorld, cluster: Cluster, token: UUID, report: Report) -> None:
+async def _dismantle(world: ClusterWorld, cluster: Cluster, turn: Turn, report: Report) -> None:
     async with world.db.reading() as connection:
         hosts = await server_hosts.of_cluster(connection, cluster.id)
     try:
         for host in hosts:
-            await world.servers.dismantle(target(host))
+            await world.servers.dismantle(target(host), fence=turn.fence)
     except AccessError as error:
-        await fail(world, cluster, error, token, report)
+        await fail(world, cluster, error, turn.token, report)
         return
     async with world.db.transaction() as connection:
         moved = step(cluster.state, ClusterEvent.DISMANTLED)
-        if not isinstance(moved, Moved) or not await clusters.is_held(connection, cluster.id, token=token):
+        if not isinstance(moved, Moved) or not await clusters.is_held(
+            connection, cluster.id, token=turn.token
+        ):
             return
         kept = await clusters.secrets_of(connection, cluster.id)
         await clusters.forget_secrets(connection, cluster.id)
@@ -47,4 +46,4 @@ async def _dismantle(world: ClusterWorld, cluster: Cluster, token: UUID, report:
         report.count(int(await clusters.move(connection, cluster, moved, now=world.now())))
 
 
-LOOP = Loop(NAME, timedelta(seconds=5), activate, lasts=HELD_FOR)
+LOOP = Loop(NAME, timedelta(seconds=5), activate, lasts=LASTS)

@@ -60,7 +60,7 @@ async def activate(world: ClusterWorld) -> Report:
             limit=NODES_PER_ACTIVATION_MAX,
         )
     report.looked_at, report.more = len(due), len(due) == NODES_PER_ACTIVATION_MAX
-    async with kept(world, due, token):
+    async with kept(world, [node.id for node in due], token):
         await each(due, lambda node: _join(world, node, token, report), report)
     return report
 

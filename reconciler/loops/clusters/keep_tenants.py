@@ -6,6 +6,7 @@ deleted with everything in it. A new place counts as ready once the API server r
 needs some seconds until it applies them.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -19,13 +20,16 @@ from data_plane.cluster.port import KubernetesPort
 from data_plane.cluster.tenant import keep_tenant, prepare_cluster, remove_tenant, rules_bind
 from reconciler.cluster_tenants import tenant_of
 from reconciler.loop import Loop, Report, each
+from reconciler.renewal import renewed
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "keep_tenants"
 TENANTS_PER_ACTIVATION_MAX = 100
-HELD_FOR = timedelta(minutes=5)
-"""Longer than an activation takes. A tenant waits this long when its worker dies."""
+HELD_FOR = timedelta(minutes=1)
+"""How long a place waits when the process of its worker is gone."""
+LASTS = timedelta(minutes=5)
+"""Of an activation."""
 AGAIN = timedelta(minutes=5)
 """How long what somebody changed may stay."""
 UNNEEDED_FOR = timedelta(hours=24)
@@ -50,12 +54,20 @@ async def activate(world: ClusterWorld) -> Report:
         )
         places = {each.cluster_id: await clusters.get(connection, each.cluster_id) for each in due}
     report = Report(looked_at=len(due), more=len(due) == TENANTS_PER_ACTIVATION_MAX)
-    await each(
-        [cluster for cluster in places.values() if cluster is not None],
-        lambda cluster: _keep_all(world, cluster, _of(due, cluster.id), token, report),
-        report,
-    )
+    async with renewed(lambda: _hold(world, due, token), world.sleep):
+        await each(
+            [cluster for cluster in places.values() if cluster is not None],
+            lambda cluster: _keep_all(world, cluster, _of(due, cluster.id), token, report),
+            report,
+        )
     return report
+
+
+async def _hold(world: ClusterWorld, held: Sequence[ClusterTenant], token: UUID) -> bool:
+    """Hold places for as long again. False when another worker holds all of them by now."""
+    async with world.db.statement() as connection:
+        ids = [tenant.id for tenant in held]
+        return await cluster_tenants.renew(connection, ids, token=token, until=world.now() + HELD_FOR)
 
 
 def _of(tenants: list[ClusterTenant], cluster_id: ClusterId) -> list[ClusterTenant]:
@@ -136,7 +148,8 @@ async def _remove(
             await cluster_tenants.wait(connection, tenant.id, token=token, due_at=world.now())
     if not leaves:
         return
-    waits_for = await remove_tenant(port, tenant_of(tenant.organization_id, tenant.project_id))
+    place = tenant_of(tenant.organization_id, tenant.project_id)
+    waits_for = await remove_tenant(port, place, lambda: _hold(world, [tenant], token))
     now = world.now()
     async with world.db.transaction() as connection:
         if waits_for is None:
@@ -165,4 +178,4 @@ def allowance_of(leased: Leased) -> Allowance:
     )
 
 
-LOOP = Loop(NAME, timedelta(seconds=2), activate, wakes=("keep_kubeconfigs",), lasts=HELD_FOR)
+LOOP = Loop(NAME, timedelta(seconds=2), activate, wakes=("keep_kubeconfigs",), lasts=LASTS)

@@ -61,7 +61,7 @@ async def activate(world: ClusterWorld) -> Report:
             limit=NODES_PER_ACTIVATION_MAX,
         )
     report = Report(len(due) + begun, begun, more=NODES_PER_ACTIVATION_MAX in (len(due), begun))
-    async with kept(world, due, token):
+    async with kept(world, [node.id for node in due], token):
         await each(due, lambda node: _leave(world, node, token, report), report)
     return report
 

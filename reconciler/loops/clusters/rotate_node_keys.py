@@ -23,14 +23,14 @@ from control_plane.outcomes import machines as machine_outcomes
 from data_plane.access.port import AccessError, StepFailed
 from data_plane.mesh.members import OTHER_KEY
 from reconciler.loop import Event, Loop, Report, each
-from reconciler.nodes import Held, loaded
+from reconciler.nodes import HELD_FOR, Held, kept, loaded
 from reconciler.peer_holders import who_lists, who_may_list
 from reconciler.worlds.clusters import ClusterWorld
 
 NAME = "rotate_node_keys"
 NODES_PER_ACTIVATION_MAX = 16
-HELD_FOR = timedelta(minutes=2)
-"""Longer than a call to a machine takes. The tunnels of a node that has switched pause so long when its worker dies."""
+LASTS = timedelta(minutes=2)
+"""Of an activation. The tunnels of a node that has switched pause for as long as a dead worker holds it."""
 AGAIN = timedelta(minutes=1)
 
 
@@ -42,8 +42,9 @@ async def activate(world: ClusterWorld) -> Report:
         )
     report = Report(looked_at=len(due), more=len(due) == NODES_PER_ACTIVATION_MAX)
     liars: list[Held] = []
-    await each(due, lambda change: _go_on(world, change, token, report, liars), report)
-    await each(_by_cluster(liars), lambda group: _give_up(world, group, report), report)
+    async with kept(world, [change.node_id for change in due], token):
+        await each(due, lambda change: _go_on(world, change, token, report, liars), report)
+        await each(_by_cluster(liars), lambda group: _give_up(world, group, report), report)
     return report
 
 
@@ -204,4 +205,4 @@ async def _wait(world: ClusterWorld, held: Held, due_at: datetime) -> None:
         await node_keys.wait(connection, held.node.id, token=held.token, due_at=due_at)
 
 
-LOOP = Loop(NAME, timedelta(seconds=5), activate, lasts=HELD_FOR, wakes=("sync_overlay", "leave_nodes"))
+LOOP = Loop(NAME, timedelta(seconds=5), activate, lasts=LASTS, wakes=("sync_overlay", "leave_nodes"))

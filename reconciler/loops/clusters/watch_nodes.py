@@ -74,7 +74,7 @@ async def activate(world: ClusterWorld) -> Report:
     of_cluster: dict[ClusterId, list[Node]] = {}
     for node in due:
         of_cluster.setdefault(node.cluster_id, []).append(node)
-    async with kept(world, due, token):
+    async with kept(world, [node.id for node in due], token):
         await each(of_cluster.values(), lambda group: _watch(world, group, token, report), report)
     return report
 

@@ -7,6 +7,7 @@ answer that was lost, a run that was killed, and what somebody changed at the pr
 Rules that do not end with their machine are its children (`sweep_children`).
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -18,14 +19,17 @@ from control_plane.domain.ids import AccountName
 from control_plane.domain.ingress import ingress
 from providers.base import HasFirewall, ProviderError
 from reconciler.loop import AccountLoop, Report, each
+from reconciler.renewal import renewed
 from reconciler.worlds.machines import MachineWorld
 
 NAME = "apply_provider_firewalls"
 MACHINES_PER_ACTIVATION_MAX = 16
 STEPS_MAX = 64
 STEPPING_FOR = timedelta(seconds=20)
-HELD_FOR = timedelta(minutes=3)
-"""Longer than the steps of a turn, the last of which a slow provider may answer at its third try."""
+HELD_FOR = timedelta(minutes=1)
+"""How long a machine waits when the process of its worker is gone."""
+LASTS = timedelta(minutes=3)
+"""Of an activation: the last step of a turn may be one that a slow provider answers at its third try."""
 
 
 async def activate(world: MachineWorld, account: AccountName) -> Report:
@@ -43,13 +47,21 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
             limit=MACHINES_PER_ACTIVATION_MAX,
         )
     report = Report(looked_at=len(due), more=len(due) == MACHINES_PER_ACTIVATION_MAX)
-    await each(due, lambda machine: _follow(world, account, machine, token, report), report)
+    async with renewed(lambda: _hold(world, due, token), world.sleep):
+        await each(due, lambda machine: _follow(world, account, machine, token, report), report)
     return report
+
+
+async def _hold(world: MachineWorld, held: Sequence[Due], token: UUID) -> bool:
+    """Hold machines for as long again. False when another worker holds all of them by now."""
+    async with world.db.statement() as connection:
+        ids = [due.lease_id for due in held]
+        return await provider_firewalls.renew(connection, ids, token=token, until=world.now() + HELD_FOR)
 
 
 async def _follow(world: MachineWorld, account: AccountName, due: Due, token: UUID, report: Report) -> None:
     try:
-        version, steps = await _step(world, account, due)
+        version, steps = await _step(world, account, due, token)
     except ProviderError as error:
         report.errors.append(f"{due.launch_key}: {type(error).__name__}: {error}")
         async with world.db.statement() as connection:
@@ -74,7 +86,7 @@ async def _follow(world: MachineWorld, account: AccountName, due: Due, token: UU
     report.more |= now_wanted.version != version
 
 
-async def _step(world: MachineWorld, account: AccountName, due: Due) -> tuple[int | None, int]:
+async def _step(world: MachineWorld, account: AccountName, due: Due, token: UUID) -> tuple[int | None, int]:
     """Step until the provider follows the rules, or the turn is over: their version, None for the latter, and how many
     steps changed something.
 
@@ -85,6 +97,8 @@ async def _step(world: MachineWorld, account: AccountName, due: Due) -> tuple[in
         raise TypeError(f"the firewall of {account} follows rules, and nobody can tell it which")
     limit = provider.capabilities.ingress_max
     for steps in range(STEPS_MAX):
+        if not await _hold(world, [due], token):
+            break
         async with world.db.reading() as connection:
             wanted = await firewalls.rules_of(connection, due.lease_id)
         if await provider.apply_ingress(due.provider_ref, due.launch_key, ingress(wanted.rules, limit)):
@@ -94,4 +108,4 @@ async def _step(world: MachineWorld, account: AccountName, due: Due) -> tuple[in
     return None, STEPS_MAX
 
 
-LOOP = AccountLoop(NAME, timedelta(seconds=5), activate, lasts=HELD_FOR, lanes=2, hears=(CHANGES,))
+LOOP = AccountLoop(NAME, timedelta(seconds=5), activate, lasts=LASTS, lanes=2, hears=(CHANGES,))

@@ -1,6 +1,7 @@
 """The server of a cluster on a host over SSH: built from the operator's files, built again, and dismantled."""
 
 import asyncio
+import dataclasses
 import hashlib
 import http.client
 import ssl
@@ -52,7 +53,8 @@ async def _order(cloud: NodeCloud) -> ServerOrder:
     overlay = cluster.overlay
     place = OverlayPlace(address_of(overlay, SERVER_NUMBER), str(range_of(overlay)), str(PODS))
     target = cloud.server.target
-    return ServerOrder(target, target.address, place, server_name(cluster.id), str(SERVICES), credential)
+    name, fence = server_name(cluster.id), int(cloud.clock.now().timestamp() * 1000)
+    return ServerOrder(target, target.address, place, name, str(SERVICES), credential, fence)
 
 
 async def test_a_server_that_is_built_answers_outside_and_is_left_as_it_is_when_it_is_built_again(
@@ -151,6 +153,7 @@ def test_files_that_are_missing_unnamed_or_damaged_are_refused_with_what_to_do(
 
 async def test_a_cluster_that_is_deleted_leaves_nothing_on_its_host(host: NodeCloud) -> None:
     """The last of this folder, because the others need the cluster."""
+    late = await _order(host)
     host.start()
     await host.post(f"/operator/clusters/{CLUSTER}/deletion", operator=True)
 
@@ -160,4 +163,10 @@ async def test_a_cluster_that_is_deleted_leaves_nothing_on_its_host(host: NodeCl
     await host.until("the cluster is gone", is_gone)
     await host.stop()
     assert (await host.server.sh(LEFT)).strip() == ""
-    await host.world.servers.dismantle(host.server.target)
+    fence = int(host.clock.now().timestamp() * 1000)
+    await host.world.servers.dismantle(host.server.target, fence=fence)
+    with pytest.raises(StepFailed, match="a later worker has changed this host"):
+        await host.world.servers.dismantle(host.server.target, fence=fence - 1)
+    with pytest.raises(StepFailed, match="a later worker has changed this host"):
+        await host.world.servers.install(dataclasses.replace(late, fence=fence - 1))
+    assert (await host.server.sh(LEFT)).strip() == "", "a worker that was late left nothing"

@@ -91,3 +91,8 @@ async def eventually(what: str, is_true: Callable[[], Awaitable[bool]]) -> None:
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(f"{what}: not within {WAIT_SECONDS_MAX:.0f} s") from None
+
+
+async def held() -> bool:
+    """A worker that holds what it works on."""
+    return True

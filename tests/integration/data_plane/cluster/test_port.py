@@ -13,7 +13,7 @@ from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import Change, Conflict, NotFound, Snapshot, Token, Unauthorized, Unreachable
 from data_plane.cluster.resource import NODE, SECRET, Object, Resource, head
 from data_plane.cluster.tenant import remove_tenant
-from tests.support.kubernetes.clients import cluster, eventually, merge, new_name, port, raw
+from tests.support.kubernetes.clients import cluster, eventually, held, merge, new_name, port, raw
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.tier import KUBERNETES
 
@@ -202,14 +202,14 @@ async def test_an_aggregated_api_that_is_away_harms_no_other_call_and_is_named_w
             assert isinstance(await anext(admin.watch(SECRET, tenant.namespace)), Snapshot)
 
             async def is_blocked() -> bool:
-                return away.group in (await remove_tenant(admin, tenant) or "")
+                return away.group in (await remove_tenant(admin, tenant, held) or "")
 
             await eventually("the namespace says what it waits for", is_blocked)
         finally:
             (await client.delete(f"{path}/{name}")).raise_for_status()
 
     async def is_gone() -> bool:
-        return await remove_tenant(admin, tenant) is None
+        return await remove_tenant(admin, tenant, held) is None
 
     await eventually("the namespace is gone", is_gone)
 

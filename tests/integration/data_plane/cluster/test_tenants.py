@@ -32,7 +32,7 @@ from data_plane.cluster.resource import (
 )
 from data_plane.cluster.tenant import keep_tenant, remove_tenant
 from tests.integration.data_plane.cluster.conftest import ALLOWANCE
-from tests.support.kubernetes.clients import eventually, new_name, new_node, new_tenant, pod, port, raw
+from tests.support.kubernetes.clients import eventually, held, new_name, new_node, new_tenant, pod, port, raw
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.tier import KUBERNETES
 
@@ -364,7 +364,7 @@ async def test_a_tenant_is_removed_with_every_kubeconfig_and_other_tenants_keep_
     mine, theirs = await _issue(kubernetes, admin, tenant), await _issue(kubernetes, admin, other)
 
     async def is_gone() -> bool:
-        return await remove_tenant(admin, tenant) is None
+        return await remove_tenant(admin, tenant, held) is None
 
     await eventually("the namespace is gone", is_gone)
     assert tenant.namespace not in {space["metadata"]["name"] for space in await admin.list(NAMESPACE)}

@@ -4,9 +4,19 @@ from datetime import UTC, datetime
 
 import pytest
 
-from data_plane.cluster.port import Invalid
-from data_plane.cluster.resource import CLUSTER_ROLE, CONFIG_MAP, SECRET, VALIDATING_ADMISSION_POLICY, Object
-from data_plane.cluster.tenant import prepare_cluster
+from data_plane.cluster.objects.resource_quota import Allowance
+from data_plane.cluster.objects.tenant import Tenant
+from data_plane.cluster.port import Conflict, Invalid
+from data_plane.cluster.resource import (
+    CLUSTER_ROLE,
+    CONFIG_MAP,
+    NAMESPACE,
+    SECRET,
+    VALIDATING_ADMISSION_POLICY,
+    Object,
+    head,
+)
+from data_plane.cluster.tenant import keep_tenant, prepare_cluster, remove_tenant
 from data_plane.simulation.kubernetes import FakeKubernetes
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -29,3 +39,25 @@ async def test_an_object_that_is_refused_holds_up_no_other_one_and_is_reported()
     for resource in (VALIDATING_ADMISSION_POLICY, CLUSTER_ROLE, CONFIG_MAP):
         assert without.named(resource) == whole.named(resource) != set()
     assert whole.named(SECRET)
+
+
+async def test_a_worker_that_stalled_before_it_removes_a_place_deletes_nothing_that_was_made_later() -> None:
+    api, tenant = FakeKubernetes(lambda: NOW), Tenant(f"org_{0:032x}", f"prj_{1:032x}")
+    allowance = Allowance(nodes=1, gpus=1, cpu_millis=1_000, memory_bytes=2**30)
+    await keep_tenant(api, tenant, allowance, [])
+
+    async def of_another_one() -> bool:
+        return False
+
+    async def again() -> bool:
+        """Another worker removes it, and then it is needed again."""
+        await api.delete(NAMESPACE, tenant.namespace)
+        await keep_tenant(api, tenant, allowance, [])
+        await api.apply({**head(SECRET, "of the customer", tenant.namespace), "stringData": {"a": "b"}})
+        return True
+
+    assert await remove_tenant(api, tenant, of_another_one) == "another worker looks after it"
+    assert tenant.namespace in api.named(NAMESPACE)
+    with pytest.raises(Conflict):
+        await remove_tenant(api, tenant, again)
+    assert (await api.get(SECRET, "of the customer", tenant.namespace))["stringData"] == {"a": "b"}

@@ -3,7 +3,8 @@
 It needs Python 3.10 and what is on the machine already, so it runs alone: copy it to a machine of yours and start it as
 root. What it changes (a route, a range that a tunnel may carry), it changes back.
 
-    sudo python3 attack_from_machine.py [--neighbour 10.64.0.3] [--stranger 10.65.0.2] [--node 10.64.16.7]
+    sudo python3 attack_from_machine.py [--neighbour 10.64.0.3] [--stranger 10.65.0.2]
+                                        [--node 10.64.16.7 --node-outside 203.0.113.9 --pod 10.48.2.1]
                                         [--api https://api.example.com] [--database db.example.com:5432]
 
 Each line is one of the table in docs/security.md, "What the files of a machine open", which has to say the same. A line
@@ -12,10 +13,14 @@ whose files or targets are not there is left out. The exit status is 0 also when
 
 import argparse
 import json
+import os
+import re
 import socket
 import ssl
+import struct
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -29,7 +34,10 @@ AGENT = Path("/etc/splitplane/agent.json")
 HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key")
 KUBELET = Path("/var/lib/rancher/k3s/agent/client-kubelet.crt")
 KUBELET_KEY = KUBELET.with_suffix(".key")
+K3S = Path("/etc/rancher/k3s/config.yaml")
 COLLECTOR = 9440
+VXLAN, VXLAN_PORT, VXLAN_NETWORK = "flannel.1", 8472, 1
+"""The device that packs the packets of pods, and what it sends them with."""
 PORTS = (22, 53, 80, 111, 443, 2379, 5432, 6443, 8080, 9090, 9100, 10250, 10257, 10259)
 """Where services usually listen: SSH, DNS, HTTP, etcd, PostgreSQL, Kubernetes, metrics."""
 SECONDS = 3
@@ -51,6 +59,10 @@ class Machine:
     """The address of a machine in another private network."""
     node: str | None = None
     """The address, in the overlay, of another node of its organization."""
+    node_outside: str | None = None
+    """The public address of that node."""
+    pod: str | None = None
+    """An address in the range of that node's pods, which answers echo requests."""
     api: str | None = None
     database: str | None = None
 
@@ -81,6 +93,18 @@ class Machine:
         network = self._shown("splitplane", "allowed-ips").partition("\t")[2]
         head, _, last = network.partition("/")[0].rpartition(".")
         return f"{head}.{int(last) + 1}" if head else ""
+
+    @cached_property
+    def server(self) -> str:
+        """The address, in the overlay, of the server of its cluster; empty when the machine is no node."""
+        found = re.search(r'server: "?https://([0-9.]+):', K3S.read_text()) if K3S.exists() else None
+        return found.group(1) if found else ""
+
+    @cached_property
+    def own_pods(self) -> str:
+        """The address of the bridge of its pods; empty when it has none."""
+        line = _run("ip", "-brief", "-4", "address", "show", "dev", "cni0").split()
+        return line[2].partition("/")[0] if len(line) > 2 else ""
 
     def _shown(self, interface: str, what: str) -> str:
         lines = _run("wg", "show", interface, what).splitlines()
@@ -179,6 +203,52 @@ def _database_opens(database: str) -> bool:
     return _opens(host, int(port))
 
 
+def _sum(content: bytes) -> int:
+    """The checksum of IP and ICMP."""
+    total: int = sum(struct.unpack(f"!{len(content) // 2}H", content))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def _packed(mac: str, source: str, target: str, number: int) -> bytes:
+    """An echo request of a pod in VXLAN, for the device with this MAC."""
+    echo = struct.pack("!BBHHH", 8, 0, 0, number, 1)
+    echo = struct.pack("!BBHHH", 8, 0, _sum(echo), number, 1)
+    ends = socket.inet_aton(source) + socket.inet_aton(target)
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(echo), 0, 0, 64, socket.IPPROTO_ICMP, 0)
+    head = struct.pack("!BBHHHBBH", *struct.unpack("!BBHHHBBH", head)[:7], _sum(head + ends)) + ends
+    frame = bytes.fromhex(mac.replace(":", "")) + b"\x02\x00\x00\x00\x00\x01" + b"\x08\x00"
+    return struct.pack("!BBHI", 8, 0, 0, VXLAN_NETWORK << 8) + frame + head + echo
+
+
+def _answers_vxlan(machine: Machine, member: str, outside: str) -> "bool | None":
+    """Whether a pod of another node answers an echo request that is sent, in VXLAN, to an address of a member.
+
+    None where there are no pods, or K3s does not know the device of this member.
+    """
+    entries = json.loads(_run("bridge", "-json", "fdb", "show", "dev", VXLAN) or "[]")
+    macs = [entry["mac"] for entry in entries if entry.get("dst") == member]
+    if not macs or not machine.own_pods or not machine.pod:
+        return None
+    number = os.getpid() & 0xFFFF
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as answers,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        sender.sendto(_packed(macs[0], machine.own_pods, machine.pod, number), (outside, VXLAN_PORT))
+        end = time.monotonic() + SECONDS
+        while (left := end - time.monotonic()) > 0:
+            answers.settimeout(left)
+            try:
+                answer, (by, _) = answers.recvfrom(1_500)
+            except OSError:
+                break
+            if by == machine.pod and answer[20:21] == b"\0" and answer[24:26] == struct.pack("!H", number):
+                return True
+    return False
+
+
 Attempt = Callable[[Machine], "bool | None"]
 """Whether it works; None when its files or its target are not there."""
 ATTEMPTS: "dict[tuple[str, str], Attempt]" = {
@@ -207,6 +277,9 @@ ATTEMPTS: "dict[tuple[str, str], Attempt]" = {
     (TUNNEL, "reach the kubelet of another node of its organization, TCP port 10250"): lambda m: (
         _opens(m.node, 10250) if m.node else None
     ),
+    (TUNNEL, "send VXLAN to the server of its cluster, for a pod of another node"): lambda m: (
+        _answers_vxlan(m, m.server, m.server) if m.server else None
+    ),
     (CERTIFICATE, "ask the kubelet of another node what runs there"): lambda m: (
         _kubelet_answers(m.node) if m.node and KUBELET.exists() else None
     ),
@@ -220,6 +293,9 @@ ATTEMPTS: "dict[tuple[str, str], Attempt]" = {
     ),
     (NOTHING, "reach another TCP port at the hub's public address"): lambda m: (
         any(_opens(m.hub, port) for port in (*PORTS, COLLECTOR) if port != 22) if m.hub else None
+    ),
+    (NOTHING, "send VXLAN to the public address of another node, for a pod there"): lambda m: (
+        _answers_vxlan(m, m.node, m.node_outside) if m.node and m.node_outside else None
     ),
     (NOTHING, "reach the database of the control plane"): lambda m: (
         _database_opens(m.database) if m.database else None
@@ -240,6 +316,8 @@ def main(arguments: "list[str]") -> int:
     parser.add_argument("--neighbour", help="address of another machine in the same private network")
     parser.add_argument("--stranger", help="address of a machine in another private network")
     parser.add_argument("--node", help="overlay address of another node of the same organization")
+    parser.add_argument("--node-outside", help="public address of that node")
+    parser.add_argument("--pod", help="address of a pod, or of the bridge of the pods, of that node")
     parser.add_argument("--api", help="URL of the control plane's API")
     parser.add_argument("--database", help="host:port of the control plane's database")
     for (by, what), works in tried(Machine(**vars(parser.parse_args(arguments)))).items():

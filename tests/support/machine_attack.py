@@ -1,4 +1,4 @@
-"""Runs `attack_from_machine.py` on a machine of a test, and reads the table of docs/security.md that it has to agree with."""
+"""Runs `attack_from_machine.py` on a machine of a test, and reads the tables of docs/security.md that have to agree."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from tests.support import attack_from_machine
 from tests.support.machines import Machine
 
 _ROW = re.compile(r"^\| ([^|]+?) \| ([^|]+?) \| (yes|no) \|", re.MULTILINE)
-_SECTION = "## What the files of a machine open"
+OF_MACHINES = "What the files of a machine open"
 _PROGRAM = Path(attack_from_machine.__file__).read_bytes()
 Results = dict[tuple[str, str], bool]
 """Whether each attempt works, by what it is made with and what is attempted."""
@@ -17,8 +17,8 @@ def _read(text: str) -> Results:
     return {(by, what): said == "yes" for by, what, said in _ROW.findall(text)}
 
 
-def on_page() -> Results:
-    return _read(Path("docs/security.md").read_text().split(_SECTION)[1].split("\n## ")[0])
+def on_page(section: str = OF_MACHINES) -> Results:
+    return _read(Path("docs/security.md").read_text().split(f"\n## {section}\n")[1].split("\n## ")[0])
 
 
 async def attacked(machine: Machine, *options: str) -> Results:

@@ -18,12 +18,16 @@ from control_plane.domain.node import JoinStep, LeaveReason, leaving
 from control_plane.domain.node_capacity import GPU
 from data_plane.cluster.objects.tenant import NODE_GPU, NODE_ORGANIZATION, NODE_POOL, NODE_PROJECT
 from data_plane.cluster.resource import NODE, SECRET
-from tests.support.attack_from_machine import CERTIFICATE, SSH_KEY, TUNNEL
+from data_plane.mesh.pod_filter import TABLE as FILTER
+from reconciler.loops.clusters.sync_overlay import READ_AGAIN_AFTER
+from tests.support.attack_from_machine import CERTIFICATE, NOTHING, SSH_KEY, TUNNEL
 from tests.support.kubernetes.k3s_machines import Server
 from tests.support.kubernetes.kubectl import Kubectl, KubectlError, answer, server_pod
 from tests.support.kubernetes.node_cloud import CPU_SKU, LAMBDA, LOCAL, NodeCloud
+from tests.support.kubernetes.strangers import PORT, Strangers, reaches
 from tests.support.kubernetes.tier import NODES
 from tests.support.machine_attack import attacked, on_page
+from tests.support.machines import Machine
 
 # A minute when nothing else runs, and some beside much other work: kubelets live in real time.
 pytestmark = [*NODES, pytest.mark.timeout(600)]
@@ -109,8 +113,9 @@ async def test_a_pool_of_two_providers_outlives_us_replaces_a_lost_node_and_leav
     with story.kubectl.forwarded(story.near["name"]) as url:
         assert await story.answers(url, story.far), "through the tunnel"
         await _attack(story)
+        strangers = await _policies(story, url)
         assert await _mtus(cloud, story.near) == {"cni0": 1_370, "flannel.1": 1_370, "spoverlay": 1_420}
-        await _outage(story, url)
+        await _outage(story, url, strangers)
         replacement = await _loss(story)
         await story.serve(replacement)
         assert await story.answers(url, replacement)
@@ -188,16 +193,33 @@ async def _device_plugins(cloud: NodeCloud, node: Node) -> int:
 async def _attack(story: Story) -> None:
     """What one node of an organization can do to another one, as docs/security.md says it."""
     cloud = story.cloud
-    async with cloud.kubernetes() as port:
-        addresses = (await port.get(NODE, story.far["name"]))["status"]["addresses"]
-    (inside,) = [each["address"] for each in addresses if each["type"] == "InternalIP"]
-    results = await attacked(await cloud.machine(story.near), f"--node={inside}")
+    far = await cloud.machine(story.far)
+    bridge = (await far.sh("ip -brief -4 address show dev cni0")).split()[2].partition("/")[0]
+    inside, outside = await _inside(cloud, story.far), far.target.address
+    options = (f"--node={inside}", f"--node-outside={outside}", f"--pod={bridge}")
+    results = await attacked(await cloud.machine(story.near), *options)
+    by_vxlan = {
+        (TUNNEL, "send VXLAN to the server of its cluster, for a pod of another node"),
+        (NOTHING, "send VXLAN to the public address of another node, for a pod there"),
+    }
     tried = {
+        *by_vxlan,
         (TUNNEL, "reach the kubelet of another node of its organization, TCP port 10250"),
         (CERTIFICATE, "ask the kubelet of another node what runs there"),
         (SSH_KEY, "log in to another node of its organization"),
     }
     assert {what: results[what] for what in tried} == {what: on_page()[what] for what in tried}
+    for member in (far, cloud.server):
+        await member.sh(f"sudo nft delete table {FILTER}")
+    results = await attacked(await cloud.machine(story.near), *options)
+    assert {what for what in by_vxlan if results[what]} == by_vxlan, "something else refused them"
+    cloud.clock.advance(READ_AGAIN_AFTER.total_seconds())
+    for member in (far, cloud.server):
+        await cloud.until("its filter is there again", partial(_is_filtered, member))
+
+
+async def _is_filtered(member: Machine) -> bool:
+    return FILTER in await member.sh("sudo nft list tables")
 
 
 async def _mtus(cloud: NodeCloud, node: Node) -> dict[str, int]:
@@ -213,10 +235,63 @@ async def _are_opened(cloud: NodeCloud, count: int) -> bool:
     return taken == [list(JoinStep)] * count
 
 
-async def _outage(story: Story, url: str) -> None:
-    """Nothing of the control plane runs for an hour, in which pods answer each other and one node is cut off."""
+async def _policies(story: Story, url: str) -> Strangers:
+    """Who reaches whom, of a tenant's pods and of pods that have no network policy, is what docs/security.md says."""
+    cloud, near, far = story.cloud, story.near, story.far
+    strangers = await Strangers.place(Server(cloud.server), (near["name"], far["name"]))
+    wanted = on_page("Network policies")
+    for node, other in ((near, far), (far, near)):
+        on, machine = node["name"], await cloud.machine(node)
+        kubelet = (await _inside(cloud, node), 10250)
+        found = {
+            "a pod of a project on its node": await strangers.reach(on, machine, story.addresses[on]),
+            "a pod of a project on another node": await strangers.reach(
+                on, machine, story.addresses[other["name"]]
+            ),
+            "a stranger on another node": await strangers.reach(
+                on, machine, strangers.addresses[other["name"]]
+            ),
+            "the kubelet of its node": await strangers.reach(on, machine, *kubelet),
+        }
+        assert found == {to: wanted["a stranger", to] for to in found}, on
+    own = {
+        "a pod of its namespace on another node": (story.addresses[far["name"]], PORT),
+        "a stranger on its node": (strangers.addresses[near["name"]], PORT),
+        "a stranger on another node": (strangers.addresses[far["name"]], PORT),
+        "the kubelet of its node": (await _inside(cloud, near), 10250),
+    }
+    found = {to: await asyncio.to_thread(reaches, url, *address) for to, address in own.items()}
+    assert found == {to: wanted["a pod of a project", to] for to in own}
+    assert len(wanted) == 8, "each line was tried"
+    return strangers
+
+
+async def _inside(cloud: NodeCloud, node: Node) -> str:
+    """The address of a node in the overlay."""
+    async with cloud.kubernetes() as port:
+        addresses = (await port.get(NODE, node["name"]))["status"]["addresses"]
+    (inside,) = [each["address"] for each in addresses if each["type"] == "InternalIP"]
+    return str(inside)
+
+
+async def _is_open(story: Story, strangers: Strangers, *, wanted: bool) -> bool:
+    """Whether a stranger reaches the tenant's pod on its node, as wanted."""
+    near = story.near["name"]
+    machine = await story.cloud.machine(story.near)
+    return await strangers.reach(near, machine, story.addresses[near]) is wanted
+
+
+async def _outage(story: Story, url: str, strangers: Strangers) -> None:
+    """Nothing of the control plane runs for an hour, in which pods answer each other, somebody deletes the network
+    policies of the tenant, and one node is cut off.
+    """
     cloud = story.cloud
     await cloud.stop()
+    namespace = (await asyncio.to_thread(story.kubectl.json, "get", "pods"))["items"][0]["metadata"][
+        "namespace"
+    ]
+    await Server(cloud.server).kubectl(f"delete networkpolicies --all -n {namespace}")
+    await cloud.until("everybody reaches the pod", partial(_is_open, story, strangers, wanted=True))
     for _ in range(ANSWERS_DURING_THE_OUTAGE):
         assert await story.answers(url, story.far)
         await asyncio.sleep(0.5)
@@ -227,6 +302,8 @@ async def _outage(story: Story, url: str) -> None:
     assert int(pods) >= 1, "its pods go on"
     cloud.clock.advance(HOUR)
     cloud.start()
+    await cloud.until("nobody reaches it again", partial(_is_open, story, strangers, wanted=False))
+    await strangers.remove()
     await cloud.until("the node is found unready", lambda: _is_found_unready(story))
     assert {node["id"] for node in await cloud.nodes("ready")} == {story.near["id"], story.far["id"]}
 

@@ -39,11 +39,13 @@ CONTROL_PLANE = (
 NODE = (_kubernetes("kubelet", 40), _kubernetes("kube-proxy", 20))
 CONTAINER = Program("container", _module("images"), ".", 6)
 """The one file of the images that tests run."""
+NETWORK_POLICIES = Program("network-policies", _module("network_policies"), ".", 60)
+"""The network policy controller that K3s has inside: kube-router's."""
 KWOK = Program("kwok", _module("kwok"), "sigs.k8s.io/kwok/cmd/kwok", 162)
 KUEUE = Program("kueue", _module("kueue"), "sigs.k8s.io/kueue/cmd/kueue", 483)
 COLLECTION = Collection(
     "real Kubernetes",
-    (*CONTROL_PLANE, *NODE, CONTAINER, KWOK, KUEUE),
+    (*CONTROL_PLANE, *NODE, CONTAINER, NETWORK_POLICIES, KWOK, KUEUE),
     disk_bytes=10 << 30,  # Go's caches grow to 7 GB, and the programs are 0.7 GB.
     download_mb=200,
 )
@@ -54,6 +56,7 @@ PACKAGES = {
     "runc": "runc",
     "/usr/lib/cni/bridge": "containernetworking-plugins",
     "iptables": "iptables",
+    "ipset": "ipset",
 }
 """What the tests need besides, by a program of each: packages of Debian."""
 

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+import subprocess
 import tarfile
 import zipapp
 from pathlib import Path
@@ -12,12 +13,23 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.support.golang.programs import CACHE
-from tests.support.kubernetes.binaries import CONTAINER, CONTROL_PLANE, NODE
+from tests.support.kubernetes.binaries import CONTAINER, CONTROL_PLANE, NETWORK_POLICIES, NODE
+from tests.support.kubernetes.k3s.layout import AUXILIARY
 from tests.support.kubernetes.k3s.node import PAUSE_IMAGE
 
 DEBIAN = ("etcd", "containerd", "containerd-shim-runc-v2", "ctr", "runc")
 PLUGINS = Path("/usr/lib/cni")
 CNI = ("bridge", "host-local", "loopback", "portmap")
+BUILT = (*CONTROL_PLANE, *NODE, NETWORK_POLICIES)
+FILTERS = {
+    "ipset": "ipset",
+    **dict.fromkeys(
+        (f"{name}{verb}" for name in ("iptables", "ip6tables") for verb in ("", "-save", "-restore")),
+        "xtables-nft-multi",
+    ),
+}
+"""The tools for packet filters that K3s has inside, by the names that they are called by: no machine has to have them."""
+EXTENSIONS = "xtables"
 HERE = Path(__file__).parent
 SERVER_IMAGE = "docker.io/splitplane/server:1"
 SHARED = ("__init__.py", "pki.py", "flags.py", "credentials.py")
@@ -31,12 +43,13 @@ def parts(go: str, cache: Path = CACHE) -> Path:
         return folder
     unfinished = Path(f"{folder}.{os.getpid()}")
     (unfinished / "cni").mkdir(parents=True)
-    for binary in (*CONTROL_PLANE, *NODE):
+    for binary in BUILT:
         _link(binary.path(go, cache), unfinished / binary.name)
     for name in DEBIAN:
         shutil.copy2(_found(name), unfinished / name)
     for name in CNI:
         shutil.copy2(PLUGINS / name, unfinished / "cni" / name)
+    _add_filters(unfinished / AUXILIARY.name)
     try:
         unfinished.rename(folder)
     except OSError:  # Another process was faster.
@@ -45,10 +58,36 @@ def parts(go: str, cache: Path = CACHE) -> Path:
 
 
 def _digest(go: str) -> str:
-    files = [binary.path(go) for binary in (*CONTROL_PLANE, *NODE)]
-    files += [*(_found(name) for name in DEBIAN), *(PLUGINS / name for name in CNI)]
+    files = [binary.path(go) for binary in BUILT]
+    files += [*(_found(name) for name in (*DEBIAN, *FILTERS)), *(PLUGINS / name for name in CNI)]
     sizes = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
     return hashlib.sha256(json.dumps(sizes).encode()).hexdigest()[:16]
+
+
+def _add_filters(folder: Path) -> None:
+    """The tools for packet filters, with the libraries that a machine may lack."""
+    libraries = folder / "lib"
+    libraries.mkdir(parents=True)
+    for program in sorted(set(FILTERS.values())):
+        shutil.copy2(_found(program), libraries / program)
+        for library in _libraries(_found(program)):
+            shutil.copy2(library, libraries / library.name)
+            extensions = library.resolve().parent / EXTENSIONS
+            if library.name.startswith("libxtables.") and not (libraries / EXTENSIONS).exists():
+                shutil.copytree(extensions, libraries / EXTENSIONS)
+    there = AUXILIARY / "lib"
+    for name, program in FILTERS.items():
+        called = f"{there}/{program}" + ("" if name == program else f" {name}")
+        environment = f"LD_LIBRARY_PATH={there} XTABLES_LIBDIR={there}/{EXTENSIONS}"
+        (folder / name).write_text(f'#!/bin/sh\n{environment} exec {called} "$@"\n')
+        (folder / name).chmod(0o755)
+
+
+def _libraries(program: Path) -> list[Path]:
+    """What a program links to, but the C library, which every machine has."""
+    linked = subprocess.run(["ldd", str(program)], capture_output=True, text=True, check=True).stdout
+    paths = [Path(line.split()[2]) for line in linked.splitlines() if " => /" in line]
+    return [path for path in paths if not path.name.startswith("libc.")]
 
 
 def _found(name: str) -> Path:

@@ -2,8 +2,16 @@
 
 from providers.emulators.nspawn import missing_requirements
 from tests.support.golang.toolchain import expected_version
-from tests.support.kubernetes.binaries import COLLECTION, CONTAINER, CONTROL_PLANE, NODE, missing_packages
+from tests.support.kubernetes.binaries import (
+    COLLECTION,
+    CONTAINER,
+    CONTROL_PLANE,
+    NETWORK_POLICIES,
+    NODE,
+    missing_packages,
+)
 
+OF_NODES = (*NODE, CONTAINER, NETWORK_POLICIES)
 COMMAND = "make kubernetes"
 DAEMONS = ("etcd", "containerd")
 """Services of the packages, which must not run: the tests start the programs themselves."""
@@ -29,7 +37,7 @@ def missing() -> list[str]:
 def reasons(*, nodes: bool) -> list[str]:
     """Why tests cannot run: only what they themselves need counts, so that they run while the rest is being built."""
     absent = {binary.name for binary in COLLECTION.unbuilt(expected_version())}
-    needed = {binary.name for binary in ((*CONTROL_PLANE, *NODE, CONTAINER) if nodes else CONTROL_PLANE)}
+    needed = {binary.name for binary in ((*CONTROL_PLANE, *OF_NODES) if nodes else CONTROL_PLANE)}
     packages = missing_packages() if nodes else [name for name in missing_packages() if name == "etcd-server"]
     found = [f"{name} is not built: {COMMAND}" for name in sorted(absent & needed)]
     found += [f"the package {name} is missing: python -m demo packages" for name in packages]

@@ -1,6 +1,7 @@
 """`k3s agent`: joins a cluster through the supervisor, then runs a real containerd and a real kubelet."""
 
 import asyncio
+import json
 import secrets as random
 import socket
 from dataclasses import dataclass
@@ -62,12 +63,12 @@ async def start(parts: Parts, options: Options, layout: Layout, url: str, token:
     identity = _identity(options)
     while True:
         try:
-            await asyncio.to_thread(_join, identity, layout, url, token)
+            settings = await asyncio.to_thread(_join, identity, layout, url, token)
             break
         except (ApiError, TokenError) as error:
             say(f"level=error msg={_told(error)!r}")
             await asyncio.sleep(RETRY_SECONDS)
-    machine = node.Node(identity.name, identity.addresses, url, options, layout)
+    machine = node.Node(identity.name, identity.addresses, url, options, layout, settings)
     await machine.start(parts)
     asyncio.get_running_loop().create_task(network.keep(machine, options))
     await parts.until("the node is registered", machine.is_registered)
@@ -100,8 +101,8 @@ def _identity(options: Options) -> Identity:
     return Identity(name, addresses, NODE_PASSWORD.read_text().strip())
 
 
-def _join(identity: Identity, layout: Layout, url: str, text: str | None) -> None:
-    """Fetch the authorities and the certificates. Raises ApiError or TokenError."""
+def _join(identity: Identity, layout: Layout, url: str, text: str | None) -> dict[str, object]:
+    """Fetch the authorities and the certificates, and what the server tells agents. Raises ApiError or TokenError."""
     token = tokens.parse(text) if text else None
     authority = _authority(layout, url, token)
     session = _session(layout, url, authority, token)
@@ -109,6 +110,8 @@ def _join(identity: Identity, layout: Layout, url: str, text: str | None) -> Non
         _fetch(session, identity, layout, name)
     for name in ("client-ca", "server-ca"):
         (layout.agent / f"{name}.crt").write_bytes(session.send("GET", f"/v1-k3s/{name}.crt"))
+    settings: dict[str, object] = json.loads(session.send("GET", "/v1-k3s/config"))
+    return settings
 
 
 def _authority(layout: Layout, url: str, token: Token | None) -> bytes:

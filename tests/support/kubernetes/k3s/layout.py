@@ -8,6 +8,8 @@ from tests.support.kubernetes.flags import Files
 VERSION = "v1.36.3+k3s1"
 PARTS = Path("/opt/kubernetes-parts")
 """The real programs. K3s unpacks its own below the data directory; a local machine has them here from outside."""
+AUXILIARY = PARTS / "aux"
+"""Tools for packet filters, which K3s has among its own."""
 API_PORT = 6444
 """The real API server, on loopback. Everybody else speaks to the supervisor."""
 NODE_PASSWORD = Path("/etc/rancher/node/password")
@@ -36,6 +38,11 @@ class Layout:
     def images(self) -> Path:
         """Archives that an agent imports when it starts."""
         return self.agent / "images"
+
+    @property
+    def tools(self) -> Path:
+        """Where K3s unpacks what it has inside."""
+        return self.data / "data" / "current" / "bin"
 
     @property
     def cni(self) -> Path:

@@ -1,14 +1,15 @@
-"""The parts of a node: containerd, the images that lie ready, and the kubelet."""
+"""The parts of a node: containerd, the images that lie ready, the kubelet, and what enforces network policies."""
 
 import asyncio
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.kubernetes.credentials import kubeconfig
 from tests.support.kubernetes.k3s.api import ApiError, Client
-from tests.support.kubernetes.k3s.layout import PARTS, RUN, Layout
+from tests.support.kubernetes.k3s.layout import AUXILIARY, PARTS, RUN, Layout
 from tests.support.kubernetes.k3s.options import Options
 from tests.support.kubernetes.k3s.processes import PartEndedError, Parts, say, write_private
 from tests.support.kubernetes.pki import Pair
@@ -48,6 +49,7 @@ NVIDIA = """\
         SystemdCgroup = false
 """
 NVIDIA_PROGRAM = "nvidia-container-runtime"
+BRIDGED_ARE_FILTERED = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Node:
     url: str
     options: Options
     layout: Layout
+    settings: Mapping[str, object]
+    """What the server tells its agents (`/v1-k3s/config`)."""
 
     def client(self, name: str = "client-kubelet") -> Client:
         agent = self.layout.agent
@@ -68,7 +72,10 @@ class Node:
         await self._start_containerd(parts)
         await self._import_images()
         self._write_kubelet_files()
+        self._offer_tools()
         await parts.start("kubelet", [str(PARTS / "kubelet"), *self._kubelet_flags()], environment=_path())
+        if not self.settings.get("DisableNPC"):
+            await self._start_network_policies(parts)
 
     async def is_registered(self) -> bool:
         try:
@@ -76,6 +83,20 @@ class Node:
         except ApiError:
             return False
         return True
+
+    def _offer_tools(self) -> None:
+        """Where K3s unpacks its own tools, and whoever cleans a node looks for them."""
+        self.layout.tools.mkdir(parents=True, exist_ok=True)
+        if not (self.layout.tools / AUXILIARY.name).is_symlink():
+            (self.layout.tools / AUXILIARY.name).symlink_to(AUXILIARY)
+
+    async def _start_network_policies(self, parts: Parts) -> None:
+        """It waits for the Node. Packets between pods of one node pass a bridge, and are to be filtered too."""
+        await asyncio.to_thread(BRIDGED_ARE_FILTERED.write_text, "1")
+        command = [str(PARTS / "network-policies"), "--node", self.name]
+        command += ["--kubeconfig", str(self.layout.agent / "k3scontroller.kubeconfig")]
+        command += ["--services", str(self.settings["ServiceIPRange"])]
+        await parts.start("network-policies", command, environment=_path())
 
     async def _start_containerd(self, parts: Parts) -> None:
         layout = self.layout
@@ -155,7 +176,7 @@ class Node:
 
 
 def _path() -> dict[str, str]:
-    return {"PATH": f"{PARTS}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+    return {"PATH": f"{PARTS}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{AUXILIARY}"}
 
 
 async def _ctr(layout: Layout, *arguments: str) -> int:

@@ -65,6 +65,7 @@ class Supervisor:
     addresses: tuple[str, ...]
     """`HOST:PORT` of the servers, for agents."""
     now: Callable[[], datetime]
+    enforces_policies: bool = True
     reading: int = 0
     writing: int = 0
     _connections: set[asyncio.Task[None]] = field(default_factory=set)
@@ -265,7 +266,8 @@ async def _servers(self: Supervisor, _head: Head, _body: bytes, _caller: Caller)
 
 async def _config(self: Supervisor, _head: Head, _body: bytes, _caller: Caller) -> bytes:
     settings = {"ClusterIPRange": self.ranges.pods, "ServiceIPRange": self.ranges.services}
-    return json.dumps(settings | {"ClusterDomain": "cluster.local", "FlannelBackend": "vxlan"}).encode()
+    settings |= {"ClusterDomain": "cluster.local", "FlannelBackend": "vxlan"}
+    return json.dumps({**settings, "DisableNPC": not self.enforces_policies}).encode()
 
 
 async def _ready(self: Supervisor, _head: Head, _body: bytes, _caller: Caller) -> bytes:

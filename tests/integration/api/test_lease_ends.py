@@ -40,6 +40,10 @@ async def test_an_operator_ends_one_lease_and_its_customer_reads_why(
         if line["event"] == "ended_by_operator"
     ]
     assert line["actor_kind"] == "operator"
+    await stage.run("seal_audit")
+    for tenant in (acme, operator):
+        found = await tenant.http.get("/v1/audit-events", params={"event": "leases.end"})
+        assert any(lease in each["targets"] for each in found.json()["items"]), found.text
     assert (await acme.http.get(f"/v1/leases/{kept}")).json()["state"] == "ready"
     assert (await acme.http.get("/v1/organization")).json()["state"] == "active"
 

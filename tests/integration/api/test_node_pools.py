@@ -56,7 +56,12 @@ async def test_a_pool_is_what_was_asked_for_and_each_of_its_nodes_a_lease(
     cluster = await ready_cluster(api, operator, "eu-1")
     taint = {"key": "batch", "value": "", "effect": "NoSchedule"}
     made = await made_pool(
-        acme.http, "eu-1", node_labels={"team": "vision"}, node_taints=[taint], priority=80
+        acme.http,
+        "eu-1",
+        node_labels={"team": "vision"},
+        node_taints=[taint],
+        priority=80,
+        network_gbps_min=400,
     )
     assert (made["state"], made["cluster"], made["cluster_id"]) == ("pending", "eu-1", cluster)
     assert (made["node_labels"], made["node_taints"]) == ({"team": "vision"}, [taint])
@@ -78,6 +83,7 @@ async def test_a_pool_is_what_was_asked_for_and_each_of_its_nodes_a_lease(
     assert [(each["network"], each["ssh_keys"], each["request"]["priority"]) for each in leases] == [
         (None, [], 80)
     ] * 2
+    assert {each["request"]["network_gbps_min"] for each in [made, *leases]} == {400}
     held = (await acme.http.get("/v1/organization")).json()
     assert held["gpus_held"] == 2
 

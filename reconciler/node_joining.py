@@ -8,7 +8,14 @@ from control_plane.db import node_turns, nodes, overlays, server_hosts
 from control_plane.db.nodes import OpenNode, Place
 from control_plane.domain import node_health
 from control_plane.domain.node import JOINS_IN_FLIGHT_MAX, JoinStep
-from control_plane.domain.node_capacity import GPU, Capacity, Finding, Verdict, judge_capacity
+from control_plane.domain.node_capacity import (
+    GPU,
+    Capacity,
+    Finding,
+    Verdict,
+    disk_shortfall,
+    judge_capacity,
+)
 from control_plane.domain.node_files import SENDS_IN_FLIGHT_MAX, is_late
 from control_plane.domain.node_tunnels import packet_problem
 from control_plane.domain.overlay import pod_block_of
@@ -218,12 +225,14 @@ async def _measure(world: ClusterWorld, held: Held) -> Evidence:
         "cpu_millis": claimed.cpu_millis,
         "memory_bytes": claimed.memory_bytes,
         "disk_bytes": claimed.disk_bytes,
+        "disk_short": disk_shortfall(held.place.disk_gib, claimed.disk_bytes),
         "pods": claimed.pods,
         "devices": {name: count for name, count in claimed.devices.items() if count},
         "sold": {
             "vcpus": held.place.vcpus,
             "memory_gib": held.place.memory_gib,
             "gpus": held.place.gpu_count,
+            "disk_gib": held.place.disk_gib,
         },
     }
 

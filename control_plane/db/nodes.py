@@ -277,6 +277,8 @@ class Place:
     vcpus: int
     """As they were bought."""
     memory_gib: int
+    disk_gib: int
+    """Of its SKU."""
     pool: str
     node_labels: dict[str, str]
     node_taints: list[dict[str, str]]
@@ -287,10 +289,10 @@ SELECT m.account, m.launch_key, m.state AS machine_state, m.address, m.ssh_port,
   m.missed_since, c.ended_at IS NOT NULL AS claim_ended,
   (n.applied_version IS NOT NULL OR n.peers_tries > 0)
     AND NOT EXISTS (SELECT FROM overlays v WHERE v.cluster_id = n.cluster_id AND v.tries > 0) AS has_tunnels,
-  m.gpu_count, m.vcpus, m.memory_gib, p.name AS pool,
+  m.gpu_count, m.vcpus, m.memory_gib, s.disk_gib, p.name AS pool,
   p.node_labels, p.node_taints
 FROM nodes n JOIN machines m ON m.id = n.machine_id JOIN claims c ON c.id = n.claim_id
-  JOIN node_pools p ON p.id = n.node_pool_id
+  JOIN node_pools p ON p.id = n.node_pool_id JOIN leases l ON l.id = n.lease_id JOIN skus s ON s.name = l.sku
 WHERE n.id = :id
 """)
 

@@ -3,8 +3,9 @@
 A node reports its own capacity, and the scheduler believes it. A node that claims GPUs it does not have would attract
 workloads, so a claim beyond what was sold is a reason for quarantine, and less than was sold is a broken delivery.
 
-Disk is not compared: providers list the smallest disk of a machine type and deliver larger ones, so a larger disk is no
-lie, and a claim of one attracts only pods of the project that the node serves. It is kept as evidence.
+Disk ends nothing. Providers list the smallest disk of a machine type and deliver larger ones, so a larger disk is no
+lie, and a claim of one attracts only pods of the project that the node serves. A smaller one may be a broken delivery,
+or a machine with other disks that its kubelet does not use, so operators read it.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ MEMORY_EXCESS_PERCENT = 5
 """Providers sell in GB or GiB, and round."""
 MEMORY_SHORTFALL_PERCENT = 15
 """What the kernel and the firmware keep, with the same rounding."""
+DISK_SHORTFALL_PERCENT = 15
+"""GB for GiB, and what the file system keeps."""
 PODS_MAX = 110
 """Pods for which a kubelet has room unless it is told otherwise, which no node of ours is
 (https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/, maxPods, 2026-11-23)."""
@@ -55,6 +58,13 @@ def judge_capacity(sold: Capacity, claimed: Capacity) -> Verdict:
     short = _shortfall(sold, claimed)
     finding = Finding.EXCESS if excess else Finding.SHORT if short else Finding.FITS
     return Verdict(finding, tuple(excess + short))
+
+
+def disk_shortfall(sold_gib: int, claimed_bytes: int) -> str | None:
+    """What operators read of a node whose pods get less disk than its SKU has; None if they do not, or if unknown."""
+    if not claimed_bytes or claimed_bytes * 100 >= sold_gib * 2**30 * (100 - DISK_SHORTFALL_PERCENT):
+        return None
+    return f"its pods have {claimed_bytes // 2**30:,} GiB of disk, of {sold_gib:,} that were sold"
 
 
 def _excess_of_devices(sold: Capacity, claimed: Capacity) -> list[str]:

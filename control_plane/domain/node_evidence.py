@@ -61,7 +61,9 @@ def _measured(evidence: Evidence) -> str:
     bought = _of(sold, "vcpus", "memory_gib", "gpus") if isinstance(sold, Mapping) else ""
     short = _list(evidence.get("short"))
     claimed = _claimed(evidence)
+    disk = evidence.get("disk_short")
     parts = [f"claims {claimed}" if claimed else "", f"{bought} were bought" if bought else "", *short]
+    parts.append(disk if isinstance(disk, str) else "")
     return "; ".join(part for part in parts if part)
 
 

@@ -14,6 +14,7 @@ from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.agent import AgentState, AgentTask, state
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.node_capacity import GPU
+from control_plane.domain.node_evidence import phrase
 from control_plane.domain.node_marks import Taint, TaintEffect
 from control_plane.domain.node_pool import NodePool, NodePoolState
 from control_plane.domain.overlay import SERVER_NUMBER, address_of
@@ -323,6 +324,18 @@ async def test_a_machine_with_less_than_was_bought_is_a_node_only_where_emulated
     assert (lease.state is LeaseState.READY, attempt.fail_reason) == (
         (True, None) if accepted else (False, "node_failed")
     )
+
+
+async def test_a_disk_that_is_smaller_than_what_was_sold_is_shown_to_operators_and_ends_nothing(
+    cluster: Cluster,
+) -> None:
+    organization_id = await cluster.build()
+    await node_pools.pool(cluster.stage, organization_id, nodes=1)
+    cluster.kubelets.claims[await cluster.first_address()] = {"ephemeral-storage": "60Gi"}
+    await cluster.play_until(lambda: cluster.open_nodes)
+    async with cluster.stage.db.reading() as connection:
+        (row,) = await rows(connection, text("SELECT evidence FROM node_steps WHERE step = 'measured'"))
+    assert "its pods have 60 GiB of disk, of " in phrase("measured", row.evidence)
 
 
 async def test_a_machine_on_which_a_step_keeps_failing_is_given_up_and_another_one_is_tried(

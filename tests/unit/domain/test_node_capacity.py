@@ -3,7 +3,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.node_capacity import DEVICES_NAMED_MAX, GPU, Capacity, Finding, judge_capacity
+from control_plane.domain.node_capacity import (
+    DEVICES_NAMED_MAX,
+    GPU,
+    Capacity,
+    Finding,
+    disk_shortfall,
+    judge_capacity,
+)
 
 GIB = 2**30
 SOLD = Capacity(cpu_millis=96_000, memory_bytes=1_000 * GIB, devices={GPU: 8})
@@ -60,3 +67,9 @@ def test_no_claim_of_a_device_beyond_what_was_sold_ever_fits(sold: Capacity, cla
     beyond = any(count > sold.devices.get(name, 0) for name, count in claimed.devices.items())
     assert not beyond or verdict.finding is Finding.EXCESS
     assert judge_capacity(sold, sold).finding is Finding.FITS
+
+
+def test_a_disk_that_is_smaller_than_what_was_sold_is_named_and_a_larger_one_is_no_lie() -> None:
+    for claimed_gib in (0, 850, 931, 1_000, 4_000):
+        assert disk_shortfall(1_000, claimed_gib * GIB) is None, claimed_gib
+    assert disk_shortfall(1_000, 849 * GIB) == "its pods have 849 GiB of disk, of 1,000 that were sold"

@@ -49,6 +49,11 @@ CASES: tuple[tuple[str, dict[str, Any], str], ...] = (
         {**MEASURED, "short": ["has 6 nvidia.com/gpu, 8 were sold"], "devices": {}, "sold": {"gpus": 8}},
         "claims 208 CPUs, 1,849.0 GiB; 8 GPUs were bought; has 6 nvidia.com/gpu, 8 were sold",
     ),
+    (
+        J.MEASURED,
+        {**MEASURED, "disk_short": "its pods have 60 GiB of disk, of 1,000 that were sold"},
+        "claims 208 CPUs, 1,849.0 GiB, 8 nvidia.com/gpu; 208 CPUs, 1800 GiB, 8 GPUs were bought; its pods have 60 GiB of disk, of 1,000 that were sold",
+    ),
     (J.HEALTHY, {"conditions": {"Ready": "True", "DiskPressure": "False"}}, "DiskPressure=False, Ready=True"),
     (L.CORDONED, {"found": True}, "done"),
     (L.CORDONED, {"found": False}, "there was no Node any more"),

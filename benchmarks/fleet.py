@@ -42,10 +42,11 @@ FAKE = AccountName("fake")
 
 _LEASES = text("""
 INSERT INTO leases (id, organization_id, project_id, environment_id, name, sku, gpu_model, gpu_count, purchase,
-  on_eviction, sla, nano_per_unit_hour, stopped_nano_per_unit_hour, price_book, proof, regions, providers, priority,
+  on_eviction, sla, nano_per_unit_hour, stopped_nano_per_unit_hour, list_nano_per_unit_hour,
+  price_book, proof, regions, providers, priority,
   ssh_keys, wait_timeout_seconds, state, due_at, created_at, ready_at, attempts, network_id)
 SELECT gen_random_uuid(), p.organization_id, p.id, e.id, 'n' || n, 'h100-sxm.1x', 'h100-sxm-80gb', 1, 'on_demand',
-  'end', 'bronze', 3490000000, 3490000000,
+  'end', 'bronze', 3490000000, 3490000000, 3490000000,
   (SELECT max(version) FROM price_books), 'listed', '{}', '{}', 50, '[]', 1800, 'ready',
   now(), now(), now(), 1, (SELECT id FROM networks WHERE project_id = p.id AND name = 'default')
 FROM generate_series(1, :fleet) n, projects p JOIN environments e ON e.project_id = p.id

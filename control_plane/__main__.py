@@ -9,6 +9,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 
@@ -38,6 +39,14 @@ from tracing import starting as tracing
 
 class Failure(Exception):  # noqa: N818 - an expected end of a command, not a bug
     """Ends the command with exit code 1 and a sentence for the person at the terminal."""
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-12-01T06:00") from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _amount(text: str) -> Nano:
@@ -126,6 +135,17 @@ def _parser() -> argparse.ArgumentParser:
 
     book = commands.add_parser("price-book", help="put a price book in force")
     book.add_argument("file", type=Path, nargs="?", metavar="FILE", help="default: the shipped price book")
+    when = book.add_mutually_exclusive_group()
+    when.add_argument(
+        "--from",
+        dest="effective_from",
+        type=_moment,
+        metavar="TIME",
+        help="when it comes into force, in UTC, such as 2026-12-01 or 2026-12-01T06:00 (default: now)",
+    )
+    when.add_argument(
+        "--withdraw", type=int, metavar="VERSION", help="let a book that is not in force yet never be"
+    )
 
     levels = commands.add_parser("sla-terms", help="put the terms of service levels in force for new leases")
     levels.add_argument("file", type=Path, nargs="?", metavar="FILE", help="default: the shipped terms")
@@ -191,14 +211,28 @@ async def _token_keys(world: World, arguments: argparse.Namespace) -> None:
 
 async def _price_book(world: World, arguments: argparse.Namespace) -> None:
     shipped = resources.files("control_plane") / "price_book.toml"
+    if arguments.withdraw is not None:
+        refused = await administration.withdraw_price_book(world, arguments.withdraw)
+        if refused is not None:
+            raise Failure(f"{refused.why} ({refused.code})")
+        _print_message(f"The price book v{arguments.withdraw} is withdrawn.")
+        return
     try:
         text = (arguments.file or shipped).read_text(encoding="utf-8")
-        count = await administration.load_price_book(world, text)
+        loaded = await administration.load_price_book(world, text, effective_from=arguments.effective_from)
     except (OSError, UnicodeDecodeError) as error:
         raise Failure(f"{arguments.file}: {error}") from error
     except CatalogueError as error:
         raise Failure(f"{arguments.file or 'the shipped price book'}: {error}") from error
-    _print_message(f"{count} SKUs are in force.")
+    if isinstance(loaded, Refused):
+        raise Failure(f"{arguments.file or 'the shipped price book'}: {loaded.why} ({loaded.code})")
+    if loaded.version is None:
+        _print_message(f"{loaded.skus} SKUs, and no price changed.")
+    elif arguments.effective_from is None:
+        _print_message(f"{loaded.skus} SKUs are in force: price book v{loaded.version}.")
+    else:
+        since = f"{arguments.effective_from:%Y-%m-%d %H:%M} UTC"
+        _print_message(f"{loaded.skus} SKUs come into force at {since}: price book v{loaded.version}.")
 
 
 async def _sla_terms(world: World, arguments: argparse.Namespace) -> None:

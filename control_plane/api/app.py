@@ -25,6 +25,7 @@ from control_plane.api.charges import ChargeController
 from control_plane.api.clusters import ClusterController
 from control_plane.api.consoles import ConsoleController
 from control_plane.api.credit_notes import CreditNoteController, FinanceCreditNoteController
+from control_plane.api.credit_terms import CreditTermsController
 from control_plane.api.documents import openapi
 from control_plane.api.envelopes import EnvelopeController
 from control_plane.api.environments import EnvironmentController
@@ -59,6 +60,7 @@ from control_plane.api.organization_states import OrganizationStateController
 from control_plane.api.organizations import OrganizationController
 from control_plane.api.orphans import OrphanController
 from control_plane.api.places import Places
+from control_plane.api.price_agreements import PriceAgreementController
 from control_plane.api.projects import ProjectController
 from control_plane.api.proofs import ProofController
 from control_plane.api.quota_requests import CeilingRequestController, QuotaRequestController
@@ -126,6 +128,8 @@ CONTROLLERS = (
     PeriodController,
     LedgerController,
     ReconciliationController,
+    PriceAgreementController,
+    CreditTermsController,
     MarginController,
     SupplierInvoiceController,
     MatchController,

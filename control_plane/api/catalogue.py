@@ -90,12 +90,12 @@ class CatalogueController(Controller):
     async def skus(
         self, request: ApiRequest, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
     ) -> SkuList:
-        """The price book in force."""
-        book = await catalogue.skus(request.world)
+        """What is for sale, at the prices of your organization."""
+        book = await catalogue.sold_to(request.world, request.principal.organization_id)
         page, following = paging.window(
-            "skus", book, lambda price: price.sku.name, limit=limit, cursor=cursor
+            "skus", book, lambda sold: sold.listed.sku.name, limit=limit, cursor=cursor
         )
-        return SkuList(tuple(sku_view(price) for price in page), following)
+        return SkuList(tuple(sku_view(sold) for sold in page), following)
 
     @get(
         "/sla-tiers",
@@ -141,7 +141,7 @@ class CatalogueController(Controller):
             after=None if after is None else after.key,
             limit=limit + 1,
         )
-        book, now = await catalogue.skus(world), world.now()
+        book, now = await catalogue.sold_to(world, request.principal.organization_id), world.now()
         page, following = paging.cut(
             found, limit, lambda offer: paging.after_place("offers", _AfterOffer(offer.key))
         )

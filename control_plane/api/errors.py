@@ -127,6 +127,14 @@ KINDS: dict[str, Kind] = {
         409, "Leave out `final`, or wait until finance has closed the period.", "final"
     ),
     RefusalCode.PERIOD_IN_FUTURE: Kind(409, "Choose a month that has begun.", "period"),
+    RefusalCode.PRICE_OVERLAPS: Kind(
+        409, "End the other price first, or choose a time at which it does not apply.", "valid_from"
+    ),
+    RefusalCode.PRICE_IN_PAST: Kind(
+        422, "Choose a time that is to come, or leave it out for now.", "valid_from"
+    ),
+    RefusalCode.PRICE_INVALID: Kind(422, "Correct what `detail` names."),
+    RefusalCode.PRICE_ENDED: Kind(409, "Nothing: it ends no later than you ask for."),
     RefusalCode.SUPPLIER_INVOICE_INVALID: Kind(
         422, "Correct the line of the file that `detail` names, and import the whole file again.", "csv"
     ),

@@ -11,6 +11,7 @@ from datetime import datetime
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
+from control_plane.db.credit_terms import CREDIT_LEFT
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.balance_alert import BalanceAlerts, Funds, Lacking, Notice, Noticed
@@ -28,13 +29,14 @@ _TAKE = text("""
 SELECT organization_id FROM standings WHERE organization_id = :id AND balance_due_at <= :now FOR UPDATE SKIP LOCKED
 """)
 _LOOK_AGAIN = text("UPDATE standings SET balance_due_at = :due_at WHERE organization_id = :id")
-_FUNDS = text("""
+_FUNDS = text(f"""
 SELECT s.posted_nano AS balance_nano, s.held_nano,
        (SELECT coalesce(sum(nano_per_hour), 0)::bigint FROM capacity_held c WHERE c.organization_id = :id)
          AS nano_per_hour,
        CAST(:month AS timestamptz) AS month,
        (SELECT coalesce(sum(charged_nano), 0)::bigint FROM month_spends m
-        WHERE m.organization_id = :id AND m.month = :month) AS month_nano
+        WHERE m.organization_id = :id AND m.month = :month) AS month_nano,
+       ({CREDIT_LEFT})::bigint AS credit_nano
 FROM standings s WHERE s.organization_id = :id
 """)
 _LACKING = text(f"""

@@ -1,6 +1,6 @@
 """Queries on what we sell (SKUs, the price book) and what we can buy (offers)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, read_one, write
-from control_plane.domain.admission import ListPrice, Price
+from control_plane.domain.admission import ListPrice, Price, RegionalPrice
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.effective_price import History, Terms
 from control_plane.domain.firewall import ProviderFirewall
@@ -24,7 +24,7 @@ from control_plane.domain.sku import CapacityShape, Shape, Sku
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line of a price book, one field per column."""
+    """A SKU, one field per column."""
 
     sku: str
     gpu_model: GpuModel | None
@@ -34,77 +34,161 @@ class _Line:
     disk_gib: int
     capacity: CapacityShape
     proof: Tier
-    nano_per_unit_hour: Nano
+
+
+@dataclass(frozen=True, slots=True)
+class _PriceLine:
+    """What a SKU costs anywhere or in a region, one field per column."""
+
+    sku: str
+    region: str
+    """ANYWHERE, or a region."""
+    nano_per_unit_hour: Nano | None
+    """None in a region: as anywhere, from then on."""
     stopped_nano_per_unit_hour: Nano | None
     spot_nano_per_unit_hour: Nano | None
 
 
 @dataclass(frozen=True, slots=True)
-class _PriceRow(_Line):
+class _PriceRow(_PriceLine):
     book: int
 
 
-_PRICES = text("""
-SELECT DISTINCT ON (s.name) s.name AS sku, s.gpu_model, s.gpu_count, s.vcpus, s.memory_gib, s.disk_gib, s.capacity,
-       s.proof, p.nano_per_unit_hour, p.stopped_nano_per_unit_hour, p.spot_nano_per_unit_hour,
-       p.price_book AS book
-FROM skus s JOIN prices p ON p.sku = s.name AND p.effective_from <= :now
-WHERE CAST(:sku AS text) IS NULL OR s.name = :sku
-ORDER BY s.name, p.effective_from DESC
+ANYWHERE = "anywhere"
+"""What the column `region` holds for the price of a SKU in all regions that have no other."""
+# Of each SKU and region, the line of the newest book that is in force at a moment.
+_IN_FORCE = """
+SELECT DISTINCT ON (p.sku, p.region) p.sku, p.region, p.nano_per_unit_hour, p.stopped_nano_per_unit_hour,
+       p.spot_nano_per_unit_hour, p.price_book AS book
+FROM prices p
+WHERE p.effective_from <= {at} AND NOT EXISTS (SELECT FROM price_book_withdrawals w WHERE w.version = p.price_book)
+"""
+_SKUS = text("""
+SELECT name AS sku, gpu_model, gpu_count, vcpus, memory_gib, disk_gib, capacity, proof FROM skus
+WHERE CAST(:sku AS text) IS NULL OR name = :sku ORDER BY name
+""")
+_PRICES = text(f"""
+{_IN_FORCE.format(at=":now")} AND (CAST(:sku AS text) IS NULL OR p.sku = :sku)
+ORDER BY p.sku, p.region, p.effective_from DESC
 """)
 _BOOK = Recordset(_Line, "book")
+_LINES = Recordset(_PriceLine, "lines")
 # The shape of a SKU never changes. The proof that it demands may change, and then applies to new leases.
 _PUT_SKUS = text(f"""
 INSERT INTO skus (name, gpu_model, gpu_count, vcpus, memory_gib, disk_gib, capacity, proof)
 SELECT sku, gpu_model, gpu_count, vcpus, memory_gib, disk_gib, capacity, proof FROM {_BOOK}
-ON CONFLICT (name) DO UPDATE SET proof = excluded.proof WHERE skus.proof <> excluded.proof
+ON CONFLICT (name) DO UPDATE SET proof = excluded.proof WHERE skus.proof <> excluded.proof AND NOT :scheduled
 """)
 # An unchanged price is not written again, and a book without changes makes no new version.
 _PUT_PRICES = text(f"""
-WITH changed AS (
-  SELECT book.sku, book.nano_per_unit_hour, book.stopped_nano_per_unit_hour, book.spot_nano_per_unit_hour FROM {_BOOK}
-  LEFT JOIN LATERAL (
-    SELECT p.nano_per_unit_hour, p.stopped_nano_per_unit_hour, p.spot_nano_per_unit_hour FROM prices p
-    WHERE p.sku = book.sku AND p.effective_from <= :now ORDER BY p.effective_from DESC LIMIT 1
-  ) old ON true
+WITH old AS (
+  {_IN_FORCE.format(at=":effective_from")} ORDER BY p.sku, p.region, p.effective_from DESC
+), book AS (
+  SELECT * FROM {_LINES}
+), changed AS (
+  SELECT book.* FROM book LEFT JOIN old USING (sku, region)
   WHERE old.nano_per_unit_hour IS DISTINCT FROM book.nano_per_unit_hour
      OR old.stopped_nano_per_unit_hour IS DISTINCT FROM book.stopped_nano_per_unit_hour
      OR old.spot_nano_per_unit_hour IS DISTINCT FROM book.spot_nano_per_unit_hour
+  UNION ALL
+  SELECT old.sku, old.region, NULL, NULL, NULL FROM old
+  WHERE old.region <> '{ANYWHERE}' AND old.nano_per_unit_hour IS NOT NULL
+    AND EXISTS (SELECT FROM book WHERE book.sku = old.sku)
+    AND NOT EXISTS (SELECT FROM book WHERE book.sku = old.sku AND book.region = old.region)
 ), made AS (
-  INSERT INTO price_books (effective_from) SELECT :now WHERE EXISTS (SELECT FROM changed) RETURNING version
+  INSERT INTO price_books (effective_from) SELECT :effective_from WHERE EXISTS (SELECT FROM changed) RETURNING version
 ), put AS (
-  INSERT INTO prices (sku, effective_from, price_book, nano_per_unit_hour, stopped_nano_per_unit_hour,
+  INSERT INTO prices (sku, region, effective_from, price_book, nano_per_unit_hour, stopped_nano_per_unit_hour,
     spot_nano_per_unit_hour)
-  SELECT changed.sku, :now, made.version, changed.nano_per_unit_hour, changed.stopped_nano_per_unit_hour,
-    changed.spot_nano_per_unit_hour
+  SELECT changed.sku, changed.region, :effective_from, made.version, changed.nano_per_unit_hour,
+    changed.stopped_nano_per_unit_hour, changed.spot_nano_per_unit_hour
   FROM changed, made
 )
 SELECT version FROM made
 """)
+_NEWEST = text("""
+SELECT version, effective_from FROM price_books b
+WHERE NOT EXISTS (SELECT FROM price_book_withdrawals w WHERE w.version = b.version)
+ORDER BY effective_from DESC, version DESC LIMIT 1
+""")
+_GET_BOOK = text("""
+SELECT version, effective_from FROM price_books b WHERE version = :version
+  AND NOT EXISTS (SELECT FROM price_book_withdrawals w WHERE w.version = b.version)
+""")
+_WITHDRAW = text("INSERT INTO price_book_withdrawals (version, withdrawn_at) VALUES (:version, :now)")
 # Two books that are loaded at the same time become two consecutive versions.
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtext('price_books'))")
 
 
 async def prices(connection: Connection, *, now: datetime, sku: str | None = None) -> list[Price]:
-    """The prices in force at `now`, of every SKU or of one."""
-    return [
-        Price(
-            Sku(row.sku, _shape(row), row.capacity, row.proof),
-            row.nano_per_unit_hour,
-            row.book,
-            stopped_nano_per_unit_hour=row.stopped_nano_per_unit_hour,
-            spot_nano_per_unit_hour=row.spot_nano_per_unit_hour,
+    """The prices in force at `now`, of every SKU or of one, with those of regions."""
+    regional: dict[str, list[RegionalPrice]] = {}
+    anywhere: dict[str, tuple[Nano, _PriceRow]] = {}
+    for row in await read(connection, _PRICES, _PriceRow, now=now, sku=sku):
+        nano = row.nano_per_unit_hour
+        if nano is not None and row.region == ANYWHERE:
+            anywhere[row.sku] = (nano, row)
+        elif nano is not None:
+            regional.setdefault(row.sku, []).append(
+                RegionalPrice(
+                    row.region, nano, row.stopped_nano_per_unit_hour, row.spot_nano_per_unit_hour, row.book
+                )
+            )
+    found = []
+    for line in await read(connection, _SKUS, _Line, sku=sku):
+        if line.sku not in anywhere:
+            continue
+        nano, row = anywhere[line.sku]
+        found.append(
+            Price(
+                Sku(line.sku, _shape(line), line.capacity, line.proof),
+                nano,
+                row.book,
+                stopped_nano_per_unit_hour=row.stopped_nano_per_unit_hour,
+                spot_nano_per_unit_hour=row.spot_nano_per_unit_hour,
+                regions=tuple(regional.get(line.sku, ())),
+            )
         )
-        for row in await read(connection, _PRICES, _PriceRow, now=now, sku=sku)
-    ]
+    return found
 
 
-async def put_price_book(connection: Connection, book: Sequence[ListPrice], *, now: datetime) -> int | None:
-    """Put SKUs and prices in force from `now` on. Returns the new version; None when no price changed."""
-    lines = Recordset.document([_line(price) for price in book])
+@dataclass(frozen=True, slots=True)
+class PriceBook:
+    """A price book that was loaded."""
+
+    version: int
+    effective_from: datetime
+
+
+async def lock_price_books(connection: Connection) -> PriceBook | None:
+    """Let one transaction at a time load or withdraw books. Returns the book that is in force last."""
     await connection.execute(_ONE_AT_A_TIME, {})
-    await write(connection, _PUT_SKUS, book=lines)
-    return await read_one(connection, _PUT_PRICES, int, book=lines, now=now)
+    return await read_one(connection, _NEWEST, PriceBook)
+
+
+async def price_book(connection: Connection, version: int) -> PriceBook | None:
+    """A book that was not withdrawn."""
+    return await read_one(connection, _GET_BOOK, PriceBook, version=version)
+
+
+async def withdraw_price_book(connection: Connection, version: int, *, now: datetime) -> None:
+    """Let a book that is not in force yet never be."""
+    await write(connection, _WITHDRAW, version=version, now=now)
+
+
+async def put_price_book(
+    connection: Connection, book: Sequence[ListPrice], *, effective_from: datetime, now: datetime
+) -> int | None:
+    """Put SKUs and prices in force from a moment on. Returns the new version; None when no price changed.
+
+    What a SKU has to prove changes now or not at all. The caller holds the lock of the books, and has looked that no
+    book is in force after this one.
+    """
+    scheduled = effective_from > now
+    skus = Recordset.document([_line(price) for price in book])
+    await write(connection, _PUT_SKUS, book=skus, scheduled=scheduled)
+    lines = Recordset.document([line for price in book for line in _price_lines(price)])
+    return await read_one(connection, _PUT_PRICES, int, lines=lines, effective_from=effective_from)
 
 
 def _line(price: ListPrice) -> _Line:
@@ -118,10 +202,25 @@ def _line(price: ListPrice) -> _Line:
         disk_gib=shape.disk_gib,
         capacity=price.sku.capacity,
         proof=price.sku.proof,
-        nano_per_unit_hour=price.nano_per_unit_hour,
-        stopped_nano_per_unit_hour=price.stopped_nano_per_unit_hour,
-        spot_nano_per_unit_hour=price.spot_nano_per_unit_hour,
     )
+
+
+def _price_lines(price: ListPrice) -> Iterator[_PriceLine]:
+    yield _PriceLine(
+        price.sku.name,
+        ANYWHERE,
+        price.nano_per_unit_hour,
+        price.stopped_nano_per_unit_hour,
+        price.spot_nano_per_unit_hour,
+    )
+    for regional in price.regions:
+        yield _PriceLine(
+            price.sku.name,
+            regional.region,
+            regional.nano_per_unit_hour,
+            regional.stopped_nano_per_unit_hour,
+            regional.spot_nano_per_unit_hour,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,8 @@ class FullCharge:
     metered_at: datetime | None
     price_book: int
     price_book_from: datetime
-    list_nano_per_unit_hour: Nano | None
-    """What the price book says of the SKU; None when the price book does not have it."""
-    spot_nano_per_unit_hour: Nano | None
+    list_nano_per_unit_hour: Nano
+    """What the price book said when the lease was admitted; of a stopped machine, the price itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +92,9 @@ SELECT c.id, c.organization_id, o.name AS organization, c.lease_id, c.machine_id
        c.started_at, c.ended_at, c.unit_seconds, c.stopped, c.nano_per_unit_hour, c.amount_nano, c.period, c.rated_at,
        i.started_at AS metered_from, i.ended_at AS metered_until, i.unit_seconds_before,
        i.unit_seconds AS metered_unit_seconds, i.recorded_at AS metered_at, c.price_book,
-       b.effective_from AS price_book_from, p.nano_per_unit_hour AS list_nano_per_unit_hour, p.spot_nano_per_unit_hour
+       b.effective_from AS price_book_from, c.list_nano_per_unit_hour
 FROM charges c JOIN organizations o ON o.id = c.organization_id JOIN price_books b ON b.version = c.price_book
 LEFT JOIN intervals i ON i.lease_id = c.lease_id AND i.number = c.number
-LEFT JOIN prices p ON p.price_book = c.price_book AND p.sku = c.sku
 WHERE c.organization_id = :organization_id AND c.id = :id
 """)
 # Only what starts, stops or reprices the bill: changes of the lease's state, and of its machine's power.

@@ -91,23 +91,16 @@ ON CONFLICT DO NOTHING
 _WITHIN = """
 c.organization_id = :organization_id AND c.period = :month AND c.rated_at <= :cut_at
 """
-# A stopped machine costs what the price book says, or what its provider bills if that is more, which is the price that
-# was charged; there is no other list price of it.
-_LIST_PRICE = """
-CASE WHEN c.stopped THEN c.nano_per_unit_hour WHEN c.purchase = 'spot' THEN p.spot_nano_per_unit_hour
-     ELSE p.nano_per_unit_hour END
-"""
 _CHARGES = text(f"""
 SELECT c.id, c.organization_id, o.name AS organization, c.project_id, n.project, c.lease_id, n.lease, c.number,
        c.machine_id, c.provider, c.region, c.sku, s.gpu_model, s.gpu_count, s.capacity, c.purchase, c.price_book,
        c.period, c.started_at, c.ended_at, i.unit_seconds_before, c.unit_seconds, c.stopped, c.nano_per_unit_hour,
-       coalesce({_LIST_PRICE}, c.nano_per_unit_hour) AS list_nano_per_unit_hour, c.amount_nano,
+       c.list_nano_per_unit_hour, c.amount_nano,
        coalesce(n.labels, '{{}}') AS labels, n.node_pool, v.number AS invoice
 FROM charges c
 JOIN intervals i ON i.lease_id = c.lease_id AND i.number = c.number
 JOIN organizations o ON o.id = c.organization_id
 JOIN skus s ON s.name = c.sku
-LEFT JOIN prices p ON p.sku = c.sku AND p.price_book = c.price_book
 LEFT JOIN charge_names n ON n.lease_id = c.lease_id AND n.number = c.number
 LEFT JOIN invoices v ON v.organization_id = c.organization_id AND v.period = c.period AND v.issued_at <= :cut_at
 WHERE {_WITHIN} AND (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid))

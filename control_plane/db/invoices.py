@@ -63,6 +63,26 @@ SELECT coalesce((
 """)
 
 
+_BALANCES = text(f"""
+SELECT s.posted_nano AS now_nano, s.posted_nano - coalesce((
+  SELECT sum(p.amount_nano) FROM transactions t
+  JOIN postings p ON p.transaction_id = t.id AND p.organization_id = t.organization_id
+  JOIN ledger_accounts a ON a.id = p.account_id
+  WHERE t.organization_id = s.organization_id AND t.period > :period AND a.kind = '{AccountKind.WALLET}'
+), 0)::bigint AS at_end_nano
+FROM standings s WHERE s.organization_id = :organization_id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Balances:
+    """The wallet of an organization."""
+
+    now_nano: Nano
+    at_end_nano: Nano
+    """With what is booked up to the end of the month."""
+
+
 @dataclass(frozen=True, slots=True)
 class _UsageRow:
     project_id: ProjectId
@@ -104,6 +124,12 @@ async def unused_credits(connection: Connection, organization_id: OrganizationId
     """
     (unused,) = await read(connection, _UNUSED_CREDITS, int, organization_id=organization_id, period=period)
     return Nano(unused)
+
+
+async def balances(connection: Connection, organization_id: OrganizationId, period: datetime) -> Balances:
+    """The wallet now and with what is booked up to the end of a month."""
+    (found,) = await read(connection, _BALANCES, Balances, organization_id=organization_id, period=period)
+    return found
 
 
 async def number_of(connection: Connection, organization_id: OrganizationId, period: datetime) -> str | None:

@@ -149,7 +149,9 @@ _REPLACED = (
         "gpu_count",
         "nano_per_unit_hour",
         "stopped_nano_per_unit_hour",
+        "list_nano_per_unit_hour",
         "price_book",
+        "price_agreement_id",
         "proof",
     ),
     *(

@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
+from control_plane.db.credit_terms import CREDIT_LEFT
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.admission import Standing
@@ -98,7 +99,8 @@ SELECT id FROM organizations WHERE id = ANY(:ids) AND NOT {among("state", _SPEND
 """)
 _BY_NAME = text("SELECT id FROM organizations WHERE name = :name")
 _STANDING = text(f"""
-SELECT o.state, s.posted_nano - s.held_nano AS available_nano,
+SELECT o.state, (s.posted_nano - s.held_nano + {CREDIT_LEFT})::bigint AS available_nano,
+       ({CREDIT_LEFT})::bigint AS credit_nano,
        (SELECT coalesce(sum(l.nano_per_unit_hour * l.units), 0)::bigint FROM leases l
         WHERE l.organization_id = :id AND l.funding_warned_at IS NOT NULL AND l.state = '{LeaseState.READY}'
        ) AS short_nano

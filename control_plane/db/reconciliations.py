@@ -265,7 +265,7 @@ CROSS JOIN LATERAL (
 """)
 _INVOICES = text(f"""
 SELECT i.organization_id, lines.usage, lines.credits, (i.subtotal_cents + i.tax_cents) * {NANO_PER_CENT} AS total,
-       posted.rounding, posted.receivable
+       posted.wallet, posted.receivable
 FROM invoices i
 CROSS JOIN LATERAL (
   SELECT coalesce(sum(l.amount_nano) FILTER (WHERE l.kind = '{LineKind.USAGE}'), 0)::bigint AS usage,
@@ -273,7 +273,7 @@ CROSS JOIN LATERAL (
   FROM invoice_lines l WHERE l.invoice_id = i.id
 ) lines
 CROSS JOIN LATERAL (
-  SELECT coalesce(sum(p.amount_nano) FILTER (WHERE a.kind = '{AccountKind.ROUNDING}'), 0)::bigint AS rounding,
+  SELECT coalesce(sum(p.amount_nano) FILTER (WHERE a.kind = '{AccountKind.WALLET}'), 0)::bigint AS wallet,
          coalesce(sum(p.amount_nano) FILTER (WHERE a.kind = '{AccountKind.RECEIVABLE}'), 0)::bigint AS receivable
   FROM transactions t JOIN postings p ON p.transaction_id = t.id AND p.organization_id = t.organization_id
   JOIN ledger_accounts a ON a.id = p.account_id

@@ -208,10 +208,11 @@ WITH priced AS MATERIALIZED (
   FROM (SELECT DISTINCT organization_id, month FROM priced) given
 ), made AS (
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
-                     price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour, amount_nano,
-                     period, rated_at)
+                     price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour,
+                     list_nano_per_unit_hour, amount_nano, period, rated_at)
 SELECT i.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
-       l.purchase, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, {RATE}, i.amount_nano,
+       l.purchase, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, {RATE},
+       CASE WHEN i.stopped THEN {RATE} ELSE l.list_nano_per_unit_hour END, i.amount_nano,
        months.period, :now
 FROM priced i JOIN months USING (organization_id, month) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.lease_id, i.number

@@ -22,13 +22,14 @@ from control_plane.domain.decision import (
 )
 from control_plane.domain.envelope import WHOLE, Level
 from control_plane.domain.envelope_rules import Applied, Wanted, says
+from control_plane.domain.ids import PriceAgreementId
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import NOTHING, Nano, accrued, dollars_down, dollars_up, usd
 from control_plane.domain.organization import EFFECTS, OrganizationState
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.domain.request import CapacityRequest
-from control_plane.domain.sku import CapacityShape, Shape, Sku
+from control_plane.domain.sku import CapacityShape, Shape, Sku, covers
 
 PricedSku = TypeVar("PricedSku", bound="ListPrice")
 HOLD_SECONDS = 3_600
@@ -41,9 +42,25 @@ class Standing:
 
     state: OrganizationState
     available_nano: Nano
-    """Posted balance less open holds."""
+    """Posted balance less open holds, with what is left of the credit limit."""
     short_nano: Nano = NOTHING
     """What the next hour costs of ready leases for which it cannot be set aside. New leases come after them."""
+    credit_nano: Nano = NOTHING
+    """What of the available money is left of the credit limit, and not the organization's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegionalPrice:
+    """What a SKU costs a request that is limited to a region."""
+
+    region: str
+    """A jurisdiction or a region."""
+    nano_per_unit_hour: Nano
+    stopped_nano_per_unit_hour: Nano | None = None
+    """None: the SKU's own, or this price where that is lower. The same of the next one."""
+    spot_nano_per_unit_hour: Nano | None = None
+    book: int | None = None
+    """The version of the price book that the price is from; None in a book that is not loaded yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +75,34 @@ class ListPrice:
     """The price as spot; None when it is not sold so."""
     purchase: PurchaseKind = field(default=PurchaseKind.ON_DEMAND, kw_only=True)
     """What the prices are for."""
+    regions: tuple[RegionalPrice, ...] = field(default=(), kw_only=True)
+    """Where it has other prices. The narrowest one applies."""
+
+    def within(self, region: str | None) -> Self:
+        """The same SKU with the price of a region, or with its own where that has no other; None: anywhere."""
+        if self.purchase is not PurchaseKind.ON_DEMAND:
+            raise ValueError("the price of a region is chosen before that of a kind of purchase")
+        narrowest = self.narrowest(region)
+        if narrowest is None:
+            return self
+        return replace(
+            self,
+            nano_per_unit_hour=narrowest.nano_per_unit_hour,
+            stopped_nano_per_unit_hour=_at_most(
+                narrowest.nano_per_unit_hour,
+                narrowest.stopped_nano_per_unit_hour,
+                self.stopped_nano_per_unit_hour,
+            ),
+            spot_nano_per_unit_hour=_at_most(
+                narrowest.nano_per_unit_hour, narrowest.spot_nano_per_unit_hour, self.spot_nano_per_unit_hour
+            ),
+            regions=(),
+        )
+
+    def narrowest(self, region: str | None) -> RegionalPrice | None:
+        """The other price that it has in a region; None where it has none."""
+        covering = (price for price in self.regions if covers(price.region, region))
+        return max(covering, key=lambda price: len(price.region), default=None)
 
     def bought(self, purchase: PurchaseKind) -> Self | None:
         """The same SKU with the price of a purchase kind; None when it is not sold so.
@@ -87,6 +132,13 @@ class ListPrice:
         return Nano(self.nano_per_unit_hour * self.sku.shape.units)
 
 
+def _at_most(price: Nano, regional: Nano | None, own: Nano | None) -> Nano | None:
+    """A region's price of another kind: its own, or the SKU's where that is no more than the region's price."""
+    if regional is not None or own is None:
+        return regional
+    return min(price, own)
+
+
 def bought_as(purchase: PurchaseKind, book: Iterable[PricedSku]) -> list[PricedSku]:
     """What a price book sells as a purchase kind, at its price."""
     priced = (price.bought(purchase) for price in book)
@@ -98,7 +150,21 @@ class Price(ListPrice):
     """A price that is in force."""
 
     book: int
-    """The version of the price book that the price is from."""
+    """The version of the price book that the price is from, or the listed price that stands beside an agreed one."""
+    listed_nano_per_unit_hour: Nano | None = field(default=None, kw_only=True)
+    """What the price book says, where the price was agreed on or raised; None: the price is that."""
+    agreement_id: PriceAgreementId | None = field(default=None, kw_only=True)
+    """The agreement with the customer that the price is from; None: the price book."""
+
+    @property
+    def listed_nano(self) -> Nano:
+        """What the price book says, without an agreement and the factor of a burst."""
+        listed = self.listed_nano_per_unit_hour
+        return self.nano_per_unit_hour if listed is None else listed
+
+    def within(self, region: str | None) -> Self:
+        here, narrowest = ListPrice.within(self, region), self.narrowest(region)
+        return here if narrowest is None or narrowest.book is None else replace(here, book=narrowest.book)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +220,8 @@ def agreed_price(lease: Lease) -> Price:
         lease.price_book,
         stopped_nano_per_unit_hour=stopped,
         purchase=lease.purchase,
+        listed_nano_per_unit_hour=lease.list_nano_per_unit_hour,
+        agreement_id=lease.price_agreement_id,
     )
 
 
@@ -231,7 +299,12 @@ def _priced(proposal: Proposal, percent: int) -> Proposal:
     raised, stopped = (
         Nano(-(-nano * percent // WHOLE)) for nano in (price.nano_per_unit_hour, price.stopped_nano)
     )
-    dearer = replace(price, nano_per_unit_hour=raised, stopped_nano_per_unit_hour=stopped)
+    dearer = replace(
+        price,
+        nano_per_unit_hour=raised,
+        stopped_nano_per_unit_hour=stopped,
+        listed_nano_per_unit_hour=price.listed_nano,
+    )
     return replace(proposal, price=dearer)
 
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from control_plane.domain.money import SECONDS_PER_HOUR, Nano
+from control_plane.domain.credit_terms import left
+from control_plane.domain.money import NOTHING, SECONDS_PER_HOUR, Nano
 
 _FAR_SECONDS = 100 * 366 * 24 * SECONDS_PER_HOUR
 """A longer time is not told: nobody plans with it, and a clock has an end."""
@@ -23,11 +24,18 @@ class Balance:
     """Leases that are ready, with their machines on or stopped."""
     running_nano_per_hour: Nano
     """What these leases cost an hour."""
+    credit_limit_nano: Nano = NOTHING
+    """The most that it may owe; 0: it is prepaid."""
 
     @property
     def available_nano(self) -> Nano:
         """What can be set aside for more leases."""
-        return Nano(self.posted_nano - self.held_nano)
+        return Nano(self.posted_nano - self.held_nano + self.credit_nano)
+
+    @property
+    def credit_nano(self) -> Nano:
+        """What is left of the credit limit, beside what is on no invoice yet."""
+        return left(self.credit_limit_nano, self.due_nano)
 
     @property
     def lasts(self) -> timedelta | None:

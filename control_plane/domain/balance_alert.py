@@ -62,10 +62,17 @@ class Funds:
     month_nano: Nano
     """Charged for time in that month."""
     lacking: Lacking = Lacking()
+    credit_nano: Nano = NOTHING
+    """What is left of the credit limit, beside what is on no invoice yet."""
+
+    @property
+    def spendable_nano(self) -> Nano:
+        """The balance, with credit."""
+        return Nano(self.balance_nano + self.credit_nano)
 
     @property
     def available_nano(self) -> Nano:
-        return Nano(self.balance_nano - self.held_nano)
+        return Nano(self.spendable_nano - self.held_nano)
 
     @property
     def is_at_rest(self) -> bool:
@@ -137,8 +144,10 @@ def _next(alerts: BalanceAlerts, funds: Funds, state: BalanceState) -> Notice | 
 
 def _of_threshold(alerts: BalanceAlerts, funds: Funds, state: BalanceState) -> Notice | None:
     limit = threshold(alerts, funds)
-    low = funds.balance_nano < limit
-    balance = f"{dollars_down(max(NOTHING, funds.balance_nano))} USD"
+    low = funds.spendable_nano < limit
+    balance = (
+        f"{dollars_down(max(NOTHING, funds.spendable_nano))} USD{' with credit' if funds.credit_nano else ''}"
+    )
     if low and state is BalanceState.FUNDED:
         why = f"The balance is {balance}, below {dollars_up(limit)} USD{_lasts(funds)}; top up."
         return Notice(BalanceEvent.FELL_LOW, limit, why)

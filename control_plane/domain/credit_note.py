@@ -79,7 +79,7 @@ class CreditNote:
 
     @property
     def balance_nano(self) -> Nano:
-        """What went to the prepaid balance."""
+        """What went to the balance, or lowered what is owed."""
         return Nano(self.net_cents * NANO_PER_CENT + self.credits_nano)
 
     @property
@@ -154,3 +154,13 @@ def _refusal(line: LineToCredit, left: Mapping[int, int]) -> Refused | None:
         remains = dollars(Nano(left[number] * NANO_PER_CENT))
         return Refused(RefusalCode.CREDIT_EXCEEDS_LINE, f"{remains} USD is left of line {number}.")
     return None
+
+
+def less_owed(invoice: Invoice, note: CreditNote, *, before: Credited, owed: Nano) -> Nano:
+    """What of a credit note the customer owes less, because the balance had not paid it. The rest goes to the balance.
+
+    `before` is what earlier credit notes of the invoice come to, and `owed` what the customer owes without the tax of
+    this one.
+    """
+    unpaid = max(0, invoice.on_account_cents - before.net_cents)
+    return Nano(max(0, min(note.net_cents, unpaid, owed // NANO_PER_CENT)) * NANO_PER_CENT)

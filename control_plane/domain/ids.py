@@ -24,6 +24,7 @@ FirewallRuleId = NewType("FirewallRuleId", UUID)
 ConsoleId = NewType("ConsoleId", UUID)
 LeaseId = NewType("LeaseId", UUID)
 QuoteId = NewType("QuoteId", UUID)
+PriceAgreementId = NewType("PriceAgreementId", UUID)
 MachineId = NewType("MachineId", UUID)
 PoolId = NewType("PoolId", UUID)
 ClaimId = NewType("ClaimId", UUID)
@@ -65,6 +66,7 @@ class Prefix(StrEnum):
     CONSOLE = "con"
     LEASE = "le"
     QUOTE = "qt"
+    PRICE_AGREEMENT = "pa"
     MACHINE = "mc"
     POOL = "pl"
     LIABILITY = "li"

@@ -7,10 +7,11 @@ computed whenever somebody asks for it and stored nowhere, and is never edited o
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
+from control_plane.domain.credit_terms import on_account
 from control_plane.domain.ids import OrganizationId, ProjectId
 from control_plane.domain.money import NANO_PER_CENT, NOTHING, Nano, in_whole_cents
 from control_plane.domain.period import Period, PeriodState
@@ -162,7 +163,9 @@ class Invoice:
     """The taxable amount: usage, less credits, with the adjustment."""
     tax_cents: int
     paid_cents: int
-    """What was paid from the prepaid balance, by each charge when it was rated."""
+    """What was paid from the balance, by each charge when it was rated."""
+    payment_days: int
+    """After how many days it has to be paid."""
     id: UUID | None = None
     """None for a draft, as the three fields that follow."""
     number: str | None = None
@@ -185,6 +188,22 @@ class Invoice:
     def due_cents(self) -> int:
         """What it left to pay when it was issued."""
         return self.total_cents - self.paid_cents
+
+    @property
+    def on_account_cents(self) -> int:
+        """What of the subtotal the balance did not cover."""
+        return self.subtotal_cents - self.paid_cents
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When it has to be paid; None for a draft, and where nothing was left to pay."""
+        if self.issued_at is None or not self.due_cents:
+            return None
+        return self.issued_at + timedelta(days=self.payment_days)
+
+    def left_cents(self, credited: Credited) -> int:
+        """What is left to pay of it after its credit notes."""
+        return self.due_cents - credited.tax_cents - min(credited.net_cents, self.on_account_cents)
 
     def issued(self, invoice_id: UUID, number: str, *, at: datetime, by: str) -> "Invoice":
         return replace(self, id=invoice_id, number=number, issued_at=at, issued_by=by)
@@ -210,14 +229,26 @@ def draft(
     buyer: BillingDetails,
     usage: Sequence[Usage],
     unused_credits: Nano,
+    balance_at_end: Nano = NOTHING,
+    balance_now: Nano = NOTHING,
+    payment_days: int = 0,
 ) -> tuple[Invoice, tuple[InvoiceLine, ...]]:
-    """The invoice of what was used, and its lines. Raises ValueError when nothing was used."""
+    """The invoice of what was used, and its lines. Raises ValueError when nothing was used.
+
+    The balances are those at the end of the month and now. What they are below zero is left to pay.
+    """
     if not usage:
         raise ValueError("nothing was used")
     used = Nano(sum(line.amount_nano for line in usage))
     credits_nano = credits_used(used, unused_credits)
     lines = _lines(usage, credits_nano)
     subtotal = sum(line.cents for line in lines)
+    adjustment = Nano(subtotal * NANO_PER_CENT - (used - credits_nano))
+    owed = on_account(
+        Nano(subtotal * NANO_PER_CENT),
+        at_end=Nano(balance_at_end - adjustment),
+        now=Nano(balance_now - adjustment),
+    )
     invoice = Invoice(
         organization_id=organization_id,
         issuer=period.issuer,
@@ -233,10 +264,11 @@ def draft(
         reverse_charge=buyer.reverse_charge,
         usage_nano=used,
         credits_nano=credits_nano,
-        adjustment_nano=Nano(subtotal * NANO_PER_CENT - (used - credits_nano)),
+        adjustment_nano=adjustment,
         subtotal_cents=subtotal,
         tax_cents=tax(subtotal, buyer.tax_rate),
-        paid_cents=subtotal,
+        paid_cents=subtotal - owed // NANO_PER_CENT,
+        payment_days=payment_days,
     )
     return invoice, lines
 

@@ -23,6 +23,7 @@ from control_plane.domain.ids import (
     NetworkId,
     NodePoolId,
     OrganizationId,
+    PriceAgreementId,
     ProjectId,
     QuoteId,
     SshKeyId,
@@ -227,8 +228,12 @@ class Lease:
     stopped_nano_per_unit_hour: Nano
     """The price while its machine is stopped: fixed at the same time, and raised to what the provider bills us when the
     lease is ready (`tariff.stopped_price`)."""
+    list_nano_per_unit_hour: Nano
+    """What the price book said when it was admitted, without an agreement and the factor of a burst."""
     price_book: int
     """The version of the price book that the price is from."""
+    price_agreement_id: PriceAgreementId | None
+    """The agreement with the customer that the price is from; None: the price book."""
     quote_id: QuoteId | None
     """The quote whose price it has; None when it has the price of its creation."""
     proof: Tier

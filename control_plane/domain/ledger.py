@@ -258,20 +258,26 @@ def payment(
 
 
 def invoice(
-    organization_id: OrganizationId, *, invoice_id: UUID, tax: Nano, adjustment: Nano, at: datetime
+    organization_id: OrganizationId,
+    *,
+    invoice_id: UUID,
+    tax: Nano,
+    adjustment: Nano,
+    on_account: Nano = NOTHING,
+    at: datetime,
 ) -> Transaction | None:
-    """What an invoice of prepaid usage posts: its tax, which the customer owes, and its rounding.
+    """What an invoice posts: its tax and what the wallet did not cover, which the customer owes, and its rounding.
 
-    The usage itself was posted charge by charge. `adjustment` is at most zero, and goes back into the wallet. None
-    when there is neither.
+    The usage itself was posted charge by charge. `adjustment` is at most zero, and goes back into the wallet, and so
+    does `on_account`, which a postpaid customer used beyond its balance. None when there is none of them.
     """
-    if tax < 0 or adjustment > 0:
-        raise ValueError("the tax of an invoice is not negative, and its adjustment not positive")
+    if tax < 0 or adjustment > 0 or on_account < 0:
+        raise ValueError("what is owed by an invoice is not negative, and its adjustment not positive")
     moves = (
-        (AccountKind.RECEIVABLE, Nano(-tax)),
+        (AccountKind.RECEIVABLE, Nano(-tax - on_account)),
         (AccountKind.TAX_PAYABLE, tax),
         (AccountKind.ROUNDING, adjustment),
-        (AccountKind.WALLET, Nano(-adjustment)),
+        (AccountKind.WALLET, Nano(on_account - adjustment)),
     )
     postings = tuple(Posting(kind, amount) for kind, amount in moves if amount)
     if not postings:
@@ -286,24 +292,25 @@ def credit_note(
     credit_note_id: UUID,
     credited: Nano,
     to_wallet: Nano,
+    to_receivable: Nano = NOTHING,
     tax: Nano,
     at: datetime,
     approval: Approval,
 ) -> Transaction:
     """What a credit note posts: what it gives back of usage and of tax.
 
-    Revenue stays what was charged. `credited` is the sum of its lines in whole cents, and `to_wallet` what the customer
-    gets of it; the difference is rounding. The tax is owed neither by the customer nor by us, even where it was paid:
-    the customer then owes less by its other invoices.
+    Revenue stays what was charged. `credited` is the sum of its lines in whole cents. The customer gets `to_wallet`,
+    and owes `to_receivable` less; the difference is rounding. The tax is owed neither by the customer nor by us, even
+    where it was paid: the customer then owes less by its other invoices.
     """
-    if credited <= 0 or to_wallet < 0 or tax < 0:
+    if credited <= 0 or to_wallet < 0 or to_receivable < 0 or tax < 0:
         raise ValueError("a credit note gives something back")
     moves = (
         (AccountKind.CREDITS, Nano(-credited)),
         (AccountKind.WALLET, to_wallet),
-        (AccountKind.ROUNDING, Nano(credited - to_wallet)),
+        (AccountKind.ROUNDING, Nano(credited - to_wallet - to_receivable)),
         (AccountKind.TAX_PAYABLE, Nano(-tax)),
-        (AccountKind.RECEIVABLE, tax),
+        (AccountKind.RECEIVABLE, Nano(tax + to_receivable)),
     )
     postings = tuple(Posting(kind, amount) for kind, amount in moves if amount)
     key = f"credit_note:{credit_note_id.hex}"
@@ -322,7 +329,7 @@ DECISIONS: Mapping[TransactionKind, Decide] = {
 def decision(kind: TransactionKind, available: Nano, owed: Nano, amount: Nano) -> Refused | None:
     """Why a transaction that somebody decides on is refused: no wallet is emptied below its holds, nothing overpaid.
 
-    `available` is what the wallet holds beyond its holds, `owed` what invoices left to pay.
+    `available` is what the wallet holds beyond its holds, without credit, and `owed` what invoices left to pay.
     """
     if kind is TransactionKind.REFUND and amount > available:
         why = f"{dollars_down(available)} USD is available; what is on hold for running leases cannot be paid back."

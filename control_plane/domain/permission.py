@@ -190,6 +190,12 @@ class Permission(StrEnum):
     """Read what suppliers invoice us, how that matches our records, and the margins of every month."""
     SUPPLIER_INVOICES_IMPORT = "supplier_invoices.import"
     """Import what suppliers invoice us."""
+    CREDIT_TERMS_SET = "credit_terms.set"
+    """Decide how far customers may use capacity before they pay."""
+    PRICE_AGREEMENTS_READ = "price_agreements.read"
+    """Read the prices that were agreed on with every customer."""
+    PRICE_AGREEMENTS_MAKE = "price_agreements.make"
+    """Agree on prices with customers, and end what was agreed on."""
     LOOPS_READ = "loops.read"
     AGENTS_READ = "agents.read"
     """Read what the agents on machines reported last."""
@@ -236,6 +242,9 @@ _OF_PLATFORM = frozenset(
         _P.RECONCILIATIONS_CREATE,
         _P.MARGINS_READ,
         _P.SUPPLIER_INVOICES_IMPORT,
+        _P.CREDIT_TERMS_SET,
+        _P.PRICE_AGREEMENTS_READ,
+        _P.PRICE_AGREEMENTS_MAKE,
         _P.ENVELOPES_SET_CEILING,
         _P.QUOTA_REQUESTS_DECIDE_CEILING,
         _P.COSTS_READ,

@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from control_plane.domain.admission import Price
-from control_plane.domain.ids import EnvironmentId, OrganizationId, Prefix, ProjectId, QuoteId, on_wire
+from control_plane.domain.ids import (
+    EnvironmentId,
+    OrganizationId,
+    Prefix,
+    PriceAgreementId,
+    ProjectId,
+    QuoteId,
+    on_wire,
+)
 from control_plane.domain.money import Nano, usd
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -39,8 +47,12 @@ class KeptQuote:
     nano_per_unit_hour: Nano
     """Of the price book, without the factor of a burst: that is of the envelope, which is asked anew."""
     stopped_nano_per_unit_hour: Nano
+    list_nano_per_unit_hour: Nano
+    """What the price book said, without an agreement."""
     price_book: int
-    """The version of the price book that the price is from."""
+    """The version of the price book."""
+    price_agreement_id: PriceAgreementId | None
+    """The agreement with the customer that the price is from; None: the price book."""
     quoted_at: datetime
     expires_at: datetime
 
@@ -52,6 +64,8 @@ class KeptQuote:
             stopped_nano_per_unit_hour=self.stopped_nano_per_unit_hour,
             book=self.price_book,
             purchase=self.purchase,
+            listed_nano_per_unit_hour=self.list_nano_per_unit_hour,
+            agreement_id=self.price_agreement_id,
         )
 
     @property

@@ -72,7 +72,7 @@ class Amounts:
     invoice_totals: Nano = NOTHING
     """What the invoices come to in whole cents, with tax."""
     invoice_postings: Nano = NOTHING
-    """The same by the ledger: the postings of usage, less credits, with the rounding and the tax that was posted."""
+    """The same by the ledger: the postings of usage, less credits and what went to the wallet, with what is owed."""
     charged_before_own_export: Nano = NOTHING
     """Of those booked, the amounts that belong in the customer's own last complete export."""
     in_own_export: Nano = NOTHING
@@ -208,8 +208,8 @@ class InvoiceFacts:
     """The sum of its exact lines for credits; at most zero."""
     total: Nano
     """Its total, in whole cents, with tax."""
-    rounding: Nano
-    """What was posted to rounding; at most zero."""
+    wallet: Nano
+    """What was posted to the wallet: what it got back by rounding, and what it did not cover."""
     receivable: Nano
     """What was posted to the customer's receivable; at most zero."""
 
@@ -222,5 +222,5 @@ def invoice_amounts(facts: InvoiceFacts | None, books: Amounts) -> Amounts:
         to_invoice=books.booked,
         invoiced=facts.usage,
         invoice_totals=facts.total,
-        invoice_postings=Nano(books.posted + facts.credits + facts.rounding - facts.receivable),
+        invoice_postings=Nano(books.posted + facts.credits - facts.wallet - facts.receivable),
     )

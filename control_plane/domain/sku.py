@@ -76,6 +76,11 @@ REGION_PATTERN = re.compile(r"[a-z]{2}(-[a-z0-9]+)*")
 """Our region names start with a jurisdiction: `us-east-1`, `eu-central-1`. `us` alone means all of its regions."""
 
 
+def covers(priced: str | None, region: str | None) -> bool:
+    """Whether a price for `priced` is one for `region`. None is anywhere."""
+    return priced is None or (region is not None and region_within(region, priced))
+
+
 def region_within(region: str, wanted: str) -> bool:
     """Whether `region` is `wanted` or a part of it: `eu-central-1` is within `eu`, but not within `eu-cent`."""
     return region == wanted or region.startswith(wanted + "-")

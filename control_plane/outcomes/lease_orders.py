@@ -104,7 +104,7 @@ async def create(
     A refusal because of a name may come after some were stored, so it has to roll the caller's transaction back. Leases
     with generated names are never refused for that.
     """
-    market = await market_of(connection, order.request, now, quote=order.quote)
+    market = await market_of(connection, order.place.organization_id, order.request, now, quote=order.quote)
     proposal = replace(
         await new_proposal(connection, order.place, order.request, market, now, lock=True),
         action=order.action,
@@ -190,7 +190,9 @@ def _admitted(
         sla_version=sla_version,
         nano_per_unit_hour=price.nano_per_unit_hour,
         stopped_nano_per_unit_hour=price.stopped_nano,
+        list_nano_per_unit_hour=price.listed_nano,
         price_book=price.book,
+        price_agreement_id=price.agreement_id,
         quote_id=None if order.quote is None else order.quote.id,
         proof=price.sku.proof,
         regions=request.regions,

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from control_plane.db import accounts, catalogue
+from control_plane.db import accounts, catalogue, price_agreements
 from control_plane.db.connection import Connection
 from control_plane.db.offer_cache import OfferCache
 from control_plane.domain.admission import Price, bought_as
+from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lot import Lot, lots_of
 from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
+from control_plane.domain.price_agreement import priced
 from control_plane.domain.quote import KeptQuote
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest
@@ -30,13 +32,14 @@ class Market:
 
 async def market_of(
     connection: Connection,
+    organization_id: OrganizationId,
     request: CapacityRequest,
     now: datetime,
     *,
     cache: OfferCache | None = None,
     quote: KeptQuote | None = None,
 ) -> Market:
-    """What a request may be served with, at the price of a quote or at today's.
+    """What a request may be served with, at the price of a quote or at today's of the organization.
 
     With a `cache`, offers may come from it: for quotes, which decide nothing.
     """
@@ -44,7 +47,11 @@ async def market_of(
     if not prices:
         book = await catalogue.prices(connection, now=now)
         return Market(None, sold=tuple(other.sku.name for other in book))
-    price = prices[0].bought(request.purchase) if quote is None else quote.price(prices[0])
+    if quote is None:
+        agreements = await price_agreements.in_force(connection, organization_id, now=now, sku=request.sku)
+        price = priced(prices[0], request.purchase, request.regions, agreements)
+    else:
+        price = quote.price(prices[0])
     if price is None:
         return Market(None, sold=(request.sku,))
     shape = price.sku.shape

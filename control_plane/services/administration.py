@@ -1,6 +1,7 @@
 """The administrator's commands, which run in a role of their own: bootstrap, top-ups, master keys, the price book."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 
 from control_plane.db import organizations as organization_rows
@@ -135,12 +136,28 @@ async def _organization(connection: Connection, organization: str) -> Organizati
     return known.id
 
 
-async def load_price_book(world: World, text: str) -> int:
-    """Put a price book in force. Returns the number of its SKUs."""
+@dataclass(frozen=True, slots=True)
+class LoadedBook:
+    skus: int
+    """How many it has."""
+    version: int | None
+    """None when no price changed, which makes no new version."""
+
+
+async def load_price_book(
+    world: World, text: str, *, effective_from: datetime | None = None
+) -> LoadedBook | Refused:
+    """Put a price book in force now, or from a moment to come."""
     book = catalogue.parse_price_book(text)
     async with world.db.transaction() as connection:
-        await catalogue.load_price_book(connection, world, book)
-    return len(book)
+        loaded = await catalogue.load_price_book(connection, world, book, effective_from=effective_from)
+    return loaded if isinstance(loaded, Refused) else LoadedBook(len(book), loaded)
+
+
+async def withdraw_price_book(world: World, version: int) -> Refused | None:
+    """Let a price book that is not in force yet never be."""
+    async with world.db.transaction() as connection:
+        return await catalogue.withdraw_price_book(connection, world, version)
 
 
 async def load_sla_terms(world: World, text: str) -> bool:

@@ -76,15 +76,10 @@ class Bill:
     posted_nano: Nano | None
     """The balance: everything paid in, less all posted charges. None when only a part of the organization is seen."""
     held_nano: Nano | None
+    available_nano: Nano | None
+    """What can be set aside for more leases, with credit."""
     balance_warning: str | None = None
     """What the customer was told when the balance fell low; None while it is not, and where the balance is not seen."""
-
-    @property
-    def available_nano(self) -> Nano | None:
-        """What can be set aside for more leases."""
-        if self.posted_nano is None or self.held_nano is None:
-            return None
-        return Nano(self.posted_nano - self.held_nano)
 
     @property
     def by_project(self) -> tuple[ProjectTotal, ...]:
@@ -125,6 +120,11 @@ async def bill(
             connection, organization_id, reach, since=since, until=until, project_id=project_id
         )
         organization = await organizations.get(connection, organization_id)
+        standing = (
+            await organizations.standing(connection, organization_id, lock=False)
+            if reach.organization
+            else None
+        )
         noticed = await balance_alerts.state(connection, organization_id) if reach.organization else None
     if organization is None:
         raise LookupError(f"organization {organization_id} does not exist")
@@ -140,6 +140,7 @@ async def bill(
         ),
         posted_nano=organization.posted_nano if reach.organization else None,
         held_nano=organization.held_nano if reach.organization else None,
+        available_nano=None if standing is None else standing.available_nano,
         balance_warning=None if noticed is None else noticed.why,
     )
 

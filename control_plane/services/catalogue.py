@@ -2,19 +2,24 @@
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from control_plane.db import catalogue
+from control_plane.db import catalogue, price_agreements
 from control_plane.db.catalogue import OfferFilter
 from control_plane.db.connection import Connection
-from control_plane.domain.admission import ListPrice, Price
+from control_plane.domain.admission import ListPrice, Price, RegionalPrice
 from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import Nano, parse_usd
 from control_plane.domain.placement import Offer
+from control_plane.domain.price_agreement import PriceAgreement, priced
 from control_plane.domain.proof import DEMANDED, Tier
-from control_plane.domain.sku import CapacityShape, Shape, Sku
+from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.sku import REGION_PATTERN, CapacityShape, Shape, Sku
 from control_plane.world import World
 
 __all__ = ["OfferFilter"]  # For the controller, which must not import the layer below.
@@ -35,6 +40,10 @@ def parse_price_book(text: str) -> list[ListPrice]:
 
     The price as spot is `spot_usd_per_gpu_hour` or `spot_usd_per_machine_hour`. When it is left out, the SKU is not
     sold as spot.
+
+    `[[sku.region]]` after a SKU is its price for requests that are limited to a region or a jurisdiction: the same
+    fields of prices, and `region`. Where it leaves out the price of a stopped machine or of spot, the SKU's own one
+    applies, up to the price of the region.
 
     `proof` is the tier that the SKU's machines have to prove. The default is `proven`, and `listed` where there are no
     GPUs to prove; emulated machines need `listed`.
@@ -66,7 +75,9 @@ _FIELDS = {field.name for field in fields(Shape)} | {
     *_PRICES,
     *_STOPPED_PRICES,
     *_SPOT_PRICES,
+    "region",
 }
+_REGION_FIELDS = {"region", *_PRICES, *_STOPPED_PRICES, *_SPOT_PRICES}
 _COUNT_MAX = 2**31 - 1
 """The largest number that the columns of a SKU hold."""
 _Words = TypeVar("_Words", bound=StrEnum)
@@ -87,6 +98,39 @@ def _list_price(entry: dict[str, Any]) -> ListPrice:
     )
     capacity = _word(entry, "capacity", CapacityShape) if "capacity" in entry else CapacityShape.VM
     sku = Sku(_text(entry, "name"), shape, capacity, _demanded(entry, gpu_count))
+    price, stopped, spot = _prices(entry, gpu_count)
+    return ListPrice(
+        sku,
+        price,
+        stopped_nano_per_unit_hour=stopped,
+        spot_nano_per_unit_hour=spot,
+        regions=_regional(entry.get("region", []), gpu_count),
+    )
+
+
+def _regional(entries: object, gpu_count: int) -> tuple[RegionalPrice, ...]:
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError("'region' must be a list of tables: write [[sku.region]]")
+    found: dict[str, RegionalPrice] = {}
+    for entry in entries:
+        unknown = sorted(entry.keys() - _REGION_FIELDS)
+        if unknown:
+            raise ValueError(
+                f"a region has no field {unknown[0]!r}; the fields are {', '.join(sorted(_REGION_FIELDS))}"
+            )
+        region = _text(entry, "region")
+        if not REGION_PATTERN.fullmatch(region):
+            raise ValueError(
+                f"'region' is {region!r}, and must be a region or a jurisdiction, such as eu-central-1 or eu"
+            )
+        if region in found:
+            raise ValueError(f"there is another price for the region {region!r} before it")
+        found[region] = RegionalPrice(region, *_prices(entry, gpu_count))
+    return tuple(found.values())
+
+
+def _prices(entry: dict[str, Any], gpu_count: int) -> tuple[Nano, Nano | None, Nano | None]:
+    """The prices of a unit: on demand, while its machine is stopped, and as spot."""
     price = _price(entry, _PRICES, gpu_count)
     stopped = _price(entry, _STOPPED_PRICES, gpu_count) if entry.keys() & {*_STOPPED_PRICES} else None
     if stopped is not None and stopped > price:
@@ -94,7 +138,7 @@ def _list_price(entry: dict[str, Any]) -> ListPrice:
     spot = _price(entry, _SPOT_PRICES, gpu_count) if entry.keys() & {*_SPOT_PRICES} else None
     if spot is not None and spot > price:
         raise ValueError("a spot machine must not cost more than one on demand")
-    return ListPrice(sku, price, stopped_nano_per_unit_hour=stopped, spot_nano_per_unit_hour=spot)
+    return price, stopped, spot
 
 
 def _gpu_model(entry: dict[str, Any], gpu_count: int) -> GpuModel | None:
@@ -152,17 +196,85 @@ def _demanded(entry: dict[str, Any], gpu_count: int) -> Tier:
     return tier
 
 
-async def load_price_book(connection: Connection, world: World, book: Sequence[ListPrice]) -> int | None:
-    """Put SKUs and prices in force from now on.
+async def load_price_book(
+    connection: Connection,
+    world: World,
+    book: Sequence[ListPrice],
+    *,
+    effective_from: datetime | None = None,
+) -> int | Refused | None:
+    """Put SKUs and prices in force from now on, or from a moment to come.
 
-    Returns the new version of the price book; None when no price changed, which makes no new version.
+    Returns the new version of the price book; None when no price changed, which makes no new version. Refused when
+    another book would come into force after it: that one was made without knowing of it, and withdrawn books are gone.
     """
-    return await catalogue.put_price_book(connection, book, now=world.now())
+    now = world.now()
+    since = now if effective_from is None else effective_from
+    if since < now:
+        why = f"It is {now:%Y-%m-%d %H:%M:%S} UTC; what was used before is charged already. Choose a later time."
+        return Refused(RefusalCode.PRICE_IN_PAST, why)
+    newest = await catalogue.lock_price_books(connection)
+    if newest is not None and (
+        newest.effective_from > since or (newest.effective_from == since and since > now)
+    ):
+        why = (
+            f"The price book v{newest.version} is in force from {newest.effective_from:%Y-%m-%d %H:%M:%S} UTC;"
+            " choose a later time, or withdraw that book first."
+        )
+        return Refused(RefusalCode.PRICE_OVERLAPS, why)
+    return await catalogue.put_price_book(connection, book, effective_from=since, now=now)
+
+
+async def withdraw_price_book(connection: Connection, world: World, version: int) -> Refused | None:
+    """Let a price book that is not in force yet never be. One that is in force may be in use, and stays."""
+    now = world.now()
+    await catalogue.lock_price_books(connection)
+    found = await catalogue.price_book(connection, version)
+    if found is None:
+        return Refused(RefusalCode.NOT_FOUND, f"There is no price book v{version}, or it was withdrawn.")
+    if found.effective_from <= now:
+        since = f"{found.effective_from:%Y-%m-%d %H:%M:%S} UTC"
+        why = f"The price book v{version} is in force since {since}, and may be in use; load another one."
+        return Refused(RefusalCode.PRICE_IN_PAST, why)
+    await catalogue.withdraw_price_book(connection, version, now=now)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Sold:
+    """A SKU with what was agreed on with a customer."""
+
+    listed: Price
+    """The price book's price, with those of regions."""
+    agreements: tuple[PriceAgreement, ...] = ()
+    """Those that are in force for the SKU."""
+
+    def at(self, purchase: PurchaseKind, region: str | None = None) -> Price | None:
+        """What the customer pays in a region, or anywhere; None when it is not sold so."""
+        return priced(self.listed, purchase, () if region is None else (region,), self.agreements)
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Where there is another price."""
+        known = {regional.region for regional in self.listed.regions}
+        return tuple(sorted(known | {each.region for each in self.agreements if each.region is not None}))
 
 
 async def skus(world: World) -> Sequence[Price]:
+    """The price book in force."""
     async with world.db.reading() as connection:
         return await catalogue.prices(connection, now=world.now())
+
+
+async def sold_to(world: World, organization_id: OrganizationId) -> Sequence[Sold]:
+    """What an organization can have, at its own prices."""
+    now = world.now()
+    async with world.db.reading(organization_id) as connection:
+        book = await catalogue.prices(connection, now=now)
+        agreements = await price_agreements.in_force(connection, organization_id, now=now)
+    return [
+        Sold(listed, tuple(each for each in agreements if each.sku == listed.sku.name)) for listed in book
+    ]
 
 
 async def offers(world: World, only: OfferFilter, *, after: str | None, limit: int) -> Sequence[Offer]:

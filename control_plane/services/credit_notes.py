@@ -9,7 +9,14 @@ from control_plane.db import credit_notes, document_numbers, invoices, ledger, o
 from control_plane.db.connection import Connection
 from control_plane.db.engine import acting_for
 from control_plane.domain import ledger as ledger_domain
-from control_plane.domain.credit_note import CreditNote, CreditNoteLine, LineToCredit, correction, credited_by
+from control_plane.domain.credit_note import (
+    CreditNote,
+    CreditNoteLine,
+    LineToCredit,
+    correction,
+    credited_by,
+    less_owed,
+)
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.invoice import DocumentSeries, Invoice, document_number
 from control_plane.domain.ledger import Approval
@@ -50,10 +57,11 @@ async def issue(connection: Connection, world: World, order: CreditNoteOrder) ->
     async with acting_for(connection, invoice.organization_id, back_to=order.platform):
         # Whoever corrects the same invoice waits here, so that what is left of a line is given back once.
         await organizations.standing(connection, invoice.organization_id, lock=True)
+        before = credited_by(await credit_notes.of_invoice(connection, order.invoice_id))
         found = correction(
             invoice,
             await invoices.lines(connection, order.invoice_id),
-            before=credited_by(await credit_notes.of_invoice(connection, order.invoice_id)),
+            before=before,
             credited_lines=await credit_notes.credited_lines(connection, order.invoice_id),
             asked=order.lines,
         )
@@ -73,12 +81,16 @@ async def issue(connection: Connection, world: World, order: CreditNoteOrder) ->
             issued_at=now,
             issued_by=order.approval.by,
         )
+        tax = Nano(note.tax_cents * NANO_PER_CENT)
+        owed = Nano(await ledger.owed(connection, note.organization_id) - tax)
+        to_receivable = less_owed(invoice, note, before=before, owed=owed)
         transaction = ledger_domain.credit_note(
             note.organization_id,
             credit_note_id=note.id,
             credited=Nano(note.credited_cents * NANO_PER_CENT),
-            to_wallet=note.balance_nano,
-            tax=Nano(note.tax_cents * NANO_PER_CENT),
+            to_wallet=Nano(note.balance_nano - to_receivable),
+            to_receivable=to_receivable,
+            tax=tax,
             at=now,
             approval=order.approval,
         )

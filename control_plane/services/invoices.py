@@ -8,6 +8,7 @@ from uuid import UUID
 from control_plane.db import (
     billing_details,
     credit_notes,
+    credit_terms,
     document_numbers,
     invoices,
     ledger,
@@ -217,6 +218,8 @@ async def _draft(
     if buyer is None:
         return Refused(RefusalCode.BILLING_DETAILS_MISSING, "Nobody has set its billing details.")
     unused = await invoices.unused_credits(connection, organization_id, period.month)
+    balances = await invoices.balances(connection, organization_id, period.month)
+    terms = await credit_terms.get(connection, organization_id)
     return FullInvoice(
         *draft(
             organization_id,
@@ -225,6 +228,9 @@ async def _draft(
             buyer=buyer.details,
             usage=usage,
             unused_credits=unused,
+            balance_at_end=balances.at_end_nano,
+            balance_now=balances.now_nano,
+            payment_days=0 if terms is None else terms.payment_days,
         )
     )
 
@@ -237,6 +243,7 @@ async def _post(making: _Making, invoice: Invoice) -> None:
         invoice_id=invoice.id,
         tax=Nano(invoice.tax_cents * NANO_PER_CENT),
         adjustment=invoice.adjustment_nano,
+        on_account=Nano(invoice.on_account_cents * NANO_PER_CENT),
         at=making.now,
     )
     if transaction is not None:

@@ -29,7 +29,7 @@ from control_plane.domain.lease import LIVE, Lease, LeaseKind, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
-from control_plane.outcomes.market import market_of
+from control_plane.outcomes.market import Market, market_of
 from control_plane.services import admissions, lease_reach
 from control_plane.services.leases import of_node_pool
 from control_plane.world import World
@@ -94,6 +94,15 @@ async def change(
 
 
 @dataclass(frozen=True, slots=True)
+class _Change:
+    """A change that was admitted."""
+
+    verdict: Admitted
+    repriced: bool
+    """Whether the lease has another price with it: another SKU does, and so do regions with other prices."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Changing:
     """A locked lease, and who changes it when."""
 
@@ -135,18 +144,20 @@ class _Changing:
             wait_timeout_seconds=wait,
         )
         hold = await holds.amount(self.connection, [lease.id])
-        if admitted is not None and action is Action.LEASE_RESIZE:
-            price = admitted.price
+        if admitted is not None and admitted.repriced:
+            price = admitted.verdict.price
             changed = replace(
                 changed,
                 gpu_model=price.sku.shape.gpu_model,
                 gpu_count=price.sku.shape.gpu_count,
                 nano_per_unit_hour=price.nano_per_unit_hour,
                 stopped_nano_per_unit_hour=price.stopped_nano,
+                list_nano_per_unit_hour=price.listed_nano,
                 price_book=price.book,
+                price_agreement_id=price.agreement_id,
                 proof=price.sku.proof,
             )
-            hold = admitted.hold_nano
+            hold = admitted.verdict.hold_nano
         await leases.replace_request(self.connection, changed, hold_nano=hold, now=self.now)
         await self._note(Note.CHANGED, f"the lease now asks for {_words(changed)}")
         return None
@@ -171,30 +182,33 @@ class _Changing:
         await self._note(Note.CHANGED, f"the lease is now released {when}")
         return None
 
-    async def _admit(self, action: Action, request: CapacityRequest) -> Admitted | Refused:
+    async def _admit(self, action: Action, request: CapacityRequest) -> _Change | Refused:
         """Decide on an action, and store the decision when it is admitted."""
         lease, connection = self.lease, self.connection
-        market = await market_of(connection, request, self.now)
+        market = await market_of(connection, lease.organization_id, request, self.now)
+        reprices = action is Action.LEASE_RESIZE or await self._moves_to_another_price(request, market)
+        if reprices and lease.ready_at is not None:
+            why = "The lease was billed already, and these regions have another price; create another lease there."
+            return Refused(RefusalCode.LEASE_HAS_MACHINE, why)
         standing = await organizations.standing(connection, lease.organization_id, lock=True)
         if standing is None:
             raise LookupError(f"organization {lease.organization_id} has no standing")
         applied = (await envelopes.applied(connection, [lease.environment_id], now=self.now))[
             lease.environment_id
         ]
-        resizes = action is Action.LEASE_RESIZE
         hold = await holds.set_aside(connection, lease.id)
         verdict = admit(
             Proposal(
                 action,
                 request,
-                market.price if resizes else agreed_price(lease),
+                market.price if reprices else agreed_price(lease),
                 standing,
-                _without(applied, lease, hold) if resizes else applied,
+                _without(applied, lease, hold) if reprices else applied,
                 self.now,
                 sold=market.sold,
                 unserved=market.unserved,
-                adds=resizes,
-                hold_nano=hold if resizes else Nano(0),
+                adds=reprices,
+                hold_nano=hold if reprices else Nano(0),
             )
         )
         about = About(lease.organization_id, lease.project_id, lease.environment_id, lease.id)
@@ -207,7 +221,16 @@ class _Changing:
         for each in applied:
             if each.id is not None and each.level in verdict.over and not exceeds(each):
                 await envelopes.set_over_since(connection, each.id, self.now)
-        return verdict
+        return _Change(verdict, reprices)
+
+    async def _moves_to_another_price(self, request: CapacityRequest, market: Market) -> bool:
+        """Whether regions that the lease did not ask for before have another price today than those that it did."""
+        lease = self.lease
+        if request.regions == lease.regions:
+            return False
+        before = await market_of(self.connection, lease.organization_id, lease.request, self.now)
+        prices = (before.price, market.price)
+        return len({None if price is None else price.nano_per_unit_hour for price in prices}) > 1
 
     async def _note(self, event: Note, why: str) -> None:
         await journal.note_lease(

@@ -52,7 +52,7 @@ async def post(connection: Connection, world: World, deciding: Deciding) -> Post
         if unusable is not None:
             return unusable
         owed = await ledger.owed(connection, organization_id)
-        refused = decision(kind, standing.available_nano, owed, deciding.amount)
+        refused = decision(kind, Nano(standing.available_nano - standing.credit_nano), owed, deciding.amount)
         if refused is not None:
             return refused
         transaction_id, now = world.new_id(), world.now()

@@ -58,7 +58,7 @@ async def quote(
         promised = await sla_terms.promised(connection, request, now)
         if isinstance(promised, Refused):
             return promised
-        market = await market_of(connection, request, now, cache=world.offers)
+        market = await market_of(connection, organization_id, request, now, cache=world.offers)
         proposal = await new_proposal(connection, place.of_leases, request, market, now, lock=False)
         ranking = await ranking_of(connection, proposal, market, now)
     verdict = admit(proposal)
@@ -86,7 +86,9 @@ async def keep(connection: Connection, world: World, quote: Quote) -> Quote:
         sla=request.sla,
         nano_per_unit_hour=price.nano_per_unit_hour,
         stopped_nano_per_unit_hour=price.stopped_nano,
+        list_nano_per_unit_hour=price.listed_nano,
         price_book=price.book,
+        price_agreement_id=price.agreement_id,
         quoted_at=now,
         expires_at=now + LASTS,
     )

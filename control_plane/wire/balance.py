@@ -20,7 +20,7 @@ class BalanceView(View):
     held: Money
     """Set aside for the next hour of live leases."""
     available: Money
-    """The balance less what is set aside."""
+    """The balance less what is set aside, with what is left of the credit limit."""
     due: Money
     """What invoices left to pay. It is paid apart, and not from the balance."""
     running_leases: int
@@ -30,6 +30,8 @@ class BalanceView(View):
     available_lasts_seconds: int | None
     """How long the available money pays for these leases. Null while they cost nothing, and for more than a hundred
     years."""
+    credit_limit: Money | None = None
+    """The most that the organization may owe: the balance below zero, and what is due. 0: it is prepaid."""
 
 
 class BalanceEntryView(View):

@@ -41,8 +41,19 @@ PRIORITY_MAX = 100
 NETWORK_GBPS_MAX = 1_000_000
 
 
+class SkuRegionView(View):
+    """What a SKU costs a request that is limited to a region."""
+
+    region: str
+    """A region, or a jurisdiction."""
+    price_per_hour: Money
+    """For the whole machine."""
+    price_per_hour_spot: Money | None
+    """For the whole machine as spot; null when it is not sold so."""
+
+
 class SkuView(View, kw_only=True):
-    """A SKU: what we sell, and its price."""
+    """A SKU: what we sell, and its price for you."""
 
     name: str
     """The name that requests use."""
@@ -69,10 +80,15 @@ class SkuView(View, kw_only=True):
     bills us more; offers say so."""
     price_per_hour_spot: Money | None = None
     """For the whole machine as spot; null when it is not sold so."""
+    list_price_per_hour: Money | None = None
+    """For the whole machine in the price book. `price_per_hour` differs where another one was agreed on with you. Null
+    where the API is too old to say."""
+    regions: tuple[SkuRegionView, ...] = ()
+    """Where it has other prices. A request for several regions has the highest of their prices."""
 
 
 class SkuList(View):
-    """The price book in force."""
+    """What is for sale, at your prices."""
 
     items: tuple[SkuView, ...]
     """All SKUs."""

@@ -70,10 +70,8 @@ class ChargePriceView(View):
     """The version of the price book."""
     price_book_from: Timestamp
     """From when on that price book applied."""
-    listed: Money | None
-    """What it lists for the SKU on demand; null when it does not list it."""
-    listed_spot: Money | None
-    """What it lists for the SKU as spot; null when it does not sell it so."""
+    listed: Money
+    """What it said when the lease was admitted. The price differs where another one was agreed on, or in a burst."""
 
 
 class PostingView(View):

@@ -148,7 +148,7 @@ class InvoiceRunRequest(Request):
     """`next_cursor` of the answer before, unchanged, to go on with the next batch."""
 
 
-class InvoiceSummaryView(View):
+class InvoiceSummaryView(View, kw_only=True):
     """An invoice without its lines."""
 
     id: InvoiceIdText | None
@@ -170,13 +170,15 @@ class InvoiceSummaryView(View):
     total: Money
     """Both together."""
     paid: Money
-    """What was paid from the prepaid balance when it was used."""
+    """What was paid from the balance when it was used."""
     due: Money
     """What is left to pay, less the tax of its credit notes."""
     issued_at: Timestamp | None
     """When it was issued; null for a draft."""
     credited: Money
     """By how much credit notes lower its total."""
+    due_at: Timestamp | None = None
+    """When what it left to pay is due; null for a draft, and when nothing was left."""
 
 
 class InvoiceLineView(View):
@@ -212,7 +214,7 @@ class InvoiceLineView(View):
     """By how much credit notes correct it."""
 
 
-class InvoiceView(InvoiceSummaryView):
+class InvoiceView(InvoiceSummaryView, kw_only=True):
     """An invoice. It is never edited."""
 
     issuer: str

@@ -1,14 +1,16 @@
 """The price book on a real database: a version for every load that changed a price, and for no other."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
 from control_plane.db.engine import Database
-from control_plane.domain.admission import ListPrice
+from control_plane.domain.admission import ListPrice, RegionalPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
+from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import catalogue
 from control_plane.services.catalogue import CatalogueError, parse_price_book
@@ -32,9 +34,15 @@ def world(db: Database, clock: Clock) -> World:
     return World(db, now=clock.now)
 
 
-async def _load(world: World, *book: ListPrice) -> int | None:
+async def _load(world: World, *book: ListPrice, since: datetime | None = None) -> int | None:
+    loaded = await _asked(world, *book, since=since)
+    assert not isinstance(loaded, Refused), loaded.why
+    return loaded
+
+
+async def _asked(world: World, *book: ListPrice, since: datetime | None = None) -> int | Refused | None:
     async with world.db.transaction() as connection:
-        return await catalogue.load_price_book(connection, world, book)
+        return await catalogue.load_price_book(connection, world, book, effective_from=since)
 
 
 async def _in_force(world: World) -> dict[str, tuple[int, int]]:
@@ -84,6 +92,59 @@ async def test_the_price_while_stopped_is_a_part_of_the_price(world: World, cloc
     assert {price.stopped_nano for price in await catalogue.skus(world)} == {1}
 
 
+async def test_a_region_has_its_own_price_until_a_book_leaves_it_out(world: World, clock: Clock) -> None:
+    dear = RegionalPrice("eu", Nano(2_500_000_000))
+    first = await _load(world, replace(ONE, regions=(dear,)))
+    clock.advance(60)
+    assert await _load(world, replace(ONE, regions=(dear,))) is None
+    (price,) = await catalogue.skus(world)
+    assert price.within("eu-central-1").nano_per_unit_hour == 2_500_000_000
+    second = await _load(world, replace(ONE, nano_per_unit_hour=Nano(2_600_000_000), regions=(dear,)))
+    (price,) = await catalogue.skus(world)
+    assert (price.book, price.within("eu").book, price.within("us").book) == (second, first, second)
+    clock.advance(60)
+    await _load(world, replace(ONE, nano_per_unit_hour=Nano(2_600_000_000)))
+    (price,) = await catalogue.skus(world)
+    assert (price.regions, price.within("eu").nano_per_unit_hour) == ((), 2_600_000_000)
+
+
+async def test_a_book_comes_into_force_at_its_time_and_none_is_loaded_before_it(
+    world: World, clock: Clock
+) -> None:
+    now = await _load(world, ONE)
+    tomorrow = clock.now() + timedelta(days=1)
+    dearer, other = (replace(ONE, nano_per_unit_hour=Nano(nano)) for nano in (3, 4))
+    later = await _load(world, dearer, since=tomorrow)
+    assert await _in_force(world) == {"h100x1": (2_000_000_000, now)}
+    for since, code in (
+        (None, RefusalCode.PRICE_OVERLAPS),
+        (tomorrow, RefusalCode.PRICE_OVERLAPS),
+        (clock.now() - timedelta(seconds=1), RefusalCode.PRICE_IN_PAST),
+    ):
+        refused = await _asked(world, other, since=since)
+        assert isinstance(refused, Refused)
+        assert refused.code is code
+    clock.advance(86_400)
+    assert await _in_force(world) == {"h100x1": (3, later)}
+
+
+async def test_a_book_is_withdrawn_before_it_is_in_force_and_never_after(world: World, clock: Clock) -> None:
+    now = await _load(world, ONE)
+    tomorrow = clock.now() + timedelta(days=1)
+    later = await _load(world, replace(ONE, nano_per_unit_hour=Nano(3)), since=tomorrow)
+    for version, code in (
+        (later, None),
+        (later, RefusalCode.NOT_FOUND),
+        (now, RefusalCode.PRICE_IN_PAST),
+    ):
+        assert version is not None
+        async with world.db.transaction() as connection:
+            refused = await catalogue.withdraw_price_book(connection, world, version)
+        assert (None if refused is None else refused.code) is code
+    clock.advance(86_400)
+    assert await _in_force(world) == {"h100x1": (2_000_000_000, now)}
+
+
 def test_a_book_that_names_a_sku_twice_is_refused() -> None:
     entry = """
 [[sku]]
@@ -98,6 +159,25 @@ usd_per_gpu_hour = "2.00"
     assert len(parse_price_book(entry)) == 1
     with pytest.raises(CatalogueError, match="SKU number 2: there is another 'h100x1' before it"):
         parse_price_book(entry * 2)
+
+
+def test_a_fault_in_the_price_of_a_region_is_one_sentence_that_names_the_field() -> None:
+    sku = "[[sku]]\n" + "".join(f"{name} = {value}\n" for name, value in _SKU.items())
+    good = '[[sku.region]]\nregion = "eu"\nusd_per_gpu_hour = "1.75"\n'
+    (price,) = parse_price_book(sku + good)
+    assert price.regions == (RegionalPrice("eu", Nano(1_750_000_000)),)
+    for regions, part in (
+        ('region = "eu"\n', "write [[sku.region]]"),
+        (good.replace('"eu"', '"Europe"'), "'region' is 'Europe', and must be a region or a jurisdiction"),
+        (good.replace('"1.75"', '"-1"'), "'usd_per_gpu_hour' must not be negative"),
+        (good.replace("region = ", "place = "), "a region has no field 'place'"),
+        (good + 'stopped_usd_per_gpu_hour = "2"\n', "that is stopped must not cost more"),
+        (good + good, "there is another price for the region 'eu' before it"),
+    ):
+        with case(regions):
+            with pytest.raises(CatalogueError) as refused:
+                parse_price_book(sku + regions)
+            assert part in str(refused.value)
 
 
 _SKU = {

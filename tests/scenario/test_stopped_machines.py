@@ -19,6 +19,7 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.tariff import stopped_price
 from control_plane.services import billing, ledger
+from control_plane.services.catalogue import load_price_book
 from providers.fake import CAPABILITIES, Fault
 from providers.fake import Settings as FakeSettings
 from tests.support.clock import Clock
@@ -63,7 +64,7 @@ async def a_ready_lease(
         for price in BOOK
     ]
     async with stage.db.transaction() as connection:
-        await catalogue.put_price_book(connection, cheaper, now=stage.clock.now())
+        await load_price_book(connection, stage.api, cheaper)
     lease = await stage.lease(organization_id, CapacityRequest(sku), terms=terms)
     await stage.play_until(lease, "ready", seconds_max=90)
     return await stage.lease_row(lease)

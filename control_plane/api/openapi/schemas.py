@@ -30,6 +30,7 @@ from control_plane.wire import (
     common,
     consoles,
     credit_notes,
+    credit_terms,
     envelopes,
     environments,
     explanations,
@@ -52,6 +53,7 @@ from control_plane.wire import (
     organizations,
     orphans,
     power,
+    price_agreements,
     problems,
     projects,
     proofs,
@@ -75,6 +77,7 @@ _WIRE: tuple[ModuleType, ...] = (
     kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, credit_notes, balance, reconciliations,
     charges, balance_alerts, margins, supplier_invoices, lease_ends,
     sla_terms,
+    price_agreements, credit_terms,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -13,6 +13,7 @@ def balance_view(balance: Balance) -> BalanceView:
         balance=money(balance.posted_nano),
         held=money(balance.held_nano),
         available=money(balance.available_nano),
+        credit_limit=money(balance.credit_limit_nano),
         due=money(balance.due_nano),
         running_leases=balance.running_leases,
         running_per_hour=money(balance.running_nano_per_hour),

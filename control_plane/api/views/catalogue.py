@@ -8,18 +8,27 @@ from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.money import money, money_or_none
 from control_plane.api.views.placements import candidate_view, rejected_view
 from control_plane.api.views.refusals import refusals_of
-from control_plane.domain.admission import Price
 from control_plane.domain.money import Nano, usd
 from control_plane.domain.placement import Offer, sold_as
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
 from control_plane.domain.sku import units_of
+from control_plane.services.catalogue import Sold
 from control_plane.services.quotes import Overview, Quote
-from control_plane.wire.catalogue import KeptQuoteView, OfferView, QuoteView, SkuView, VerdictView
+from control_plane.wire.catalogue import (
+    KeptQuoteView,
+    OfferView,
+    QuoteView,
+    SkuRegionView,
+    SkuView,
+    VerdictView,
+)
 
 
-def sku_view(price: Price) -> SkuView:
-    shape, spot = price.sku.shape, price.bought(PurchaseKind.SPOT)
+def sku_view(sold: Sold) -> SkuView:
+    listed, spot = sold.listed, sold.at(PurchaseKind.SPOT)
+    price = sold.at(PurchaseKind.ON_DEMAND) or listed
+    shape = price.sku.shape
     return SkuView(
         name=price.sku.name,
         gpu_model=shape.gpu_model,
@@ -33,12 +42,24 @@ def sku_view(price: Price) -> SkuView:
         price_per_hour=money(price.nano_per_hour),
         price_per_hour_stopped=money(Nano(price.stopped_nano * shape.units)),
         price_per_hour_spot=None if spot is None else money(spot.nano_per_hour),
+        list_price_per_hour=money(listed.nano_per_hour),
+        regions=tuple(_region_view(sold, region) for region in sold.regions),
     )
 
 
-def offer_view(offer: Offer, book: Sequence[Price], now: datetime, *, costs: bool) -> OfferView:
-    """An offer, with our prices in `book`; with `costs` also what we pay."""
-    sold = sold_as(offer, book)
+def _region_view(sold: Sold, region: str) -> SkuRegionView:
+    price, spot = sold.at(PurchaseKind.ON_DEMAND, region), sold.at(PurchaseKind.SPOT, region)
+    return SkuRegionView(
+        region=region,
+        price_per_hour=money((price or sold.listed).nano_per_hour),
+        price_per_hour_spot=None if spot is None else money(spot.nano_per_hour),
+    )
+
+
+def offer_view(offer: Offer, book: Sequence[Sold], now: datetime, *, costs: bool) -> OfferView:
+    """An offer, with the prices of its region in `book`; with `costs` also what we pay."""
+    prices = (sku.at(offer.purchase, offer.region) for sku in book)
+    sold = sold_as(offer, [price for price in prices if price is not None])
     return OfferView(
         key=offer.key,
         provider=offer.provider,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from control_plane.api.views.journal import journal_line
-from control_plane.api.views.money import money, money_or_none
+from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.period import month_text
 from control_plane.services.charges import ChargePosting, ExplainedCharge, FullCharge, LeaseCharge
@@ -48,8 +48,7 @@ def explanation_view(explained: ExplainedCharge) -> ChargeExplanationView:
             per_unit_hour=money(charge.nano_per_unit_hour),
             price_book=charge.price_book,
             price_book_from=charge.price_book_from,
-            listed=money_or_none(charge.list_nano_per_unit_hour),
-            listed_spot=money_or_none(charge.spot_nano_per_unit_hour),
+            listed=money(charge.list_nano_per_unit_hour),
         ),
         transaction=_transaction(explained.postings),
     )

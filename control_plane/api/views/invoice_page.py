@@ -18,7 +18,7 @@ from control_plane.api.views.printed_page import (
     text,
     totals,
 )
-from control_plane.domain.credit_note import CreditNote
+from control_plane.domain.credit_note import CreditNote, credited_by
 from control_plane.domain.invoice import Invoice, InvoiceLine, InvoiceState, LineKind
 from control_plane.domain.period import month_after, month_text
 from control_plane.domain.sku import Unit
@@ -105,18 +105,25 @@ def _description(line: InvoiceLine, period: str) -> tuple[str, list[str]]:
     ]
 
 
+def _by(invoice: Invoice) -> str:
+    return "" if invoice.due_at is None else f", to be paid by {invoice.due_at:%Y-%m-%d}"
+
+
 def _totals(invoice: Invoice, credit_notes: Sequence[CreditNote]) -> str:
     """What the lines come to, as it was issued, and what the tax of credit notes leaves to pay of it."""
     rows = [
         ("", "Subtotal", invoice.subtotal_cents),
         ("", f"Tax, {tax_rate(invoice)}", invoice.tax_cents),
         ("sum", "Total", invoice.total_cents),
-        ("", "Paid from the prepaid balance", -invoice.paid_cents),
-        ("sum", "Due", invoice.due_cents),
+        ("", "Paid from the balance", -invoice.paid_cents),
+        ("sum", f"Due{_by(invoice)}", invoice.due_cents),
     ]
     if credit_notes:
         rows += [("", f"Tax of {text(note.number)}", -note.tax_cents) for note in credit_notes]
-        left = invoice.due_cents - sum(note.tax_cents for note in credit_notes)
+        left = invoice.left_cents(credited_by(credit_notes))
+        beyond_tax = invoice.due_cents - sum(note.tax_cents for note in credit_notes) - left
+        if beyond_tax:
+            rows.append(("", "Of the credit notes, what the balance had not paid", -beyond_tax))
         rows.append(("sum", "Due after credit notes", left))
     return totals((style, name, cents(amount)) for style, name, amount in rows)
 
@@ -129,7 +136,7 @@ def _remarks(full: FullInvoice) -> Iterable[str]:
         lowers = f"{cents(note.net_cents)} USD and its tax by {cents(note.tax_cents)} USD"
         yield (
             f"<p>Credit note {text(note.number)} of {note.issued_at.astimezone(UTC):%Y-%m-%d} lowers the subtotal by"
-            f" {lowers}; {exact(note.balance_nano)} USD went back to the prepaid balance."
+            f" {lowers}; {exact(note.balance_nano)} USD went back to the balance, or is owed less."
             f" Reason: {isolated(note.reason)}</p>"
         )
 

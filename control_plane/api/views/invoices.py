@@ -36,9 +36,10 @@ def summary_view(invoice: Invoice, credited: Credited) -> InvoiceSummaryView:
         tax=in_cents(invoice.tax_cents),
         total=in_cents(invoice.total_cents),
         paid=in_cents(invoice.paid_cents),
-        due=in_cents(invoice.due_cents - credited.tax_cents),
+        due=in_cents(invoice.left_cents(credited)),
         issued_at=invoice.issued_at,
         credited=in_cents(credited.net_cents + credited.tax_cents),
+        due_at=invoice.due_at,
     )
 
 

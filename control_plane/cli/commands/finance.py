@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from control_plane.cli.commands import (
     charges,
     credit_notes,
+    credit_terms,
     exports,
     finance_invoices,
     ledger_entries,
     margins,
+    price_agreements,
     reconciliations,
     supplier_invoices,
 )
@@ -43,6 +45,8 @@ def add(to: Commands) -> None:
     _add_periods(finance)
     finance_invoices.add(finance)
     credit_notes.add_of_all(finance)
+    price_agreements.add(finance)
+    credit_terms.add(finance)
     reconciliations.add(finance)
     margins.add(finance)
     supplier_invoices.add(finance)

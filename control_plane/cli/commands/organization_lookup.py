@@ -10,6 +10,11 @@ PATH = "/v1/operator/organizations"
 ORGANIZATION_HELP = "name, or the beginning of its id"
 
 
+def names_of(client: Client) -> dict[str, str]:
+    """The names of all organizations, by their ids."""
+    return {each.id: each.name for each in client.every(PATH, OrganizationPage).value.items}
+
+
 def find(client: Client, word: str) -> OrganizationView:
     """The organization with this name or id."""
     known = client.every(PATH, OrganizationPage).value.items

@@ -16,11 +16,19 @@ def balance_page(balance: BalanceView) -> RenderableType:
     return facts(
         ("Balance", f"{rounded(balance.balance)} USD"),
         ("On hold", f"{rounded(balance.held)} USD, set aside for the next hour of live leases"),
+        ("Credit limit", _credit_limit(balance)),
         ("Available", Text(f"{rounded(balance.available)} USD", style="bold")),
         ("Running", f"{price(balance.running_per_hour)} USD per hour for {running}"),
         ("Lasts", _lasts(balance)),
         ("Due", f"{rounded(balance.due)} USD, which invoices left to pay" if balance.due.nano else None),
     )
+
+
+def _credit_limit(balance: BalanceView) -> str | None:
+    limit = balance.credit_limit
+    if limit is None or not limit.nano:
+        return None
+    return f"{rounded(limit)} USD, less what is due and what the balance is below zero"
 
 
 def _lasts(balance: BalanceView) -> str | Text | None:

@@ -51,7 +51,9 @@ def sku_table(skus: Sequence[SkuView]) -> RenderableType:
         )
         for sku in skus
     ]
-    return Group(table(columns, rows, right=columns[2:]), *_demands(skus), *_sold_as_spot(skus))
+    return Group(
+        table(columns, rows, right=columns[2:]), *_demands(skus), *_sold_as_spot(skus), *_elsewhere(skus)
+    )
 
 
 def _demands(skus: Sequence[SkuView]) -> list[RenderableType]:
@@ -74,6 +76,26 @@ def _sold_as_spot(skus: Sequence[SkuView]) -> list[RenderableType]:
         if sku.price_per_hour_spot is not None
     ]
     return [Text(f"\nSold as spot (--spot): {', '.join(prices)}.", style="dim")] if prices else []
+
+
+def _elsewhere(skus: Sequence[SkuView]) -> list[RenderableType]:
+    """Prices of regions, and those that differ from the price book's; nothing when there are none."""
+    regions = [
+        f"{sku.name} in {place.region} for {price(place.price_per_hour)} USD per hour"
+        for sku in skus
+        for place in sku.regions
+    ]
+    agreed = [
+        f"{sku.name} (listed at {price(sku.list_price_per_hour)} USD per hour)"
+        for sku in skus
+        if sku.list_price_per_hour is not None and sku.list_price_per_hour.nano != sku.price_per_hour.nano
+    ]
+    lines = []
+    if regions:
+        lines.append(Text(f"\nLimited to a region (--region): {', '.join(regions)}.", style="dim"))
+    if agreed:
+        lines.append(Text(f"\nAgreed on with you: {', '.join(agreed)}.", style="dim"))
+    return [*lines]
 
 
 def offer_tables(offers: Sequence[OfferView], *, hidden: int) -> RenderableType:

@@ -47,8 +47,7 @@ def explanation_page(explained: ChargeExplanationView) -> RenderableType:
             ),
             (
                 "Price book",
-                f"{its_price.price_book}, which applied from {absolute(its_price.price_book_from)} on"
-                + ("" if its_price.listed is None else f" and lists {price(its_price.listed)} USD on demand"),
+                f"{its_price.price_book}, from {absolute(its_price.price_book_from)} on: {price(its_price.listed)} USD",
             ),
             ("Charge", f"{charge.unit_seconds:,} unit-seconds, {price(charge.amount)} USD"),
             *_transaction(charge, explained.transaction),

@@ -61,10 +61,14 @@ def invoice_page(invoice: InvoiceView) -> RenderableType:
             ("Total", f"{rounded(invoice.total)} USD"),
             ("Paid from balance", f"{rounded(invoice.paid)} USD"),
             ("Tax credited", _tax_credited(invoice)),
-            ("Due", f"{rounded(invoice.due)} USD"),
+            ("Due", f"{rounded(invoice.due)} USD{_by(invoice)}"),
         ),
         *([Text(), credit_note_table(invoice.credit_notes)] if invoice.credit_notes else []),
     )
+
+
+def _by(invoice: InvoiceSummaryView) -> str:
+    return "" if invoice.due_at is None else f", by {invoice.due_at:%Y-%m-%d}"
 
 
 def _tax_credited(invoice: InvoiceView) -> str | None:

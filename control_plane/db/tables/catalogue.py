@@ -11,16 +11,18 @@ from sqlalchemy import (
     Integer,
     PrimaryKeyConstraint,
     Text,
+    UniqueConstraint,
     Uuid,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from control_plane.db.tables.marks import at, known, table
+from control_plane.db.tables.marks import Tenancy, at, known, table, tenant
 from control_plane.domain.block import BlockScope
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.failure import FailReason
 from control_plane.domain.firewall import ProviderFirewall
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 
 skus = table(
     "skus",
@@ -51,18 +53,32 @@ price_books = table(
     admin=("INSERT",),
 )
 
+# Books that were withdrawn before they were in force, and never are.
+price_book_withdrawals = table(
+    "price_book_withdrawals",
+    Column("version", Integer, ForeignKey("price_books.version"), primary_key=True),
+    at("withdrawn_at", nullable=False),
+    shared="the price book is the same for everyone",
+    fact=True,
+    admin=("INSERT",),
+)
+
 prices = table(
     "prices",
     Column("sku", Text, ForeignKey("skus.name"), nullable=False),
+    # `anywhere`, or a region with a price of its own.
+    Column("region", Text, nullable=False),
     at("effective_from", nullable=False),
     Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
-    Column("nano_per_unit_hour", BigInteger, nullable=False),
+    # Null in a region: its price is that of anywhere from then on.
+    Column("nano_per_unit_hour", BigInteger),
     # While the machine is stopped. Null: the same.
     Column("stopped_nano_per_unit_hour", BigInteger),
     # As spot. Null: it is not sold so.
     Column("spot_nano_per_unit_hour", BigInteger),
-    PrimaryKeyConstraint("sku", "effective_from"),
+    PrimaryKeyConstraint("sku", "region", "effective_from"),
     CheckConstraint("nano_per_unit_hour >= 0", name="not_negative"),
+    CheckConstraint("nano_per_unit_hour IS NOT NULL OR region <> 'anywhere'", name="anywhere_has_a_price"),
     CheckConstraint(
         "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="stopped_costs_no_more"
     ),
@@ -70,6 +86,41 @@ prices = table(
     shared="the price book is the same for everyone",
     fact=True,
     admin=("INSERT",),
+)
+
+# What finance agreed on with customers. A price is never edited; its end may be brought forward.
+price_agreements = table(
+    "price_agreements",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    Column("sku", Text, ForeignKey("skus.name"), nullable=False),
+    # Null: anywhere.
+    Column("region", Text),
+    Column("purchase", Text, nullable=False),
+    Column("nano_per_unit_hour", BigInteger, nullable=False),
+    # Null: that of the price book, or the price itself where it is lower.
+    Column("stopped_nano_per_unit_hour", BigInteger),
+    at("valid_from", nullable=False),
+    # Exclusive; null: until it is ended. The same as `valid_from` when it was ended before that.
+    at("valid_until"),
+    at("agreed_at", nullable=False),
+    Column("agreed_by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    at("ended_at"),
+    Column("ended_by", Text),
+    known("purchase", PurchaseKind),
+    CheckConstraint("nano_per_unit_hour >= 0", name="not_negative"),
+    CheckConstraint(
+        "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="stopped_costs_no_more"
+    ),
+    CheckConstraint("valid_until >= valid_from", name="ends_after_start"),
+    CheckConstraint("(ended_at IS NULL) = (ended_by IS NULL)", name="ended_by_somebody"),
+    UniqueConstraint("organization_id", "id"),
+    Index("ix_price_agreements_organization_id_sku", "organization_id", "sku", "valid_from"),
+    Index("ix_price_agreements_agreed_at", "agreed_at", "id"),
+    tenancy=Tenancy.OFFERED,
+    api=("INSERT",),
+    api_updates=("valid_until", "ended_at", "ended_by"),
 )
 
 offers = table(

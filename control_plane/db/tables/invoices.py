@@ -50,6 +50,21 @@ billing_details = table(
     api=("INSERT", "UPDATE"),
 )
 
+# How far customers may use capacity before they pay. An organization without a row is prepaid.
+credit_terms = table(
+    "credit_terms",
+    Column("organization_id", Uuid, ForeignKey("organizations.id"), primary_key=True),
+    Column("limit_nano", BigInteger, nullable=False),
+    Column("payment_days", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    at("changed_at", nullable=False),
+    Column("changed_by", Text, nullable=False),
+    CheckConstraint("limit_nano >= 0", name="not_negative"),
+    CheckConstraint("payment_days BETWEEN 0 AND 120", name="days_bounded"),
+    tenancy=Tenancy.OFFERED,
+    api=("INSERT", "UPDATE"),
+)
+
 # The last number of each series, locked by whoever issues a document until its transaction ends: a sequence of
 # PostgreSQL would leave a gap when a transaction is rolled back.
 document_numbers = table(
@@ -84,6 +99,8 @@ invoices = table(
     Column("subtotal_cents", BigInteger, nullable=False),
     Column("tax_cents", BigInteger, nullable=False),
     Column("paid_cents", BigInteger, nullable=False),
+    # After how many days it has to be paid.
+    Column("payment_days", Integer, nullable=False),
     at("issued_at", nullable=False),
     # The id of the subject.
     Column("issued_by", Text, nullable=False),

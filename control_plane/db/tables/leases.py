@@ -61,7 +61,12 @@ quotes = table(
     Column("sla", Text, nullable=False),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
     Column("stopped_nano_per_unit_hour", BigInteger, nullable=False),
+    # What the price book said, whatever was agreed on with the customer.
+    Column("list_nano_per_unit_hour", BigInteger, nullable=False),
     Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
+    # The agreement that the price is from; null: the price book.
+    Column("price_agreement_id", Uuid),
+    own("price_agreement_id", "price_agreements"),
     at("quoted_at", nullable=False),
     at("expires_at", nullable=False),
     known("purchase", PurchaseKind),
@@ -106,7 +111,12 @@ leases = table(
     ForeignKeyConstraint(["sla_version", "sla"], ["sla_terms.version", "sla_terms.tier"]),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
     Column("stopped_nano_per_unit_hour", BigInteger, nullable=False),
+    # What the price book said, whatever was agreed on with the customer.
+    Column("list_nano_per_unit_hour", BigInteger, nullable=False),
     Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
+    # The agreement that the price is from; null: the price book.
+    Column("price_agreement_id", Uuid),
+    own("price_agreement_id", "price_agreements"),
     # The quote whose price it has; null when it has the price of its creation.
     Column("quote_id", Uuid),
     own("quote_id", "quotes"),

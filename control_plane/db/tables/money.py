@@ -167,6 +167,8 @@ charges = table(
     Column("unit_seconds", BigInteger, nullable=False),
     Column("stopped", Boolean, nullable=False),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
+    # What the price book said when the lease was admitted. Of a stopped machine, the price itself.
+    Column("list_nano_per_unit_hour", BigInteger, nullable=False),
     Column("amount_nano", BigInteger, nullable=False),
     # The first instant of the month in which it is booked. Later than that of `started_at`: it corrects a closed month.
     at("period", nullable=False),

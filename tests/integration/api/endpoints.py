@@ -68,6 +68,7 @@ class Endpoint:
             ("{reconciliation_id}", "rec"),
             ("{charge_id}", "ch"),
             ("{invoice_id}", "inv"),
+            ("{agreement_id}", "pa"),
             ("{credit_note_id}", "cn"),
         ):
             if name in self.path:
@@ -114,6 +115,13 @@ SERVER_HOST = {
     "outside": "k8s-1.example.com",
 }
 BALANCE_ALERTS = {"below_usd": "100", "month_budget_usd": "5000", "budget_percents": [50, 100]}
+CREDIT_TERMS = {"credit_limit_usd": "5000", "payment_days": 30, "reason": "contract 17"}
+PRICE_AGREEMENT = {
+    "organization_id": f"org_{'0' * 31}1",
+    "sku": "h100x1",
+    "usd_per_unit_hour": "2.19",
+    "reason": "contract 17",
+}
 SUPPLIER_INVOICE = {
     "provider": "fake",
     "period": "2026-11",
@@ -412,6 +420,11 @@ ENDPOINTS = (
     _post("/v1/finance/invoices", Permission.INVOICES_ISSUE, {"period": "2026-11", "draft": True}),
     _get("/v1/finance/billing-details/{organization_id}", Permission.INVOICES_READ_ALL),
     Endpoint("PUT", "/v1/finance/billing-details/{organization_id}", Permission.BILLING_DETAILS_SET, BUYER),
+    _get("/v1/finance/credit-terms/{organization_id}", Permission.LEDGER_READ),
+    Endpoint("PUT", "/v1/finance/credit-terms/{organization_id}", Permission.CREDIT_TERMS_SET, CREDIT_TERMS),
+    _get("/v1/finance/price-agreements", Permission.PRICE_AGREEMENTS_READ, "organization", "limit", "cursor"),
+    _post("/v1/finance/price-agreements", Permission.PRICE_AGREEMENTS_MAKE, PRICE_AGREEMENT),
+    _post("/v1/finance/price-agreements/{agreement_id}/end", Permission.PRICE_AGREEMENTS_MAKE, {}),
     _get("/v1/finance/supplier-invoices", Permission.MARGINS_READ, "limit", "cursor"),
     _post("/v1/finance/supplier-invoices", Permission.SUPPLIER_INVOICES_IMPORT, SUPPLIER_INVOICE),
     _get("/v1/finance/match", Permission.MARGINS_READ, "month", "provider", "lines"),

@@ -10,6 +10,7 @@ from control_plane.db import catalogue
 from control_plane.domain.ids import AccountName, Prefix, on_wire
 from control_plane.domain.money import Nano
 from control_plane.domain.quote import LASTS
+from control_plane.services.catalogue import load_price_book
 from reconciler.loops.housekeeping.prune_records import QUOTES_KEPT
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.problems import hold
@@ -74,11 +75,8 @@ async def test_a_kept_quote_is_honoured_after_prices_rose_until_it_expires(
     )
     quote = (await acme.http.post("/v1/quotes", json=wanted | {"keep": True})).json()
     async with stage.db.transaction() as connection:
-        await catalogue.put_price_book(
-            connection,
-            [replace(price, nano_per_unit_hour=Nano(2 * price.nano_per_unit_hour)) for price in BOOK],
-            now=stage.clock.now(),
-        )
+        dearer = [replace(price, nano_per_unit_hour=Nano(2 * price.nano_per_unit_hour)) for price in BOOK]
+        await load_price_book(connection, stage.api, dearer)
     for_it = {"sku": "h100x8", "quote_id": quote["id"]}
     hold(await other.http.post("/v1/leases", json=for_it), "quote_unknown")
     hold(await acme.http.post("/v1/leases", json=for_it | {"regions": ["us"]}), "quote_differs")

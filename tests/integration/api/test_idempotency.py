@@ -40,6 +40,11 @@ _NUMBERS = itertools.count(1)
 KEY = {"Idempotency-Key": "order 66 / 7f3a"}
 
 
+_FINANCE = tuple(
+    f"/v1/finance/{things}" for things in ("periods", "transactions", "credit-notes", "price-agreements")
+)
+
+
 async def _path(endpoint: Endpoint, shared: Shared) -> str:
     if "{node}" in endpoint.path:
         return await _of_a_node(endpoint, shared)
@@ -56,9 +61,7 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return await _of_a_quota_request(endpoint, shared)
     if endpoint.id_prefix in {"user", "sa", "key"} or endpoint.path == "/v1/role-bindings":
         return endpoint.at(await _of_the_organization(endpoint, shared))
-    if endpoint.path.startswith(
-        ("/v1/finance/periods", "/v1/finance/transactions", "/v1/finance/credit-notes")
-    ):
+    if endpoint.path.startswith(_FINANCE):
         return await _of_finance(endpoint, shared)
     if endpoint.path.endswith("/orphan-decisions") or endpoint.id_prefix == "li":
         return await _of_an_orphan(endpoint, shared)
@@ -160,6 +163,8 @@ async def _of_finance(endpoint: Endpoint, shared: Shared) -> str:
     """A customer or an invoice in the endpoint's body; or a month that is over, and closed already if it is to be reopened."""
     if endpoint.path == "/v1/finance/credit-notes":
         return await _of_an_invoice(endpoint, shared)
+    if endpoint.path.startswith("/v1/finance/price-agreements"):
+        return await _of_a_price(endpoint, shared)
     if "{month}" not in endpoint.path:
         if endpoint.body and "organization_id" in endpoint.body:
             endpoint.body["organization_id"] = f"org_{shared.acme.id.hex}"
@@ -170,6 +175,22 @@ async def _of_finance(endpoint: Endpoint, shared: Shared) -> str:
         closed = await shared.operator.http.post(path.replace("/reopen", "/close"))
         assert closed.is_success, closed.text
     return path
+
+
+async def _of_a_price(endpoint: Endpoint, shared: Shared) -> str:
+    """A price of a region that has none yet in the endpoint's body, or an agreement to end."""
+    body = {
+        "organization_id": f"org_{shared.acme.id.hex}",
+        "sku": "h100x1",
+        "usd_per_unit_hour": "2.19",
+        "reason": "contract 17",
+        "region": f"eu-{next(_NUMBERS)}",
+    }
+    if endpoint.id_prefix is None:
+        (endpoint.body or {}).update(body)
+        return endpoint.path
+    made = await shared.operator.http.post("/v1/finance/price-agreements", json=body)
+    return endpoint.at(made.json()["id"])
 
 
 async def _of_an_invoice(endpoint: Endpoint, shared: Shared) -> str:

@@ -764,13 +764,18 @@ def a_sku(name: str, model: str | None, count: int, nano: int, *, vcpus: int, me
         "price_per_gpu_hour": usd(nano) if model else None,
         "price_per_hour": usd(nano * max(1, count)),
         "price_per_hour_stopped": usd(nano * max(1, count)),
+        "list_price_per_hour": usd(nano * max(1, count)),
     }
 
 
 SKUS: Json = {
     "items": [
         a_sku("a10x1", "a10-24gb", 1, 790_000_000, vcpus=30, memory=200, disk=1_400),
-        a_sku("h100x1", "h100-sxm-80gb", 1, 2_490_000_000, vcpus=26, memory=225, disk=2_750),
+        a_sku("h100x1", "h100-sxm-80gb", 1, 2_490_000_000, vcpus=26, memory=225, disk=2_750)
+        | {
+            "list_price_per_hour": usd(2_990_000_000),
+            "regions": [{"region": "eu", "price_per_hour": usd(2_690_000_000), "price_per_hour_spot": None}],
+        },
         a_sku("h100x8", "h100-sxm-80gb", 8, 2_990_000_000, vcpus=208, memory=1_800, disk=22_000)
         | {"price_per_hour_spot": usd(8_720_000_000)},
         a_sku("b200x8-reserved", "b200-sxm-180gb", 8, 5_150_000_000, vcpus=224, memory=3_600, disk=28_000),
@@ -1979,6 +1984,29 @@ MARGIN: Json = {
     ],
     "others": _margin(0, 120_000_000_000, 120_000_000_000, None), "others_count": 1,
 }  # fmt: skip
+CREDIT_TERMS: Json = {
+    "organization_id": ORGANIZATION["id"], "credit_limit": usd(5_000_000_000_000), "payment_days": 30,
+    "reason": "contract 17", "changed_at": at(days=1), "changed_by": USER,
+}  # fmt: skip
+PRICE_AGREEMENT: Json = {
+    "id": f"pa_{'7' * 32}", "organization_id": ORGANIZATION["id"], "sku": "h100x8", "region": None, "purchase": "on_demand",
+    "price_per_unit_hour": usd(2_190_000_000), "stopped_price_per_unit_hour": None, "valid_from": at(days=1),
+    "valid_until": None, "agreed_at": at(days=1), "agreed_by": USER, "reason": "contract 17",
+}  # fmt: skip
+PRICE_AGREEMENTS: Json = {
+    "items": [
+        PRICE_AGREEMENT,
+        PRICE_AGREEMENT
+        | {
+            "id": f"pa_{'6' * 32}",
+            "sku": "h100x1",
+            "region": "eu",
+            "purchase": "spot",
+            "valid_until": at(minutes=4),
+        },
+    ],
+    "next_cursor": None,
+}
 SUPPLIER_INVOICES: Json = {
     "items": [
         {"id": f"sinv_{'8' * 32}", "provider": "verda", "period": "2026-10", "lines": 412, "amount": usd(27_001_200_000_000),

@@ -56,6 +56,9 @@ ASKS: dict[str, tuple[str, Reads]] = {
         f"inv_{'8' * 32} --line 1 --amount 24.90 --reason ticket",
         {},
     ),
+    "finance credit-terms set": (f"{CUSTOMER} 5000 --days 30 --reason ticket", ORGANIZATIONS),
+    "finance price agree": (f"{CUSTOMER} h100x1 2.19 --reason ticket", ORGANIZATIONS),
+    "finance price end": ("pa_7777", {"GET /v1/finance/price-agreements": answers.PRICE_AGREEMENTS}),
     "finance period close": ("2026-10", {}),
     "organization end-lease": (f"{CUSTOMER} {LEASE_ID} --reason abuse", ORGANIZATIONS),
     # All that a customer has.

@@ -355,6 +355,40 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         },
     ),
     "finance_margin": ("finance margin 2026-10", {"GET /v1/finance/margin": answers.MARGIN}),
+    "finance_credit_terms_set": (
+        "finance credit-terms set fresh 5000 --days 30 --yes --reason contract-17",
+        {
+            ORGANIZATIONS: answers.ORGANIZATIONS,
+            f"PUT /v1/finance/credit-terms/{FRESH['id']}": answers.CREDIT_TERMS,
+        },
+    ),
+    "finance_credit_terms_show": (
+        "finance credit-terms show fresh",
+        {
+            ORGANIZATIONS: answers.ORGANIZATIONS,
+            f"GET /v1/finance/credit-terms/{FRESH['id']}": answers.CREDIT_TERMS,
+        },
+    ),
+    "finance_price_agree": (
+        "finance price agree fresh h100x8 2.19 --yes --reason contract-17",
+        {
+            ORGANIZATIONS: answers.ORGANIZATIONS,
+            "POST /v1/finance/price-agreements": answers.PRICE_AGREEMENT,
+        },
+    ),
+    "finance_price_list": (
+        "finance price list",
+        {ORGANIZATIONS: answers.ORGANIZATIONS, "GET /v1/finance/price-agreements": answers.PRICE_AGREEMENTS},
+    ),
+    "finance_price_end": (
+        "finance price end pa_6666 --yes",
+        {
+            "GET /v1/finance/price-agreements": answers.PRICE_AGREEMENTS,
+            f"POST /v1/finance/price-agreements/{answers.PRICE_AGREEMENTS['items'][1]['id']}/end": answers.PRICE_AGREEMENTS[
+                "items"
+            ][1],
+        },
+    ),
     "finance_supplier_invoice_list": (
         "finance supplier-invoice list",
         {"GET /v1/finance/supplier-invoices": answers.SUPPLIER_INVOICES},

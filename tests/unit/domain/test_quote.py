@@ -31,7 +31,9 @@ QUOTE = KeptQuote(
     sla=SlaTier.BRONZE,
     nano_per_unit_hour=Nano(2_000_000_000),
     stopped_nano_per_unit_hour=Nano(2_000_000_000),
+    list_nano_per_unit_hour=Nano(2_500_000_000),
     price_book=7,
+    price_agreement_id=None,
     quoted_at=START,
     expires_at=START + LASTS,
 )

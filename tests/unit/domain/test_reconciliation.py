@@ -127,9 +127,10 @@ def test_every_link_has_a_name_of_its_own_and_only_the_export_of_all_is_of_no_cu
     amounts=st.lists(st.integers(0, 10**13).map(Nano), min_size=1, max_size=4),
     credits_used=st.integers(0, 10**13),
     rate=st.integers(0, 5_000),
+    balance=st.integers(-(10**14), 10**14).map(Nano),
 )
 def test_an_invoice_as_it_is_drafted_and_posted_agrees_with_the_books(
-    amounts: list[Nano], credits_used: int, rate: int
+    amounts: list[Nano], credits_used: int, rate: int, balance: Nano
 ) -> None:
     invoice, lines = draft(
         ACME,
@@ -138,12 +139,15 @@ def test_an_invoice_as_it_is_drafted_and_posted_agrees_with_the_books(
         buyer=replace(BUYER, tax_rate=rate),
         usage=[replace(USED, amount_nano=amount) for amount in amounts],
         unused_credits=Nano(credits_used),
+        balance_at_end=balance,
+        balance_now=balance,
     )
     posted = ledger.invoice(
         ACME,
         invoice_id=UUID(int=9),
         tax=Nano(invoice.tax_cents * NANO_PER_CENT),
         adjustment=invoice.adjustment_nano,
+        on_account=Nano(invoice.on_account_cents * NANO_PER_CENT),
         at=CLOSED.month,
     )
     facts = InvoiceFacts(
@@ -151,9 +155,17 @@ def test_an_invoice_as_it_is_drafted_and_posted_agrees_with_the_books(
         usage=Nano(sum(line.amount_nano for line in lines if line.kind is LineKind.USAGE)),
         credits=Nano(sum(line.amount_nano for line in lines if line.kind is LineKind.CREDIT)),
         total=Nano(invoice.total_cents * NANO_PER_CENT),
-        rounding=NOTHING if posted is None else posted.posted_to(AccountKind.ROUNDING),
+        wallet=NOTHING if posted is None else posted.posted_to(AccountKind.WALLET),
         receivable=NOTHING if posted is None else posted.posted_to(AccountKind.RECEIVABLE),
     )
+    if posted is not None:
+        owed = Nano(-posted.posted_to(AccountKind.RECEIVABLE))
+        assert owed == invoice.due_cents * NANO_PER_CENT
+        assert posted.posted_to(AccountKind.WALLET) >= 0, "an invoice takes nothing from the balance"
+        if balance < 0:
+            assert balance + posted.posted_to(AccountKind.WALLET) < NANO_PER_CENT, (
+                "nor gives it more than it lacks"
+            )
     charged = Nano(sum(amounts))
     books = Amounts(booked=charged, posted=charged)
     assert differences(books.plus(invoice_amounts(facts, books))) == differences(books)

@@ -47,6 +47,7 @@ FACTS = (
     "period_events",
     "placements",
     "postings",
+    "price_book_withdrawals",
     "price_books",
     "prices",
     "proof_records",
@@ -166,6 +167,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "consoles": (("INSERT",), ()),
     "credit_note_lines": (("INSERT",), ()),
     "credit_notes": (("INSERT",), ()),
+    "credit_terms": (("INSERT", "UPDATE"), ()),
     "data_keys": (("INSERT",), ()),
     "device_authorizations": (
         ("INSERT",),
@@ -232,6 +234,8 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             *("asked_at", "accepted", "boot_id", "listed", "listed_from", "listed_at", "stopped"),
         ),
     ),
+    "price_agreements": (("INSERT",), ("valid_until", "ended_at", "ended_by")),
+    "price_book_withdrawals": ((), ()),
     "price_books": ((), ()),
     "prices": ((), ()),
     "pools": (
@@ -302,6 +306,7 @@ ADMIN_MAY: dict[str, tuple[str, ...]] = {
     "networks": ("INSERT",),
     "organizations": ("INSERT",),
     "postings": ("INSERT",),
+    "price_book_withdrawals": ("INSERT",),
     "price_books": ("INSERT",),
     "prices": ("INSERT",),
     "projects": ("INSERT",),
@@ -847,8 +852,10 @@ def _filter_rows() -> None:
     steps.filter_offered("clusters")
     steps.filter_offered("credit_note_lines")
     steps.filter_offered("credit_notes")
+    steps.filter_offered("credit_terms")
     steps.filter_offered("invoice_lines")
     steps.filter_offered("invoices")
+    steps.filter_offered("price_agreements")
     steps.filter_claimed("machines")
     steps.filter_watched("agents")
     steps.filter_watched("samples")
@@ -1055,6 +1062,15 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("version", "tier", name=op.f("pk_sla_terms")),
     )
     op.create_table(
+        "price_book_withdrawals",
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("withdrawn_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["version"], ["price_books.version"], name=op.f("fk_price_book_withdrawals_version_price_books")
+        ),
+        sa.PrimaryKeyConstraint("version", name=op.f("pk_price_book_withdrawals")),
+    )
+    op.create_table(
         "proof_references",
         sa.Column("gpu_model", sa.Text(), nullable=False),
         sa.Column("driver_major", sa.Integer(), nullable=False),
@@ -1251,12 +1267,17 @@ def _create_tables() -> None:
     op.create_table(
         "prices",
         sa.Column("sku", sa.Text(), nullable=False),
+        sa.Column("region", sa.Text(), nullable=False),
         sa.Column("effective_from", sa.DateTime(timezone=True), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
-        sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
+        sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.Column("spot_nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.CheckConstraint("nano_per_unit_hour >= 0", name=op.f("ck_prices_not_negative")),
+        sa.CheckConstraint(
+            "nano_per_unit_hour IS NOT NULL OR region <> 'anywhere'",
+            name=op.f("ck_prices_anywhere_has_a_price"),
+        ),
         sa.CheckConstraint(
             "spot_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
             name=op.f("ck_prices_spot_costs_no_more"),
@@ -1269,7 +1290,7 @@ def _create_tables() -> None:
             ["price_book"], ["price_books.version"], name=op.f("fk_prices_price_book_price_books")
         ),
         sa.ForeignKeyConstraint(["sku"], ["skus.name"], name=op.f("fk_prices_sku_skus")),
-        sa.PrimaryKeyConstraint("sku", "effective_from", name=op.f("pk_prices")),
+        sa.PrimaryKeyConstraint("sku", "region", "effective_from", name=op.f("pk_prices")),
     )
     op.create_table(
         "projects",
@@ -1958,6 +1979,50 @@ def _create_tables() -> None:
         postgresql_where=sa.text("state IN ('deleting', 'pending', 'ready')"),
     )
     op.create_table(
+        "price_agreements",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("sku", sa.Text(), nullable=False),
+        sa.Column("region", sa.Text(), nullable=True),
+        sa.Column("purchase", sa.Text(), nullable=False),
+        sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
+        sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=True),
+        sa.Column("valid_from", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("valid_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("agreed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("agreed_by", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ended_by", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "purchase IN ('on_demand', 'spot')", name=op.f("ck_price_agreements_purchase_known")
+        ),
+        sa.CheckConstraint("nano_per_unit_hour >= 0", name=op.f("ck_price_agreements_not_negative")),
+        sa.CheckConstraint(
+            "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
+            name=op.f("ck_price_agreements_stopped_costs_no_more"),
+        ),
+        sa.CheckConstraint("valid_until >= valid_from", name=op.f("ck_price_agreements_ends_after_start")),
+        sa.CheckConstraint(
+            "(ended_at IS NULL) = (ended_by IS NULL)", name=op.f("ck_price_agreements_ended_by_somebody")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_price_agreements_organization_id_organizations"),
+        ),
+        sa.ForeignKeyConstraint(["sku"], ["skus.name"], name=op.f("fk_price_agreements_sku_skus")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_price_agreements")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_price_agreements_organization_id_id")),
+    )
+    op.create_index(
+        "ix_price_agreements_organization_id_sku",
+        "price_agreements",
+        ["organization_id", "sku", "valid_from"],
+        unique=False,
+    )
+    op.create_index("ix_price_agreements_agreed_at", "price_agreements", ["agreed_at", "id"], unique=False)
+    op.create_table(
         "quotes",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
@@ -1972,7 +2037,9 @@ def _create_tables() -> None:
         sa.Column("sla", sa.Text(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=False),
+        sa.Column("list_nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
+        sa.Column("price_agreement_id", sa.Uuid(), nullable=True),
         sa.Column("quoted_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_quotes_purchase_known")),
@@ -1997,6 +2064,11 @@ def _create_tables() -> None:
         ),
         sa.ForeignKeyConstraint(
             ["price_book"], ["price_books.version"], name=op.f("fk_quotes_price_book_price_books")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "price_agreement_id"],
+            ["price_agreements.organization_id", "price_agreements.id"],
+            name=op.f("fk_quotes_organization_id_price_agreements"),
         ),
         sa.ForeignKeyConstraint(["sku"], ["skus.name"], name=op.f("fk_quotes_sku_skus")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_quotes")),
@@ -2024,7 +2096,9 @@ def _create_tables() -> None:
         sa.Column("sla_version", sa.Integer(), nullable=True),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=False),
+        sa.Column("list_nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
+        sa.Column("price_agreement_id", sa.Uuid(), nullable=True),
         sa.Column("quote_id", sa.Uuid(), nullable=True),
         sa.Column("proof", sa.Text(), nullable=False),
         sa.Column("regions", postgresql.ARRAY(sa.Text()), nullable=False),
@@ -2157,6 +2231,11 @@ def _create_tables() -> None:
         ),
         sa.ForeignKeyConstraint(
             ["price_book"], ["price_books.version"], name=op.f("fk_leases_price_book_price_books")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "price_agreement_id"],
+            ["price_agreements.organization_id", "price_agreements.id"],
+            name=op.f("fk_leases_organization_id_price_agreements"),
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_leases")),
         sa.UniqueConstraint("organization_id", "id", name=op.f("uq_leases_organization_id_id")),
@@ -3265,6 +3344,7 @@ def _create_tables() -> None:
         sa.Column("unit_seconds", sa.BigInteger(), nullable=False),
         sa.Column("stopped", sa.Boolean(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
+        sa.Column("list_nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("amount_nano", sa.BigInteger(), nullable=False),
         sa.Column("period", sa.DateTime(timezone=True), nullable=False),
         sa.Column("rated_at", sa.DateTime(timezone=True), nullable=False),
@@ -4674,6 +4754,23 @@ def _create_tables() -> None:
     )
     op.create_index("ix_charge_names_organization_id", "charge_names", ["organization_id"], unique=False)
     op.create_table(
+        "credit_terms",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("limit_nano", sa.BigInteger(), nullable=False),
+        sa.Column("payment_days", sa.Integer(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("changed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("changed_by", sa.Text(), nullable=False),
+        sa.CheckConstraint("limit_nano >= 0", name=op.f("ck_credit_terms_not_negative")),
+        sa.CheckConstraint("payment_days BETWEEN 0 AND 120", name=op.f("ck_credit_terms_days_bounded")),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_credit_terms_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", name=op.f("pk_credit_terms")),
+    )
+    op.create_table(
         "billing_details",
         sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("legal_name", sa.Text(), nullable=False),
@@ -4807,6 +4904,7 @@ def _create_tables() -> None:
         sa.Column("subtotal_cents", sa.BigInteger(), nullable=False),
         sa.Column("tax_cents", sa.BigInteger(), nullable=False),
         sa.Column("paid_cents", sa.BigInteger(), nullable=False),
+        sa.Column("payment_days", sa.Integer(), nullable=False),
         sa.Column("issued_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("issued_by", sa.Text(), nullable=False),
         sa.CheckConstraint(

@@ -17,7 +17,8 @@ A description resembles a recording: for each card it maps the names of calls to
 Only the first four values of a card are required; a card without others is idle and healthy. A call whose answer is
 null or is not described fails with "not supported". A script changes cards `at` so many seconds after the start: it
 sets `answers`, `fields`, `instances`, `lost`, `slow` (seconds by call) and the machine's `count` of cards, and sends
-events (`xid`, or `event` and `data`). Constants, structures and errors are those of the real bindings.
+events (`xid`, or `event` and `data`). Steps that are added to a file's script while a process reads from it happen `at`
+so many seconds after that (`emulation_file.py`). Constants, structures and errors are those of the real bindings.
 """
 
 import copy
@@ -59,10 +60,16 @@ class EmulatedNvml:
     """Replaces the module `pynvml`. `clock` returns seconds, and `sleep` lets them pass."""
 
     def __init__(
-        self, described: "dict[str, Any]", clock: "Callable[[], float]", sleep: "Callable[[float], object]"
+        self,
+        described: "dict[str, Any]",
+        clock: "Callable[[], float]",
+        sleep: "Callable[[float], object]",
+        news: "Callable[[], list[dict[str, Any]]]" = list,
     ) -> None:
-        """Raises KeyError, TypeError or ValueError for an invalid description."""
-        self._clock, self._sleep = clock, sleep
+        """`news` returns further steps of the script that begin now. Raises KeyError, TypeError or ValueError for an
+        invalid description.
+        """
+        self._clock, self._sleep, self._news = clock, sleep, news
         self._began = clock()
         self._driver = _text(described["driver_version"])
         every = described.get("every_gpu", {})
@@ -71,7 +78,8 @@ class EmulatedNvml:
             raise ValueError("the indices are not 0, 1, 2, ...")
         self._count = len(self._cards)
         self._ancestors: list[list[int]] = described.get("ancestors", [])
-        self._script = sorted(copy.deepcopy(described.get("script", [])), key=lambda step: float(step["at"]))
+        self._script: list[dict[str, Any]] = []
+        self._plan(described.get("script", []), 0)
         self._events: list[SimpleNamespace] = []
         self._watched: dict[int, int] = {}
 
@@ -178,11 +186,17 @@ class EmulatedNvml:
 
     def _pass(self) -> None:
         """Apply the script's changes up to now."""
+        if further := self._news():
+            self._plan(further, self._clock() - self._began)
         while self._script and self._began + float(self._script[0]["at"]) <= self._clock():
             step = self._script.pop(0)
             self._count = step.get("count", self._count)
             if "gpu" in step:
                 self._change(self._cards[step["gpu"]], step)
+
+    def _plan(self, steps: "list[dict[str, Any]]", after: float) -> None:
+        planned = [{**copy.deepcopy(step), "at": after + float(step["at"])} for step in steps]
+        self._script = sorted([*self._script, *planned], key=lambda step: float(step["at"]))
 
     def _change(self, card: _Thing, step: "dict[str, Any]") -> None:
         card.answers.update(step.get("answers", {}))

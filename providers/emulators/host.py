@@ -76,6 +76,15 @@ class SwitchesMachines(Protocol):
         ...
 
 
+@runtime_checkable
+class ScriptsGpus(Protocol):
+    """A host on whose machines GPUs can be made to fail while they run."""
+
+    async def script_gpu(self, name: str, step: dict[str, object]) -> None:
+        """Have a step of a script happen to a machine's cards (`data_plane/nvml/emulation.py`)."""
+        ...
+
+
 @dataclass
 class SimulatedHost:
     """Simulated machines: each runs `boot_seconds` after its boot was asked for, by the given clock."""

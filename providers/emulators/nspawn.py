@@ -19,6 +19,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
+from data_plane.nvml import emulation_file
 from providers.emulators import host_resources
 from providers.emulators.host import HostedMachine, HostedState, MachineSpec
 from providers.emulators.host_resources import HostResourceError, Slot
@@ -145,6 +146,10 @@ class NspawnHost:
         if machine.end is None or machine.end.done():  # An earlier attempt failed, so try again.
             machine.end = asyncio.create_task(self._end(machine))
         await asyncio.shield(machine.end)  # A cancelled caller must not leave half a machine behind.
+
+    async def script_gpu(self, name: str, step: dict[str, object]) -> None:
+        """Have a step happen to a machine's emulated cards. Raises KeyError for an unknown machine."""
+        await asyncio.to_thread(emulation_file.add_step, self._machines[name].folder / "nvml.json", step)
 
     async def close(self) -> None:
         await asyncio.gather(*(self.destroy(name) for name in list(self._machines)))

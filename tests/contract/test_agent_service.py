@@ -1,4 +1,5 @@
-"""The agent as a service, on a real machine: systemd, the tunnels, the collectors on the hub and on a cluster's server.
+"""The agent as a service, on a real machine: systemd, the tunnels, the collectors on the hub and on a cluster's server,
+and the relays of samples there.
 
 The machines may divide their control groups, as machines with a kernel of their own do, so that limits bind there.
 """
@@ -36,9 +37,11 @@ from data_plane.documents.heartbeat import (
     encode,
     read_answer,
 )
+from data_plane.documents.sample import Server, notable, signs
 from data_plane.heartbeats.collector.__main__ import CONNECTIONS_OF_ONE_MAX
 from data_plane.heartbeats.collector.exchange import Known, Reports
 from data_plane.heartbeats.port import ClusterServer
+from data_plane.heartbeats.relay_units import IngestPlace
 from data_plane.heartbeats.ssh_collector import SshCollector, remove_collector
 from data_plane.inspection.agent_service import BELONGINGS, install_agent
 from data_plane.inspection.bundle import Bundle, build_agent, build_collector
@@ -52,6 +55,7 @@ from providers.emulators.node_support import NodeSupport
 from providers.emulators.nspawn import NspawnHost, missing_requirements
 from tests.support.attack_from_machine import CREDENTIAL, TUNNEL
 from tests.support.certificates import our_access
+from tests.support.ingest_server import IngestServer
 from tests.support.machine_attack import attacked, on_page
 from tests.support.machines import IMAGES, Machine, boot_order, ready
 from tests.support.networks import a_network
@@ -83,6 +87,9 @@ while True:
 @dataclass
 class Stage:
     access: SshAccess
+    host: NspawnHost
+    ingest: IngestServer
+    """On this host, which the hub and the server reach."""
     machine: Machine
     hub: Machine
     server: Machine
@@ -103,10 +110,13 @@ class Stage:
         self.known, self.sequences = {digest: Known(digest, ended=False, stored_through=0)}, []
         self.results = []
         self.at = at
+        self.ingest.known, self.ingest.deliveries, self.ingest.refused = {digest}, [], []
         own = NETWORK.address_of(1) if at is None else OWN
         hub = NETWORK.hub_address if at is None else at.address
         async with self.access.connect(self.machine.target) as session:
-            await install_agent(session, agent or build_agent(), Config(credential, hub, own, seconds=1))
+            await install_agent(
+                session, agent or build_agent(), Config(credential, hub, own, seconds=1, sample_seconds=1)
+            )
         return credential
 
     @property
@@ -166,8 +176,13 @@ async def stage() -> AsyncIterator[Stage]:
         machines = {name: Machine(target, authority) for name, target in zip(keys, targets, strict=True)}
         await _join(access, machines["alice"], SshHub(access, machines["hub"].target), NETWORK)
         await _join_overlay(SshMembers(access), machines["server"].target, machines["alice"].target)
-        collector = SshCollector(access, machines["hub"].target, build_collector())
-        yield Stage(access, machines["alice"], machines["hub"], machines["server"], collector)
+        ingest = IngestServer(host.gateway)
+        with ingest.listening():
+            at = IngestPlace(host.gateway, ingest.port)
+            collector = SshCollector(access, machines["hub"].target, build_collector(), at)
+            yield Stage(
+                access, host, ingest, machines["alice"], machines["hub"], machines["server"], collector
+            )
     finally:
         await host.close()
 
@@ -380,6 +395,101 @@ async def test_a_stuffed_agent_is_slowed_and_killed_and_a_customers_process_is_n
     await stage.machine.sh("sudo systemctl stop customer")
 
 
+async def test_samples_of_a_machine_reach_the_ingest_process_through_its_tunnel(stage: Stage) -> None:
+    credential = await stage.install()
+    metrics = "vllm:kv_cache_usage_perc 0.75\nvllm:num_requests_running 3\n"
+    await stage.machine.sh(
+        f"mkdir -p /tmp/vllm && printf '{metrics}' > /tmp/vllm/metrics && sudo systemd-run --quiet --collect"
+        " --unit=vllm python3 -m http.server --directory /tmp/vllm 8000"
+    )
+    await stage.until(lambda: any(sample.servers for sample in stage.ingest.samples))
+    sample = stage.ingest.samples[-1]
+    assert (sample.source, sample.failure, len(sample.gpus)) == ("emulated", None, 8)
+    assert {gpu.memory_total_mib for gpu in sample.gpus} == {81559}
+    assert not notable(sample)
+    assert sample.host.memory_total_mib
+    assert sample.host.processes
+    assert sample.servers == (Server(8000, "vllm", 7500, 3),)
+    sequences = [each.sequence for each in stage.ingest.samples]
+    assert sequences == list(range(sequences[0], sequences[-1] + 1))
+    await stage.machine.sh("sudo systemctl stop vllm")
+    # Heartbeats take their own way, as those of an installation that knows nothing else.
+    await stage.until(lambda: len(stage.sequences) >= 2)
+    assert credential not in await stage.machine.sh("ps -ewwo args; sudo journalctl --no-pager")
+    assert credential not in await stage.hub.sh("ps -ewwo args; sudo journalctl --no-pager")
+
+
+async def test_a_gpu_that_fails_before_our_eyes_is_in_the_next_sample(stage: Stage) -> None:
+    await stage.install()
+    await stage.until(lambda: len(stage.ingest.samples) >= 2)
+    await stage.host.script_gpu("alice", {"at": 0, "gpu": 5, "xid": 79, "lost": True, "fields": {"230": 2}})
+    await stage.until(lambda: any(sample.xids for sample in stage.ingest.samples))
+    (failed,) = (sample for sample in stage.ingest.samples if sample.xids)
+    assert [(xid.kind, xid.number) for xid in failed.xids] == [("xid", 79)], "and it is reported once"
+    assert [gpu.index for gpu in failed.gpus if gpu.lost] == [5]
+    assert signs(failed) == ("gpu_lost", "xid")
+    await stage.host.script_gpu("alice", {"at": 0, "gpu": 5, "lost": False, "fields": {"230": 0}})
+
+
+async def test_after_the_ingest_process_was_away_the_newest_sample_comes_first(stage: Stage) -> None:
+    await stage.install()
+    await stage.until(lambda: len(stage.ingest.samples) >= 1)
+    before = stage.ingest.samples[-1].sequence
+    stage.ingest.close()
+    stage.ingest.deliveries.clear()
+    await asyncio.sleep(8)  # The agent's own clock runs.
+    stage.ingest.open()
+    await stage.until(lambda: before + 1 in {each.sequence for each in stage.ingest.samples})
+    first = stage.ingest.deliveries[0]
+    assert len(first.samples) == 1
+    assert first.samples[0].spooled > 0
+    assert first.samples[0].sequence > before + 1
+    late = next(each for each in stage.ingest.deliveries if each.samples[0].sequence == before + 1)
+    assert late.sent_at_ms - late.samples[0].at_ms > 4000, "how old it is can be told from the delivery"
+
+
+async def test_a_credential_that_was_revoked_delivers_no_sample_and_the_agent_reports_on(
+    stage: Stage,
+) -> None:
+    await stage.install()
+    await stage.until(lambda: len(stage.ingest.samples) >= 1)
+    stage.ingest.known.clear()
+    accepted = len(stage.ingest.samples)
+    await stage.until(lambda: bool(stage.ingest.refused))
+    beats = len(stage.sequences)
+    await stage.until(lambda: len(stage.sequences) >= beats + 4)
+    assert stage.ingest.refused == ["not_known"], "it does not ask again before minutes have passed"
+    assert len(stage.ingest.samples) == accepted
+
+
+async def test_samples_of_a_node_go_through_the_server_of_its_cluster(stage: Stage) -> None:
+    await stage.install(at=stage.of_nodes)
+    await stage.until(lambda: len(stage.ingest.samples) >= 2)
+    listening = await stage.server.sh("ss -Hltn")
+    assert set(re.findall(r"\S+(?=:9441\s)", listening)) == {f"{SERVER}%spoverlay"}
+
+
+async def test_without_an_ingest_process_nobody_takes_samples_and_heartbeats_go_on(stage: Stage) -> None:
+    await stage.install()
+    await stage.until(lambda: len(stage.ingest.samples) >= 1)
+    with_relay = stage.collector
+    stage.collector = SshCollector(stage.access, stage.hub.target, build_collector())
+    try:
+        await stage.until(lambda: len(stage.sequences) >= 2)
+        listed = await stage.hub.sh(
+            "systemctl list-units --no-legend 'splitplane-samples*'; ls /etc/systemd/system"
+        )
+        assert "splitplane-samples" not in listed
+        inside = await stage.hub.sh(f"sudo nsenter --net=/run/netns/splitplane-{NETWORK.number} ss -Hltn")
+        assert f":{PORT} " in inside
+        assert ":9441 " not in inside
+    finally:
+        stage.collector = with_relay
+    await stage.exchange()
+    inside = await stage.hub.sh(f"sudo nsenter --net=/run/netns/splitplane-{NETWORK.number} ss -Hltn")
+    assert ":9441 " in inside
+
+
 async def test_cleaning_takes_the_agent_off_a_node_and_dismantling_the_collector_off_its_server(
     stage: Stage,
 ) -> None:
@@ -394,7 +504,7 @@ async def test_cleaning_takes_the_agent_off_a_node_and_dismantling_the_collector
         await remove_collector(session)
         await remove_collector(session)
     kept = "ls /etc/systemd/system /usr/local/lib/splitplane 2>/dev/null; ss -Hltn"
-    assert not {"splitplane-heartbeats", "collector.pyz", str(PORT)} & set(
+    assert not {"splitplane-heartbeats", "splitplane-samples", "collector.pyz", str(PORT), "9441"} & set(
         re.split(r"[\s:.]+", await stage.server.sh(f"{kept}; true"))
     )
 

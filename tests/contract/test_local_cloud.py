@@ -186,3 +186,30 @@ async def test_a_spot_machine_is_taken_back_by_its_address_and_one_on_demand_nev
     taken, running = await cloud.provider.inventory()
     assert (taken.state, running.state) == (ListedState.GONE, ListedState.RUNNING)
     assert (taken.eviction is not None, running.eviction) == (True, None)
+
+
+async def test_a_gpu_of_a_running_machine_is_made_to_fail_over_the_control(
+    cloud: EmulatedLocalCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cloud.provider.launch(cloud.order(1))
+    cloud.advance(cloud.seconds_to_run)
+    (machine,) = await cloud.provider.inventory()
+    step: dict[str, object] = {"at": 0, "gpu": 3, "xid": 79, "lost": True}
+    scripted: list[dict[str, object]] = []
+
+    async def script_gpu(_: str, step: dict[str, object]) -> None:
+        scripted.append(step)
+
+    transport = EmulatorTransport(cloud.app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://local.test") as control:
+
+        async def status(name: str | None, step: dict[str, object]) -> int:
+            body = {"machine": name, "step": step}
+            return (await control.post("/__control/gpu_faults", json=body)).status_code
+
+        assert await status(machine.address, step) == 409, "simulated machines have no GPUs"
+        monkeypatch.setattr(cloud.emulated.host, "script_gpu", script_gpu, raising=False)
+        assert await status(machine.address, step) == 202
+        assert await status("10.0.0.99", step) == 404
+        assert await status(machine.address, {"xid": 79}) == 400
+    assert scripted == [step]

@@ -36,6 +36,7 @@ KUBELET = Path("/var/lib/rancher/k3s/agent/client-kubelet.crt")
 KUBELET_KEY = KUBELET.with_suffix(".key")
 K3S = Path("/etc/rancher/k3s/config.yaml")
 COLLECTOR = 9440
+INGEST = 9441
 VXLAN, VXLAN_PORT, VXLAN_NETWORK = "flannel.1", 8472, 1
 """The device that packs the packets of pods, and what it sends them with."""
 PORTS = (22, 53, 80, 111, 443, 2379, 5432, 6443, 8080, 9090, 9100, 10250, 10257, 10259)
@@ -264,6 +265,9 @@ ATTEMPTS: "dict[tuple[str, str], Attempt]" = {
     (TUNNEL, "reach the collector of heartbeats, TCP port 9440 of the hub"): lambda m: (
         _opens(m.hub_inside, COLLECTOR) if m.hub_inside else None
     ),
+    (TUNNEL, "reach the ingest process of samples, TCP port 9441 of the hub"): lambda m: (
+        _opens(m.hub_inside, INGEST) if m.hub_inside else None
+    ),
     (TUNNEL, "reach another TCP port of the hub inside its private network"): lambda m: (
         any(_opens(m.hub_inside, port) for port in PORTS) if m.hub_inside else None
     ),
@@ -292,7 +296,7 @@ ATTEMPTS: "dict[tuple[str, str], Attempt]" = {
         _opens(m.hub, 22) if m.hub else None
     ),
     (NOTHING, "reach another TCP port at the hub's public address"): lambda m: (
-        any(_opens(m.hub, port) for port in (*PORTS, COLLECTOR) if port != 22) if m.hub else None
+        any(_opens(m.hub, port) for port in (*PORTS, COLLECTOR, INGEST) if port != 22) if m.hub else None
     ),
     (NOTHING, "send VXLAN to the public address of another node, for a pod there"): lambda m: (
         _answers_vxlan(m, m.node, m.node_outside) if m.node and m.node_outside else None

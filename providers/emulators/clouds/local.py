@@ -18,6 +18,10 @@ refused with `spot_price_too_low` when that is below its price. The cloud takes 
     POST   /__control/evictions            {"machine": id, name or address, "state": "announced" or "taken"};
                                            `withdrawn` takes a notice back. `eviction` of the machine says so
 
+GPUs of a machine on this host can be made to fail while it runs, by a step of `data_plane/nvml/emulation.py`:
+
+    POST   /__control/gpu_faults           {"machine": id, name or address, "step": {"at": 0, "gpu": 0, "xid": 79}}
+
 Errors are `{"error": {"code": ..., "message": ...}}`.
 """
 
@@ -37,11 +41,11 @@ from litestar import Litestar, Request, Response, Router, delete, get, post
 from litestar.connection import ASGIConnection
 from litestar.datastructures import State
 from litestar.exceptions import HTTPException, NotAuthorizedException
-from litestar.handlers import BaseRouteHandler
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.params import FromPath, FromQuery, JSONBody
 from litestar.status_codes import HTTP_202_ACCEPTED
 
-from providers.emulators.host import EmulatedGpu, HostedState, MachineHost, MachineSpec
+from providers.emulators.host import EmulatedGpu, HostedState, MachineHost, MachineSpec, ScriptsGpus
 from providers.emulators.scenario import FaultKind, Scenario, ScriptedFailure, control_routes, cut_connections
 
 TOKEN = "local-cloud-token"  # noqa: S105 - gives access to nothing but an emulator on this host
@@ -124,6 +128,14 @@ class EvictionOrder(msgspec.Struct, forbid_unknown_fields=True):
     machine: str
     """Its id, its name or its address."""
     state: EvictionState = EvictionState.TAKEN
+
+
+class GpuFault(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `POST /__control/gpu_faults`."""
+
+    machine: str
+    """Its id, its name or its address."""
+    step: dict[str, object]
 
 
 def stock_name(native_type: str, *, spot: bool) -> str:
@@ -219,10 +231,7 @@ class LocalCloud:
 
     def evict(self, order: EvictionOrder) -> dict[str, Any]:
         """Announce that a spot machine is taken back, withdraw that, or take it."""
-        named = [each for each in self._known() if order.machine in self._names(each)]
-        if len(named) != 1 or named[0].ending is not None:
-            raise ContractError(404, "machine_not_found", f"{len(named)} machines are {order.machine!r}")
-        (machine,) = named
+        machine = self._named(order.machine)
         if not machine.order.spot:
             raise ContractError(409, "not_spot", f"{order.machine!r} was bought on demand")
         withdrawn = order.state is EvictionState.WITHDRAWN
@@ -230,6 +239,22 @@ class LocalCloud:
         if order.state is EvictionState.TAKEN:
             machine.ending = asyncio.create_task(self._end(machine))
         return self._on_wire(machine)
+
+    async def fail_gpu(self, fault: GpuFault) -> dict[str, Any]:
+        if not isinstance(self.host, ScriptsGpus):
+            raise ContractError(409, "simulated", "the machines are simulated and have no GPUs")
+        machine = self._named(fault.machine)
+        if not isinstance(fault.step.get("at"), int | float):
+            raise ContractError(400, "invalid_request", "a step names the seconds until it happens: `at`")
+        await self.host.script_gpu(machine.hosted_as, fault.step)
+        return self._on_wire(machine)
+
+    def _named(self, name: str) -> _Machine:
+        """The machine with this id, name or address that has not begun to end."""
+        named = [each for each in self._known() if name in self._names(each)]
+        if len(named) != 1 or named[0].ending is not None:
+            raise ContractError(404, "machine_not_found", f"{len(named)} machines are {name!r}")
+        return named[0]
 
     def _names(self, machine: _Machine) -> tuple[str | None, ...]:
         return (machine.id, machine.order.name, self._status(machine)[1])
@@ -342,6 +367,14 @@ def _other_gpu(gpu: EmulatedGpu) -> EmulatedGpu:
     return A100 if gpu == L4 else L4
 
 
+def _gpu_faults(cloud: LocalCloud) -> HTTPRouteHandler:
+    @post("/__control/gpu_faults", opt={"open": True}, status_code=HTTP_202_ACCEPTED)
+    async def fail_gpu(data: JSONBody[GpuFault]) -> dict[str, Any]:
+        return {"machine": await cloud.fail_gpu(data)}
+
+    return fail_gpu
+
+
 def create_app(
     host: MachineHost, scenario: Scenario, *, now: Callable[[], datetime], token: str = TOKEN
 ) -> Litestar:
@@ -399,7 +432,7 @@ def create_app(
         "/v1", route_handlers=[types, launch, inventory, get_machine, console, terminate], guards=[authorised]
     )
     return Litestar(
-        [api, evict, *control_routes(scenario, cloud.everything)],
+        [api, evict, _gpu_faults(cloud), *control_routes(scenario, cloud.everything)],
         middleware=[cut_connections],
         exception_handlers={
             ContractError: _refused,

@@ -1,6 +1,9 @@
 """The agent's watch over emulated cards, with faults that happen as a test's clock goes."""
 
+import json
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pynvml
@@ -14,8 +17,9 @@ from data_plane.agent.schedule import PERIODS, Schedule
 from data_plane.documents.health import Ecc, Fabric, GpuHealth, Health, MigHealth, Recovery, Usage, Xid
 from data_plane.documents.protocol import decode, encode
 from data_plane.inspection.health import READ_HEALTH
-from data_plane.nvml.library import Unanswered
-from tests.support.cards import BOOT, MODELS, Clock, Log, library, monitor
+from data_plane.nvml import emulation_file
+from data_plane.nvml.library import Library, Unanswered
+from tests.support.cards import BOOT, MODELS, Clock, Log, described, library, monitor
 
 
 def looks(watched: Monitor, clock: Clock, times: int, every: float = 10) -> list[Health]:
@@ -438,3 +442,34 @@ def test_a_look_that_takes_longer_than_its_turn_delays_the_next_and_does_not_pil
     slow = {"at": 0, "gpu": 0, "slow": {"nvmlDeviceGetPowerUsage": 25}}
     documents = looks(monitor("l4-1", slow, clock=clock), clock, 4)
     assert [one.at - BOOT for one in documents] == [25, 60, 95, 130]
+
+
+def test_a_card_fails_while_the_agent_watches_it_when_a_step_is_added_to_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(emulation_file, "time", SimpleNamespace(monotonic=clock, sleep=clock.sleep))
+    path = tmp_path / "nvml.json"
+    before = {"at": 5, "gpu": 0, "answers": {"nvmlDeviceGetPowerUsage": 1000}}
+    path.write_text(json.dumps({**described("h100-sxm-8"), "script": [before]}))
+    api = emulation_file.load(path)
+    cards = Monitor(Library(api, "emulated"), Schedule(15), Unreadable(), monotonic=clock, unix=clock.unix)
+    cards.look()
+    events = cards.listen()
+    clock.sleep(60)
+    assert cards.look().gpus[0].power.power_mw == 1000
+    inode = path.stat().st_ino
+    emulation_file.add_step(path, {"at": 2, "gpu": 3, "xid": 79, "lost": True, "fields": {"230": 2}})
+    assert path.stat().st_ino == inode, "a file that is bound into a machine must stay the same one"
+    clock.sleep(1)
+    cards.look()
+    clock.sleep(15)
+    assert events.wait()
+    after = cards.look()
+    assert [card.index for card in after.gpus if card.lost] == [3]
+    assert [(xid.number, xid.bus_id) for xid in after.xids] == [(79, None)], (
+        "a lost card does not say where it is"
+    )
+    path.write_text("{")
+    clock.sleep(15)
+    assert len(cards.look().xids) == 1, "a file that is being written changes nothing"

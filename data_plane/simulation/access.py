@@ -30,7 +30,7 @@ from data_plane.documents.agent_config import Config
 from data_plane.documents.health import GpuHealth, Health, Recovery, Throttle, Usage
 from data_plane.documents.heartbeat import Result
 from data_plane.documents.inventory import Inventory
-from data_plane.documents.sample import Host, Sample, sample_gpus
+from data_plane.documents.sample import Sample
 from data_plane.inspection.agent import FIND_AGENT
 from data_plane.inspection.agent_service import INSTALL_AGENT
 from data_plane.inspection.boot import READ_BOOT
@@ -41,6 +41,7 @@ from data_plane.mesh.firewall import APPLY_FIREWALL, READ_FIREWALL
 from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
 from data_plane.mesh.port import FIRST_PORT, MeshLink, Network, Peer
 from data_plane.simulation.hub import FakeHub
+from data_plane.simulation.samples import SampleScript
 
 Hook = Callable[[Target, str], Awaitable[None]]
 """Awaited before every step, with the step's name or `connect`. It can be slow or raise to simulate a crash."""
@@ -88,6 +89,8 @@ class FakeMachine:
     """The rules that it was given; None while it has none."""
     agent: Config | None = None
     """What its agent was installed with; None while none is."""
+    samples: SampleScript = field(default_factory=SampleScript)
+    """What happens to its cards in what its agent samples."""
     agent_sequence: int = 0
     """Of the last heartbeat that the agent delivered."""
     agent_result: Result | None = None
@@ -145,27 +148,11 @@ class FakeAccess:
         """Remove the machine. The next machine with this address is a new one."""
         self.machines.pop(address, None)
 
-    def sample(self, target: Target, sequence: int, at_ms: int) -> Sample:
-        """What this machine's agent reads at this moment, with the cards' state as its health document says."""
+    def sample(self, target: Target, at_ms: int) -> Sample:
+        """What this machine's agent reads at this moment: what its health document and its script say."""
         machine = self.machine(target.address)
         health = machine.health or idle(machine.inventory or self.hardware(target))
-        return Sample(
-            sequence=sequence,
-            at_ms=at_ms,
-            boot="",
-            uptime_seconds=0,
-            spooled=0,
-            dropped=0,
-            source=health.source,
-            failure=None,
-            gpus=sample_gpus(health),
-            xids=(),
-            xids_more=0,
-            events=health.events,
-            kernel_log=health.kernel_log,
-            host=Host(),
-            servers=(),
-        )
+        return machine.samples.sample(health, at_ms)
 
     def switch(self, before: str, address: str, *, off: bool) -> None:
         """The machine is switched off, or boots with everything that is on its disk and has this address then."""

@@ -11,6 +11,7 @@ Except for `serve`, it has no secret, opens no socket, and writes no file but th
 proof.
 """
 
+import hashlib
 import os
 import re
 import shutil
@@ -168,9 +169,8 @@ def _serve() -> int:
 
 def _sample(config: Config, folder: Path, agent: Path) -> None:
     """Sample in threads of their own, so that nothing there keeps the heartbeats waiting. Raises OSError."""
-    folder.mkdir(mode=0o700, exist_ok=True)
     # Clocks count faster than samples do, so an agent that has lost its folder goes on with higher sequences.
-    spool = Spool(folder, SAMPLES, SAMPLES_MAX, first=int(time.time()))
+    spool = Spool(spool_folder(folder, config.credential), SAMPLES, SAMPLES_MAX, first=int(time.time()))
     gpus = GpuWatch(starting(agent, config.sample_seconds))
     ports = inference.ports(os.environ.get(inference.VARIABLE, ""))
     reader = Reader(
@@ -178,6 +178,16 @@ def _sample(config: Config, folder: Path, agent: Path) -> None:
     )
     _beside(gpus.run)
     _beside(Sampling(reader.next, spool, sample_line.sender(config)).run)
+
+
+def spool_folder(folder: Path, credential: str) -> Path:
+    """The folder for samples under this credential. What waits for another one is deleted: it is of another lease."""
+    own = folder / hashlib.sha256(credential.encode()).hexdigest()[:16]
+    own.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for other in folder.iterdir():
+        if other.is_dir() and other != own:
+            shutil.rmtree(other, ignore_errors=True)
+    return own
 
 
 def _boot_id() -> str:

@@ -5,10 +5,8 @@ The file describes the cards that a test or demo machine pretends to have (`emul
     {"driver_version": "570.0", "gpus": [
         {"index": 0, "name": "NVIDIA H100 80GB HBM3", "uuid": "GPU-...", "memory_total_mib": 81559}]}
 
-A process that reads from the file for long notices steps that are added to its script, so that a card can be made to
-fail while the agent watches it:
-
-    emulation_file.add_step(path, {"at": 0, "gpu": 0, "xid": 79, "lost": True})
+A process that reads from the file for long notices steps that are added to its script, such as `{"at": 0, "gpu": 0,
+"xid": 79, "lost": true}`, so that a card can be made to fail while the agent watches it.
 
 The file cannot set the document's `source`: our code sets it to `emulated`, so a file cannot pass itself off as NVML.
 """
@@ -43,15 +41,6 @@ def load(path: Path) -> "EmulatedNvml | None":
         return EmulatedNvml(described, time.monotonic, time.sleep, news)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Unanswered("bad_emulation", f"{path}: {type(error).__name__}: {error}") from None
-
-
-def add_step(path: Path, step: "dict[str, Any]") -> None:
-    """Add a step to the file's script. Writes the file in place, because a file that is bound into a machine must stay
-    the same one. Raises OSError and ValueError.
-    """
-    described = json.loads(_read(path))
-    described["script"] = [*described.get("script", []), step]
-    path.write_text(json.dumps(described))
 
 
 @dataclass

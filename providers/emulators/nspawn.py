@@ -19,7 +19,6 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
-from data_plane.nvml import emulation_file
 from providers.emulators import host_resources
 from providers.emulators.host import HostedMachine, HostedState, MachineSpec
 from providers.emulators.host_resources import HostResourceError, Slot
@@ -149,7 +148,7 @@ class NspawnHost:
 
     async def script_gpu(self, name: str, step: dict[str, object]) -> None:
         """Have a step happen to a machine's emulated cards. Raises KeyError for an unknown machine."""
-        await asyncio.to_thread(emulation_file.add_step, self._machines[name].folder / "nvml.json", step)
+        await asyncio.to_thread(_add_step, self._machines[name].folder / "nvml.json", step)
 
     async def close(self) -> None:
         await asyncio.gather(*(self.destroy(name) for name in list(self._machines)))
@@ -264,6 +263,13 @@ def _hardware(spec: MachineSpec) -> dict[str, object]:
         for index, gpu in enumerate(spec.gpus)
     ]
     return {"driver_version": DRIVER_VERSION, "gpus": gpus}
+
+
+def _add_step(path: Path, step: dict[str, object]) -> None:
+    """Add a step to the script of the cards. In place, because a file that is bound into a machine stays the same."""
+    described = json.loads(path.read_bytes())
+    described["script"] = [*described.get("script", []), step]
+    path.write_text(json.dumps(described))
 
 
 async def _reachable(address: str) -> None:

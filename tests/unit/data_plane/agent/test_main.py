@@ -238,3 +238,15 @@ def test_a_library_that_hangs_as_it_opens_is_named_too(
     message = only(agent.documents(agent.inventories, emulation, hangs=0.05))
     assert message == Failure("nvml_hangs", "nvmlInit has not answered for 0.05 s")
     for_good.set()
+
+
+def test_samples_that_wait_are_of_one_lease_and_never_delivered_under_another_one(tmp_path: Path) -> None:
+    first = agent.spool_folder(tmp_path / "samples", "11" * 32)
+    (first / "0000000000000001.sample").write_bytes(b"of the lease before")
+    (tmp_path / "samples" / "xids.json").write_text("{}")
+    second = agent.spool_folder(tmp_path / "samples", "22" * 32)
+    assert sorted(path.name for path in (tmp_path / "samples").iterdir()) == sorted(
+        [second.name, "xids.json"]
+    )
+    assert agent.spool_folder(tmp_path / "samples", "22" * 32) == second
+    assert "22" * 4 not in second.name, "the name is no part of the credential"

@@ -59,6 +59,7 @@ from providers.aws_catalogue import (
     products,
     region_of,
     single_prices,
+    usd_per_gib_hour,
     usd_per_hour_beside,
     volumes_in,
     with_what_is_beside,
@@ -320,7 +321,8 @@ class Aws:
     async def _offers(self, region: str, types: Mapping[str, Mapping[str, Any]]) -> Iterable[Listed]:
         zones = await self._zones(region, types)
         prices = single_prices(await self._products(on_demand_in(region)))
-        beside = usd_per_hour_beside(await self._products(volumes_in(region)), self._disk_gib)
+        self._volumes.usd_per_gib_hour = usd_per_gib_hour(await self._products(volumes_in(region)))
+        beside = usd_per_hour_beside(self._volumes.usd_per_gib_hour, self._disk_gib)
         spot = {} if beside is None else await self._spot_prices(region, types)
         listed: list[Listed] = [LeftOut(LeftOutFor.NO_PRICE, name) for name in types if name not in prices]
         for name, zone in zones:

@@ -190,12 +190,15 @@ def volumes_in(region: str) -> list[dict[str, str]]:
     return [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
 
 
-def usd_per_hour_beside(volumes: Iterable[Product], disk_gib: int) -> Decimal | None:
-    """What a machine costs beside its own price: its root volume and its public address. None without one price."""
+def usd_per_gib_hour(volumes: Iterable[Product]) -> Decimal | None:
+    """What a GiB of a volume of VOLUME_TYPE costs for an hour. None without one price."""
     found = {price for product in volumes for price in _prices(product.terms, "GB-Mo")}
-    if len(found) != 1:
-        return None
-    return found.pop() * disk_gib / HOURS_PER_MONTH + USD_PER_ADDRESS_HOUR
+    return found.pop() / HOURS_PER_MONTH if len(found) == 1 else None
+
+
+def usd_per_hour_beside(per_gib_hour: Decimal | None, disk_gib: int) -> Decimal | None:
+    """What a machine costs beside its own price: its root volume and its public address. None without a price."""
+    return None if per_gib_hour is None else per_gib_hour * disk_gib + USD_PER_ADDRESS_HOUR
 
 
 def with_what_is_beside(usd: Decimal | None, beside: Decimal | None) -> Decimal | None:

@@ -6,11 +6,14 @@ more: AWS refuses to delete one before that.
 """
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
+from control_plane.domain.money import Nano
+from providers.aws_catalogue import VOLUME_TYPE
 from providers.aws_client import AwsClient, Operation, filter_of, tags
 from providers.base import Child, Needed, Page, Verb
-from providers.listings import LAUNCH_KEY_TAG, launch_key_among, whole_listing
+from providers.listings import LAUNCH_KEY_TAG, launch_key_among, nano_usd, whole_listing
 
 KIND = "volume"
 LEFT = [filter_of("tag-key", LAUNCH_KEY_TAG), filter_of("status", "available", "error")]
@@ -19,6 +22,9 @@ _PAGE_SIZE = 1_000
 
 
 class Volumes:
+    usd_per_gib_hour: Decimal | None = None
+    """Of VOLUME_TYPE, as the price list had it last; None before it was read."""
+
     def __init__(self, aws: AwsClient) -> None:
         self._aws = aws
 
@@ -28,7 +34,7 @@ class Volumes:
                 Verb.CHILDREN,
                 region,
                 Operation("ec2", "describe_volumes"),
-                lambda answer: Page(tuple(_children(region, answer)), answer.get("NextToken") or None),
+                lambda answer: Page(tuple(self._children(region, answer)), answer.get("NextToken") or None),
                 Filters=LEFT,
                 MaxResults=_PAGE_SIZE,
                 **({"NextToken": cursor} if cursor else {}),
@@ -41,9 +47,15 @@ class Volumes:
             Verb.CHILDREN, region, Operation("ec2", "delete_volume"), lambda _: None, VolumeId=volume
         )
 
+    def _children(self, region: str, answer: Mapping[str, Any]) -> Iterator[Child]:
+        for volume in answer["Volumes"]:
+            key = launch_key_among((tags(volume.get("Tags", ())).get(LAUNCH_KEY_TAG),))
+            if key is not None:
+                ref, cost = f"{region}/{volume['VolumeId']}", self._cost(volume)
+                yield Child(ref, KIND, key, Needed.WHILE_IT_EXISTS, cost)
 
-def _children(region: str, answer: Mapping[str, Any]) -> Iterator[Child]:
-    for volume in answer["Volumes"]:
-        key = launch_key_among((tags(volume.get("Tags", ())).get(LAUNCH_KEY_TAG),))
-        if key is not None:
-            yield Child(f"{region}/{volume['VolumeId']}", KIND, key, Needed.WHILE_IT_EXISTS)
+    def _cost(self, volume: Mapping[str, Any]) -> Nano | None:
+        """What it costs for an hour. Volumes of other types, which images may bring, have other prices."""
+        if self.usd_per_gib_hour is None or volume["VolumeType"] != VOLUME_TYPE:
+            return None
+        return nano_usd(self.usd_per_gib_hour * volume["Size"])

@@ -16,7 +16,9 @@ import pytest
 from botocore.model import ListShape, Shape, StructureShape
 from botocore.session import get_session
 
+from control_plane.domain.firewall import Protocol
 from control_plane.domain.ids import ProviderRef
+from control_plane.domain.ingress import Ingress
 from control_plane.domain.money import NANO_PER_USD
 from providers.aws import Settings, connect
 from providers.base import ListedOffer, ListedState, Needed, NoCapacity, PowerAction, ProviderError, Rejected
@@ -25,10 +27,12 @@ from providers.emulators.scenario import FaultKind
 from providers.listings import LAUNCH_KEY_TAG, offered_price
 from tests.contract.clouds.aws import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bridge, EmulatedAws
 
+OPENED = frozenset({Ingress(Protocol.TCP, 8080, 8080, "203.0.113.0/24")})
 OPERATIONS = {
     "AuthorizeSecurityGroupIngress",
     "CancelSpotInstanceRequests",
     "CreateSecurityGroup",
+    "DeleteSecurityGroup",
     "DeleteVolume",
     "DescribeImages",
     "DescribeInstanceTypeOfferings",
@@ -39,7 +43,10 @@ OPERATIONS = {
     "DescribeSpotPriceHistory",
     "DescribeSubnets",
     "DescribeVolumes",
+    "GetConsoleOutput",
+    "ModifyInstanceAttribute",
     "RebootInstances",
+    "RevokeSecurityGroupIngress",
     "RunInstances",
     "StartInstances",
     "StopInstances",
@@ -103,6 +110,10 @@ async def test_every_answer_of_a_machines_life_has_only_what_the_model_of_ec2_ha
     await provider.inventory()
     for power in PowerAction:
         await provider.power(power, ref)
+    for wanted in (OPENED, frozenset[Ingress]()):
+        while not await provider.apply_ingress(ref, cloud.order().launch_key, wanted):
+            pass
+    await provider.console(ref, None)
     for _ in range(2):
         await provider.terminate(ref)
         await provider.inventory()
@@ -142,6 +153,10 @@ async def test_a_volume_is_a_child_once_no_machine_has_it_and_only_that_one_is_d
         cloud.order().launch_key,
     )
     assert child.needed is Needed.WHILE_IT_EXISTS
+    assert child.cost_nano_per_hour is None, "the price list was not read yet"
+    await provider.offers()
+    (priced,) = await provider.children()
+    assert priced.cost_nano_per_hour == 10_958_905, "100 GiB at 0.08 USD a month, which has 730 hours"
     await provider.delete_child(child)
     assert cloud.volumes() == of_machine | {theirs}
     assert await provider.children() == ()

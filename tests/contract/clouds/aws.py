@@ -138,7 +138,7 @@ class EmulatedAws(EmulatedCloud, CloudWithChildren):
         """Make a volume like that of a machine, which nothing is attached to. Returns AWS's id of it."""
         region, key = ref.partition("/")[0], self.machine(ref).client_token
         backend = self.account.backend(region)
-        volume = backend.create_volume(size=100, zone_name=f"{region}a")
+        volume = backend.create_volume(size=100, zone_name=f"{region}a", volume_type="gp3")
         volume.add_tags({LAUNCH_KEY_TAG: key} | other_tags)
         return str(volume.id)
 

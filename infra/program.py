@@ -71,7 +71,7 @@ class Deployment(Component):
         self.balancer = LoadBalancer(
             stack, self, self.network, group=doors.groups["load-balancer"], service=public
         )
-        self.services = self._services(catalogue, doors)
+        self.services = self._services(catalogue, doors, clusters)
         Alarms(
             stack,
             self,
@@ -85,9 +85,10 @@ class Deployment(Component):
         self._doors = doors
         self.register_outputs({})
 
-    def _services(self, catalogue: tuple[Service, ...], doors: Doors) -> Services:
+    def _services(self, catalogue: tuple[Service, ...], doors: Doors, clusters: ClusterNetwork) -> Services:
         around = Around(
             network=self.network,
+            cluster_vpc=clusters.vpc,
             groups=doors.groups,
             roles=self.roles,
             keys=self.keys,

@@ -53,6 +53,8 @@ class Service:
     reaches: frozenset[Reach] = frozenset()
     calls: frozenset[str] = frozenset()
     """Services whose port it opens connections to."""
+    for_hosts: bool = False
+    """Whether the hub and the servers of clusters open connections to its port."""
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Variables, and the secret that each one gets its value from."""
@@ -102,6 +104,7 @@ RECONCILER = Service(
         "SPLITPLANE_KMS_KEY": "{sealing_key}",
         "SPLITPLANE_HUB": "{hub_private_address}:22",
         "SPLITPLANE_HUB_OUTSIDE": "{hub_public_address}",
+        "SPLITPLANE_INGEST_ADDRESS": "ingest.{namespace}:8441",
         "SPLITPLANE_K3S_FILES": "/opt/k3s",
         "SPLITPLANE_VERIFIER_ADDRESS": "verifier.{namespace}:7443",
         "SPLITPLANE_VERIFIER_CA": f"{FILES}/verifier-ca.pem",
@@ -117,6 +120,21 @@ RECONCILER = Service(
     keys=Keys.OPENS,
     writes=frozenset({"audit"}),
     connections=33,
+)
+INGEST = Service(
+    name="ingest",
+    command=("python", "-m", "control_plane.ingest"),
+    port=8441,
+    metrics=9467,
+    health=(8441, "/healthz"),
+    reaches=frozenset({Reach.DATABASE}),
+    for_hosts=True,
+    environment={
+        "SPLITPLANE_INGEST_LISTEN": "0.0.0.0:8441",
+        "SPLITPLANE_INGEST_METRICS_LISTEN": "0.0.0.0:9467",
+    },
+    secrets={"SPLITPLANE_DATABASE_URL": "database-ingest"},
+    connections=6,
 )
 VERIFIER = Service(
     name="verifier",
@@ -160,7 +178,7 @@ LOGINS = Service(
     runs=Runs.ONCE,
     reaches=frozenset({Reach.DATABASE}),
     secrets={"SPLITPLANE_DATABASE_URL": "database-root"},
-    files={name: f"database-{name}" for name in ("api", "reconciler", "admin", "migrate")},
+    files={name: f"database-{name}" for name in ("api", "reconciler", "ingest", "admin", "migrate")},
     connections=1,
 )
-SERVICES = (API, RECONCILER, VERIFIER, MIGRATE, ADMIN, LOGINS)
+SERVICES = (API, RECONCILER, INGEST, VERIFIER, MIGRATE, ADMIN, LOGINS)

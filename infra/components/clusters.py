@@ -1,7 +1,8 @@
 """The cluster network: the hub of private networks, and the hosts that clusters' servers run on.
 
 It is a VPC of its own, peered with the control plane's. Rented machines open tunnels to it from anywhere, so it is the
-part of a deployment that attackers see most; from it, nothing of the control plane can be reached.
+part of a deployment that attackers see most; from it, nothing of the control plane can be reached but the process that
+takes samples of machines, and the names of its services.
 """
 
 from collections.abc import Sequence

@@ -67,17 +67,22 @@ class Doors(Component):
             for ports in (udp(1, 65_535), tcp(80), tcp(443)):
                 self._to_internet(host, ports)
         for service in catalogue:
-            self._service(service, {one.name: one for one in catalogue})
+            self._ways_to(service)
+            self._ways_from(service, {one.name: one for one in catalogue})
         self.register_outputs({})
 
-    def _service(self, service: Service, catalogue: dict[str, Service]) -> None:
-        self._way(service.name, "endpoints", tcp(443))
-        if service.public and service.port:
-            self._way("load-balancer", service.name, tcp(service.port))
-        if Reach.DATABASE in service.reaches:
-            self._way(service.name, "database", tcp(5432))
+    def _ways_to(self, service: Service) -> None:
+        callers = [*(["load-balancer"] if service.public else []), *(CLUSTER if service.for_hosts else [])]
+        if service.port:
+            for caller in callers:
+                self._way(caller, service.name, tcp(service.port))
         if service.metrics:
             self._way(PROMETHEUS, service.name, tcp(service.metrics))
+
+    def _ways_from(self, service: Service, catalogue: dict[str, Service]) -> None:
+        self._way(service.name, "endpoints", tcp(443))
+        if Reach.DATABASE in service.reaches:
+            self._way(service.name, "database", tcp(5432))
         if Reach.ISSUER in service.reaches:  # Its addresses are not known, and change.
             self._to_internet(service.name, tcp(443))
         for name in sorted(service.calls):

@@ -27,6 +27,7 @@ class Around:
     """What services are put into."""
 
     network: Network
+    cluster_vpc: aws.ec2.Vpc
     groups: Mapping[str, aws.ec2.SecurityGroup]
     roles: Roles
     keys: Keys
@@ -53,6 +54,10 @@ class Services(Component):
         )
         self.namespace = aws.servicediscovery.PrivateDnsNamespace(
             "names", name=namespace(stack), vpc=around.network.vpc.id, opts=self.below()
+        )
+        # The hub and the servers of clusters find the services that they call by their names, too.
+        aws.route53.ZoneAssociation(
+            "clusters", zone_id=self.namespace.hosted_zone, vpc_id=around.cluster_vpc.id, opts=self.below()
         )
         self.tasks, self.running = {}, {}
         self._rights: dict[str, list[pulumi.Resource]] = {}

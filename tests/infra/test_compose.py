@@ -7,9 +7,10 @@ from typing import Any
 import yaml
 
 from control_plane import settings as control_plane
+from control_plane.ingest import settings as ingest
 from data_plane.proof.verifier.service import settings as verifier
 from environment.names import KNOWN
-from infra.services import API, RECONCILER, VERIFIER
+from infra.services import API, INGEST, RECONCILER, VERIFIER
 from reconciler import settings as reconciler
 
 FILE = Path("infra/host/compose.yaml")
@@ -26,15 +27,17 @@ IN_ENV_FILES = {
         "SPLITPLANE_HUB": "203.0.113.10:22",
         "SPLITPLANE_HUB_HOST_KEY": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm0Kf",
         "SPLITPLANE_HUB_OUTSIDE": "203.0.113.10",
+        "SPLITPLANE_INGEST_ADDRESS": "10.0.0.5:8441",
     },
+    "ingest": DATABASE,
 }
 """What docs/installing.md has people write there."""
 
 
 def test_the_processes_are_those_of_every_deployment() -> None:
-    for service in (API, RECONCILER, VERIFIER):
+    for service in (API, RECONCILER, INGEST, VERIFIER):
         assert SERVICES[service.name]["command"] == list(service.command)
-    assert set(OURS) == {"api", "reconciler", "verifier", "migrate", "admin"}
+    assert set(OURS) == {"api", "reconciler", "ingest", "verifier", "migrate", "admin"}
 
 
 def test_everything_but_the_tools_starts_again_after_a_reboot() -> None:
@@ -65,6 +68,11 @@ def test_every_process_reads_the_settings_that_it_is_given() -> None:
     assert [str(network) for network in given.trusted_proxies] == [networks[0]["subnet"]]
     reach = reconciler.read_reach(IN_ENV_FILES["reconciler"] | SERVICES["reconciler"]["environment"])
     served = verifier.read_server(SERVICES["verifier"]["environment"], cores=2)
+    taken = ingest.read(IN_ENV_FILES["ingest"] | SERVICES["ingest"]["environment"]).listen
+    assert SERVICES["ingest"]["ports"][0].endswith(f":{INGEST.port}:{taken.port}")
+    assert reach.hub is not None
+    assert reach.hub.ingest is not None
+    assert reach.hub.ingest.port == INGEST.port
     assert reach.verifier is not None
     assert reach.verifier.addresses == (served.listen,)
     for name in ("api", "reconciler"):
@@ -85,10 +93,12 @@ def test_processes_can_change_nothing_of_themselves() -> None:
         assert service["security_opt"] == ["no-new-privileges:true"], name
 
 
-def test_only_the_proxy_is_reached_from_outside() -> None:
-    assert {name: service["ports"] for name, service in SERVICES.items() if "ports" in service} == {
-        "proxy": ["443:443"]
-    }
+def test_only_the_proxy_is_reached_from_the_internet() -> None:
+    opened = {name: service["ports"] for name, service in SERVICES.items() if "ports" in service}
+    assert opened.pop("proxy") == ["443:443"]
+    ((name, (port,)),) = opened.items()
+    assert name == "ingest"
+    assert port.startswith("${PRIVATE_ADDRESS:?"), "it is bound to an address that somebody has to name"
     assert COMPOSE["networks"]["database"]["internal"] is True
     assert SERVICES["database"]["networks"] == ["database"]
     assert "database" not in SERVICES["proxy"]["networks"]

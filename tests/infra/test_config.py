@@ -59,7 +59,7 @@ REFUSED: list[tuple[str, object, str]] = [
     ("hosts.kubectl_from", ["0.0.0.0/0"], "would open the Kubernetes API to the whole internet"),
     ("hosts.kubectl_from", ["office"], "kubectl_from must be a network"),
     ("hosts.kubectl_from", "203.0.113.0/24", "kubectl_from must be a list of texts"),
-    ("services.ingest", {"cpu": 256, "memory_mib": 512, "tasks_min": 1, "tasks_max": 1}, "there is no such service; there are admin, api"),
+    ("services.console", {"cpu": 256, "memory_mib": 512, "tasks_min": 1, "tasks_max": 1}, "there is no such service; there are admin, api"),
     ("services.verifier", ..., "services lacks a section verifier"),
     ("services.verifier.tasks", 3, "services.verifier has no setting tasks; did you mean tasks_min?"),
     ("services.verifier.cpu", 300, "cpu must be one of [256, 512, 1024, 2048, 4096], not 300"),

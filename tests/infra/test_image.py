@@ -71,8 +71,8 @@ class Around:
         return found["command"], plain | of_secrets | aws, found
 
     def _here(self, value: str) -> str:
-        if re.fullmatch(r"(10\.|verifier\.).*:\d+", value):
-            return "127.0.0.1:1"  # The hub and the verifier are away.
+        if re.fullmatch(r"(10\.|verifier\.|ingest\.).*:\d+", value):
+            return "127.0.0.1:1"  # The hub and the other processes are away.
         return self.port(value)
 
     def port(self, text: str) -> str:
@@ -105,12 +105,14 @@ async def around(image: Image, database_url: str, server_url: str) -> AsyncItera
         fresh_database(server_url, "template0") as empty,
         proxied(login_url(database_url, Role.API)) as api,
         proxied(login_url(database_url, Role.RECONCILER)) as reconciler,
+        proxied(login_url(database_url, Role.INGEST)) as ingest,
         proxied(login_url(database_url, Role.ADMIN)) as admin,
         proxied(empty) as owner,
     ):
         secrets = {
             "database-api": api.url,
             "database-reconciler": reconciler.url,
+            "database-ingest": ingest.url,
             "database-admin": admin.url,
             "database-migrate": owner.url,
             "hub-host-key": host_key,
@@ -142,7 +144,7 @@ def _free_ports() -> dict[str, str]:
     """A free port for each one that a process listens on, so that two runs of these tests do not meet."""
     with ExitStack() as sockets:
         taken = {}
-        for port in ("8080", "9090", "9465", "9466", "7443"):
+        for port in ("8080", "8441", "9090", "9465", "9466", "9467", "7443"):
             opened = sockets.enter_context(socket.socket())
             opened.bind(("127.0.0.1", 0))
             taken[port] = str(opened.getsockname()[1])

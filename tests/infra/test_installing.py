@@ -49,10 +49,10 @@ ln -s /srv/releases/* /root
 WITHOUT_PACKAGES = "0badc0de0bad"
 """A release whose migration fails."""
 KEYS = "cd /etc/splitplane/keys; sha256sum -- *; stat --format='%n %U %a' -- *"
-PROCESSES = {"splitplane-api", "splitplane-reconciler", "splitplane-verifier"}
+PROCESSES = {"splitplane-api", "splitplane-ingest", "splitplane-reconciler", "splitplane-verifier"}
 
 OPENS_SECRETS = """\
-for user in splitplane-api splitplane-reconciler splitplane-verifier splitplane-admin; do
+for user in splitplane-api splitplane-ingest splitplane-reconciler splitplane-verifier splitplane-admin; do
   if runuser -u "$user" -- test -r /etc/splitplane/keys/unsealing.pem; then echo "$user"; fi
 done
 """
@@ -145,15 +145,15 @@ class Host:
     def is_ready(self) -> bool:
         """What the page looks at first, behind the proxy and at the reconciler; each is asked until it answers."""
         asked, _, _ = self._sections["Look"].partition("export ")
-        answers = self.machine.run(self._variables + asked)
-        return answers.count("ready") == 2 and "reasons" not in answers
+        answers = self.machine.run(self._variables + asked, seconds=300)
+        return answers.count("ready") == 3 and "reasons" not in answers
 
     def lines(self, script: str) -> set[str]:
         return set(self.machine.run(script).split())
 
     def versions(self) -> set[str]:
         """The folders that code of the processes was loaded from."""
-        pids = "systemctl show --property=MainPID --value splitplane-api splitplane-reconciler splitplane-verifier"
+        pids = f"systemctl show --property=MainPID --value {' '.join(sorted(PROCESSES))}"
         return self.lines(
             f"for pid in $({pids}); do grep -oE '/opt/splitplane/[0-9a-f]+' /proc/$pid/maps; done | sort -u"
         )

@@ -97,8 +97,11 @@ def test_new_tasks_start_only_after_the_task_that_migrates_ended_well(shell: She
 @pytest.mark.parametrize(
     ("name", "stopping"),
     [
-        ("a restore on a host", "systemctl stop nginx splitplane-api splitplane-reconciler"),
-        ("a restore with containers", "docker compose stop proxy api reconciler"),
+        (
+            "a restore on a host",
+            "systemctl stop nginx splitplane-api splitplane-ingest splitplane-reconciler",
+        ),
+        ("a restore with containers", "docker compose stop proxy api ingest reconciler"),
     ],
 )
 def test_a_dump_is_read_to_its_end_before_anything_is_stopped(shell: Shell, name: str, stopping: str) -> None:

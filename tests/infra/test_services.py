@@ -11,6 +11,7 @@ import yaml
 
 from control_plane import settings as control_plane
 from control_plane.db.logins import ROLES
+from control_plane.ingest import settings as ingest
 from data_plane.proof.verifier.service import settings as verifier
 from environment.names import KNOWN
 from infra.components.containers import WRITE_FILES
@@ -46,6 +47,9 @@ def test_every_process_reads_the_settings_that_it_is_given() -> None:
         reach = reconciler.read_reach(_environment(graph, "reconciler"))
         assert reach.hub is not None
         assert (reach.hub.address, reach.hub.outside) == ("10.21.0.10", "203.0.113.10")
+        taken = ingest.read(_environment(graph, "ingest"))
+        name = graph.one("PrivateDnsNamespace", "names").inputs["name"]
+        assert str(reach.hub.ingest) == f"ingest.{name}:{taken.listen.port}"
         assert reach.verifier is not None
         assert reach.keys.kms_key == given.kms_key
         assert reconciler.read(_environment(graph, "reconciler")).metrics_listen == ("0.0.0.0", 9465)

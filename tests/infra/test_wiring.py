@@ -49,6 +49,8 @@ FAULTS: list[tuple[Rule, Fault]] = [
     (wiring.requests_are_filtered_and_reach_what_is_ready, put("LoadBalancer", "public", "dropInvalidHeaderFields", to=False)),
     (wiring.requests_are_filtered_and_reach_what_is_ready, _health("/healthz")),
     (wiring.networks_are_joined_as_drawn, put("Route", "eu-central-1a-to-hosts", "destinationCidrBlock", to="10.99.0.0/16")),
+    (wiring.networks_are_joined_as_drawn, drop("SecurityGroupIngressRule", "ingest-from-hub-tcp-8441")),
+    (wiring.networks_are_joined_as_drawn, drop("ZoneAssociation", "clusters")),
     (wiring.networks_are_joined_as_drawn, put("VpcEndpoint", "kms", "privateDnsEnabled", to=False)),
     (wiring.networks_are_joined_as_drawn, drop("FlowLog", "clusters")),
     (wiring.each_kind_of_data_has_its_key, put("rds.Instance", "database", "kmsKeyId", to="arn:aws:kms:eu-central-1:333333333333:key/exports")),

@@ -28,6 +28,7 @@ def answer(kind: str, name: str, inputs: Mapping[str, Any], account: str) -> tup
             }
         ],
         "fqdn": "_proof.example.com",
+        "hostedZone": "Z2",
         "prefixListId": "pl-s3",
         "privateIp": "10.21.0.10",
         "publicIp": "203.0.113.10",

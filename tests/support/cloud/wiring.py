@@ -181,6 +181,17 @@ def networks_are_joined_as_drawn(graph: Graph) -> Iterator[str]:
     wanted = {(f"private-{zone}", clusters) for zone in graph.settings["zones"]}
     if peered != wanted | {("hosts", graph.settings["network"])}:
         yield f"the peering is used by {sorted(peered)}"
+    groups = {one.id: one.name for one in graph.of("SecurityGroup")}
+    inward = {
+        (groups[source], groups[rule.inputs["securityGroupId"]])
+        for rule in graph.of("SecurityGroupIngressRule")
+        if groups.get(source := rule.inputs.get("referencedSecurityGroupId", "")) in ("hub", "servers")
+    }
+    if inward != {("hub", "ingest"), ("servers", "ingest")}:
+        yield f"what attackers see most reaches {sorted(inward)}"
+    zones = {one.inputs["vpcId"] for one in graph.of("ZoneAssociation")}
+    if zones != {graph.one("Vpc", "clusters").id}:
+        yield "the hub does not find the services that it calls"
     for endpoint in graph.of("VpcEndpoint"):
         if endpoint.inputs["vpcEndpointType"] == "Interface" and not endpoint.inputs.get("privateDnsEnabled"):
             yield f"nobody finds the endpoint {endpoint.name}"

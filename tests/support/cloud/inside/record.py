@@ -23,7 +23,7 @@ from infra.program import Deployment
 from tests.support.cloud.answers import answer
 
 ADDED = {
-    # As an ingest process may look one day: it is called by others, reads a file, and reaches the database.
+    # As a process may look one day: it is called by others, reads a file, and reaches the database.
     "newcomer": replace(
         services.VERIFIER,
         name="newcomer",

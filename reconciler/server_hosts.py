@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import clusters
+from control_plane.db import clusters, server_hosts
 from control_plane.domain.backoff import delay
 from control_plane.domain.cluster import Cluster, ClusterState, ServerHost, server_name
 from data_plane.access.port import Target
@@ -30,11 +30,11 @@ SERVER_PRINCIPAL = "splitplane-server"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A worker's turn at the clusters that it holds."""
+    """A worker's turn at a cluster that it holds."""
 
     token: UUID
     fence: int
-    """When it began, in milliseconds: higher than that of a worker that held one of them before and stalled."""
+    """Of the cluster's host: higher than that of a worker that held the cluster before and stalled."""
 
 
 async def each_due(
@@ -43,26 +43,26 @@ async def each_due(
     act: Callable[[ClusterWorld, Cluster, Turn, Report], Awaitable[None]],
 ) -> Report:
     """Hold the clusters that are due in this state while `act` runs for each of them."""
-    now = world.now()
-    turn = Turn(world.new_id(), int(now.timestamp() * 1000))
+    now, token = world.now(), world.new_id()
     async with world.db.transaction() as connection:
         due = await clusters.take(
             connection,
             state,
-            token=turn.token,
+            token=token,
             now=now,
             until=now + HELD_FOR,
             limit=CLUSTERS_PER_ACTIVATION_MAX,
         )
+        fences = await server_hosts.next_fences(connection, [cluster.id for cluster in due], now=now)
     report = Report(looked_at=len(due), more=len(due) == CLUSTERS_PER_ACTIVATION_MAX)
 
     async def renew() -> bool:
         async with world.db.statement() as connection:
             ids = [cluster.id for cluster in due]
-            return await clusters.renew(connection, ids, token=turn.token, until=world.now() + HELD_FOR)
+            return await clusters.renew(connection, ids, token=token, until=world.now() + HELD_FOR)
 
     async with renewed(renew, world.sleep):
-        await each(due, lambda cluster: act(world, cluster, turn, report), report)
+        await each(due, lambda cluster: act(world, cluster, Turn(token, fences[cluster.id]), report), report)
     return report
 
 

@@ -1,5 +1,7 @@
 """Queries on the hosts of ours that servers of clusters run on."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import text
@@ -28,6 +30,10 @@ UPDATE server_hosts SET cluster_id = :cluster_id WHERE name = (
   SELECT name FROM server_hosts WHERE region = :region AND cluster_id IS NULL
   ORDER BY added_at, name LIMIT 1 FOR UPDATE)
 RETURNING name
+""")
+_NEXT_FENCES = text("""
+UPDATE server_hosts SET fence = greatest(fence + 1, :milliseconds) WHERE cluster_id = ANY(:ids)
+RETURNING cluster_id, fence
 """)
 _FREE = text("UPDATE server_hosts SET cluster_id = NULL WHERE cluster_id = :cluster_id")
 
@@ -93,6 +99,21 @@ async def delete(connection: Connection, name: ServerHostName) -> bool:
 async def take(connection: Connection, cluster_id: ClusterId, *, region: str) -> ServerHostName | None:
     """Give a cluster the free host of a region that was added first; None when none is free."""
     return await read_one(connection, _TAKE, ServerHostName, cluster_id=cluster_id, region=region)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    cluster_id: ClusterId
+    fence: int
+
+
+async def next_fences(
+    connection: Connection, ids: Sequence[ClusterId], *, now: datetime
+) -> dict[ClusterId, int]:
+    """A fence for the host of each cluster, higher than all before, whatever the clock was then."""
+    milliseconds = int(now.timestamp() * 1000)
+    found = await read(connection, _NEXT_FENCES, Fence, ids=ids, milliseconds=milliseconds)
+    return {each.cluster_id: each.fence for each in found}
 
 
 async def free(connection: Connection, cluster_id: ClusterId) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 import dataclasses
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
 
+from control_plane.db import server_hosts
 from control_plane.domain.cluster import server_name
 from data_plane.cluster.files import StillSending
 from data_plane.cluster.servers import ServerIdentity, ServerOrder
@@ -77,6 +79,16 @@ async def test_a_worker_that_stalled_neither_removes_the_next_server_of_a_host_n
         assert "a later worker has changed this host" in " ".join(report.errors)
         (order,) = servers.running.values()
         assert order.name == server_name(second.id)
+
+
+async def test_a_fence_is_higher_than_the_one_before_whatever_the_clock_says(stage: Stage) -> None:
+    await store_authorities(stage)
+    cluster, now = await clusters.created(stage, "eu-1"), stage.clock.now()
+    fences = []
+    for at in (now, now - timedelta(days=1), now):
+        async with stage.db.transaction() as connection:
+            fences.append((await server_hosts.next_fences(connection, [cluster.id], now=at))[cluster.id])
+    assert fences == sorted(set(fences))
 
 
 async def test_a_cluster_waits_a_minute_for_the_process_that_built_it(

@@ -109,6 +109,8 @@ server_hosts = table(
     # Which SSH authorities it was last told to trust, and when to tell it again.
     Column("ssh_trust", Text),
     at("ssh_trust_due_at"),
+    # Of the last turn of a worker there: the host refuses what one before it still brings.
+    Column("fence", BigInteger, nullable=False, server_default=text("0")),
     at("added_at", nullable=False),
     CheckConstraint("ssh_port BETWEEN 1 AND 65535", name="ssh_port_is_one"),
     tenancy=Tenancy.PLATFORM,

@@ -24,7 +24,7 @@ from tests.support.attack_from_machine import CERTIFICATE, NOTHING, SSH_KEY, TUN
 from tests.support.kubernetes.k3s_machines import Server
 from tests.support.kubernetes.kubectl import Kubectl, KubectlError, answer, server_pod
 from tests.support.kubernetes.node_cloud import CPU_SKU, LAMBDA, LOCAL, NodeCloud
-from tests.support.kubernetes.strangers import PORT, Strangers, reaches
+from tests.support.kubernetes.strangers import DNS_PORT, PORT, Strangers, reaches
 from tests.support.kubernetes.tier import NODES
 from tests.support.machine_attack import attacked, on_page
 from tests.support.machines import Machine
@@ -252,6 +252,7 @@ async def _policies(story: Story, url: str) -> Strangers:
                 on, machine, strangers.addresses[other["name"]]
             ),
             "the kubelet of its node": await strangers.reach(on, machine, *kubelet),
+            "another port of the cluster's DNS": await strangers.reach(on, machine, strangers.dns),
         }
         assert found == {to: wanted["a stranger", to] for to in found}, on
     own = {
@@ -259,10 +260,12 @@ async def _policies(story: Story, url: str) -> Strangers:
         "a stranger on its node": (strangers.addresses[near["name"]], PORT),
         "a stranger on another node": (strangers.addresses[far["name"]], PORT),
         "the kubelet of its node": (await _inside(cloud, near), 10250),
+        "the cluster's DNS, port 53": (strangers.dns, DNS_PORT),
+        "another port of the cluster's DNS": (strangers.dns, PORT),
     }
     found = {to: await asyncio.to_thread(reaches, url, *address) for to, address in own.items()}
     assert found == {to: wanted["a pod of a project", to] for to in own}
-    assert len(wanted) == 8, "each line was tried"
+    assert len(wanted) == 11, "each line was tried"
     return strangers
 
 

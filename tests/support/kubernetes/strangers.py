@@ -1,4 +1,7 @@
-"""Pods of a namespace that is no tenant's, on nodes of tenants: whom they reach is what network policies let through."""
+"""Pods of a namespace that is no tenant's, on nodes of tenants: whom they reach is what network policies let through.
+
+Another one stands in for the cluster's DNS.
+"""
 
 import json
 from collections.abc import Iterable
@@ -8,10 +11,13 @@ import httpx
 
 from tests.support.kubernetes.k3s_machines import Server
 from tests.support.kubernetes.kubectl import server_pod
+from tests.support.kubernetes.parts import SERVER_IMAGE
 from tests.support.machines import Machine
 
 NAMESPACE = "strangers"
 PORT = 8080
+DNS_PORT = 53
+_DNS, _SYSTEM = "dns", "kube-system"
 _UNREACHED = 502
 """What a pod of the tests answers when it did not reach what it was to fetch."""
 _PROGRAM = """
@@ -28,6 +34,8 @@ class Strangers:
     server: Server
     addresses: dict[str, str]
     """Of the pods, by the names of their nodes."""
+    dns: str
+    """The address of a pod as the cluster's DNS is one. It answers HTTP, at its port 53 and at another one."""
 
     @classmethod
     async def place(cls, server: Server, nodes: Iterable[str]) -> "Strangers":
@@ -43,7 +51,8 @@ class Strangers:
         await server.apply({"apiVersion": "v1", "kind": "List", "items": pods})
         await server.kubectl(f"wait --for=condition=Ready pod --all --timeout=60s -n {NAMESPACE}")
         found = json.loads(await server.kubectl(f"get pods -n {NAMESPACE} -o json"))["items"]
-        return cls(server, {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in found})
+        dns = await _dns(server)
+        return cls(server, {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in found}, dns)
 
     async def reach(self, on: str, machine: Machine, address: str, port: int = PORT) -> bool:
         """Whether the stranger on a node reaches an address. `machine` is that of the node, which reaches its pods."""
@@ -54,6 +63,22 @@ class Strangers:
         """Also from nodes that are not reached any more."""
         await self.server.kubectl(f"delete pods --all --force --grace-period=0 -n {NAMESPACE}")
         await self.server.kubectl(f"delete namespace {NAMESPACE} --wait=false")
+        await self.server.kubectl(f"delete pod {_DNS} --now -n {_SYSTEM}")
+
+
+async def _dns(server: Server) -> str:
+    node = (await server.machine.sh("hostname")).strip().lower()
+    container = {
+        "name": "main",
+        "image": SERVER_IMAGE,
+        "imagePullPolicy": "Never",
+        "args": ["serve", "I am the DNS", str(DNS_PORT)],
+    }
+    metadata = {"name": _DNS, "namespace": _SYSTEM, "labels": {"k8s-app": "kube-dns"}}
+    spec = {"nodeName": node, "tolerations": [{"operator": "Exists"}], "containers": [container]}
+    await server.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    await server.kubectl(f"wait --for=condition=Ready pod/{_DNS} --timeout=60s -n {_SYSTEM}")
+    return (await server.kubectl(f"get pod {_DNS} -n {_SYSTEM} -o jsonpath={{.status.podIP}}")).strip()
 
 
 def reaches(through: str, address: str, port: int = PORT) -> bool:

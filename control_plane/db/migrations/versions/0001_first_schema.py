@@ -4328,6 +4328,7 @@ def _create_tables() -> None:
         sa.Column("cluster_id", sa.Uuid(), nullable=True),
         sa.Column("ssh_trust", sa.Text(), nullable=True),
         sa.Column("ssh_trust_due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("fence", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("added_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("ssh_port BETWEEN 1 AND 65535", name=op.f("ck_server_hosts_ssh_port_is_one")),
         sa.ForeignKeyConstraint(

@@ -1,7 +1,8 @@
 // The program of all images that tests run: a container with nothing but this file.
 //
 //	main pause          waits for ever, which holds a pod's namespaces
-//	main serve TEXT     answers TEXT on port 8080, and at /fetch?url=URL what that URL answers
+//	main serve TEXT [PORT...]
+//	                    answers TEXT on port 8080 and these, and at /fetch?url=URL what that URL answers
 //	main device-plugin RESOURCE DEVICE...
 //	                    offers devices to the kubelet of its node
 package main
@@ -17,8 +18,8 @@ import (
 )
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == "serve" {
-		serve(os.Args[2])
+	if len(os.Args) > 2 && os.Args[1] == "serve" {
+		serve(os.Args[2], append(os.Args[3:], "8080"))
 		return
 	}
 	if len(os.Args) > 3 && os.Args[1] == "device-plugin" {
@@ -29,7 +30,7 @@ func main() {
 	<-stop
 }
 
-func serve(text string) {
+func serve(text string, ports []string) {
 	// A connection of its own for each request: a network policy lets one go on that was open before.
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	http.HandleFunc("/", func(answer http.ResponseWriter, _ *http.Request) {
@@ -45,8 +46,10 @@ func serve(text string) {
 		io.Copy(answer, got.Body)
 	})
 	fmt.Println("serving")
-	if err := http.ListenAndServe(":8080", nil); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	ended := make(chan error)
+	for _, port := range ports {
+		go func() { ended <- http.ListenAndServe(":"+port, nil) }()
 	}
+	fmt.Fprintln(os.Stderr, <-ended)
+	os.Exit(1)
 }

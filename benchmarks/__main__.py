@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from benchmarks import (
+    agent_samples,
     api,
     authentication,
     cli,
@@ -35,6 +36,7 @@ from benchmarks import (
 from benchmarks.results import Figure, machine, publish
 
 BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
+    "agent_samples": agent_samples.measure,
     "api": api.measure,
     "authentication": authentication.measure,
     "cli": cli.measure,

@@ -107,7 +107,8 @@ class Xid:
     bus_id: Annotated[str, Text(BUS_ID)] | None
     """The address of the GPU or the switch; null if the card could no longer say."""
     at: UnixSeconds
-    """When it was first noticed, by the machine's clock. The first sample has all errors since the system started."""
+    """When it was first noticed, by the machine's clock. The first sample also has those that a readable
+    kernel log still shows."""
 
 
 @dataclass(frozen=True)

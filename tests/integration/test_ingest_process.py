@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import httpx
 import pytest
@@ -19,10 +20,15 @@ from control_plane.db import samples
 from control_plane.db.engine import Database, Role
 from control_plane.domain.ids import LeaseId
 from control_plane.world import utc_now
+from data_plane.agent import sample_line
+from data_plane.agent.sampling import PAUSE_SECONDS_MAX, Sampling
+from data_plane.agent.spool import SAMPLES, Spool
+from data_plane.documents.agent_config import Config
+from data_plane.documents.sample import Sample
 from data_plane.documents.sample_delivery import encode_delivery, read_answer
 from tests.integration.db.sample import A, a_row, insert
 from tests.support.database import login_url
-from tests.support.samples import busy_delivery
+from tests.support.samples import AT_MS, busy_delivery, busy_sample
 
 pytestmark = pytest.mark.database
 CREDENTIAL = "5e" * 32
@@ -120,3 +126,44 @@ async def test_what_a_machine_sends_is_stored_until_its_claim_ends_and_the_proce
         assert process.returncode == 0, said
         assert "ingest_stopped" in said
         assert CREDENTIAL not in said
+
+
+async def test_what_an_agent_kept_while_the_process_was_away_is_stored_once_and_its_newest_first(
+    database_url: str, owner: Database, tmp_path: Path
+) -> None:
+    now = [0.0]
+    spool = Spool(tmp_path, SAMPLES, 100, first=1000)
+
+    def read(of: "Spool[Sample]") -> Sample:
+        return busy_sample(of.next_sequence, at_ms=AT_MS + int(1000 * now[0]))
+
+    agent = Sampling(
+        read, spool, sample_line.sender(_config(_free_port())), lambda: AT_MS / 1000 + now[0], lambda: now[0]
+    )
+
+    def step(times: int) -> None:
+        for _ in range(times):
+            now[0] += 15
+            agent.step()
+
+    await asyncio.to_thread(step, 40)
+    assert len(spool) == 40
+    with running(login_url(database_url, Role.INGEST)) as (_, url, _):
+        await _ready(url)
+        agent.send = sample_line.sender(_config(int(url.rpartition(":")[2])))
+        now[0] += PAUSE_SECONDS_MAX * 1.4
+        await asyncio.to_thread(step, 5)
+        async with owner.reading() as connection:
+            window = await samples.window(
+                connection, LeaseId(a_row("agents", A)["lease_id"]), since=utc_now().replace(year=2000)
+            )
+    assert len(spool) == 0
+    assert sorted(sample.sequence for sample in window) == list(range(1000, 1045))
+    by_time = sorted(window, key=lambda sample: sample.at)
+    assert [sample.sequence for sample in by_time] == list(range(1000, 1045)), "each at its own time"
+    received = {sample.sequence: sample.received_at for sample in window}
+    assert received[1040] < received[1000]
+
+
+def _config(port: int) -> Config:
+    return Config(CREDENTIAL, "127.0.0.1", "127.0.0.1", samples_port=port)

@@ -151,6 +151,14 @@ class Settings:
         Field(max_length=32, pattern=r"^[A-Z0-9 ./-]*$"),
         Variable("SPLITPLANE_SELLER_TAX_ID", "its number for tax on invoices, such as a VAT number"),
     ] = ""
+    payment_secrets: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_PAYMENT_SECRETS_PATH",
+            "file: the secrets that events of the payment provider are signed with, one in each line; without it, there"
+            " is no payment port",
+        ),
+    ] = None
     invoice_prefix: Annotated[
         str,
         Field(max_length=16, pattern=r"^[A-Z0-9][A-Z0-9-]*$"),

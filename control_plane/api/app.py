@@ -59,6 +59,7 @@ from control_plane.api.observe import Envelope, Metrics
 from control_plane.api.organization_states import OrganizationStateController
 from control_plane.api.organizations import OrganizationController
 from control_plane.api.orphans import OrphanController
+from control_plane.api.payments import PaymentController
 from control_plane.api.places import Places
 from control_plane.api.price_agreements import PriceAgreementController
 from control_plane.api.projects import ProjectController
@@ -163,6 +164,7 @@ def create_app(
     app = Litestar(
         route_handlers=[
             Router("/", before_request=public, route_handlers=[HealthController, ReferenceController]),
+            Router("/", before_request=public, route_handlers=[PaymentController]),
             Router("/", before_request=of_credentials, route_handlers=[OAuthController]),
             Router(
                 "/",

@@ -127,6 +127,15 @@ KINDS: dict[str, Kind] = {
         409, "Leave out `final`, or wait until finance has closed the period.", "final"
     ),
     RefusalCode.PERIOD_IN_FUTURE: Kind(409, "Choose a month that has begun.", "period"),
+    RefusalCode.SIGNATURE_INVALID: Kind(
+        401, "Sign the time and the body as it is sent with a secret of the payment port."
+    ),
+    RefusalCode.SIGNATURE_EXPIRED: Kind(401, "Sign the event anew, with the time of sending."),
+    RefusalCode.PAYMENT_UNKNOWN: Kind(
+        409, "Send the event of the payment first, and then this one again.", "payment"
+    ),
+    RefusalCode.PAYMENT_DIFFERS: Kind(409, "Ask the payment provider which of both amounts is right."),
+    RefusalCode.REFUND_EXCEEDS_PAYMENT: Kind(409, "Ask the payment provider what was given back."),
     RefusalCode.PRICE_OVERLAPS: Kind(
         409, "End the other price first, or choose a time at which it does not apply.", "valid_from"
     ),
@@ -481,27 +490,3 @@ def _validation(request: Request[Any, Any, Any], error: ValidationException) -> 
         " ".join(text if text.endswith("?") else f"{text}." for text in sentences),
         errors=errors,
     )
-
-
-def page() -> str:
-    """docs/errors.md, from the table."""
-    lines = [
-        "# Errors",
-        "",
-        "Every error is `application/problem+json` (RFC 9457). `code` is stable, so that programs can branch on it.",
-        "`title` is the phrase of the HTTP status; `detail` is a sentence that says what happened. `errors` names the",
-        "fields or parameters at fault, where there are any, and `permission` the permission that an API key lacks.",
-        "`request_id` finds the request in our logs. Where several rules decide, as on a new lease, the code is that",
-        "of the first refusal, and `refusals` lists all of them.",
-        "",
-        "A quote that would be refused is an answer and not an error: its status is 200, and its verdict has one of",
-        "the codes below.",
-        "",
-        "| Status | Title | Code | What to do |",
-        "| --- | --- | --- | --- |",
-    ]
-    lines += [
-        f"| {kind.status} | {TITLES[kind.status]} | `{code}` | {kind.remedy} |"
-        for code, kind in sorted(KINDS.items(), key=lambda item: (item[1].status, item[0]))
-    ]
-    return "\n".join(lines) + "\n"

@@ -45,6 +45,7 @@ from control_plane.domain.ids import ApiKeyId, OrganizationId
 from control_plane.domain.organization import OPEN, OrganizationState, allows
 from control_plane.domain.permission import Permission
 from control_plane.domain.scope import ScopeKind
+from control_plane.services import payments
 from control_plane.services.changes import Changes
 from control_plane.services.signing_in import SigningIn
 from control_plane.settings import Settings
@@ -75,6 +76,8 @@ class Context:
         self.catch_up = CatchUp(world)
         self.metrics = metrics
         self.signing_in = signing_in
+        self.payment_secrets = payments.secrets(settings.payment_secrets)
+        """What events of the payment port are signed with; none where there is no port."""
         self.authenticator = Authenticator(world, signing_in)
         self.door = Door(settings)
         self.refusals = Refusals(world)

@@ -168,6 +168,7 @@ def test_the_world_of_the_domain_is_the_standard_library_and_itself() -> None:
         "functools",
         "hashlib",
         "heapq",
+        "hmac",
         "typing",
         "collections",
         "json",

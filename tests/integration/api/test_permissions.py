@@ -33,7 +33,10 @@ SIGN_IN = {
     "/oauth/revoke",
     "/oauth/token",
 }
-PUBLIC = {"/healthz", "/readyz", "/docs", "/schema", "/schema/openapi.json", "/schema/{path}"} | SIGN_IN
+SIGNED = {"/payments/events"}
+PUBLIC = (
+    {"/healthz", "/readyz", "/docs", "/schema", "/schema/openapi.json", "/schema/{path}"} | SIGN_IN | SIGNED
+)
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from sqlalchemy import text
 from control_plane import server_process
 from control_plane import settings as configuration
 from control_plane.__main__ import document, main
-from control_plane.api import errors, server
+from control_plane.api import error_page, errors, server
 from control_plane.api.app import create_app
 from control_plane.api.observe import Metrics, MetricsListener
 from control_plane.db import embedded
@@ -60,7 +60,7 @@ def test_the_openapi_document_is_the_one_in_the_repository() -> None:
 
 
 def test_the_page_of_errors_is_the_table() -> None:
-    golden.check(Path("docs/errors.md"), errors.page())
+    golden.check(Path("docs/errors.md"), error_page.page())
     assert set(RefusalCode) <= set(errors.KINDS)
     assert all(kind.remedy.endswith(".") for kind in errors.KINDS.values())
 

@@ -77,6 +77,7 @@ from control_plane.api.ssh_certificates import SshCertificateController
 from control_plane.api.ssh_keys import SshKeyController
 from control_plane.api.streams import Sleep, Streams
 from control_plane.api.supplier_invoices import MatchController, SupplierInvoiceController
+from control_plane.api.telemetry import TelemetryController
 from control_plane.api.users import UserController
 from control_plane.api.well_known import WellKnownController
 from control_plane.services.changes import Changes
@@ -115,6 +116,7 @@ CONTROLLERS = (
     LeaseEndController,
     EventController,
     ProofController,
+    TelemetryController,
     BillingController,
     BalanceController,
     BalanceAlertController,

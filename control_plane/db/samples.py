@@ -11,9 +11,13 @@ from typing import Any
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import read, read_one, write
+from control_plane.db.reach import reach_values, within
+from control_plane.db.rows import convert, read, read_one, write
 from control_plane.db.tables.telemetry import SAMPLE_SLOTS
+from control_plane.domain.access import Reach
+from control_plane.domain.health import Verdict
 from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
+from control_plane.domain.reading import Reading
 
 HOUR_SECONDS = 3600
 SETTLED_AFTER = timedelta(seconds=5)
@@ -72,6 +76,22 @@ class StoredSample:
     document: Mapping[str, Any]
     """A data_plane.documents.sample.Sample, as JSON."""
 
+    def reading(self) -> Reading:
+        return convert(self.document, Reading)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSample(StoredSample):
+    """A sample with what names its machine."""
+
+    gpu_model: str | None
+    provider: str
+    region: str
+    lease: str
+    project: str
+    verdict: Verdict | None
+    """None: no fault of the machine was ever found."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
@@ -82,12 +102,22 @@ class Cursor:
     sequence: int
 
 
-_COLUMNS = (
-    "organization_id, project_id, claim_id, lease_id, machine_id, sequence, at, received_at, skew_ms, notable,"
-    " document"
+COLUMNS = (
+    "organization_id",
+    "project_id",
+    "claim_id",
+    "lease_id",
+    "machine_id",
+    "sequence",
+    "at",
+    "received_at",
+    "skew_ms",
+    "notable",
+    "document",
 )
-_NAMES = _COLUMNS.split(", ")
-_OF = ", ".join(f"s.{name}" for name in _NAMES)
+"""Those of a StoredSample."""
+_COLUMNS = ", ".join(COLUMNS)
+_OF = ", ".join(f"s.{name}" for name in COLUMNS)
 # No RETURNING and no target of the conflict: either one needs the right to read. Arrays, because the database reads a
 # document in them once, and in a JSON parameter twice.
 _INSERT = text(f"""
@@ -118,6 +148,31 @@ _WINDOW = text(f"""
 SELECT {_OF} FROM agents a JOIN samples s ON s.claim_id = a.claim_id
 WHERE a.lease_id = :lease_id AND s.at >= :since ORDER BY s.at DESC, s.claim_id, s.sequence LIMIT :limit
 """)
+# The last sample of each step, so that no more are read than are shown.
+_POINTS = text(f"""
+SELECT DISTINCT ON (floor(extract(epoch FROM s.at) / CAST(:seconds AS double precision)), s.claim_id) {_OF}
+FROM agents a JOIN samples s ON s.claim_id = a.claim_id
+WHERE a.lease_id = :lease_id AND s.at > :since
+ORDER BY floor(extract(epoch FROM s.at) / CAST(:seconds AS double precision)), s.claim_id, s.at DESC LIMIT :limit
+""")
+# What is exported names its machine as customers know it.
+_FRESH = text(
+    """
+SELECT {of}, m.gpu_model, m.provider, m.region, l.name AS lease, p.name AS project, h.verdict
+FROM agents a JOIN machines m ON m.id = a.machine_id JOIN leases l ON l.id = a.lease_id
+  JOIN projects p ON p.id = l.project_id
+  LEFT JOIN machine_health h ON h.machine_id = a.machine_id
+  CROSS JOIN LATERAL (
+    SELECT {columns} FROM samples WHERE samples.claim_id = a.claim_id ORDER BY samples.at DESC LIMIT 1) s
+WHERE a.ended_at IS NULL AND s.at > :since AND (CAST(:after AS uuid) IS NULL OR a.claim_id > :after)
+  AND {reach}
+ORDER BY a.claim_id LIMIT :limit
+""".format(of=_OF, columns=_COLUMNS, reach=within("l"))
+)
+_FRESH_OF_ALL = text(f"""
+SELECT {_COLUMNS}, gpu_model, provider, region, lease, project, verdict
+FROM fleet_samples(CAST(:since AS timestamptz), CAST(:after AS uuid), CAST(:limit AS integer))
+""")
 _NOTABLE = text(f"""
 SELECT {_COLUMNS} FROM samples
 WHERE notable AND received_at < :before
@@ -136,7 +191,7 @@ async def insert(connection: Connection, samples: Sequence[NewSample]) -> int:
     """Add samples of any number of machines. Returns how many were new: one that is stored already is left as it is."""
     if not samples:
         return 0
-    columns = {name: [getattr(sample, name) for sample in samples] for name in _NAMES}
+    columns = {name: [getattr(sample, name) for sample in samples] for name in COLUMNS}
     return await write(connection, _INSERT, **columns)
 
 
@@ -166,6 +221,29 @@ async def window(
 ) -> list[StoredSample]:
     """The samples of all machines that the lease has or had, from `since` on, newest first."""
     return await read(connection, _WINDOW, StoredSample, lease_id=lease_id, since=since, limit=limit)
+
+
+async def points(
+    connection: Connection, lease_id: LeaseId, since: datetime, *, step: timedelta, limit: int
+) -> list[StoredSample]:
+    """The last sample of each step since then, of each machine of the lease, oldest first."""
+    values = {"lease_id": lease_id, "since": since, "seconds": step.total_seconds(), "limit": limit}
+    return await read(connection, _POINTS, StoredSample, **values)
+
+
+async def fresh(
+    connection: Connection, reach: Reach, *, since: datetime, after: ClaimId | None, limit: int
+) -> list[NamedSample]:
+    """The last sample of each machine that sent one since then, by the ids of their claims, behind `after`."""
+    values = {"since": since, "after": after, "limit": limit, **reach_values(reach)}
+    return await read(connection, _FRESH, NamedSample, **values)
+
+
+async def fresh_of_all(
+    connection: Connection, *, since: datetime, after: ClaimId | None, limit: int
+) -> list[NamedSample]:
+    """The same of everybody, while the API acts for the platform's organization; otherwise of nobody."""
+    return await read(connection, _FRESH_OF_ALL, NamedSample, since=since, after=after, limit=limit)
 
 
 async def notable_since(

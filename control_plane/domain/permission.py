@@ -148,6 +148,10 @@ class Permission(StrEnum):
     """Approve and decline requests of organizations for higher ceilings."""
     ADMISSION_DECISIONS_READ = "admission_decisions.read"
     """Read the decisions of admission, with every rule that spoke."""
+    TELEMETRY_READ = "telemetry.read"
+    """Read what the machines of leases measure, and how they are. Prometheus needs no other permission."""
+    TELEMETRY_READ_ALL = "telemetry.read_all"
+    """Read what the machines of every organization measure."""
     PROOFS_READ = "proofs.read"
     """Read the GPU proofs of leases, with their evidence."""
     PROOF_RECORDS_READ = "proof_records.read"
@@ -251,6 +255,7 @@ _OF_PLATFORM = frozenset(
         _P.EXPORTS_READ_ALL,
         _P.EXPORTS_CREATE_ALL,
         _P.PROOF_RECORDS_READ,
+        _P.TELEMETRY_READ_ALL,
         _P.LOOPS_READ,
         _P.AGENTS_READ,
         _P.ORPHANS_READ,

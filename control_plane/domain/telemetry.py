@@ -1,10 +1,19 @@
-"""When a sample was read, by our clock, though the clock of its machine may show anything."""
+"""When a sample was read by our clock, though its machine's clock may show anything; how finely samples are shown."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 AGE_MAX = timedelta(hours=24)
 """A sample that is older is not stored: an agent keeps fewer, so its times are wrong."""
+SAMPLED_EVERY = timedelta(seconds=15)
+"""How often an agent reads a sample: data_plane/documents/sample.py."""
+FRESH_FOR = timedelta(minutes=2)
+"""How long a sample says how a machine is. Metrics of an older one are not exported."""
+WINDOW_MAX = timedelta(hours=2)
+"""Samples are kept for at least as long."""
+POINTS_MAX = 120
+STEPS = (15, 30, 60, 120, 300)
+"""Seconds between two points of a window."""
 SKEW_MS_MAX = 2_147_483_647
 """What is stored of a clock that is wrong by more than 24 days."""
 
@@ -29,3 +38,9 @@ def taken(at_ms: int, sent_at_ms: int, received_at: datetime) -> Taken | None:
         return None
     skew_ms = sent_at_ms - round(received_at.timestamp() * 1000)
     return Taken(received_at - age, max(-SKEW_MS_MAX, min(SKEW_MS_MAX, skew_ms)))
+
+
+def step(window: timedelta) -> timedelta:
+    """How far the points of a window are apart, so that there are no more than POINTS_MAX."""
+    seconds = window.total_seconds() / POINTS_MAX
+    return timedelta(seconds=next(step for step in STEPS if step >= min(seconds, STEPS[-1])))

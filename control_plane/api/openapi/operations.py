@@ -73,6 +73,10 @@ _TEXTS: Mapping[str, Schema] = {
         "format": "binary",
         "description": "The bytes of the file, in its own media type: docs/exports.md.",
     },
+    "text/plain; version=0.0.4": {
+        "type": "string",
+        "description": "Prometheus' text format: docs/telemetry.md lists the metrics.",
+    },
     "text/html": {
         "type": "string",
         "description": "A page that loads nothing and runs nothing, and that prints on A4.",

@@ -66,6 +66,7 @@ from control_plane.wire import (
     ssh_keys,
     subjects,
     supplier_invoices,
+    telemetry,
 )
 
 Schema = dict[str, Any]
@@ -75,7 +76,8 @@ _WIRE: tuple[ModuleType, ...] = (
     leases, ssh_certificates, firewalls, explanations, journal, proofs, billing, accounts, account_requests, loops,
     agents, orphans, fleet, liabilities, audit, health, problems, envelopes, admissions, clusters, server_hosts,
     kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, credit_notes, balance, reconciliations,
-    charges, balance_alerts, margins, supplier_invoices, lease_ends,
+    charges, balance_alerts, margins, supplier_invoices,
+    telemetry, lease_ends,
     sla_terms,
     price_agreements, credit_terms,
 )  # fmt: skip

@@ -12,6 +12,7 @@ from control_plane.cli.commands import (
     lease_console,
     lease_power,
     lease_ssh,
+    lease_telemetry,
     ssh_keys,
 )
 from control_plane.cli.commands.amounts import amount
@@ -55,6 +56,7 @@ def add(to: Commands) -> None:
     lease_ssh.add(leases)
     lease_console.add(leases)
     lease_power.add(leases)
+    lease_telemetry.add(leases)
     lease_changes.add(leases)
     _add_release(leases)
     explanations.add(to)

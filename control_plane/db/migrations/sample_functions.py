@@ -67,7 +67,33 @@ BEGIN
 END $$
 """
 
+# Runs with its owner's rights: operators read the samples of everybody's machines. It answers nothing unless the API acts
+# for the platform's organization.
+_FLEET_SAMPLES = """
+CREATE FUNCTION fleet_samples(fresh_from timestamptz, after_id uuid, size integer)
+RETURNS TABLE (
+  organization_id uuid, project_id uuid, claim_id uuid, lease_id uuid, machine_id uuid, sequence bigint, at timestamptz,
+  received_at timestamptz, skew_ms integer, notable boolean, document jsonb, gpu_model text, provider text, region text,
+  lease text, project text, verdict text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT s.organization_id, s.project_id, s.claim_id, s.lease_id, s.machine_id, s.sequence, s.at, s.received_at,
+    s.skew_ms, s.notable, s.document, m.gpu_model, m.provider, m.region, l.name, p.name, h.verdict
+  FROM public.agents a JOIN public.claims c ON c.id = a.claim_id JOIN public.machines m ON m.id = a.machine_id
+    JOIN public.leases l ON l.id = a.lease_id JOIN public.projects p ON p.id = c.project_id
+    LEFT JOIN public.machine_health h ON h.machine_id = a.machine_id
+    CROSS JOIN LATERAL (
+      SELECT x.organization_id, x.project_id, x.claim_id, x.lease_id, x.machine_id, x.sequence, x.at, x.received_at,
+        x.skew_ms, x.notable, x.document
+      FROM public.samples x WHERE x.claim_id = a.claim_id ORDER BY x.at DESC LIMIT 1) s
+  WHERE a.ended_at IS NULL AND s.at > fresh_from AND (after_id IS NULL OR a.claim_id > after_id)
+    AND EXISTS (SELECT FROM public.organizations us WHERE us.platform
+                AND us.id = NULLIF(current_setting('app.organization_id', true), '')::uuid)
+  ORDER BY a.claim_id LIMIT size
+$$
+"""
+
 FUNCTIONS = (
+    (_FLEET_SAMPLES, "fleet_samples(timestamptz, uuid, integer)", "splitplane_api"),
     (_SAMPLE_SENDERS, "sample_senders(text[])", "splitplane_ingest"),
     (_EMPTY_SAMPLES, "empty_samples(timestamptz, integer)", "splitplane_reconciler"),
 )

@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from control_plane.db.tables.marks import Tenancy, at, known, own, project, table, tenant, work
+from control_plane.db.tables.marks import Lookups, Tenancy, at, known, own, project, table, tenant, work
 from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.notice import NoticeKind
 from control_plane.domain.repair import RepairOutcome, Rung
@@ -52,6 +52,7 @@ machine_health = table(
     ),
     Index("ix_machine_health_look_due_at", "look_due_at", postgresql_where=text("look_due_at IS NOT NULL")),
     tenancy=Tenancy.OF_MACHINE,
+    lookups=Lookups.READ,
 )
 
 # Every change of a verdict. SLA clocks run on it.

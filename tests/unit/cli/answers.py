@@ -235,6 +235,132 @@ def a_console(source: str | None = "provider", **other: Any) -> Json:
     }
 
 
+def a_gpu(index: int, **other: Any) -> Json:
+    return {
+        "index": index,
+        "uuid": f"GPU-0000000{index}-0000-0000-0000-000000000000",
+        "lost": False,
+        "utilisation_percent": 90 + index,
+        "memory_used_mib": 70_000 + 512 * index,
+        "memory_total_mib": 81_559,
+        "power_watts": 612.5 + index,
+        "power_limit_watts": 700.0,
+        "temperature_celsius": 61 + index,
+        "memory_temperature_celsius": 80,
+        "sm_mhz": 1_755,
+        "throttled_by": ["power_limit"],
+        "ecc_uncorrected": 0,
+        "nvlinks_active": 18,
+        "nvlinks": 18,
+        "pcie_generation": 5,
+        "pcie_width": 16,
+        **other,
+    }
+
+
+def some_metrics(**other: Any) -> Json:
+    """What a machine with four GPUs measured, one of which is lost and one too hot."""
+    unknown = dict.fromkeys(
+        (
+            "utilisation_percent",
+            "memory_used_mib",
+            "power_watts",
+            "temperature_celsius",
+            "sm_mhz",
+            "throttled_by",
+        )
+    )
+    points = [
+        {
+            "at": at(seconds=900 - 15 * number),
+            "machine_id": MACHINE_ID,
+            "gpu_utilisation_percent": float(min(100, 4 * number)),
+            "gpu_memory_used_mib": 300_000,
+            "gpu_power_watts": 1_200.0 + 20 * number,
+            "gpu_temperature_celsius": 50 + number // 4,
+            "cpu_percent": 12.5,
+            "memory_used_mib": 400_000,
+            "kv_cache_percent": None,
+            "requests_running": 12,
+            "requests_waiting": 3,
+            "generated_tokens_per_second": 2_000 + number,
+        }
+        for number in range(58)
+    ]
+    return {
+        "lease_id": LEASE_ID,
+        "latest": {
+            "machine_id": MACHINE_ID,
+            "at": at(seconds=7),
+            "age_seconds": 7.0,
+            "clock_ahead_seconds": -0.2,
+            "failure": None,
+            "gpus": [
+                a_gpu(0),
+                a_gpu(1, throttled_by=["power_limit", "hardware_thermal"], temperature_celsius=93),
+                a_gpu(2, lost=True, **unknown),
+                a_gpu(3, ecc_uncorrected=2, nvlinks_active=17),
+            ],
+            "host": {
+                "cpus": 192,
+                "cpu_percent": 12.5,
+                "memory_total_mib": 2_063_500,
+                "memory_available_mib": 1_600_000,
+                "disk_used_percent": 81.4,
+            },
+            "servers": [
+                {
+                    "port": 8000,
+                    "engine": "vllm",
+                    "kv_cache_percent": 71.2,
+                    "running": 12,
+                    "waiting": 3,
+                    "generated_tokens_per_second": 2_057,
+                    "prompt_tokens_per_second": 9_000,
+                    "first_token_milliseconds": 312.0,
+                }
+            ],
+        },
+        "window": {"since": at(seconds=900), "until": at(seconds=0), "step_seconds": 15, "points": points},
+        **other,
+    }
+
+
+def some_health(verdict: str = "healthy", **other: Any) -> Json:
+    """How a machine is: all is well, or a GPU is lost."""
+    well = verdict == "healthy"
+    checks = (
+        ("samples", at(seconds=7), 7.0, True, "It comes regularly."),
+        ("heartbeat", at(seconds=500), 500.0, False, "It is overdue; what we know may be old."),
+        ("provider", None, None, True, "The last list of its provider shows it running."),
+        ("proof", None, None, None, "Its GPUs were not challenged in this lease."),
+    )
+    machine = {
+        "machine_id": MACHINE_ID,
+        "verdict": verdict,
+        "fault": None if well else "gpu_lost",
+        "why": None if well else "GPU 2 does not answer",
+        "since": None if well else at(seconds=95),
+        "judged_at": None if well else at(seconds=5),
+        "checks": [
+            dict(zip(("check", "at", "age_seconds", "ok", "detail"), check, strict=True)) for check in checks
+        ],
+    }
+    return {"lease_id": LEASE_ID, "machines": [machine], **other}
+
+
+def health_counts(*names: str, by: str = "project") -> Json:
+    """Counts of machines, in groups with these names."""
+
+    def group(name: str | None, factor: int) -> Json:
+        counted = {"machines": 5, "gpus": 40, "healthy": 3, "unhealthy": 2, "degraded": 1, "quarantined": 1}
+        counted |= {"maintenance_required": 0, "lost": 0, "silent": 1}
+        return {"name": name} | {word: factor * count for word, count in counted.items()}
+
+    groups = [group(name, 1) for name in names]
+    return {"by": by, "at": at(seconds=0), "total": group(None, len(names)), "groups": groups}
+
+
 FIREWALL_RULE: Json = {
     "id": "fw_019aa1b2c3d47e5f8a9b0c1d2e3f4a5d",
     "lease_id": LEASE_ID,

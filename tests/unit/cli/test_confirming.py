@@ -138,7 +138,16 @@ READS = {
     *("whoami", "skus", "offers", "quote", "why", "usage", "bill", "reconciliation", "loops", "completion"),
     "balance entries",
     "sla tiers",
-    *("lease watch", "lease ssh", "lease ssh-config", "lease console", "network members", "proof record"),
+    *(
+        "lease watch",
+        "lease ssh",
+        "lease ssh-config",
+        "lease console",
+        "lease metrics",
+        "lease health",
+        "network members",
+        "proof record",
+    ),
     *(
         "finance accounts",
         "finance entries",

@@ -104,6 +104,9 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
     "kubeconfig create": ("kubeconfig create --cluster eu-1", {"POST /v1/clusters/eu-1/kubeconfigs": answers.a_kubeconfig()}),
     "kubeconfig rotate": (f"kubeconfig rotate {answers.KUBECONFIG_ID}", {f"POST /v1/kubeconfigs/{answers.KUBECONFIG_ID}/rotations": answers.a_kubeconfig("refused")}),
     "kubeconfig revoke": (f"kubeconfig revoke {answers.KUBECONFIG_ID}", answers.NAMES | {f"POST /v1/kubeconfigs/{answers.KUBECONFIG_ID}/revoke": answers.a_kubeconfig("revoked")}),
+    "lease metrics": (f"lease metrics {LEASE_ID}", {SHOW: a_lease(), f"{SHOW}/metrics": answers.some_metrics()}),
+    "lease health": (f"lease health {LEASE_ID}", {SHOW: a_lease(), f"{SHOW}/health": answers.some_health("degraded")}),
+    "lease health, counted": ("lease health", {"GET /v1/machine-health": answers.health_counts("a", "b")}),
     "lease console": (
         f"lease console {LEASE_ID}",
         {

@@ -185,6 +185,26 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         f"ssh-certificate list {LEASE_ID}",
         {SHOW: answers.a_lease(), f"{SHOW}/ssh-certificates": EMPTY},
     ),
+    "lease_metrics": (
+        f"lease metrics {LEASE_ID}",
+        {SHOW: answers.a_lease(), f"{SHOW}/metrics": answers.some_metrics()},
+    ),
+    "lease_metrics_none": (
+        f"lease metrics {LEASE_ID}",
+        {SHOW: answers.a_lease(), f"{SHOW}/metrics": answers.some_metrics(latest=None)},
+    ),
+    "lease_health": (
+        f"lease health {LEASE_ID}",
+        {SHOW: answers.a_lease(), f"{SHOW}/health": answers.some_health("quarantined")},
+    ),
+    "lease_health_well": (
+        f"lease health {LEASE_ID}",
+        {SHOW: answers.a_lease(), f"{SHOW}/health": answers.some_health()},
+    ),
+    "lease_health_groups": (
+        "lease health --by sku",
+        {"GET /v1/machine-health": answers.health_counts("h100x1", "h100x8", by="sku")},
+    ),
     "lease_console": (
         f"lease console {LEASE_ID}",
         {

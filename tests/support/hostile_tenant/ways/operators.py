@@ -45,6 +45,13 @@ WAYS = (
         "set the ceiling of an organization", "envelopes.set_ceiling", "PUT", f"{_ONE}/envelope", {"gpus": 64}
     ),
     _way(
+        "end a lease of an organization",
+        "leases.end",
+        "POST",
+        f"{_ONE}/leases/{{second lease}}/end",
+        {"reason": "it stands in my way"},
+    ),
+    _way(
         "read an organization's audit log",
         "audit.read_all",
         "GET",

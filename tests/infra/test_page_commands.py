@@ -32,11 +32,13 @@ BLOCKS = {
 
 
 def _block(page: str, heading: str) -> str:
-    """The lines in parentheses below a heading, and those directly above them that set a variable."""
-    section = Path("docs", page).read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    """The lines in parentheses below a heading, those directly above them that set a variable, and the functions of the page."""
+    text = Path("docs", page).read_text()
+    functions = re.findall(r"^ *\w+\(\) \{.*?^ *\}$", text, re.MULTILINE | re.DOTALL)
+    section = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     found = re.search(r"^ *(?:[A-Z]+=\S+.*\n)* *\(\n(?:.*\n)*? *\)$", section, re.MULTILINE)
     assert found, f"{page} has no block in parentheses below {heading}"
-    return found.group()
+    return "\n".join([*functions, found.group()])
 
 
 class Shell:

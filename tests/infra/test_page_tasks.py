@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cloud import aws_commands
+
 PULUMI = """\
 #!/bin/sh
 case "$3" in
@@ -16,7 +18,7 @@ esac
 """
 AWS = """\
 #!/bin/sh
-printf '%s\\n' "$*" >> calls
+printf '%s\\037' "$@" >> calls; echo >> calls
 case "$1 $2" in
   "ecs run-task") cat ran ;;
   "ecs describe-tasks") cat exit_code ;;
@@ -51,10 +53,14 @@ def _run(folder: Path, arguments: str) -> int:
 
 def test_a_command_runs_with_the_group_of_its_process_and_is_waited_for(folder: Path) -> None:
     assert _run(folder, """reconciler '["python", "-m", "reconciler", "verify-audit"]'""") == 0
-    started, waited, log, _ = (folder / "calls").read_text().splitlines()
+    calls = [line.split("\x1f")[:-1] for line in (folder / "calls").read_text().splitlines()]
+    assert [fault for call in calls if (fault := aws_commands.fault(call))] == []
+    started, waited, log, _ = (" ".join(call) for call in calls)
     assert "subnets=[subnet-a],securityGroups=[sg-reconciler]" in started
     assert '{"name": "reconciler", "command": ["python", "-m", "reconciler", "verify-audit"]}' in started
+    assert "--task-definition splitplane-dev-reconciler " in started
     assert waited.startswith("ecs wait tasks-stopped")
+    assert log.startswith("logs tail splitplane-dev-reconciler ")
     assert log.endswith("--log-stream-names reconciler/reconciler/0f1e")
 
 

@@ -76,6 +76,12 @@ async def test_a_server_that_is_built_answers_outside_and_is_left_as_it_is_when_
     await asyncio.to_thread(_answers, identity.endpoint, identity.ca_pem, identity.admin_kubeconfig)
     address = await host.server.sh("ip -4 -o address show dev spoverlay")
     assert order.place.address in address
+    # A worker whose process is gone leaves a step running at the host, and the next worker comes meanwhile.
+    later = [dataclasses.replace(order, fence=order.fence + more) for more in (1, 2)]
+    first, second = await asyncio.gather(*map(host.world.servers.install, later), return_exceptions=True)
+    assert second == identity
+    assert first == identity or "a later worker has changed this host" in str(first)
+    assert await host.server.sh(started) == before
 
 
 async def test_a_server_is_not_ready_before_its_own_node_has_registered_because_our_rules_would_refuse_it(

@@ -32,6 +32,7 @@ from data_plane.agent import (
     sample_line,
     tasks,
 )
+from data_plane.agent.events import Events
 from data_plane.agent.gpu_watch import GpuWatch, starting
 from data_plane.agent.guard import Hangs, guarded
 from data_plane.agent.host_usage import HostUsage
@@ -78,7 +79,9 @@ def healths(
     if seconds is None:
         yield once(monitor, sleep=sleep)
     else:
-        yield from watch(monitor, seconds, monotonic=time.monotonic, sleep=sleep, beside=_beside)
+        yield from watch(
+            monitor, seconds, monotonic=time.monotonic, sleep=sleep, beside=_beside, rest=Events.rest
+        )
 
 
 def _beside(work: "Callable[[], object]") -> None:

@@ -1,5 +1,6 @@
 """NVML's events: a thread waits for errors and changes, at no cost while nothing happens."""
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -42,11 +43,17 @@ class Events:
         # A Library of its own, because events are read in another thread and must not count as the reader's calls.
         self._library = Library(library.api, library.source)
         self._heard: SimpleQueue[Event] = SimpleQueue()
+        self._news = threading.Event()
         self._set = self._library.ask("nvmlEventSetCreate")
         self.registered = self._set is not None and sum(map(self._register, handles)) > 0
 
+    def rest(self, seconds: float) -> bool:
+        """Return after `seconds`, or as soon as there is an event that `new` has not returned: True then."""
+        return self._news.wait(max(0.0, seconds))
+
     def new(self) -> "list[Event]":
         """The events since the last call."""
+        self._news.clear()
         found: list[Event] = []
         while True:
             try:
@@ -65,6 +72,7 @@ class Events:
         except Lost:
             bus_id = None  # A lost card does not tell its address; the kernel log does.
         self._heard.put(Event(int(data.eventType), int(data.eventData), bus_id))
+        self._news.set()
         return True
 
     def listen(self, sleep: "Callable[[float], object]") -> NoReturn:

@@ -19,6 +19,11 @@ from data_plane.nvml.library import Library, Lost, Unanswered, bus_id
 SETTLE_SECONDS = 1.5
 """Longer than one sampling period of utilisation, which has up to one second."""
 
+EARLY_SECONDS = 5
+"""Between two looks, however many events there are."""
+TOGETHER_SECONDS = 0.5
+"""From an event to the look that it leads to."""
+
 
 @dataclass
 class _Card:
@@ -171,20 +176,25 @@ def watch(
     monotonic: "Callable[[], float]",
     sleep: "Callable[[float], object]",
     beside: "Callable[[Callable[[], object]], object]",
+    rest: "Callable[[Events, float], bool]",
 ) -> "Iterator[Health]":
-    """A look now, and then one every `seconds`, for ever.
+    """A look now, and then one every `seconds`, for ever; and one soon after an event.
 
     After a look that took longer than `seconds`, the next one comes `seconds` later, to spare a driver in trouble.
-    `beside` runs the listener for events in a thread of its own.
+    `beside` runs the listener for events in a thread of its own, and `rest` waits so many seconds for an event.
     """
     yield monitor.look()
+    looked = due = monotonic()
     events = monitor.listen()
     if events.registered:
         beside(lambda: events.listen(sleep))
-    due = monotonic()
     while True:
-        due += seconds
+        if due <= looked:
+            due += seconds
         if due < monotonic():
             due = monotonic() + seconds
-        sleep(due - monotonic())
+        if rest(events, due - monotonic()):
+            # Errors come many at a time, and perhaps for ever.
+            sleep(max(TOGETHER_SECONDS, looked + EARLY_SECONDS - monotonic()))
+        looked = monotonic()
         yield monitor.look()

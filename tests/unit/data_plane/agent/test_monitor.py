@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from data_plane.agent import __main__ as agent
 from data_plane.agent.events import Event, Events
 from data_plane.agent.kernel_log_source import Unreadable
-from data_plane.agent.monitor import SETTLE_SECONDS, Monitor, watch
+from data_plane.agent.monitor import EARLY_SECONDS, SETTLE_SECONDS, Monitor, watch
 from data_plane.agent.schedule import PERIODS, Schedule
 from data_plane.documents.health import Ecc, Fabric, GpuHealth, Health, MigHealth, Recovery, Usage, Xid
 from data_plane.documents.protocol import decode, encode
@@ -23,7 +24,18 @@ from tests.support.cards import BOOT, MODELS, Clock, Log, described, library, mo
 
 
 def looks(watched: Monitor, clock: Clock, times: int, every: float = 10) -> list[Health]:
-    documents = watch(watched, every, monotonic=clock, sleep=clock.sleep, beside=lambda listener: None)
+    def rest(_: Events, seconds: float) -> bool:
+        clock.sleep(seconds)
+        return False
+
+    documents = watch(
+        watched,
+        every,
+        monotonic=clock,
+        sleep=clock.sleep,
+        beside=lambda listener: None,
+        rest=rest,
+    )
     return [next(documents) for _ in range(times)]
 
 
@@ -473,3 +485,30 @@ def test_a_card_fails_while_the_agent_watches_it_when_a_step_is_added_to_the_fil
     path.write_text("{")
     clock.sleep(15)
     assert len(cards.look().xids) == 1, "a file that is being written changes nothing"
+
+
+def test_an_error_is_looked_at_soon_and_a_storm_of_them_every_five_seconds() -> None:
+    clock = Clock()
+    errors = [{"at": at, "gpu": 2, "xid": 31} for at in (20, 31, 32, 33, 34, 35, 36)]
+    cards = monitor("h100-sxm-8", *errors, clock=clock)
+    at: list[float] = []
+
+    def rest(events: Events, seconds: float) -> bool:
+        """As long as it takes until there is an event, a second at a time."""
+        end = clock.now + seconds
+        while clock.now < end:
+            if events.wait() and events.rest(0):
+                return True
+        return False
+
+    for document in watch(
+        cards, 15, monotonic=clock, sleep=clock.sleep, beside=lambda listener: None, rest=rest
+    ):
+        at.append(clock.now)
+        assert decode(encode(document).encode()) == document
+        if clock.now > 50:
+            break
+    assert at[:2] == [0, 15]
+    assert 20 <= at[2] <= 22, "soon after the error"
+    assert all(later - earlier >= EARLY_SECONDS for earlier, later in pairwise(at)), at
+    assert any(30 <= when < 31 for when in at), "the next usual look is where it was"

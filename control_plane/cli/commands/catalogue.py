@@ -25,6 +25,7 @@ from control_plane.wire.catalogue import (
 )
 
 QUOTE_PREFIX = "qt"
+SLA_DEFAULT = "bronze"
 
 NAMED_MAX = 20
 """How many values a remark names."""
@@ -142,8 +143,8 @@ def add_constraints(parser: Parser, *, priced: str = "the whole machine") -> Non
     parser.add_argument(
         "--sla",
         choices=("bronze", "silver", "gold"),
-        default="bronze",
-        help="how much is promised with it (default: bronze); see: splitplane sla tiers",
+        default=SLA_DEFAULT,
+        help=f"how much is promised with it (default: {SLA_DEFAULT}); see: splitplane sla tiers",
     )
     parser.add_argument(
         "--project",
@@ -301,7 +302,8 @@ def quote(terminal: Terminal, args: Namespace) -> None:
 def _kept(terminal: Terminal, args: Namespace) -> None:
     """What was kept is shown as it is, so nothing can be asked for beside its id."""
     asked = (*args.region, *args.provider, args.max_price, args.min_network, args.project, args.environment)
-    if args.keep or args.spot or any(each is not None for each in asked):
+    usual = (args.priority, args.sla) == (PRIORITY_DEFAULT, SLA_DEFAULT)
+    if args.keep or args.spot or not usual or any(each is not None for each in asked):
         raise usage("a quote that was kept never changes: leave the other arguments out, or name a SKU.")
     answer = terminal.client().get(f"/v1/quotes/{args.sku}", KeptQuoteView)
     now = terminal.now()

@@ -6,8 +6,8 @@ python -m reconciler ssh-authority list  list the keys that sign SSH certificate
 python -m reconciler audit-bucket NAME   export the audit log to an S3 bucket
 python -m reconciler verify-audit        check every chain of the audit log
 
-A process that runs only the wings money and housekeeping works on rows alone, and needs no provider account, SSH key
-or hub. `run` waits for a database that is away, starting or not migrated.
+A process that runs only the wings money, housekeeping and sla works on rows alone, and needs no provider account, SSH
+key or hub. `run` waits for a database that is away, starting or not migrated.
 
 Exit codes: 0 stopped by a signal, 1 had to be ended by force after one, 2 wrong usage or a setting that cannot be used.
 """
@@ -37,6 +37,7 @@ from reconciler.keys import key_manager
 from reconciler.listener import Listener
 from reconciler.process import BuildWorld, Process, stop_on_signals
 from reconciler.world import World
+from reconciler.worlds.sla import SlaWorld
 from tracing import starting as tracing
 from tracing.tracer import Tracer
 
@@ -249,14 +250,16 @@ def _world_of(
     """How the world of these wings is built, once the database is there. Raises SettingsError."""
     if registry.ROWS_ONLY.issuperset(wings):
         stop_times = settings.read_money(environ).stop_times
+        credits_posted = settings.read_sla(environ).credits_posted
 
         async def build_rows(clock: DatabaseClock) -> World:
-            return World(
+            return SlaWorld(
                 db=db,
                 now=clock.now,
                 new_id=uuid7,
                 clock_refusal=clock.refusal,
                 stop_times=stop_times,
+                sla_dry_run=not credits_posted,
                 replica=replica,
                 tracer=tracer,
             )

@@ -177,6 +177,7 @@ async def compose(
         data_keys_last=timedelta(days=reached.reach.keys.data_key_days),
         audit_keys=_audit_keys(reached.keys, db, clock),
         stop_times=reached.reach.money.stop_times,
+        sla_dry_run=not reached.reach.sla.credits_posted,
         audit_kept=timedelta(days=reached.reach.audit.kept_days),
     )
 

@@ -12,7 +12,7 @@ from reconciler.loop import AccountLoop, Loop
 
 AnyLoop = Loop[Any] | AccountLoop[Any]
 """A loop of any wing. The caller passes a world that has what the wing needs."""
-ROWS_ONLY = frozenset({"money", "housekeeping"})
+ROWS_ONLY = frozenset({"money", "housekeeping", "sla"})
 """Wings whose loops use only the database. A process that runs only them has no provider accounts."""
 
 

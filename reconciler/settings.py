@@ -28,6 +28,7 @@ __all__ = [
     "read_keys",
     "read_money",
     "read_reach",
+    "read_sla",
 ]
 
 Endpoint = Annotated[tuple[str, int], BeforeValidator(reading.parsed(reading.endpoint))]
@@ -204,6 +205,19 @@ class MoneySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SlaSettings:
+    """What happens when a promise to a customer was broken."""
+
+    credits_posted: Annotated[
+        bool,
+        Variable(
+            "SPLITPLANE_SLA_CREDITS",
+            "`yes` posts credits for broken promises; without it they are computed and reported, and none is posted",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
 class Reach:
     """The settings of a process whose loops reach providers or machines."""
 
@@ -218,6 +232,7 @@ class Reach:
     keys: KeySettings
     audit: AuditSettings
     money: MoneySettings
+    sla: SlaSettings
     k3s_files: Path | None = None
     """The folder of the K3s release that clusters are built from; None when they cannot be built."""
 
@@ -237,6 +252,11 @@ def read_money(environ: Mapping[str, str]) -> MoneySettings:
     return reading.read(MoneySettings, environ)
 
 
+def read_sla(environ: Mapping[str, str]) -> SlaSettings:
+    """Read whether credits for broken promises are posted. Raises SettingsError."""
+    return reading.read(SlaSettings, environ)
+
+
 def read_reach(environ: Mapping[str, str]) -> Reach:
     """Read how machines and the hub are reached. Raises SettingsError."""
     given = reading.read(ReachSettings, environ)
@@ -250,5 +270,6 @@ def read_reach(environ: Mapping[str, str]) -> Reach:
         keys=read_keys(environ),
         audit=reading.read(AuditSettings, environ),
         money=read_money(environ),
+        sla=read_sla(environ),
         k3s_files=given.k3s_files,
     )

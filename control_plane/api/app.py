@@ -73,6 +73,7 @@ from control_plane.api.server_hosts import ServerHostController
 from control_plane.api.service_accounts import ServiceAccountController
 from control_plane.api.sessions import SessionController
 from control_plane.api.sign_in import DeviceController, SignInController
+from control_plane.api.sla import SlaController
 from control_plane.api.ssh_certificates import SshCertificateController
 from control_plane.api.ssh_keys import SshKeyController
 from control_plane.api.streams import Sleep, Streams
@@ -114,6 +115,7 @@ CONTROLLERS = (
     CatalogueController,
     LeaseController,
     LeaseEndController,
+    SlaController,
     EventController,
     ProofController,
     TelemetryController,

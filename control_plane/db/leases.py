@@ -51,18 +51,8 @@ _SELECT = f"SELECT {COLUMNS} FROM leases l"
 
 _LATER = frozenset(
     {
-        "generation",
-        "attempts",
-        "end_reason",
-        "end_why",
-        "waiting_since",
-        "waiting_why",
-        "ready_at",
-        "release_at",
-        "switched_at",
-        "paused_at",
-        "billed_until",
-        "ended_at",
+        *("generation", "attempts", "end_reason", "end_why", "waiting_since", "waiting_why"),
+        *("ready_at", "release_at", "switched_at", "paused_at", "billed_until", "ended_at"),
     }
 )
 """Columns that a new lease gets from the table's defaults."""
@@ -90,6 +80,9 @@ WITH lease AS (
 ), held AS (
   INSERT INTO holds (lease_id, organization_id, amount_nano, placed_at)
   SELECT id, organization_id, :hold_nano, :created_at FROM lease
+), promised AS (
+  INSERT INTO sla_clocks (lease_id, organization_id, due_at)
+  SELECT id, organization_id, :created_at FROM lease WHERE CAST(:sla_version AS integer) IS NOT NULL
 ), counted AS (
   INSERT INTO capacity_held (organization_id, project_id, environment_id, gpu_model, gpus, nano_per_hour)
   SELECT organization_id, project_id, environment_id, :gpu_model, :gpu_count, :nano_per_hour FROM lease

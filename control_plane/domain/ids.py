@@ -40,6 +40,7 @@ NodePoolId = NewType("NodePoolId", UUID)
 KubeconfigId = NewType("KubeconfigId", UUID)
 ClusterTenantId = NewType("ClusterTenantId", UUID)
 AccountRequestId = NewType("AccountRequestId", UUID)
+SlaBreachId = NewType("SlaBreachId", UUID)
 LaunchKey = NewType("LaunchKey", str)
 """Our id for the order of one machine. The provider stores it as a tag, a name or a token."""
 ProviderRef = NewType("ProviderRef", str)
@@ -87,6 +88,7 @@ class Prefix(StrEnum):
     QUOTA_REQUEST = "qr"
     ADMISSION_DECISION = "ad"
     AUDIT_EVENT = "aud"
+    SLA_BREACH = "br"
 
 
 class MalformedIdError(ValueError):

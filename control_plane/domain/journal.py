@@ -50,6 +50,10 @@ class Note(StrEnum):
     NODE_KEY_CHANGE_REQUESTED = "node_key_change_requested"
     """An operator asked for another WireGuard key of the lease's node."""
     NODE_KEY_CHANGED = "node_key_changed"
+    SLA_BREACHED = "sla_breached"
+    """A promise of the lease was broken in a month."""
+    SLA_CREDITED = "sla_credited"
+    """The balance got what is given back for it, or a correction of that."""
     CHILD_DELETION_REQUESTED = "child_deletion_requested"
     """The provider is asked to delete what the launch made beside the machine, such as its start-up script."""
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 from uuid import UUID
 
-from control_plane.domain.ids import LedgerAccountId, OrganizationId, ProjectId
+from control_plane.domain.ids import LedgerAccountId, OrganizationId, ProjectId, SlaBreachId
 from control_plane.domain.money import NANO_MAX, NOTHING, Nano, dollars, dollars_down
 from control_plane.domain.refusal import RefusalCode, Refused
 
@@ -238,6 +238,28 @@ def credit(
         key=f"credit:{key}",
         at=at,
         approval=approval,
+    )
+
+
+def sla_credit(
+    organization_id: OrganizationId,
+    project_id: ProjectId,
+    amount: Nano,
+    *,
+    breach_id: SlaBreachId,
+    assessment: int,
+    at: datetime,
+    approval: Approval,
+) -> Transaction:
+    """What a broken promise gives back, once for each assessment. A correction downwards has a negative amount."""
+    return Transaction(
+        f"credit:sla:{breach_id.hex}:{assessment}",
+        TransactionKind.CREDIT,
+        organization_id,
+        project_id,
+        at,
+        (Posting(AccountKind.CREDITS, Nano(-amount)), Posting(AccountKind.WALLET, amount)),
+        approval,
     )
 
 

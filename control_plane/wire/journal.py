@@ -68,6 +68,8 @@ JournalEventWord = Annotated[
         power_failed="The machine could not be rebooted, stopped or started; `why` says what happened.",
         node_key_change_requested="An operator asked for another WireGuard key of the node.",
         node_key_changed="The node uses another WireGuard key, as an operator asked.",
+        sla_breached="A promise of the lease was broken in a month; `GET /v1/leases/{id}/sla` has the evidence.",
+        sla_credited="The balance got what is given back for a broken promise, or a correction of that.",
         child_deletion_requested="The provider is asked to delete a child of the machine, such as its start-up script.",
     ),
 ]

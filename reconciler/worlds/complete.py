@@ -7,8 +7,9 @@ from reconciler.worlds.clusters import ClusterWorld
 from reconciler.worlds.leases import LeaseWorld
 from reconciler.worlds.machines import MachineWorld
 from reconciler.worlds.requests import RequestWorld
+from reconciler.worlds.sla import SlaWorld
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompleteWorld(MachineWorld, LeaseWorld, ClusterWorld, RequestWorld, AuditWorld):
+class CompleteWorld(MachineWorld, LeaseWorld, ClusterWorld, RequestWorld, AuditWorld, SlaWorld):
     """Everything that any loop may use."""

@@ -262,6 +262,7 @@ SETTINGS: Mapping[str, tuple[type[object], ...]] = {
         reconciler_settings.KeySettings,
         reconciler_settings.AuditSettings,
         reconciler_settings.MoneySettings,
+        reconciler_settings.SlaSettings,
         verifier_settings.ClientVariables,
     ),
     "Ingest process: `python -m control_plane.ingest`": (ingest_settings.Settings,),

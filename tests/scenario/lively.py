@@ -25,7 +25,7 @@ from data_plane.simulation.servers import FakeServers
 from providers.base import Needed
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
-from tests.support import clusters, consoles, keys, node_pools, power, reconciliations
+from tests.support import clusters, consoles, keys, node_pools, power, promises, reconciliations
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.firewall_rules import opened
@@ -199,6 +199,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.close_organization(closed)
     await clusters.created(stage, "building")
     await reconciliations.asked_for(db, clock.now())
+    await promises.broken(stage, steady)
     async with db.transaction() as connection:
         await connection.execute(_TUNNELS_DUE, {"now": clock.now()})
         await connection.execute(_SERVER_KEYS_ASKED, {"now": clock.now()})
@@ -360,6 +361,8 @@ _ROWS = {
     "consoles": """SELECT l.name, c.answered_at, c.source, c.provider, c.machine, c.ticket, c.due_at, c.work_until, c.tries
                    FROM consoles c JOIN leases l ON l.id = c.lease_id ORDER BY 1""",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
+    "sla": """SELECT (SELECT count(*) FROM sla_uncredited), (SELECT count(*) FROM sla_assessments),
+                     (SELECT sum(amount_nano) FROM sla_credits), (SELECT max(due_at) FROM sla_clocks)""",
     "reconciliations": "SELECT number, customers, remaining FROM reconciliation_batches",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),

@@ -30,6 +30,7 @@ _TAGS = {
     "organizations": "Tenants, their money and their quota.",
     "audit log": "What was asked, allowed, refused and done, in hash chains.",
     "invoices": "What was used in a month, with tax, as documents in whole cents.",
+    "sla": "Service levels: how the promises of leases stand, which were broken, and what was given back.",
     "exports": "The charges of a month as files in FOCUS, with a manifest.",
     "provider accounts": "For operators: our accounts at providers.",
     "loops": "For operators: what the reconciler's loops reported.",

@@ -61,6 +61,7 @@ from control_plane.wire import (
     roles,
     server_hosts,
     sessions,
+    sla,
     sla_terms,
     ssh_certificates,
     ssh_keys,
@@ -78,7 +79,7 @@ _WIRE: tuple[ModuleType, ...] = (
     kubeconfigs, node_pools, nodes, power, consoles, exports, finance, invoices, credit_notes, balance, reconciliations,
     charges, balance_alerts, margins, supplier_invoices,
     telemetry, lease_ends,
-    sla_terms,
+    sla, sla_terms,
     price_agreements, credit_terms,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)

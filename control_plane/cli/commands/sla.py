@@ -1,11 +1,39 @@
-"""Show service levels: what each tier promises."""
+"""Show service levels: what each tier promises, how a lease's promises stand, and what was given back."""
 
+import csv
+import io
 from argparse import Namespace
 
+from control_plane.cli.commands.lookup import LEASE_HELP, find
+from control_plane.cli.commands.money_once import add_key, post
 from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.render.sla import approval_page, report_page, standing_page
 from control_plane.cli.render.sla_terms import tier_table
 from control_plane.cli.terminal import Terminal
+from control_plane.cli.words import csv_cell
+from control_plane.wire.sla import (
+    LeaseSlaView,
+    SlaApprovalRequest,
+    SlaApprovalView,
+    SlaBreachView,
+    SlaReportView,
+)
 from control_plane.wire.sla_terms import SlaTierList
+
+COLUMNS = (
+    *(
+        "breach_id",
+        "organization_id",
+        "lease_id",
+        "promise",
+        "month",
+        "sla",
+        "sla_version",
+        "since",
+        "found_at",
+    ),
+    *("charged_usd", "credit_usd", "credited_usd", "credited_at", "why"),
+)
 
 
 def add(to: Commands) -> None:
@@ -20,8 +48,101 @@ def add(to: Commands) -> None:
         splitplane lease create h100-sxm.8x --sla gold
         """,
     )
+    shown = command(
+        sla,
+        "show",
+        show,
+        "Show what is promised with a lease, how it stands, and what was given back.",
+        examples="""
+        splitplane sla show train-1
+        """,
+    )
+    shown.add_argument("lease", metavar="LEASE", help=LEASE_HELP)
+    reported = command(
+        sla,
+        "report",
+        report,
+        "Show the promises that were broken in a month, and what was given back.",
+        examples="""
+        splitplane sla report 2026-10
+        splitplane sla report 2026-10 --csv > breaches.csv
+        splitplane sla report 2026-10 --all
+        """,
+    )
+    reported.add_argument(
+        "month", metavar="MONTH", nargs="?", help="such as 2026-10 (default: the current one)"
+    )
+    reported.add_argument("--csv", action="store_true", help="print the breaches as CSV")
+    reported.add_argument("--all", action="store_true", help="of all organizations (platform role finance)")
+    approved = command(
+        sla,
+        "approve",
+        approve,
+        "Let the credits that wait now be posted (platform role finance).",
+        more=(
+            "Credits post themselves. Only when suspiciously many of them come at a time, as\n"
+            "after a fault of our own, they wait for somebody to look. `splitplane loops`\n"
+            "says so at credit_breaches."
+        ),
+        examples="""
+        splitplane sla approve --reason "real: provider outage of 12 November"
+        """,
+    )
+    approved.add_argument(
+        "--reason", required=True, help="what was looked at; it is stored with who approved"
+    )
+    add_key(approved)
 
 
 def tiers(terminal: Terminal, args: Namespace) -> None:
     answer = terminal.client().get("/v1/sla-tiers", SlaTierList)
     terminal.present(args.json, answer, lambda listed: tier_table(listed.items))
+
+
+def show(terminal: Terminal, args: Namespace) -> None:
+    client = terminal.client()
+    lease = find(client, [args.lease])[0]
+    answer = client.get(f"/v1/leases/{lease.value.id}/sla", LeaseSlaView)
+    name = lease.cleaned().name
+    terminal.present(args.json, answer, lambda found: standing_page(name, found, terminal.now()))
+
+
+def report(terminal: Terminal, args: Namespace) -> None:
+    query = {} if args.month is None else {"month": args.month}
+    path = "/v1/finance/sla-report" if args.all else "/v1/sla-report"
+    answer = terminal.client().every(path, SlaReportView, query)
+    if args.csv and not args.json:
+        terminal.write(_csv(answer.value.items))
+        return
+    terminal.present(args.json, answer, report_page)
+
+
+def _csv(breaches: tuple[SlaBreachView, ...]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for breach in breaches:
+        amounts = (breach.charged, breach.credit, breach.credited)
+        writer.writerow(
+            csv_cell(value)
+            for value in (
+                *(
+                    breach.id,
+                    breach.organization_id,
+                    breach.lease_id,
+                    breach.promise,
+                    breach.month,
+                    breach.sla,
+                ),
+                *(breach.sla_version, breach.since.isoformat(), breach.found_at.isoformat()),
+                *("" if amount is None else amount.usd for amount in amounts),
+                *("" if breach.credited_at is None else breach.credited_at.isoformat(), breach.why),
+            )
+        )
+    return text.getvalue()
+
+
+def approve(terminal: Terminal, args: Namespace) -> None:
+    body = SlaApprovalRequest(reason=args.reason)
+    answer = post(terminal.client(), args, "/v1/finance/sla-approvals", SlaApprovalView, body)
+    terminal.present(args.json, answer, approval_page)

@@ -1,10 +1,24 @@
-"""Service levels: what each tier promises."""
+"""Service levels: what each tier promises, which promises were broken, and what was given back."""
 
-from sqlalchemy import Boolean, CheckConstraint, Column, Integer, PrimaryKeyConstraint, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Text,
+    UniqueConstraint,
+    Uuid,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
-from control_plane.db.tables.marks import at, known, table
+from control_plane.db.tables.marks import Tenancy, at, known, own, project, table, tenant
 from control_plane.domain.sla import WHOLE_BP, SlaTier
+from control_plane.domain.sla_clock import Promise
 
 # A version is the terms of all tiers together, and is in force until the next one is. Leases keep theirs.
 sla_terms = table(
@@ -39,4 +53,116 @@ sla_terms = table(
     shared="the terms are the same for everyone",
     fact=True,
     admin=("INSERT",),
+)
+
+# When the promises of a lease are judged next. A lease with promises has a row from its creation on.
+sla_clocks = table(
+    "sla_clocks",
+    Column("lease_id", Uuid, nullable=False),
+    tenant(),
+    own("lease_id", "leases"),
+    # Null: nothing can change any more.
+    at("due_at"),
+    at("judged_at"),
+    # Whether its end was seen: it brings the next judgement forward.
+    Column("ended", Boolean, nullable=False, server_default=text("false")),
+    # Our work on its machines as of the last judgement, because only operators read the table that it is from.
+    Column("maintenance", JSONB, nullable=False, server_default=text("'[]'")),
+    PrimaryKeyConstraint("organization_id", "lease_id"),
+    Index("ix_sla_clocks_due_at", "due_at", postgresql_where=text("due_at IS NOT NULL")),
+    Index("ix_sla_clocks_running", "lease_id", postgresql_where=text("NOT ended")),
+    api=("INSERT",),
+)
+
+# A promise of a lease that was broken in a month, once.
+sla_breaches = table(
+    "sla_breaches",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    *project(),
+    Column("lease_id", Uuid, nullable=False),
+    own("lease_id", "leases"),
+    Column("promise", Text, nullable=False),
+    # The first instant of the month.
+    at("month", nullable=False),
+    Column("sla", Text, nullable=False),
+    Column("sla_version", Integer, nullable=False),
+    # When it began to be broken, and when that was found.
+    at("since", nullable=False),
+    at("found_at", nullable=False),
+    Column("why", Text, nullable=False),
+    Column("evidence", JSONB, nullable=False),
+    known("promise", Promise),
+    ForeignKeyConstraint(["sla_version", "sla"], ["sla_terms.version", "sla_terms.tier"]),
+    UniqueConstraint("organization_id", "id"),
+    UniqueConstraint("lease_id", "promise", "month"),
+    Index("ix_sla_breaches_organization_id_month", "organization_id", "month"),
+    Index("ix_sla_breaches_month", "month"),
+    fact=True,
+    tenancy=Tenancy.WATCHED,
+)
+
+# What is to be given back for a breach, from this judgement on. Late evidence makes another one, up or down.
+sla_assessments = table(
+    "sla_assessments",
+    Column("breach_id", Uuid, nullable=False),
+    Column("number", Integer, nullable=False),
+    tenant(),
+    own("breach_id", "sla_breaches"),
+    at("assessed_at", nullable=False),
+    Column("charged_nano", BigInteger, nullable=False),
+    Column("credit_nano", BigInteger, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("evidence", JSONB, nullable=False),
+    PrimaryKeyConstraint("breach_id", "number"),
+    UniqueConstraint("organization_id", "breach_id", "number"),
+    CheckConstraint("number > 0", name="number_positive"),
+    CheckConstraint("credit_nano BETWEEN 0 AND charged_nano", name="no_more_than_charged"),
+    fact=True,
+    tenancy=Tenancy.WATCHED,
+)
+
+# A queue, not a fact: a breach waits here until the ledger has what its latest assessment says.
+sla_uncredited = table(
+    "sla_uncredited",
+    Column("breach_id", Uuid, nullable=False),
+    tenant(),
+    own("breach_id", "sla_breaches"),
+    at("since", nullable=False),
+    PrimaryKeyConstraint("organization_id", "breach_id"),
+    Index("ix_sla_uncredited_since", "since"),
+    tenancy=Tenancy.WATCHED,
+)
+
+# What the ledger got for an assessment: the difference from what it had. Negative for a correction downwards.
+sla_credits = table(
+    "sla_credits",
+    Column("breach_id", Uuid, nullable=False),
+    Column("assessment", Integer, nullable=False),
+    tenant(),
+    ForeignKeyConstraint(
+        ["organization_id", "breach_id", "assessment"],
+        ["sla_assessments.organization_id", "sla_assessments.breach_id", "sla_assessments.number"],
+    ),
+    Column("transaction_id", Uuid, nullable=False),
+    own("transaction_id", "transactions"),
+    Column("amount_nano", BigInteger, nullable=False),
+    at("credited_at", nullable=False),
+    PrimaryKeyConstraint("breach_id", "assessment"),
+    CheckConstraint("amount_nano <> 0", name="not_zero"),
+    Index("ix_sla_credits_transaction_id", "transaction_id"),
+    fact=True,
+    tenancy=Tenancy.WATCHED,
+)
+
+# An operator's word that the breaches which were waiting then are to be credited, however many they are.
+sla_approvals = table(
+    "sla_approvals",
+    Column("id", Uuid, primary_key=True),
+    at("approved_at", nullable=False),
+    Column("approved_by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    tenancy=Tenancy.PLATFORM,
+    fact=True,
+    api=("INSERT",),
 )

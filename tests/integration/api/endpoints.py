@@ -290,6 +290,10 @@ ENDPOINTS = (
     ),
     _get("/v1/skus", Permission.SKUS_READ, "limit", "cursor"),
     _get("/v1/sla-tiers", Permission.SKUS_READ, "limit", "cursor"),
+    _get("/v1/sla-report", Permission.BILLING_READ, "month", "limit", "cursor"),
+    _get("/v1/finance/sla-report", Permission.LEDGER_READ, "month", "limit", "cursor"),
+    _post("/v1/finance/sla-approvals", Permission.LEDGER_POST, {"reason": "looked at"}),
+    _get("/v1/leases/{lease_id}/sla", Permission.LEASES_READ),
     _get(
         *("/v1/offers", Permission.OFFERS_READ, "limit", "cursor"),
         *("gpu_model", "provider", "region", "network_gbps_min"),

@@ -178,6 +178,7 @@ ORGANIZATION_WIDE = dict.fromkeys(
     (
         "/v1/reconciliation",
         "/v1/balance",
+        "/v1/sla-report",
         "/v1/balance/alerts",
         "/v1/balance/entries",
         "/v1/balance/entries.csv",

@@ -46,6 +46,7 @@ from control_plane.domain.role import Role
 from control_plane.domain.scope import ScopeKind
 from control_plane.domain.sku import CapacityShape
 from control_plane.domain.sla import SlaTier
+from control_plane.domain.sla_clock import Cause, Promise
 from control_plane.domain.subject import SubjectKind, SubjectState
 from control_plane.domain.verification import Verdict
 from control_plane.wire import common, leases, vocabulary
@@ -80,6 +81,8 @@ WORDS: Mapping[str, Iterable[StrEnum]] = {
     "ActorKind": ActorKind,
     "Purchase": PurchaseKind,
     "SlaTier": SlaTier,
+    "SlaPromise": Promise,
+    "SlaCause": Cause,
     "AccountVerb": AccountVerb,
     "AccountOutcome": AccountOutcome,
     "AccountCode": AccountCode,

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.unit.cli import answers
+
 Json = dict[str, Any]
 
 
@@ -42,4 +44,110 @@ TIERS: Json = {
         ),
     ],
     "next_cursor": None,
+}
+
+
+def _breach(promise: str, why: str, credit: int | None, **changes: Any) -> Json:
+    breach = {
+        "id": f"br_{'0' * 31}1",
+        "organization_id": answers.ORGANIZATION["id"],
+        "lease_id": answers.LEASE_ID,
+        "promise": promise,
+        "month": "2026-11",
+        "sla": "gold",
+        "sla_version": 2,
+        "since": answers.at(days=2),
+        "found_at": answers.at(days=1, hours=23),
+        "why": why,
+        "charged": None if credit is None else answers.usd(1_000_000_000_000),
+        "credit": None if credit is None else answers.usd(credit),
+        "credited": answers.usd(credit or 0),
+        "credited_at": None if credit is None else answers.at(hours=1),
+    }
+    return breach | changes
+
+
+_LATE = "its machine failed and was not back, or replaced, within 900 s: 6,300 s more"
+_SCARCE = "it was available for 2,671,200 of 2,678,400 s (99.73 %); 99.90 % are promised"
+BREACHES: list[Json] = [
+    _breach("availability", _SCARCE, 100_000_000_000),
+    _breach("replacement", _LATE, None, id=f"br_{'0' * 31}2"),
+]
+STANDING: Json = {
+    "lease_id": answers.LEASE_ID,
+    "sla": "gold",
+    "sla_version": 2,
+    "at": answers.at(),
+    "promises": [
+        {
+            "promise": "availability",
+            "standing": "at_risk",
+            "promised": "99.90 % of a calendar month (UTC)",
+            "so_far": "99.73 % of 2026-11 so far",
+        },
+        {
+            "promise": "replacement",
+            "standing": "broken",
+            "promised": "a machine that fails is back, or replaced, within 900 s",
+            "so_far": "the longest failure took 7,200 s",
+        },
+        {
+            "promise": "ready",
+            "standing": "kept",
+            "promised": "ready after its creation within 900 s",
+            "so_far": "it took 312 s",
+        },
+        {"promise": "notice", "standing": "not_promised", "promised": "nothing", "so_far": "-"},
+    ],
+    "months": [
+        {
+            "month": "2026-11",
+            "available_percent": "99.73",
+            "promised_seconds": 2_678_400,
+            "down_seconds": 7_200,
+            "down": [
+                {
+                    "since": answers.at(days=2),
+                    "until": answers.at(days=1, hours=22),
+                    "length_seconds": 7_200,
+                    "cause": "failed",
+                }
+            ],
+            "charged": answers.usd(1_000_000_000_000),
+            "settled": False,
+        }
+    ],
+    "breaches": BREACHES,
+    "credited": answers.usd(100_000_000_000),
+    "counts": [
+        "Time in which its machine had failed, or was being replaced: the seconds that were not billed."
+    ],
+    "does_not_count": ["Time in which you had the machine stopped, or shut it down."],
+}
+NOTHING: Json = STANDING | {
+    "sla": "bronze",
+    "sla_version": None,
+    "promises": [],
+    "months": [],
+    "breaches": [],
+}
+REPORT: Json = {
+    "month": "2026-11",
+    "tiers": [
+        {
+            "sla": "gold",
+            "breaches": 2,
+            "leases": 1,
+            "credit": answers.usd(100_000_000_000),
+            "credited": answers.usd(100_000_000_000),
+        }
+    ],
+    "items": BREACHES,
+    "next_cursor": None,
+}
+APPROVAL: Json = {
+    "approved_at": answers.at(),
+    "approved_by": answers.USER,
+    "reason": "looked at",
+    "waiting": 41,
 }

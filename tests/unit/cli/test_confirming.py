@@ -130,6 +130,7 @@ ACTS_AT_ONCE = {
     "account resume": "account drain",
     "account disarm": "account arm",
     "server-host add": "server-host remove",
+    "sla approve": "it posts what is owed; late evidence corrects it by itself",
     "server-host remove": "server-host add; it is refused while a cluster uses the host",
 }
 """The commands that change something and do not ask, each with what takes it back."""
@@ -137,7 +138,7 @@ ACTS_AT_ONCE = {
 READS = {
     *("whoami", "skus", "offers", "quote", "why", "usage", "bill", "reconciliation", "loops", "completion"),
     "balance entries",
-    "sla tiers",
+    *("sla tiers", "sla report"),
     *(
         "lease watch",
         "lease ssh",

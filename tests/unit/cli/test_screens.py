@@ -86,6 +86,20 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "whoami_project": ("whoami", answers.NAMES | {"GET /v1/me": answers.ME_OF_A_PROJECT}),
     "sla_tiers": ("sla tiers", {"GET /v1/sla-tiers": sla_answers.TIERS}),
     "sla_tiers_none": ("sla tiers", {"GET /v1/sla-tiers": EMPTY}),
+    "sla_show": (
+        f"sla show {LEASE_ID}",
+        {SHOW: answers.a_lease(), f"{SHOW}/sla": sla_answers.STANDING},
+    ),
+    "sla_show_nothing": (
+        f"sla show {LEASE_ID}",
+        {SHOW: answers.a_lease(), f"{SHOW}/sla": sla_answers.NOTHING},
+    ),
+    "sla_report": ("sla report 2026-11", {"GET /v1/sla-report": sla_answers.REPORT}),
+    "sla_report_all": ("sla report --all", {"GET /v1/finance/sla-report": sla_answers.REPORT}),
+    "sla_approve": (
+        "sla approve --reason looked",
+        {"POST /v1/finance/sla-approvals": sla_answers.APPROVAL},
+    ),
     "user_list": ("user list", {"GET /v1/users": answers.USERS}),
     "user_list_empty": ("user list", {"GET /v1/users": EMPTY}),
     "user_invite": ("user invite ada@example.com Ada", {"POST /v1/users": answers.USERS["items"][0]}),

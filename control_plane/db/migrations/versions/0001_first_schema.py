@@ -56,6 +56,10 @@ FACTS = (
     "reconciliation_differences",
     "reconciliations",
     "samples",
+    "sla_approvals",
+    "sla_assessments",
+    "sla_breaches",
+    "sla_credits",
     "sla_terms",
     "supplier_invoices",
     "termination_permits",
@@ -116,6 +120,7 @@ TENANTS = (
     "secrets",
     "service_accounts",
     "sessions",
+    "sla_clocks",
     "ssh_certificates",
     "ssh_keys",
     "standings",
@@ -276,7 +281,13 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "sessions": (("INSERT",), ("ended_at", "ended_why", "last_used_at")),
     "signing_keys": (("INSERT",), ("master", "wrapped", "nonce", "ciphertext")),
     "skus": ((), ()),
+    "sla_approvals": (("INSERT",), ()),
+    "sla_assessments": ((), ()),
+    "sla_breaches": ((), ()),
+    "sla_clocks": (("INSERT",), ()),
+    "sla_credits": ((), ()),
     "sla_terms": ((), ()),
+    "sla_uncredited": ((), ()),
     "ssh_authorities": ((), ()),
     "ssh_certificates": (("INSERT",), ("revoked_at", "revoked_why")),
     "ssh_keys": (("DELETE", "INSERT"), ("name",)),
@@ -870,7 +881,8 @@ def _filter_rows() -> None:
     steps.filter_offered("invoices")
     steps.filter_offered("price_agreements")
     steps.filter_claimed("machines")
-    steps.filter_watched("agents")
+    for watched in ("agents", "sla_assessments", "sla_breaches", "sla_credits", "sla_uncredited"):
+        steps.filter_watched(watched)
     steps.filter_watched("samples")
     for table in ("health_changes", "machine_health", "repairs"):
         steps.filter_of_machine(table)
@@ -887,6 +899,7 @@ def _filter_rows() -> None:
         "reconciliation_differences",
         "reconciliations",
         "server_hosts",
+        "sla_approvals",
         "supplier_invoices",
         "termination_permits",
     ):
@@ -5431,3 +5444,175 @@ def _create_tables() -> None:
         sa.UniqueConstraint("organization_id", "number", name=op.f("uq_notices_organization_id_number")),
     )
     op.create_index("ix_notices_lease_id_number", "notices", ["lease_id", "number"], unique=False)
+    op.create_table(
+        "sla_clocks",
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("judged_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ended", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column(
+            "maintenance",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'[]'"),
+            nullable=False,
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_sla_clocks_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_sla_clocks_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "lease_id", name=op.f("pk_sla_clocks")),
+    )
+    op.create_index(
+        "ix_sla_clocks_due_at",
+        "sla_clocks",
+        ["due_at"],
+        unique=False,
+        postgresql_where=sa.text("due_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_sla_clocks_running",
+        "sla_clocks",
+        ["lease_id"],
+        unique=False,
+        postgresql_where=sa.text("NOT ended"),
+    )
+    op.create_table(
+        "sla_breaches",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("promise", sa.Text(), nullable=False),
+        sa.Column("month", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("sla", sa.Text(), nullable=False),
+        sa.Column("sla_version", sa.Integer(), nullable=False),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("found_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.CheckConstraint(
+            "promise IN ('availability', 'notice', 'ready', 'replacement')",
+            name=op.f("ck_sla_breaches_promise_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_sla_breaches_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_sla_breaches_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_sla_breaches_organization_id_organizations"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["sla_version", "sla"],
+            ["sla_terms.version", "sla_terms.tier"],
+            name=op.f("fk_sla_breaches_sla_version_sla_terms"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_sla_breaches")),
+        sa.UniqueConstraint(
+            "lease_id", "promise", "month", name=op.f("uq_sla_breaches_lease_id_promise_month")
+        ),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_sla_breaches_organization_id_id")),
+    )
+    op.create_index("ix_sla_breaches_month", "sla_breaches", ["month"], unique=False)
+    op.create_index(
+        "ix_sla_breaches_organization_id_month", "sla_breaches", ["organization_id", "month"], unique=False
+    )
+    op.create_table(
+        "sla_assessments",
+        sa.Column("breach_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("assessed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("charged_nano", sa.BigInteger(), nullable=False),
+        sa.Column("credit_nano", sa.BigInteger(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.CheckConstraint(
+            "credit_nano BETWEEN 0 AND charged_nano", name=op.f("ck_sla_assessments_no_more_than_charged")
+        ),
+        sa.CheckConstraint("number > 0", name=op.f("ck_sla_assessments_number_positive")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "breach_id"],
+            ["sla_breaches.organization_id", "sla_breaches.id"],
+            name=op.f("fk_sla_assessments_organization_id_sla_breaches"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_sla_assessments_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("breach_id", "number", name=op.f("pk_sla_assessments")),
+        sa.UniqueConstraint(
+            "organization_id",
+            "breach_id",
+            "number",
+            name=op.f("uq_sla_assessments_organization_id_breach_id_number"),
+        ),
+    )
+    op.create_table(
+        "sla_uncredited",
+        sa.Column("breach_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "breach_id"],
+            ["sla_breaches.organization_id", "sla_breaches.id"],
+            name=op.f("fk_sla_uncredited_organization_id_sla_breaches"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_sla_uncredited_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "breach_id", name=op.f("pk_sla_uncredited")),
+    )
+    op.create_index("ix_sla_uncredited_since", "sla_uncredited", ["since"], unique=False)
+    op.create_table(
+        "sla_credits",
+        sa.Column("breach_id", sa.Uuid(), nullable=False),
+        sa.Column("assessment", sa.Integer(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("transaction_id", sa.Uuid(), nullable=False),
+        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.Column("credited_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("amount_nano <> 0", name=op.f("ck_sla_credits_not_zero")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "breach_id", "assessment"],
+            ["sla_assessments.organization_id", "sla_assessments.breach_id", "sla_assessments.number"],
+            name=op.f("fk_sla_credits_organization_id_sla_assessments"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "transaction_id"],
+            ["transactions.organization_id", "transactions.id"],
+            name=op.f("fk_sla_credits_organization_id_transactions"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_sla_credits_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("breach_id", "assessment", name=op.f("pk_sla_credits")),
+    )
+    op.create_index("ix_sla_credits_transaction_id", "sla_credits", ["transaction_id"], unique=False)
+    op.create_table(
+        "sla_approvals",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("approved_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("approved_by", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_sla_approvals")),
+    )

@@ -1,0 +1,109 @@
+"""Promises of leases: how they stand, what was given back, and the report of a month."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from control_plane.cli.render.layout import facts, heading, indented, table
+from control_plane.cli.words import absolute, both, exact, plural, sentence, spaced
+from control_plane.wire.common import Money
+from control_plane.wire.sla import (
+    LeaseSlaView,
+    SlaApprovalView,
+    SlaBreachView,
+    SlaMonthView,
+    SlaReportView,
+)
+
+_STYLES = {"kept": "green", "at_risk": "yellow", "broken": "red", "not_promised": "dim"}
+
+
+def standing_page(name: str, found: LeaseSlaView, now: datetime) -> RenderableType:
+    if found.sla_version is None:
+        return Text(f"Nothing is promised with {name}.")
+    parts: list[RenderableType] = [heading(name, f"{found.sla}, terms {found.sla_version}")]
+    rows = [
+        (
+            spaced(each.promise),
+            Text(spaced(each.standing), style=_STYLES.get(each.standing, "")),
+            each.promised,
+            each.so_far,
+        )
+        for each in found.promises
+    ]
+    parts.append(indented(table(("PROMISE", "NOW", "PROMISED", "SO FAR"), rows, whole=("NOW",))))
+    if found.months:
+        parts += [Text(), heading("Availability"), indented(_months(found.months))]
+    if found.breaches:
+        parts += [Text(), heading("Breaches", f"{_usd(found.credited)} USD given back")]
+        parts += [indented(_breach(breach, now)) for breach in found.breaches]
+    parts += [Text(), heading("Counts"), *(indented(Text(f"- {line}")) for line in found.counts)]
+    parts += [heading("Does not count"), *(indented(Text(f"- {line}")) for line in found.does_not_count)]
+    return Group(*parts)
+
+
+def _months(months: Sequence[SlaMonthView]) -> RenderableType:
+    rows = [
+        (
+            month.month,
+            f"{month.available_percent} %",
+            f"{month.down_seconds:,} s",
+            f"{month.promised_seconds:,} s",
+            _usd(month.charged),
+            "yes" if month.settled else "so far",
+        )
+        for month in months
+    ]
+    right = ("AVAILABLE", "DOWN", "PROMISED", "CHARGED USD")
+    return table(("MONTH", *right, "SETTLED"), rows, right=right)
+
+
+def _breach(breach: SlaBreachView, now: datetime) -> RenderableType:
+    return facts(
+        ("Promise", f"{spaced(breach.promise)}, {breach.month}"),
+        ("Since", both(breach.since, now)),
+        ("Why", sentence(breach.why)),
+        ("Credit", _credit(breach)),
+    )
+
+
+def _credit(breach: SlaBreachView) -> str:
+    if breach.credit is None:
+        return "known when the month, or the lease, is over"
+    given = f"{_usd(breach.credit)} USD of {_usd(breach.charged)} USD charged"
+    return given if breach.credited == breach.credit else f"{given}; {_usd(breach.credited)} USD so far"
+
+
+def _usd(amount: Money | None) -> str:
+    return "-" if amount is None else exact(amount.usd)
+
+
+def report_page(report: SlaReportView) -> RenderableType:
+    parts: list[RenderableType] = [heading(f"Broken promises of {report.month}")]
+    if not report.items:
+        return Group(*parts, Text("None."))
+    totals = [
+        (total.sla, str(total.breaches), str(total.leases), _usd(total.credit), _usd(total.credited))
+        for total in report.tiers
+    ]
+    right = ("BREACHES", "LEASES", "CREDIT USD", "CREDITED USD")
+    parts += [indented(table(("TIER", *right), totals, right=right)), Text()]
+    rows = [
+        (
+            breach.lease_id,
+            spaced(breach.promise),
+            absolute(breach.since),
+            _usd(breach.credit),
+            breach.organization_id,
+        )
+        for breach in report.items
+    ]
+    columns = ("LEASE", "PROMISE", "SINCE", "CREDIT USD", "ORGANIZATION")
+    parts.append(indented(table(columns, rows, right=("CREDIT USD",), varying=("ORGANIZATION",))))
+    return Group(*parts)
+
+
+def approval_page(approved: SlaApprovalView) -> RenderableType:
+    return Text(f"Approved: {plural(approved.waiting, 'credit')} that waited will be posted within seconds.")

@@ -1,0 +1,380 @@
+"""Queries on broken promises: when leases are judged, breaches, assessments, and what the ledger got for them."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.leases import PAUSED
+from control_plane.db.rows import document, read, read_one, write
+from control_plane.db.tables.marks import among
+from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId, SlaBreachId
+from control_plane.domain.lease import LeaseState
+from control_plane.domain.money import Nano
+from control_plane.domain.organization import OPEN
+from control_plane.domain.sla import SlaTier
+from control_plane.domain.sla_clock import Maintenance, Promise
+
+_ENDED = among("l.state", (LeaseState.ENDING, LeaseState.ENDED))
+_TAKE = text(f"""
+SELECT lease_id FROM sla_clocks WHERE (organization_id, lease_id) IN (
+  (SELECT organization_id, lease_id FROM sla_clocks WHERE due_at <= :now ORDER BY due_at LIMIT :limit)
+  UNION
+  (SELECT k.organization_id, k.lease_id FROM sla_clocks k
+   JOIN leases l ON l.id = k.lease_id AND l.organization_id = k.organization_id
+   WHERE NOT k.ended AND {_ENDED} LIMIT :limit)
+) ORDER BY due_at, lease_id LIMIT :limit FOR UPDATE SKIP LOCKED
+""")
+_JUDGED = text("""
+UPDATE sla_clocks SET due_at = :due_at, judged_at = :now, ended = :ended, maintenance = CAST(:maintenance AS jsonb)
+WHERE lease_id = :lease_id AND organization_id = :organization_id
+""")
+_MAINTENANCE = text("""
+SELECT machine_id, since AS announced_at, greatest(since, planned_at) AS begins_at, ended_at AS until
+FROM maintenances WHERE machine_id = ANY(:machine_ids)
+""")
+# Time in which a bill is paused has no charge to wait for.
+_CHARGED_UNTIL = text(f"""
+SELECT l.id AS lease_id, least(
+  CASE WHEN l.ready_at IS NULL OR l.meter_closed THEN CAST(:now AS timestamptz)
+       WHEN {PAUSED} AND l.metered_until >= date_trunc('second', l.paused_at[cardinality(l.paused_at)])
+       THEN CAST(:now AS timestamptz) ELSE coalesce(l.metered_until, l.ready_at) END,
+  (SELECT min(i.started_at) FROM unrated u JOIN intervals i ON i.lease_id = u.lease_id AND i.number = u.number
+   WHERE u.lease_id = l.id)
+) AS until
+FROM leases l WHERE l.id = ANY(:ids)
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class _ChargedUntil:
+    lease_id: LeaseId
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBreach:
+    """A promise that was found to be broken."""
+
+    id: SlaBreachId
+    organization_id: OrganizationId
+    project_id: ProjectId
+    lease_id: LeaseId
+    promise: Promise
+    month: datetime
+    sla: SlaTier
+    sla_version: int
+    since: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBreach:
+    """A breach that is stored, with its latest assessment."""
+
+    id: SlaBreachId
+    lease_id: LeaseId
+    promise: Promise
+    month: datetime
+    assessment: int
+    """The number of its latest assessment; 0 before the first."""
+    credit_nano: Nano
+    """By that."""
+    credited_nano: Nano
+    """What the ledger got for it so far."""
+
+
+_LATEST = """
+LEFT JOIN LATERAL (
+  SELECT number, charged_nano, credit_nano, why FROM sla_assessments
+  WHERE breach_id = b.id AND organization_id = b.organization_id ORDER BY number DESC LIMIT 1
+) a ON true
+CROSS JOIN LATERAL (
+  SELECT coalesce(sum(amount_nano), 0)::bigint AS nano, max(credited_at) AS at FROM sla_credits
+  WHERE breach_id = b.id AND organization_id = b.organization_id
+) credited
+"""
+_KNOWN = text(f"""
+SELECT b.id, b.lease_id, b.promise, b.month, coalesce(a.number, 0) AS assessment,
+       coalesce(a.credit_nano, 0)::bigint AS credit_nano, credited.nano AS credited_nano
+FROM sla_breaches b {_LATEST} WHERE b.lease_id = ANY(:lease_ids)
+""")
+_INSERT = text("""
+INSERT INTO sla_breaches (id, organization_id, project_id, lease_id, promise, month, sla, sla_version, since, found_at,
+                          why, evidence)
+VALUES (:id, :organization_id, :project_id, :lease_id, :promise, :month, :sla, :sla_version, :since, :now, :why,
+        CAST(:evidence AS jsonb))
+ON CONFLICT (lease_id, promise, month) DO NOTHING
+""")
+_ASSESS = text("""
+INSERT INTO sla_assessments (breach_id, number, organization_id, assessed_at, charged_nano, credit_nano, why, evidence)
+VALUES (:breach_id, :number, :organization_id, :now, :charged_nano, :credit_nano, :why, CAST(:evidence AS jsonb))
+""")
+_QUEUE = text("""
+INSERT INTO sla_uncredited (organization_id, breach_id, since) VALUES (:organization_id, :breach_id, :now)
+ON CONFLICT DO NOTHING
+""")
+_OPEN = f"JOIN organizations o ON o.id = b.organization_id AND {among('o.state', OPEN)}"
+_APPROVED_UNTIL = "(SELECT max(approved_at) FROM sla_approvals)"
+_WAITING = text(f"""
+SELECT count(*) AS waiting, count(*) FILTER (WHERE u.since > coalesce({_APPROVED_UNTIL}, '-infinity')) AS unapproved,
+       (SELECT count(*) FROM sla_clocks WHERE NOT ended) AS leases
+FROM sla_uncredited u JOIN sla_breaches b ON b.id = u.breach_id AND b.organization_id = u.organization_id {_OPEN}
+""")
+_TAKE_UNCREDITED = text(f"""
+WITH taken AS (
+  SELECT u.breach_id, u.organization_id, u.since
+  FROM sla_uncredited u JOIN sla_breaches b ON b.id = u.breach_id AND b.organization_id = u.organization_id {_OPEN}
+  WHERE NOT :approved_only OR u.since <= {_APPROVED_UNTIL}
+  ORDER BY u.since, u.breach_id LIMIT :limit FOR UPDATE OF u SKIP LOCKED
+)
+SELECT b.id, b.organization_id, b.project_id, b.lease_id, l.name AS lease_name, b.promise, b.month,
+       a.number AS assessment, a.credit_nano, credited.nano AS credited_nano, a.why
+FROM taken JOIN sla_breaches b ON b.id = taken.breach_id AND b.organization_id = taken.organization_id
+JOIN leases l ON l.id = b.lease_id AND l.organization_id = b.organization_id {_LATEST}
+ORDER BY taken.since, b.id
+""")
+_DEQUEUE = text(
+    "DELETE FROM sla_uncredited WHERE organization_id = :organization_id AND breach_id = :breach_id"
+)
+_CREDIT = text("""
+INSERT INTO sla_credits (breach_id, assessment, organization_id, transaction_id, amount_nano, credited_at)
+VALUES (:breach_id, :assessment, :organization_id, :transaction_id, :amount_nano, :now)
+""")
+_APPROVE = text("""
+INSERT INTO sla_approvals (id, approved_at, approved_by, reason) VALUES (:id, :now, :by, :reason)
+""")
+
+
+async def take_due(connection: Connection, *, now: datetime, limit: int) -> list[LeaseId]:
+    """Leases whose promises are to be judged, because that is due or because they ended. They are locked."""
+    return await read(connection, _TAKE, LeaseId, now=now, limit=limit)
+
+
+async def judged(
+    connection: Connection,
+    organization_id: OrganizationId,
+    lease_id: LeaseId,
+    *,
+    ended: bool,
+    maintenance: Sequence[Maintenance],
+    due_at: datetime | None,
+    now: datetime,
+) -> None:
+    """Store that a lease was judged, on which maintenance, and when it is again."""
+    await write(
+        connection,
+        _JUDGED,
+        organization_id=organization_id,
+        lease_id=lease_id,
+        ended=ended,
+        maintenance=document(maintenance),
+        due_at=due_at,
+        now=now,
+    )
+
+
+async def maintenance(connection: Connection, machine_ids: Collection[MachineId]) -> list[Maintenance]:
+    """Our work on these machines."""
+    return await read(connection, _MAINTENANCE, Maintenance, machine_ids=list(machine_ids))
+
+
+async def charged_until(
+    connection: Connection, lease_ids: Collection[LeaseId], now: datetime
+) -> dict[LeaseId, datetime]:
+    """Up to when the time of each lease is charged; `now` where no charge is missing."""
+    found = await read(connection, _CHARGED_UNTIL, _ChargedUntil, ids=list(lease_ids), now=now)
+    return {row.lease_id: row.until for row in found}
+
+
+async def known(connection: Connection, lease_ids: Collection[LeaseId]) -> list[KnownBreach]:
+    """The breaches of these leases that are stored."""
+    return await read(connection, _KNOWN, KnownBreach, lease_ids=list(lease_ids))
+
+
+async def insert(connection: Connection, breach: NewBreach, evidence: object, *, now: datetime) -> bool:
+    """Store a breach, once for a lease, a promise and a month. False when it is stored already."""
+    values = {name: getattr(breach, name) for name in NewBreach.__slots__}
+    values |= {"promise": breach.promise.value, "sla": breach.sla.value, "evidence": document(evidence)}
+    return bool(await write(connection, _INSERT, **values, now=now))
+
+
+async def assess(
+    connection: Connection,
+    organization_id: OrganizationId,
+    breach_id: SlaBreachId,
+    number: int,
+    *,
+    charged_nano: Nano,
+    credit_nano: Nano,
+    credited_nano: Nano,
+    why: str,
+    evidence: object,
+    now: datetime,
+) -> None:
+    """Store what is to be given back for a breach from now on. When the ledger had another amount, it waits for it."""
+    ids = {"breach_id": breach_id, "organization_id": organization_id, "now": now}
+    await write(
+        connection,
+        _ASSESS,
+        **ids,
+        number=number,
+        charged_nano=charged_nano,
+        credit_nano=credit_nano,
+        why=why,
+        evidence=document(evidence),
+    )
+    if credit_nano != credited_nano:
+        await write(connection, _QUEUE, **ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How many breaches the ledger has yet to get the credit of."""
+
+    waiting: int
+    unapproved: int
+    """Since the last time that an operator approved those that waited."""
+    leases: int
+    """How many live leases have promises."""
+
+
+async def waiting(connection: Connection) -> Waiting:
+    """The breaches whose credit is not posted, of organizations that can use it."""
+    found = await read_one(connection, _WAITING, Waiting)
+    return found or Waiting(0, 0, 0)
+
+
+async def waiting_now(connection: Connection) -> int:
+    """How many breaches wait for their credit, of those that the reader may see."""
+    return await read_one(connection, text("SELECT count(*) FROM sla_uncredited"), int) or 0
+
+
+@dataclass(frozen=True, slots=True)
+class Uncredited:
+    """A breach that the ledger has another amount for than its latest assessment says."""
+
+    id: SlaBreachId
+    organization_id: OrganizationId
+    project_id: ProjectId
+    lease_id: LeaseId
+    lease_name: str
+    promise: Promise
+    month: datetime
+    assessment: int
+    credit_nano: Nano
+    credited_nano: Nano
+    why: str
+
+
+async def take_uncredited(connection: Connection, *, approved_only: bool, limit: int) -> list[Uncredited]:
+    """Breaches whose credit is to be posted, the oldest first; locked for this transaction."""
+    return await read(connection, _TAKE_UNCREDITED, Uncredited, approved_only=approved_only, limit=limit)
+
+
+async def credited(
+    connection: Connection, breach: Uncredited, transaction_id: UUID | None, *, now: datetime
+) -> None:
+    """Store that the ledger has what the latest assessment says; with the transaction, when one was needed."""
+    ids = {"breach_id": breach.id, "organization_id": breach.organization_id}
+    await write(connection, _DEQUEUE, **ids)
+    if transaction_id is not None:
+        amount = breach.credit_nano - breach.credited_nano
+        values = {"assessment": breach.assessment, "transaction_id": transaction_id, "amount_nano": amount}
+        await write(connection, _CREDIT, **ids, **values, now=now)
+
+
+async def approve(connection: Connection, approval_id: UUID, *, by: str, reason: str, now: datetime) -> None:
+    """Let the breaches that wait now be credited, however many they are."""
+    await write(connection, _APPROVE, id=approval_id, by=by, reason=reason, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class BreachRecord:
+    """A breach with what became of it."""
+
+    id: SlaBreachId
+    organization_id: OrganizationId
+    lease_id: LeaseId
+    promise: Promise
+    month: datetime
+    sla: SlaTier
+    sla_version: int
+    since: datetime
+    found_at: datetime
+    why: str
+    """By its latest assessment, or as it was found."""
+    assessed: bool
+    """Whether what is given back for it is known. It is once the month, or the lease, is over."""
+    charged_nano: Nano
+    credit_nano: Nano
+    credited_nano: Nano
+    credited_at: datetime | None
+    """When the balance got the latest part of it."""
+
+
+_RECORD = """
+b.id, b.organization_id, b.lease_id, b.promise, b.month, b.sla, b.sla_version, b.since, b.found_at,
+coalesce(a.why, b.why) AS why, a.number IS NOT NULL AS assessed, coalesce(a.charged_nano, 0)::bigint AS charged_nano,
+coalesce(a.credit_nano, 0)::bigint AS credit_nano, credited.nano AS credited_nano, credited.at AS credited_at
+"""
+_OF_LEASE = text(f"""
+SELECT {_RECORD} FROM sla_breaches b {_LATEST}
+WHERE b.organization_id = :organization_id AND b.lease_id = :lease_id ORDER BY b.month, b.found_at, b.id
+""")
+_OF_MONTH = text(f"""
+SELECT {_RECORD} FROM sla_breaches b {_LATEST}
+WHERE b.month = :month AND (CAST(:organization_id AS uuid) IS NULL OR b.organization_id = :organization_id)
+  AND (CAST(:after AS uuid) IS NULL OR b.id > :after)
+ORDER BY b.id LIMIT :limit
+""")
+_TIERS = text(f"""
+SELECT b.sla, count(*) AS breaches, count(DISTINCT b.lease_id) AS leases,
+       coalesce(sum(a.credit_nano), 0)::bigint AS credit_nano, coalesce(sum(credited.nano), 0)::bigint AS credited_nano
+FROM sla_breaches b {_LATEST}
+WHERE b.month = :month AND (CAST(:organization_id AS uuid) IS NULL OR b.organization_id = :organization_id)
+GROUP BY b.sla ORDER BY b.sla
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class TierTotal:
+    """The breaches of a tier in a month."""
+
+    sla: SlaTier
+    breaches: int
+    leases: int
+    credit_nano: Nano
+    """What is given back for them, as far as it is known."""
+    credited_nano: Nano
+    """What of it balances have."""
+
+
+async def of_lease(
+    connection: Connection, organization_id: OrganizationId, lease_id: LeaseId
+) -> list[BreachRecord]:
+    """The breaches of a lease, the oldest first."""
+    return await read(connection, _OF_LEASE, BreachRecord, organization_id=organization_id, lease_id=lease_id)
+
+
+async def of_month(
+    connection: Connection,
+    organization_id: OrganizationId | None,
+    month: datetime,
+    *,
+    after: UUID | None,
+    limit: int,
+) -> list[BreachRecord]:
+    """The breaches of a month of an organization or, with None, of all; `after` is the id of the last one read."""
+    values = {"organization_id": organization_id, "month": month, "after": after, "limit": limit}
+    return await read(connection, _OF_MONTH, BreachRecord, **values)
+
+
+async def tiers(
+    connection: Connection, organization_id: OrganizationId | None, month: datetime
+) -> list[TierTotal]:
+    """The sums of a month by tier, of an organization or, with None, of all."""
+    return await read(connection, _TIERS, TierTotal, organization_id=organization_id, month=month)

@@ -1,0 +1,500 @@
+"""The clocks of a lease's promises: what was kept, what was broken, and what is given back for it.
+
+Everything is computed from facts, so a restart changes nothing, and evidence that arrives late gives the figures that
+it would have given in time. All times are whole seconds, and all spans are half open: `since` belongs to them, `until`
+does not. A promise is judged for each calendar month (UTC), and what is given back for a month is a share of what the
+lease was charged for it, so it never exceeds that.
+
+What counts as time in which a lease was not available, while it was ready:
+
+- time in which its bill was paused, because its machine failed or was being replaced, and the time from the failure of
+  a machine with which the lease ended. These are the seconds that nobody paid for: bill and promise never disagree;
+- time in which a part of what was sold did not work, after the grace of its tier. Only what we saw ourselves counts.
+  What a machine says about itself moves no money (law 11);
+- maintenance by us that was announced later than promised.
+
+Time in which the customer had the machine stopped does not count, neither as promised time nor as lack of it. After the
+customer released the lease, nothing counts. Time in which we could not look counts as available: losing contact is no
+failure.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import pairwise
+
+from control_plane.domain.health import FaultCode, Verdict
+from control_plane.domain.ids import MachineId
+from control_plane.domain.lease import EndReason
+from control_plane.domain.money import NOTHING, Nano
+from control_plane.domain.period import month_after, month_of
+from control_plane.domain.sla import WHOLE_BP, Terms, share
+from control_plane.domain.tariff import billing_start
+
+_SECOND = timedelta(seconds=1)
+SETTLES_AFTER = timedelta(minutes=1)
+"""How long after the end of a month, or of a lease, what is given back for it is computed."""
+_BROKEN = frozenset({Verdict.MAINTENANCE_REQUIRED, Verdict.QUARANTINED})
+"""Verdicts that no machine reaches by its own word alone."""
+_WORKS = frozenset({FaultCode.EVICTION_ANNOUNCED, FaultCode.UNDER_MAINTENANCE})
+"""Faults of such a verdict with which everything that was sold works."""
+
+
+LOST_BY_US = frozenset({EndReason.MACHINE_LOST, EndReason.EVICTED, EndReason.PROOF_FAILED})
+"""Ends of a lease that nobody wanted."""
+
+
+class Promise(StrEnum):
+    """What is promised, in the order in which credits of a month are added up."""
+
+    AVAILABILITY = "availability"
+    REPLACEMENT = "replacement"
+    READY = "ready"
+    NOTICE = "notice"
+
+
+class Cause(StrEnum):
+    """Why a lease was not available."""
+
+    FAILED = "failed"
+    """Its machine failed, or was being replaced. Nothing was billed."""
+    BROKEN = "broken"
+    """A part of what was sold did not work."""
+    MAINTENANCE = "maintenance"
+    """We worked on its machine without the promised notice."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Time from `since` to just before `until`."""
+
+    since: datetime
+    until: datetime
+
+    @property
+    def seconds(self) -> int:
+        return max(0, (self.until - self.since) // _SECOND)
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """A machine that the lease had."""
+
+    machine_id: MachineId
+    since: datetime
+    until: datetime | None
+    """None while it has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChange:
+    """The verdict about a machine from a moment on."""
+
+    machine_id: MachineId
+    number: int
+    """Orders changes of the same moment."""
+    at: datetime
+    verdict: Verdict
+    fault: FaultCode | None
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """Work of ours on a machine."""
+
+    machine_id: MachineId
+    announced_at: datetime
+    begins_at: datetime
+    until: datetime | None
+    """None while it is not over."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a lease ended."""
+
+    at: datetime
+    by_us: bool
+    """Its machine failed; nobody wanted the end."""
+
+
+def end_of(at: datetime | None, reason: EndReason | None, *, was_ready: bool) -> End | None:
+    """How a lease ended at a moment. One that gave up waiting for another machine had lost its own."""
+    if at is None or reason is None:
+        return None
+    return End(at, reason in LOST_BY_US or (reason is EndReason.NO_CAPACITY and was_ready))
+
+
+def in_turn(moments: Sequence[datetime]) -> list[tuple[datetime, datetime | None]]:
+    """Moments at which something began and ended in turn, as pairs. The last one may not have ended."""
+    ends: list[datetime | None] = [*moments[1::2]]
+    return list(zip(moments[::2], [*ends, None], strict=False))
+
+
+def failures_of(
+    paused_at: Sequence[datetime],
+    failed_since: datetime | None,
+    end: End | None,
+    billed_until: datetime | None,
+) -> list[tuple[datetime, datetime | None]]:
+    """The failures of a lease's machines, by its bill: they are the time that nobody pays for.
+
+    `failed_since` is when a machine that its provider lists as failed was last seen running. A lease that ended with
+    its machine was billed until that failed.
+    """
+    found = in_turn(paused_at)
+    if failed_since is not None:
+        found.append((failed_since, None))
+    if end is not None and end.by_us and billed_until is not None:
+        found.append((billed_until, None))
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known about a lease. The order of facts does not matter, nor does a fact that is there twice."""
+
+    created_at: datetime
+    ready_at: datetime | None
+    end: End | None
+    release_at: datetime | None
+    """When its customer wants it released by itself; None without a limit."""
+    failures: Sequence[tuple[datetime, datetime | None]] = ()
+    """From when to when its bill was paused, or its machine was down as failed; None while that lasts."""
+    stops: Sequence[tuple[datetime, datetime | None]] = ()
+    """From when to when its customer had the machine stopped."""
+    used: Sequence[Used] = ()
+    health: Sequence[HealthChange] = ()
+    maintenance: Sequence[Maintenance] = ()
+    charged: Mapping[datetime, Nano] = field(default_factory=dict[datetime, Nano])
+    """What it was charged for each month, by the first instant of the month."""
+
+
+@dataclass(frozen=True, slots=True)
+class Down:
+    """Time in which the lease was not available, and why."""
+
+    since: datetime
+    until: datetime
+    cause: Cause
+
+    @property
+    def seconds(self) -> int:
+        return Span(self.since, self.until).seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """The availability of a lease in a month, so far."""
+
+    month: datetime
+    promised_seconds: int
+    """In which it was to be available."""
+    down_seconds: int
+    down: tuple[Down, ...]
+    """The parts of it by their cause. They may overlap, so they may add up to more."""
+    charged_nano: Nano
+    settled: bool
+    """Whether the month is over for the lease: only late evidence can change its figures."""
+
+    @property
+    def available_bp(self) -> int:
+        """The availability in basis points, rounded down."""
+        if not self.promised_seconds:
+            return WHOLE_BP
+        return (self.promised_seconds - self.down_seconds) * WHOLE_BP // self.promised_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A promise that was broken in a month."""
+
+    promise: Promise
+    month: datetime
+    since: datetime
+    """When it began to be broken."""
+    credit_bp: int
+    """The share of what was charged for the month that the terms give back, before the cap of all credits."""
+    credit_nano: Nano
+    """What is given back for it. It may still change while the month is not settled."""
+    settled: bool
+    why: str
+    """As a sentence, with the figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The promises of a lease at a moment."""
+
+    ready_seconds: int
+    """How long it took to be ready, or has taken so far."""
+    longest_failure_seconds: int
+    """The longest time that a failure of its machine took to be repaired, or has taken so far."""
+    months: tuple[Month, ...]
+    breaches: tuple[Breach, ...]
+
+
+def clocks(facts: Facts, terms: Terms, now: datetime) -> Clocks:
+    """The clocks of a lease at `now`, from what was known by then."""
+    seen = _Seen(facts, terms, _floor(now))
+    months = tuple(seen.month(month) for month in seen.months())
+    return Clocks(
+        seen.ready_seconds,
+        max((run.worked for run in seen.failures), default=0),
+        months,
+        tuple(breach for month in months for breach in seen.breaches(month)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Failed time that is one failure: the customer's stops within it do not end it."""
+
+    parts: tuple[Span, ...]
+
+    @property
+    def worked(self) -> int:
+        """Seconds of it, without the customer's stops."""
+        return sum(part.seconds for part in self.parts)
+
+    def after(self, seconds: int) -> list[Span]:
+        """What of it comes after so many seconds of it."""
+        late: list[Span] = []
+        for part in self.parts:
+            cut = min(part.until, part.since + timedelta(seconds=max(0, seconds)))
+            seconds -= part.seconds
+            if cut < part.until:
+                late.append(Span(cut, part.until))
+        return late
+
+
+class _Seen:
+    """The facts about one lease as spans, up to `now`."""
+
+    def __init__(self, facts: Facts, terms: Terms, now: datetime) -> None:
+        self.facts, self.terms, self.now = facts, terms, now
+        end = facts.end
+        self.stop = now if end is None else min(now, _floor(end.at))
+        self.ready_at = None if facts.ready_at is None else billing_start(facts.ready_at)
+        self.stops = _joined(_spans(facts.stops, self.stop))
+        ready = [] if self.ready_at is None else [Span(self.ready_at, self.stop)]
+        self.promised = _without(_joined(ready), self.stops)
+        failed = _joined(_spans(facts.failures, self.stop))
+        self.failures = _runs(failed, self.stops)
+        self.down = _in_causes(
+            {
+                Cause.FAILED: failed,
+                Cause.BROKEN: self._broken(),
+                Cause.MAINTENANCE: self._unannounced(),
+            },
+            self.promised,
+            self._announced(),
+        )
+
+    @property
+    def ready_seconds(self) -> int:
+        created = _floor(self.facts.created_at)
+        return Span(created, min(self.ready_at or self.stop, self.stop)).seconds
+
+    def months(self) -> Iterator[datetime]:
+        """The months of its life, so far."""
+        month = month_of(self.facts.created_at)
+        while month <= self.stop:
+            yield month
+            month = month_after(month)
+
+    def month(self, month: datetime) -> Month:
+        within = Span(month, month_after(month))
+        down = tuple(
+            Down(part.since, part.until, cause)
+            for cause, spans in self.down.items()
+            for part in _common(spans, [within])
+        )
+        return Month(
+            month,
+            _total(_common(self.promised, [within])),
+            _total(_joined(Span(part.since, part.until) for part in down)),
+            down,
+            self.facts.charged.get(month, NOTHING),
+            self.is_settled(month),
+        )
+
+    def is_settled(self, month: datetime) -> bool:
+        end = self.facts.end
+        over = month_after(month) if end is None else min(month_after(month), _floor(end.at))
+        if end is not None and end.by_us and self.terms.replacement_seconds is not None:
+            over = max(over, self._lost_since() + timedelta(seconds=self.terms.replacement_seconds))
+        return self.now >= over + SETTLES_AFTER
+
+    def breaches(self, month: Month) -> Iterator[Breach]:
+        """Those of a month. What is given back for all of them together is never more than what was charged."""
+        reached_bp = 0
+        for promise, since, credit_bp, why in self._broken_promises(month):
+            before, reached_bp = reached_bp, min(WHOLE_BP, reached_bp + credit_bp)
+            credit = share(month.charged_nano, reached_bp) - share(month.charged_nano, before)
+            yield Breach(promise, month.month, since, credit_bp, Nano(credit), month.settled, why)
+
+    def _broken_promises(self, month: Month) -> Iterator[tuple[Promise, datetime, int, str]]:
+        terms, within = self.terms, [Span(month.month, month_after(month.month))]
+        up = month.promised_seconds - month.down_seconds
+        steps = [
+            step
+            for step in terms.availability
+            if up * WHOLE_BP < step.below_bp * month.promised_seconds and month.settled
+        ]
+        if steps:
+            why = (
+                f"it was available for {up:,} of {month.promised_seconds:,} s ({_percent(month.available_bp)} %);"
+                f" {_percent(terms.availability[0].below_bp)} % are promised"
+            )
+            yield Promise.AVAILABILITY, min(part.since for part in month.down), steps[-1].credit_bp, why
+        late = _common(self._late_repairs(), within)
+        if late:
+            why = (
+                f"its machine failed and was not back, or replaced, within {terms.replacement_seconds:,} s:"
+                f" {_total(late):,} s more"
+            )
+            yield Promise.REPLACEMENT, late[0].since, terms.replacement_credit_bp, why
+        if terms.ready_seconds is not None and self.ready_seconds > terms.ready_seconds:
+            due = _floor(self.facts.created_at) + timedelta(seconds=terms.ready_seconds)
+            if month_of(self.ready_at or due) == month.month:
+                done = "it was ready after" if self.ready_at else "it was not ready after"
+                why = f"{done} {self.ready_seconds:,} s; {terms.ready_seconds:,} s are promised"
+                yield Promise.READY, due, terms.ready_credit_bp, why
+        short = _common(self._unannounced(), _common(self.promised, within))
+        if short:
+            why = f"maintenance was announced less than {terms.notice_seconds:,} s before; it took {_total(short):,} s"
+            yield Promise.NOTICE, short[0].since, terms.notice_credit_bp, why
+
+    def _late_repairs(self) -> list[Span]:
+        """The time in which a failure lasted longer than promised."""
+        limit = self.terms.replacement_seconds
+        if limit is None:
+            return []
+        late = [part for run in self.failures for part in run.after(limit)]
+        end, release_at = self.facts.end, self.facts.release_at
+        if end is not None and end.by_us:
+            since = self._lost_since()
+            due = since + timedelta(seconds=limit)
+            if self.now > due and (release_at is None or release_at > due):
+                late.append(Span(since, max(self.stop, since + _SECOND)))
+        return _joined(late)
+
+    def _lost_since(self) -> datetime:
+        """Since when a lease that ended with its machine had none that worked."""
+        running = [
+            since for since, until in self.facts.failures if until is None or _floor(until) >= self.stop
+        ]
+        return min((_floor(since) for since in running), default=self.stop)
+
+    def _broken(self) -> list[Span]:
+        """Time in which a part of what was sold did not work, after the grace."""
+        if self.terms.degraded_seconds is None:
+            return []
+        runs = _runs(_joined(self._not_whole()), self.stops)
+        return _joined(part for run in runs for part in run.after(self.terms.degraded_seconds))
+
+    def _not_whole(self) -> Iterator[Span]:
+        for used in self.facts.used:
+            had = Span(_floor(used.since), min(self.stop, _floor(used.until or self.stop)))
+            changes = sorted(
+                (change for change in self.facts.health if change.machine_id == used.machine_id),
+                key=lambda change: (change.at, change.number),
+            )
+            for change, following in pairwise((*changes, None)):
+                until = self.stop if following is None else _floor(following.at)
+                if change and change.verdict in _BROKEN and change.fault not in _WORKS:
+                    yield from _common([Span(_floor(change.at), until)], [had])
+
+    def _unannounced(self) -> list[Span]:
+        return self._maintenance(in_time=False)
+
+    def _announced(self) -> list[Span]:
+        return self._maintenance(in_time=True)
+
+    def _maintenance(self, *, in_time: bool) -> list[Span]:
+        """Our work on its machines that was announced as promised, or was not."""
+        notice = self.terms.notice_seconds
+        if notice is None:
+            return []
+        return _joined(
+            part
+            for used in self.facts.used
+            for work in self.facts.maintenance
+            if work.machine_id == used.machine_id
+            if ((work.begins_at - work.announced_at) // _SECOND >= notice) is in_time
+            for part in _common(
+                _spans([(work.begins_at, work.until)], self.stop),
+                _spans([(used.since, used.until)], self.stop),
+            )
+        )
+
+
+def _floor(moment: datetime) -> datetime:
+    return moment.replace(microsecond=0)
+
+
+def _percent(bp: int) -> str:
+    return f"{bp // 100}.{bp % 100:02d}"
+
+
+def _spans(found: Iterable[tuple[datetime, datetime | None]], stop: datetime) -> list[Span]:
+    """The spans up to `stop`, in whole seconds; one without an end lasts until then."""
+    cut = [Span(_floor(since), stop if until is None else min(stop, _floor(until))) for since, until in found]
+    return [span for span in cut if span.since < span.until]
+
+
+def _joined(spans: Iterable[Span]) -> list[Span]:
+    """The same time as spans that neither overlap nor touch, in order."""
+    made: list[Span] = []
+    for span in sorted(span for span in spans if span.since < span.until):
+        if made and span.since <= made[-1].until:
+            made[-1] = Span(made[-1].since, max(made[-1].until, span.until))
+        else:
+            made.append(span)
+    return made
+
+
+def _common(some: Iterable[Span], others: Sequence[Span]) -> list[Span]:
+    """The time that is in both."""
+    return _joined(
+        Span(max(one.since, other.since), min(one.until, other.until)) for one in some for other in others
+    )
+
+
+def _without(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+    """The time of some that is in none of the others, which are joined."""
+    left: list[Span] = []
+    for one in some:
+        since = one.since
+        for other in others:
+            if other.until <= since or other.since >= one.until:
+                continue
+            if since < other.since:
+                left.append(Span(since, other.since))
+            since = other.until
+        if since < one.until:
+            left.append(Span(since, one.until))
+    return left
+
+
+def _total(spans: Iterable[Span]) -> int:
+    return sum(span.seconds for span in spans)
+
+
+def _runs(spans: Sequence[Span], stops: Sequence[Span]) -> list[_Run]:
+    """Spans that touch, or between which there is only a customer's stop, are one run."""
+    runs: list[list[Span]] = []
+    for whole in _joined([*spans, *stops]):
+        parts = _without(_common(spans, [whole]), stops)
+        if parts:
+            runs.append(parts)
+    return [_Run(tuple(parts)) for parts in runs]
+
+
+def _in_causes(
+    down: Mapping[Cause, Sequence[Span]], promised: Sequence[Span], excused: Sequence[Span]
+) -> dict[Cause, list[Span]]:
+    """The time that counts, by its cause: promised, and not excused."""
+    return {cause: _without(_common(spans, promised), excused) for cause, spans in down.items()}

@@ -1,0 +1,297 @@
+"""Broken promises on a virtual clock: each is found once, credited once, corrected by new rows, and never edited."""
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+from functools import partial
+from importlib import resources
+from typing import Any, Literal
+
+import pytest
+from sqlalchemy import TextClause, text
+
+from control_plane.db import sla
+from control_plane.domain.ids import OrganizationId, ProviderRef
+from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sla import SlaTier
+from control_plane.domain.sla_clock import SETTLES_AFTER, Promise
+from control_plane.domain.sla_credit import ALWAYS_POSTED
+from control_plane.services import sla_terms
+from control_plane.world import uuid7
+from providers.fake import FakeMachine
+from reconciler.worlds.complete import CompleteWorld
+from tests.support.crash import Crash
+from tests.support.rows import rows
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+SHIPPED = (resources.files("control_plane") / "sla_terms.toml").read_text(encoding="utf-8")
+GOLD = CapacityRequest("h100x1", sla=SlaTier.GOLD)
+OF_SLA = ("judge_promises", "credit_breaches")
+WHEN: tuple[Literal["before", "after"], ...] = ("before", "after")
+
+_BREACHES = text("SELECT lease_id, promise, month, since, why FROM sla_breaches ORDER BY lease_id, promise")
+_ASSESSMENTS = text("""
+SELECT b.promise, a.number, a.charged_nano, a.credit_nano FROM sla_assessments a JOIN sla_breaches b ON b.id = a.breach_id
+ORDER BY b.promise, a.number
+""")
+_POSTED = text("""
+SELECT t.key, t.reason, t.approved_by, t.effective_at, p.amount_nano FROM transactions t
+JOIN postings p ON p.transaction_id = t.id JOIN ledger_accounts a ON a.id = p.account_id
+WHERE t.kind = 'credit' AND a.kind = 'wallet' ORDER BY t.number
+""")
+_CHARGED = text(
+    "SELECT coalesce(sum(amount_nano), 0)::bigint AS nano FROM charges WHERE lease_id = :lease_id"
+)
+_LINES = text("SELECT event, at, state_after FROM journal WHERE lease_id = :lease_id ORDER BY number")
+_QUEUE = text("SELECT breach_id FROM sla_uncredited")
+_CHANGE = text("""
+INSERT INTO health_changes (machine_id, at, verdict_before, verdict, fault, why, evidence)
+VALUES (:machine_id, :at, :before, :verdict, :fault, 'a test', '{}')
+""")
+_WORK = text("""
+INSERT INTO maintenances (id, machine_id, since, taken_by, why, planned_at, ended_at, ended_by)
+VALUES (gen_random_uuid(), :machine_id, :since, 'user_1', 'a new cable', :planned, :until, 'user_1')
+""")
+
+
+async def _promise(stage: Stage) -> OrganizationId:
+    async with stage.db.transaction() as connection:
+        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
+    return await stage.organization()
+
+
+async def _golden(stage: Stage, count: int = 1) -> list[Lease]:
+    organization_id = await _promise(stage)
+    leases = [await stage.lease(organization_id, GOLD) for _ in range(count)]
+    for lease in leases:
+        await stage.play_until(lease, "ready", seconds_max=90)
+    await stage.play(60, step=20)
+    return leases
+
+
+async def _machine(stage: Stage, lease: Lease) -> FakeMachine:
+    machine = (await stage.machines(lease))[-1]
+    return stage.cloud.machines[machine.provider_ref or ProviderRef("")]
+
+
+async def _found(stage: Stage, statement: TextClause, **values: object) -> Sequence[Any]:
+    async with stage.db.reading() as connection:
+        return await rows(connection, statement, **values)
+
+
+async def _posted(stage: Stage) -> list[int]:
+    return [row.amount_nano for row in await _found(stage, _POSTED)]
+
+
+async def _charged(stage: Stage, lease: Lease) -> int:
+    (row,) = await _found(stage, _CHARGED, lease_id=lease.id)
+    return int(row.nano)
+
+
+async def _fail(stage: Stage, lease: Lease, seconds: float) -> None:
+    """Let the machine of a lease fail for a while."""
+    machine = await _machine(stage, lease)
+    machine.failed = True
+    await stage.play(seconds, step=60)
+    machine.failed = False
+    await stage.play(10)
+
+
+async def _settle(stage: Stage) -> None:
+    await stage.play(SETTLES_AFTER.total_seconds() + 20, step=10)
+
+
+async def _evidence_of_health(stage: Stage, lease: Lease, *changes: tuple[datetime, str, str]) -> None:
+    """Verdicts about a lease's machine, each with its time."""
+    machine = (await stage.machines(lease))[-1]
+    async with stage.db.transaction() as connection:
+        before = "healthy"
+        for at, verdict, fault in changes:
+            values = {"machine_id": machine.id, "at": at, "before": before, "verdict": verdict}
+            await connection.execute(_CHANGE, values | {"fault": fault or None})
+            before = verdict
+
+
+def _half_even(amount: int, percent: int) -> int:
+    """A share of an amount, by other arithmetic than the product's."""
+    return int((Decimal(amount) * percent / 100).to_integral_value(ROUND_HALF_EVEN))
+
+
+async def test_a_machine_that_fails_for_too_long_is_credited_once_and_as_anybody_computes_from_the_journal(
+    stage: Stage,
+) -> None:
+    (lease,) = await _golden(stage)
+    await _fail(stage, lease, 1_200)
+    await stage.play(700, step=100)
+    assert [row.promise for row in await _found(stage, _BREACHES)] == [Promise.REPLACEMENT]
+    assert await _posted(stage) == [], "the lease goes on, and so does the month"
+    await stage.play(36_000, step=3_600)
+    await stage.release(lease)
+    await _settle(stage)
+    breaches = await _found(stage, _BREACHES)
+    assert [row.promise for row in breaches] == [Promise.AVAILABILITY, Promise.REPLACEMENT]
+
+    lines = await _found(stage, _LINES, lease_id=lease.id)
+    row = await stage.lease_row(lease)
+    ready, ending = row.ready_at, next(line.at for line in lines if line.state_after == "ending")
+    assert ready is not None
+    down = next(line.at for line in lines if line.event == "machine_down")
+    up = next(line.at for line in lines if line.event == "machine_up")
+    promised, missed = (ending - ready).total_seconds(), (up - down).total_seconds()
+    assert 0.95 < 1 - missed / promised < 0.99, "gold gives half back, and a quarter for the failure besides"
+    charged = await _charged(stage, lease)
+    half = _half_even(charged, 50)
+    shares = [half, _half_even(charged, 75) - half]
+    assert charged > 0
+    assert sorted(await _posted(stage)) == sorted(shares)
+    assert [
+        (row.promise, row.credit_nano, row.charged_nano) for row in await _found(stage, _ASSESSMENTS)
+    ] == [
+        (Promise.AVAILABILITY, shares[0], charged),
+        (Promise.REPLACEMENT, shares[1], charged),
+    ]
+    posted = max(await _found(stage, _POSTED), key=lambda row: row.amount_nano)
+    assert posted.reason.startswith(
+        f"SLA credit for {lease.name}, November 2026, availability: it was available for"
+    )
+    assert posted.approved_by == "credit_breaches"
+    story = await stage.story(lease)
+    assert (story.count("lease sla_breached"), story.count("lease sla_credited")) == (2, 2)
+
+    await stage.play(3 * 86_400, step=7_200)
+    assert sorted(await _posted(stage)) == sorted(shares), "nothing is posted again"
+    await stage.check()
+    await stage.finish()
+
+
+async def test_a_lease_that_ends_with_its_machine_is_credited(stage: Stage) -> None:
+    lease, *_ = await _golden(stage, 3)
+    await stage.play(3_600, step=600)
+    stage.cloud.disappear((await _machine(stage, lease)).provider_ref)
+    await stage.play(1_200, step=20)
+    row = await stage.lease_row(lease)
+    assert row.end_reason is EndReason.MACHINE_LOST
+    breaches = await _found(stage, _BREACHES)
+    assert Promise.REPLACEMENT in {breach.promise for breach in breaches}
+    assert sum(await _posted(stage)) == sum(row.credit_nano for row in await _found(stage, _ASSESSMENTS))
+    assert sum(await _posted(stage)) >= _half_even(await _charged(stage, lease), 25)
+    await stage.finish()
+
+
+async def test_evidence_that_arrives_late_corrects_a_credit_by_another_row_up_and_down(stage: Stage) -> None:
+    (lease,) = await _golden(stage)
+    since = stage.clock.now()
+    await stage.play(20 * 3_600, step=3_600)
+    await stage.release(lease)
+    await _settle(stage)
+    assert await _posted(stage) == []
+    broken = ("quarantined", "gpu_lost")
+    # 20 h are promised. 12 minutes are 2 after the grace of 10, 0.17 %: below 99.9 %. 72 are 62: below 95 %.
+    await _evidence_of_health(stage, lease, (since, *broken), (since + timedelta(minutes=12), "healthy", ""))
+    await stage.play(90_000, step=7_200)
+    charged = await _charged(stage, lease)
+    assert await _posted(stage) == [_half_even(charged, 10)]
+    await _evidence_of_health(
+        stage,
+        lease,
+        (since + timedelta(hours=2), *broken),
+        (since + timedelta(hours=3, minutes=12), "healthy", ""),
+    )
+    await stage.play(2 * 86_400, step=7_200)
+    ten = _half_even(charged, 10)
+    assert await _posted(stage) == [ten, charged - ten]
+    keys = [row.key.rpartition(":")[2] for row in await _found(stage, _POSTED)]
+    assert keys == ["1", "2"], "the number of the assessment is in the key"
+    # Work that was announced in time excuses all of it.
+    machine = (await stage.machines(lease))[-1]
+    async with stage.db.transaction() as connection:
+        values = {"machine_id": machine.id, "since": since - timedelta(days=4), "planned": since}
+        await connection.execute(_WORK, values | {"until": since + timedelta(hours=4)})
+    await stage.play(2 * 86_400, step=7_200)
+    assert await _posted(stage) == [ten, charged - ten, -charged]
+    reasons = [row.reason for row in await _found(stage, _POSTED)]
+    assert reasons[-1].startswith(f"SLA credit, corrected for {lease.name}")
+    assert "by late evidence, the promise was kept" in reasons[-1]
+    await stage.finish()
+
+
+async def test_without_terms_nothing_is_promised_and_nothing_is_judged(stage: Stage) -> None:
+    organization_id = await stage.organization()
+    lease = await stage.lease(organization_id)
+    await stage.play_until(lease, "ready", seconds_max=90)
+    await stage.play(60, step=20)
+    await _fail(stage, lease, 1_200)
+    await stage.release(lease)
+    await _settle(stage)
+    assert (lease.sla, lease.sla_version) == (SlaTier.BRONZE, None)
+    assert await _found(stage, _BREACHES) == []
+    await stage.finish()
+
+
+async def test_until_an_operator_turns_credits_on_they_are_computed_and_not_posted(stage: Stage) -> None:
+    stage.world = dataclasses.replace(stage.world, sla_dry_run=True)
+    (lease,) = await _golden(stage)
+    await _fail(stage, lease, 1_200)
+    await stage.release(lease)
+    await _settle(stage)
+    assert len(await _found(stage, _ASSESSMENTS)) == 2
+    assert await _posted(stage) == []
+    (report,) = await stage.run("credit_breaches")
+    assert report.notes == ["1 credits wait: SPLITPLANE_SLA_CREDITS is not set, so nothing is posted"]
+    stage.world = dataclasses.replace(stage.world, sla_dry_run=False)
+    await stage.run("credit_breaches")
+    assert await _posted(stage) == [await _charged(stage, lease)]
+    await stage.finish()
+
+
+async def test_a_flood_of_breaches_waits_for_an_operator(stage: Stage) -> None:
+    leases = await _golden(stage, ALWAYS_POSTED + 1)
+    for lease in leases:
+        (await _machine(stage, lease)).failed = True
+    await stage.play(1_200, step=60, without=OF_SLA)
+    for lease in leases:
+        (await _machine(stage, lease)).failed = False
+    await stage.play(20, without=OF_SLA)
+    for lease in leases:
+        await stage.release(lease)
+    await _settle(stage)
+    assert len(await _found(stage, _QUEUE)) == ALWAYS_POSTED + 1
+    assert await _posted(stage) == []
+    (report,) = await stage.run("credit_breaches")
+    assert "splitplane sla approve" in report.notes[0]
+    async with stage.db.transaction() as connection:
+        await sla.approve(connection, uuid7(), by="user_1", reason="looked at", now=stage.clock.now())
+    await stage.run("credit_breaches")
+    assert len(await _posted(stage)) == ALWAYS_POSTED + 1
+    assert await _found(stage, _QUEUE) == []
+    await stage.finish()
+
+
+async def test_loops_that_die_after_each_step_change_no_figure(stage: Stage) -> None:
+    (lease,) = await _golden(stage)
+    await _fail(stage, lease, 1_200)
+    await stage.release(lease)
+    await stage.play(SETTLES_AFTER.total_seconds() + 20, step=10, without=OF_SLA)
+
+    async def activation(world: CompleteWorld, name: str) -> None:
+        await stage.run(name, world=world)
+
+    for name in OF_SLA:
+        deaths = 0
+        for when in WHEN:
+            call = 1
+            while await Crash(at=call, when=when).kills(
+                partial(activation, name=name), stage.replica("doomed")
+            ):
+                deaths, call = deaths + 1, call + 1
+                if call > 20:
+                    break
+        assert deaths > 0, name
+        await stage.run(name)
+    await stage.run("credit_breaches")
+    assert await _posted(stage) == [await _charged(stage, lease)]
+    assert len(await _found(stage, _ASSESSMENTS)) == 2
+    await stage.finish()

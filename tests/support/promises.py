@@ -1,0 +1,42 @@
+"""Promises of leases, for stages on which something is to be judged and credited."""
+
+from sqlalchemy import text
+
+from control_plane.domain.lease import Lease
+from control_plane.services import sla_terms
+from control_plane.services.sla_terms import parse_terms
+from control_plane.world import uuid7
+from tests.support.stage import Stage
+
+TERMS = """
+[bronze]
+availability = [{ below = "99.9%", credit = "10%" }]
+"""
+_PROMISE = text("UPDATE leases SET sla_version = 1 WHERE id = :id")
+_JUDGE = text("""
+INSERT INTO sla_clocks (lease_id, organization_id, due_at) SELECT id, organization_id, :now FROM leases WHERE id = :id
+""")
+_BREACH = text("""
+INSERT INTO sla_breaches (id, organization_id, project_id, lease_id, promise, month, sla, sla_version, since, found_at,
+                          why, evidence)
+SELECT :breach, organization_id, project_id, id, 'availability', date_trunc('month', CAST(:now AS timestamptz), 'UTC'),
+       sla, sla_version, :now, :now, 'a test', '{}' FROM leases WHERE id = :id
+""")
+_ASSESSMENT = text("""
+INSERT INTO sla_assessments (breach_id, number, organization_id, assessed_at, charged_nano, credit_nano, why, evidence)
+SELECT :breach, 1, organization_id, :now, 100, 10, 'a test', '{}' FROM leases WHERE id = :id
+""")
+_QUEUED = text("""
+INSERT INTO sla_uncredited (organization_id, breach_id, since)
+SELECT organization_id, :breach, :now FROM leases WHERE id = :id
+""")
+
+
+async def broken(stage: Stage, lease: Lease) -> None:
+    """A promise of this lease was broken, and 10 nano-USD are to be given back for it. It is to be judged again."""
+    async with stage.db.transaction() as connection:
+        await sla_terms.load(connection, stage.api, parse_terms(TERMS))
+        values = {"id": lease.id, "breach": uuid7(), "now": stage.clock.now()}
+        for statement in (_PROMISE, _JUDGE, _BREACH, _ASSESSMENT, _QUEUED):
+            names = statement.compile().params
+            await connection.execute(statement, {name: values[name] for name in names})

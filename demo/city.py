@@ -25,7 +25,7 @@ from control_plane.db.engine import Role
 from control_plane.domain.rendering import BootOrder, cloud_config
 from data_plane.access.ssh import new_host_key
 from data_plane.mesh.hub import HUB_PRINCIPAL
-from demo import cluster, prices
+from demo import cluster, past_month, prices
 from demo.processes import Child, DemoError, base_environment, run, start, wait_for
 from demo.stopping import postponed
 from providers.emulators import host_resources, image, nspawn
@@ -78,6 +78,8 @@ class City:
     api_key: str = ""
     """Of the customer."""
     operator_key: str = ""
+    past_key: str = ""
+    """Of the customer of last month."""
     finance_key: str = ""
     """Of those who run the installation: who runs machines posts no money."""
     api_url: str = ""
@@ -117,6 +119,10 @@ class City:
     def customer_environment(self) -> dict[str, str]:
         """For the customer's CLI."""
         return self._command_line("customer", self.api_key)
+
+    def past_environment(self) -> dict[str, str]:
+        """For the CLI of the customer of last month."""
+        return self._command_line("past", self.past_key)
 
     def reconciler_environment(self) -> dict[str, str]:
         environment = base_environment() | {
@@ -220,6 +226,8 @@ class City:
         run(["control_plane", "price-book", str(book)], environment)
         arguments = ["bootstrap", "--organization", ORGANIZATION, "--top-up", TOP_UP_USD]
         self.api_key = run(["control_plane", *arguments], environment).strip()
+        past = ["bootstrap", "--organization", past_month.CUSTOMER, "--top-up", TOP_UP_USD]
+        self.past_key = run(["control_plane", *past], environment).strip()
         platform = ["bootstrap", "--organization", PLATFORM, "--operator"]
         self.operator_key, self.finance_key = run(["control_plane", *platform], environment).split()
 

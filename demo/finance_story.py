@@ -1,22 +1,42 @@
-"""The demo's chapter for finance: the month as a FOCUS export, and proof that the books follow from what happened."""
+"""The demo's chapters for finance: the running month as an export, and last month closed, invoiced and matched."""
 
 import json
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from control_plane.domain.export_run import SETTLES_WITHIN
 from control_plane.domain.period import month_text
 from control_plane.world import utc_now
+from demo import past_month
 from demo.city import City
-from demo.processes import DemoError
+from demo.processes import DemoError, wait_for
 
 FILES = ("focus-1.2.csv", "focus-1.2.parquet", "manifest.json")
 REPORT = "reconciliation.json"
+SUPPLIER_INVOICE = f"{past_month.SUPPLIER}-invoice.csv"
+INVOICE = "invoice.html"
+BILLED_SECONDS_MAX = 60
 Finance = Callable[..., str]
-"""Types a command of ours as finance would, and shows it with its output unless it is told not to."""
+"""Types a command of ours as finance or a customer would, and shows it with its output unless it is told not to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedMonth:
+    """What came of last month."""
+
+    month: str
+    invoice: str
+    """The number of its invoice."""
+    focus_rows: int
+    difference_nano: int
+    """What the links of its reconciliation differ by in all."""
+    matched: bool
+    """Whether every difference between the supplier's invoice and our records is explained."""
 
 
 class FinanceStory:
@@ -24,26 +44,87 @@ class FinanceStory:
         self._city = city
         self._finance = finance
         self._month = month_text(utc_now())
+        self._past = past_month.leases_before(utc_now())
 
-    def export(self, charged_at: float) -> int:
-        """Export what was charged until `charged_at`, in seconds of `time.monotonic`. Returns the number of rows."""
-        left = charged_at + SETTLES_WITHIN.total_seconds() + 1 - time.monotonic()
+    def begin(self) -> None:
+        """Write the leases of last month into the database. The reconciler meters and prices them meanwhile."""
+        past_month.plant(self._city.owner_url, self._past)
+
+    def close(self, customer: Finance) -> ClosedMonth:
+        """Close last month, issue its invoice, match what the supplier invoices, reconcile, and export it as final.
+
+        `customer` types what the customer of that month does.
+        """
+        month = past_month.month_name(self._past)
+
+        def billed() -> bool:
+            bill = json.loads(customer("bill", "--month", month, "--json", show=False))
+            return bool(bill["amount"]["nano"] and not bill["unrated"]["nano"])
+
+        wait_for("the charges of last month", BILLED_SECONDS_MAX, billed, self._city.children["reconciler"])
+        customer("bill", "--month", month)
+        self._finance("period", "close", month, "--yes")
+        address = ("--address", "Salomon-Idler-Str. 12", "--address", "86159 Augsburg")
+        buyer = (past_month.CUSTOMER, "DE", "19", "--name", "Heliotrope GmbH", *address)
+        self._finance("billing-details", "set", *buyer, show=False)
+        self._finance("invoice", "issue", month)
+        issued = json.loads(customer("invoice", "list", "--json", show=False))["items"]
+        if len(issued) != 1:
+            raise DemoError(f"{len(issued)} invoices were issued to the customer of last month")
+        number = str(issued[0]["number"])
+        customer("invoice", "show", number)
+        page = self._city.directory / INVOICE
+        page.write_text(customer("invoice", "show", number, "--html", show=False))
+        matched = self._match(month)
+        entries = json.loads(customer("balance", "entries", "--month", month, "--json", show=False))["items"]
+        self._wait_to_settle(max(datetime.fromisoformat(entry["recorded_at"]) for entry in entries))
+        rows = self._exported(month, self._city.directory / "closed")
+        difference = self._reconciled(month)
+        return ClosedMonth(month, number, rows, difference, matched)
+
+    def _match(self, month: str) -> bool:
+        self._city.say(
+            f"  {past_month.SUPPLIER} bills a machine from when it runs, each minute that has begun:"
+        )
+        path = self._city.directory / SUPPLIER_INVOICE
+        path.write_text(past_month.supplier_invoice(self._past, self._city.say))
+        supplier = ("--provider", past_month.SUPPLIER)
+        self._finance("supplier-invoice", "import", str(path), *supplier, "--month", month)
+        self._finance("match", month, *supplier)
+        found = json.loads(self._finance("match", month, *supplier, "--json", show=False))
+        return bool(found["matched"] and found["machines_count"] == len(self._past))
+
+    def _wait_to_settle(self, charged_at: datetime) -> None:
+        left = (charged_at + SETTLES_WITHIN - utc_now()).total_seconds() + 1
         if left > 0:
             self._city.say(f"  (an export has what was charged over a minute ago: {left:.0f} s to wait)")
             time.sleep(left)
-        folder = self._city.directory / "exports"
+
+    def export(self, charged_at: datetime) -> int:
+        """Export what was charged until a moment. Returns the number of rows."""
+        self._wait_to_settle(charged_at)
+        return self._exported(self._month, self._city.directory)
+
+    def _exported(self, month: str, to: Path) -> int:
+        """Export a month, and copy its files to a folder. Returns the number of rows."""
+        folder = self._city.directory / "exports" / month
         shutil.rmtree(folder, ignore_errors=True)
-        self._finance("export", "create", self._month, "--to", str(folder))
+        self._finance("export", "create", month, "--to", str(folder))
         (made,) = folder.glob("*/*/")
+        to.mkdir(exist_ok=True)
         for name in FILES:
-            shutil.copyfile(made / name, self._city.directory / name)
+            shutil.copyfile(made / name, to / name)
         return _rows(made / "manifest.json")
 
     def reconcile(self) -> int:
         """Returns the sum of all differences, in nano-US-dollars. The report is kept beside the summary."""
-        self._finance("reconcile", self._month)
+        return self._reconciled(self._month, self._city.directory / REPORT)
+
+    def _reconciled(self, month: str, report: Path | None = None) -> int:
+        self._finance("reconcile", month)
         newest = json.loads(self._finance("reconciliation", "list", "--json", show=False))["items"][0]
-        (self._city.directory / REPORT).write_text(json.dumps(newest, indent=2) + "\n")
+        if report is not None:
+            report.write_text(json.dumps(newest, indent=2) + "\n")
         if newest["customers"] == 0:
             raise DemoError("no customer was examined")
         return sum(abs(_nano(link)) for link in newest["links"])

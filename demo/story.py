@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from control_plane.world import utc_now
 from demo.city import City
 from demo.cluster_story import NODES, ClusterStory
 from demo.finance_story import FinanceStory
@@ -63,6 +64,16 @@ class Summary:
     """Rows of the FOCUS export of all customers."""
     reconcile_difference_nano: int | None = None
     """What the links of the month's reconciliation differ by in all, from the journal to the export."""
+    closed_month: str | None = None
+    """The month that was closed, such as `2026-10`."""
+    invoice: str | None = None
+    """The number of its invoice."""
+    closed_focus_rows: int = 0
+    """Rows of its final FOCUS export."""
+    closed_difference_nano: int | None = None
+    """What the links of its reconciliation differ by in all."""
+    supplier_matched: bool = False
+    """Whether the supplier's invoice of it matches our meter and the customers' bills, every difference explained."""
     machines_real: bool = False
     seconds: float = 0.0
 
@@ -71,6 +82,9 @@ class Summary:
 class Story:
     city: City
     summary: Summary = field(default_factory=Summary)
+
+    def __post_init__(self) -> None:
+        self._books = FinanceStory(self.city, self._finance)
 
     def play(self) -> None:
         self.summary.machines_real = self.city.real_machines
@@ -89,6 +103,7 @@ class Story:
         self._expect_no_machines()
         self._settle()
         self._prove(charged_at)
+        self._close_month()
 
     # --- the customer's tools
 
@@ -141,6 +156,7 @@ class Story:
         _new_key(key)
         self._customer("ssh-key", "add", "laptop", f"{key}.pub")
         wait_for("the first offers", 30, self._offered, self.city.children["reconciler"])
+        self._books.begin()
         self._customer("quote", SKU, "--region", "eu", "--max-price", "25")
 
     def _offered(self) -> bool:
@@ -277,10 +293,10 @@ class Story:
         self._customer("lease", "release", "alpha", "beta", "gamma", "delta", "--yes")
         wait_for("the end of every lease", END_SECONDS_MAX, self._ended, self.city.children["reconciler"])
 
-    def _charged(self) -> float:
-        """Wait for the last charges. Returns when that was, in seconds of `time.monotonic`."""
+    def _charged(self) -> datetime:
+        """Wait for the last charges. Returns when that was."""
         wait_for("the last charges", 30, lambda: self.city.ask("/v1/bill")["unrated"]["nano"] == 0)
-        return time.monotonic()
+        return utc_now()
 
     def _expect_no_machines(self) -> None:
         left = self.city.inventories()
@@ -313,13 +329,35 @@ class Story:
         csv = self._customer("usage", "--csv", show=False)
         expect(_csv_total(csv) == totals["rated"]["nano"], "the usage CSV does not add up to the ledger")
 
-    def _prove(self, charged_at: float) -> None:
+    def _prove(self, charged_at: datetime) -> None:
         self._title("Finance: the month as FOCUS 1.2, and proof that the books follow from what happened")
-        story = FinanceStory(self.city, self._finance)
-        self.summary.focus_rows = story.export(charged_at)
+        self.summary.focus_rows = self._books.export(charged_at)
         expect(self.summary.focus_rows >= self.summary.leases, "a lease is missing from the export")
-        self.summary.reconcile_difference_nano = story.reconcile()
+        self.summary.reconcile_difference_nano = self._books.reconcile()
         expect(self.summary.reconcile_difference_nano == 0, "the books do not reconcile")
+
+    def _close_month(self) -> None:
+        self._title(
+            "Finance: last month is closed, invoiced, matched with the supplier, and exported for good"
+        )
+        self.city.say(
+            "  (the running month cannot be closed, so this is the month of another customer: what it used"
+        )
+        self.city.say(
+            "  then was written into the database at the start, and billed since by the same reconciler)"
+        )
+        closed = self._books.close(self._past_customer)
+        self.summary.closed_month, self.summary.invoice = closed.month, closed.invoice
+        self.summary.closed_focus_rows = closed.focus_rows
+        self.summary.closed_difference_nano = closed.difference_nano
+        self.summary.supplier_matched = closed.matched
+        expect(closed.matched, "the supplier's invoice does not match")
+        expect(closed.difference_nano == 0, "the books of last month do not reconcile")
+        expect(closed.focus_rows > 0, "nothing of last month is in its export")
+
+    def _past_customer(self, *arguments: str, show: bool = True) -> str:
+        """Type a command as the customer of last month would."""
+        return self._type(arguments, self.city.past_environment(), show=show)
 
 
 def _new_key(path: Path) -> None:

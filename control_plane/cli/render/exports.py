@@ -39,7 +39,7 @@ def checked_lines(checked: Checked) -> RenderableType:
             ("Export", said["run"]),
             ("Period", f"{said['period']}, {said['status']}"),
             ("Covers", said["covers"]),
-            ("Billed", f"{Decimal(said['sums']['BilledCost']):,} {said['currency']}"),
+            ("Billed", f"{Decimal(said['sums']['BilledCost']):,f} {said['currency']}"),
             ("Manifest", f"sha256 {checked.sha256}"),
             ("Before it", said["previous"]["run"] if said["previous"] else "none"),
         ),

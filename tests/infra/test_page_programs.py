@@ -18,7 +18,7 @@ import yaml
 from control_plane import __main__ as control_plane
 from control_plane.cli.errors import CliError
 from control_plane.cli.main import parsed
-from infra.rotation import __main__ as rotation
+from infra.logins import __main__ as logins
 from infra.services import SERVICES
 from infra.state import __main__ as state
 from reconciler import __main__ as reconciler
@@ -116,7 +116,7 @@ def _fault_of_module(module: str, words: Sequence[str]) -> str | None:
         "control_plane": control_plane._parser().parse_args,
         "reconciler": reconciler.parse,
         "infra.state": state.parser().parse_args,
-        "infra.rotation": rotation.parser().parse_args,
+        "infra.logins": logins.parser().parse_args,
     }
     filled = [word.replace("REGION:ACCOUNT:key/ID", KEY) for word in words]
     return _exits(lambda: parsers[module](filled)) if words and module in parsers else None
@@ -172,7 +172,7 @@ def _fault_of_make(words: Sequence[str]) -> str | None:
 def test_every_command_of_the_pages_is_taken_by_its_program() -> None:
     commands = list(_commands())
     assert [(str(command), fault) for command in commands if (fault := _fault(command))] == []
-    known = {"aws": 12, "pulumi": 20, "splitplane": 60, "run_task": 6, "docker": 10, "make": 3, HOST_RUN: 3}
+    known = {"aws": 12, "pulumi": 20, "splitplane": 60, "run_task": 5, "docker": 10, "make": 3, HOST_RUN: 3}
     for program, least in known.items():
         assert sum(command.words[0] == program for command in commands) >= least, program
 

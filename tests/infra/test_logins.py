@@ -1,26 +1,35 @@
-"""A process gets another login without a pause: the new one works before it is used, and the old one is ended after its last use.
+"""The first logins are made with passwords that nobody has seen, and a process gets another one without a pause.
 
 moto keeps the secrets. ECS is a stand-in: what matters is in which order it is asked, and what it answers.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from control_plane import __main__ as control_plane
-from infra.rotation.__main__ import main
-from infra.rotation.login import TAG, RotationError, processes, rotate
+from infra.logins import first
+from infra.logins.__main__ import main
+from infra.logins.cluster import LoginsError
+from infra.logins.rotation import TAG, processes, rotate
 from infra.services import LOGINS
 from tests.support.cloud.graph import graphs
 
 pytestmark = pytest.mark.xdist_group("infra")
 REGION = "eu-central-1"
 SECRET = "splitplane-prod/database-api"
+ROOT = "splitplane-prod/database-root"
 FIRST = "postgresql://api_login:first@db.example.com:5432/splitplane?sslmode=verify-full&sslrootcert=/etc/ssl/rds.pem"
+
+
+MANAGED = "rds!db-0f1e"
+PASSWORD = "made by RDS: #/@?"
 
 
 class Ecs:
@@ -40,6 +49,7 @@ class Ecs:
         (override,) = asked["overrides"]["containerOverrides"]
         parsed = control_plane._parser().parse_args(override["command"][3:])
         self.done.append(f"end {parsed.end}" if parsed.end else f"make {self._login()}")
+        self.root = self._vault.get_secret_value(SecretId=ROOT)["SecretString"]
         graph = graphs()["prod"]
         assert asked["cluster"] == graph.one("Cluster", "cluster").inputs["name"]
         assert asked["taskDefinition"] == graph.one("TaskDefinition", "logins").inputs["family"]
@@ -84,11 +94,24 @@ class Ec2:
         return {"SecurityGroups": [{"GroupId": "sg-logins"}]}
 
 
+class Rds:
+    def describe_db_instances(self, **asked: Any) -> Mapping[str, Any]:
+        assert (
+            asked["DBInstanceIdentifier"]
+            == graphs()["prod"].one("rds.Instance", "database").inputs["identifier"]
+        )
+        return {
+            "DBInstances": [
+                {"Endpoint": {"Address": "db.example.com"}, "MasterUserSecret": {"SecretArn": MANAGED}}
+            ]
+        }
+
+
 class Session:
     def __init__(self) -> None:
         self.vault = boto3.client("secretsmanager", region_name=REGION)
         self.ecs = Ecs(self.vault)
-        self._clients = {"secretsmanager": self.vault, "ecs": self.ecs, "ec2": Ec2()}
+        self._clients = {"secretsmanager": self.vault, "ecs": self.ecs, "ec2": Ec2(), "rds": Rds()}
 
     def client(self, name: str) -> Any:
         return self._clients[name]
@@ -107,6 +130,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with mock_aws():
         made = Session()
         made.vault.create_secret(Name=SECRET, SecretString=FIRST)
+        made.vault.create_secret(Name=ROOT, SecretString="used")
         yield made
 
 
@@ -147,14 +171,14 @@ def test_a_run_that_died_between_the_tag_and_the_secret_is_finished(session: Any
 
 def test_the_old_login_stays_while_tasks_use_it(session: Any) -> None:
     session.ecs.goes_back = True
-    with pytest.raises(RotationError, match="New tasks of api did not become healthy, and the old ones stay"):
+    with pytest.raises(LoginsError, match="New tasks of api did not become healthy, and the old ones stay"):
         list(rotate(session, "prod", "api"))
     assert "end api_login" not in session.ecs.done
 
 
 def test_nothing_is_restarted_when_the_login_was_not_made(session: Any) -> None:
     session.ecs.exit_codes = [1]
-    with pytest.raises(RotationError, match="aws logs tail splitplane-prod-logins"):
+    with pytest.raises(LoginsError, match="aws logs tail splitplane-prod-logins"):
         list(rotate(session, "prod", "api"))
     assert session.ecs.done == ["make api_login_2"]
 
@@ -162,5 +186,52 @@ def test_nothing_is_restarted_when_the_login_was_not_made(session: Any) -> None:
 def test_every_process_with_a_login_can_be_given_another(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(processes()) == set(LOGINS.files)
     with pytest.raises(SystemExit):
-        main(["verifier", "--stack", "prod"])
+        main(["rotate", "verifier", "--stack", "prod"])
     assert "invalid choice: 'verifier'" in capsys.readouterr().err
+
+
+@pytest.fixture
+def new(session: Any) -> Any:
+    """A stack whose secrets are empty, but that of the API."""
+    for name in LOGINS.files:
+        if name != "api":
+            session.vault.create_secret(Name=f"splitplane-prod/database-{name}")
+    session.vault.create_secret(
+        Name=MANAGED, SecretString=json.dumps({"username": "splitplane_root", "password": PASSWORD})
+    )
+    return session
+
+
+def test_the_first_logins_are_made_from_secrets_that_are_filled_where_they_are_empty(new: Any) -> None:
+    said = "\n".join(first.make(new, "prod"))
+    assert new.url() == FIRST, "what was there is kept"
+    passwords = set()
+    for name in LOGINS.files:
+        if name != "api":
+            kept = new.vault.get_secret_value(SecretId=f"splitplane-prod/database-{name}")["SecretString"]
+            url = urlsplit(kept)
+            assert (url.username, url.hostname, url.path) == (
+                f"{name}_login",
+                "db.example.com",
+                "/splitplane",
+            )
+            assert url.query == urlsplit(FIRST).query
+            passwords.add(url.password)
+    assert len(passwords) == len(LOGINS.files) - 1
+    assert not any(password in said for password in passwords)
+    assert new.ecs.done == ["make api_login"]
+
+
+def test_the_password_of_the_first_user_is_there_while_the_task_runs_and_not_afterwards(new: Any) -> None:
+    new.ecs.exit_codes = [1, 0]
+    with pytest.raises(LoginsError, match="The task logins failed"):
+        list(first.make(new, "prod"))
+    url = urlsplit(new.ecs.root)
+    assert (url.username, unquote(url.password or "")) == ("splitplane_root", PASSWORD)
+    assert new.vault.get_secret_value(SecretId=ROOT)["SecretString"] == first.USED
+    assert list(first.make(new, "prod"))[-1] == "logins: done"
+
+
+def test_a_stack_that_was_not_made_is_an_error_of_aws(session: Any) -> None:
+    with pytest.raises(ClientError, match="ResourceNotFound"):
+        list(first.make(session, "prod"))

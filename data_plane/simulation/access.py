@@ -102,7 +102,14 @@ class FakeMachine:
     """Of its last boot."""
     off: bool = False
     """Nothing answers at its address."""
+    hardware: Inventory | None = None
+    """What it had when its agent was installed."""
     calls: list[str] = field(default_factory=list[str])
+
+    def sample(self, at_ms: int) -> Sample:
+        """What its agent reads at this moment: what its health document and its script say."""
+        nothing = Inventory(source="emulated", driver_version="", gpus=())
+        return self.samples.sample(self.health or idle(self.inventory or self.hardware or nothing), at_ms)
 
 
 @dataclass
@@ -147,12 +154,6 @@ class FakeAccess:
     def forget(self, address: str) -> None:
         """Remove the machine. The next machine with this address is a new one."""
         self.machines.pop(address, None)
-
-    def sample(self, target: Target, at_ms: int) -> Sample:
-        """What this machine's agent reads at this moment: what its health document and its script say."""
-        machine = self.machine(target.address)
-        health = machine.health or idle(machine.inventory or self.hardware(target))
-        return machine.samples.sample(health, at_ms)
 
     def switch(self, before: str, address: str, *, off: bool) -> None:
         """The machine is switched off, or boots with everything that is on its disk and has this address then."""
@@ -287,7 +288,7 @@ class FakeSession:
         agent = records.read(Config, strict.load(config, len(config)), "configuration")
         if self.machine.link is not None and self.machine.link.address != agent.own:
             return _failed(1, "this machine has another address in its network")
-        self.machine.agent = agent
+        self.machine.agent, self.machine.hardware = agent, self._inventory()
         return _printed(b"")
 
     def _print_inventory(self, _: bytes) -> Answer:

@@ -1,15 +1,18 @@
 """A simulated collector: the real one's mailbox, to which the agents of simulated machines report at each exchange.
 
 The hub has a mailbox, and so has the server of each cluster. An agent reports to the address that it was installed
-with.
+with. With `ingest`, it also delivers a sample then, which takes no other way than that of a real one.
 """
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from data_plane.access.port import AccessError
 from data_plane.documents.agent_config import Config
-from data_plane.documents.heartbeat import Delivery, Heartbeat, Result, encode
+from data_plane.documents.heartbeat import Delivery as Heartbeats
+from data_plane.documents.heartbeat import Heartbeat, Result, encode
+from data_plane.documents.sample_delivery import Delivery
 from data_plane.heartbeats.collector.exchange import Known, Reports
 from data_plane.heartbeats.collector.mailbox import Mailbox
 from data_plane.heartbeats.port import ClusterServer
@@ -29,6 +32,9 @@ class FakeCollector:
     """Addresses of machines whose agents do not report."""
     mailboxes: dict[str | None, Mailbox] = field(default_factory=dict[str | None, Mailbox])
     """By the addresses of servers in their overlays; that of the hub, which has many addresses, by None."""
+    ingest: Callable[[str, Delivery], Awaitable[object]] | None = None
+    """Takes a delivery under a credential, as the ingest process does."""
+    unix: Callable[[], float] = time.time
     runs: Callable[[str], bool] = lambda _: True
     """Whether the machine at an address runs: the agent of one that ended is silent."""
     _now: float = 0.0
@@ -47,17 +53,23 @@ class FakeCollector:
                 and self.runs(address)
                 and self._place(machine.agent) == place
             ):
+                await self._sample(machine)
                 self._report(machine, mailbox)
         return mailbox.exchange(known, self._now)
 
     def _place(self, agent: Config) -> str | None:
         return agent.hub if agent.hub in self.mailboxes else None
 
+    async def _sample(self, machine: FakeMachine) -> None:
+        if machine.agent is not None and self.ingest is not None:
+            now_ms = int(1000 * self.unix())
+            await self.ingest(machine.agent.credential, Delivery(now_ms, (machine.sample(now_ms),)))
+
     def _report(self, machine: FakeMachine, mailbox: Mailbox) -> None:
         if machine.agent is None:
             return
         heartbeat = Heartbeat(machine.agent_sequence + 1, 0, int(self._now), "", 0, 0, machine.agent_result)
-        answer = mailbox.deliver(encode(Delivery(machine.agent.credential, (heartbeat,))), self._now)
+        answer = mailbox.deliver(encode(Heartbeats(machine.agent.credential, (heartbeat,))), self._now)
         if answer.verdict == "ended":
             machine.agent = None  # It removes itself.
         elif answer.verdict == "accepted":

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import tracemalloc
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -222,8 +223,13 @@ def test_a_delivery_that_is_too_large_is_refused_before_it_is_read() -> None:
         read_delivery(b"\0" * (BODY_BYTES_MAX + 1))
     bomb = gzip.compress(b" " * (100 * DOCUMENT_BYTES_MAX))
     assert len(bomb) < BODY_BYTES_MAX
-    with pytest.raises(TooLarge):
-        read_delivery(bomb)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TooLarge):
+            read_delivery(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 4 * DOCUMENT_BYTES_MAX, "no more is kept than may be read"
+    finally:
+        tracemalloc.stop()
 
 
 @given(st.binary(max_size=2_000))

@@ -8,7 +8,8 @@ import pytest
 from prometheus_client import REGISTRY
 from sqlalchemy import text
 
-from control_plane.db import agents
+from control_plane.db import agents, samples
+from control_plane.db.engine import Database, Role
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.agent import (
     KNOWN_AFTER_THE_END,
@@ -26,7 +27,10 @@ from data_plane.access.port import Unreachable
 from data_plane.inspection.bundle import Bundle
 from data_plane.simulation.access import FakeMachine
 from data_plane.simulation.collector import FakeCollector
+from data_plane.simulation.samples import Fault
 from reconciler.figures import FIGURES
+from tests.support.database import login_url
+from tests.support.ingesting import Ingesting
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
@@ -184,3 +188,32 @@ async def test_while_the_hub_is_away_nothing_is_lost(stage: Stage) -> None:
     assert "the hub is away" in report.errors[0]
     await _hear(stage)
     assert (await _agent(stage)).received == 2
+
+
+async def test_what_a_simulated_machine_samples_is_stored_and_a_fault_of_it_is_notable(
+    stage: Stage, database_url: str
+) -> None:
+    lease, machine = await _leased(stage)
+    await stage.run("install_agents")
+    ingest = Database(login_url(database_url, Role.INGEST), role=Role.INGEST, pool_size=1, readers=1)
+    collector = _collector(stage)
+    collector.ingest, collector.unix = (
+        Ingesting(ingest, stage.clock.now),
+        lambda: stage.clock.now().timestamp(),
+    )
+    await _hear(stage, 2)
+    fault_ms = int(1000 * stage.clock.now().timestamp())
+    machine.samples.add(Fault(fault_ms, xid=79, changes={"lost": True}))
+    await _hear(stage, 2)
+    async with stage.db.reading() as connection:
+        window = await samples.window(connection, lease.id, since=stage.clock.now() - timedelta(minutes=5))
+    assert [stored.sequence for stored in window] == [4, 3, 2, 1]
+    assert [stored.notable for stored in window] == [True, True, False, False]
+    assert [xid["number"] for xid in window[1].document["xids"]] == [79]
+    assert [gpu["index"] for gpu in window[0].document["gpus"] if gpu["lost"]] == [0]
+    await stage.release(lease)
+    await _hear(stage)
+    async with stage.db.reading() as connection:
+        after = await samples.window(connection, lease.id, since=stage.clock.now() - timedelta(minutes=5))
+    assert len(after) == 4, "with the lease, the credential ends"
+    await ingest.close()

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib import resources
+from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.ids import MachineId
-from control_plane.domain.money import Nano
+from control_plane.domain.money import Nano, accrued, usd
 from control_plane.domain.sla import AvailabilityCredit, SlaTier, Terms, share
 from control_plane.domain.sla_clock import (
     SETTLES_AFTER,
@@ -25,6 +27,7 @@ from control_plane.domain.sla_clock import (
     Used,
     clocks,
 )
+from control_plane.services.sla_terms import parse_terms
 
 MONTH = datetime(2026, 10, 1, tzinfo=UTC)
 NOVEMBER = datetime(2026, 11, 1, tzinfo=UTC)
@@ -96,6 +99,19 @@ def test_a_failure_of_two_hours_is_credited_once_for_each_promise_that_it_breaks
     )
     assert found[Promise.REPLACEMENT].since == at(10, 4, 15)
     assert "within 900 s: 6,300 s more" in found[Promise.REPLACEMENT].why
+
+
+def test_the_example_of_the_page_is_what_the_shipped_terms_give() -> None:
+    """docs/sla.md: 3.60 USD per hour, and two hours of October in which nothing was billed."""
+    shipped = (resources.files("control_plane") / "sla_terms.toml").read_text(encoding="utf-8")
+    *_, gold = parse_terms(shipped)
+    charged = accrued(Nano(3_600_000_000), 31 * 86_400 - 7_200)
+    known = facts(failures=((at(10, 4), at(10, 6)),), charged={MONTH: charged})
+    credits_usd = [usd(breach.credit_nano) for breach in breaches(known, terms=gold).values()]
+    assert (usd(charged), credits_usd) == ("2671.200000000", ["267.120000000", "667.800000000"])
+    page = Path("docs/sla.md").read_text(encoding="utf-8")
+    assert all(figure in page for figure in ("2,671.20 USD", "267.12 USD", "667.80 USD", "934.92 USD"))
+    assert breaches(facts(failures=((at(10, 4), at(10, 4, 15)),)), terms=gold) == {}
 
 
 def test_a_promise_is_kept_to_the_second_and_broken_one_second_later() -> None:

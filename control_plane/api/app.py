@@ -67,6 +67,7 @@ from control_plane.api.proofs import ProofController
 from control_plane.api.quota_requests import CeilingRequestController, QuotaRequestController
 from control_plane.api.reconciliations import ReconciliationController
 from control_plane.api.reference import ReferenceController
+from control_plane.api.repairs import LeaseRepairController, RepairController
 from control_plane.api.requests import ApiRequest, Context, authorized, public
 from control_plane.api.role_bindings import RoleBindingController
 from control_plane.api.server_hosts import ServerHostController
@@ -106,6 +107,8 @@ CONTROLLERS = (
     ClusterController,
     KubeconfigController,
     NodePoolController,
+    LeaseRepairController,
+    RepairController,
     NodeController,
     ServerHostController,
     EnvelopeController,

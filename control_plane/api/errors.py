@@ -238,6 +238,10 @@ KINDS: dict[str, Kind] = {
     RefusalCode.POWER_REQUESTS_TOO_MANY: Kind(
         409, "Wait; twenty requests to reboot, stop or start a machine are taken within an hour."
     ),
+    RefusalCode.HAND_BACKS_TOO_MANY: Kind(
+        409,
+        "Wait, or ask us to look at the machine; three machines of a lease can be handed back within a day.",
+    ),
     RefusalCode.LEASE_HAS_MACHINE: Kind(
         409, "Change this only while the lease waits for a machine; afterwards create another lease."
     ),

@@ -73,6 +73,7 @@ FILES = {
     "fleet": ("fleet",),
     "liabilities": ("liability",),
     "orphans": ("orphan",),
+    "repairs": ("repair",),
     "agents": ("agent",),
     "accounts": ("account",),
     "server_hosts": ("server-host",),

@@ -66,6 +66,7 @@ CONSEQUENCES: Mapping[FailReason, Consequence | None] = {
     FailReason.NODE_LOST: None,
     FailReason.NODE_HOSTILE: None,
     FailReason.VANISHED: None,
+    FailReason.UNHEALTHY: None,
     # Others may keep theirs. What is sold out refuses the next order by itself.
     FailReason.EVICTED: None,
     # The record of failed proofs excludes an offer by itself (placement.PROOF_RECORD_MAX).

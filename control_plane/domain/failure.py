@@ -31,6 +31,8 @@ class FailReason(StrEnum):
     VANISHED = "vanished"
     EVICTED = "evicted"
     """Its provider took it back, and says so: it was spot capacity."""
+    UNHEALTHY = "unhealthy"
+    """We saw a fault of it that takes away what was sold, or its customer handed it back because of one."""
     NOT_ATTENDED = "not_attended"
     """An outage of ours kept us from doing our part for hours. Neither the machine nor its provider is to blame."""
     LEASE_ENDED = "lease_ended"

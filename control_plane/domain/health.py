@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from types import MappingProxyType
 
 from control_plane.domain.xid import XidClass, meaning
 
@@ -101,65 +100,57 @@ class Rule:
 _V = Verdict
 _F = FaultCode
 _DAY = timedelta(days=1)
-RULES: Mapping[FaultCode, Rule] = MappingProxyType(
-    {
-        _F.MACHINE_ERROR: Rule(
-            "an error that takes the machine out", _V.DEGRADED, _V.QUARANTINED, proves_again=True, event=True
-        ),
-        _F.GPU_ERROR: Rule(
-            "an error that takes a GPU out until it is reset",
-            _V.DEGRADED,
-            _V.MAINTENANCE_REQUIRED,
-            proves_again=True,
-            event=True,
-        ),
-        _F.UNKNOWN_ERROR: Rule(
-            "an error of the driver that is not in our table",
-            _V.DEGRADED,
-            _V.DEGRADED,
-            lapses_after=_DAY,
-            event=True,
-        ),
-        _F.MEMORY_WEARS: Rule(
-            "many corrected memory errors", _V.DEGRADED, _V.DEGRADED, lapses_after=_DAY, event=True
-        ),
-        _F.GPU_LOST: Rule("a GPU does not answer", _V.DEGRADED, _V.QUARANTINED, proves_again=True),
-        _F.GPU_MISSING: Rule("fewer GPUs than were sold", _V.DEGRADED, _V.QUARANTINED, proves_again=True),
-        _F.RECOVERY_NEEDED: Rule(
-            "the driver asks for a recovery", _V.DEGRADED, _V.MAINTENANCE_REQUIRED, proves_again=True
-        ),
-        _F.MEMORY_BROKEN: Rule("memory that cannot be repaired", _V.DEGRADED, _V.QUARANTINED),
-        _F.MEMORY_REPAIR_PENDING: Rule(
-            "memory that the next reset of the GPU repairs", _V.DEGRADED, _V.DEGRADED
-        ),
-        _F.NVLINK_DOWN: Rule(
-            "an NVLink is down", _V.DEGRADED, _V.DEGRADED, counts_after=timedelta(minutes=1)
-        ),
-        _F.FABRIC_UNHEALTHY: Rule(
-            "the NVLink fabric is not healthy",
-            _V.DEGRADED,
-            _V.MAINTENANCE_REQUIRED,
-            counts_after=timedelta(minutes=1),
-        ),
-        _F.HARDWARE_SLOWDOWN: Rule(
-            "the hardware slows a GPU down",
-            _V.DEGRADED,
-            _V.DEGRADED,
-            counts_after=timedelta(minutes=2),
-            lapses_after=timedelta(minutes=10),
-        ),
-        _F.PROOF_FAILED: Rule("it failed its GPU proof", _V.QUARANTINED, _V.QUARANTINED),
-        _F.PROVIDER_DOWN: Rule("its provider lists it as down", _V.LOST, _V.LOST),
-        _F.PROVIDER_MISSING: Rule("its provider does not list it", _V.LOST, _V.LOST),
-        _F.EVICTION_ANNOUNCED: Rule(
-            "its provider will take it back", _V.MAINTENANCE_REQUIRED, _V.MAINTENANCE_REQUIRED
-        ),
-        _F.UNDER_MAINTENANCE: Rule(
-            "an operator took it out", _V.MAINTENANCE_REQUIRED, _V.MAINTENANCE_REQUIRED
-        ),
-        _F.HANDED_BACK: Rule("its customer handed it back", _V.DEGRADED, _V.DEGRADED),
-    }
-)
+RULES: Mapping[FaultCode, Rule] = {
+    _F.MACHINE_ERROR: Rule(
+        "an error that takes the machine out", _V.DEGRADED, _V.QUARANTINED, proves_again=True, event=True
+    ),
+    _F.GPU_ERROR: Rule(
+        "an error that takes a GPU out until it is reset",
+        _V.DEGRADED,
+        _V.MAINTENANCE_REQUIRED,
+        proves_again=True,
+        event=True,
+    ),
+    _F.UNKNOWN_ERROR: Rule(
+        "an error of the driver that is not in our table",
+        _V.DEGRADED,
+        _V.DEGRADED,
+        lapses_after=_DAY,
+        event=True,
+    ),
+    _F.MEMORY_WEARS: Rule(
+        "many corrected memory errors", _V.DEGRADED, _V.DEGRADED, lapses_after=_DAY, event=True
+    ),
+    _F.GPU_LOST: Rule("a GPU does not answer", _V.DEGRADED, _V.QUARANTINED, proves_again=True),
+    _F.GPU_MISSING: Rule("fewer GPUs than were sold", _V.DEGRADED, _V.QUARANTINED, proves_again=True),
+    _F.RECOVERY_NEEDED: Rule(
+        "the driver asks for a recovery", _V.DEGRADED, _V.MAINTENANCE_REQUIRED, proves_again=True
+    ),
+    _F.MEMORY_BROKEN: Rule("memory that cannot be repaired", _V.DEGRADED, _V.QUARANTINED),
+    _F.MEMORY_REPAIR_PENDING: Rule("memory that the next reset of the GPU repairs", _V.DEGRADED, _V.DEGRADED),
+    _F.NVLINK_DOWN: Rule("an NVLink is down", _V.DEGRADED, _V.DEGRADED, counts_after=timedelta(minutes=1)),
+    _F.FABRIC_UNHEALTHY: Rule(
+        "the NVLink fabric is not healthy",
+        _V.DEGRADED,
+        _V.MAINTENANCE_REQUIRED,
+        counts_after=timedelta(minutes=1),
+    ),
+    _F.HARDWARE_SLOWDOWN: Rule(
+        "the hardware slows a GPU down",
+        _V.DEGRADED,
+        _V.DEGRADED,
+        counts_after=timedelta(minutes=2),
+        lapses_after=timedelta(minutes=10),
+    ),
+    _F.PROOF_FAILED: Rule("it failed its GPU proof", _V.QUARANTINED, _V.QUARANTINED),
+    _F.PROVIDER_DOWN: Rule("its provider lists it as down", _V.LOST, _V.LOST),
+    _F.PROVIDER_MISSING: Rule("its provider does not list it", _V.LOST, _V.LOST),
+    _F.EVICTION_ANNOUNCED: Rule(
+        "its provider will take it back", _V.MAINTENANCE_REQUIRED, _V.MAINTENANCE_REQUIRED
+    ),
+    _F.UNDER_MAINTENANCE: Rule("an operator took it out", _V.MAINTENANCE_REQUIRED, _V.MAINTENANCE_REQUIRED),
+    _F.HANDED_BACK: Rule("its customer handed it back", _V.DEGRADED, _V.DEGRADED),
+}
 """Every fault, with what it means. The starting values are those of gpud and NVSentinel, made milder while only the
 machine speaks."""
 
@@ -215,7 +206,8 @@ class Reading:
     at: datetime
     """By our clock."""
     source: Source
-    gpus: tuple[GpuReading, ...]
+    gpus: tuple[GpuReading, ...] | None
+    """None when the GPUs could not be read, which is no fault: it says nothing about them."""
     xids: tuple[XidReading, ...]
 
 
@@ -266,9 +258,9 @@ class Fault:
 
 def faults_seen(reading: Reading, gpus_sold: int, *, since: datetime | None = None) -> Iterator[Seen]:
     """The faults that a reading shows. Errors of the driver from before `since` are left out: they are cleared."""
-    for gpu in reading.gpus:
+    for gpu in reading.gpus or ():
         yield from _of_gpu(gpu, reading.at)
-    if len(reading.gpus) < gpus_sold:
+    if reading.gpus is not None and len(reading.gpus) < gpus_sold:
         detail = f"{len(reading.gpus)} of {gpus_sold} GPUs are there"
         yield Seen(FaultCode.GPU_MISSING, None, reading.at, detail)
     oldest = (

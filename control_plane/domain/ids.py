@@ -70,6 +70,7 @@ class Prefix(StrEnum):
     PRICE_AGREEMENT = "pa"
     MACHINE = "mc"
     POOL = "pl"
+    REPAIR = "rp"
     LIABILITY = "li"
     CLUSTER = "cl"
     NODE = "nd"

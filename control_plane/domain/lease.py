@@ -71,7 +71,8 @@ class LeaseEvent(StrEnum):
     EVICTED = "evicted"
     """The provider took the machine of a ready lease back, and the lease ends with it."""
     REPLACING = "replacing"
-    """The provider took the machine of a ready lease back, and the lease waits for another one."""
+    """The machine of a ready lease was taken back by its provider, or taken away because it is not healthy, and the
+    lease waits for another one."""
     PROOF_FAILED = "proof_failed"
     """The machine of a ready lease failed its GPU proof twice in a row."""
     ORGANIZATION_SUSPENDED = "organization_suspended"

@@ -14,7 +14,7 @@ from control_plane.domain.machine import (
 )
 from control_plane.domain.transitions import Moved
 
-_OF_NODES = frozenset({FailReason.NODE_LOST, FailReason.NODE_HOSTILE})
+_FAIL_IN_USE = frozenset({FailReason.NODE_LOST, FailReason.NODE_HOSTILE, FailReason.UNHEALTHY})
 
 
 def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFailure) -> MachineMove | None:
@@ -42,12 +42,13 @@ def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFa
 
 def _may_fail(machine: Machine, open_claims: Collection[Claim], reason: FailReason) -> bool:
     """A verified machine never fails once a customer was admitted to it (law 5), unless it was a node that stayed
-    unready for too long or lied (`node_watch.py`, `node_capacity.py`), or was down for too long (`downtime.py`).
+    unready for too long or lied (`node_watch.py`, `node_capacity.py`), was down for too long (`downtime.py`), or has a
+    fault that we saw ourselves (`repair.py`).
 
     Before, it fails because its customers cannot be admitted, or, with or without a claim on it, because its provider
     lists it as failed or stopped: nobody uses it then.
     """
-    if machine.state is not MachineState.VERIFIED or reason in _OF_NODES:
+    if machine.state is not MachineState.VERIFIED or reason in _FAIL_IN_USE:
         return True
     if any(claim.admitted_at is not None for claim in open_claims):
         return False

@@ -207,6 +207,8 @@ class Permission(StrEnum):
     ORPHANS_DECIDE = "orphans.decide"
     """Decide that single orphans are terminated whatever holds them back, left alone, or adopted by their records, and
     that what launches left is deleted."""
+    MACHINES_MAINTAIN = "machines.maintain"
+    """Take machines out for maintenance, and give them back."""
     FLEET_READ = "fleet.read"
     """Read every machine of all customers, with whoever holds it, and what costs money for nobody."""
     PROVIDER_ACCOUNTS_READ = "provider_accounts.read"
@@ -262,6 +264,7 @@ _OF_PLATFORM = frozenset(
         _P.ORPHANS_DECIDE,
         _P.LEASES_END,
         _P.FLEET_READ,
+        _P.MACHINES_MAINTAIN,
         _P.PROVIDER_ACCOUNTS_READ,
         _P.PROVIDER_ACCOUNTS_MANAGE,
         _P.TERMINATIONS_PERMIT,

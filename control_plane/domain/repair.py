@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from types import MappingProxyType
 
 from control_plane.domain.health import RULES, Fault, FaultCode, Verdict
+from control_plane.domain.sla import Terms
 
 
 class Rung(StrEnum):
@@ -50,30 +50,34 @@ class Consent(StrEnum):
     """How the customer of a machine decides about what interrupts them."""
 
     ASKED = "asked"
-    """Nothing happens until they agree: `splitplane lease replace`, or a reboot of their own."""
+    """Nothing happens until they agree: `splitplane lease replace`, or a reboot of their own. So it is where their tier
+    promises no replacement."""
     NOTIFIED = "notified"
     """It happens when the time of the notice is over."""
     AHEAD = "ahead"
     """As NOTIFIED, but the machine stays until another one is ready."""
 
 
-NOTICE: Mapping[Verdict, timedelta] = MappingProxyType(
-    {
-        Verdict.DEGRADED: timedelta(hours=1),
-        Verdict.MAINTENANCE_REQUIRED: timedelta(minutes=15),
-        Verdict.QUARANTINED: timedelta(minutes=5),
-        Verdict.LOST: timedelta(0),
-    }
-)
+def consent_of(terms: Terms | None) -> Consent:
+    """How the customer of a lease with these terms decides; None when nothing is promised with it."""
+    if terms is None or terms.replacement_seconds is None:
+        return Consent.ASKED
+    return Consent.AHEAD if terms.replace_before_end else Consent.NOTIFIED
+
+
+NOTICE: Mapping[Verdict, timedelta] = {
+    Verdict.DEGRADED: timedelta(hours=1),
+    Verdict.MAINTENANCE_REQUIRED: timedelta(minutes=15),
+    Verdict.QUARANTINED: timedelta(minutes=5),
+    Verdict.LOST: timedelta(0),
+}
 """How long a customer has between the notice and what it announces, by how bad the machine is."""
-RUNG_LASTS: Mapping[Rung, timedelta] = MappingProxyType(
-    {
-        Rung.WATCH: timedelta(minutes=2),
-        Rung.CHALLENGE: timedelta(minutes=10),
-        Rung.RESET: timedelta(minutes=20),
-        Rung.REPLACE: timedelta(hours=1),
-    }
-)
+RUNG_LASTS: Mapping[Rung, timedelta] = {
+    Rung.WATCH: timedelta(minutes=2),
+    Rung.CHALLENGE: timedelta(minutes=10),
+    Rung.RESET: timedelta(minutes=20),
+    Rung.REPLACE: timedelta(hours=1),
+}
 """How long a step has to help before the next one is taken."""
 REPLACED_PER_RUN_MAX = 2
 """How many machines of one account and region a run takes away."""
@@ -219,7 +223,7 @@ def _reset(patient: Patient, now: datetime) -> Step:
     if now - patient.rung_at >= RUNG_LASTS[Rung.RESET] and not _waits_for_consent(patient):
         return Climb(Rung.REPLACE, "the reset did not end the fault")
     if not patient.used:
-        return Reset()
+        return Climb(Rung.REPLACE, "nobody uses it")
     if patient.notified_at is None:
         return _notice(patient, now)
     if patient.consent is Consent.ASKED:

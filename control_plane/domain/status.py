@@ -162,7 +162,7 @@ def _waiting(lease: Lease) -> Waiting | None:
     return Waiting(lease.waiting_since, lease.gives_up_at, lease.waiting_why or "No offer can serve it now.")
 
 
-_REPLACED = "Its provider took its machine back, and nothing is billed until it has another one. "
+_REPLACED = "Its machine was taken back or taken away, and nothing is billed until it has another one. "
 
 
 def _placing(lease: Lease, waiting: Waiting | None) -> str:

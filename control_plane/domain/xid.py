@@ -8,7 +8,6 @@ says which one was followed.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from types import MappingProxyType
 
 
 class XidClass(StrEnum):
@@ -117,18 +116,16 @@ _TREND = {
     172: "a detail of a double-bit memory error",
 }
 
-XIDS: Mapping[int, XidMeaning] = MappingProxyType(
-    {
-        number: XidMeaning(of, words)
-        for of, meanings in (
-            (XidClass.MACHINE_OUT, _MACHINE_OUT),
-            (XidClass.GPU_OUT, _GPU_OUT),
-            (XidClass.APPLICATION, _APPLICATION),
-            (XidClass.TREND, _TREND),
-        )
-        for number, words in meanings.items()
-    }
-)
+XIDS: Mapping[int, XidMeaning] = {
+    number: XidMeaning(of, words)
+    for of, meanings in (
+        (XidClass.MACHINE_OUT, _MACHINE_OUT),
+        (XidClass.GPU_OUT, _GPU_OUT),
+        (XidClass.APPLICATION, _APPLICATION),
+        (XidClass.TREND, _TREND),
+    )
+    for number, words in meanings.items()
+}
 _UNKNOWN = XidMeaning(XidClass.UNKNOWN, "an error that our table does not have")
 _SWITCH = XidMeaning(XidClass.TREND, "an error of an NVSwitch")
 

@@ -18,6 +18,7 @@ from control_plane.db import (
     machines,
     node_openings,
     powers,
+    sla_terms,
 )
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
@@ -172,14 +173,15 @@ async def lose_machine(
     actor: Actor,
     now: datetime,
 ) -> None:
-    """Give up a lease's machine. A starting lease tries another one. A ready lease ends, or, when its provider took the
-    machine back and its customer asked for that, waits for another one with its bill paused.
+    """Give up a lease's machine. A starting lease tries another one. A ready lease ends, or waits for another one with
+    its bill paused: if the machine is not healthy, if its provider took it back and its customer asked for
+    that, or if its service level promises a replacement.
 
     Lease, claim and machine are locked; `machine` is its state before it failed. The claim ends and is released.
     """
     await attempts.fail(connection, lease.id, claim.attempt, failure.reason, failure.why, now=now)
     await claims.end(connection, [claim.id], now=now, released=True)
-    moved = step(lease.state, _event(lease, failure))
+    moved = step(lease.state, _event(lease, failure, replaces=await _replaces(connection, lease)))
     if not isinstance(moved, Moved):
         return
     billing = None
@@ -197,12 +199,25 @@ async def lose_machine(
     await _stop_billing(connection, [(move, billing)], actor=actor, now=now)
 
 
-def _event(lease: Lease, failure: MachineFailure) -> LeaseEvent:
+async def _replaces(connection: Connection, lease: Lease) -> bool:
+    """Whether the service level of a lease promises another machine in place of one that is lost."""
+    if lease.sla_version is None or lease.kind is not LeaseKind.MACHINE:
+        return False
+    terms = await sla_terms.of_versions(connection, [lease.sla_version])
+    promised = terms.get((lease.sla_version, lease.sla))
+    return promised is not None and promised.replacement_seconds is not None
+
+
+def _event(lease: Lease, failure: MachineFailure, *, replaces: bool) -> LeaseEvent:
     if lease.state not in BILLED:
         return LeaseEvent.ATTEMPT_FAILED
     if failure.reason is FailReason.EVICTED:
         replaces = lease.on_eviction is OnEviction.REPLACE
         return LeaseEvent.REPLACING if replaces else LeaseEvent.EVICTED
+    if failure.reason is FailReason.UNHEALTHY and lease.kind is LeaseKind.MACHINE:
+        return LeaseEvent.REPLACING
+    if replaces:
+        return LeaseEvent.REPLACING
     disproven = failure.event is MachineEvent.DISPROVEN
     return LeaseEvent.PROOF_FAILED if disproven else LeaseEvent.MACHINE_LOST
 

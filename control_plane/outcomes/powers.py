@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
-from control_plane.db import claims, downtimes, journal, leases, powers
+from control_plane.db import claims, downtimes, health, journal, leases, powers
 from control_plane.db.connection import Connection
 from control_plane.db.downtimes import Downtime
 from control_plane.domain import auto_release
@@ -38,6 +38,8 @@ async def settle(
         await count_as_stopped(connection, lease, down, settled.switches_at)
         why = _OFF if moved.after is PowerState.OFF else _RUNS
         await downtimes.end(connection, change.machine_id, why=why, actor=actor, now=now)
+    if change.state is PowerState.REBOOTING and settled.event is PowerEvent.DONE:
+        await health.was_reset(connection, change.machine_id, now=now)
     note, why = _line(change, settled)
     await journal.note_lease(connection, change.lease_id, event=note, why=why, actor=actor, now=now)
     return True

@@ -31,6 +31,7 @@ FailReasonWord = Annotated[
         node_hostile="As a node of a cluster it claimed what it does not have.",
         vanished="The provider no longer lists the machine.",
         evicted="Its provider took it back: it was spot capacity.",
+        unhealthy="It had a fault that we saw ourselves, or its customer handed it back.",
         not_attended="An outage of ours kept us from doing our part for hours.",
         lease_ended="The lease ended before the provider took the order.",
     ),

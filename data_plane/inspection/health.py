@@ -70,11 +70,21 @@ async def read_health(session: Session, agent: Bundle) -> HealthReport:
     return health_report(READ_HEALTH, await run_agent(session, READ_HEALTH, agent), agent.sha256)
 
 
-def health_report(step: Step, answer: Answer, agent_sha256: str) -> HealthReport:
-    """The health document that the agent printed. Raises StepFailed for anything else."""
+async def read_health_document(session: Session, agent: Bundle) -> health.Health:
+    """Run the agent once and read everything that it says about the GPUs. Raises Unreachable and StepFailed."""
+    return _health_document(READ_HEALTH, await run_agent(session, READ_HEALTH, agent))
+
+
+def _health_document(step: Step, answer: Answer) -> health.Health:
     message = document(step, answer)
     if not isinstance(message, health.Health):
         raise StepFailed(step.name, None, "the agent did not answer with a health document")
+    return message
+
+
+def health_report(step: Step, answer: Answer, agent_sha256: str) -> HealthReport:
+    """The health document that the agent printed. Raises StepFailed for anything else."""
+    message = _health_document(step, answer)
     return HealthReport(
         source=message.source,
         gpus=tuple(_health(gpu, message.xids) for gpu in message.gpus),

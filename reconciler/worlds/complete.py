@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from reconciler.worlds.audit import AuditWorld
 from reconciler.worlds.clusters import ClusterWorld
+from reconciler.worlds.health import HealthWorld
 from reconciler.worlds.leases import LeaseWorld
 from reconciler.worlds.machines import MachineWorld
 from reconciler.worlds.requests import RequestWorld
@@ -11,5 +12,5 @@ from reconciler.worlds.sla import SlaWorld
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompleteWorld(MachineWorld, LeaseWorld, ClusterWorld, RequestWorld, AuditWorld, SlaWorld):
+class CompleteWorld(MachineWorld, LeaseWorld, ClusterWorld, RequestWorld, AuditWorld, HealthWorld, SlaWorld):
     """Everything that any loop may use."""

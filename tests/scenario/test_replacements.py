@@ -60,7 +60,7 @@ async def test_a_replaced_lease_is_billed_until_the_last_good_list_and_again_fro
     assert (waiting.paused_at, waiting.billed_until, waiting.end_reason) == ((last_seen,), None, None)
     assert (await stage.attempts(lease))[0].fail_reason is FailReason.EVICTED
     message = project(waiting, None, stage.clock.now()).message
-    assert message.startswith("Its provider took its machine back, and nothing is billed until")
+    assert message.startswith("Its machine was taken back or taken away, and nothing is billed until")
     await stage.play(20 * 60, step=300, without={"meter_usage"})
     sold_out(stage, left=1)
     while await stage.state(lease) != "ready":  # The meter comes late, and counts for the right machine.

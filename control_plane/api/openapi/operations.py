@@ -23,6 +23,7 @@ _SOME_ID = "0190c2f07d1e7b3a9c54e1f2a3b4c5d6"
 _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("leases", "lease_id"): (Prefix.LEASE, "lease"),
     ("quotes", "quote_id"): (Prefix.QUOTE, "quote"),
+    ("machines", "machine_id"): (Prefix.MACHINE, "machine"),
     ("liabilities", "liability_id"): (Prefix.LIABILITY, "liability"),
     ("proofs", "proof_id"): (Prefix.PROOF, "GPU proof"),
     ("organizations", "organization_id"): (Prefix.ORGANIZATION, "organization"),

@@ -50,6 +50,7 @@ from control_plane.wire import (
     networks,
     node_pools,
     nodes,
+    notices,
     organizations,
     orphans,
     power,
@@ -58,6 +59,7 @@ from control_plane.wire import (
     projects,
     proofs,
     reconciliations,
+    repairs,
     roles,
     server_hosts,
     sessions,
@@ -80,7 +82,7 @@ _WIRE: tuple[ModuleType, ...] = (
     charges, balance_alerts, margins, supplier_invoices,
     telemetry, lease_ends,
     sla, sla_terms,
-    price_agreements, credit_terms,
+    price_agreements, credit_terms, notices, repairs,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -11,6 +11,7 @@ from control_plane.cli.commands import (
     lease_changes,
     lease_console,
     lease_power,
+    lease_repairs,
     lease_ssh,
     lease_telemetry,
     ssh_keys,
@@ -57,6 +58,7 @@ def add(to: Commands) -> None:
     lease_console.add(leases)
     lease_power.add(leases)
     lease_telemetry.add(leases)
+    lease_repairs.add(leases)
     lease_changes.add(leases)
     _add_release(leases)
     explanations.add(to)

@@ -2654,7 +2654,7 @@ def _create_tables() -> None:
             "spot = (cost_nano_per_hour_max IS NOT NULL)", name=op.f("ck_machines_spot_has_its_ceiling")
         ),
         sa.CheckConstraint(
-            "fail_reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            "fail_reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unhealthy', 'unreachable', 'vanished')",
             name=op.f("ck_machines_fail_reason_known"),
         ),
         sa.CheckConstraint(
@@ -2810,7 +2810,7 @@ def _create_tables() -> None:
         sa.Column("since", sa.DateTime(timezone=True), nullable=False),
         sa.Column("until", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint(
-            "reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            "reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unhealthy', 'unreachable', 'vanished')",
             name=op.f("ck_offer_blocks_reason_known"),
         ),
         sa.CheckConstraint(
@@ -3156,7 +3156,7 @@ def _create_tables() -> None:
         sa.Column("fail_reason", sa.Text(), nullable=True),
         sa.Column("fail_why", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "fail_reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unreachable', 'vanished')",
+            "fail_reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unhealthy', 'unreachable', 'vanished')",
             name=op.f("ck_attempts_fail_reason_known"),
         ),
         sa.CheckConstraint(

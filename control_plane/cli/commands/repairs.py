@@ -1,0 +1,87 @@
+"""Repairs of machines, and machines that operators take out. They need `fleet.read` and `machines.maintain`."""
+
+from argparse import Namespace
+from datetime import datetime
+
+from control_plane.cli.confirming import add_yes, confirm
+from control_plane.cli.errors import usage
+from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.render.repairs import maintenance_page, repairs_pages
+from control_plane.cli.terminal import Terminal
+from control_plane.wire.repairs import MaintenanceRequest, MaintenanceView, RepairPage
+
+MACHINE_HELP = 'the id of a machine, as "splitplane fleet list --json" shows it'
+
+
+def add(to: Commands) -> None:
+    repairs = noun(to, "repair", "See machines that are not healthy, and take machines out (operators).")
+    parser = command(
+        repairs,
+        "list",
+        list_repairs,
+        "List machines that are not healthy, with the evidence and what is done about each.",
+        more="What WHY says can be sent to the provider as it is.",
+        examples="""
+        splitplane repair list
+        splitplane repair list --all
+        """,
+    )
+    parser.add_argument("--all", action="store_true", help="include those that are closed")
+    parser = command(
+        repairs,
+        "take-out",
+        take_out,
+        "Take a machine out for maintenance.",
+        more=(
+            "Its customer is told, and gets another machine as the tier of the lease promises.\n"
+            "Nobody new is admitted to it until it is returned."
+        ),
+        examples="""
+        splitplane repair take-out mc_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --reason "fan replaced" \\
+          --planned-at 2026-12-01T06:00:00+00:00
+        """,
+    )
+    parser.add_argument("machine", metavar="MACHINE", help=MACHINE_HELP)
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; its customer reads it")
+    parser.add_argument("--planned-at", metavar="TIME", help="when the work begins, with an offset from UTC")
+    add_yes(parser)
+    parser = command(
+        repairs,
+        "return",
+        give_back,
+        "End the maintenance of a machine.",
+        examples="splitplane repair return mc_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+    )
+    parser.add_argument("machine", metavar="MACHINE", help=MACHINE_HELP)
+
+
+def list_repairs(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().every(
+        "/v1/operator/repairs", RepairPage, {"closed": "true"} if args.all else {}
+    )
+    terminal.present(args.json, answer, lambda found: repairs_pages(found.repairs, terminal.now()))
+
+
+def take_out(terminal: Terminal, args: Namespace) -> None:
+    planned_at = None if args.planned_at is None else _moment(args.planned_at)
+    confirm(terminal, args, f"Take {args.machine} out? Its customer is told, and may lose it.")
+    wanted = MaintenanceRequest(why=args.reason, planned_at=planned_at)
+    answer = terminal.client().post(
+        f"/v1/operator/machines/{args.machine}/maintenance", MaintenanceView, wanted
+    )
+    terminal.present(args.json, answer, lambda out: maintenance_page(out, terminal.now()))
+
+
+def give_back(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().post(f"/v1/operator/machines/{args.machine}/return", MaintenanceView)
+    terminal.present(args.json, answer, lambda out: maintenance_page(out, terminal.now()))
+
+
+def _moment(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise usage(f"{text!r} is not a time such as 2026-12-01T06:00:00+00:00") from None
+    if at.tzinfo is None:
+        raise usage(f"{text!r} has no offset from UTC: write {text}+00:00 for UTC")
+    return at

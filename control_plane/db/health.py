@@ -1,0 +1,280 @@
+"""Queries on the health of machines: what is known about each, what changed, and what customers were told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db import samples
+from control_plane.db.connection import Connection
+from control_plane.db.rows import document, read, read_one, write
+from control_plane.db.samples import StoredSample
+from control_plane.domain.health import Fault, FaultCode, Verdict
+from control_plane.domain.health_watch import Assessment, Told, Watched
+from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, MachineId
+from control_plane.domain.machine import MachineState
+from control_plane.domain.notice import NoticeKind
+
+_EVICTED = "(m.eviction_announced_at IS NOT NULL AND m.eviction_withdrawn_at IS NULL)"
+# What makes a machine worth judging. Each part has a partial index, or reads the verified machines alone.
+_WORTH = f"""
+  SELECT m.id FROM machines m WHERE m.state = '{MachineState.VERIFIED}'
+    AND (m.down_since IS NOT NULL OR m.missed_since IS NOT NULL OR m.suspect_since IS NOT NULL OR {_EVICTED})
+  UNION SELECT h.machine_id FROM machine_health h WHERE h.verdict <> '{Verdict.HEALTHY}' OR h.faults <> '[]'
+  UNION SELECT t.machine_id FROM maintenances t WHERE t.ended_at IS NULL
+  UNION SELECT b.machine_id FROM hand_backs b JOIN claims c ON c.id = b.claim_id WHERE c.ended_at IS NULL
+  UNION SELECT s.machine_id FROM samples s LEFT JOIN machine_health h ON h.machine_id = s.machine_id
+    WHERE s.notable AND s.received_at < :samples_before AND s.received_at > coalesce(h.samples_until, '-infinity')
+"""
+_WATCHED = f"""
+SELECT m.id AS machine_id, m.account, m.region, m.gpu_count, m.proof, m.created_at, m.down_since, m.provider_state,
+  m.missed_since, m.missed_lists, m.suspect_since, m.eviction_announced_at, m.eviction_withdrawn_at, m.last_passed_at,
+  b.asked_at AS handed_back_at, b.why AS handed_back_why, t.since AS maintenance_since, t.why AS maintenance_why,
+  coalesce(h.verdict, '{Verdict.HEALTHY}') AS verdict, coalesce(h.why, '') AS why,
+  coalesce(h.since, m.created_at) AS since, coalesce(h.faults, '[]') AS faults, h.samples_until, h.looked_at,
+  coalesce(h.looked, '[]') AS looked, h.look_due_at, h.reset_at
+FROM machines m LEFT JOIN machine_health h ON h.machine_id = m.id
+LEFT JOIN maintenances t ON t.machine_id = m.id AND t.ended_at IS NULL
+LEFT JOIN LATERAL (
+  SELECT b.asked_at, b.why FROM hand_backs b JOIN claims c ON c.id = b.claim_id
+  WHERE b.machine_id = m.id AND c.ended_at IS NULL ORDER BY b.asked_at LIMIT 1
+) b ON true
+"""
+_PAGE = text(f"""
+{_WATCHED}
+WHERE m.state = '{MachineState.VERIFIED}' AND m.id IN ({_WORTH})
+  AND (CAST(:after AS uuid) IS NULL OR m.id > :after)
+ORDER BY m.id LIMIT :limit
+""")
+_ENSURE = text(f"""
+INSERT INTO machine_health (machine_id, verdict, why, since, judged_at)
+SELECT m.id, '{Verdict.HEALTHY}', '', m.created_at, :now FROM machines m
+WHERE m.id = :id AND m.state = '{MachineState.VERIFIED}' ON CONFLICT (machine_id) DO NOTHING
+""")
+_LOCK = text("SELECT machine_id FROM machine_health WHERE machine_id = :id FOR UPDATE")
+_ONE = text(f"{_WATCHED} WHERE m.state = '{MachineState.VERIFIED}' AND m.id = :id")
+_STORE = text("""
+UPDATE machine_health SET verdict = :verdict, fault = :fault, why = :why, judged_at = :now,
+  since = CASE WHEN verdict = :verdict THEN since ELSE :now END, faults = CAST(:faults AS jsonb),
+  samples_until = :samples_until, looked_at = :looked_at, looked = CAST(:looked AS jsonb), look_due_at = :look_due_at
+WHERE machine_id = :id
+""")
+_CHANGED = text("""
+INSERT INTO health_changes (machine_id, at, verdict_before, verdict, fault, why, evidence)
+VALUES (:id, :now, :before, :verdict, :fault, :why, CAST(:evidence AS jsonb))
+""")
+
+
+_SAMPLES = text(f"""
+SELECT {", ".join(f"s.{column}" for column in samples.COLUMNS)}
+FROM samples s LEFT JOIN machine_health h ON h.machine_id = s.machine_id
+WHERE s.notable AND s.received_at < :before AND s.received_at > coalesce(h.samples_until, '-infinity')
+  AND s.machine_id = ANY(CAST(:ids AS uuid[]))
+ORDER BY s.received_at, s.claim_id, s.sequence LIMIT :limit
+""")
+
+
+async def worth_judging(
+    connection: Connection, *, samples_before: datetime, after: MachineId | None, limit: int
+) -> list[Watched]:
+    """Verified machines that have, or may have, something wrong with them; a page in the order of their ids.
+
+    Samples that were received from `samples_before` on are left for the next time (`samples.SETTLED_AFTER`).
+    """
+    return await read(connection, _PAGE, Watched, samples_before=samples_before, after=after, limit=limit)
+
+
+async def new_samples(
+    connection: Connection, machine_ids: Sequence[MachineId], *, before: datetime, limit: int
+) -> dict[MachineId, list[StoredSample]]:
+    """The notable samples of machines that no judgement has seen yet, oldest first."""
+    found: dict[MachineId, list[StoredSample]] = {}
+    values = {"ids": list(machine_ids), "before": before, "limit": limit}
+    for sample in await read(connection, _SAMPLES, StoredSample, **values) if machine_ids else ():
+        found.setdefault(sample.machine_id, []).append(sample)
+    return found
+
+
+async def lock(connection: Connection, machine_id: MachineId, *, now: datetime) -> Watched | None:
+    """Lock what is stored about a verified machine's health, and read the machine. None when it is not verified."""
+    await write(connection, _ENSURE, id=machine_id, now=now)
+    if await read_one(connection, _LOCK, UUID, id=machine_id) is None:
+        return None
+    return await read_one(connection, _ONE, Watched, id=machine_id)
+
+
+async def store(connection: Connection, watched: Watched, assessment: Assessment, *, now: datetime) -> None:
+    """Store what is known about a machine that is locked; and that its verdict changed, if it did."""
+    judgement = assessment.judgement
+    fault = None if judgement.fault is None else judgement.fault.code
+    values = {"verdict": judgement.verdict, "fault": fault, "why": judgement.why, "now": now}
+    await write(
+        connection,
+        _STORE,
+        id=watched.machine_id,
+        faults=document(assessment.faults),
+        samples_until=assessment.samples_until,
+        looked_at=assessment.looked_at,
+        looked=document(assessment.looked),
+        look_due_at=assessment.look_due_at,
+        **values,
+    )
+    if judgement.verdict is not watched.verdict:
+        evidence = document({"faults": assessment.faults, "because_of": judgement.fault})
+        await write(
+            connection, _CHANGED, id=watched.machine_id, before=watched.verdict, evidence=evidence, **values
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ToLookAt:
+    """A machine that we look at ourselves."""
+
+    machine_id: MachineId
+    launch_key: LaunchKey
+    address: str | None
+    ssh_port: int
+    host_key: str | None
+
+
+_TAKE = text(f"""
+WITH taken AS (
+  SELECT h.machine_id FROM machine_health h JOIN machines m ON m.id = h.machine_id
+  WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}' AND h.look_due_at <= :now
+    AND (h.look_until IS NULL OR h.look_until <= :now)
+  ORDER BY h.look_due_at, h.machine_id LIMIT :limit FOR UPDATE OF h SKIP LOCKED
+)
+UPDATE machine_health h SET look_token = :token, look_until = :until FROM taken, machines m
+WHERE h.machine_id = taken.machine_id AND m.id = h.machine_id
+RETURNING h.machine_id, m.launch_key, m.address, m.ssh_port, m.host_key
+""")
+_LOOKED = text("""
+UPDATE machine_health SET look_token = NULL, look_until = NULL, looked_why_not = :why_not,
+  look_due_at = coalesce(:due_at, look_due_at)
+WHERE machine_id = :id AND look_token = :token
+""")
+
+
+async def take_due_looks(
+    connection: Connection, account: AccountName, *, token: UUID, until: datetime, now: datetime, limit: int
+) -> list[ToLookAt]:
+    """Hold machines of an account at which a look is due, until `until`."""
+    return await read(
+        connection, _TAKE, ToLookAt, account=account, token=token, until=until, now=now, limit=limit
+    )
+
+
+async def give_back_look(
+    connection: Connection,
+    machine_id: MachineId,
+    *,
+    token: UUID,
+    due_at: datetime | None = None,
+    why_not: str | None = None,
+) -> bool:
+    """Give a machine back after a look, or one that could not be made: `why_not`, and due again at `due_at`.
+
+    False when another worker has it.
+    """
+    return bool(await write(connection, _LOOKED, id=machine_id, token=token, due_at=due_at, why_not=why_not))
+
+
+_CLEAR = text("""
+UPDATE machine_health SET faults = '[]', looked = '[]', reset_at = :now, look_due_at = NULL WHERE machine_id = :id
+""")
+
+
+async def clear(connection: Connection, machine_id: MachineId, *, now: datetime) -> bool:
+    """Close all faults of a machine that are stored: somebody knows better. False when nothing is known about it."""
+    return bool(await write(connection, _CLEAR, id=machine_id, now=now))
+
+
+_RESET = text("UPDATE machine_health SET reset_at = :now WHERE machine_id = :id")
+
+
+async def was_reset(connection: Connection, machine_id: MachineId, *, now: datetime) -> None:
+    """Store that a machine was rebooted, which clears errors from before."""
+    await write(connection, _RESET, id=machine_id, now=now)
+
+
+_TELL = text("""
+INSERT INTO notices (organization_id, project_id, lease_id, machine_id, at, kind, message, planned_at)
+SELECT c.organization_id, c.project_id, c.lease_id, c.machine_id, :now, :kind, :message, :planned_at
+FROM claims c WHERE c.machine_id = :machine_id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
+""")
+
+
+async def tell(
+    connection: Connection,
+    machine_id: MachineId,
+    told: Told,
+    *,
+    now: datetime,
+    planned_at: datetime | None = None,
+) -> None:
+    """Tell the customers who use a machine."""
+    await write(
+        connection,
+        _TELL,
+        machine_id=machine_id,
+        kind=told.kind,
+        message=told.message,
+        now=now,
+        planned_at=planned_at,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the customer of a lease was told."""
+
+    number: int
+    lease_id: LeaseId
+    machine_id: MachineId
+    at: datetime
+    kind: NoticeKind
+    message: str
+    planned_at: datetime | None
+
+
+_NOTICES = text("""
+SELECT number, lease_id, machine_id, at, kind, message, planned_at FROM notices
+WHERE lease_id = :lease_id AND (CAST(:before AS bigint) IS NULL OR number < :before)
+ORDER BY number DESC LIMIT :limit
+""")
+
+
+async def notices_of_lease(
+    connection: Connection, lease_id: LeaseId, *, before: int | None, limit: int
+) -> list[Notice]:
+    """The notices of a lease, the latest first."""
+    return await read(connection, _NOTICES, Notice, lease_id=lease_id, before=before, limit=limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The health of one machine, as it is shown."""
+
+    machine_id: MachineId
+    verdict: Verdict
+    fault: FaultCode | None
+    why: str
+    since: datetime
+    judged_at: datetime
+    faults: tuple[Fault, ...]
+    looked_at: datetime | None
+    looked_why_not: str | None
+
+
+_OF_MACHINES = text("""
+SELECT machine_id, verdict, fault, why, since, judged_at, faults, looked_at, looked_why_not
+FROM machine_health WHERE machine_id = ANY(:ids)
+""")
+
+
+async def of_machines(connection: Connection, machine_ids: Sequence[MachineId]) -> dict[MachineId, Health]:
+    """What is known about the health of machines. One about which nothing was ever reported is not in the answer."""
+    found = await read(connection, _OF_MACHINES, Health, ids=list(machine_ids))
+    return {health.machine_id: health for health in found}

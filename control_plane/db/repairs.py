@@ -1,0 +1,196 @@
+"""Queries on repairs: what is done about machines that are not healthy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db import work
+from control_plane.db.connection import Connection
+from control_plane.db.rows import read, read_one, write
+from control_plane.domain.health import FaultCode, Verdict
+from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId
+from control_plane.domain.machine import MachineState
+from control_plane.domain.repair import RepairOutcome, Rung
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    id: UUID
+    machine_id: MachineId
+    opened_at: datetime
+    fault: FaultCode
+    rung: Rung
+    rung_at: datetime
+    why: str
+    notified_at: datetime | None
+    closed_at: datetime | None
+    outcome: RepairOutcome | None
+
+
+_COLUMNS = "id, machine_id, opened_at, fault, rung, rung_at, why, notified_at, closed_at, outcome"
+_OPEN = text("""
+INSERT INTO repairs (id, machine_id, opened_at, fault, rung, rung_at, why, due_at)
+VALUES (:id, :machine_id, :now, :fault, :rung, :now, :why, :now) ON CONFLICT DO NOTHING
+""")
+_TAKE = work.take("repairs", "closed_at IS NULL AND due_at <= :now", order="due_at, id")
+_TAKEN = text(f"SELECT {_COLUMNS} FROM repairs WHERE work_token = :token ORDER BY due_at, id")
+_STILL_HELD = work.still_held("repairs")
+_HURRY = text("UPDATE repairs SET due_at = :now WHERE machine_id = :machine_id AND closed_at IS NULL")
+_CLIMB = text(f"""
+UPDATE repairs SET rung = :rung, rung_at = :now, why = :why, notified_at = NULL, due_at = :now, {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
+_WAIT = text(f"""
+UPDATE repairs SET why = :why, due_at = :due_at, notified_at = coalesce(notified_at, :notified_at), {work.GIVE_BACK}
+WHERE id = :id AND {work.HELD}
+""")
+_CLOSE = text(f"""
+UPDATE repairs SET closed_at = :now, outcome = :outcome, {work.GIVE_BACK} WHERE id = :id AND {work.HELD}
+""")
+
+
+async def open_for(
+    connection: Connection,
+    repair_id: UUID,
+    machine_id: MachineId,
+    *,
+    fault: FaultCode,
+    why: str,
+    now: datetime,
+) -> bool:
+    """Open a repair of a machine. False when one is open already."""
+    values = {"id": repair_id, "machine_id": machine_id, "fault": fault, "rung": Rung.WATCH, "why": why}
+    return bool(await write(connection, _OPEN, now=now, **values))
+
+
+async def hurry(connection: Connection, machine_id: MachineId, *, now: datetime) -> None:
+    """Have the open repair of a machine looked at now, because what is known about the machine has changed."""
+    await write(connection, _HURRY, machine_id=machine_id, now=now)
+
+
+async def take_due(
+    connection: Connection, *, token: UUID, until: datetime, now: datetime, limit: int
+) -> list[Repair]:
+    """Hold open repairs that are due, until `until`."""
+    taken = await read(connection, _TAKE, UUID, token=token, until=until, now=now, limit=limit)
+    return await read(connection, _TAKEN, Repair, token=token) if taken else []
+
+
+async def still_held(connection: Connection, repair_id: UUID, *, token: UUID) -> bool:
+    return await read_one(connection, _STILL_HELD, UUID, id=repair_id, token=token) is not None
+
+
+async def climb(
+    connection: Connection, repair_id: UUID, rung: Rung, *, token: UUID, why: str, now: datetime
+) -> None:
+    """Go on to another step of the ladder, which is due at once."""
+    await write(connection, _CLIMB, id=repair_id, token=token, rung=rung, why=why, now=now)
+
+
+async def wait(
+    connection: Connection,
+    repair_id: UUID,
+    *,
+    token: UUID,
+    why: str,
+    due_at: datetime,
+    notified_at: datetime | None = None,
+) -> None:
+    """Look at the repair again at `due_at`."""
+    await write(connection, _WAIT, id=repair_id, token=token, why=why, due_at=due_at, notified_at=notified_at)
+
+
+async def close(
+    connection: Connection, repair_id: UUID, outcome: RepairOutcome, *, token: UUID, now: datetime
+) -> None:
+    await write(connection, _CLOSE, id=repair_id, token=token, outcome=outcome, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The machines of the account and region of one that is repaired."""
+
+    account: AccountName
+    machines: int
+    unhealthy: int
+    """Of them, that one included."""
+    armed: bool
+
+
+_AROUND = text(f"""
+SELECT m.account, count(o.id) AS machines, a.armed_at IS NOT NULL AS armed,
+  count(*) FILTER (WHERE h.verdict IN ('{Verdict.MAINTENANCE_REQUIRED}', '{Verdict.QUARANTINED}')) AS unhealthy
+FROM machines m JOIN provider_accounts a ON a.name = m.account
+JOIN machines o ON o.account = m.account AND o.region = m.region AND o.state = '{MachineState.VERIFIED}'
+LEFT JOIN machine_health h ON h.machine_id = o.id
+WHERE m.id = :id GROUP BY m.account, a.armed_at
+""")
+
+
+async def around(connection: Connection, machine_id: MachineId) -> Around | None:
+    """What the breaker needs; None when the machine is not verified any more."""
+    return await read_one(connection, _AROUND, Around, id=machine_id)
+
+
+_OF_MACHINES = text(f"""
+SELECT DISTINCT ON (machine_id) {_COLUMNS} FROM repairs WHERE machine_id = ANY(:ids)
+ORDER BY machine_id, closed_at IS NULL DESC, opened_at DESC
+""")
+
+
+async def of_machines(connection: Connection, machine_ids: Sequence[MachineId]) -> dict[MachineId, Repair]:
+    """The open repair of each machine, or its last one."""
+    found = await read(connection, _OF_MACHINES, Repair, ids=list(machine_ids))
+    return {repair.machine_id: repair for repair in found}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownRepair(Repair):
+    """A repair as operators read it, with what they tell the provider."""
+
+    verdict: Verdict
+    """Of its machine now."""
+    verdict_why: str
+
+
+_PAGE = text(f"""
+SELECT {", ".join(f"r.{column}" for column in _COLUMNS.split(", "))}, h.verdict, h.why AS verdict_why
+FROM repairs r JOIN machine_health h ON h.machine_id = r.machine_id
+WHERE (NOT CAST(:open AS boolean) OR r.closed_at IS NULL)
+  AND (CAST(:at AS timestamptz) IS NULL OR (r.opened_at, r.id) < (:at, CAST(:id AS uuid)))
+ORDER BY r.opened_at DESC, r.id DESC LIMIT :limit
+""")
+
+
+async def page(
+    connection: Connection, *, only_open: bool, before: tuple[datetime, UUID] | None, limit: int
+) -> list[ShownRepair]:
+    """Repairs of all machines, the latest first: those that were opened before a moment, or then with a lower id."""
+    at, repair_id = before or (None, None)
+    return await read(connection, _PAGE, ShownRepair, open=only_open, at=at, id=repair_id, limit=limit)
+
+
+_HAND_BACK = text("""
+INSERT INTO hand_backs (claim_id, organization_id, lease_id, machine_id, asked_at, why)
+SELECT id, organization_id, lease_id, machine_id, :now, :why FROM claims WHERE id = :claim_id
+ON CONFLICT (organization_id, claim_id) DO NOTHING
+""")
+_HAND_BACKS = text("SELECT count(*) FROM hand_backs WHERE lease_id = :lease_id AND asked_at > :since")
+_IS_HANDED_BACK = text("SELECT claim_id FROM hand_backs WHERE claim_id = :claim_id")
+
+
+async def hand_back(connection: Connection, claim_id: ClaimId, *, why: str, now: datetime) -> None:
+    """Store that its customer wants the machine of a claim to be replaced."""
+    await write(connection, _HAND_BACK, claim_id=claim_id, why=why, now=now)
+
+
+async def is_handed_back(connection: Connection, claim_id: ClaimId) -> bool:
+    return await read_one(connection, _IS_HANDED_BACK, UUID, claim_id=claim_id) is not None
+
+
+async def count_hand_backs(connection: Connection, lease_id: LeaseId, *, since: datetime) -> int:
+    """How many machines of a lease were handed back."""
+    return await read_one(connection, _HAND_BACKS, int, lease_id=lease_id, since=since) or 0

@@ -1,0 +1,201 @@
+"""What the stored facts about a machine and new readings of it come to: its open faults, its verdict, what is told.
+
+One function decides (`assess`); the loops that judge machines and look at them store what it answers.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from control_plane.domain.health import (
+    RULES,
+    Cleared,
+    Fault,
+    FaultCode,
+    Judgement,
+    Reading,
+    Seen,
+    Source,
+    Verdict,
+    faults_seen,
+    judge,
+    look_due,
+    still_open,
+    with_seen,
+)
+from control_plane.domain.ids import AccountName, MachineId
+from control_plane.domain.notice import NoticeKind
+from control_plane.domain.proof import Tier, challenged
+
+MISSED_LISTS_MIN = 2
+"""A machine that so many complete lists in a row do not show is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookedAt:
+    """One fault that our own last reading showed."""
+
+    code: FaultCode
+    gpu: int | None
+    xid: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A verified machine, as its rows describe it."""
+
+    machine_id: MachineId
+    account: AccountName
+    region: str
+    gpu_count: int
+    proof: Tier
+    created_at: datetime
+    # What our rows say about it.
+    down_since: datetime | None
+    provider_state: str | None
+    missed_since: datetime | None
+    missed_lists: int
+    suspect_since: datetime | None
+    eviction_announced_at: datetime | None
+    eviction_withdrawn_at: datetime | None
+    last_passed_at: datetime | None
+    handed_back_at: datetime | None
+    handed_back_why: str | None
+    maintenance_since: datetime | None
+    maintenance_why: str | None
+    # What was stored about its health.
+    verdict: Verdict
+    why: str
+    since: datetime
+    faults: tuple[Fault, ...]
+    """Without those that follow from the rows."""
+    samples_until: datetime | None
+    looked_at: datetime | None
+    looked: tuple[LookedAt, ...]
+    """What our own last reading showed."""
+    look_due_at: datetime | None
+    reset_at: datetime | None
+
+    @property
+    def good_since(self) -> datetime | None:
+        """When its GPUs passed their last proof, or it was reset last."""
+        return max((at for at in (self.last_passed_at, self.reset_at) if at is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What is known about a machine's health now."""
+
+    faults: tuple[Fault, ...]
+    """The open faults that are stored."""
+    judgement: Judgement
+    looked_at: datetime | None
+    looked: tuple[LookedAt, ...]
+    look_due_at: datetime | None
+    samples_until: datetime | None
+    challenge: bool
+    """Whether its GPUs should prove themselves now: the machine itself reported an error that takes a GPU out."""
+
+    def changes(self, watched: Watched) -> bool:
+        """Whether anything is to be stored."""
+        return (
+            self.faults != watched.faults
+            or self.judgement.verdict is not watched.verdict
+            or self.judgement.why != watched.why
+            or self.looked_at != watched.looked_at
+            or self.look_due_at != watched.look_due_at
+        )
+
+
+def assess(
+    watched: Watched, readings: Iterable[Reading], now: datetime, *, samples_until: datetime | None = None
+) -> Assessment:
+    """What a machine's rows and new readings come to. Readings that were taken into account already change nothing."""
+    faults, looked_at, looked = watched.faults, watched.looked_at, watched.looked
+    known = {fault.key for fault in faults}
+    for reading in sorted(readings, key=lambda reading: reading.at):
+        seen = tuple(faults_seen(reading, watched.gpu_count, since=watched.good_since))
+        faults = with_seen(faults, seen, reading.source)
+        if reading.source is Source.LOOK and (looked_at is None or reading.at > looked_at):
+            looked_at, looked = reading.at, tuple(LookedAt(*each.key) for each in seen)
+    cleared = Cleared(
+        looked_at, frozenset((each.code, each.gpu, each.xid) for each in looked), watched.good_since
+    )
+    faults = still_open(faults, cleared, now)
+    new = [fault for fault in faults if fault.key not in known]
+    return Assessment(
+        faults=faults,
+        judgement=judge((*faults, *of_rows(watched))),
+        looked_at=looked_at,
+        looked=looked,
+        look_due_at=look_due(faults, looked_at, now),
+        samples_until=max(
+            (at for at in (samples_until, watched.samples_until) if at is not None), default=None
+        ),
+        challenge=challenged(watched.proof) and any(RULES[fault.code].proves_again for fault in new),
+    )
+
+
+def of_rows(watched: Watched) -> tuple[Fault, ...]:
+    """The faults that our rows tell of: what the provider's lists, proofs and people say."""
+    faults: tuple[Fault, ...] = ()
+    for seen in _in_rows(watched):
+        faults = with_seen(faults, [seen], _SAID_BY.get(seen.code, Source.PROVIDER))
+    return faults
+
+
+_SAID_BY = {
+    FaultCode.PROOF_FAILED: Source.PROOF,
+    FaultCode.UNDER_MAINTENANCE: Source.OPERATOR,
+    FaultCode.HANDED_BACK: Source.OPERATOR,
+}
+
+
+def _in_rows(watched: Watched) -> Iterator[Seen]:
+    if watched.suspect_since is not None:
+        detail = "its last challenge failed, and it was not cleared since"
+        yield Seen(FaultCode.PROOF_FAILED, None, watched.suspect_since, detail)
+    if watched.down_since is not None:
+        word = watched.provider_state or "down"
+        yield Seen(FaultCode.PROVIDER_DOWN, None, watched.down_since, f"as {word!r}")
+    if watched.missed_since is not None and watched.missed_lists >= MISSED_LISTS_MIN:
+        detail = f"{watched.missed_lists} complete lists in a row miss it"
+        yield Seen(FaultCode.PROVIDER_MISSING, None, watched.missed_since, detail)
+    if watched.eviction_announced_at is not None and watched.eviction_withdrawn_at is None:
+        detail = "as its provider announced"
+        yield Seen(FaultCode.EVICTION_ANNOUNCED, None, watched.eviction_announced_at, detail)
+    if watched.maintenance_since is not None:
+        detail = watched.maintenance_why or "no reason was given"
+        yield Seen(FaultCode.UNDER_MAINTENANCE, None, watched.maintenance_since, detail)
+    if watched.handed_back_at is not None:
+        detail = watched.handed_back_why or "no reason was given"
+        yield Seen(FaultCode.HANDED_BACK, None, watched.handed_back_at, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the customer of a machine is told when its verdict changes."""
+
+    kind: NoticeKind
+    message: str
+
+
+_TELLS = frozenset({Verdict.MAINTENANCE_REQUIRED, Verdict.QUARANTINED, Verdict.LOST})
+
+
+def told(watched: Watched, judgement: Judgement) -> Told | None:
+    """What the customer is told when a machine is judged anew; None when nothing changes for them.
+
+    A machine that is degraded by its own word alone is shown as such and not announced: we look at it first.
+    """
+    fault, verdict = judgement.fault, judgement.verdict
+    if verdict is watched.verdict:
+        return None
+    if fault is None:
+        announced = watched.verdict in _TELLS or any(known.confirmed_at for known in watched.faults)
+        return Told(NoticeKind.RECOVERED, "The machine is healthy again.") if announced else None
+    if fault.code is FaultCode.HANDED_BACK:
+        return None  # They said so themselves.
+    if verdict in _TELLS or fault.confirmed_at is not None:
+        return Told(NoticeKind.FAULT_FOUND, f"The machine is {verdict.replace('_', ' ')}: {judgement.why}.")
+    return None

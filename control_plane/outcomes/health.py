@@ -1,0 +1,94 @@
+"""What new evidence about a machine's health means: its verdict, what its customer is told, and that it is repaired.
+
+These functions run in the caller's open transaction, under the locks that each of them names.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from control_plane.db import challenges, health, journal, repairs
+from control_plane.db.connection import Connection
+from control_plane.domain.actor import Actor
+from control_plane.domain.failure import FailReason
+from control_plane.domain.health import Reading, Verdict
+from control_plane.domain.health_watch import Assessment, Told, Watched, assess, told
+from control_plane.domain.ids import MachineId
+from control_plane.domain.journal import Note
+from control_plane.domain.machine import MachineEvent, MachineFailure
+from control_plane.domain.notice import NoticeKind
+from control_plane.outcomes import machines
+
+
+async def judge(
+    connection: Connection,
+    machine_id: MachineId,
+    readings: Sequence[Reading],
+    *,
+    samples_until: datetime | None = None,
+    repair_id: UUID,
+    actor: Actor,
+    now: datetime,
+) -> Assessment | None:
+    """Judge a machine by its rows and new readings, and store what is new. None when it is not verified any more.
+
+    Locks what is stored about the machine's health, and nothing else. `repair_id` is for the repair that may be opened.
+    """
+    watched = await health.lock(connection, machine_id, now=now)
+    if watched is None:
+        return None
+    assessment = assess(watched, readings, now, samples_until=samples_until)
+    if not assessment.changes(watched) and assessment.samples_until == watched.samples_until:
+        return assessment
+    await health.store(connection, watched, assessment, now=now)
+    await _follow_up(connection, watched, assessment, repair_id=repair_id, actor=actor, now=now)
+    return assessment
+
+
+async def _follow_up(
+    connection: Connection,
+    watched: Watched,
+    assessment: Assessment,
+    *,
+    repair_id: UUID,
+    actor: Actor,
+    now: datetime,
+) -> None:
+    judgement, machine_id = assessment.judgement, watched.machine_id
+    if assessment.challenge:
+        await challenges.challenge_now(connection, machine_id, now=now)
+    if judgement.verdict is not watched.verdict:
+        line = f"{watched.verdict} -> {judgement.verdict}: {judgement.why}"
+        await journal.note_machine(
+            connection, machine_id, event=Note.HEALTH_CHANGED, why=line, actor=actor, now=now
+        )
+        news = told(watched, judgement)
+        if news is not None:
+            await health.tell(connection, machine_id, news, now=now)
+    if judgement.fault is not None and judgement.verdict is not Verdict.HEALTHY:
+        await repairs.open_for(
+            connection,
+            repair_id,
+            machine_id,
+            fault=judgement.fault.code,
+            why="something is wrong with it",
+            now=now,
+        )
+    await repairs.hurry(connection, machine_id, now=now)
+
+
+async def take_away(
+    connection: Connection, machine_id: MachineId, *, why: str, actor: Actor, now: datetime
+) -> bool:
+    """Give the customer of a machine another one, or end a machine that nobody uses. False when it has moved.
+
+    Locks leases, claims and the machine.
+    """
+    await health.tell(
+        connection,
+        machine_id,
+        Told(NoticeKind.REPLACED, f"The machine is taken away, and the lease gets another one: {why}."),
+        now=now,
+    )
+    failure = MachineFailure(MachineEvent.FAILED, FailReason.UNHEALTHY, why)
+    return await machines.fail(connection, machine_id, failure, actor=actor, now=now)

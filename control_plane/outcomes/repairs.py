@@ -1,0 +1,255 @@
+"""What the next step of a repair does to the machine, its customer and the lease.
+
+`advance` runs in the caller's open transaction, and locks leases, claims and the machine, then the repair.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from uuid import UUID
+
+from control_plane.db import health, journal, permits, pools, powers, repairs, sla_terms
+from control_plane.db.connection import Connection
+from control_plane.db.repairs import Repair
+from control_plane.domain.actor import Actor
+from control_plane.domain.claim import Claim
+from control_plane.domain.health import judge
+from control_plane.domain.health_watch import Told, Watched, of_rows
+from control_plane.domain.ids import MachineId
+from control_plane.domain.journal import Note
+from control_plane.domain.machine import MachineState
+from control_plane.domain.notice import NoticeKind
+from control_plane.domain.power import PowerEvent, step
+from control_plane.domain.power_action import PowerAction
+from control_plane.domain.proof import challenged
+from control_plane.domain.repair import (
+    Climb,
+    Close,
+    Notify,
+    OrderSpare,
+    Patient,
+    RepairOutcome,
+    Reset,
+    Rung,
+    Step,
+    TakeAway,
+    Wait,
+    consent_of,
+    held_back,
+    next_step,
+)
+from control_plane.domain.sla import SlaTier, Terms
+from control_plane.domain.transitions import Moved
+from control_plane.outcomes import machines
+from control_plane.outcomes.health import take_away
+from control_plane.outcomes.machines import Locked
+
+AGAIN_AFTER = timedelta(minutes=1)
+"""How long until a repair that waits is looked at again. What changes about its machine is looked at sooner."""
+
+
+class Done(Enum):
+    WAITED = auto()
+    CLIMBED = auto()
+    TOLD = auto()
+    RESET = auto()
+    TAKEN_AWAY = auto()
+    CLOSED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A repair that this worker holds, with what its steps need."""
+
+    connection: Connection
+    repair: Repair
+    token: UUID
+    actor: Actor
+    now: datetime
+
+    @property
+    def machine_id(self) -> MachineId:
+        return self.repair.machine_id
+
+    async def wait(self, why: str, *, notified: bool = False) -> None:
+        await repairs.wait(
+            self.connection,
+            self.repair.id,
+            token=self.token,
+            why=why,
+            due_at=self.now + AGAIN_AFTER,
+            notified_at=self.now if notified else None,
+        )
+
+    async def close(self, outcome: RepairOutcome) -> None:
+        await repairs.close(self.connection, self.repair.id, outcome, token=self.token, now=self.now)
+
+    async def note(self, why: str) -> None:
+        await journal.note_machine(
+            self.connection, self.machine_id, event=Note.REPAIR, why=why, actor=self.actor, now=self.now
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """The machine that is repaired, locked."""
+
+    locked: Locked
+    watched: Watched
+    patient: Patient
+    taken: Counter[tuple[str, str]]
+
+
+async def advance(
+    connection: Connection,
+    repair: Repair,
+    *,
+    taken: Counter[tuple[str, str]],
+    token: UUID,
+    actor: Actor,
+    now: datetime,
+) -> Done:
+    """Take the next step of a repair. `taken` counts the machines taken away in this run, by account and region."""
+    locked = await machines.lock(connection, repair.machine_id)
+    if not await repairs.still_held(connection, repair.id, token=token):
+        return Done.WAITED
+    work = _Work(connection, repair, token, actor, now)
+    if locked is None:
+        await work.wait("it was just claimed")
+        return Done.WAITED
+    watched = await health.lock(connection, repair.machine_id, now=now)
+    if locked.machine.state is not MachineState.VERIFIED or watched is None:
+        await work.close(RepairOutcome.GONE)
+        return Done.CLOSED
+    patient = await _patient(connection, repair, locked, watched)
+    return await _take(work, _Case(locked, watched, patient, taken), next_step(patient, now))
+
+
+async def _patient(connection: Connection, repair: Repair, locked: Locked, watched: Watched) -> Patient:
+    judgement = judge((*watched.faults, *of_rows(watched)))
+    offered = await powers.offered(connection, repair.machine_id)
+    return Patient(
+        verdict=judgement.verdict,
+        fault=judgement.fault,
+        rung=repair.rung,
+        rung_at=repair.rung_at,
+        notified_at=repair.notified_at,
+        used=bool(_used(locked.claims)),
+        consent=consent_of(await _terms(connection, locked)),
+        agreed=watched.handed_back_at is not None,
+        spare_ready=await _spare_ready(connection, locked),
+        challenged=challenged(watched.proof),
+        reboots=PowerAction.REBOOT in offered,
+    )
+
+
+async def _terms(connection: Connection, locked: Locked) -> Terms | None:
+    """The least that is promised to a customer of the machine."""
+    found = []
+    for lease in locked.leases.values():
+        if lease.sla_version is None:
+            return None
+        terms = await sla_terms.of_versions(connection, [lease.sla_version])
+        found.append(terms.get((lease.sla_version, lease.sla)))
+    order = list(SlaTier)
+    return min(
+        (each for each in found if each is not None), key=lambda each: order.index(each.tier), default=None
+    )
+
+
+async def _spare_ready(connection: Connection, locked: Locked) -> bool:
+    """Whether a machine that is reserved for the machine's only lease is verified."""
+    if len(locked.leases) != 1:
+        return False
+    (lease,) = locked.leases.values()
+    waiting = await pools.waiting(connection, (), [lease.id])
+    return any(machine.state is MachineState.VERIFIED for machine in waiting)
+
+
+def _used(claims: Sequence[Claim]) -> list[Claim]:
+    return [claim for claim in claims if claim.admitted_at is not None]
+
+
+async def _take(work: _Work, case: _Case, decided: Step) -> Done:
+    match decided:
+        case Close():
+            await work.close(RepairOutcome.RECOVERED)
+            await work.note("it is healthy again")
+            return Done.CLOSED
+        case Wait(why=why):
+            await work.wait(why)
+            return Done.WAITED
+        case Climb(rung=rung, why=why):
+            await repairs.climb(
+                work.connection, work.repair.id, rung, token=work.token, why=why, now=work.now
+            )
+            await work.note(f"next step: {rung}; {why}")
+            return Done.CLIMBED
+        case Notify():
+            told = _announced(decided)
+            await health.tell(work.connection, work.machine_id, told, now=work.now, planned_at=decided.at)
+            await work.wait("its customer was told", notified=True)
+            return Done.TOLD
+        case Reset():
+            return await _reset(work, case.locked)
+        case OrderSpare():
+            await work.wait("another machine is made ready for its customer")
+            return Done.WAITED
+        case TakeAway(why=why):
+            return await _taken_away(work, case, why)
+
+
+def _announced(notify: Notify) -> Told:
+    reset = notify.rung is Rung.RESET
+    if notify.recommended:
+        kind = NoticeKind.RESET_RECOMMENDED if reset else NoticeKind.REPLACEMENT_RECOMMENDED
+        do = (
+            "Reboot it: splitplane lease reboot LEASE."
+            if reset
+            else "Have it replaced: splitplane lease replace LEASE."
+        )
+        return Told(kind, f"The machine needs a {'reboot' if reset else 'replacement'}. {do}")
+    kind = NoticeKind.RESET_PLANNED if reset else NoticeKind.REPLACEMENT_PLANNED
+    what = "will be rebooted" if reset else "will be replaced, and what is on its disk will be gone"
+    return Told(kind, f"The machine {what}, not before {notify.at:%Y-%m-%d %H:%M} UTC.")
+
+
+async def _reset(work: _Work, locked: Locked) -> Done:
+    """Reboot a machine for its customer, as if they had asked for it."""
+    (claim, *others) = _used(locked.claims)
+    power = await powers.ensure(work.connection, claim.id, now=work.now)
+    moved = step(power.state, PowerEvent.REBOOT)
+    if others or not isinstance(moved, Moved):
+        await work.wait(f"it cannot be rebooted while its power is {power.state}")
+        return Done.WAITED
+    await powers.move(work.connection, claim.id, power.generation, moved, now=work.now)
+    await work.note("it is rebooted, because a reset may end the fault")
+    await work.wait("it is rebooted")
+    return Done.RESET
+
+
+async def _taken_away(work: _Work, case: _Case, why: str) -> Done:
+    around = await repairs.around(work.connection, work.machine_id)
+    if around is None:
+        await work.wait("it is not verified any more")
+        return Done.WAITED
+    place = (case.watched.account, case.watched.region)
+    permitted = await permits.valid(work.connection, now=work.now, account=case.watched.account)
+    held = held_back(
+        unhealthy=around.unhealthy,
+        machines=around.machines,
+        taken=case.taken[place],
+        dry_run=not around.armed,
+        permitted=bool(permitted),
+    )
+    if held is not None and not case.patient.agreed:
+        await work.wait(f"it is not taken away: {held}")
+        return Done.WAITED
+    if not await take_away(work.connection, work.machine_id, why=why, actor=work.actor, now=work.now):
+        await work.wait("it could not be taken away")
+        return Done.WAITED
+    case.taken[place] += 1
+    await work.close(RepairOutcome.REPLACED if case.patient.used else RepairOutcome.ENDED)
+    return Done.TAKEN_AWAY

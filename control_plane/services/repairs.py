@@ -1,0 +1,123 @@
+"""Repairs: customers hand back machines that do not work, and operators take machines out for maintenance."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from control_plane.db import claims, health, lease_overviews, maintenances, repairs
+from control_plane.db.connection import Connection
+from control_plane.db.health import Notice
+from control_plane.db.lease_overviews import Overview
+from control_plane.db.maintenances import Maintenance
+from control_plane.db.repairs import ShownRepair
+from control_plane.domain.access import Reach
+from control_plane.domain.actor import Actor
+from control_plane.domain.ids import LeaseId, MachineId, OrganizationId
+from control_plane.domain.lease import LeaseKind, LeaseState
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.services import lease_reach
+from control_plane.services.leases import of_node_pool
+from control_plane.world import World
+
+__all__ = ["Maintenance", "Notice", "ShownRepair"]  # For controllers and views.
+
+HAND_BACKS_WITHIN = timedelta(days=1)
+HAND_BACKS_MAX = 3
+"""Machines of a lease that may be handed back within a day: each costs a machine that may be healthy."""
+
+
+async def hand_back(
+    connection: Connection,
+    world: World,
+    organization_id: OrganizationId,
+    lease_id: LeaseId,
+    *,
+    why: str,
+    reach: Reach,
+) -> Overview | Refused:
+    """Have the machine of a lease replaced by another one. Asked twice, it is replaced once."""
+    lease = await lease_reach.locked(connection, organization_id, lease_id, reach=reach)
+    if isinstance(lease, Refused):
+        return lease
+    if lease.kind is LeaseKind.NODE:
+        return of_node_pool(lease, "replaced")
+    found = await claims.lock_open(connection, lease_ids=[lease.id])
+    if lease.state is not LeaseState.READY or not found:
+        why_not = f"The lease is {lease.state}; the machine of a ready lease can be replaced."
+        return Refused(RefusalCode.LEASE_NOT_READY, why_not)
+    now = world.now()
+    recent = await repairs.count_hand_backs(connection, lease.id, since=now - HAND_BACKS_WITHIN)
+    if recent >= HAND_BACKS_MAX and not await repairs.is_handed_back(connection, found[0].id):
+        why_not = f"{recent} machines of this lease were handed back within a day. Ask us to look at it."
+        return Refused(RefusalCode.HAND_BACKS_TOO_MANY, why_not)
+    await repairs.hand_back(connection, found[0].id, why=why, now=now)
+    overview = await lease_overviews.show(connection, organization_id, lease_id)
+    if overview is None:
+        raise LookupError(f"lease {lease_id} vanished while it was locked")
+    return overview
+
+
+async def notices(
+    world: World,
+    organization_id: OrganizationId,
+    lease_id: LeaseId,
+    *,
+    before: int | None,
+    limit: int,
+    reach: Reach,
+) -> Sequence[Notice] | Refused:
+    """What the customer of a lease was told about its machines, the latest first."""
+    async with world.db.reading(organization_id) as connection:
+        lease = await lease_reach.overview(connection, organization_id, lease_id, reach=reach)
+        if isinstance(lease, Refused):
+            return lease
+        return await health.notices_of_lease(connection, lease_id, before=before, limit=limit)
+
+
+async def page(
+    world: World,
+    platform: OrganizationId,
+    *,
+    only_open: bool,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> Sequence[ShownRepair]:
+    """Repairs of all machines, the latest first, for operators."""
+    async with world.db.reading(platform) as connection:
+        return await repairs.page(connection, only_open=only_open, before=before, limit=limit)
+
+
+async def take_out(
+    connection: Connection,
+    world: World,
+    machine_id: MachineId,
+    *,
+    why: str,
+    planned_at: datetime | None,
+    actor: Actor,
+) -> Maintenance | Refused:
+    """Take a machine out for maintenance: nobody new is admitted to it, and its customer is told."""
+    now = world.now()
+    if not await maintenances.may_be_taken(connection, machine_id, now=now):
+        return Refused(RefusalCode.NOT_FOUND, "There is no verified machine with this id.")
+    taken = Maintenance(
+        id=world.new_id(),
+        machine_id=machine_id,
+        since=now,
+        taken_by=actor.name,
+        why=why,
+        planned_at=planned_at,
+        ended_at=None,
+        ended_by=None,
+    )
+    return await maintenances.insert(connection, taken)
+
+
+async def give_back(
+    connection: Connection, world: World, machine_id: MachineId, *, actor: Actor
+) -> Maintenance | Refused:
+    """End the maintenance of a machine."""
+    ended = await maintenances.end(connection, machine_id, by=actor.name, now=world.now())
+    if ended is None:
+        return Refused(RefusalCode.NOT_FOUND, "This machine is not under maintenance.")
+    return ended

@@ -1,0 +1,48 @@
+"""What customers are told about the machines of their leases."""
+
+from typing import Annotated
+
+from control_plane.wire.common import NextCursor, Timestamp, View
+from control_plane.wire.vocabulary import LeaseIdText, MachineIdText, one_of
+
+NoticeKindWord = Annotated[
+    str,
+    one_of(
+        "NoticeKind",
+        "What a notice is about.",
+        fault_found="Something is wrong with the machine.",
+        recovered="The machine is healthy again.",
+        reset_planned="The machine will be rebooted, not before `planned_at`.",
+        reset_recommended="A reboot may end the fault. Nothing happens unless you reboot it.",
+        replacement_planned="The lease gets another machine, not before `planned_at`, and its disk will be gone.",
+        replacement_recommended="Another machine would end the fault. Nothing happens unless you ask for it.",
+        replaced="The machine was taken away, and the lease gets another one.",
+        maintenance_planned="Somebody works on the machine at `planned_at`.",
+    ),
+]
+
+
+class NoticeView(View):
+    """Something that the customer of a lease was told about its machine."""
+
+    lease_id: LeaseIdText
+    """The lease."""
+    machine_id: MachineIdText
+    """The machine, which the lease may have no longer."""
+    at: Timestamp
+    """When it was told."""
+    kind: NoticeKindWord
+    """What it is about."""
+    message: str
+    """The notice as a sentence."""
+    planned_at: Timestamp | None
+    """When what is announced will happen at the earliest; null for what happened already or is only recommended."""
+
+
+class NoticePage(View):
+    """The notices of a lease, the latest first."""
+
+    notices: tuple[NoticeView, ...]
+    """The page."""
+    next_cursor: NextCursor | None
+    """Where the next page starts; null on the last one."""

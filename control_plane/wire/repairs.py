@@ -1,0 +1,139 @@
+"""Repairs: machines that are not healthy, what is done about each, and what customers and operators ask for."""
+
+from datetime import datetime
+from typing import Annotated
+
+from control_plane.wire.common import NextCursor, Request, Sentence, Timestamp, View
+from control_plane.wire.vocabulary import MachineIdText, one_of
+
+VerdictWord = Annotated[
+    str,
+    one_of(
+        "HealthVerdict",
+        "How healthy a machine is.",
+        healthy="No fault is known.",
+        degraded="It works, and something about it is wrong, or in doubt.",
+        maintenance_required="It has to be reset, or will be taken back.",
+        quarantined="A part of what was sold does not work.",
+        lost="Its provider says that it does not run.",
+    ),
+]
+FaultWord = Annotated[
+    str,
+    one_of(
+        "MachineFault",
+        "What is wrong with a machine.",
+        machine_error="The driver reported an error that takes the machine out.",
+        gpu_error="The driver reported an error that takes a GPU out until it is reset.",
+        unknown_error="The driver reported an error whose meaning is not documented.",
+        memory_wears="The driver counts many corrected memory errors.",
+        gpu_lost="A GPU does not answer.",
+        gpu_missing="There are fewer GPUs than were sold.",
+        recovery_needed="The driver asks for a reset, a reboot or a drain.",
+        memory_broken="A memory row could not be remapped.",
+        memory_repair_pending="The next reset of a GPU remaps a memory row.",
+        nvlink_down="An NVLink is down.",
+        fabric_unhealthy="The NVLink fabric is not healthy.",
+        hardware_slowdown="The hardware slows a GPU down, because of heat or power.",
+        proof_failed="It failed its last GPU proof.",
+        provider_down="Its provider lists it as failed or stopped, though nobody asked for that.",
+        provider_missing="Its provider does not list it.",
+        eviction_announced="Its provider announced to take it back.",
+        under_maintenance="An operator took it out for maintenance.",
+        handed_back="Its customer asked for another machine.",
+    ),
+]
+RungWord = Annotated[
+    str,
+    one_of(
+        "RepairStep",
+        "What is done about a machine.",
+        watch="We look at it ourselves.",
+        challenge="Its GPUs have to prove themselves again.",
+        reset="It is rebooted, once its customer was told.",
+        replace="Its customer gets another one, once they were told; one that nobody uses ends.",
+        ticket="Its provider has to repair it.",
+    ),
+]
+RepairOutcomeWord = Annotated[
+    str,
+    one_of(
+        "RepairOutcome",
+        "How a repair was closed.",
+        recovered="The machine is healthy again.",
+        replaced="Its customer got another machine.",
+        ended="Nobody used it, and it was ended.",
+        gone="It ended for another reason.",
+    ),
+]
+
+
+class ReplacementRequest(Request):
+    """A request to give a lease another machine."""
+
+    why: Sentence
+    """What does not work. We read it, and so do those who repair the machine."""
+
+
+class RepairView(View):
+    """What is done about a machine that is not healthy."""
+
+    id: str
+    """The id of the repair."""
+    machine_id: MachineIdText
+    """The machine."""
+    fault: FaultWord
+    """The fault that it was opened for."""
+    verdict: VerdictWord
+    """How healthy the machine is now."""
+    verdict_why: str
+    """Why, as a sentence. It can be sent to the provider as evidence."""
+    step: RungWord
+    """What is being done."""
+    step_at: Timestamp
+    """When that was begun."""
+    why: str
+    """What it waits for."""
+    opened_at: Timestamp
+    """When the repair was opened."""
+    notified_at: Timestamp | None
+    """When the machine's customer was told what comes next."""
+    closed_at: Timestamp | None
+    """When it was closed; null while it is open."""
+    outcome: RepairOutcomeWord | None
+    """How it was closed."""
+
+
+class RepairPage(View):
+    """Repairs, the latest first."""
+
+    repairs: tuple[RepairView, ...]
+    """The page."""
+    next_cursor: NextCursor | None
+    """Where the next page starts; null on the last one."""
+
+
+class MaintenanceRequest(Request):
+    """A request to take a machine out for maintenance."""
+
+    why: Sentence
+    """Why. Its customer reads it."""
+    planned_at: datetime | None = None
+    """When the work begins, which its customer is told; null when it is not known yet."""
+
+
+class MaintenanceView(View):
+    """A machine that an operator took out for maintenance."""
+
+    machine_id: MachineIdText
+    """The machine."""
+    since: Timestamp
+    """Since when."""
+    taken_by: str
+    """The user or the service account that took it out."""
+    why: str
+    """Why."""
+    planned_at: Timestamp | None
+    """When the work begins; null when it is not known."""
+    ended_at: Timestamp | None
+    """When it was given back; null while it is out."""

@@ -1,0 +1,242 @@
+"""Machines that report faults, or in which we see them: verdicts, what customers are told, repairs and replacements."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from control_plane.db import claims, health, repairs, samples
+from control_plane.db.health import Health, Notice
+from control_plane.db.repairs import Repair
+from control_plane.db.samples import NewSample
+from control_plane.domain.access import EVERYWHERE
+from control_plane.domain.failure import FailReason
+from control_plane.domain.health import FaultCode, Verdict
+from control_plane.domain.ids import ProviderRef
+from control_plane.domain.lease import Lease
+from control_plane.domain.machine import Machine
+from control_plane.domain.notice import NoticeKind
+from control_plane.domain.refusal import Refused
+from control_plane.domain.repair import RepairOutcome, Rung
+from control_plane.domain.request import CapacityRequest
+from control_plane.services import repairs as repair_service
+from data_plane.documents.health import GpuHealth
+from data_plane.documents.health import Health as HealthDocument
+from data_plane.documents.sample import Gpu, Host, Sample, Xid, encode_sample, notable
+from tests.support.ready import ready_leases
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+
+
+async def machine_of(stage: Stage, lease: Lease) -> Machine:
+    return (await stage.machines(lease))[-1]
+
+
+async def reports(stage: Stage, lease: Lease, *gpus: Gpu, xids: tuple[Xid, ...] = ()) -> None:
+    """The agent on the machine of a lease sends a sample, which is settled when this returns."""
+    machine = await machine_of(stage, lease)
+    async with stage.db.reading() as connection:
+        (claim,) = await claims.open_of_machine(connection, machine.id)
+    now = stage.clock.now()
+    sample = Sample(
+        sequence=int(now.timestamp()),
+        at_ms=int(now.timestamp() * 1_000),
+        boot="",
+        uptime_seconds=3_600,
+        spooled=0,
+        dropped=0,
+        source="nvml",
+        failure=None,
+        gpus=gpus or (Gpu(0),),
+        xids=xids,
+        xids_more=0,
+        events=True,
+        kernel_log="kmsg",
+        host=Host(),
+        servers=(),
+    )
+    new = NewSample(
+        organization_id=lease.organization_id,
+        project_id=lease.project_id,
+        claim_id=claim.id,
+        lease_id=lease.id,
+        machine_id=machine.id,
+        sequence=sample.sequence,
+        at=now,
+        received_at=now,
+        skew_ms=0,
+        notable=notable(sample),
+        document=encode_sample(sample).decode(),
+    )
+    async with stage.db.transaction() as connection:
+        assert await samples.insert(connection, [new]) == 1
+    stage.clock.advance(6)
+
+
+async def health_of(stage: Stage, machine: Machine) -> Health | None:
+    async with stage.db.reading() as connection:
+        return (await health.of_machines(connection, [machine.id])).get(machine.id)
+
+
+async def verdict_of(stage: Stage, machine: Machine) -> Verdict:
+    found = await health_of(stage, machine)
+    return Verdict.HEALTHY if found is None else found.verdict
+
+
+async def repair_of(stage: Stage, machine: Machine) -> Repair | None:
+    async with stage.db.reading() as connection:
+        return (await repairs.of_machines(connection, [machine.id])).get(machine.id)
+
+
+async def told(stage: Stage, lease: Lease) -> Sequence[Notice]:
+    async with stage.db.reading() as connection:
+        found = await health.notices_of_lease(connection, lease.id, before=None, limit=50)
+    return found[::-1]
+
+
+def shows(stage: Stage, machine: Machine, card: GpuHealth) -> None:
+    """What a look at the machine shows from now on about its only GPU."""
+    document = HealthDocument(
+        source="nvml",
+        at=int(stage.clock.now().timestamp()),
+        gpus=(card,),
+        xids=(),
+        xids_dropped=0,
+        events=False,
+        kernel_log="kmsg",
+        readings=(),
+    )
+    stage.access.machine(machine.address or "").health = document
+
+
+async def hands_back(stage: Stage, lease: Lease) -> None:
+    async with stage.api.db.transaction(lease.organization_id) as connection:
+        handed = await repair_service.hand_back(
+            connection, stage.api, lease.organization_id, lease.id, why="it is broken", reach=EVERYWHERE
+        )
+    assert not isinstance(handed, Refused), handed
+
+
+GOOD = GpuHealth(0, uuid=None, bus_id="0000:3b:00.0", lost=False)
+LOST = replace(GOOD, lost=True)
+
+
+async def test_what_a_machine_says_is_looked_at_and_ends_when_we_see_nothing(stage: Stage) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    await reports(stage, lease, Gpu(0, rows_failed=True))
+    await stage.run("judge_health")
+    found = await health_of(stage, machine)
+    assert found is not None
+    assert (found.verdict, found.fault) == (Verdict.DEGRADED, FaultCode.MEMORY_BROKEN)
+    assert "as the machine itself says" in found.why
+    await stage.play(30, step=5)
+    assert await verdict_of(stage, machine) is Verdict.HEALTHY
+    closed = await repair_of(stage, machine)
+    assert closed is not None
+    assert closed.outcome is RepairOutcome.RECOVERED
+    assert await told(stage, lease) == []  # It came to nothing, so nobody is alarmed.
+    assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+async def test_a_fault_that_we_see_ourselves_is_told_and_the_customer_decides(stage: Stage) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    shows(stage, machine, LOST)
+    await reports(stage, lease, Gpu(0, lost=True))
+    await stage.play(60, step=5)
+    assert await verdict_of(stage, machine) is Verdict.QUARANTINED
+    kinds = [notice.kind for notice in await told(stage, lease)]
+    assert kinds == [NoticeKind.FAULT_FOUND, NoticeKind.REPLACEMENT_RECOMMENDED]
+    await stage.play(2 * 60 * 60, step=600)
+    assert await stage.state(lease) == "ready"  # Nobody takes it away from them.
+    waiting = await repair_of(stage, machine)
+    assert waiting is not None
+    assert waiting.rung is Rung.TICKET
+    await stage.finish()
+
+
+async def test_the_customer_of_a_faulty_machine_has_it_replaced_and_pays_nothing_in_between(
+    stage: Stage,
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    shows(stage, machine, LOST)
+    await reports(stage, lease, Gpu(0, lost=True))
+    await stage.play(60, step=5)
+    await hands_back(stage, lease)
+    await stage.play_until(lease, "placing", seconds_max=60)
+    await stage.play_until(lease, "ready", seconds_max=300)
+    replaced, again = (await stage.machines(lease))[-2:]
+    assert (replaced.id, replaced.fail_reason) == (machine.id, FailReason.UNHEALTHY)
+    assert again.id != machine.id
+    row = await stage.lease_row(lease)
+    assert len(row.paused_at) == 2
+    closed = await repair_of(stage, machine)
+    assert closed is not None
+    assert closed.outcome is RepairOutcome.REPLACED
+    assert (await told(stage, lease))[-1].kind is NoticeKind.REPLACED
+    await stage.finish()
+
+
+async def test_a_sick_account_keeps_its_machines_until_an_operator_permits_it(stage: Stage) -> None:
+    """Pools of machines that all fail at once are more likely our fault, and theirs are taken away one by one at most."""
+    leases = await ready_leases(stage, 3, seconds=60)
+    for lease in leases:
+        shows(stage, await machine_of(stage, lease), LOST)
+        await reports(stage, lease, Gpu(0, lost=True))
+    await stage.release(leases[0])  # Nobody uses it any more, and a released machine ends by itself.
+    await stage.play(20 * 60, step=60)
+    assert {await stage.state(lease) for lease in leases[1:]} == {"ready"}
+    await stage.finish()
+
+
+async def test_a_look_that_cannot_be_made_is_no_fault_and_is_made_again(stage: Stage) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    stage.access.script(machine.address or "", unreachable=1_000)
+    await reports(stage, lease, Gpu(0, rows_failed=True))
+    await stage.play(60, step=5)
+    found = await health_of(stage, machine)
+    assert found is not None
+    assert found.verdict is Verdict.DEGRADED
+    assert found.looked_why_not is not None
+    stage.access.script(machine.address or "")
+    await stage.play(5 * 60, step=10)
+    assert await verdict_of(stage, machine) is Verdict.HEALTHY
+    await stage.finish()
+
+
+async def test_an_error_that_takes_a_gpu_out_has_it_challenged_and_a_reset_or_a_proof_ends_it(
+    stage: Stage,
+) -> None:
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1-proven", (), (), None, 0))
+    await stage.play_until(lease, "ready", seconds_max=300)
+    machine = await machine_of(stage, lease)
+    assert machine.last_challenged_at is not None
+    await reports(stage, lease, xids=(Xid("xid", 95, None, int(stage.clock.now().timestamp())),))
+    await stage.play(3 * 60, step=5)
+    again = await machine_of(stage, lease)
+    assert again.last_challenged_at is not None
+    assert again.last_challenged_at > machine.last_challenged_at
+    assert await verdict_of(stage, machine) is Verdict.HEALTHY
+    await stage.finish()
+
+
+async def test_what_the_provider_lists_is_a_verdict_too_and_ends_with_the_list(stage: Stage) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    at_provider = stage.cloud.machines[machine.provider_ref or ProviderRef("")]
+    at_provider.failed = True
+    await stage.play(30, step=5)
+    assert await verdict_of(stage, machine) is Verdict.LOST
+    at_provider.failed = False
+    await stage.play(30, step=5)
+    assert await verdict_of(stage, machine) is Verdict.HEALTHY
+    assert [notice.kind for notice in await told(stage, lease)] == [
+        NoticeKind.FAULT_FOUND,
+        NoticeKind.RECOVERED,
+    ]
+    await stage.finish()

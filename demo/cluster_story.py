@@ -16,6 +16,8 @@ from tests.support.kubernetes.kubectl import Kubectl, answer, server_pod
 POOL = "duo"
 NODES = 2
 POD_SECONDS_MAX = 60
+RULES_SECONDS = 30
+"""The rules of network policies follow new pods, and on a busy machine some time later."""
 LEFT_SECONDS_MAX = 60
 _OF_NODE = (("node", ""), ("secret", ".node-password.k3s"))
 _IS_CREDENTIAL = re.compile(r"/(bootstrap-token-|kc-|splitplane:kc-)")
@@ -52,7 +54,7 @@ class ClusterStory:
         first, second = (f"on-{name}" for name in names)
         address = self._kubectl.json("get", "pod", second)["status"]["podIP"]
         with self._kubectl.forwarded(first) as url:
-            said = answer(f"http://{address}:8080/", through=url)
+            said = answer(f"http://{address}:8080/", through=url, seconds=RULES_SECONDS)
         self._city.say(f"  the pod on {names[0]} asked the pod on {names[1]}, which said: {said}")
         return said == f"I run on {names[1]}"
 

@@ -89,10 +89,11 @@ class Story:
             raise
         return True
 
-    async def answers(self, through: str, node: Node) -> bool:
-        """Whether the pod on a node answers the pod that is forwarded to us."""
+    async def answers(self, through: str, node: Node, *, seconds: float = 0) -> bool:
+        """Whether the pod on a node answers the pod that is forwarded to us, at the latest after so many seconds."""
         name = node["name"]
-        return await asyncio.to_thread(answer, f"http://{self.addresses[name]}:8080/", through) == _text(name)
+        asked = partial(answer, f"http://{self.addresses[name]}:8080/", through, seconds=seconds)
+        return await asyncio.to_thread(asked) == _text(name)
 
     async def is_unready_since(self, node: Node) -> str | None:
         since: str | None = (await self.cloud.get(f"/nodes/{node['id']}"))["unready_since"]
@@ -111,14 +112,14 @@ async def test_a_pool_of_two_providers_outlives_us_replaces_a_lost_node_and_leav
     await story.serve(story.near, story.far, gpus=1)  # All that they have, through the device plugin.
     await story.watch_deletions()
     with story.kubectl.forwarded(story.near["name"]) as url:
-        assert await story.answers(url, story.far), "through the tunnel"
+        assert await story.answers(url, story.far, seconds=30), "through the tunnel"
         await _attack(story)
         strangers = await _policies(story, url)
         assert await _mtus(cloud, story.near) == {"cni0": 1_370, "flannel.1": 1_370, "spoverlay": 1_420}
         await _outage(story, url, strangers)
         replacement = await _loss(story)
         await story.serve(replacement)
-        assert await story.answers(url, replacement)
+        assert await story.answers(url, replacement, seconds=30)
     await _end(story, [story.near, story.far, replacement])
 
 

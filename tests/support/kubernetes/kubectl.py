@@ -15,6 +15,7 @@ import httpx
 from tests.support.kubernetes.parts import SERVER_IMAGE
 
 SECONDS_MAX = 120
+FORWARDED_AGAIN_SECONDS = 10
 
 
 class KubectlError(subprocess.SubprocessError):
@@ -65,10 +66,23 @@ class Kubectl:
         return [str(self.program), f"--kubeconfig={self.kubeconfig}"]
 
 
-def answer(url: str, through: str) -> str:
-    """What the pod at a URL answers to the pod that is forwarded to us."""
-    got = httpx.get(f"{through}/fetch", params={"url": url}, timeout=30)
-    return got.raise_for_status().text.strip()
+def answer(url: str, through: str, *, seconds: float = 0) -> str:
+    """What the pod at a URL answers to the pod that is forwarded to us.
+
+    It is asked again for so many seconds: the rules of network policies follow new pods, and not at once. And our own
+    way to the pod, which kubectl forwards, may break now and then on a busy machine.
+    """
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            got = httpx.get(f"{through}/fetch", params={"url": url}, timeout=30)
+        except httpx.TransportError:
+            if time.monotonic() > end + FORWARDED_AGAIN_SECONDS:
+                raise
+        else:
+            if got.is_success or time.monotonic() > end:
+                return got.raise_for_status().text.strip()
+        time.sleep(0.2)
 
 
 def server_pod(name: str, node: str, text: str, *, gpus: int = 0) -> dict[str, Any]:

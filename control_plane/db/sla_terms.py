@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.db.rows import Recordset, read, write
 from control_plane.domain.sla import AvailabilityCredit, SlaOffer, SlaTier, Terms
 
 
@@ -36,7 +36,6 @@ class _Versioned(_Row):
 _COLUMNS = ", ".join(field.name for field in fields(_Row))
 _LATEST = "SELECT max(version) FROM sla_terms WHERE effective_from <= :now"
 _IN_FORCE = text(f"SELECT version, {_COLUMNS} FROM sla_terms WHERE version = ({_LATEST}) ORDER BY tier")
-_OF_TIER = text(f"SELECT version FROM sla_terms WHERE version = ({_LATEST}) AND tier = :tier")
 _OF_VERSIONS = text(f"SELECT version, {_COLUMNS} FROM sla_terms WHERE version = ANY(:versions)")
 _TERMS = Recordset(_Row, "terms")
 _PUT = text(f"""
@@ -51,11 +50,6 @@ async def in_force(connection: Connection, now: datetime) -> list[SlaOffer]:
     """What each tier promises with leases that are created at `now`, least first; empty when nothing is promised."""
     found = [_offer(row) for row in await read(connection, _IN_FORCE, _Versioned, now=now)]
     return sorted(found, key=lambda offer: list(SlaTier).index(offer.terms.tier))
-
-
-async def version_of(connection: Connection, tier: SlaTier, now: datetime) -> int | None:
-    """The version of the terms in force, when it has this tier; None otherwise."""
-    return await read_one(connection, _OF_TIER, int, tier=tier.value, now=now)
 
 
 async def of_versions(connection: Connection, versions: Sequence[int]) -> dict[tuple[int, SlaTier], Terms]:

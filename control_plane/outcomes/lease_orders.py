@@ -104,6 +104,10 @@ async def create(
     A refusal because of a name may come after some were stored, so it has to roll the caller's transaction back. Leases
     with generated names are never refused for that.
     """
+    promised = await sla_terms.promised(connection, order.request, now)
+    if isinstance(promised, Refused):
+        return promised
+    order = replace(order, request=promised.request)
     market = await market_of(connection, order.place.organization_id, order.request, now, quote=order.quote)
     proposal = replace(
         await new_proposal(connection, order.place, order.request, market, now, lock=True),
@@ -115,13 +119,10 @@ async def create(
     verdict = admit(proposal)
     if isinstance(verdict, NotAdmitted):
         return verdict
-    sla_version = await sla_terms.promised(connection, order.request, now)
-    if isinstance(sla_version, Refused):
-        return sla_version
     leases_made: list[Lease] = []
     for name in order.names:
         lease = _admitted(
-            LeaseId(new_id()), order, verdict.price, sla_version=sla_version, name=name, now=now
+            LeaseId(new_id()), order, verdict.price, sla_version=promised.version, name=name, now=now
         )
         stored = await _store(connection, lease, order, verdict, AdmissionDecisionId(new_id()), actor=actor)
         if isinstance(stored, Refused):

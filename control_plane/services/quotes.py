@@ -58,6 +58,7 @@ async def quote(
         promised = await sla_terms.promised(connection, request, now)
         if isinstance(promised, Refused):
             return promised
+        request = promised.request
         market = await market_of(connection, organization_id, request, now, cache=world.offers)
         proposal = await new_proposal(connection, place.of_leases, request, market, now, lock=False)
         ranking = await ranking_of(connection, proposal, market, now)

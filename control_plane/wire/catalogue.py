@@ -178,8 +178,8 @@ class PlacementRequest(Request):
     network_gbps_min: Annotated[int, Meta(ge=1, le=NETWORK_GBPS_MAX, examples=[400])] | None = None
     """At least so many gigabits per second between machines. Offers whose provider does not state it are left out."""
     priority: Annotated[int, Meta(ge=0, le=PRIORITY_MAX)] = PRIORITY_DEFAULT
-    """When capacity is short, your leases with a higher number are placed first. It changes no price, and nothing for
-    other organizations."""
+    """When capacity is short, your leases with a higher number are placed first. With 50, the default, a lease gets the
+    priority of its tier (GET /v1/sla-tiers). It changes no price, and nothing for other organizations."""
     project: Annotated[Name, Meta(examples=["default"])] | None = None
     """The name or the id of the project that the lease belongs to; the default one when it is left out."""
     environment: Annotated[Name, Meta(examples=["default"])] | None = None

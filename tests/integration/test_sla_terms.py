@@ -10,7 +10,7 @@ from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier, Terms
-from control_plane.outcomes.sla_terms import promised
+from control_plane.outcomes.sla_terms import Promised, promised
 from control_plane.services import administration, sla_terms
 from control_plane.services.sla_terms import parse_terms
 from control_plane.world import World
@@ -32,6 +32,11 @@ async def _load(world: World, *terms: Terms) -> bool:
 
 
 async def _promised(world: World, request: CapacityRequest) -> int | Refused | None:
+    found = await _found(world, request)
+    return found.version if isinstance(found, Promised) else found
+
+
+async def _found(world: World, request: CapacityRequest) -> Promised | Refused:
     async with world.db.reading() as connection:
         return await promised(connection, request, world.now())
 
@@ -78,3 +83,22 @@ async def test_nothing_is_promised_with_spot(world: World) -> None:
     spot = CapacityRequest("h100x1", purchase=PurchaseKind.SPOT)
     assert await _promised(world, spot) is None
     assert isinstance(await _promised(world, replace(spot, sla=SlaTier.GOLD)), Refused)
+
+
+async def test_a_lease_gets_the_priority_of_its_tier_unless_its_customer_names_another_one(
+    world: World,
+) -> None:
+    for request in (GOLD, CapacityRequest("h100x1")):
+        assert await _found(world, replace(request, sla=SlaTier.BRONZE)) == Promised(
+            None, replace(request, sla=SlaTier.BRONZE)
+        )
+    await administration.load_sla_terms(world, SHIPPED)
+    for request, priority in (
+        (GOLD, 80),
+        (replace(GOLD, priority=10), 10),
+        (replace(GOLD, sla=SlaTier.SILVER), 65),
+        (CapacityRequest("h100x1"), 50),
+    ):
+        found = await _found(world, request)
+        assert isinstance(found, Promised)
+        assert found.request.priority == priority

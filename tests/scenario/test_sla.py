@@ -218,6 +218,23 @@ async def test_evidence_that_arrives_late_corrects_a_credit_by_another_row_up_an
     await stage.finish()
 
 
+async def test_when_capacity_is_short_gold_is_placed_before_an_older_lease_of_its_organization(
+    stage: Stage,
+) -> None:
+    organization_id = await _promise(stage)
+    kinds = set(stage.cloud.stock)
+    stage.cloud.stock.update(dict.fromkeys(kinds, 0))
+    bronze = await stage.lease(organization_id)
+    await stage.play(60, step=10)
+    gold = await stage.lease(organization_id, GOLD)
+    await stage.play(60, step=10)
+    assert (bronze.priority, gold.priority) == (50, 80)
+    stage.cloud.stock["h100-sxm-80gb.1", "us-east-1"] = 1
+    await stage.play_until(gold, "ready", seconds_max=240)
+    assert await stage.state(bronze) == "placing"
+    await stage.finish()
+
+
 async def test_without_terms_nothing_is_promised_and_nothing_is_judged(stage: Stage) -> None:
     organization_id = await stage.organization()
     lease = await stage.lease(organization_id)

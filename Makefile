@@ -43,7 +43,7 @@ golden: $(BIN)/.ready ## Rewrite golden files and docs/generated; review the dif
 	@git status --short tests/golden docs/generated
 
 proto: $(BIN)/.ready ## Generate the messages of the .proto files
-	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. data_plane/proof/verifier/service/verifier.proto providers/nebius_api/messages.proto
+	@$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. data_plane/proof/verifier/service/verifier.proto providers/nebius_api/messages.proto reconciler/remote_write/remote_write.proto
 
 kubernetes: $(BIN)/.ready ## Build real Kubernetes for the tests of clusters: once, about 12 minutes on two cores
 	@$(BIN)/python -m tests.support.kubernetes.binaries

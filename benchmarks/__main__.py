@@ -31,6 +31,7 @@ from benchmarks import (
     provider_limits,
     quotes,
     rates,
+    telemetry,
     traces,
 )
 from benchmarks.results import Figure, machine, publish
@@ -61,6 +62,7 @@ BENCHMARKS: dict[str, Callable[[], Awaitable[list[Figure]]]] = {
     "provider_limits": provider_limits.measure,
     "quotes": quotes.measure,
     "rates": rates.measure,
+    "telemetry": telemetry.measure,
     "traces": traces.measure,
 }
 

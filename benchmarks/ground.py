@@ -45,7 +45,7 @@ async def blank_database(name: str) -> str:
 
 async def make_logins(url: str) -> None:
     """Make the logins of the processes; a process refuses a superuser's."""
-    for role in (DatabaseRole.API, DatabaseRole.RECONCILER):
+    for role in (DatabaseRole.API, DatabaseRole.RECONCILER, DatabaseRole.INGEST):
         await embedded.create_login(url, _login(role), role)
 
 
@@ -56,6 +56,11 @@ def login_url(url: str, role: DatabaseRole) -> str:
 
 def _login(role: DatabaseRole) -> str:
     return f"bench_{role.removeprefix('splitplane_')}"
+
+
+def postmaster() -> int:
+    """The id of the server's process."""
+    return int((_SERVER / "postmaster.pid").read_text().split()[0])
 
 
 def stop() -> None:

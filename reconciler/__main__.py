@@ -36,8 +36,9 @@ from reconciler.health import Health
 from reconciler.keys import key_manager
 from reconciler.listener import Listener
 from reconciler.process import BuildWorld, Process, stop_on_signals
+from reconciler.remote_write import targets
 from reconciler.world import World
-from reconciler.worlds.sla import SlaWorld
+from reconciler.worlds.rows import RowsWorld
 from tracing import starting as tracing
 from tracing.tracer import Tracer
 
@@ -251,9 +252,10 @@ def _world_of(
     if registry.ROWS_ONLY.issuperset(wings):
         stop_times = settings.read_money(environ).stop_times
         credits_posted = settings.read_sla(environ).credits_posted
+        stores = targets.read(settings.read_telemetry(environ).remote_write)
 
         async def build_rows(clock: DatabaseClock) -> World:
-            return SlaWorld(
+            return RowsWorld(
                 db=db,
                 now=clock.now,
                 new_id=uuid7,
@@ -262,6 +264,7 @@ def _world_of(
                 sla_dry_run=not credits_posted,
                 replica=replica,
                 tracer=tracer,
+                targets=stores,
             )
 
         return build_rows

@@ -54,6 +54,7 @@ from reconciler.keys import key_manager
 from reconciler.live_accounts import LiveAccounts
 from reconciler.patient_hub import PatientHub
 from reconciler.references import LearningChallenger
+from reconciler.remote_write import targets
 from reconciler.settings import Reach, SettingsError
 from reconciler.ssh_authorities import FixedAuthority, SshAuthorities, StoredAuthorities, certifier
 from reconciler.worlds.complete import CompleteWorld
@@ -179,6 +180,7 @@ async def compose(
         stop_times=reached.reach.money.stop_times,
         sla_dry_run=not reached.reach.sla.credits_posted,
         audit_kept=timedelta(days=reached.reach.audit.kept_days),
+        targets=targets.read(reached.reach.telemetry.remote_write),
     )
 
 

@@ -12,8 +12,8 @@ from reconciler.loop import AccountLoop, Loop
 
 AnyLoop = Loop[Any] | AccountLoop[Any]
 """A loop of any wing. The caller passes a world that has what the wing needs."""
-ROWS_ONLY = frozenset({"money", "housekeeping", "sla"})
-"""Wings whose loops use only the database. A process that runs only them has no provider accounts."""
+ROWS_ONLY = frozenset({"housekeeping", "money", "sla", "telemetry"})
+"""Wings whose loops reach no provider and no machine. A process that runs only them has no provider accounts."""
 
 
 class MalformedLoop(TypeError):  # noqa: N818 - says what is wrong with a file, not with a call

@@ -179,6 +179,19 @@ class AuditSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TelemetrySettings:
+    """Where samples of machines are written to."""
+
+    remote_write: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_REMOTE_WRITE",
+            "file: the stores that take samples by Prometheus remote write, as TOML: docs/telemetry.md",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
 class MoneySettings:
     """What happens to machines whose next hour their customer cannot pay."""
 
@@ -233,6 +246,7 @@ class Reach:
     audit: AuditSettings
     money: MoneySettings
     sla: SlaSettings
+    telemetry: TelemetrySettings
     k3s_files: Path | None = None
     """The folder of the K3s release that clusters are built from; None when they cannot be built."""
 
@@ -257,6 +271,11 @@ def read_sla(environ: Mapping[str, str]) -> SlaSettings:
     return reading.read(SlaSettings, environ)
 
 
+def read_telemetry(environ: Mapping[str, str]) -> TelemetrySettings:
+    """Read where samples are written to. Raises SettingsError."""
+    return reading.read(TelemetrySettings, environ)
+
+
 def read_reach(environ: Mapping[str, str]) -> Reach:
     """Read how machines and the hub are reached. Raises SettingsError."""
     given = reading.read(ReachSettings, environ)
@@ -271,5 +290,6 @@ def read_reach(environ: Mapping[str, str]) -> Reach:
         audit=reading.read(AuditSettings, environ),
         money=read_money(environ),
         sla=read_sla(environ),
+        telemetry=read_telemetry(environ),
         k3s_files=given.k3s_files,
     )

@@ -169,6 +169,18 @@ WHERE a.ended_at IS NULL AND s.at > :since AND (CAST(:after AS uuid) IS NULL OR 
 ORDER BY a.claim_id LIMIT :limit
 """.format(of=_OF, columns=_COLUMNS, reach=within("l"))
 )
+# Each sample with what names its machine now. Whatever it refers to is kept for ever.
+_RECEIVED = text(f"""
+SELECT {_OF}, m.gpu_model, m.provider, m.region, l.name AS lease, p.name AS project, h.verdict
+FROM (
+  SELECT {_COLUMNS} FROM samples
+  WHERE received_at < :before
+    AND (received_at, claim_id, sequence) > (:received_at, CAST(:claim_id AS uuid), CAST(:sequence AS bigint))
+  ORDER BY received_at, claim_id, sequence LIMIT :limit) s
+JOIN machines m ON m.id = s.machine_id JOIN leases l ON l.id = s.lease_id JOIN projects p ON p.id = s.project_id
+LEFT JOIN machine_health h ON h.machine_id = s.machine_id
+ORDER BY s.received_at, s.claim_id, s.sequence
+""")
 _FRESH_OF_ALL = text(f"""
 SELECT {_COLUMNS}, gpu_model, provider, region, lease, project, verdict
 FROM fleet_samples(CAST(:since AS timestamptz), CAST(:after AS uuid), CAST(:limit AS integer))
@@ -244,6 +256,17 @@ async def fresh_of_all(
 ) -> list[NamedSample]:
     """The same of everybody, while the API acts for the platform's organization; otherwise of nobody."""
     return await read(connection, _FRESH_OF_ALL, NamedSample, since=since, after=after, limit=limit)
+
+
+async def received_since(
+    connection: Connection, cursor: Cursor, *, before: datetime, limit: int
+) -> list[NamedSample]:
+    """Samples behind the cursor that were received before `before`, in the order in which they were received.
+
+    With `before` at `now - SETTLED_AFTER` none is ever missed.
+    """
+    values = {"received_at": cursor.received_at, "claim_id": cursor.claim_id, "sequence": cursor.sequence}
+    return await read(connection, _RECEIVED, NamedSample, **values, before=before, limit=limit)
 
 
 async def notable_since(

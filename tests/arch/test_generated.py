@@ -263,6 +263,7 @@ SETTINGS: Mapping[str, tuple[type[object], ...]] = {
         reconciler_settings.AuditSettings,
         reconciler_settings.MoneySettings,
         reconciler_settings.SlaSettings,
+        reconciler_settings.TelemetrySettings,
         verifier_settings.ClientVariables,
     ),
     "Ingest process: `python -m control_plane.ingest`": (ingest_settings.Settings,),

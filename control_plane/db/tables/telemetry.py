@@ -5,7 +5,18 @@ the hour of `received_at`, modulo their number. A loop empties those whose hours
 create or drop a table (docs/decisions/0091-samples-in-a-ring.md).
 """
 
-from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, Index, Integer, SmallInteger, Uuid, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    SmallInteger,
+    Text,
+    Uuid,
+    text,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
 from control_plane.db.tables.marks import Lookups, Tenancy, at, table
@@ -38,10 +49,21 @@ samples = table(
         name="in_its_slot",
     ),
     Index("ix_samples_claim_id", "claim_id", text("at DESC")),
+    Index("ix_samples_received_at", "received_at", "claim_id", "sequence"),
     Index("ix_samples_notable", "received_at", "claim_id", "sequence", postgresql_where=text("notable")),
     tenancy=Tenancy.WATCHED,
     fact=True,
     lookups=Lookups.READ,
     ingest=True,
     partition_by="LIST (slot)",
+)
+
+# How far samples were written to each store outside: the place of the last one, in the order of their arrival.
+sample_exports = table(
+    "sample_exports",
+    Column("target", Text, primary_key=True),
+    at("received_at", nullable=False),
+    Column("claim_id", Uuid, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    shared="how far our loops are",
 )

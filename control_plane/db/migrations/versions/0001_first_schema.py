@@ -274,6 +274,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "repairs": ((), ()),
     "request_budgets": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
+    "sample_exports": ((), ()),
     "samples": ((), ()),
     "secrets": (("INSERT",), ()),
     "server_hosts": (("DELETE", "INSERT"), ("cluster_id",)),
@@ -4270,6 +4271,17 @@ def _create_tables() -> None:
         postgresql_partition_by="LIST (slot)",
     )
     op.create_index("ix_samples_claim_id", "samples", ["claim_id", sa.text("at DESC")], unique=False)
+    op.create_index(
+        "ix_samples_received_at", "samples", ["received_at", "claim_id", "sequence"], unique=False
+    )
+    op.create_table(
+        "sample_exports",
+        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("received_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("sequence", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("target", name=op.f("pk_sample_exports")),
+    )
     op.create_index(
         "ix_samples_notable",
         "samples",

@@ -12,7 +12,7 @@ from control_plane.db.ledger_entries import LedgerEntry, Wallet
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.ledger import DECISIONS, AccountKind, Approval, TransactionKind, balance, decision
 from control_plane.domain.ledger import top_up as top_up_transaction
-from control_plane.domain.money import Nano
+from control_plane.domain.money import NOTHING, Nano
 from control_plane.domain.organization import OPEN, OrganizationState
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
@@ -52,7 +52,8 @@ async def post(connection: Connection, world: World, deciding: Deciding) -> Post
         if unusable is not None:
             return unusable
         owed = await ledger.owed(connection, organization_id)
-        refused = decision(kind, Nano(standing.available_nano - standing.credit_nano), owed, deciding.amount)
+        own = Nano(max(NOTHING, standing.available_nano - standing.credit_nano))
+        refused = decision(kind, own, owed, deciding.amount)
         if refused is not None:
             return refused
         transaction_id, now = world.new_id(), world.now()

@@ -9,8 +9,10 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.leases import PAUSED
+from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import document, read, read_one, write
 from control_plane.db.tables.marks import among
+from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId, SlaBreachId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import Nano
@@ -378,3 +380,37 @@ async def tiers(
 ) -> list[TierTotal]:
     """The sums of a month by tier, of an organization or, with None, of all."""
     return await read(connection, _TIERS, TierTotal, organization_id=organization_id, month=month)
+
+
+@dataclass(frozen=True, slots=True)
+class BilledCredit:
+    """What the balance got for a promise that was broken in a month."""
+
+    id: SlaBreachId
+    lease_id: LeaseId
+    lease_name: str
+    promise: Promise
+    why: str
+    amount_nano: Nano
+
+
+_BILLED = text(f"""
+SELECT b.id, b.lease_id, l.name AS lease_name, b.promise, coalesce(a.why, b.why) AS why, credited.nano AS amount_nano
+FROM sla_breaches b JOIN leases l ON l.id = b.lease_id AND l.organization_id = b.organization_id {_LATEST}
+WHERE b.organization_id = :organization_id AND b.month = :month AND credited.nano <> 0
+  AND (CAST(:project_id AS uuid) IS NULL OR b.project_id = :project_id) AND {within("l")}
+ORDER BY l.name, b.id
+""")
+
+
+async def billed(
+    connection: Connection,
+    organization_id: OrganizationId,
+    reach: Reach,
+    *,
+    month: datetime,
+    project_id: ProjectId | None,
+) -> list[BilledCredit]:
+    """What the balance got for promises of leases within reach that were broken in a month."""
+    values = {"organization_id": organization_id, "month": month, "project_id": project_id}
+    return await read(connection, _BILLED, BilledCredit, **values, **reach_values(reach))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID
 
-from control_plane.db import balance_alerts, ledger, organizations, usage
+from control_plane.db import balance_alerts, ledger, organizations, sla, usage
+from control_plane.db.sla import BilledCredit
 from control_plane.db.usage import Charge
 from control_plane.domain import metering
 from control_plane.domain.access import Reach
@@ -20,6 +21,7 @@ from control_plane.world import World
 __all__ = [
     "Bill",
     "BillLine",
+    "BilledCredit",
     "Charge",
     "ProjectTotal",
     "Reconciliation",
@@ -80,6 +82,8 @@ class Bill:
     """What can be set aside for more leases, with credit."""
     balance_warning: str | None = None
     """What the customer was told when the balance fell low; None while it is not, and where the balance is not seen."""
+    sla_credits: tuple[BilledCredit, ...] = ()
+    """What the balance got for promises that were broken in the month."""
 
     @property
     def by_project(self) -> tuple[ProjectTotal, ...]:
@@ -119,6 +123,9 @@ async def bill(
         found = await usage.by_lease(
             connection, organization_id, reach, since=since, until=until, project_id=project_id
         )
+        credits_of_month = await sla.billed(
+            connection, organization_id, reach, month=since, project_id=project_id
+        )
         organization = await organizations.get(connection, organization_id)
         standing = (
             await organizations.standing(connection, organization_id, lock=False)
@@ -142,6 +149,7 @@ async def bill(
         held_nano=organization.held_nano if reach.organization else None,
         available_nano=None if standing is None else standing.available_nano,
         balance_warning=None if noticed is None else noticed.why,
+        sla_credits=tuple(credits_of_month),
     )
 
 

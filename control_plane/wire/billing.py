@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import field
 
 from control_plane.wire.common import Money, NextCursor, Timestamp, View
+from control_plane.wire.sla import PromiseWord, SlaBreachIdText
 from control_plane.wire.vocabulary import (
     ChargeIdText,
     GpuModelWord,
@@ -195,6 +196,23 @@ class ProjectTotalView(View):
     """Used since the last rated intervals, and not rated yet."""
 
 
+class SlaCreditView(View):
+    """What the balance got because a promise was broken in the month."""
+
+    breach_id: SlaBreachIdText
+    """The id of the breach; the entries of the balance name it as well."""
+    lease_id: LeaseIdText
+    """The lease."""
+    lease_name: str
+    """The name of the lease."""
+    promise: PromiseWord
+    """Which promise."""
+    why: str
+    """The evidence in figures, as a sentence."""
+    amount: Money
+    """What the balance got, with later corrections."""
+
+
 class BillView(View):
     """The bill of a calendar month: of the present one so far, or of an earlier one."""
 
@@ -220,6 +238,8 @@ class BillView(View):
     balance_warning: str | None = None
     """The warning as a sentence while the balance is low (`GET /v1/balance/alerts`); null otherwise, and like the
     balance."""
+    sla_credits: tuple[SlaCreditView, ...] = ()
+    """What the balance got for promises that were broken in the month. It is not part of `amount`."""
 
 
 class ReconciliationView(View):

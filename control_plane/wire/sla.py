@@ -2,10 +2,16 @@
 
 from typing import Annotated
 
+from msgspec import Meta
+
 from control_plane.wire.common import Money, NextCursor, Request, Sentence, Timestamp, View
 from control_plane.wire.sla_terms import SlaTierWord
 from control_plane.wire.vocabulary import LeaseIdText, OrganizationIdText, one_of
 
+SlaBreachIdText = Annotated[
+    str,
+    Meta(description="The id of a broken promise.", examples=["br_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"]),
+]
 PromiseWord = Annotated[
     str,
     one_of(
@@ -89,7 +95,7 @@ class SlaMonthView(View):
 class SlaBreachView(View):
     """A promise that was broken in a month."""
 
-    id: str
+    id: SlaBreachIdText
     """The id of the breach: the entry of the balance names it."""
     organization_id: OrganizationIdText
     """Whose lease it is."""

@@ -12,13 +12,16 @@ import pytest
 from sqlalchemy import TextClause, text
 
 from control_plane.db import sla
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import OrganizationId, ProviderRef
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import SETTLES_AFTER, Promise
 from control_plane.domain.sla_credit import ALWAYS_POSTED
-from control_plane.services import sla_terms
+from control_plane.services import billing, sla_terms
+from control_plane.services import sla as sla_service
+from control_plane.services.sla import LeaseSla
 from control_plane.world import uuid7
 from providers.fake import FakeMachine
 from reconciler.worlds.complete import CompleteWorld
@@ -160,6 +163,15 @@ async def test_a_machine_that_fails_for_too_long_is_credited_once_and_as_anybody
     assert posted.approved_by == "credit_breaches"
     story = await stage.story(lease)
     assert (story.count("lease sla_breached"), story.count("lease sla_credited")) == (2, 2)
+
+    bill = await billing.bill(stage.api, lease.organization_id, reach=EVERYWHERE)
+    assert {credit.promise: credit.amount_nano for credit in bill.sla_credits} == {
+        Promise.AVAILABILITY: shares[0],
+        Promise.REPLACEMENT: shares[1],
+    }
+    shown = await sla_service.of_lease(stage.api, lease.organization_id, lease.id, reach=EVERYWHERE)
+    assert isinstance(shown, LeaseSla)
+    assert sum(breach.credited_nano for breach in shown.breaches) == sum(shares)
 
     await stage.play(3 * 86_400, step=7_200)
     assert sorted(await _posted(stage)) == sorted(shares), "nothing is posted again"

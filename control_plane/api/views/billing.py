@@ -5,12 +5,21 @@ from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import CURRENCY, Nano
 from control_plane.domain.sku import Unit, unit_of
 from control_plane.domain.usage_grouping import UsageGrouping
-from control_plane.services.billing import Bill, BillLine, Charge, ProjectTotal, Reconciliation, UsageSums
+from control_plane.services.billing import (
+    Bill,
+    BilledCredit,
+    BillLine,
+    Charge,
+    ProjectTotal,
+    Reconciliation,
+    UsageSums,
+)
 from control_plane.wire.billing import (
     BillLineView,
     BillView,
     ProjectTotalView,
     ReconciliationView,
+    SlaCreditView,
     UsageGroupView,
     UsageRow,
     UsageSumsView,
@@ -83,6 +92,18 @@ def bill_view(bill: Bill) -> BillView:
         held=money_or_none(bill.held_nano),
         available=money_or_none(bill.available_nano),
         balance_warning=bill.balance_warning,
+        sla_credits=tuple(map(_sla_credit, bill.sla_credits)),
+    )
+
+
+def _sla_credit(credit: BilledCredit) -> SlaCreditView:
+    return SlaCreditView(
+        breach_id=on_wire(Prefix.SLA_BREACH, credit.id),
+        lease_id=on_wire(Prefix.LEASE, credit.lease_id),
+        lease_name=credit.lease_name,
+        promise=credit.promise.value,
+        why=credit.why,
+        amount=money(credit.amount_nano),
     )
 
 

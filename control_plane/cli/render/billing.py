@@ -8,8 +8,15 @@ from rich.table import Table
 from rich.text import Text
 
 from control_plane.cli.render.layout import Cell, facts, heading, table
-from control_plane.cli.words import adding_up, cents, price, rounded, span, unit_hours
-from control_plane.wire.billing import BillView, ProjectTotalView, ReconciliationView, UsageRow, UsageSumsView
+from control_plane.cli.words import adding_up, cents, price, rounded, sentence, spaced, span, unit_hours
+from control_plane.wire.billing import (
+    BillView,
+    ProjectTotalView,
+    ReconciliationView,
+    SlaCreditView,
+    UsageRow,
+    UsageSumsView,
+)
 from control_plane.wire.common import Money
 
 
@@ -81,6 +88,7 @@ def bill_page(bill: BillView, now: datetime) -> RenderableType:
         Text(),
         _bill_lines(bill) if bill.lines else Text("Nothing was used."),
         Text(),
+        *_sla_credits(bill.sla_credits),
         facts(
             ("Used", f"{cents(billed + unbilled)} USD"),
             ("Billed", f"{cents(billed)} USD"),
@@ -90,6 +98,18 @@ def bill_page(bill: BillView, now: datetime) -> RenderableType:
         Text(),
         _rounding_note(),
     )
+
+
+def _sla_credits(found: Sequence[SlaCreditView]) -> list[RenderableType]:
+    """What was given back for broken promises; nothing where none was."""
+    if not found:
+        return []
+    rows = [
+        (credit.lease_name, spaced(credit.promise), rounded(credit.amount), sentence(credit.why))
+        for credit in found
+    ]
+    columns = ("LEASE", "BROKEN PROMISE", "CREDIT USD", "WHY")
+    return [table(columns, rows, right=("CREDIT USD",)), Text()]
 
 
 def _of_organization(amount: Money | None) -> str:

@@ -151,3 +151,13 @@ APPROVAL: Json = {
     "reason": "looked at",
     "waiting": 41,
 }
+BILLED: list[Json] = [
+    {
+        "breach_id": f"br_{'0' * 31}1",
+        "lease_id": answers.LEASE_ID,
+        "lease_name": "train-1",
+        "promise": "availability",
+        "why": _SCARCE,
+        "amount": answers.usd(100_000_000_000),
+    }
+]

@@ -664,6 +664,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "usage_of_projects": ("usage", {"GET /v1/usage": answers.of_two_projects(answers.USAGE, "items")}),
     "usage_empty": ("usage --since 7d", {"GET /v1/usage": EMPTY}),
     "bill": ("bill", {"GET /v1/bill": answers.BILL}),
+    "bill_with_sla_credits": ("bill", {"GET /v1/bill": answers.BILL | {"sla_credits": sla_answers.BILLED}}),
     "bill_low": ("bill", {"GET /v1/bill": answers.BILL | {"balance_warning": answers.BALANCE_WARNING}}),
     "balance_alert_show": ("balance alert show", {"GET /v1/balance/alerts": answers.BALANCE_ALERTS}),
     "balance_alert_show_default": (

@@ -42,7 +42,7 @@ class NoticeView(View):
 class NoticePage(View):
     """The notices of a lease, the latest first."""
 
-    notices: tuple[NoticeView, ...]
+    items: tuple[NoticeView, ...]
     """The page."""
     next_cursor: NextCursor | None
     """Where the next page starts; null on the last one."""

@@ -1,6 +1,5 @@
 """Repairs: machines that are not healthy, what is done about each, and what customers and operators ask for."""
 
-from datetime import datetime
 from typing import Annotated
 
 from control_plane.wire.common import NextCursor, Request, Sentence, Timestamp, View
@@ -107,7 +106,7 @@ class RepairView(View):
 class RepairPage(View):
     """Repairs, the latest first."""
 
-    repairs: tuple[RepairView, ...]
+    items: tuple[RepairView, ...]
     """The page."""
     next_cursor: NextCursor | None
     """Where the next page starts; null on the last one."""
@@ -118,7 +117,7 @@ class MaintenanceRequest(Request):
 
     why: Sentence
     """Why. Its customer reads it."""
-    planned_at: datetime | None = None
+    planned_at: Timestamp | None = None
     """When the work begins, which its customer is told; null when it is not known yet."""
 
 

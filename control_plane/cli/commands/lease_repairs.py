@@ -55,4 +55,4 @@ def notices(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     lease = find(client, [args.lease])[0]
     answer = client.every(f"/v1/leases/{lease.value.id}/notices", NoticePage)
-    terminal.present(args.json, answer, lambda found: notices_table(found.notices, terminal.now()))
+    terminal.present(args.json, answer, lambda found: notices_table(found.items, terminal.now()))

@@ -19,7 +19,7 @@ def add(to: Commands) -> None:
         repairs,
         "list",
         list_repairs,
-        "List machines that are not healthy, with the evidence and what is done about each.",
+        "List machines that are not healthy, and what is done about each.",
         more="What WHY says can be sent to the provider as it is.",
         examples="""
         splitplane repair list
@@ -33,12 +33,11 @@ def add(to: Commands) -> None:
         take_out,
         "Take a machine out for maintenance.",
         more=(
-            "Its customer is told, and gets another machine as the tier of the lease promises.\n"
+            "Its customer is told, and gets another machine as the lease's tier promises.\n"
             "Nobody new is admitted to it until it is returned."
         ),
         examples="""
-        splitplane repair take-out mc_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --reason "fan replaced" \\
-          --planned-at 2026-12-01T06:00:00+00:00
+        splitplane repair take-out mc_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --reason "fan"
         """,
     )
     parser.add_argument("machine", metavar="MACHINE", help=MACHINE_HELP)
@@ -59,7 +58,7 @@ def list_repairs(terminal: Terminal, args: Namespace) -> None:
     answer = terminal.client().every(
         "/v1/operator/repairs", RepairPage, {"closed": "true"} if args.all else {}
     )
-    terminal.present(args.json, answer, lambda found: repairs_pages(found.repairs, terminal.now()))
+    terminal.present(args.json, answer, lambda found: repairs_pages(found.items, terminal.now()))
 
 
 def take_out(terminal: Terminal, args: Namespace) -> None:

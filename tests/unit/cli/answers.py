@@ -2254,3 +2254,68 @@ BILLING_DETAILS: Json = {
     "country": "FR", "tax_id": "FR40303265045", "tax_rate": 0, "reverse_charge": True, "changed_at": at(hours=1),
     "changed_by": USER,
 }  # fmt: skip
+
+
+NOTICES: Json = {
+    "items": [
+        {
+            "lease_id": LEASE_ID,
+            "machine_id": MACHINE_ID,
+            "at": at(minutes=2),
+            "kind": "replacement_planned",
+            "message": "The machine will be replaced, and what is on its disk will be gone,"
+            " not before 2026-11-20 15:23 UTC.",
+            "planned_at": at(minutes=-3),
+        },
+        {
+            "lease_id": LEASE_ID,
+            "machine_id": MACHINE_ID,
+            "at": at(minutes=3),
+            "kind": "fault_found",
+            "message": "The machine is quarantined: a GPU does not answer: GPU 3 does not answer.",
+            "planned_at": None,
+        },
+    ],
+    "next_cursor": None,
+}
+REPAIRS: Json = {
+    "items": [
+        {
+            "id": "rp_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c",
+            "machine_id": MACHINE_ID,
+            "fault": "gpu_lost",
+            "verdict": "quarantined",
+            "verdict_why": "a GPU does not answer: GPU 3 does not answer",
+            "step": "replace",
+            "step_at": at(minutes=3),
+            "why": "its customer was told that it will be replaced",
+            "opened_at": at(minutes=4),
+            "notified_at": at(minutes=2),
+            "closed_at": None,
+            "outcome": None,
+        },
+        {
+            "id": "rp_019aa1b2c0007e5f8a9b0c1d2e3f4a00",
+            "machine_id": EARLIER_MACHINE_ID,
+            "fault": "hardware_slowdown",
+            "verdict": "healthy",
+            "verdict_why": "no fault is known",
+            "step": "watch",
+            "step_at": at(hours=3),
+            "why": "it works, and may recover by itself",
+            "opened_at": at(hours=3),
+            "notified_at": None,
+            "closed_at": at(hours=2),
+            "outcome": "recovered",
+        },
+    ],
+    "next_cursor": None,
+}
+MAINTENANCE: Json = {
+    "machine_id": MACHINE_ID,
+    "since": at(seconds=1),
+    "taken_by": USER,
+    "why": "fan",
+    "planned_at": None,
+    "ended_at": None,
+}

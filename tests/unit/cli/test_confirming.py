@@ -31,6 +31,8 @@ ASKS: dict[str, tuple[str, Reads]] = {
     # What cannot be had back: machines with their data, credentials that others use, and rights.
     "lease release": (LEASE_ID, {SERVING: answers.a_lease()}),
     "lease stop": (LEASE_ID, {SERVING: answers.a_lease()}),
+    "lease replace": (f"{LEASE_ID} --reason broken", {SERVING: answers.a_lease()}),
+    "repair take-out": (f"{answers.MACHINE_ID} --reason 'ticket 4711'", {}),
     "node-pool scale": (f"{POOL['id']} --nodes 1", {f"GET /v1/node-pools/{POOL['id']}": POOL}),
     "node-pool delete": (POOL["id"], {f"GET /v1/node-pools/{POOL['id']}": POOL}),
     "cluster delete": (CLUSTER["name"], {f"GET /v1/clusters/{CLUSTER['name']}": CLUSTER}),
@@ -122,6 +124,7 @@ ACTS_AT_ONCE = {
     "organization create": "organization close",
     "organization resume": "organization suspend",
     "orphan leave": "orphan revoke",
+    "repair return": "repair take-out",
     "orphan adopt": "lease release",
     "orphan revoke": "orphan leave",
     "account add": "account remove",
@@ -136,6 +139,7 @@ ACTS_AT_ONCE = {
 """The commands that change something and do not ask, each with what takes it back."""
 
 READS = {
+    "lease notices",
     *("whoami", "skus", "offers", "quote", "why", "usage", "bill", "reconciliation", "loops", "completion"),
     "balance entries",
     *("sla tiers", "sla report"),

@@ -719,6 +719,40 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         },
     ),
     "liability_list_none": ("liability list", {"GET /v1/operator/liabilities": answers.NO_LIABILITIES}),
+    "lease_notices": (
+        f"lease notices {answers.LEASE_ID}",
+        {
+            f"GET /v1/leases/{answers.LEASE_ID}": answers.a_lease(),
+            f"GET /v1/leases/{answers.LEASE_ID}/notices": answers.NOTICES,
+        },
+    ),
+    "lease_notices_none": (
+        f"lease notices {answers.LEASE_ID}",
+        {
+            f"GET /v1/leases/{answers.LEASE_ID}": answers.a_lease(),
+            f"GET /v1/leases/{answers.LEASE_ID}/notices": EMPTY,
+        },
+    ),
+    "lease_replace": (
+        f"lease replace {answers.LEASE_ID} --reason broken --yes",
+        {
+            f"GET /v1/leases/{answers.LEASE_ID}": answers.a_lease(),
+            f"POST /v1/leases/{answers.LEASE_ID}/replace": answers.a_lease(),
+        },
+    ),
+    "repair_list": ("repair list --all", {"GET /v1/operator/repairs": answers.REPAIRS}),
+    "repair_list_none": ("repair list", {"GET /v1/operator/repairs": EMPTY}),
+    "repair_take_out": (
+        f"repair take-out {answers.MACHINE_ID} --reason fan --yes",
+        {f"POST /v1/operator/machines/{answers.MACHINE_ID}/maintenance": answers.MAINTENANCE},
+    ),
+    "repair_return": (
+        f"repair return {answers.MACHINE_ID}",
+        {
+            f"POST /v1/operator/machines/{answers.MACHINE_ID}/return": answers.MAINTENANCE
+            | {"ended_at": answers.at(seconds=1)}
+        },
+    ),
     "orphan_list": ("orphan list", {"GET /v1/operator/orphans": answers.ORPHANS}),
     "orphan_list_all": ("orphan list --all", {"GET /v1/operator/orphans": answers.ORPHANS_ALL}),
     "orphan_list_none": ("orphan list", {"GET /v1/operator/orphans": EMPTY}),

@@ -9,9 +9,14 @@ import pytest
 from tests.support.cloud.answers import PASSWORD
 from tests.support.cloud.engine import ENGINE, Done, Engine
 from tests.support.cloud.graph import Graph, graphs, settings_of
+from tests.support.cloud.page_commands import commands_of_pages
 from tests.support.cloud.policies import HOLDS_DATA
 
-pytestmark = [pytest.mark.xdist_group("infra"), ENGINE]
+pytestmark = [
+    pytest.mark.xdist_group("infra"),
+    pytest.mark.timeout(900),  # All steps take a minute of CPU time, and the machine may be busy.
+    ENGINE,
+]
 
 
 def _resources(graph: Graph) -> set[str]:
@@ -63,6 +68,7 @@ def done(engine: Engine) -> Mapping[str, Done]:
         "staging": ("staging", "preview", settings_of("staging")),
         "prod": ("prod", "up", prod),
         "again": ("prod", "up", prod),
+        "migrating": ("prod", "preview --target **::migrate", prod | {"image": "sha256:" + "1" * 64}),
         "grown": ("prod", "preview", _grown()),
         "moved": ("prod", "preview", _moved()),
     }
@@ -81,6 +87,23 @@ def test_every_stack_is_planned_and_made_with_the_resources_that_the_rules_look_
 
 def test_a_second_up_changes_nothing(done: Mapping[str, Done]) -> None:
     assert done["again"].operations() == {"same": done["prod"].operations()["create"]}
+
+
+def test_before_a_new_version_only_the_task_that_migrates_changes(done: Mapping[str, Done]) -> None:
+    """With what the page about deploying says, which ends with a target."""
+    assert done["migrating"].refused is None
+    operations = done["migrating"].operations()
+    assert operations.pop("replace") == {"TaskDefinition migrate"}
+    assert set(operations) <= {"same", "create-replacement", "delete-replaced", "read", "refresh"}
+
+
+def test_every_pulumi_command_of_the_pages_is_one(engine: Engine) -> None:
+    commands = {command.words[1:] for command in commands_of_pages() if command.words[0] == "pulumi"}
+    assert ("up", "--target", "**::migrate") in commands, "as it is rehearsed above"
+    for words in sorted(commands):
+        said = engine.command(*words, "--help")
+        assert said.returncode == 0, (words, said.stderr)
+        assert "for more information about a command" not in said.stdout, f"there is no pulumi {words}"
 
 
 def test_growing_a_stack_replaces_nothing_that_holds_data(done: Mapping[str, Done]) -> None:

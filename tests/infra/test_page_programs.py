@@ -7,9 +7,7 @@ import contextlib
 import io
 import json
 import re
-import shlex
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,68 +21,13 @@ from infra.services import SERVICES
 from infra.state import __main__ as state
 from reconciler import __main__ as reconciler
 from tests.support.cloud import aws_commands
-from tests.support.cloud.aws_commands import PLACEHOLDER
 from tests.support.cloud.graph import graphs
+from tests.support.cloud.page_commands import Command, commands_of_pages, of_text
 
 pytestmark = pytest.mark.xdist_group("infra")
-PAGES = ("deploying", "installing", "runbooks", "operating")
 COMPOSE = yaml.safe_load(Path("infra/host/compose.yaml").read_text())["services"]
 HOST_RUN = "/opt/splitplane/current/host/run"
-CODE = re.compile(
-    r"^```sh[^\n]*\n(.*?)^```$|((?:^ {4,}\S[^\n]*\n)(?:^ {4,}[^\n]*\n|^\n(?= {4}))*)",
-    re.MULTILINE | re.DOTALL,
-)
 KEY = "eu-central-1:123456789012:key/0f1e2d3c-0000-4000-8000-000000000000"
-INLINE = re.compile(r"`([^`]+)`")
-FUNCTION = re.compile(r"^ *\w+\(\) \{.*?^ *\}$", re.MULTILINE | re.DOTALL)
-"""test_page_tasks.py runs it."""
-
-
-@dataclass(frozen=True)
-class Command:
-    page: str
-    words: tuple[str, ...]
-    whole: bool
-    """Whether it stands in a block, to be typed as it is; otherwise it may be a mention of a command."""
-
-    def __str__(self) -> str:
-        return f"{self.page}.md: {shlex.join(self.words)}"
-
-
-def _commands() -> Iterator[Command]:
-    for page in PAGES:
-        text = FUNCTION.sub("", Path(f"docs/{page}.md").read_text())
-        for block in CODE.finditer(text):
-            yield from _of_text(page, block[1] or block[2], whole=True)
-        for span in INLINE.finditer(CODE.sub("", text)):
-            if "..." not in span[1]:
-                yield from _of_text(page, " ".join(span[1].split()), whole=False)
-
-
-def _of_text(page: str, text: str, *, whole: bool) -> Iterator[Command]:
-    text = re.sub(r"-c '[^'\n]*'", f"-c {PLACEHOLDER}", text.replace("\\\n", " "))
-    while inner := re.search(r"\$\(([^()]*)\)", text):
-        text = text.replace(inner[0], PLACEHOLDER)
-        yield from _of_text(page, inner[1], whole=whole)
-    for line in text.splitlines():
-        try:
-            yield from (Command(page, words, whole) for words in _split(line))
-        except ValueError:  # A quotation that goes over lines belongs to no command that is looked at.
-            continue
-
-
-def _split(line: str) -> Iterator[tuple[str, ...]]:
-    """The commands of a line of shell, without what comes before them: `for`, `do`, variables."""
-    scanner = shlex.shlex(line, posix=True, punctuation_chars=True)
-    scanner.whitespace_split = True
-    words: list[str] = []
-    for token in [*scanner, ";"]:
-        if set(token) <= set("();<>|&"):
-            if words:
-                yield tuple(words)
-            words = []
-        elif words or not (token in ("do", "if", "then", "until") or re.match(r"[A-Za-z_]+=", token)):
-            words.append(token)
 
 
 def _fault(command: Command) -> str | None:
@@ -170,7 +113,7 @@ def _fault_of_make(words: Sequence[str]) -> str | None:
 
 
 def test_every_command_of_the_pages_is_taken_by_its_program() -> None:
-    commands = list(_commands())
+    commands = list(commands_of_pages())
     assert [(str(command), fault) for command in commands if (fault := _fault(command))] == []
     known = {"aws": 12, "pulumi": 20, "splitplane": 60, "run_task": 5, "docker": 10, "make": 3, HOST_RUN: 3}
     for program, least in known.items():
@@ -198,4 +141,4 @@ def test_every_command_of_the_pages_is_taken_by_its_program() -> None:
     ],
 )  # fmt: skip
 def test_a_command_with_a_fault_is_found(line: str) -> None:
-    assert [fault for command in _of_text("runbooks", line, whole=True) if (fault := _fault(command))]
+    assert [fault for command in of_text("runbooks", line, whole=True) if (fault := _fault(command))]

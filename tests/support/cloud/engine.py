@@ -97,7 +97,7 @@ class Engine:
         }
 
     def run(self, asked: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[Done]:
-        """Do steps one after the other: stack, `preview`, `up` or `destroy`, and the stack's settings."""
+        """Do steps one after the other: stack, `preview [--target URN]`, `up` or `destroy`, and the stack's settings."""
         steps = [{"stack": stack, "do": verb, "settings": settings} for stack, verb, settings in asked]
         done = subprocess.run(
             [PYTHON, "-m", "tests.support.cloud.inside.drive", str(self.folder)],

@@ -2,7 +2,7 @@
 
     .venv-infra/bin/python -m tests.support.cloud.inside.drive FOLDER < asked.json
 
-`asked` is a list of steps: the name of the stack, what to do (preview, up, destroy), and the stack's settings. FOLDER is
+`asked` is a list of steps: the name of the stack, what to do (preview [--target URN], up, destroy), and the stack's settings. FOLDER is
 a copy of what the engine reads: Pulumi.yaml and infra/stacks.
 """
 
@@ -44,13 +44,13 @@ def step(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
 
     outputs: dict[str, Any] = {}
     try:
-        match asked["do"]:
-            case "preview":
-                stack.preview(on_event=heard)
-            case "up":
+        match asked["do"].split():
+            case ["preview", *options]:
+                stack.preview(on_event=heard, target=options[1:] or None)  # After `--target`.
+            case ["up"]:
                 done = stack.up(on_event=heard)
                 outputs = {key: value.value for key, value in done.outputs.items()}
-            case "destroy":
+            case ["destroy"]:
                 stack.destroy(on_event=heard)
     except automation.CommandError as refused:
         said.append(str(refused))

@@ -146,7 +146,7 @@ def _usable(path: str, field: str, value: Any) -> bool:
         or (field in {"end_leases", "final", "draft", "reverse_charge"} and value is True)
         or (field == "legal_name" and value in ("../etc", "=1+1", "🦀" * 50))
         or (field == "tax_id" and value is None)
-        or (field == "tax_rate" and value == 7 and value is not True)
+        or (field in {"tax_rate", "payment_days"} and value == 7 and value is not True)
         or (field == "reason" and value in ("../etc", "=1+1", "🦀" * 50))
         or (
             value == 7

@@ -231,8 +231,12 @@ def _access_and_hub(
     if reach.hub is None:
         fake_hub = FakeHub()
         fake_access = simulated.access(db, fake_hub)
-        return fake_access, fake_hub, FakeCollector(fake_access.machines)
+        return (
+            fake_access,
+            fake_hub,
+            FakeCollector(fake_access.machines, ingest=simulated.ingest(reach.ingest)),
+        )
     access = SshAccess(certifier(authorities, now, replica))
     target = Target(reach.hub.address, reach.hub.ssh_port, reach.hub.host_key, HUB_PRINCIPAL)
     hub = PatientHub(SshHub(access, target, outside=reach.hub.outside), now)
-    return access, hub, SshCollector(access, target, build_collector(), reach.hub.ingest)
+    return access, hub, SshCollector(access, target, build_collector(), reach.ingest)

@@ -67,15 +67,6 @@ class HubSettings:
             "as `SPLITPLANE_HUB`",
         ),
     ] = None
-    ingest: Annotated[
-        IngestPlace | None,
-        BeforeValidator(reading.parsed(lambda text: IngestPlace(*reading.endpoint(text)))),
-        Variable(
-            "SPLITPLANE_INGEST_ADDRESS",
-            "host and port of the ingest process, as the hub and the servers of clusters reach it",
-            "none: agents send heartbeats alone",
-        ),
-    ] = None
 
     @property
     def address(self) -> str:
@@ -114,6 +105,15 @@ class ReachSettings:
         bool,
         Variable("SPLITPLANE_SIMULATED_MACHINES", "`yes` simulates machines and hub; for development only"),
     ] = False
+    ingest: Annotated[
+        IngestPlace | None,
+        BeforeValidator(reading.parsed(lambda text: IngestPlace(*reading.endpoint(text)))),
+        Variable(
+            "SPLITPLANE_INGEST_ADDRESS",
+            "host and port of the ingest process, as the hub and the servers of clusters reach it",
+            "none: agents send heartbeats alone",
+        ),
+    ] = None
     accept_emulated_gpus: Annotated[
         bool,
         Variable(
@@ -247,6 +247,8 @@ class Reach:
     money: MoneySettings
     sla: SlaSettings
     telemetry: TelemetrySettings
+    ingest: IngestPlace | None = None
+    """Where samples of machines go; None when nobody takes them."""
     k3s_files: Path | None = None
     """The folder of the K3s release that clusters are built from; None when they cannot be built."""
 
@@ -291,5 +293,6 @@ def read_reach(environ: Mapping[str, str]) -> Reach:
         money=read_money(environ),
         sla=read_sla(environ),
         telemetry=read_telemetry(environ),
+        ingest=given.ingest,
         k3s_files=given.k3s_files,
     )

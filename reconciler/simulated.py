@@ -1,9 +1,12 @@
 """Simulated machines for development without root. Each reports exactly what was ordered.
 
-Nothing here uses a network. Readings and the prover's answers are marked `emulated` and prove nothing.
+Nothing here uses a network but `ingest`. Readings and the prover's answers are marked `emulated` and prove nothing.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing, suppress
+from http.client import HTTPConnection, HTTPException
 from uuid import NAMESPACE_OID, uuid5
 
 from control_plane.db import machines
@@ -13,11 +16,15 @@ from control_plane.domain.sku import Shape
 from data_plane.access.line import Line
 from data_plane.access.port import Target
 from data_plane.documents.inventory import Gpu, Inventory
+from data_plane.documents.sample_delivery import ANSWER_BYTES_MAX, PATH, Delivery, encode_delivery
+from data_plane.heartbeats.relay_units import IngestPlace
 from data_plane.proof.prover.emulation.machine import Claim
 from data_plane.simulation.access import FakeAccess
 from data_plane.simulation.hub import FakeHub
 from data_plane.simulation.prover import simulated_prover
 from reconciler.server_hosts import SERVER_PRINCIPAL
+
+_SECONDS = 5
 
 
 def access(db: Database, hub: FakeHub) -> FakeAccess:
@@ -77,3 +84,25 @@ def prover(shape: Shape, serial: str) -> Line:
     """A line to an emulated prover of these cards, which says that it is an emulation."""
     claims = [Claim(gpu.name, gpu.uuid, gpu.memory_total_mib) for gpu in report(shape, serial).gpus]
     return simulated_prover(claims)
+
+
+def ingest(place: IngestPlace | None) -> Callable[[str, Delivery], Awaitable[object]] | None:
+    """Delivers what simulated machines sample to the ingest process at this place, as their agents would.
+
+    One that is away misses these samples.
+    """
+    if place is None:
+        return None
+
+    async def deliver(credential: str, delivery: Delivery) -> None:
+        with suppress(OSError, HTTPException):
+            await asyncio.to_thread(_post, place, credential, delivery)
+
+    return deliver
+
+
+def _post(place: IngestPlace, credential: str, delivery: Delivery) -> None:
+    with closing(HTTPConnection(place.host, place.port, timeout=_SECONDS)) as line:
+        headers = {"Authorization": f"Bearer {credential}", "Content-Encoding": "gzip"}
+        line.request("POST", PATH, encode_delivery(delivery), headers)
+        line.getresponse().read(ANSWER_BYTES_MAX)

@@ -71,8 +71,8 @@ def test_every_process_reads_the_settings_that_it_is_given() -> None:
     taken = ingest.read(IN_ENV_FILES["ingest"] | SERVICES["ingest"]["environment"]).listen
     assert SERVICES["ingest"]["ports"][0].endswith(f":{INGEST.port}:{taken.port}")
     assert reach.hub is not None
-    assert reach.hub.ingest is not None
-    assert reach.hub.ingest.port == INGEST.port
+    assert reach.ingest is not None
+    assert reach.ingest.port == INGEST.port
     assert reach.verifier is not None
     assert reach.verifier.addresses == (served.listen,)
     for name in ("api", "reconciler"):

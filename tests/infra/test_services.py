@@ -49,7 +49,7 @@ def test_every_process_reads_the_settings_that_it_is_given() -> None:
         assert (reach.hub.address, reach.hub.outside) == ("10.21.0.10", "203.0.113.10")
         taken = ingest.read(_environment(graph, "ingest"))
         name = graph.one("PrivateDnsNamespace", "names").inputs["name"]
-        assert str(reach.hub.ingest) == f"ingest.{name}:{taken.listen.port}"
+        assert str(reach.ingest) == f"ingest.{name}:{taken.listen.port}"
         assert reach.verifier is not None
         assert reach.keys.kms_key == given.kms_key
         assert reconciler.read(_environment(graph, "reconciler")).metrics_listen == ("0.0.0.0", 9465)

@@ -89,10 +89,10 @@ def _not_free(lease: Lease, machine: Machine, taken: Collection[int | None], slo
         return "the machine is taken" if slot is None else f"slot {slot} is taken"
     if machine.reserved_for not in (None, lease.id):
         return "the machine is reserved for another lease"
-    return _not_at_hand(machine) if machine.purpose is Purpose.POOL else None
+    return not_at_hand(machine) if machine.purpose is Purpose.POOL else None
 
 
-def _not_at_hand(machine: Machine) -> str | None:
+def not_at_hand(machine: Machine) -> str | None:
     """Why a machine that waited may not be there any more, as far as its provider says."""
     if machine.missed_since is not None:
         return "the machine is missing from its provider's list"

@@ -14,6 +14,8 @@ from enum import StrEnum
 
 from control_plane.domain.ids import PoolId
 from control_plane.domain.money import Nano
+from control_plane.domain.sku import region_within
+from control_plane.domain.sla import SlaTier
 
 
 class PoolState(StrEnum):
@@ -47,6 +49,8 @@ class Pool:
     sku: str
     region: str
     """One of our regions, or a jurisdiction (`eu`) with all of its regions."""
+    sla: SlaTier | None
+    """The only service level whose leases it serves; None for all."""
     state: PoolState
     policy: PoolPolicy
     machines_min: int
@@ -63,6 +67,8 @@ class Pool:
     deleted_at: datetime | None
     wanted: int
     """How many machines its policy asked for last, before its bounds."""
+    wanted_why: str | None
+    """Why so many."""
     target: int
     """How many machines it keeps."""
     why: str | None
@@ -70,3 +76,13 @@ class Pool:
     fewer_since: datetime | None
     """Since when its policy has asked for fewer than it keeps."""
     decided_at: datetime | None
+    measured_at: datetime | None
+    """When demand was measured last."""
+    verified: int
+    """How many of its machines could be claimed at the last look."""
+    starting: int
+    """How many were still set up."""
+
+    def serves(self, region: str) -> bool:
+        """Whether machines of a region of ours belong into it."""
+        return region_within(region, self.region)

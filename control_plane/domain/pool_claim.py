@@ -20,6 +20,7 @@ from control_plane.domain.money import Nano, dollars_down, dollars_up
 from control_plane.domain.pool import LIVE, PoolState
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import Shape
+from control_plane.domain.sla import SlaTier
 
 CONSIDERED_NAMED_MAX = 20
 """So many machines that did not fit are named in a placement."""
@@ -30,6 +31,8 @@ class PoolRejectCode(StrEnum):
 
     POOL_CLOSED = "pool_closed"
     """Its pool is being deleted."""
+    OTHER_TIER = "other_tier"
+    """Its pool serves another service level."""
     NODE = "node"
     """The lease is a node of a cluster."""
     SPOT = "spot"
@@ -56,6 +59,8 @@ class PooledMachine(Machine):
     pool: str | None
     """The name of its pool."""
     pool_state: PoolState | None
+    pool_sla: SlaTier | None
+    """The only service level that its pool serves."""
     cost_nano_per_hour: Nano
     vcpus: int
     memory_gib: int
@@ -147,6 +152,8 @@ def _refusal(
 def _not_for(lease: Lease, each: PooledMachine) -> tuple[PoolRejectCode, str] | None:
     if each.pool_state is not None and each.pool_state not in LIVE:
         return PoolRejectCode.POOL_CLOSED, f"Its pool is {each.pool_state}."
+    if each.pool_sla not in (None, lease.sla):
+        return PoolRejectCode.OTHER_TIER, f"Its pool is for {each.pool_sla} leases."
     if lease.kind is LeaseKind.NODE:
         return PoolRejectCode.NODE, "Nodes of clusters are not taken from pools."
     if lease.purchase is not PurchaseKind.ON_DEMAND:

@@ -42,6 +42,7 @@ PoolRejectCodeWord = Annotated[
         "PoolRejectCode",
         "Why a machine of a warm pool was not claimed for a lease.",
         pool_closed="Its pool is being deleted.",
+        other_tier="Its pool serves another service level than the lease's.",
         node="The lease is a node of a cluster, and those are not taken from pools.",
         spot="The lease is for spot capacity, and pools have none.",
         region_excluded="It is in a region that the request excludes.",

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import text
 
 from control_plane.db import account_requests, audit, idempotency
+from control_plane.db import pools as pool_rows
 from control_plane.db.engine import Database
 from control_plane.db.idempotency import StoredAnswer
 from control_plane.domain.account_request import AccountRequest, AccountVerb
@@ -15,6 +16,7 @@ from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.ids import AccountRequestId, OrganizationId
 from control_plane.domain.lease import Lease
+from control_plane.domain.pool import PoolPolicy
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.world import uuid7
@@ -25,7 +27,7 @@ from data_plane.simulation.servers import FakeServers
 from providers.base import Needed
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
-from tests.support import clusters, consoles, keys, node_pools, power, promises, reconciliations
+from tests.support import clusters, consoles, keys, node_pools, pools, power, promises, reconciliations
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.firewall_rules import opened
@@ -106,6 +108,9 @@ async def build(db: Database, clock: Clock) -> Stage:
     stage.sell_cheap_stops()
     command = await store_authorities(stage)
     rich = await stage.organization()
+    await pools.waiting(stage)
+    async with db.transaction() as connection:
+        await connection.execute(_POOL_SERVES, {"sla": "gold"})
     await clusters.created(stage, "eu-1")
     await stage.run("build_clusters")
     await node_pools.pool(stage, rich, name=f"{NODE}-open", nodes=1)
@@ -203,6 +208,16 @@ async def build(db: Database, clock: Clock) -> Stage:
     async with db.transaction() as connection:
         await connection.execute(_TUNNELS_DUE, {"now": clock.now()})
         await connection.execute(_SERVER_KEYS_ASKED, {"now": clock.now()})
+        await connection.execute(_POOL_SERVES, {"sla": None})
+        growing = pools.a_pool(
+            2,
+            sku=PROVEN.sku,
+            policy=PoolPolicy.FIXED,
+            machines_min=1,
+            created_at=clock.now(),
+            changed_at=clock.now(),
+        )
+        assert await pool_rows.insert(connection, growing)
     stage.clock.advance(3)
     await stage.check()
     return stage
@@ -219,6 +234,8 @@ async def _children(stage: Stage, staying: Lease, over: Lease) -> None:
 
 _TUNNELS_DUE = text("UPDATE nodes SET key_due_at = :now, tunnels_due_at = :now WHERE state = 'ready'")
 _SERVER_KEYS_ASKED = text("UPDATE clusters SET server_key_asked_at = :now WHERE state = 'ready'")
+_POOL_SERVES = text("UPDATE pools SET sla = CAST(:sla AS text)")
+"""From the end on, the lease that is being placed may claim the machine that waits."""
 _UNNEEDED = text("""
 UPDATE cluster_tenants SET unneeded_since = unneeded_since - interval '1 day', due_at = CAST(:now AS timestamptz)
 WHERE unneeded_since IS NOT NULL

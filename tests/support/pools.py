@@ -24,6 +24,7 @@ def a_pool(number: int = 1, **other: Any) -> Pool:
         "name": f"pool-{number}",
         "sku": "h100x1",
         "region": "us-east-1",
+        "sla": None,
         "state": PoolState.ACTIVE,
         "policy": PoolPolicy.NEWSVENDOR,
         "machines_min": 0,
@@ -36,10 +37,14 @@ def a_pool(number: int = 1, **other: Any) -> Pool:
         "changed_at": START,
         "deleted_at": None,
         "wanted": 0,
+        "wanted_why": None,
+        "verified": 0,
+        "starting": 0,
         "target": 0,
         "why": None,
         "fewer_since": None,
         "decided_at": None,
+        "measured_at": None,
     }
     return Pool(**(values | other))
 

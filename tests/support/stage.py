@@ -108,6 +108,9 @@ _OF_CLUSTERS = frozenset(registry.of_wing("clusters"))
 CUSTOMER = Actor(ActorKind.CUSTOMER, "test")
 OPERATOR = Actor(ActorKind.OPERATOR, "test")
 
+_DELETE_WARM_POOLS = text(
+    "UPDATE pools SET state = 'deleting', due_at = :now WHERE state IN ('active', 'dry_run')"
+)
 _LIVE_POOLS = text(
     "SELECT organization_id, id FROM node_pools WHERE state IN ('pending', 'ready') ORDER BY id"
 )
@@ -181,7 +184,9 @@ class Stage:
         return self.cloud.plant(machine.order)
 
     async def release_all(self) -> None:
-        """Every customer releases everything."""
+        """Every customer releases everything, and operators delete the warm pools."""
+        async with self.db.transaction() as connection:
+            await connection.execute(_DELETE_WARM_POOLS, {"now": self.clock.now()})
         async with self.db.reading() as connection:
             pools = await rows(connection, _LIVE_POOLS)
         for row in pools:

@@ -241,6 +241,7 @@ leases = table(
         postgresql_where=text(f"{among('state', LIVE)} AND release_at IS NOT NULL"),
     ),
     Index("ix_leases_node_pool_id", "node_pool_id", postgresql_where=text("node_pool_id IS NOT NULL")),
+    Index("ix_leases_sku_created_at", "sku", "created_at"),
     Index("ix_leases_ending", "id", postgresql_where=text(f"state = '{LeaseState.ENDING}'")),
     api=("INSERT", "UPDATE"),
     lookups=Lookups.READ,

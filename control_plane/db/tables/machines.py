@@ -175,7 +175,15 @@ machines = table(
         "id",
         postgresql_where=text(f"purpose = '{Purpose.POOL}' AND state <> '{MachineState.GONE}'"),
     ),
-    Index("ix_machines_of_pool", "pool_id", "created_at", postgresql_where=text("pool_id IS NOT NULL")),
+    Index("ix_machines_of_pool", "pool_id", "gone_at", postgresql_where=text("pool_id IS NOT NULL")),
+    # How long machines of a kind took until they were verified, lately.
+    Index(
+        "ix_machines_verified_at",
+        "gpu_model",
+        "gpu_count",
+        "verified_at",
+        postgresql_where=text("verified_at IS NOT NULL"),
+    ),
     tenancy=Tenancy.CLAIMED,
     lookups=Lookups.READ,
 )

@@ -30,10 +30,11 @@ from control_plane.db.waiting import Waits, take_placing, wait
 from control_plane.domain.block import Blocks, in_force
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.gpu import GpuModel
-from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, launch_key
+from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, PlacingLease, step
 from control_plane.domain.lot import Lot, lots_of
-from control_plane.domain.machine import MachineOrder, Purpose
+from control_plane.domain.machine import Purpose
+from control_plane.domain.machine_order import order_of
 from control_plane.domain.placement import PROOF_RECORD_WINDOW, Disproven, Failure, Offer
 from control_plane.domain.pool_claim import PooledMachine, Request, choose
 from control_plane.domain.ranking import Ranking, is_news, rank
@@ -301,30 +302,13 @@ def _giving_up(lease: Lease, why: str) -> list[LeaseMove]:
 
 def _placed(world: AccountWorld, lease: Lease, offer: Offer) -> Placed:
     machine_id = MachineId(world.new_id())
-    order = MachineOrder(
-        id=machine_id,
-        purpose=Purpose.LEASE,
-        account=AccountName(offer.account),
-        provider=offer.provider,
-        region=offer.region,
-        native_region=offer.native_region,
-        native_type=offer.native_type,
-        offer_key=offer.key,
-        cost_nano_per_hour=offer.cost_nano_per_hour,
-        gpu_model=lease.gpu_model,
-        gpu_count=lease.gpu_count,
-        vcpus=offer.shape.vcpus,
-        memory_gib=offer.shape.memory_gib,
-        proof=lease.proof,
-        launch_key=launch_key(world.installation, machine_id),
-        stopped_cost_nano_per_hour=offer.stopped_cost_nano_per_hour,
-        increment_seconds=offer.terms.increment_seconds,
-        minimum_seconds=offer.terms.minimum_seconds,
-        billed_while_booting=offer.terms.billed_while_booting,
-        power=offer.power,
-        spot=offer.spot,
-        # What customers pay is fixed. A market that rises above it ends in an eviction instead of a loss.
-        cost_nano_per_hour_max=lease.nano_per_hour if offer.spot else None,
+    order = order_of(
+        offer,
+        machine_id,
+        Purpose.LEASE,
+        lease.proof,
+        lease.nano_per_hour,
+        installation=world.installation,
     )
     return Placed(lease, order, ClaimId(world.new_id()))
 

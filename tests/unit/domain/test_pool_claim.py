@@ -26,6 +26,7 @@ from control_plane.domain.proof import FRESH_FOR, Tier
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.ranking import Ranking, digest, is_news
 from control_plane.domain.sku import Shape
+from control_plane.domain.sla import SlaTier
 from tests.support.clock import START
 from tests.support.values import a_lease, a_machine
 
@@ -42,6 +43,7 @@ def pooled(number: int = 1, **other: Any) -> PooledMachine:
         "sku": LEASE.sku,
         "pool": "warm",
         "pool_state": PoolState.ACTIVE,
+        "pool_sla": None,
         "cost_nano_per_hour": Nano(PRICE // 2),
         "vcpus": 8,
         "memory_gib": 64,
@@ -78,6 +80,7 @@ def test_machines_of_other_skus_are_not_considered_and_nothing_is_said_of_them()
 
 UNFIT: list[tuple[PoolRejectCode, dict[str, Any], dict[str, Any]]] = [
     (PoolRejectCode.POOL_CLOSED, {}, {"pool_state": PoolState.DELETING}),
+    (PoolRejectCode.OTHER_TIER, {}, {"pool_sla": SlaTier.GOLD}),
     (PoolRejectCode.NODE, {"lease": replace(LEASE, node_pool_id=NodePoolId(UUID(int=3)))}, {}),
     (PoolRejectCode.SPOT, {"lease": replace(LEASE, purchase=PurchaseKind.SPOT)}, {}),
     (PoolRejectCode.REGION_EXCLUDED, {"lease": replace(LEASE, regions=("eu",))}, {}),

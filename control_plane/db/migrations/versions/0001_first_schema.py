@@ -46,6 +46,7 @@ FACTS = (
     "orphan_decisions",
     "period_events",
     "placements",
+    "pool_decisions",
     "postings",
     "price_book_withdrawals",
     "price_books",
@@ -243,6 +244,8 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "price_book_withdrawals": ((), ()),
     "price_books": ((), ()),
     "prices": ((), ()),
+    "pool_decisions": ((), ()),
+    "pool_hours": ((), ()),
     "pools": (
         ("INSERT",),
         (
@@ -895,6 +898,8 @@ def _filter_rows() -> None:
         "orphan_decisions",
         "period_events",
         "periods",
+        "pool_decisions",
+        "pool_hours",
         "pools",
         "reconciliation_batches",
         "reconciliation_differences",
@@ -2281,6 +2286,7 @@ def _create_tables() -> None:
         unique=False,
         postgresql_where=sa.text("state IN ('placing', 'ready', 'starting') AND release_at IS NOT NULL"),
     )
+    op.create_index("ix_leases_sku_created_at", "leases", ["sku", "created_at"], unique=False)
     op.create_index(
         "ix_leases_ending", "leases", ["id"], unique=False, postgresql_where=sa.text("state = 'ending'")
     )
@@ -2534,6 +2540,7 @@ def _create_tables() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("sku", sa.Text(), nullable=False),
         sa.Column("region", sa.Text(), nullable=False),
+        sa.Column("sla", sa.Text(), nullable=True),
         sa.Column("state", sa.Text(), nullable=False),
         sa.Column("policy", sa.Text(), nullable=False),
         sa.Column("machines_min", sa.Integer(), nullable=False),
@@ -2546,11 +2553,16 @@ def _create_tables() -> None:
         sa.Column("changed_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("wanted", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("wanted_why", sa.Text(), nullable=True),
         sa.Column("target", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("why", sa.Text(), nullable=True),
         sa.Column("fewer_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("decided_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("measured_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("verified", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("starting", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_pools_sla_known")),
         sa.CheckConstraint(
             "state IN ('active', 'deleted', 'deleting', 'dry_run')", name=op.f("ck_pools_state_known")
         ),
@@ -2573,14 +2585,45 @@ def _create_tables() -> None:
         "uq_pools_name", "pools", ["name"], unique=True, postgresql_where=sa.text("state <> 'deleted'")
     )
     op.create_index(
-        "uq_pools_sku_region",
+        "uq_pools_sku_region_sla",
         "pools",
-        ["sku", "region"],
+        ["sku", "region", sa.text("coalesce(sla, '')")],
         unique=True,
         postgresql_where=sa.text("state <> 'deleted'"),
     )
     op.create_index(
         "ix_pools_due", "pools", ["due_at"], unique=False, postgresql_where=sa.text("state <> 'deleted'")
+    )
+    op.create_table(
+        "pool_decisions",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("pool_id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("wanted", sa.Integer(), nullable=False),
+        sa.Column("target", sa.Integer(), nullable=False),
+        sa.Column("verified", sa.Integer(), nullable=False),
+        sa.Column("starting", sa.Integer(), nullable=False),
+        sa.Column("ordered", sa.Integer(), nullable=False),
+        sa.Column("ended", sa.Integer(), nullable=False),
+        sa.Column("dry_run", sa.Boolean(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name=op.f("fk_pool_decisions_pool_id_pools")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_pool_decisions")),
+    )
+    op.create_index("ix_pool_decisions_pool_id_at", "pool_decisions", ["pool_id", "at", "id"], unique=False)
+    op.create_table(
+        "pool_hours",
+        sa.Column("pool_id", sa.Uuid(), nullable=False),
+        sa.Column("hour", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("requests", sa.Integer(), nullable=False),
+        sa.Column("hits", sa.Integer(), nullable=False),
+        sa.Column("ready_misses", sa.Integer(), nullable=False),
+        sa.Column("waited_hits_ms", sa.BigInteger(), nullable=False),
+        sa.Column("waited_misses_ms", sa.BigInteger(), nullable=False),
+        sa.Column("avoided_ms", sa.BigInteger(), nullable=False),
+        sa.Column("idle_nano", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["pool_id"], ["pools.id"], name=op.f("fk_pool_hours_pool_id_pools")),
+        sa.PrimaryKeyConstraint("pool_id", "hour", name=op.f("pk_pool_hours")),
     )
     op.create_table(
         "machines",
@@ -2731,9 +2774,16 @@ def _create_tables() -> None:
     op.create_index(
         "ix_machines_of_pool",
         "machines",
-        ["pool_id", "created_at"],
+        ["pool_id", "gone_at"],
         unique=False,
         postgresql_where=sa.text("pool_id IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_machines_verified_at",
+        "machines",
+        ["gpu_model", "gpu_count", "verified_at"],
+        unique=False,
+        postgresql_where=sa.text("verified_at IS NOT NULL"),
     )
     op.create_index(
         "ix_machines_suspect",

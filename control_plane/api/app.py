@@ -61,6 +61,7 @@ from control_plane.api.organizations import OrganizationController
 from control_plane.api.orphans import OrphanController
 from control_plane.api.payments import PaymentController
 from control_plane.api.places import Places
+from control_plane.api.pools import PoolController, PoolSimulationController
 from control_plane.api.price_agreements import PriceAgreementController
 from control_plane.api.projects import ProjectController
 from control_plane.api.proofs import ProofController
@@ -110,6 +111,8 @@ CONTROLLERS = (
     LeaseRepairController,
     RepairController,
     NodeController,
+    PoolController,
+    PoolSimulationController,
     ServerHostController,
     EnvelopeController,
     QuotaRequestController,

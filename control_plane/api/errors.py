@@ -183,6 +183,9 @@ KINDS: dict[str, Kind] = {
     RefusalCode.HOST_KEY_INVALID: Kind(
         422, "Send one line of an OpenSSH host key file, such as ssh_host_ed25519_key.pub.", "host_key"
     ),
+    RefusalCode.POOL_EXISTS: Kind(409, "Change the pool that there is, or choose another name."),
+    RefusalCode.POOL_INVALID: Kind(422, "Choose a SKU with GPUs, and a minimum that is at most the maximum."),
+    RefusalCode.TRACE_TOO_LONG: Kind(422, "Send a part of the trace."),
     RefusalCode.SERVER_HOST_IN_USE: Kind(409, "Delete the cluster, and wait until it is gone."),
     RefusalCode.SERVER_HOSTS_IN_USE: Kind(
         409, "Add a server host in the region, or choose a region in which one is free."

@@ -76,6 +76,7 @@ FILES = {
     "repairs": ("repair",),
     "agents": ("agent",),
     "accounts": ("account",),
+    "pools": ("pool",),
     "server_hosts": ("server-host",),
     "audit": ("audit",),
     "completion": ("completion",),

@@ -18,6 +18,8 @@ from control_plane.db.connect import connect
 
 LEASES = "splitplane_leases"
 """The channel, and the first word of the triggers' notices."""
+PLACING = "splitplane_placing"
+"""The channel that says that a lease was created, and waits for a machine; also the first word of its notice."""
 ANYTHING = "*"
 """The payload that says that any lease may have changed."""
 WINDOW_SECONDS = 0.01
@@ -44,7 +46,9 @@ class Driver(Protocol):
 
 
 class Changed(set[str]):
-    """The leases that the transaction of one connection has changed, as the triggers' notices name them."""
+    """The leases that the transaction of one connection has changed, as the triggers' notices name them, and PLACING if
+    it created one.
+    """
 
     def listen(self, connection: Driver) -> None:
         """Collect the notices of this connection."""
@@ -60,6 +64,8 @@ class Changed(set[str]):
         channel, _, ids = notice.message.partition(" ")
         if channel == LEASES:
             self.update(ids.split())
+        elif channel == PLACING:
+            self.add(PLACING)
 
 
 class Bell:
@@ -88,16 +94,18 @@ class Bell:
     async def _send_all(self) -> None:
         sending, self._changed = self._changed, set()
         try:
-            await self._send(payloads(sending))
+            await self._send(LEASES, payloads(sending - {PLACING}))
+            if sending & {PLACING, ANYTHING}:
+                await self._send(PLACING, [""])
         except _FAILED:
             self._changed |= sending
             self._drop()
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _send(self, payloads: list[str]) -> None:
+    async def _send(self, channel: str, payloads: list[str]) -> None:
         if self._connection is None or self._connection.is_closed():
             self._connection = await connect(self._url, settings=self._settings)
-        await self._connection.execute(_NOTIFY, LEASES, payloads, timeout=ANSWER_SECONDS_MAX)
+        await self._connection.execute(_NOTIFY, channel, payloads, timeout=ANSWER_SECONDS_MAX)
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -114,6 +114,10 @@ class Permission(StrEnum):
     """Read the hosts that servers of clusters run on."""
     SERVER_HOSTS_MANAGE = "server_hosts.manage"
     """Add and remove hosts for the servers of clusters."""
+    POOLS_READ = "pools.read"
+    """Read warm pools, their figures and what was decided about them, and compare policies over a trace."""
+    POOLS_MANAGE = "pools.manage"
+    """Create, change and delete warm pools, which buy machines ahead of demand."""
     SKUS_READ = "skus.read"
     OFFERS_READ = "offers.read"
     COSTS_READ = "costs.read"
@@ -273,6 +277,8 @@ _OF_PLATFORM = frozenset(
         _P.NODES_ROTATE_KEYS,
         _P.SERVER_HOSTS_READ,
         _P.SERVER_HOSTS_MANAGE,
+        _P.POOLS_READ,
+        _P.POOLS_MANAGE,
         _P.AUDIT_READ_ALL,
     }
 )

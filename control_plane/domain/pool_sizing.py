@@ -12,7 +12,8 @@ their quantiles take part equally.
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -70,25 +71,44 @@ def critical_ratio(waiting_nano_per_hour: Nano, idle_nano_per_hour: Nano) -> flo
     return 0.0 if waiting_nano_per_hour <= 0 else waiting_nano_per_hour / together
 
 
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """How many requests come within a lead time: how much each number weighs, as measured."""
+
+    weights: Mapping[int, float]
+    lead_seconds: float
+    windows: int
+
+    def size(self, waiting_nano_per_hour: Nano, idle_nano_per_hour: Nano) -> Sizing:
+        """How many machines are wanted at these prices, and why."""
+        ratio = critical_ratio(waiting_nano_per_hour, idle_nano_per_hour)
+        mean = sum(count * weight for count, weight in self.weights.items())
+        return Sizing(_quantile(self.weights, ratio), ratio, self.lead_seconds, mean, self.windows)
+
+
 def size(
     measured: Measured, *, waiting_nano_per_hour: Nano, idle_nano_per_hour: Nano, now: datetime
 ) -> Sizing:
     """How many machines are wanted, and why."""
-    ratio = critical_ratio(waiting_nano_per_hour, idle_nano_per_hour)
+    return demand(measured, now=now).size(waiting_nano_per_hour, idle_nano_per_hour)
+
+
+def demand(measured: Measured, *, now: datetime) -> Demand:
+    """The distribution of the requests within a lead time."""
     leads = lead_times(measured.lead_seconds)
+    counted = Counter(leads)
     weights: dict[int, float] = {}
     windows = 0
-    for lead in leads:
+    for lead, times in counted.items():
         recent = list(_recent(measured, lead, now))
         season = list(_season(measured, lead, now))
         groups = [group for group in (recent, season) if group]
         for group in groups:
-            share = 1.0 / (len(leads) * len(groups) * len(group))
+            share = times / (len(leads) * len(groups) * len(group))
             for count in group:
                 weights[count] = weights.get(count, 0.0) + share
             windows += len(group)
-    mean = sum(count * weight for count, weight in weights.items())
-    return Sizing(_quantile(weights, ratio), ratio, leads[len(leads) // 2].total_seconds(), mean, windows)
+    return Demand(weights, leads[len(leads) // 2].total_seconds(), windows)
 
 
 def lead_times(lead_seconds: Sequence[float]) -> list[timedelta]:
@@ -123,7 +143,7 @@ def _count(arrivals: Sequence[datetime], since: datetime, until: datetime) -> in
     return bisect_left(arrivals, until) - bisect_left(arrivals, since)
 
 
-def _quantile(weights: dict[int, float], ratio: float) -> int:
+def _quantile(weights: Mapping[int, float], ratio: float) -> int:
     """The smallest number that suffices with this probability; 0 without a window."""
     if ratio <= 0.0:
         return 0

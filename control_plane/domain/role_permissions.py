@@ -136,6 +136,7 @@ _READS_OF_PLATFORM = frozenset(
         _P.PROVIDER_ACCOUNTS_READ,
         _P.NODES_READ_ALL,
         _P.SERVER_HOSTS_READ,
+        _P.POOLS_READ,
         _P.AUDIT_READ_ALL,
         _P.EXPORTS_READ_ALL,
     }
@@ -190,6 +191,7 @@ OPERATOR = (
         _P.CLUSTERS_MANAGE,
         _P.NODES_ROTATE_KEYS,
         _P.SERVER_HOSTS_MANAGE,
+        _P.POOLS_MANAGE,
         _P.QUOTES_CREATE,
         _P.QUOTES_READ,
         _P.ENVELOPES_SET_CEILING,

@@ -352,8 +352,10 @@ _ROWS = {
     "secrets": "SELECT purpose, version, rotated_at FROM secrets ORDER BY created_at",
     "account_requests": "SELECT account, verb, outcome, finished_at, due_at, work_until, tries FROM account_requests",
     "ssh_authorities": "SELECT state, removed_at, secret_id IS NULL FROM ssh_authorities ORDER BY made_at, id",
-    # Those that are being set up are told in whatever order their sessions go on.
-    "ssh_trust": """SELECT id, ssh_trust, ssh_trust_due_at FROM machines WHERE state <> 'bootstrapping' ORDER BY id""",
+    # Those that are being set up are told in whatever order their sessions go on, and intents have random ids.
+    "ssh_trust": """SELECT id, ssh_trust, ssh_trust_due_at FROM machines
+                    WHERE state NOT IN ('bootstrapping', 'intended') ORDER BY id""",
+    "pools": "SELECT name, state, wanted, target, verified, starting, due_at FROM pools ORDER BY name",
     "clusters": """SELECT c.name, c.state, c.due_at, c.work_until, c.tries, c.token_secret_id IS NULL, h.name AS host
                    FROM clusters c LEFT JOIN server_hosts h ON h.cluster_id = c.id ORDER BY 1""",
     "kubeconfigs": """SELECT name, issued_at, sealed IS NULL, revoked_at, removed_at, due_at, work_until, tries
@@ -456,6 +458,7 @@ _SETTLED = {
     "server_keys": "SELECT next_key IS NULL, old_key IS NULL, count(*) FROM overlays GROUP BY 1, 2",
     "ssh_authorities": "SELECT state, secret_id IS NULL FROM ssh_authorities",
     "ssh_trust": "SELECT count(*) FROM machines WHERE ssh_trust = 'another'",
+    "pools": "SELECT name, state, target FROM pools",
     "server_hosts": "SELECT name FROM server_hosts WHERE ssh_trust IS NULL",
     "agents": """SELECT l.name, a.agent_sha256 IS NULL FROM agents a JOIN leases l ON l.id = a.lease_id
                  WHERE a.ended_at IS NULL""",

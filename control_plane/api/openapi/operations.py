@@ -92,6 +92,7 @@ _NAMED = {
     "cluster": ("The name or the id of the cluster.", "eu-1"),
     "node": ("The name or the id of the node.", f"node-{_SOME_ID}"),
     "host": ("The name of the server host.", "k8s-1"),
+    "pool": ("The name of the warm pool.", "h100-eu"),
     "file": ("The name of one of the export's files.", "focus-1.2.csv"),
 }
 """What a path names by a name: its description, and an example."""

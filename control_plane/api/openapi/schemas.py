@@ -53,6 +53,7 @@ from control_plane.wire import (
     notices,
     organizations,
     orphans,
+    pools,
     power,
     price_agreements,
     problems,
@@ -83,6 +84,7 @@ _WIRE: tuple[ModuleType, ...] = (
     telemetry, lease_ends,
     sla, sla_terms,
     price_agreements, credit_terms, notices, repairs,
+    pools,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)
 _PYTHONS_END = re.compile(r"\$\(\?!\\n\)")

@@ -25,6 +25,7 @@ from control_plane.db import (
     pools,
     proof_records,
 )
+from control_plane.db.bell import PLACING
 from control_plane.db.connection import Connection
 from control_plane.db.waiting import Waits, take_placing, wait
 from control_plane.domain.block import Blocks, in_force
@@ -314,5 +315,9 @@ def _placed(world: AccountWorld, lease: Lease, offer: Offer) -> Placed:
 
 
 LOOP = Loop(
-    NAME, timedelta(seconds=0.5), activate, wakes=("admit_customers", "launch_machines", "close_leases")
+    NAME,
+    timedelta(seconds=0.5),
+    activate,
+    wakes=("admit_customers", "launch_machines", "close_leases"),
+    hears=(PLACING,),
 )

@@ -107,6 +107,19 @@ def _post(path: str, permission: Permission, body: dict[str, Any] | None = None)
     return Endpoint("POST", path, permission, body)
 
 
+POOL = {
+    "name": "h100-eu",
+    "sku": "h100-sxm.1x",
+    "region": "eu",
+    "machines_max": 4,
+    "machines_min": 1,
+    "step_max": 2,
+    "idle_usd_per_day": "100",
+    "waiting_usd_per_hour": "20",
+    "policy": "newsvendor",
+    "sla": "gold",
+    "dry_run": True,
+}
 SERVER_HOST = {
     "name": "k8s-1",
     "region": "eu-central-1",
@@ -511,6 +524,22 @@ ENDPOINTS = (
     _get("/v1/operator/nodes", Permission.NODES_READ_ALL, "limit", "cursor", "state", "cluster"),
     _get("/v1/operator/nodes/{node}", Permission.NODES_READ_ALL),
     _post("/v1/operator/nodes/{node}/key-rotations", Permission.NODES_ROTATE_KEYS),
+    _get("/v1/operator/pools", Permission.POOLS_READ, "limit", "cursor"),
+    _post("/v1/operator/pools", Permission.POOLS_MANAGE, POOL),
+    _get("/v1/operator/pools/{pool}", Permission.POOLS_READ),
+    Endpoint("PATCH", "/v1/operator/pools/{pool}", Permission.POOLS_MANAGE, {"machines_max": 3}),
+    Endpoint("DELETE", "/v1/operator/pools/{pool}", Permission.POOLS_MANAGE),
+    _post(
+        "/v1/operator/pool-simulations",
+        Permission.POOLS_READ,
+        {
+            "series": [{"sku": "h100-sxm.1x", "region": "eu", "seconds": [0, 60, 75]}],
+            "idle_usd_per_hour": "2.50",
+            "waiting_usd_per_hour": "20",
+            "lead_seconds": 300,
+            "machines_max": 5,
+        },
+    ),
     _get("/v1/operator/server-hosts", Permission.SERVER_HOSTS_READ, "limit", "cursor"),
     _post("/v1/operator/server-hosts", Permission.SERVER_HOSTS_MANAGE, SERVER_HOST),
     Endpoint("DELETE", "/v1/operator/server-hosts/{host}", Permission.SERVER_HOSTS_MANAGE),

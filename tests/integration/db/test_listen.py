@@ -1,6 +1,7 @@
 """Notifications: what is written is told at the commit, and a listener comes back when its connection is lost."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import bell, journal
-from control_plane.db.bell import LEASES
+from control_plane.db.bell import LEASES, PLACING
 from control_plane.db.engine import Database, Role
 from control_plane.db.listen import PING_SECONDS, RECONNECT_CEILING
 from control_plane.db.rows import write
@@ -214,6 +215,34 @@ async def test_a_listener_whose_connection_is_cut_connects_again_and_says_so(
     await owner.close()
 
 
+async def test_a_lease_that_was_created_is_told_to_whoever_places_it_and_no_other_change_is(
+    stage: Stage, database_url: str, clock: Clock
+) -> None:
+    organization_id = await stage.organization()
+    first = await stage.lease(organization_id)
+    placing, leases = list[str](), list[str]()
+    listening = listener(database_url, Pauses())
+    listening.on(PLACING, placing.append)
+    listening.on(LEASES, leases.append)
+    ringing = Database(database_url, role=Role.RECONCILER, pool_size=2, readers=1, rings=True)
+    async with running(listening.run):
+        await until(lambda: listening.listening)
+        await _note(ringing, first, clock)
+        await until(
+            lambda: placing
+        )  # The first notification of a process says that anything may have changed.
+        for _ in range(3):  # The process that created the first lease may still tell that.
+            placing.clear()
+            leases.clear()
+            await _note(ringing, first, clock)
+            await until(lambda: str(first.id) in " ".join(leases))
+        assert not placing
+        created = await dataclasses.replace(stage, db=ringing).lease(organization_id)
+        await until(lambda: placing)
+        assert created.id != first.id
+    await ringing.close()
+
+
 async def test_each_of_many_concurrent_transactions_is_told(
     stage: Stage, database_url: str, clock: Clock
 ) -> None:
@@ -238,7 +267,7 @@ async def _cut_bell(owner: Database) -> None:
 async def _refuse_once(monkeypatch: pytest.MonkeyPatch) -> None:
     send = bell.Bell._send
 
-    async def refused(self: bell.Bell, payloads: list[str]) -> None:
+    async def refused(self: bell.Bell, channel: str, payloads: list[str]) -> None:
         monkeypatch.setattr(bell.Bell, "_send", send)
         raise ConnectionResetError("planted")
 

@@ -694,6 +694,114 @@ NODE_REPORTS: Json = {
     ],
     "next_cursor": None,
 }
+POOL: Json = {
+    "id": "pl_019aa000000070008000000000000001",
+    "name": "h100-eu",
+    "sku": "h100-sxm.1x",
+    "region": "eu",
+    "sla": None,
+    "state": "active",
+    "policy": "newsvendor",
+    "machines_min": 1,
+    "machines_max": 4,
+    "step_max": 2,
+    "idle_per_day": usd(100_000_000_000),
+    "waiting_per_hour": usd(20_000_000_000),
+    "wanted": 3,
+    "target": 3,
+    "verified": 2,
+    "starting": 1,
+    "why": "0.83 requests are expected within a lead time of 312 s; 3 suffice with a probability of 89%.",
+    "created_at": at(days=4),
+    "decided_at": at(seconds=3),
+    "last_day": {
+        "since": at(days=1),
+        "requests": 41,
+        "hits": 37,
+        "hit_rate": 37 / 41,
+        "idle_cost": usd(61_234_500_000),
+        "waited_seconds_hit": 1.4,
+        "waited_seconds_miss": 318.2,
+        "avoided_wait_seconds": 11_492.2,
+    },
+    "last_week": {
+        "since": at(days=7),
+        "requests": 0,
+        "hits": 0,
+        "hit_rate": None,
+        "idle_cost": usd(0),
+        "waited_seconds_hit": None,
+        "waited_seconds_miss": None,
+        "avoided_wait_seconds": 0.0,
+    },
+    "decisions": [
+        {
+            "at": at(minutes=12),
+            "wanted": 3,
+            "target": 3,
+            "verified": 2,
+            "starting": 0,
+            "ordered": 1,
+            "ended": 0,
+            "dry_run": dry_run,
+            "why": "0.83 requests are expected within a lead time of 312 s.",
+        }
+        for dry_run in (False, True)
+    ],
+}
+POOLS: Json = {
+    "items": [
+        {name: value for name, value in POOL.items() if name not in ("last_week", "decisions")},
+        {
+            **{name: value for name, value in POOL.items() if name not in ("last_week", "decisions")},
+            "id": "pl_019aa000000070008000000000000002",
+            "name": "gold-us",
+            "region": "us",
+            "sla": "gold",
+            "state": "dry_run",
+            "last_day": None,
+        },
+    ],
+    "next_cursor": None,
+}
+
+
+def _simulated(policy: str, parameter: float | None, hits: int, idle_usd: int, mean: float) -> Json:
+    return {
+        "policy": policy,
+        "parameter": parameter,
+        "requests": 100,
+        "hits": hits,
+        "idle_cost": usd(idle_usd * 1_000_000_000),
+        "idle_machine_hours": idle_usd / 2.5,
+        "waited_seconds_mean": mean,
+        "waited_seconds_p95": 300.0,
+        "waiting_cost": usd(int(mean * 100 * 20 / 3_600 * 1_000_000_000)),
+        "total_cost": usd(idle_usd * 1_000_000_000 + int(mean * 100 * 20 / 3_600 * 1_000_000_000)),
+    }
+
+
+POOL_SIMULATION: Json = {
+    "requests": 100,
+    "pools": 2,
+    "hours": 335.5,
+    "policies": [
+        _simulated("none", None, 0, 0, 300.0),
+        _simulated("fixed", 2.0, 71, 840, 87.0),
+        _simulated("newsvendor", 20.0, 83, 310, 51.0),
+    ],
+    "curve": [
+        _simulated("none", None, 0, 0, 300.0),
+        *(
+            _simulated("fixed", n, hits, 420 * n, 3.0 * (100 - hits))
+            for n, hits in ((1, 52), (2, 71), (3, 84))
+        ),
+        *(
+            _simulated("newsvendor", usd, hits, cost, 3.0 * (100 - hits))
+            for usd, hits, cost in ((5, 60, 150), (20, 83, 310), (100, 96, 800))
+        ),
+    ],
+}
 SERVER_HOSTS: Json = {
     "items": [
         {

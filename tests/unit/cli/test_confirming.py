@@ -132,6 +132,9 @@ ACTS_AT_ONCE = {
     "account drain": "account resume",
     "account resume": "account drain",
     "account disarm": "account arm",
+    "pool create": "pool delete",
+    "pool change": "pool change",
+    "pool delete": "pool create; leases keep the machines that they have claimed",
     "server-host add": "server-host remove",
     "sla approve": "it posts what is owed; late evidence corrects it by itself",
     "server-host remove": "server-host add; it is refused while a cluster uses the host",
@@ -142,6 +145,7 @@ READS = {
     "lease notices",
     *("whoami", "skus", "offers", "quote", "why", "usage", "bill", "reconciliation", "loops", "completion"),
     "balance entries",
+    "pool simulate",
     *("sla tiers", "sla report"),
     *(
         "lease watch",

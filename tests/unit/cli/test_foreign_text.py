@@ -173,6 +173,12 @@ MORE: dict[str, tuple[str, dict[str, Answer]]] = {
         "node-pool delete batch --yes",
         {"GET /v1/node-pools": answers.NODE_POOLS, f"GET {_BATCH}": answers.NODE_POOLS["items"][1], f"POST {_BATCH}/deletion": answers.NODE_POOLS["items"][1]},
     ),
+    "pool create": (
+        "pool create h100-eu --sku h100-sxm.1x --region eu --max 4 --budget 100",
+        {"POST /v1/operator/pools": answers.POOLS["items"][0]},
+    ),
+    "pool change": ("pool change h100-eu --begin", {"PATCH /v1/operator/pools/h100-eu": answers.POOLS["items"][0]}),
+    "pool delete": ("pool delete h100-eu", {"DELETE /v1/operator/pools/h100-eu": {}}),
     "server-host add": (
         "server-host add k8s-1 192.0.2.10 --region eu --host-key -",
         {"POST /v1/operator/server-hosts": answers.SERVER_HOSTS["items"][0]},

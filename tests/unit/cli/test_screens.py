@@ -185,6 +185,12 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         {"GET /v1/operator/nodes/node-019ab": answers.NODE_REPORTS["items"][1]},
     ),
     "node_show": ("node show node-019aa", {"GET /v1/nodes/node-019aa": answers.NODES["items"][0]}),
+    "pool_list": ("pool list", {"GET /v1/operator/pools": answers.POOLS}),
+    "pool_show": ("pool show h100-eu", {"GET /v1/operator/pools/h100-eu": answers.POOL}),
+    "pool_simulate": (
+        "pool simulate --trace docs/traces/two-weeks.csv --idle 2.50",
+        {"POST /v1/operator/pool-simulations": answers.POOL_SIMULATION},
+    ),
     "server_host_list": ("server-host list", {"GET /v1/operator/server-hosts": answers.SERVER_HOSTS}),
     "session_list": ("session list", answers.NAMES | {"GET /v1/sessions": answers.SESSIONS}),
     "session_list_all": ("session list --all", answers.NAMES | {"GET /v1/sessions": answers.SESSIONS}),

@@ -678,6 +678,7 @@ CHANGES = (
     BEGIN
       SELECT string_agg(DISTINCT lease_id::text, ' ') INTO ids FROM added;
       IF ids IS NOT NULL THEN RAISE NOTICE 'splitplane_leases %', ids; END IF;
+      IF EXISTS (SELECT FROM added WHERE event = 'admitted') THEN RAISE NOTICE 'splitplane_placing'; END IF;
       RETURN NULL;
     END $$
     """,

@@ -61,10 +61,6 @@ UPDATE pools SET wanted = :wanted, wanted_why = :wanted_why, target = :target, f
   verified = :verified, starting = :starting, decided_at = :now, measured_at = :measured_at, due_at = :due_at
 WHERE id = :id
 """)
-_DELETED = text(f"""
-UPDATE pools SET state = '{PoolState.DELETED}', deleted_at = :now, verified = 0, starting = 0
-WHERE id = :id AND state = '{PoolState.DELETING}'
-""")
 _DECIDED = text("""
 INSERT INTO pool_decisions (id, pool_id, at, wanted, target, verified, starting, ordered, ended, dry_run, why)
 VALUES (:id, :pool_id, :at, :wanted, :target, :verified, :starting, :ordered, :ended, :dry_run, :why)
@@ -76,7 +72,7 @@ WHERE pool_id = :pool_id ORDER BY at DESC, id DESC LIMIT :limit
 _CHANGE = text("""
 UPDATE pools SET state = :state, policy = :policy, machines_min = :machines_min, machines_max = :machines_max,
   step_max = :step_max, idle_nano_per_day = :idle_nano_per_day, waiting_nano_per_hour = :waiting_nano_per_hour,
-  generation = generation + 1, changed_at = :now, due_at = :now
+  generation = generation + 1, changed_at = :now, due_at = :now, deleted_at = :deleted_at
 WHERE id = :id AND generation = :generation
 """)
 _EVERY = text(f"SELECT {_COLUMNS} FROM pools WHERE state <> '{PoolState.DELETED}' ORDER BY name")
@@ -119,7 +115,10 @@ async def lock(connection: Connection, name: str) -> Pool | None:
 
 
 async def change(connection: Connection, pool: Pool, *, now: datetime) -> bool:
-    """Store what operators may change of a pool, and let it be looked at. False when it changed meanwhile."""
+    """Store the state of a pool and what operators may change of it, and let it be looked at.
+
+    False when it changed meanwhile.
+    """
     return bool(
         await write(
             connection,
@@ -133,6 +132,7 @@ async def change(connection: Connection, pool: Pool, *, now: datetime) -> bool:
             step_max=pool.step_max,
             idle_nano_per_day=pool.idle_nano_per_day,
             waiting_nano_per_hour=pool.waiting_nano_per_hour,
+            deleted_at=pool.deleted_at,
             now=now,
         )
     )
@@ -167,10 +167,6 @@ async def record(
         measured_at=measured_at,
         due_at=due_at,
     )
-
-
-async def deleted(connection: Connection, pool_id: PoolId, *, now: datetime) -> bool:
-    return bool(await write(connection, _DELETED, id=pool_id, now=now))
 
 
 async def decisions(connection: Connection, pool_id: PoolId, *, limit: int) -> list[PoolDecision]:

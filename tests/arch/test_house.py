@@ -22,6 +22,7 @@ DOORS = {
     "node_pools": "control_plane/db/node_pools.py",
     "nodes": "control_plane/db/nodes.py",
     "organizations": "control_plane/db/organizations.py",
+    "pools": "control_plane/db/pools.py",
     "powers": "control_plane/db/powers.py",
     "service_accounts": "control_plane/db/service_accounts.py",
     "users": "control_plane/db/users.py",
@@ -110,6 +111,8 @@ def test_a_row_is_born_in_its_first_state() -> None:
             if re.search(rf"INSERT INTO {table}\b", text)
         ]
         assert [where for where, _ in inserts] == [path]
+        if table == "pools":
+            continue  # Whoever creates a pool says whether it begins as a dry run.
         assert f"'{first[table]}'" in inserts[0][1]
 
 

@@ -76,7 +76,7 @@ pools = table(
     api=("INSERT",),
     api_updates=(
         *("state", "policy", "machines_min", "machines_max", "step_max", "idle_nano_per_day"),
-        *("waiting_nano_per_hour", "generation", "changed_at", "due_at"),
+        *("waiting_nano_per_hour", "generation", "changed_at", "due_at", "deleted_at"),
     ),
 )
 

@@ -173,7 +173,8 @@ async def _carry_out(connection: Connection, world: AccountWorld, facts: PoolFac
         news=_is_news(pool, decision),
     )
     if pool.state is PoolState.DELETING and not await pools.left(connection, pool.id):
-        return await pools.deleted(connection, pool.id, now=now)
+        gone = replace(pool, state=PoolState.DELETED, deleted_at=now)
+        return await pools.change(connection, gone, now=now)
     return pool.state is not PoolState.DRY_RUN and bool(orders or ended)
 
 

@@ -259,6 +259,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             "generation",
             "changed_at",
             "due_at",
+            "deleted_at",
         ),
     ),
     "projects": (("INSERT",), ("name",)),

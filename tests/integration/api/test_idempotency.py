@@ -65,6 +65,8 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return await _of_finance(endpoint, shared)
     if endpoint.path.endswith("/orphan-decisions") or endpoint.id_prefix == "li":
         return await _of_an_orphan(endpoint, shared)
+    if endpoint.path.startswith("/v1/operator/machines"):
+        return await _of_a_machine(endpoint, shared)
     if endpoint.path.startswith(("/v1/operator/clusters", "/v1/operator/server-hosts", "/v1/node-pools")):
         return await _of_clusters(endpoint, shared)
     return await _of_an_organization(endpoint, shared)
@@ -82,7 +84,7 @@ async def _of_an_organization(endpoint: Endpoint, shared: Shared) -> str:
 async def _of_a_lease(endpoint: Endpoint, shared: Shared) -> str:
     if "ssh-certificates" in endpoint.path:
         return await _of_a_ready_lease(endpoint, shared)
-    if endpoint.path.endswith(("/reboot", "/stop", "/start")):
+    if endpoint.path.endswith(("/reboot", "/stop", "/start", "/replace")):
         return await _of_a_machine_to_switch(endpoint, shared)
     return endpoint.at(await shared.operator.lease())
 
@@ -104,9 +106,22 @@ async def _of_a_machine_to_switch(endpoint: Endpoint, shared: Shared) -> str:
     return endpoint.at(lease)
 
 
+async def _of_a_machine(endpoint: Endpoint, shared: Shared) -> str:
+    """A verified machine, which is out for maintenance if it is to be returned."""
+    lease, number = await ready(shared.api, shared.operator), 8_000 + next(_NUMBERS)
+    await add_machine(shared.api, shared.operator, lease, number=number)
+    machine = f"mc_{a_row('machines', shared.operator.id, number)['id'].hex}"
+    if endpoint.path.endswith("/return"):
+        taken = await shared.operator.http.post(
+            f"/v1/operator/machines/{machine}/maintenance", json={"why": "ticket 4711"}
+        )
+        assert taken.is_success, taken.text
+    return endpoint.at(machine)
+
+
 async def add_machine(api: Api, tenant: Tenant, lease: str, *, number: int) -> None:
     """Give a ready lease a machine with whose power everything can be done."""
-    machine = a_row("machines", tenant.id, number, account="fake", gpu_count=1)
+    machine = a_row("machines", tenant.id, number, account="fake", gpu_count=1, state="verified")
     async with api.owner.db.transaction() as connection:
         await insert(connection, "machines", machine)
         await connection.execute(

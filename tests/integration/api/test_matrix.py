@@ -110,9 +110,10 @@ async def _things(http: httpx.AsyncClient, project: str) -> dict[str, str]:
 
 _QUOTE = text("""
 INSERT INTO quotes (id, organization_id, project_id, environment_id, sku, regions, providers, purchase,
-  sla, nano_per_unit_hour, stopped_nano_per_unit_hour, price_book, quoted_at, expires_at)
+  sla, list_nano_per_unit_hour, nano_per_unit_hour, stopped_nano_per_unit_hour, price_book, quoted_at, expires_at)
 SELECT :id, organization_id, project_id, environment_id, sku, regions, providers, purchase,
-  sla, nano_per_unit_hour, stopped_nano_per_unit_hour, price_book, created_at, created_at + interval '15 minutes'
+  sla, list_nano_per_unit_hour, nano_per_unit_hour, stopped_nano_per_unit_hour, price_book, created_at,
+  created_at + interval '15 minutes'
 FROM leases WHERE id = :lease_id
 """)
 

@@ -280,11 +280,11 @@ class _Seen:
         self.stops = _joined(_spans(facts.stops, self.stop))
         ready = [] if self.ready_at is None else [Span(self.ready_at, self.stop)]
         self.promised = _without(_joined(ready), self.stops)
-        failed = _joined(_spans(facts.failures, self.stop))
-        self.failures = _runs(failed, self.stops)
+        self.failed = _joined(_spans(facts.failures, self.stop))
+        self.failures = _runs(self.failed, self.stops)
         self.down = _in_causes(
             {
-                Cause.FAILED: failed,
+                Cause.FAILED: self.failed,
                 Cause.BROKEN: self._broken(),
                 Cause.MAINTENANCE: self._unannounced(),
             },
@@ -383,10 +383,7 @@ class _Seen:
 
     def _lost_since(self) -> datetime:
         """Since when a lease that ended with its machine had none that worked."""
-        running = [
-            since for since, until in self.facts.failures if until is None or _floor(until) >= self.stop
-        ]
-        return min((_floor(since) for since in running), default=self.stop)
+        return next((span.since for span in self.failed if span.until == self.stop), self.stop)
 
     def _broken(self) -> list[Span]:
         """Time in which a part of what was sold did not work, after the grace."""

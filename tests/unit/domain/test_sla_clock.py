@@ -221,6 +221,12 @@ def test_a_share_is_rounded_half_to_even() -> None:
     assert [share(Nano(amount), 5_000) for amount in (1, 2, 3, 5, 7)] == [0, 1, 2, 2, 4]
 
 
+def test_a_failure_in_two_parts_is_one_for_the_lease_that_ends_with_it() -> None:
+    whole = facts(failures=((at(10), None),), end=End(at(10, 0, 2), by_us=True))
+    parts = replace(whole, failures=((at(10), at(10, 0, 1)), (at(10, 0, 1), None)))
+    assert clocks(parts, GOLD, FAR) == clocks(whole, GOLD, FAR)
+
+
 # Laws
 
 _MOMENTS = st.integers(0, 40 * 86_400).map(lambda second: MONTH + timedelta(seconds=second))

@@ -25,7 +25,7 @@ from demo.processes import wait_for
 
 SIMULATED_CLAIMS = int(os.environ.get("BENCH_RUNS", "60"))
 REAL_CLAIMS = int(os.environ.get("BENCH_REAL_RUNS", "6"))
-SIMULATED_MACHINES, REAL_MACHINES = 6, 2
+SIMULATED_MACHINES, REAL_MACHINES = 60, 3
 AIM = "< 2"
 READY_SECONDS_MAX = 300.0
 POLL_SECONDS = 0.01
@@ -55,7 +55,7 @@ def main(machines: str) -> None:
                 kept, claims = (
                     (REAL_MACHINES, REAL_CLAIMS) if real else (SIMULATED_MACHINES, SIMULATED_CLAIMS)
                 )
-                _keep(operator, kept)
+                _keep(city, operator, kept)
                 print(json.dumps([_claim(city, operator, customer, number) for number in range(claims)]))
         finally:
             city.stop()
@@ -65,7 +65,7 @@ def _client(city: City, key: str) -> httpx.Client:
     return httpx.Client(base_url=city.api_url, headers={"Authorization": f"Bearer {key}"}, timeout=30)
 
 
-def _keep(operator: httpx.Client, machines: int) -> None:
+def _keep(city: City, operator: httpx.Client, machines: int) -> None:
     pool = {
         "name": "bench",
         "sku": SKU,
@@ -78,6 +78,11 @@ def _keep(operator: httpx.Client, machines: int) -> None:
         "dry_run": False,
     }
     _answer(operator.post("/v1/operator/pools", json=pool))
+
+    def filled() -> bool:
+        return bool(_answer(operator.get("/v1/operator/pools/bench"))["verified"] >= machines)
+
+    wait_for("a full pool", READY_SECONDS_MAX, filled, city.children["reconciler"])
 
 
 def _claim(city: City, operator: httpx.Client, customer: httpx.Client, number: int) -> dict[str, Any]:

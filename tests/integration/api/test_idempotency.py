@@ -122,6 +122,7 @@ async def _of_a_machine(endpoint: Endpoint, shared: Shared) -> str:
 async def add_machine(api: Api, tenant: Tenant, lease: str, *, number: int) -> None:
     """Give a ready lease a machine with whose power everything can be done."""
     machine = a_row("machines", tenant.id, number, account="fake", gpu_count=1, state="verified")
+    machine["asked_at"] = machine["created_at"]
     async with api.owner.db.transaction() as connection:
         await insert(connection, "machines", machine)
         await connection.execute(

@@ -96,6 +96,7 @@ def test_providers_do_not_know_each_other() -> None:
         "aws_machines",
         "aws_preparation",
         "aws_spot",
+        "aws_volumes",
         "crusoe_network",
         "base",
         "client_credentials",

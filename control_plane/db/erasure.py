@@ -32,6 +32,7 @@ _REMOVED = f"'{SubjectState.REMOVED}'"
 ERASED: Mapping[str, Mapping[str, str]] = {
     "api_keys": {"name": "''", "hint": "''"},
     "environments": {"name": _UNLESS.format(name=environment.DEFAULT_NAME, unique=_UNIQUE)},
+    "hand_backs": {"why": "''"},
     "leases": {"name": "''", "labels": "'{}'", "ssh_keys": "'[]'"},
     "networks": {"name": _UNLESS.format(name=network.DEFAULT_NAME, unique=_UNIQUE), "labels": "'{}'"},
     "node_pools": {"name": _UNIQUE, "node_labels": "'{}'", "node_taints": "'[]'"},

@@ -64,6 +64,7 @@ _PASSING = frozenset(
         FailReason.UNREACHABLE,
         FailReason.VANISHED,
         FailReason.EVICTED,
+        FailReason.UNHEALTHY,
         FailReason.NODE_FAILED,
         FailReason.NODE_LOST,
     }

@@ -127,6 +127,7 @@ _WAITING_WORDS = {
     RejectCode.REGION_EXCLUDED: "in other regions",
     RejectCode.PROVIDER_EXCLUDED: "of other providers",
     RejectCode.ENVELOPE_EXCLUDED: "outside of the envelope",
+    RejectCode.NETWORK_TOO_SLOW: "without a network as fast as was asked for",
     RejectCode.SOLD_OUT: "sold out",
     RejectCode.STALE: "not listed lately",
     RejectCode.COSTS_MORE_THAN_SOLD: "not sold at this price",

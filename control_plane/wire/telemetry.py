@@ -3,20 +3,9 @@
 from typing import Annotated
 
 from control_plane.wire.common import Timestamp, View
+from control_plane.wire.repairs import FaultWord, VerdictWord
 from control_plane.wire.vocabulary import LeaseIdText, MachineIdText, one_of
 
-VerdictWord = Annotated[
-    str,
-    one_of(
-        "HealthVerdict",
-        "How healthy a machine is, best first.",
-        healthy="No fault is known.",
-        degraded="It works, and something about it is wrong or in doubt.",
-        maintenance_required="It has to be reset, or will be taken back; best not used for what must not stop.",
-        quarantined="A part of what was sold does not work.",
-        lost="Its provider says that it does not run.",
-    ),
-]
 CheckWord = Annotated[
     str,
     one_of(
@@ -31,7 +20,7 @@ CheckWord = Annotated[
 GroupWord = Annotated[
     str,
     one_of(
-        "HealthGrouping",
+        "GroupedBy",
         "What machines are grouped by.",
         project="The project of their lease.",
         sku="The SKU of their lease.",
@@ -211,7 +200,7 @@ class LeaseMachineHealth(View):
     """The machine."""
     verdict: VerdictWord
     """How healthy it is."""
-    fault: str | None
+    fault: FaultWord | None
     """The code of the worst fault; null when none is known."""
     why: str | None
     """That fault as a sentence."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import partial
-from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -31,7 +31,7 @@ from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
-SHIPPED = (resources.files("control_plane") / "sla_terms.toml").read_text(encoding="utf-8")
+SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 GOLD = CapacityRequest("h100x1", sla=SlaTier.GOLD)
 OF_SLA = ("judge_promises", "credit_breaches")
 WHEN: tuple[Literal["before", "after"], ...] = ("before", "after")

@@ -30,7 +30,7 @@ KEPT = {
     "hub_networks": {"public_key", "endpoint"},
     "leases": {
         *("sku", "gpu_model", "purchase", "proof", "regions", "providers", "state", "end_reason"),
-        *("end_why", "waiting_why", "traceparent", "switched_at", "on_eviction", "paused_at"),
+        *("end_why", "waiting_why", "traceparent", "switched_at", "on_eviction", "paused_at", "sla"),
     },
     "master_keys": {"master"},
     "networks": set(),
@@ -56,7 +56,7 @@ KEPT = {
     "organizations": {"name", "state", "issuer"},
     "powers": {"state", "why", "boot_id", "listed"},
     "peers": {"public_key", "address", "hub_key", "hub_endpoint"},
-    "quotes": {"sku", "regions", "providers", "purchase"},
+    "quotes": {"sku", "regions", "providers", "purchase", "sla"},
     "quota_requests": {"level", "limits", "state", "asked_by", "decided_by"},
     "relays": {"public_key", "endpoint", "applied_version"},
     "role_bindings": {"role", "scope", "granted_by"},
@@ -73,7 +73,8 @@ def test_every_column_of_words_that_a_customer_may_write_is_erased_or_known_to_b
     for table in metadata.tables.values():
         marks = marks_of(table)
         ours = (
-            marks.tenancy in (Tenancy.SHARED, Tenancy.PLATFORM, Tenancy.OFFERED, Tenancy.CLAIMED)
+            marks.tenancy
+            in (Tenancy.SHARED, Tenancy.PLATFORM, Tenancy.OFFERED, Tenancy.CLAIMED, Tenancy.OF_MACHINE)
             and table.name != "organizations"
         )
         if marks.fact or ours or table.name in DELETED:

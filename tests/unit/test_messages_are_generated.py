@@ -7,6 +7,7 @@ from grpc_tools import protoc
 PROTOS = (
     Path("data_plane/proof/verifier/service/verifier.proto"),
     Path("providers/nebius_api/messages.proto"),
+    Path("reconciler/remote_write/remote_write.proto"),
 )
 
 

@@ -36,6 +36,7 @@ _TAGS = {
     "loops": "For operators: what the reconciler's loops reported.",
     "agents": "For operators: what the agents on machines reported last.",
     "orphans": "For operators: machines that no record claims.",
+    "telemetry": "What machines measured, how they are, and both for Prometheus.",
     "machine health": "What customers are told about machines, and what is done about unhealthy ones.",
     "fleet": "For operators: every machine that may exist, and counts of them.",
     "liabilities": "For operators: what costs money for nobody.",

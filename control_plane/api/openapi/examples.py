@@ -123,6 +123,8 @@ _TEXTS: Mapping[str, str] = {
     "account": "lambda_cloud/research",
     "actor": f"sa_{_ID}",
     "taken_by": f"user_{_ID}",
+    "HealthCheckView.detail": "The last sample is 9 s old.",
+    "LeaseMachineHealth.why": "a GPU does not answer: GPU 3 does not answer",
     "verdict_why": "a GPU does not answer: GPU 3 does not answer",
     "RepairView.id": f"rp_{_ID}",
     "RepairView.why": "its customer was told that it will be replaced",

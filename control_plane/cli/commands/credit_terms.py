@@ -35,8 +35,8 @@ def add(finance: Commands) -> None:
             "customer prepaid. A limit below what is used ends leases, as an empty balance."
         ),
         examples="""
-        splitplane finance credit-terms set heliotrope 5000 --days 30 --reason 'contract 17'
-        splitplane finance credit-terms set heliotrope 0 --days 0 --reason 'unpaid since May'
+        splitplane finance credit-terms set heliotrope 5000 --days 30 --reason deal-17
+        splitplane finance credit-terms set heliotrope 0 --days 0 --reason unpaid
         """,
     )
     parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)

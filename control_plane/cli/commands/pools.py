@@ -146,7 +146,7 @@ def _add_simulate(pools: Commands) -> None:
         ),
         examples="""
         splitplane pool simulate --trace docs/traces/two-weeks.csv --idle 2.50
-        splitplane pool simulate --trace requests.jsonl --idle 2.50 --lead 420 --svg curve.svg
+        splitplane pool simulate --trace requests.jsonl --idle 2 --svg curve.svg
         """,
     )
     parser.add_argument(

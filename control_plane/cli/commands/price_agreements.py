@@ -35,7 +35,7 @@ def add(finance: Commands) -> None:
             "never edited: end it, and agree on another one."
         ),
         examples="""
-        splitplane finance price agree heliotrope h100-sxm.8x 2.19 --reason 'contract 17'
+        splitplane finance price agree heliotrope h100-sxm.8x 2.19 --reason 'deal 17'
         splitplane finance price agree acme cpu.16x 0.50 --region eu --reason ticket
         """,
     )

@@ -63,10 +63,9 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return endpoint.at(await _of_the_organization(endpoint, shared))
     if endpoint.path.startswith(_FINANCE):
         return await _of_finance(endpoint, shared)
-    if endpoint.path.endswith("/orphan-decisions") or endpoint.id_prefix == "li":
-        return await _of_an_orphan(endpoint, shared)
-    if endpoint.path.startswith("/v1/operator/machines"):
-        return await _of_a_machine(endpoint, shared)
+    if endpoint.path.endswith("/orphan-decisions") or endpoint.id_prefix in {"li", "mc"}:
+        is_machine = endpoint.id_prefix == "mc"
+        return await (_of_a_machine if is_machine else _of_an_orphan)(endpoint, shared)
     if endpoint.path.startswith(("/v1/operator/clusters", "/v1/operator/server-hosts", "/v1/node-pools")):
         return await _of_clusters(endpoint, shared)
     return await _of_an_organization(endpoint, shared)

@@ -108,8 +108,8 @@ def test_the_page_says_who_sells_what_to_whom_and_when() -> None:
         "Subtotal 14,341.23 USD",
         "Tax, 19 % 2,724.83 USD",
         "Total 17,066.06 USD",
-        "Paid from the prepaid balance \N{MINUS SIGN}14,341.23 USD",
-        "Due 2,724.83 USD",
+        "Paid from the balance \N{MINUS SIGN}14,341.23 USD",
+        "Due, to be paid by 2026-11-03 2,724.83 USD",
     ):
         assert said in words, said
     assert "draft" not in words
@@ -153,9 +153,9 @@ def test_a_corrected_invoice_names_its_credit_notes_and_what_they_leave_to_pay()
     part = a_credit_note(full, net_cents=10_000, tax_cents=1_900, reason="<b>late</b>")
     words = Seen(invoice_page(replace(full, credit_notes=[part]))).words
     for said in (
-        "Due 2,724.83 USD Tax of CN-2026-000001 \N{MINUS SIGN}19.00 USD Due after credit notes 2,705.83 USD",
+        "Due, to be paid by 2026-11-03 2,724.83 USD Tax of CN-2026-000001 \N{MINUS SIGN}19.00 USD Due after credit notes 2,705.83 USD",
         "Credit note CN-2026-000001 of 2026-11-05 lowers the subtotal by 100.00 USD and its tax by 19.00 USD; 102.50",
-        "102.50 USD went back to the prepaid balance. Reason: <b>late</b>",
+        "102.50 USD went back to the balance, or is owed less. Reason: <b>late</b>",
     ):
         assert said in words, said
     assert "is void" not in words
@@ -184,7 +184,7 @@ def test_a_voided_invoice_says_so() -> None:
     words = Seen(invoice_page(replace(full, credit_notes=[whole]))).words
     assert "This invoice is void: credit notes cover all of it." in words
     assert "Due after credit notes 0.00 USD" in words
-    assert "14,343.73 USD went back to the prepaid balance." in words
+    assert "14,343.73 USD went back to the balance, or is owed less." in words
 
 
 def test_a_rate_of_tax_has_only_the_places_that_it_needs() -> None:

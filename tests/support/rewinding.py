@@ -24,8 +24,12 @@ SELECT c.relname AS name,
        (SELECT string_agg(format('mine.%1$I ' || i.equals || ' kept.%1$I', attname), ' AND ') FROM pg_attribute
         WHERE attrelid = c.oid AND attnum = ANY(i.indkey)) AS same
 FROM pg_class c LEFT JOIN LATERAL (
-  SELECT indkey, CASE WHEN indisprimary THEN '=' ELSE 'IS NOT DISTINCT FROM' END AS equals FROM pg_index
-  WHERE indrelid = c.oid AND (indisprimary OR indnullsnotdistinct) ORDER BY indisprimary DESC LIMIT 1
+  SELECT indkey, CASE WHEN indnullsnotdistinct THEN 'IS NOT DISTINCT FROM' ELSE '=' END AS equals FROM pg_index
+  WHERE indrelid = c.oid AND indisunique AND indpred IS NULL AND indexprs IS NULL
+    AND (indnullsnotdistinct OR NOT EXISTS (
+      SELECT FROM pg_attribute WHERE attrelid = c.oid AND attnum = ANY(indkey) AND NOT attnotnull
+    ))
+  ORDER BY indisprimary DESC LIMIT 1
 ) i ON true
 WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r'
 ORDER BY c.relname

@@ -1,6 +1,7 @@
 """Tenants never meet (law 13): the database itself enforces it, and the tests cover every table."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from control_plane.db import (
     principals,
     projects,
     proofs,
+    roles,
     ssh_keys,
     usage,
 )
@@ -28,6 +30,7 @@ from control_plane.db.engine import Database, Role
 from control_plane.db.tables.every import FACTS, metadata
 from control_plane.db.tables.marks import Tenancy, marks_of
 from control_plane.db.tables.policies import Policy, policies_of
+from control_plane.db.tables.telemetry import SAMPLE_SLOTS
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import ApiKeyId, LeaseId, MachineId, OrganizationId, ProjectId, ServiceAccountId
 from control_plane.domain.subject import Subject, SubjectKind
@@ -72,7 +75,10 @@ async def _seen(database: Database, statement: str, tenant: UUID | None) -> list
 # The database is what the tables' marks say.
 
 
-OFFERED_TO_ONE = ("billing_details", "invoices", "invoice_lines", "credit_notes", "credit_note_lines")
+OFFERED_TO_ONE = (
+    *("billing_details", "invoices", "invoice_lines", "credit_notes", "credit_note_lines"),
+    *("credit_terms", "price_agreements"),
+)
 """What operators make for one organization each, and for everybody never."""
 
 
@@ -84,7 +90,8 @@ async def test_every_table_has_a_tenant_as_its_marks_say(owner: Database) -> Non
             SELECT c.relname AS name, max(CASE WHEN a.attnotnull THEN 'always' ELSE 'or none' END)
                    FILTER (WHERE a.attname = 'organization_id') AS tenant
             FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
-            WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::regnamespace GROUP BY c.relname
+            WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relnamespace = 'public'::regnamespace
+            GROUP BY c.relname
             """),
         )
     tenants = {row.name: row.tenant for row in found if row.name != "alembic_version"}
@@ -105,21 +112,26 @@ async def test_every_table_filters_its_rows_as_its_marks_say(owner: Database) ->
         found = await rows(
             connection,
             text("""
-            SELECT c.relname AS name, c.relrowsecurity AND c.relforcerowsecurity AS filtered, p.policyname AS policy, p.roles[1] AS role,
+            SELECT c.relname AS name, c.relispartition AS is_part, c.relrowsecurity AND c.relforcerowsecurity AS filtered, p.policyname AS policy, p.roles[1] AS role,
                    array_length(p.roles, 1) AS roles, p.permissive, p.cmd, p.qual, p.with_check
             FROM pg_class c LEFT JOIN pg_policies p ON p.tablename = c.relname AND p.schemaname = 'public'
-            WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND c.relname <> 'alembic_version'
+            WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::regnamespace AND c.relname <> 'alembic_version'
             """),
         )
     policies: dict[str, set[Policy]] = {table: set() for table in metadata.tables}
+    parts: defaultdict[str, set[Policy]] = defaultdict(set)
     for row in found:
         assert row.filtered is (row.policy is not None), f"{row.name} has policies without effect, or none"
         if row.policy is not None:
             assert (row.roles, row.permissive) == (1, "PERMISSIVE")
             shown, written = (each and " ".join(each.split()) for each in (row.qual, row.with_check))
-            policies[row.name].add(Policy(row.policy, row.role, row.cmd, shown, written))
+            of_parts = parts if row.is_part else policies
+            of_parts[row.name].add(Policy(row.policy, row.role, row.cmd, shown, written))
     for table in metadata.tables.values():
         assert policies[table.name] == set(policies_of(table)), table.name
+    assert len(parts) == SAMPLE_SLOTS
+    for name, of_part in parts.items():
+        assert {policy.role for policy in of_part} == {roles.BACKUP, roles.LOOKUPS}, name
 
 
 async def test_no_view_goes_around_the_filter(owner: Database) -> None:

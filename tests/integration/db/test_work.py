@@ -211,13 +211,18 @@ async def test_an_intent_is_asked_for_while_its_lease_claims_it(filled: Database
     async with filled.transaction() as connection:
         await connection.execute(text("UPDATE claims SET ended_at = :now"), {"now": START})
     assert await _intended(filled) == set(), "its lease has released it"
-    for purpose in ("pool", "node"):
+    purposes = {
+        "a pool": "purpose = 'pool', pool_id = (SELECT id FROM pools), reserved_for = NULL",
+        "a lease that gets another machine": "purpose = 'pool', pool_id = NULL, reserved_for = :lease_id",
+        "a cluster": "purpose = 'node', pool_id = NULL, reserved_for = NULL",
+    }
+    lease_id = a_row("leases", A)["id"]
+    for bought_for, values in purposes.items():
         async with filled.transaction() as connection:
             await connection.execute(
-                text("UPDATE machines SET purpose = :purpose WHERE id = :id"),
-                {"purpose": purpose, "id": unclaimed},
+                text(f"UPDATE machines SET {values} WHERE id = :id"), {"id": unclaimed, "lease_id": lease_id}
             )
-        assert await _intended(filled) == {unclaimed}, purpose
+        assert await _intended(filled) == {unclaimed}, bought_for
 
 
 async def test_two_placers_take_different_leases(own: Database) -> None:

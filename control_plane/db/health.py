@@ -32,6 +32,7 @@ _WATCHED = f"""
 SELECT m.id AS machine_id, m.account, m.region, m.gpu_count, m.proof, m.created_at, m.down_since, m.provider_state,
   m.missed_since, m.missed_lists, m.suspect_since, m.eviction_announced_at, m.eviction_withdrawn_at, m.last_passed_at,
   b.asked_at AS handed_back_at, b.why AS handed_back_why, t.since AS maintenance_since, t.why AS maintenance_why,
+  t.planned_at AS maintenance_planned_at,
   coalesce(h.verdict, '{Verdict.HEALTHY}') AS verdict, coalesce(h.why, '') AS why,
   coalesce(h.since, m.created_at) AS since, coalesce(h.faults, '[]') AS faults, h.samples_until, h.looked_at,
   coalesce(h.looked, '[]') AS looked, h.look_due_at, h.reset_at
@@ -206,24 +207,10 @@ FROM claims c WHERE c.machine_id = :machine_id AND c.ended_at IS NULL AND c.admi
 """)
 
 
-async def tell(
-    connection: Connection,
-    machine_id: MachineId,
-    told: Told,
-    *,
-    now: datetime,
-    planned_at: datetime | None = None,
-) -> None:
+async def tell(connection: Connection, machine_id: MachineId, told: Told, *, now: datetime) -> None:
     """Tell the customers who use a machine."""
-    await write(
-        connection,
-        _TELL,
-        machine_id=machine_id,
-        kind=told.kind,
-        message=told.message,
-        now=now,
-        planned_at=planned_at,
-    )
+    values = {"kind": told.kind, "message": told.message, "planned_at": told.planned_at}
+    await write(connection, _TELL, machine_id=machine_id, now=now, **values)
 
 
 @dataclass(frozen=True, slots=True)

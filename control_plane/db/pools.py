@@ -12,6 +12,7 @@ from control_plane.db.machines import SELECT, SIGHTED_AT
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.failure import FailReason
+from control_plane.domain.health import UNFIT
 from control_plane.domain.ids import LeaseId, PoolId
 from control_plane.domain.lease import LIVE
 from control_plane.domain.machine import WANTED, Machine, MachineState, Purpose
@@ -394,6 +395,8 @@ SELECT {_POOLED} FROM machines m JOIN provider_accounts a ON a.name = m.account 
 WHERE m.purpose = '{Purpose.POOL}' AND m.state <> '{MachineState.GONE}' AND {among("m.state", WANTED)}
   AND (p.sku = ANY(:skus) OR m.reserved_for = ANY(:leases))
   AND NOT EXISTS (SELECT FROM claims c WHERE c.machine_id = m.id)
+  AND NOT EXISTS (SELECT FROM machine_health h WHERE h.machine_id = m.id AND {among("h.verdict", UNFIT)})
+  AND NOT EXISTS (SELECT FROM maintenances t WHERE t.machine_id = m.id AND t.ended_at IS NULL)
 ORDER BY m.state <> '{MachineState.VERIFIED}', m.created_at, m.id LIMIT :limit
 """)
 

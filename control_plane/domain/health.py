@@ -33,9 +33,8 @@ class Verdict(StrEnum):
     """Its provider says that it does not run."""
 
 
-def worse(one: Verdict, other: Verdict) -> Verdict:
-    order = list(Verdict)
-    return max(one, other, key=order.index)
+UNFIT = frozenset({Verdict.MAINTENANCE_REQUIRED, Verdict.QUARANTINED, Verdict.LOST})
+"""Nobody new is admitted to such a machine."""
 
 
 class Source(StrEnum):

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from control_plane.domain.health import (
     RULES,
+    UNFIT,
     Cleared,
     Fault,
     FaultCode,
@@ -63,6 +64,7 @@ class Watched:
     handed_back_why: str | None
     maintenance_since: datetime | None
     maintenance_why: str | None
+    maintenance_planned_at: datetime | None
     # What was stored about its health.
     verdict: Verdict
     why: str
@@ -178,9 +180,8 @@ class Told:
 
     kind: NoticeKind
     message: str
-
-
-_TELLS = frozenset({Verdict.MAINTENANCE_REQUIRED, Verdict.QUARANTINED, Verdict.LOST})
+    planned_at: datetime | None = None
+    """When what is announced happens at the earliest."""
 
 
 def told(watched: Watched, judgement: Judgement) -> Told | None:
@@ -192,10 +193,13 @@ def told(watched: Watched, judgement: Judgement) -> Told | None:
     if verdict is watched.verdict:
         return None
     if fault is None:
-        announced = watched.verdict in _TELLS or any(known.confirmed_at for known in watched.faults)
+        announced = watched.verdict in UNFIT or any(known.confirmed_at for known in watched.faults)
         return Told(NoticeKind.RECOVERED, "The machine is healthy again.") if announced else None
     if fault.code is FaultCode.HANDED_BACK:
         return None  # They said so themselves.
-    if verdict in _TELLS or fault.confirmed_at is not None:
+    if fault.code is FaultCode.UNDER_MAINTENANCE:
+        message = f"The machine is taken out for maintenance: {fault.detail}."
+        return Told(NoticeKind.MAINTENANCE_PLANNED, message, watched.maintenance_planned_at)
+    if verdict in UNFIT or fault.confirmed_at is not None:
         return Told(NoticeKind.FAULT_FOUND, f"The machine is {verdict.replace('_', ' ')}: {judgement.why}.")
     return None

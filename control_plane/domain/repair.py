@@ -165,6 +165,8 @@ def next_step(patient: Patient, now: datetime) -> Step:
     """What is done next about a machine."""
     if patient.verdict is Verdict.HEALTHY or patient.fault is None:
         return Close()
+    if patient.fault.code is FaultCode.UNDER_MAINTENANCE and not patient.used:
+        return Wait("an operator took it out")
     if patient.agreed and patient.used:
         return _replacement(patient, patient.fault, now)
     lasted = now - patient.rung_at

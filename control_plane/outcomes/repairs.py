@@ -188,8 +188,7 @@ async def _take(work: _Work, case: _Case, decided: Step) -> Done:
             await work.note(f"next step: {rung}; {why}")
             return Done.CLIMBED
         case Notify():
-            told = _announced(decided)
-            await health.tell(work.connection, work.machine_id, told, now=work.now, planned_at=decided.at)
+            await health.tell(work.connection, work.machine_id, _announced(decided), now=work.now)
             await work.wait("its customer was told", notified=True)
             return Done.TOLD
         case Reset():
@@ -213,7 +212,7 @@ def _announced(notify: Notify) -> Told:
         return Told(kind, f"The machine needs a {'reboot' if reset else 'replacement'}. {do}")
     kind = NoticeKind.RESET_PLANNED if reset else NoticeKind.REPLACEMENT_PLANNED
     what = "will be rebooted" if reset else "will be replaced, and what is on its disk will be gone"
-    return Told(kind, f"The machine {what}, not before {notify.at:%Y-%m-%d %H:%M} UTC.")
+    return Told(kind, f"The machine {what}, not before {notify.at:%Y-%m-%d %H:%M} UTC.", notify.at)
 
 
 async def _reset(work: _Work, locked: Locked) -> Done:

@@ -140,3 +140,25 @@ async def test_a_worker_that_dies_while_it_claims_leaves_one_tenant_on_the_machi
             break
     assert deaths > 3, "it dies at each of its calls"
     await stage.check()
+
+
+async def test_a_machine_that_is_taken_out_or_quarantined_is_claimed_by_nobody(stage: Stage) -> None:
+    organization = await stage.organization()
+    out, quarantined, healthy = await pools.waiting(stage, 3)
+    async with stage.db.transaction() as connection:
+        await connection.execute(_TAKE_OUT, {"id": uuid7(), "machine": out, "now": stage.clock.now()})
+        await connection.execute(_QUARANTINE, {"machine": quarantined, "now": stage.clock.now()})
+    leases = [await stage.lease(organization) for _ in range(2)]
+    await stage.run("place_leases")
+    claimed = [machine.id for lease in leases for machine in await stage.machines(lease)]
+    assert healthy in claimed
+    assert not {out, quarantined} & set(claimed)
+
+
+_TAKE_OUT = text("""
+INSERT INTO maintenances (id, machine_id, since, taken_by, why) VALUES (:id, :machine, :now, 'test', 'fan')
+""")
+_QUARANTINE = text("""
+INSERT INTO machine_health (machine_id, verdict, fault, why, since, judged_at)
+VALUES (:machine, 'quarantined', 'gpu_lost', 'a GPU does not answer', :now, :now)
+""")

@@ -163,3 +163,9 @@ def test_a_dry_run_and_the_bound_of_a_run_hold_back_whoever_permits_it() -> None
     full = held_back(unhealthy=1, machines=100, taken=REPLACED_PER_RUN_MAX, dry_run=False, permitted=True)
     assert full is not None
     assert ALWAYS_ALLOWED == 1
+
+
+def test_a_machine_that_an_operator_took_out_and_nobody_uses_is_kept_until_it_is_returned() -> None:
+    for rung in Rung:
+        out = replace(patient(FaultCode.UNDER_MAINTENANCE, Source.OPERATOR, rung=rung), used=False)
+        assert isinstance(next_step(out, AT + timedelta(days=30)), Wait), rung

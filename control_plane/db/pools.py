@@ -14,7 +14,7 @@ from control_plane.db.tables.marks import among
 from control_plane.domain.failure import FailReason
 from control_plane.domain.health import UNFIT
 from control_plane.domain.ids import LeaseId, PoolId
-from control_plane.domain.lease import LIVE
+from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.machine import WANTED, Machine, MachineState, Purpose
 from control_plane.domain.money import Nano
 from control_plane.domain.pool import Pool, PoolState
@@ -194,7 +194,10 @@ WHERE m.pool_id = :pool_id AND m.purpose = '{Purpose.POOL}' AND m.state <> '{Mac
 _RESERVED_IN_VAIN = text(f"""
 {SELECT} LEFT JOIN leases l ON l.id = m.reserved_for
 WHERE m.purpose = '{Purpose.POOL}' AND m.state <> '{MachineState.GONE}' AND m.reserved_for IS NOT NULL
-  AND {among("m.state", WANTED)} AND {_UNCLAIMED} AND ({among("l.state", LIVE)}) IS NOT TRUE
+  AND {among("m.state", WANTED)} AND {_UNCLAIMED} AND (({among("l.state", LIVE)}) IS NOT TRUE
+    OR l.state = '{LeaseState.READY}' AND NOT EXISTS (
+      SELECT FROM claims c JOIN repairs r ON r.machine_id = c.machine_id
+      WHERE c.lease_id = l.id AND c.ended_at IS NULL AND r.closed_at IS NULL AND r.spare_wanted_at IS NOT NULL))
 ORDER BY m.id LIMIT :limit
 """)
 
@@ -215,7 +218,7 @@ async def left(connection: Connection, pool_id: PoolId) -> int:
 
 
 async def reserved_in_vain(connection: Connection, *, limit: int) -> list[Machine]:
-    """Machines that are reserved for leases that have ended. None is locked."""
+    """Machines that are reserved for leases that have ended, or whose own machine has recovered. None is locked."""
     return await read(connection, _RESERVED_IN_VAIN, Machine, limit=limit)
 
 

@@ -10,9 +10,10 @@ from sqlalchemy import text
 from control_plane.db import work
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
+from control_plane.db.tables.marks import among
 from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId
-from control_plane.domain.machine import MachineState
+from control_plane.domain.machine import WANTED, MachineState
 from control_plane.domain.repair import RepairOutcome, Rung
 
 
@@ -101,6 +102,26 @@ async def wait(
 ) -> None:
     """Look at the repair again at `due_at`."""
     await write(connection, _WAIT, id=repair_id, token=token, why=why, due_at=due_at, notified_at=notified_at)
+
+
+_WANT_SPARE = text("UPDATE repairs SET spare_wanted_at = coalesce(spare_wanted_at, :now) WHERE id = :id")
+# The first lease of the machine: a machine that several use has no spare.
+_SPARES_WANTED = text(f"""
+SELECT c.lease_id FROM repairs r JOIN claims c ON c.machine_id = r.machine_id
+WHERE r.closed_at IS NULL AND r.spare_wanted_at IS NOT NULL AND c.ended_at IS NULL AND c.slot IS NULL
+  AND NOT EXISTS (SELECT FROM machines m WHERE m.reserved_for = c.lease_id AND {among("m.state", WANTED)})
+ORDER BY r.spare_wanted_at, r.id LIMIT :limit
+""")
+
+
+async def want_spare(connection: Connection, repair_id: UUID, *, now: datetime) -> None:
+    """Have another machine made ready for the lease of the machine that is repaired."""
+    await write(connection, _WANT_SPARE, id=repair_id, now=now)
+
+
+async def spares_wanted(connection: Connection, *, limit: int) -> list[LeaseId]:
+    """Leases for which another machine is to be made ready, and none is reserved yet."""
+    return await read(connection, _SPARES_WANTED, LeaseId, limit=limit)
 
 
 async def close(

@@ -31,6 +31,6 @@ async def end(
 async def end_reserved(
     connection: Connection, found: Sequence[Machine], *, actor: Actor, now: datetime
 ) -> list[MachineId]:
-    """End machines whose lease has ended before it needed them."""
-    why = "the lease that it was reserved for has ended"
+    """End machines whose lease has ended, or recovered, before it needed them."""
+    why = "the lease that it was reserved for does not need it any more"
     return await end(connection, [Ending(each.id, why) for each in found], actor=actor, now=now)

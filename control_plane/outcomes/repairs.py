@@ -194,6 +194,7 @@ async def _take(work: _Work, case: _Case, decided: Step) -> Done:
         case Reset():
             return await _reset(work, case.locked)
         case OrderSpare():
+            await repairs.want_spare(work.connection, work.repair.id, now=work.now)
             await work.wait("another machine is made ready for its customer")
             return Done.WAITED
         case TakeAway(why=why):

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
-from control_plane.db import claims, health, repairs, samples
+from control_plane.db import claims, health, pools, repairs, samples
 from control_plane.db.health import Health, Notice
 from control_plane.db.repairs import Repair
 from control_plane.db.samples import NewSample
@@ -19,7 +21,10 @@ from control_plane.domain.notice import NoticeKind
 from control_plane.domain.refusal import Refused
 from control_plane.domain.repair import RepairOutcome, Rung
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sla import SlaTier
 from control_plane.services import repairs as repair_service
+from control_plane.services import sla_terms
+from control_plane.world import uuid7
 from data_plane.documents.health import GpuHealth
 from data_plane.documents.health import Health as HealthDocument
 from data_plane.documents.sample import Gpu, Host, Sample, Xid, encode_sample, notable
@@ -27,6 +32,7 @@ from tests.support.ready import ready_leases
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
+SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 
 
 async def machine_of(stage: Stage, lease: Lease) -> Machine:
@@ -72,6 +78,12 @@ async def reports(stage: Stage, lease: Lease, *gpus: Gpu, xids: tuple[Xid, ...] 
     async with stage.db.transaction() as connection:
         assert await samples.insert(connection, [new]) == 1
     stage.clock.advance(6)
+
+
+async def promise_replacements(stage: Stage) -> None:
+    """The shipped terms: gold keeps a machine until the next one is ready."""
+    async with stage.db.transaction() as connection:
+        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
 
 
 async def health_of(stage: Stage, machine: Machine) -> Health | None:
@@ -240,3 +252,54 @@ async def test_what_the_provider_lists_is_a_verdict_too_and_ends_with_the_list(s
         NoticeKind.RECOVERED,
     ]
     await stage.finish()
+
+
+async def test_a_lease_whose_tier_promises_it_keeps_its_machine_until_another_one_is_ready(
+    stage: Stage,
+) -> None:
+    await promise_replacements(stage)
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", sla=SlaTier.GOLD))
+    await stage.play_until(lease, "ready", seconds_max=90)
+    (machine,) = await stage.machines(lease)
+    shows(stage, machine, LOST)
+    await reports(stage, lease, Gpu(0, lost=True))
+    lived_together = False
+    for _ in range(120):
+        await stage.turns()
+        stage.clock.advance(5)
+        lived_together = lived_together or len(stage.cloud.alive()) == 2
+        if await stage.state(lease) != "ready":
+            break
+    assert lived_together, "it has its machine until the other one is ready"
+    await stage.play_until(lease, "ready", seconds_max=30)
+    old, spare = await stage.machines(lease)
+    assert (old.id, old.fail_reason, spare.reserved_for) == (machine.id, FailReason.UNHEALTHY, lease.id)
+    row = await stage.lease_row(lease)
+    assert (row.paused_at[1] - row.paused_at[0]).total_seconds() < 30, "the bill hardly stopped"
+    await stage.finish()
+
+
+async def test_a_spare_that_is_not_needed_any_more_is_ended(stage: Stage) -> None:
+    await promise_replacements(stage)
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", sla=SlaTier.GOLD))
+    await stage.play_until(lease, "ready", seconds_max=90)
+    (machine,) = await stage.machines(lease)
+    async with stage.db.transaction() as connection:
+        await connection.execute(
+            _WANTS_A_SPARE, {"id": uuid7(), "machine": machine.id, "now": stage.clock.now()}
+        )
+    await stage.run("order_spares")
+    await stage.run("order_spares")
+    async with stage.db.reading() as connection:
+        assert len(await pools.waiting(connection, (), [lease.id])) == 1
+    await stage.play(60, step=5)  # The machine is healthy, so its repair is closed.
+    async with stage.db.reading() as connection:
+        assert await pools.waiting(connection, (), [lease.id]) == []
+    assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+_WANTS_A_SPARE = text("""
+INSERT INTO repairs (id, machine_id, opened_at, fault, rung, rung_at, why, due_at, spare_wanted_at)
+VALUES (:id, :machine, :now, 'gpu_lost', 'replace', :now, '', :now, :now)
+""")

@@ -87,6 +87,8 @@ repairs = table(
     Column("why", Text, nullable=False),
     # When its customer was told what comes next.
     at("notified_at"),
+    # Since when another machine is to be ready before this one is taken away.
+    at("spare_wanted_at"),
     *work(),
     at("closed_at"),
     Column("outcome", Text),
@@ -96,6 +98,11 @@ repairs = table(
     CheckConstraint("(closed_at IS NULL) = (outcome IS NULL)", name="outcome_has_its_time"),
     Index("uq_repairs_open", "machine_id", unique=True, postgresql_where=text("closed_at IS NULL")),
     Index("ix_repairs_due_at", "due_at", postgresql_where=text("closed_at IS NULL")),
+    Index(
+        "ix_repairs_spare_wanted_at",
+        "spare_wanted_at",
+        postgresql_where=text("closed_at IS NULL AND spare_wanted_at IS NOT NULL"),
+    ),
     tenancy=Tenancy.OF_MACHINE,
 )
 

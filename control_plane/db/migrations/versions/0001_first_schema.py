@@ -5384,6 +5384,7 @@ def _create_tables() -> None:
         sa.Column("rung_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("why", sa.Text(), nullable=False),
         sa.Column("notified_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("spare_wanted_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("work_token", sa.Uuid(), nullable=True),
         sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
@@ -5406,6 +5407,13 @@ def _create_tables() -> None:
         ),
         sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_repairs_machine_id_machines")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_repairs")),
+    )
+    op.create_index(
+        "ix_repairs_spare_wanted_at",
+        "repairs",
+        ["spare_wanted_at"],
+        unique=False,
+        postgresql_where=sa.text("closed_at IS NULL AND spare_wanted_at IS NOT NULL"),
     )
     op.create_index(
         "ix_repairs_due_at",

@@ -1,0 +1,95 @@
+"""Orders another machine for leases whose own is to be replaced only when that one is ready.
+
+`repair_machines` says for which leases (`control_plane/domain/repair.py`, as their service level promises). The machine
+is ordered like one of a pool, and reserved for the lease: it is launched, checked and proven like all others, and
+`place_leases` gives it to the lease once the old machine is taken away. When no offer can serve it, the lease keeps the
+machine that it has. `keep_pools` ends what is reserved and not needed any more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from control_plane.db import catalogue, leases, offer_blocks, proof_records, repairs
+from control_plane.db.connection import Connection
+from control_plane.domain.block import in_force
+from control_plane.domain.ids import AccountName, LeaseId, MachineId
+from control_plane.domain.lease import Lease, LeaseState
+from control_plane.domain.lot import lots_of
+from control_plane.domain.machine import MachineOrder, Purpose
+from control_plane.domain.machine_order import order_of
+from control_plane.domain.placement import PROOF_RECORD_WINDOW, Offer
+from control_plane.domain.ranking import rank
+from control_plane.outcomes import machines as outcomes
+from control_plane.outcomes.leases import unhealthy_accounts
+from reconciler.loop import Loop, Report, each
+from reconciler.worlds.accounts import AccountWorld
+
+NAME = "order_spares"
+LEASES_PER_ACTIVATION_MAX = 20
+
+
+async def activate(world: AccountWorld) -> Report:
+    async with world.db.reading() as connection:
+        wanted = await repairs.spares_wanted(connection, limit=LEASES_PER_ACTIVATION_MAX)
+    report = Report(looked_at=len(wanted), more=len(wanted) == LEASES_PER_ACTIVATION_MAX)
+    for lease_id in wanted:  # One by one: each order changes what the next one may have.
+        await each([lease_id], partial(_order, world, report), report)
+    report.more = report.more and report.acted_on > 0
+    return report
+
+
+async def _order(world: AccountWorld, report: Report, lease_id: LeaseId) -> None:
+    async with world.db.transaction() as connection:
+        lease = (await leases.lock(connection, [lease_id])).get(lease_id)
+        # Read again under the lock of the lease, so that replicas order one machine.
+        wanted = await repairs.spares_wanted(connection, limit=LEASES_PER_ACTIVATION_MAX)
+        if lease is None or lease.state is not LeaseState.READY or lease_id not in wanted:
+            return
+        now = world.now()
+        offers = await _offers(connection, world, lease, now)
+        if not offers:
+            report.notes.append(f"{lease.name}: no offer can serve it now, so it keeps its machine")
+            return
+        order = _machine(world, lease, offers[0])
+        await outcomes.order(connection, [order], actor=world.actor(NAME), now=now)
+    report.count(1)
+
+
+async def _offers(
+    connection: Connection, world: AccountWorld, lease: Lease, now: datetime
+) -> Sequence[Offer]:
+    """What can serve the lease, best first, as its request and its price allow."""
+    prices = await catalogue.prices(connection, now=now, sku=lease.sku)
+    if not prices:
+        return ()
+    shape = prices[0].sku.shape
+    accounts = [AccountName(name) for name in world.account_names]
+    found = await catalogue.offers_of_shape(connection, shape.gpu_model, shape.gpu_count, accounts=accounts)
+    return rank(
+        lease.request,
+        shape,
+        lease.nano_per_hour,
+        lots_of(found),
+        failures={},
+        unhealthy_accounts=await unhealthy_accounts(connection),
+        disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
+        blocks=in_force(await offer_blocks.in_force(connection, now=now), now),
+        now=now,
+    ).candidates
+
+
+def _machine(world: AccountWorld, lease: Lease, offer: Offer) -> MachineOrder:
+    order = order_of(
+        offer,
+        MachineId(world.new_id()),
+        Purpose.POOL,
+        lease.proof,
+        lease.nano_per_hour,
+        installation=world.installation,
+    )
+    return replace(order, reserved_for=lease.id)
+
+
+LOOP = Loop(NAME, timedelta(seconds=15), activate, wakes=("launch_machines",))

@@ -1,5 +1,6 @@
 """A stage on which every loop has something to do, and a lease is at every point of its life."""
 
+import dataclasses
 from collections import Counter
 from datetime import datetime, timedelta
 
@@ -22,16 +23,30 @@ from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.world import uuid7
 from data_plane.cluster.resource import NODE as NODES
 from data_plane.cluster.resource import POD
+from data_plane.documents.sample import Gpu, Xid
 from data_plane.simulation.kubernetes import FakeClusters
 from data_plane.simulation.servers import FakeServers
 from providers.base import Needed
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
-from tests.support import clusters, consoles, keys, node_pools, pools, power, promises, reconciliations
+from tests.support import (
+    clusters,
+    consoles,
+    keys,
+    machine_samples,
+    node_pools,
+    pools,
+    power,
+    promises,
+    reconciliations,
+)
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.firewall_rules import opened
+from tests.support.hand_backs import asked_for_another
+from tests.support.machine_samples import JUST_SETTLED
 from tests.support.rows import rows
+from tests.support.sample_store import TARGET, SampleStore
 from tests.support.ssh_requests import requested, revoke, signed
 from tests.support.ssh_rotation import store_authorities
 from tests.support.stage import FAKE, Stage, set_stage
@@ -102,6 +117,7 @@ SELECT m.launch_key, l.name FROM machines m JOIN attempts a ON a.machine_id = m.
 
 async def build(db: Database, clock: Clock) -> Stage:
     stage = await set_stage(db, clock, settings=FakeSettings(boot_seconds=30.0))
+    stage.world = dataclasses.replace(stage.world, targets=(TARGET,), post=SampleStore())
     broke = await stage.organization(usd=4)
     await stage.lease(broke, name="broke")  # Its machine is not stopped: that would save nothing.
     stage.clock.advance(1)
@@ -205,6 +221,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await clusters.created(stage, "building")
     await reconciliations.asked_for(db, clock.now())
     await promises.broken(stage, steady)
+    await _sick(stage, suspect, handed_back=proven)
     async with db.transaction() as connection:
         await connection.execute(_TUNNELS_DUE, {"now": clock.now()})
         await connection.execute(_SERVER_KEYS_ASKED, {"now": clock.now()})
@@ -221,6 +238,19 @@ async def build(db: Database, clock: Clock) -> Stage:
     stage.clock.advance(3)
     await stage.check()
     return stage
+
+
+async def _sick(stage: Stage, lease: Lease, *, handed_back: Lease) -> None:
+    """A machine is to be judged, looked at and repaired at the same time, and another one is to be replaced.
+
+    It reported one fault that is known already, and one that is not. A sample of this morning is to be thrown away.
+    """
+    await machine_samples.sent(stage, lease, Gpu(0, rows_failed=True), ago=2 * JUST_SETTLED)
+    await asked_for_another(stage, handed_back)
+    await stage.run("judge_health")
+    at = int(stage.clock.now().timestamp())
+    await machine_samples.sent(stage, lease, xids=(Xid("xid", 95, None, at),), ago=JUST_SETTLED)
+    await machine_samples.sent(stage, lease, ago=timedelta(hours=4))
 
 
 async def _children(stage: Stage, staying: Lease, over: Lease) -> None:
@@ -377,6 +407,13 @@ _ROWS = {
                     FROM provider_firewalls p JOIN leases l ON l.id = p.lease_id ORDER BY 1""",
     "firewalls": """SELECT l.name, f.version, f.applied_version, f.problem, f.due_at, f.work_until, f.tries
                     FROM firewalls f JOIN leases l ON l.id = f.lease_id ORDER BY 1""",
+    "health": """SELECT l.name, h.verdict, h.fault, h.faults::text, h.samples_until, h.looked_at, h.looked_why_not,
+                        h.look_due_at, h.look_until
+                 FROM machine_health h JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id ORDER BY 1""",
+    "repairs": """SELECT l.name, r.fault, r.rung, r.rung_at, r.why, r.notified_at, r.due_at, r.work_until, r.tries, r.outcome
+                  FROM repairs r JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id ORDER BY 1""",
+    "samples": "SELECT received_at FROM samples ORDER BY 1",
+    "sample_exports": "SELECT target, received_at, sequence FROM sample_exports ORDER BY 1",
     "consoles": """SELECT l.name, c.answered_at, c.source, c.provider, c.machine, c.ticket, c.due_at, c.work_until, c.tries
                    FROM consoles c JOIN leases l ON l.id = c.lease_id ORDER BY 1""",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
@@ -385,6 +422,7 @@ _ROWS = {
     "reconciliations": "SELECT number, customers, remaining FROM reconciliation_batches",
     "counts": """SELECT (SELECT count(*) FROM journal), (SELECT count(*) FROM postings), (SELECT count(*) FROM peers),
                         (SELECT count(*) FROM organization_events),
+                        (SELECT count(*) FROM health_changes), (SELECT count(*) FROM notices),
                         (SELECT count(*) FROM verification_reports), (SELECT count(*) FROM placements),
                         (SELECT max(observed_at) FROM offers)""",
 }
@@ -404,11 +442,18 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
     assert isinstance(stage.world.servers, FakeServers)
     seen["servers"] = sorted(stage.world.servers.running)
     seen["kubernetes"] = _kept(stage)
+    seen["written"] = _written(stage)
     seen["done"] = {
         address: (machine.customer, machine.revoked, machine.mesh_key, machine.link)
         for address, machine in stage.access.machines.items()
     }
     return seen
+
+
+def _written(stage: Stage) -> frozenset[bytes]:
+    """What the store of samples took."""
+    assert isinstance(stage.world.post, SampleStore)
+    return frozenset(stage.world.post.bodies)
 
 
 def _kept(stage: Stage) -> set[tuple[str, ...]]:
@@ -459,6 +504,14 @@ _SETTLED = {
     "ssh_authorities": "SELECT state, secret_id IS NULL FROM ssh_authorities",
     "ssh_trust": "SELECT count(*) FROM machines WHERE ssh_trust = 'another'",
     "pools": "SELECT name, state, target FROM pools",
+    "health": """SELECT l.name, h.verdict, h.fault, h.look_due_at IS NULL
+                 FROM machine_health h JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id""",
+    "repairs": """SELECT l.name, r.rung, r.notified_at IS NULL, r.outcome
+                  FROM repairs r JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id""",
+    "notices": """SELECT l.name, n.kind, n.message, count(*) FROM notices n JOIN leases l ON l.id = n.lease_id
+                  GROUP BY 1, 2, 3""",
+    "samples": "SELECT received_at FROM samples",
+    "sample_exports": "SELECT target, received_at FROM sample_exports",
     "server_hosts": "SELECT name FROM server_hosts WHERE ssh_trust IS NULL",
     "agents": """SELECT l.name, a.agent_sha256 IS NULL FROM agents a JOIN leases l ON l.id = a.lease_id
                  WHERE a.ended_at IS NULL""",
@@ -478,6 +531,7 @@ async def settled(stage: Stage) -> Settled:
     # A node is called by its id, which is random.
     found |= {("in a cluster", *place) for place in _kept(stage) if place[1] != NODES.plural}
     found |= {("nodes in clusters", sum(place[1] == NODES.plural for place in _kept(stage)))}
+    found |= {("written", body) for body in _written(stage)}
     trusted = set(await stage.world.ssh_authorities.trusted())
     found |= {("the hub trusts them", set(stage.hub.authorities) == trusted)}
     async with stage.db.reading() as connection:

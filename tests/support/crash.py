@@ -1,7 +1,7 @@
 """Kills one activation of a loop at a numbered point, as SIGKILL would.
 
 Every call that leaves the process is two points: before it takes effect, and after its effect but before
-its answer. Outside calls are the provider's verbs, the steps on a machine, the hub, and every database
+its answer. Outside calls are the provider's verbs, the steps on a machine, the hub, posts to stores of samples, and every database
 transaction (before its commit, which rolls it back, and after). Nothing of a killed activation runs
 afterwards: whatever else it tries, in an `except`, a `finally` or a sibling task, is killed as well.
 
@@ -95,6 +95,7 @@ class Crash:
             members=_Members(self, world.members),
             connect=lambda name, given: cast("Provider", _Provider(self, world.connect(name, given))),
             keys=None if world.keys is None else cast("KeyManager", _KeyManager(self, world.keys)),
+            post=lambda *given: self.call("post", lambda: world.post(*given)),
         )
 
     async def kills(

@@ -269,7 +269,7 @@ class Stage:
 
     def copy(self, db: Database, api_db: Database | None = None) -> "Stage":
         """The same moment on a copy of the database. What happens on one stage does not affect the other."""
-        clock, clouds, machines, hub, collector, servers, kubernetes, agents, members, challenger = (
+        clock, clouds, machines, hub, collector, servers, kubernetes, agents, members, challenger, post = (
             copy.deepcopy(
                 (
                     self.clock,
@@ -282,6 +282,7 @@ class Stage:
                     self.world.agents,
                     self.world.members,
                     self.challenger,
+                    self.world.post,
                 )
             )
         )
@@ -306,6 +307,7 @@ class Stage:
             agents=agents,
             members=members,
             challenger=challenger,
+            post=post,
             hub_sync=HubSync(),
             hub_trust=HubTrust(),
             ssh_authorities=_read_anew(self.world.ssh_authorities, db, clock),

@@ -8,6 +8,7 @@ from datetime import datetime
 from uuid import UUID
 
 from control_plane.db import challenges, health, journal, repairs
+from control_plane.db import machines as machine_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.failure import FailReason
@@ -32,8 +33,10 @@ async def judge(
 ) -> Assessment | None:
     """Judge a machine by its rows and new readings, and store what is new. None when it is not verified any more.
 
-    Locks what is stored about the machine's health, and nothing else. `repair_id` is for the repair that may be opened.
+    Locks the machine, what is stored about its health, and its repair, in this order. `repair_id` is for the repair
+    that may be opened.
     """
+    await machine_rows.lock(connection, [machine_id])
     watched = await health.lock(connection, machine_id, now=now)
     if watched is None:
         return None

@@ -1,6 +1,7 @@
 """What the next step of a repair does to the machine, its customer and the lease.
 
-`advance` runs in the caller's open transaction, and locks leases, claims and the machine, then the repair.
+`advance` runs in the caller's open transaction, and locks leases, claims and the machine, then what is stored about its
+health, then the repair: in the order of `outcomes/health.py`.
 """
 
 from collections import Counter
@@ -113,13 +114,13 @@ async def advance(
 ) -> Done:
     """Take the next step of a repair. `taken` counts the machines taken away in this run, by account and region."""
     locked = await machines.lock(connection, repair.machine_id)
+    watched = await health.lock(connection, repair.machine_id, now=now)
     if not await repairs.still_held(connection, repair.id, token=token):
         return Done.WAITED
     work = _Work(connection, repair, token, actor, now)
     if locked is None:
         await work.wait("it was just claimed")
         return Done.WAITED
-    watched = await health.lock(connection, repair.machine_id, now=now)
     if locked.machine.state is not MachineState.VERIFIED or watched is None:
         await work.close(RepairOutcome.GONE)
         return Done.CLOSED

@@ -1,5 +1,6 @@
 """Machines that report faults, or in which we see them: verdicts, what customers are told, repairs and replacements."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,27 +8,29 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import claims, health, pools, repairs, samples
+from control_plane.db import health, pools, repairs
+from control_plane.db import machines as machine_rows
+from control_plane.db.engine import Database
 from control_plane.db.health import Health, Notice
 from control_plane.db.repairs import Repair
-from control_plane.db.samples import NewSample
-from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.failure import FailReason
 from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine
 from control_plane.domain.notice import NoticeKind
-from control_plane.domain.refusal import Refused
 from control_plane.domain.repair import RepairOutcome, Rung
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
-from control_plane.services import repairs as repair_service
 from control_plane.services import sla_terms
 from control_plane.world import uuid7
 from data_plane.documents.health import GpuHealth
 from data_plane.documents.health import Health as HealthDocument
-from data_plane.documents.sample import Gpu, Host, Sample, Xid, encode_sample, notable
+from data_plane.documents.sample import Gpu, Xid
+from tests.support import machine_samples
+from tests.support.hand_backs import asked_for_another
+from tests.support.locks import until_somebody_waits
+from tests.support.machine_samples import JUST_SETTLED
 from tests.support.ready import ready_leases
 from tests.support.stage import Stage
 
@@ -41,43 +44,8 @@ async def machine_of(stage: Stage, lease: Lease) -> Machine:
 
 async def reports(stage: Stage, lease: Lease, *gpus: Gpu, xids: tuple[Xid, ...] = ()) -> None:
     """The agent on the machine of a lease sends a sample, which is settled when this returns."""
-    machine = await machine_of(stage, lease)
-    async with stage.db.reading() as connection:
-        (claim,) = await claims.open_of_machine(connection, machine.id)
-    now = stage.clock.now()
-    sample = Sample(
-        sequence=int(now.timestamp()),
-        at_ms=int(now.timestamp() * 1_000),
-        boot="",
-        uptime_seconds=3_600,
-        spooled=0,
-        dropped=0,
-        source="nvml",
-        failure=None,
-        gpus=gpus or (Gpu(0),),
-        xids=xids,
-        xids_more=0,
-        events=True,
-        kernel_log="kmsg",
-        host=Host(),
-        servers=(),
-    )
-    new = NewSample(
-        organization_id=lease.organization_id,
-        project_id=lease.project_id,
-        claim_id=claim.id,
-        lease_id=lease.id,
-        machine_id=machine.id,
-        sequence=sample.sequence,
-        at=now,
-        received_at=now,
-        skew_ms=0,
-        notable=notable(sample),
-        document=encode_sample(sample).decode(),
-    )
-    async with stage.db.transaction() as connection:
-        assert await samples.insert(connection, [new]) == 1
-    stage.clock.advance(6)
+    await machine_samples.sent(stage, lease, *gpus, xids=xids)
+    stage.clock.advance(JUST_SETTLED.total_seconds())
 
 
 async def promise_replacements(stage: Stage) -> None:
@@ -120,14 +88,6 @@ def shows(stage: Stage, machine: Machine, card: GpuHealth) -> None:
         readings=(),
     )
     stage.access.machine(machine.address or "").health = document
-
-
-async def hands_back(stage: Stage, lease: Lease) -> None:
-    async with stage.api.db.transaction(lease.organization_id) as connection:
-        handed = await repair_service.hand_back(
-            connection, stage.api, lease.organization_id, lease.id, why="it is broken", reach=EVERYWHERE
-        )
-    assert not isinstance(handed, Refused), handed
 
 
 GOOD = GpuHealth(0, uuid=None, bus_id="0000:3b:00.0", lost=False)
@@ -178,7 +138,7 @@ async def test_the_customer_of_a_faulty_machine_has_it_replaced_and_pays_nothing
     shows(stage, machine, LOST)
     await reports(stage, lease, Gpu(0, lost=True))
     await stage.play(60, step=5)
-    await hands_back(stage, lease)
+    await asked_for_another(stage, lease)
     await stage.play_until(lease, "placing", seconds_max=60)
     await stage.play_until(lease, "ready", seconds_max=300)
     replaced, again = (await stage.machines(lease))[-2:]
@@ -303,3 +263,28 @@ _WANTS_A_SPARE = text("""
 INSERT INTO repairs (id, machine_id, opened_at, fault, rung, rung_at, why, due_at, spare_wanted_at)
 VALUES (:id, :machine, :now, 'gpu_lost', 'replace', :now, '', :now, :now)
 """)
+
+
+_HOLD_REPAIR = text("SELECT id FROM repairs WHERE machine_id = :id FOR UPDATE")
+
+
+async def test_who_judges_a_machine_holds_nothing_while_its_repair_is_advanced(
+    stage: Stage, database_url: str
+) -> None:
+    """Both lock the machine first. Otherwise the one waits for the repair, and the other for the machine's health."""
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    await reports(stage, lease, Gpu(0, rows_failed=True))
+    await stage.run("judge_health")
+    await reports(stage, lease, Gpu(0, lost=True))
+    owner = Database(database_url, role=None, pool_size=1, readers=1)
+    async with stage.db.transaction() as connection:
+        await machine_rows.lock(connection, [machine.id])
+        await connection.execute(_HOLD_REPAIR, {"id": machine.id})
+        judging = asyncio.create_task(stage.run("judge_health"))
+        await until_somebody_waits(owner)
+        assert await health.lock(connection, machine.id, now=stage.clock.now()) is not None
+    (report,) = await judging
+    assert report.errors == []
+    await owner.close()
+    await stage.finish()

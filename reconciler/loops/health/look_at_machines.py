@@ -8,7 +8,7 @@ import asyncio
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import health
+from control_plane.db import health, machines
 from control_plane.db.health import ToLookAt
 from control_plane.domain.ids import AccountName
 from control_plane.outcomes import health as outcomes
@@ -55,6 +55,7 @@ async def _look(world: HealthWorld, machine: ToLookAt, token: UUID, report: Repo
         return
     now = world.now()
     async with world.db.transaction() as connection:
+        await machines.lock(connection, [machine.machine_id])  # Before its health, as for every judgement.
         if not await health.give_back_look(connection, machine.machine_id, token=token):
             return  # Another worker has it now, and looks again.
         found = await outcomes.judge(

@@ -24,6 +24,7 @@ from tests.integration.api.problems import hold
 from tests.integration.api.test_changes import Process, processes
 from tests.support.cases import case
 from tests.support.listening import until
+from tests.support.locks import until_somebody_waits
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
@@ -253,7 +254,7 @@ async def test_a_creation_that_runs_while_the_closure_commits_is_ended_by_it(
     creating = asyncio.create_task(acme.http.post("/v1/leases", json=LEASE))
     await begun.wait()
     closing = asyncio.create_task(change(operator, acme, "closures"))
-    await _until_somebody_waits(owner)
+    await until_somebody_waits(owner)
     assert not closing.done(), "it waits for the creation that began before"
     go_on.set()
     assert (await creating).status_code == 202
@@ -278,16 +279,11 @@ async def test_a_creation_that_comes_while_the_closure_commits_is_refused(
     closing = asyncio.create_task(change(operator, acme, "closures"))
     await moved.wait()
     creating = asyncio.create_task(acme.http.post("/v1/leases", json=LEASE))
-    await _until_somebody_waits(owner)
+    await until_somebody_waits(owner)
     go_on.set()
     assert (await closing).json()["event"]["ended"]["waiting_leases"] == 0
     hold(await creating, "unauthenticated")
     assert await live_leases(api) == 0
-
-
-_WAITING = text("""
-SELECT count(*) AS waiting FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()
-""")
 
 
 @pytest.fixture
@@ -296,12 +292,6 @@ async def owner(database_url: str) -> AsyncIterator[Database]:
     database = Database(database_url, role=None, pool_size=1, readers=1)
     yield database
     await database.close()
-
-
-async def _until_somebody_waits(owner: Database) -> None:
-    async with asyncio.timeout(20), owner.reading() as connection:
-        while not (await rows(connection, _WAITING))[0].waiting:
-            pass
 
 
 async def test_closures_at_the_same_time_end_everything_once(

@@ -144,9 +144,9 @@ class PoolSimulationController(Controller):
         permission=Permission.POOLS_READ,
         scope=ScopeKind.PLATFORM,
         status_code=200,
-        responses=refusable(422),
+        responses=made(PoolSimulationView, 200),
     )
-    async def simulate(self, data: JSONBody[PoolSimulationRequest]) -> PoolSimulationView:
+    async def simulate(self, request: ApiRequest, data: JSONBody[PoolSimulationRequest]) -> Response[bytes]:
         """Compare policies of warm pools over a trace of requests. Nothing is stored."""
         series = [list(each.seconds) for each in data.series]
         if sum(map(len, series)) > TRACE_REQUESTS_MAX:
@@ -158,7 +158,12 @@ class PoolSimulationController(Controller):
             lead_seconds=data.lead_seconds,
             machines_max=data.machines_max,
         )
-        return simulation_view(await pools.simulate(series, costs), series)
+        compared = simulation_view(await pools.simulate(series, costs), series)
+
+        async def effect(_: Connection) -> Made:
+            return Made(compared)
+
+        return await idempotency.once(request, effect, status=200)
 
 
 def _nano(usd: str | None) -> Nano | None:

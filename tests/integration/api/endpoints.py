@@ -109,7 +109,7 @@ def _post(path: str, permission: Permission, body: dict[str, Any] | None = None)
 
 POOL = {
     "name": "h100-eu",
-    "sku": "h100-sxm.1x",
+    "sku": "h100x1",
     "region": "eu",
     "machines_max": 4,
     "machines_min": 1,

@@ -52,14 +52,9 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return await _of_a_kubeconfig(endpoint, shared)
     if endpoint.id_prefix == "le" or "ssh-certificates" in endpoint.path:
         return await _of_a_lease(endpoint, shared)
-    if "{project}" in endpoint.path:
-        name = f"project of {next(_NUMBERS)}"
-        return endpoint.at(
-            (await shared.operator.http.post("/v1/projects", json={"name": name})).json()["id"]
-        )
     if "{quota_request_id}" in endpoint.path:
         return await _of_a_quota_request(endpoint, shared)
-    if endpoint.id_prefix in {"user", "sa", "key"} or endpoint.path == "/v1/role-bindings":
+    if endpoint.id_prefix in {"user", "sa", "key", "prj"} or endpoint.path == "/v1/role-bindings":
         return endpoint.at(await _of_the_organization(endpoint, shared))
     if endpoint.path.startswith(_FINANCE):
         return await _of_finance(endpoint, shared)
@@ -72,7 +67,10 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
 
 
 async def _of_an_organization(endpoint: Endpoint, shared: Shared) -> str:
-    """An organization in the state in which the request is possible."""
+    """An organization in the state in which the request is possible, or a lease of one."""
+    if "{lease_id}" in endpoint.path:
+        path = endpoint.path.replace("{organization_id}", f"org_{shared.acme.id.hex}")
+        return path.replace("{lease_id}", await shared.acme.lease())
     state = BEFORE.get(endpoint.path.rpartition("/")[2])
     if state is not None:
         name = f"{state} {next(_NUMBERS)}"
@@ -161,10 +159,12 @@ async def _of_a_quota_request(endpoint: Endpoint, shared: Shared) -> str:
 
 
 async def _of_the_organization(endpoint: Endpoint, shared: Shared) -> str:
-    """A new user, service account or key of the platform's organization."""
+    """A new user, service account, key or project of the platform's organization."""
     http, number = shared.operator.http, next(_NUMBERS)
     if endpoint.id_prefix == "key":
         return str((await http.post("/v1/api-keys", json={"name": "x"})).json()["key"]["id"])
+    if endpoint.id_prefix == "prj":
+        return str((await http.post("/v1/projects", json={"name": f"project of {number}"})).json()["id"])
     if endpoint.id_prefix == "user":
         user = {"email": f"ada{number}@example.com", "name": "Ada"}
         return str((await http.post("/v1/users", json=user)).json()["id"])

@@ -243,11 +243,14 @@ async def build(db: Database, clock: Clock) -> Stage:
 async def _sick(stage: Stage, lease: Lease, *, handed_back: Lease) -> None:
     """A machine is to be judged, looked at and repaired at the same time, and another one is to be replaced.
 
-    It reported one fault that is known already, and one that is not. A sample of this morning is to be thrown away.
+    It reported one fault that is known already, and one that is not; and its lease is to have another machine ready. A
+    sample of this morning is to be thrown away.
     """
     await machine_samples.sent(stage, lease, Gpu(0, rows_failed=True), ago=2 * JUST_SETTLED)
     await asked_for_another(stage, handed_back)
     await stage.run("judge_health")
+    async with stage.db.transaction() as connection:
+        await connection.execute(_SPARE_WANTED, {"id": lease.id, "now": stage.clock.now()})
     at = int(stage.clock.now().timestamp())
     await machine_samples.sent(stage, lease, xids=(Xid("xid", 95, None, at),), ago=JUST_SETTLED)
     await machine_samples.sent(stage, lease, ago=timedelta(hours=4))
@@ -266,6 +269,9 @@ _TUNNELS_DUE = text("UPDATE nodes SET key_due_at = :now, tunnels_due_at = :now W
 _SERVER_KEYS_ASKED = text("UPDATE clusters SET server_key_asked_at = :now WHERE state = 'ready'")
 _POOL_SERVES = text("UPDATE pools SET sla = CAST(:sla AS text)")
 """From the end on, the lease that is being placed may claim the machine that waits."""
+_SPARE_WANTED = text("""
+UPDATE repairs SET spare_wanted_at = :now WHERE machine_id = (SELECT machine_id FROM claims WHERE lease_id = :id)
+""")
 _UNNEEDED = text("""
 UPDATE cluster_tenants SET unneeded_since = unneeded_since - interval '1 day', due_at = CAST(:now AS timestamptz)
 WHERE unneeded_since IS NOT NULL
@@ -410,7 +416,8 @@ _ROWS = {
     "health": """SELECT l.name, h.verdict, h.fault, h.faults::text, h.samples_until, h.looked_at, h.looked_why_not,
                         h.look_due_at, h.look_until
                  FROM machine_health h JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id ORDER BY 1""",
-    "repairs": """SELECT l.name, r.fault, r.rung, r.rung_at, r.why, r.notified_at, r.due_at, r.work_until, r.tries, r.outcome
+    "repairs": """SELECT l.name, r.fault, r.rung, r.rung_at, r.why, r.notified_at, r.due_at, r.work_until, r.tries, r.outcome,
+                         r.spare_wanted_at
                   FROM repairs r JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id ORDER BY 1""",
     "samples": "SELECT received_at FROM samples ORDER BY 1",
     "sample_exports": "SELECT target, received_at, sequence FROM sample_exports ORDER BY 1",
@@ -508,6 +515,8 @@ _SETTLED = {
                  FROM machine_health h JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id""",
     "repairs": """SELECT l.name, r.rung, r.notified_at IS NULL, r.outcome
                   FROM repairs r JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id""",
+    "spares": """SELECT l.name, m.state, count(*) FROM machines m JOIN leases l ON l.id = m.reserved_for
+                 WHERE m.state <> 'gone' GROUP BY 1, 2""",
     "notices": """SELECT l.name, n.kind, n.message, count(*) FROM notices n JOIN leases l ON l.id = n.lease_id
                   GROUP BY 1, 2, 3""",
     "samples": "SELECT received_at FROM samples",

@@ -1,7 +1,8 @@
-"""The whole cloud on this machine, in the foreground: database, emulated providers, mesh hub, sign-in, API, reconciler.
+"""The whole cloud on this machine, in the foreground: database, emulated providers, mesh hub, sign-in, ingest, API, and
+the reconciler.
 
 Every process gets only its own settings: the API no provider key and no SSH key, the reconciler no API
-secret, and the emulated clouds nothing of ours.
+secret, ingest only what adds samples, and the emulated clouds nothing of ours.
 """
 
 import json
@@ -42,19 +43,20 @@ HUB = "mesh-hub"
 SERVER_HOST = "k8s-1"
 CLUSTER = "main"
 K3S_FILES = "SPLITPLANE_K3S_FILES"
+SLA_TERMS = Path(__file__).with_name("sla_terms.toml")
 HOSTS_OF_OURS = frozenset({HUB, SERVER_HOST})
 DATABASE = "splitplane"
 PEOPLE = {"ada@example.com": "Ada Lovelace", "grace@example.com": "Grace Hopper"}
 """Who can sign in, without a password."""
-LOGINS = {Role.API: "demo_api", Role.RECONCILER: "demo_reconciler"}
+LOGINS = {Role.API: "demo_api", Role.RECONCILER: "demo_reconciler", Role.INGEST: "demo_ingest"}
 """Each process has a login of its own, which is a member of one role and owns nothing."""
 
 Say = Callable[[str], None]
 
 
-def free_port() -> int:
+def free_port(host: str = "127.0.0.1") -> int:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((host, 0))
         return int(probe.getsockname()[1])
 
 
@@ -87,6 +89,8 @@ class City:
     """Whether there is a cluster, which real machines join as nodes."""
     local_url: str = ""
     lambda_url: str = ""
+    ingest: str = ""
+    """Where samples are taken: host and port, as the hub reaches them."""
     sign_in_url: str = ""
     """The OpenID provider."""
     _hub: dict[str, str] = field(default_factory=dict[str, str])
@@ -135,11 +139,21 @@ class City:
             "SPLITPLANE_ACCEPT_EMULATED_GPUS": "yes",
             "SPLITPLANE_RECONCILER_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
             "SPLITPLANE_REPLICA": "demo",
+            "SPLITPLANE_SLA_CREDITS": "yes",
             "SPLITPLANE_UNSEALING_KEYS_PATH": str(self.unsealing_key),
         }
+        if self.ingest:
+            environment["SPLITPLANE_INGEST_ADDRESS"] = self.ingest
         if not self.real_machines:
             return environment | {"SPLITPLANE_SIMULATED_MACHINES": "yes"}
         return environment | self._hub | ({K3S_FILES: str(self.k3s_files)} if self.cluster else {})
+
+    def ingest_environment(self) -> dict[str, str]:
+        return base_environment() | {
+            "SPLITPLANE_DATABASE_URL": self._url_of(Role.INGEST),
+            "SPLITPLANE_INGEST_LISTEN": self.ingest,
+            "SPLITPLANE_INGEST_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
+        }
 
     def operator_environment(self) -> dict[str, str]:
         """For the CLI of those who run the installation."""
@@ -196,6 +210,7 @@ class City:
         self._start_clouds()
         if self.real_machines:
             self._order_hub()
+        self._start_ingest()
         if self.cluster:
             cluster.make_files(self.k3s_files)
         self.start_reconciler()
@@ -224,6 +239,7 @@ class City:
         book = self.directory / "price_book.toml"
         book.write_text(prices.price_book())
         run(["control_plane", "price-book", str(book)], environment)
+        run(["control_plane", "sla-terms", str(SLA_TERMS)], environment)
         arguments = ["bootstrap", "--organization", ORGANIZATION, "--top-up", TOP_UP_USD]
         self.api_key = run(["control_plane", *arguments], environment).strip()
         past = ["bootstrap", "--organization", past_month.CUSTOMER, "--top-up", TOP_UP_USD]
@@ -258,6 +274,7 @@ class City:
     def _order_hub(self) -> None:
         self.say("mesh hub: one rented machine, reached over pinned SSH")
         hub = self._order_host(HUB, HUB_PRINCIPAL)
+        self.ingest = _address_towards(hub.address)
         self._hub = {"SPLITPLANE_HUB": f"{hub.address}:22", "SPLITPLANE_HUB_HOST_KEY": hub.host_key}
 
     def _order_host(self, name: str, principal: str) -> Host:
@@ -301,6 +318,14 @@ class City:
         if done.returncode:
             raise DemoError(f"splitplane {' '.join(arguments[:2])} failed: {done.stderr.strip()}")
         return done.stdout
+
+    def _start_ingest(self) -> None:
+        """Real machines reach it through the hub, and simulated ones from within the reconciler."""
+        host = self.ingest or "127.0.0.1"
+        self.ingest = f"{host}:{free_port(host)}"
+        self.say(f"ingest: {self.ingest}, which may add samples of machines and nothing else")
+        child = self._start("ingest", ["control_plane.ingest"], self.ingest_environment())
+        wait_for("ingest's readiness", 30, lambda: _succeeds(f"http://{self.ingest}/readyz"), child)
 
     def start_reconciler(self) -> None:
         self.say("reconciler: the only process with provider keys and the SSH authority")
@@ -351,6 +376,12 @@ class City:
         """Leave so many machines with one H100 in the local cloud's stock; None: any number."""
         line = {"native_type": "gpu-h100x1", "native_region": "local-1", "left": left}
         httpx.post(f"{self.local_url}/__control", json={"stock": [line]}, timeout=30).raise_for_status()
+
+    def fail_gpu(self, address: str) -> None:
+        """Have the first GPU of the machine at this address of the local cloud fall off the bus, as its NVML says."""
+        step = {"at": 0, "gpu": 0, "xid": 79, "lost": True}
+        body = {"machine": address, "step": step}
+        httpx.post(f"{self.local_url}/__control/gpu_faults", json=body, timeout=30).raise_for_status()
 
     def on_server_host(self, *command: str) -> str:
         """What a command prints that root runs on the host of the cluster's server. Raises DemoError."""
@@ -418,6 +449,13 @@ class City:
         if self.real_machines:
             host_resources.sweep(nspawn.STATE)
             image.remove_unfinished(emulator_settings.images(base_environment()))
+
+
+def _address_towards(address: str) -> str:
+    """The address of this host by which the host at another one reaches it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((address, 9))  # Nothing is sent.
+        return str(probe.getsockname()[0])
 
 
 def _processes(*which: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""The demo's script: three leases at once, a login, a private network, a crash, a bill that adds up, and its proof.
+"""The demo's script: three leases at once, a login, a private network, a GPU that fails, a warm pool, a crash, a bill
+that adds up, and its proof.
 
 Every expectation is checked where it is printed; the first one that fails ends the demo with an error.
 """
@@ -10,6 +11,7 @@ import math
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -18,13 +20,19 @@ from typing import Any
 from control_plane.world import utc_now
 from demo.city import City
 from demo.cluster_story import NODES, ClusterStory
+from demo.fault_story import FaultStory
 from demo.finance_story import FinanceStory
+from demo.pool_story import REGION as POOL_REGION
+from demo.pool_story import SKU as POOL_SKU
+from demo.pool_story import PoolStory
 from demo.prices import PROVEN_SKU, SKU
 from demo.processes import DemoError, wait_for
 
 READY_SECONDS_MAX = 90
 END_SECONDS_MAX = 60
 CUSTOMER_KEY = "id_ed25519"
+POOLED_SECONDS = 2
+"""The target of a lease whose machine waits in a pool."""
 REVOKED_SECONDS_MAX = 30
 SSH_FAILED = 255
 """The exit code of ssh whose connection was closed."""
@@ -54,6 +62,12 @@ class Summary:
     killed_and_recovered: bool = False
     emulation_refused: bool = False
     """Whether a SKU that demands proof refused an emulated machine."""
+    replaced_after_fault: bool | None = None
+    """Whether a lease whose GPU failed got another machine. None: simulated machines have no GPUs that could fail."""
+    credit_nano: int | None = None
+    """What was given back for the promises that this broke, as the bill says."""
+    pooled_ready_seconds: float | None = None
+    """From the creation of a lease to ready, with a machine that waited in a warm pool."""
     cluster_nodes_ready: int | None = None
     """None: without real Kubernetes there is no cluster."""
     pod_across_tunnel: bool | None = None
@@ -85,6 +99,8 @@ class Story:
 
     def __post_init__(self) -> None:
         self._books = FinanceStory(self.city, self._finance)
+        self._faults = FaultStory(self.city, self._customer, self._operator)
+        self._pool = PoolStory(self.city, self._operator)
 
     def play(self) -> None:
         self.summary.machines_real = self.city.real_machines
@@ -94,6 +110,10 @@ class Story:
             self._log_in()
             self._take_access_away()
             self._reach()
+            self._fail()
+        else:
+            self.city.say("\n  (simulated machines have no GPUs, so none of them fails in this demo)")
+        self._keep_warm()
         self._crash()
         self._demand_proof()
         self._release()
@@ -113,6 +133,10 @@ class Story:
     def _customer(self, *arguments: str, show: bool = True) -> str:
         """Type a command as the customer would, and show it with its output."""
         return self._type(arguments, self.city.customer_environment(), show=show)
+
+    def _operator(self, *arguments: str, show: bool = True) -> str:
+        """Type a command as those who run the installation would."""
+        return self._type(arguments, self.city.operator_environment(), show=show)
 
     def _finance(self, *arguments: str, show: bool = True) -> str:
         """Type a command as whoever keeps the books would."""
@@ -165,15 +189,18 @@ class Story:
 
     def _lease_three(self) -> None:
         self._title("Three leases at once: two at the local cloud, one at Lambda")
-        for name, provider in (("alpha", "local"), ("beta", "local"), ("gamma", "lambda_cloud")):
-            self._create(name, provider)
+        # Of the offers, the local cloud's costs least. Alpha names no provider, so that any may replace its machine.
+        self._create("alpha", "--sla", "gold")
+        self._create("beta", "--provider", "local")
+        self._create("gamma", "--provider", "lambda_cloud")
         self._customer("lease", "watch", "alpha", "beta", "gamma", "--until", "ready")
         for name in ("alpha", "beta", "gamma"):
             self._expect_ready(name)
+        expect(self._lease("alpha")["machine"]["provider"] == "local", "alpha is not at the local cloud")
         self._customer("lease", "list")
 
-    def _create(self, name: str, provider: str) -> None:
-        arguments = ["lease", "create", SKU, "--name", name, "--provider", provider, "--ssh-key", "laptop"]
+    def _create(self, name: str, *constraints: str) -> None:
+        arguments = ("lease", "create", SKU, "--name", name, *constraints, "--ssh-key", "laptop")
         self._customer(*arguments, "--no-wait")
 
     def _expect_ready(self, name: str) -> None:
@@ -227,13 +254,37 @@ class Story:
         key = str(self.city.directory / "customer" / CUSTOMER_KEY)
         return self._customer("lease", "ssh", name, "--identity", key, "--", command)
 
+    def _fail(self) -> None:
+        self._title("A GPU fails: the lease gets another machine")
+        self.summary.replaced_after_fault = self._faults.fail("alpha")
+        expect(self.summary.replaced_after_fault, "the lease is not ready on another machine")
+
+    def _keep_warm(self) -> None:
+        self._title("A warm pool: the second lease of its SKU is ready at once")
+        self._pool.create()
+        cold = self._lease_pooled("epsilon")
+        self._pool.wait_until_warm()
+        waiting = {machine["name"] for machine in self.city.local_inventory()}
+        warm = self._lease_pooled("zeta")
+        self.summary.pooled_ready_seconds = seconds = _seconds(warm["created_at"], warm["ready_at"], digits=2)
+        before = _seconds(cold["created_at"], cold["ready_at"])
+        missed = "" if seconds < POOLED_SECONDS else f" (the target is {POOLED_SECONDS} s)"
+        self.city.say(f"  bought for it: ready after {before:g} s; from the pool: {seconds:g} s{missed}")
+        got = warm["machine"]["machine_id"].partition("_")[2]
+        expect(any(name.endswith(got) for name in waiting), "the lease did not get the machine that waited")
+
+    def _lease_pooled(self, name: str) -> dict[str, Any]:
+        """Lease a machine of the SKU of which a pool keeps one, and wait until it is ready."""
+        where = ("--region", POOL_REGION, "--ssh-key", "laptop")
+        self._customer("lease", "create", POOL_SKU, "--name", name, *where)
+        self._expect_ready(name)
+        return self._lease(name)
+
     def _crash(self) -> None:
-        self._title("The reconciler is killed while a fourth lease starts")
-        self._create("delta", "local")
+        self._title("The reconciler is killed while another lease starts")
+        self._create("delta", "--provider", "local")
         reconciler = self.city.children["reconciler"]
-        wait_for(
-            "the fourth machine at the provider", 30, lambda: len(self._machines("delta")) == 1, reconciler
-        )
+        wait_for("its machine at the provider", 30, lambda: len(self._machines("delta")) == 1, reconciler)
         reconciler.kill()
         before = self._lease("delta")
         self.city.say(f"  SIGKILL. The lease is {before['state']}, at step {before['status']['step']};")
@@ -290,7 +341,9 @@ class Story:
 
     def _release(self) -> None:
         self._title("Releasing everything")
-        self._customer("lease", "release", "alpha", "beta", "gamma", "delta", "--yes")
+        self._pool.delete()
+        names = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta")
+        self._customer("lease", "release", *names, "--yes")
         wait_for("the end of every lease", END_SECONDS_MAX, self._ended, self.city.children["reconciler"])
 
     def _charged(self) -> datetime:
@@ -299,6 +352,7 @@ class Story:
         return utc_now()
 
     def _expect_no_machines(self) -> None:
+        wait_for("the end of the pool's machine", END_SECONDS_MAX, lambda: not self.city.local_inventory())
         left = self.city.inventories()
         for provider, machines in left.items():
             self.city.say(f"  {provider}: {len(machines)} machines")
@@ -312,9 +366,14 @@ class Story:
     def _settle(self) -> None:
         self._title("The bill")
         self._charged()
+        if self.summary.replaced_after_fault:
+            self._credit()
         self._customer("bill")
         totals = self.city.ask("/v1/reconciliation")
-        metered = sum(_billed_seconds(lease) for lease in self.city.ask("/v1/leases?limit=100")["items"])
+        metered = sum(
+            billed_seconds(lease, self._faults.pauses(lease["id"]))
+            for lease in self.city.ask("/v1/leases?limit=100")["items"]
+        )
         self.summary.metered_gpu_seconds = totals["gpu_seconds"]
         self.summary.rated_nano = totals["rated"]["nano"]
         self.summary.posted_nano = totals["posted"]["nano"]
@@ -328,6 +387,11 @@ class Story:
         expect(totals["gpu_seconds"] == metered, f"metered {totals['gpu_seconds']}, the leases say {metered}")
         csv = self._customer("usage", "--csv", show=False)
         expect(_csv_total(csv) == totals["rated"]["nano"], "the usage CSV does not add up to the ledger")
+
+    def _credit(self) -> None:
+        self.summary.credit_nano = credited = self._faults.credit("alpha")
+        expect(credited > 0, "nothing was given back")
+        expect(self._faults.on_bill("alpha") == credited, "the bill does not say what was given back")
 
     def _prove(self, charged_at: datetime) -> None:
         self._title("Finance: the month as FOCUS 1.2, and proof that the books follow from what happened")
@@ -371,15 +435,16 @@ def _time(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _seconds(since: str, until: str) -> float:
-    return round(_time(until) - _time(since), 1)
+def _seconds(since: str, until: str, digits: int = 1) -> float:
+    return round(_time(until) - _time(since), digits)
 
 
-def _billed_seconds(lease: dict[str, Any]) -> int:
-    """Whole seconds between ready and release, by the lease's own times."""
+def billed_seconds(lease: dict[str, Any], pauses: Sequence[tuple[str, str]]) -> int:
+    """Whole seconds between ready and release, by the lease's own times, without those of the pauses of its bill."""
     if lease["ready_at"] is None:
         return 0
-    seconds = math.floor(_time(lease["billed_until"])) - math.ceil(_time(lease["ready_at"]))
+    spans = [(lease["ready_at"], lease["billed_until"]), *((end, begin) for begin, end in pauses)]
+    seconds = sum(math.floor(_time(until)) - math.ceil(_time(since)) for since, until in spans)
     return max(0, seconds) * int(lease["gpu_count"])
 
 

@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 
 from control_plane.db import embedded
+from control_plane.domain.repair import Consent, consent_of
+from control_plane.domain.sla import SlaTier
+from control_plane.services.sla_terms import parse_terms
 from demo import __main__ as command
 from demo import lock
-from demo.city import City
+from demo.city import SLA_TERMS, City
 from demo.processes import start, wait_for
 from demo.stopping import AGAIN_SECONDS, SIGNALS, Stopped, Stopping
+from demo.story import billed_seconds
 from providers.emulators import host_resources
 from tests.support.clock import START
 
@@ -226,3 +230,39 @@ def test_the_second_signal_ends_the_demo_even_if_something_cannot_be_killed() ->
         for number, handler in before.items():
             signal.signal(number, handler)
     assert left == [130]
+
+
+def test_the_terms_of_the_demo_promise_a_replacement_with_gold_alone() -> None:
+    terms = {each.tier: each for each in parse_terms(SLA_TERMS.read_text())}
+    consents = {tier: consent_of(promised) for tier, promised in terms.items()}
+    assert consents == {SlaTier.BRONZE: Consent.ASKED, SlaTier.GOLD: Consent.NOTIFIED}
+    assert terms[SlaTier.GOLD].replacement_credit_bp > 0
+    assert terms[SlaTier.GOLD].availability[0].credit_bp > 0
+
+
+def test_the_ingest_process_gets_its_own_login_and_the_reconciler_where_it_listens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded, "start", lambda *_, **__: "postgresql://owner@/postgres?host=/somewhere")
+    city = City(tmp_path, real_machines=False, say=lambda _: None)
+    assert "SPLITPLANE_INGEST_ADDRESS" not in city.reconciler_environment(), "before it has a place"
+    city.ingest = "127.0.0.1:4711"
+    own = {name: value for name, value in city.ingest_environment().items() if "SPLITPLANE" in name}
+    assert set(own) - {"SPLITPLANE_IMAGES"} == {
+        "SPLITPLANE_DATABASE_URL",
+        "SPLITPLANE_INGEST_LISTEN",
+        "SPLITPLANE_INGEST_METRICS_LISTEN",
+    }
+    assert "demo_ingest" in own["SPLITPLANE_DATABASE_URL"]
+    assert own["SPLITPLANE_INGEST_LISTEN"] == "127.0.0.1:4711"
+    assert city.reconciler_environment()["SPLITPLANE_INGEST_ADDRESS"] == "127.0.0.1:4711"
+
+
+def test_the_time_in_which_a_lease_waits_for_another_machine_is_not_billed() -> None:
+    def at(second: str) -> str:
+        return f"2026-11-20T12:00:{second}Z"
+
+    lease = {"gpu_count": 8, "ready_at": at("02.4"), "billed_until": at("29.9")}
+    assert billed_seconds(lease, []) == 8 * (29 - 3)
+    assert billed_seconds(lease, [(at("10"), at("20.1"))]) == 8 * ((10 - 3) + (29 - 21))
+    assert billed_seconds({"gpu_count": 8, "ready_at": None, "billed_until": None}, []) == 0

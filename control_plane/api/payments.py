@@ -7,7 +7,7 @@ from litestar import Controller, Response, post
 
 from control_plane.api.errors import ApiError, refusal
 from control_plane.api.identifiers import read_organization_id
-from control_plane.api.requests import ApiRequest
+from control_plane.api.requests import ApiRequest, refuse_wrong_clock
 from control_plane.domain.money import parse_usd
 from control_plane.domain.payment import CURRENCY, PaymentEvent, PaymentEventKind, checked
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -25,6 +25,7 @@ class PaymentController(Controller):
     @post("/events", status_code=200)
     async def take(self, request: ApiRequest) -> Response[dict[str, bool]]:
         """Post a payment, or what was given back of one, once. `posted` is false when it was posted before."""
+        refuse_wrong_clock(request)  # The age of the signature and the month of the payment are told by it.
         context, body = request.context, await request.body()
         if not context.payment_secrets:
             raise ApiError(RefusalCode.NOT_FOUND, "This installation has no payment port.")

@@ -109,7 +109,7 @@ async def test_a_field_of_another_kind_is_named(endpoint: Endpoint, shared: Shar
                 hold(
                     answer,
                     *("invalid_request", "malformed_json"),
-                    *("ssh_key_invalid", "host_key_invalid", "supplier_invoice_invalid"),
+                    *("ssh_key_invalid", "host_key_invalid", "supplier_invoice_invalid", "pool_invalid"),
                 )
                 if answer.json()["code"] == "invalid_request" and answer.json().get("errors"):
                     assert answer.json()["errors"][0]["field"].startswith(field), answer.json()
@@ -160,6 +160,10 @@ def _usable(path: str, field: str, value: Any) -> bool:
                 "priority",
                 "count",
                 "nodes",
+                "network_gbps_min",
+                "machines_max",
+                "step_max",
+                "lead_seconds",
             }
             and value is not True
         )
@@ -200,6 +204,7 @@ async def test_a_balance_beyond_64_bits_is_refused_and_nothing_is_posted(
 QUERIES = {
     "gone": ("maybe", "2", "-1", "%00"),
     "silent": ("maybe", "2", "-1", "%00"),
+    "closed": ("maybe", "2", "-1", "%00"),
     "name": ["", "%00", "a" * 101],
     "limit": ["null", "0", "-1", "201", "1.5", "", "abc", "1" * 400, "%00", "\uff11", "1&limit=2", "0x10"],
     "cursor": ["", "abc", "%00", "%F0%9F", "x" * 300, "AAAA", "bGVhc2VzOjE6MQ", "a b", "=", "bGVhc2Vz==="],
@@ -239,6 +244,7 @@ QUERIES = {
     "lines": ["null", "0", "-1", "1001", "1.5", "", "abc", "%00"],
     "network_gbps_min": ["", "-1", "x", "1.5", "1e9", "%00"],
     "gpu_model": ["", "null", "h100", "%00", "H100-SXM-80GB"],
+    "last": ["", "-1", "0", "x", "1.5", "7201", "1e9", "%00"],
 }
 
 

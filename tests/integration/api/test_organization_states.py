@@ -434,7 +434,9 @@ async def test_a_deletion_erases_every_word_of_the_customer_and_leaves_the_books
 
 
 _TABLES = text("""
-SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('alembic_version', 'organization_events')
+SELECT relname AS name FROM pg_class
+WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition
+  AND relname NOT IN ('alembic_version', 'organization_events')
 """)
 
 

@@ -1,9 +1,10 @@
 """Warm pools: machines that are kept ready ahead of demand, as operators read and change them."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from control_plane.wire.catalogue import SlaChoice
 from control_plane.wire.common import (
     Money,
     Name,
@@ -48,6 +49,7 @@ PoolPolicyWord = Annotated[
         newsvendor="From measured demand, boot times and costs, between its bounds.",
     ),
 ]
+PolicyChoice = Literal["fixed", "newsvendor"]
 Machines = Annotated[int, Meta(ge=0, le=1_000, description="A number of machines.", examples=[2])]
 Step = Annotated[int, Meta(ge=1, le=100, description="A number of machines, 1 to 100.", examples=[2])]
 
@@ -71,9 +73,9 @@ class PoolRequest(Request):
     """How many machines it has at least, if the budget allows it."""
     step_max: Step = 2
     """How many machines are ordered or ended in one look at the most."""
-    policy: PoolPolicyWord = "newsvendor"
+    policy: PolicyChoice = "newsvendor"
     """`newsvendor`, or `fixed` for as many as the minimum."""
-    sla: SlaTierWord | None = None
+    sla: SlaChoice | None = None
     """The only service level whose leases it serves, to which its idle cost belongs; null for all."""
     dry_run: bool = True
     """Whether it only shows what it would do."""
@@ -92,7 +94,7 @@ class PoolChangeRequest(Request):
     """What its waiting machines may cost in a day (UTC)."""
     waiting_usd_per_hour: UsdText | None = None
     """What an hour in which a customer waits counts as."""
-    policy: PoolPolicyWord | None = None
+    policy: PolicyChoice | None = None
     """`newsvendor` or `fixed`."""
     dry_run: Annotated[bool, Meta(examples=[False])] | None = None
     """Whether it only shows what it would do."""

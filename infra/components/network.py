@@ -3,10 +3,20 @@
 import pulumi
 import pulumi_aws as aws
 
-from infra.components.common import Component
+from infra.components.common import Component, Document, document
 from infra.config import Stack
 
-ENDPOINTS = ("ecr.api", "ecr.dkr", "kms", "logs", "secretsmanager")
+IMAGES = (
+    "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetAuthorizationToken", "ecr:GetDownloadUrlForLayer",
+)  # fmt: skip
+ENDPOINTS = {
+    "ecr.api": IMAGES,
+    "ecr.dkr": IMAGES,
+    "kms": ("kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey", "kms:ReEncryptFrom", "kms:ReEncryptTo"),
+    "logs": ("logs:CreateLogStream", "logs:PutLogEvents"),
+    "secretsmanager": ("secretsmanager:GetSecretValue",),
+}
+"""The services of AWS with a private way to them, and what tasks do there. What a role may do is its own policy's."""
 
 
 class Network(Component):
@@ -106,8 +116,13 @@ class Network(Component):
         return tables
 
     def endpoints(self, security_group: pulumi.Input[str]) -> pulumi.Output[str]:
-        """Private ways to AWS. Returns the prefix list of S3, which holds the layers of images too."""
-        for service in ENDPOINTS:
+        """Private ways to AWS. Returns the prefix list of S3, which holds the layers of images too.
+
+        They take credentials of this account alone: with others, a task in the hands of an attacker would have
+        a way out, to a bucket or a log of the attacker's. Policies of endpoints permit principals by a condition:
+        https://docs.aws.amazon.com/vpc/latest/privatelink/vpc-endpoints-access.html (2026-11-28).
+        """
+        for service, actions in ENDPOINTS.items():
             aws.ec2.VpcEndpoint(
                 service.replace(".", "-"),
                 vpc_id=self.vpc.id,
@@ -116,6 +131,7 @@ class Network(Component):
                 private_dns_enabled=True,
                 subnet_ids=[subnet.id for subnet in self.private],
                 security_group_ids=[security_group],
+                policy=document(self._of_this_account(list(actions), "*")),
                 opts=self.below(),
             )
         gateway = aws.ec2.VpcEndpoint(
@@ -124,6 +140,28 @@ class Network(Component):
             service_name=f"com.amazonaws.{self.stack.region}.s3",
             vpc_endpoint_type="Gateway",
             route_table_ids=[table.id for table in self.private_tables],
+            policy=document(self._into_own_buckets(), self._layers_of_images()),
             opts=self.below(),
         )
         return pulumi.Output.from_input(gateway.prefix_list_id)
+
+    def _of_this_account(self, actions: list[str], resource: str, **more: str) -> Document:
+        return {
+            "Effect": "Allow",
+            "Principal": "*",
+            "Action": actions,
+            "Resource": resource,
+            "Condition": {"StringEquals": {"aws:PrincipalAccount": self.stack.account, **more}},
+        }
+
+    def _into_own_buckets(self) -> Document:
+        buckets = f"arn:aws:s3:::{self.name('*/*')}"
+        owner = {"aws:ResourceAccount": self.stack.account}
+        return self._of_this_account(["s3:PutObject"], buckets, **owner)
+
+    def _layers_of_images(self) -> Document:
+        """ECR keeps layers in a bucket of AWS's, and signs the addresses in it itself:
+        https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html (2026-11-28).
+        """
+        layers = f"arn:aws:s3:::prod-{self.stack.region}-starport-layer-bucket/*"
+        return {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject"], "Resource": layers}

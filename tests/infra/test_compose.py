@@ -51,8 +51,8 @@ def test_the_backup_dumps_the_database_with_the_script_of_hosts() -> None:
     folders = dict(volume.split(":")[:2] for volume in backup["volumes"])
     assert folders["./backup"] == backup["entrypoint"][-1]
     script = FILE.with_name("backup").read_text()
-    read = set(re.findall(r"\$([A-Z_]+)", script))
-    assert read == {"DATABASE_URL"} | set(backup["environment"])
+    read = set(re.findall(r"\$\{?([A-Z_]+)", script))
+    assert read == {"PGHOST", "PGUSER", "PGDATABASE"} | set(backup["environment"])
     assert backup["environment"]["STATE_DIRECTORY"] == folders["./dumps"]
     assert backup["image"] == SERVICES["database"]["image"], "pg_dump is of the server's version"
     assert backup["networks"] == ["database"]

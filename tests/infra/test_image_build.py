@@ -15,6 +15,7 @@ BUILDER = """\
 [ "$1" = build ] || { echo '{"components": []}'; exit 0; }
 for context; do :; done
 (cd "$context/files" && find . -type f | sort) > built
+find "$context/files" ! -perm -o=r -o -perm /go=w > unfit
 """
 
 
@@ -26,7 +27,7 @@ class Checkout:
         (self.root / "infra" / "image").mkdir(parents=True)
         for name in ("build", "Containerfile"):
             shutil.copy(f"infra/image/{name}", self.root / "infra" / "image")
-        (self.root / ".gitignore").write_text("var/\nbuilt\n")
+        (self.root / ".gitignore").write_text("var/\nbuilt\nunfit\n")
         self.bin.mkdir()
         for name in ("buildah", "podman", "docker"):
             (self.bin / name).write_text(BUILDER)
@@ -44,12 +45,13 @@ class Checkout:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
-    def build(self) -> tuple[int, str]:
+    def build(self, umask: int = 0o022) -> tuple[int, str]:
         """The exit status, and what it says."""
         environment = os.environ | {"FILES": str(self.files), "PATH": f"{self.bin}:{os.environ['PATH']}"}
         ended = subprocess.run(
             [self.root / "infra" / "image" / "build"],
             env=environment,
+            umask=umask,
             capture_output=True,
             text=True,
             check=False,
@@ -69,6 +71,14 @@ def test_the_named_files_go_into_the_image(checkout: Checkout) -> None:
     status, said = checkout.build()
     assert status == 0, said
     assert checkout.built() == ["./etc/ssl/rds.pem", "./opt/k3s/SHA256SUMS", "./opt/k3s/k3s"]
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_the_user_of_the_image_reads_them_and_cannot_change_them(checkout: Checkout, umask: int) -> None:
+    (checkout.files / "opt/k3s/k3s").chmod(0o600)
+    status, said = checkout.build(umask)
+    assert status == 0, said
+    assert (checkout.root / "unfit").read_text() == ""
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,12 @@ class Checkout:
         command = ["git", *arguments]
         return subprocess.run(command, cwd=self.root, check=True, capture_output=True, text=True).stdout
 
-    def release(self) -> "subprocess.CompletedProcess[str]":
+    def release(self, umask: int = 0o022) -> "subprocess.CompletedProcess[str]":
         inherited = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS")}
         path = f"{self._bin}:{inherited['PATH']}"
         return subprocess.run(
             ["make", "--silent", "release"],
+            umask=umask,
             cwd=self.root,
             env=inherited | {"PATH": path, "CALLS": str(self._calls)},
             capture_output=True,
@@ -101,6 +102,16 @@ def test_a_release_has_the_packages_for_the_python_of_the_hosts_and_what_else_a_
     of_hosts = {str(path.relative_to("infra")) for path in Path("infra/host").rglob("*") if path.is_file()}
     packages = {"lib/python3.11/site-packages/control_plane/__init__.py"}
     assert files == of_hosts | packages | {"host/nginx.conf", "sbom.cdx.json"}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_users_of_the_host_read_all_of_a_release_and_change_nothing(checkout: Checkout, umask: int) -> None:
+    built = checkout.release(umask)
+    assert built.returncode == 0, built.stderr
+    (packed,) = (checkout.root / "var" / "release").glob("*.tar.gz")
+    with tarfile.open(packed) as archive:
+        modes = {(member.isdir(), member.mode & 0o066) for member in archive.getmembers()}
+    assert modes == {(True, 0o044), (False, 0o044)}
 
 
 def test_nothing_is_installed_that_is_neither_pinned_by_its_hash_nor_built_here(checkout: Checkout) -> None:

@@ -138,7 +138,7 @@ def no_wildcard_twice(graph: Graph) -> Iterator[str]:
             if _wild(statement.get("Action")) and _wild(statement.get("Resource")):
                 yield f"{resource.urn}: {statement}"
             if (
-                statement.get("Principal") in ("*", {"AWS": "*"})
+                (statement.get("Principal") in ("*", {"AWS": "*"}) and resource.kind != "VpcEndpoint")
                 or "NotAction" in statement
                 or "NotResource" in statement
             ):
@@ -150,6 +150,24 @@ def no_wildcard_twice(graph: Graph) -> Iterator[str]:
 
 def _wild(value: str | list[str] | None) -> bool:
     return "*" in "".join([value] if isinstance(value, str) else value or [])
+
+
+def private_ways_to_aws_are_this_accounts(graph: Graph) -> Iterator[str]:
+    """Else a process without a way to the internet reaches a bucket of anybody's. Layers of images are AWS's own."""
+    account, region = graph.settings["account"], graph.settings["region"]
+    layers = f"arn:aws:s3:::prod-{region}-starport-layer-bucket/*"
+    for endpoint in graph.of("VpcEndpoint"):
+        if not endpoint.statements():
+            yield f"{endpoint.name} takes the credentials of anybody"
+        for statement in endpoint.statements():
+            if (statement["Action"], statement["Resource"]) == (["s3:GetObject"], layers):
+                continue
+            equal = statement.get("Condition", {}).get("StringEquals", {})
+            to_s3 = endpoint.inputs["vpcEndpointType"] == "Gateway"
+            if equal.get("aws:PrincipalAccount") != account:
+                yield f"{endpoint.name} takes the credentials of others: {statement}"
+            if to_s3 and equal.get("aws:ResourceAccount") != account:
+                yield f"{endpoint.name} leads to buckets of others: {statement}"
 
 
 def roles_are_taken_by_services_of_this_account(graph: Graph) -> Iterator[str]:
@@ -394,6 +412,7 @@ POLICIES = (
     what_leaves_has_a_fixed_address,
     only_who_must_reaches_the_internet,
     no_wildcard_twice,
+    private_ways_to_aws_are_this_accounts,
     roles_are_taken_by_services_of_this_account,
     the_api_opens_no_secret_of_providers,
     a_task_reads_its_own_secrets,

@@ -1,8 +1,8 @@
 """Kubeconfigs, issued and taken back.
 
 A kubeconfig is a ServiceAccount of its own and one token for it. The token ends by itself; deleting the ServiceAccount
-ends it before. The API server remembers for up to 10 s that it accepted a token, so a kubeconfig that is in use works
-for as long after that.
+ends it before, and so does deleting its bindings: the API server may remember for some seconds that it accepted a token,
+which then has no rights (docs/kubeconfigs.md, "When a kubeconfig ends").
 """
 
 from dataclasses import dataclass, field

@@ -15,6 +15,8 @@ class ClusterServer:
     host: Target
     address: str
     """Its address in the overlay, where it listens for them."""
+    nodes: str
+    """All addresses of the overlay, such as `10.64.16.0/20`: agents connect from one of these."""
 
 
 class Collector(Protocol):

@@ -10,7 +10,7 @@ overlay has one socket for the nodes of all tenants, behind which the collector'
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 
 from data_plane.documents.sample_delivery import PORT
 from data_plane.heartbeats.sandbox import LIBRARY, SANDBOX
@@ -86,7 +86,7 @@ BindsTo={SERVER_SOCKET}
 After={SERVER_SOCKET}
 
 [Service]
-ExecStart=/usr/bin/python3 -I {LIBRARY}/collector.pyz relay {{host}} {{port}}
+ExecStart=/usr/bin/python3 -I {LIBRARY}/collector.pyz relay {{host}} {{port}} {{nodes}}
 Restart=always
 RestartSec=2
 {SANDBOX}RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
@@ -103,11 +103,11 @@ def hub_units(place: IngestPlace | None) -> Sequence[str]:
     return (_HUB_SERVICE, _NETWORK_PROXY.format(place=place), _HUB_SOCKET, _NETWORK_SOCKET)
 
 
-def server_units(address: str, place: IngestPlace | None) -> Sequence[str]:
-    """The units of a cluster's server with this address in its overlay, as above."""
+def server_units(address: str, nodes: str, place: IngestPlace | None) -> Sequence[str]:
+    """The units of a cluster's server with this address in its overlay, whose range is `nodes`, as above."""
     if place is None:
         return (SERVER_SERVICE, "", SERVER_SOCKET, "")
     return (
-        *(SERVER_SERVICE, _RELAY.format(host=place.host, port=place.port)),
+        *(SERVER_SERVICE, _RELAY.format(host=place.host, port=place.port, nodes=IPv4Network(nodes))),
         *(SERVER_SOCKET, _OVERLAY_SOCKET.format(address=IPv4Address(address))),
     )

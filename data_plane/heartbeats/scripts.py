@@ -9,7 +9,7 @@ nodes of all tenants, so systemd hands it to the collector itself, which sees wh
 """
 
 from collections.abc import Sequence
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv4Network
 
 from data_plane.access.step import Step
 from data_plane.documents.heartbeat import PORT
@@ -32,7 +32,7 @@ _COLLECTOR = f"""# Written by Splitplane; changes are lost.
 Description=Splitplane collector of heartbeats
 {{bound}}
 [Service]
-ExecStart=/usr/bin/python3 -I {LIBRARY}/collector.pyz collect {FOLDER}
+ExecStart=/usr/bin/python3 -I {LIBRARY}/collector.pyz collect {FOLDER}{{nodes}}
 Restart=always
 RestartSec=2
 {SANDBOX}RuntimeDirectory=splitplane-heartbeats
@@ -92,20 +92,20 @@ Backlog=128
 def hub_units(ingest: IngestPlace | None = None) -> Sequence[str]:
     """The units of the hub: name and content of each. A unit without content is to be removed."""
     return (
-        *(_SERVICE, _COLLECTOR.format(bound="")),
+        *(_SERVICE, _COLLECTOR.format(bound="", nodes="")),
         *("splitplane-heartbeats@.socket", _NETWORK_SOCKET),
         *("splitplane-heartbeats@.service", _NETWORK_PROXY),
         *relay_units.hub_units(ingest),
     )
 
 
-def server_units(address: str, ingest: IngestPlace | None = None) -> Sequence[str]:
-    """The units of a cluster's server with this address in its overlay, as above."""
+def server_units(address: str, nodes: str, ingest: IngestPlace | None = None) -> Sequence[str]:
+    """The units of a cluster's server with this address in its overlay, whose range is `nodes`, as above."""
     bound = f"BindsTo={_SERVER_SOCKET}\nAfter={_SERVER_SOCKET}\n"
     return (
-        *(_SERVICE, _COLLECTOR.format(bound=bound)),
+        *(_SERVICE, _COLLECTOR.format(bound=bound, nodes=f" {IPv4Network(nodes)}")),
         *(_SERVER_SOCKET, _OVERLAY_SOCKET.format(address=IPv4Address(address))),
-        *relay_units.server_units(address, ingest),
+        *relay_units.server_units(address, nodes, ingest),
     )
 
 

@@ -30,7 +30,7 @@ class SshCollector:
         if server is None:
             units = scripts.hub_units(self._ingest)
         else:
-            units = scripts.server_units(server.address, self._ingest)
+            units = scripts.server_units(server.address, server.nodes, self._ingest)
         async with self._access.connect(self._hub if server is None else server.host) as session:
             answer = await self._exchanged(session, units, request)
             if answer.exit_status == scripts.MISSING:

@@ -16,12 +16,13 @@ import zipfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
+from ipaddress import IPv4Network
 
 import asyncssh
 import pytest
 import pytest_asyncio
 
-from control_plane.domain.overlay import PODS, SERVER_NUMBER, address_of, range_of
+from control_plane.domain.overlay import PODS, SERVER_NUMBER, address_of, pods_of, range_of
 from data_plane.access.authority import new_authority
 from data_plane.access.port import Target
 from data_plane.access.ssh import SshAccess, new_host_key
@@ -38,7 +39,7 @@ from data_plane.documents.heartbeat import (
     read_answer,
 )
 from data_plane.documents.sample import Server, notable, signs
-from data_plane.heartbeats.collector.__main__ import CONNECTIONS_OF_ONE_MAX
+from data_plane.heartbeats.collector.connections import OF_ONE_NODE_MAX
 from data_plane.heartbeats.collector.exchange import Known, Reports
 from data_plane.heartbeats.port import ClusterServer
 from data_plane.heartbeats.relay_units import IngestPlace
@@ -69,6 +70,8 @@ NETWORK = a_network(3)
 BLOCK = 7
 SERVER, OWN = address_of(BLOCK, SERVER_NUMBER), address_of(BLOCK, SERVER_NUMBER + 1)
 """In the overlay of a cluster: its server, and the machine."""
+OWN_PODS = pods_of(2)
+"""The range of the machine's pods, from which its tunnel lets it send, too."""
 BEAT = Heartbeat(1, 0, 0, "", 0, 0)
 SECONDS_MAX = 30
 SECONDS_STUFFED_MAX = 90
@@ -121,7 +124,7 @@ class Stage:
 
     @property
     def of_nodes(self) -> ClusterServer:
-        return ClusterServer(self.server.target, SERVER)
+        return ClusterServer(self.server.target, SERVER, str(range_of(BLOCK)))
 
     async def exchange(self) -> Reports:
         """As the reconciler does: say who is known, and store what comes."""
@@ -195,10 +198,11 @@ async def _join(access: SshAccess, machine: Machine, hub: SshHub, network: Netwo
 
 async def _join_overlay(members: SshMembers, server: Target, node: Target) -> None:
     ends = {SERVER: server, OWN: node}
+    ranges = {SERVER: (f"{SERVER}/32",), OWN: (f"{OWN}/32", OWN_PODS)}
     keys = {address: await members.make_key(end) for address, end in ends.items()}
     for address, end in ends.items():
         (other,) = ends.keys() - {address}
-        peer = OverlayPeer(keys[other], (f"{other}/32",), f"{ends[other].address}:51820")
+        peer = OverlayPeer(keys[other], ranges[other], f"{ends[other].address}:51820")
         await members.apply(end, OverlayPlace(address, str(range_of(BLOCK)), str(PODS)), [peer])
 
 
@@ -339,18 +343,23 @@ async def test_one_node_cannot_use_up_the_connections_of_the_others(stage: Stage
     await stage.install(at=stage.of_nodes)
     await stage.until(lambda: len(stage.sequences) >= 1)
     await stage.machine.sh("sudo systemctl stop splitplane-agent")
+    pods = [str(address) for address in IPv4Network(OWN_PODS)][5:8]
+    for pod in pods:
+        await stage.machine.sh(f"sudo ip address add {pod}/32 dev lo")
     program = (
         "import socket\n"
-        f"lines=[socket.create_connection(('{SERVER}',{PORT}),5) for _ in range(9)]\n"
-        "kept=0\n"
+        f"sources=['{OWN}']*9+{pods}\n"
+        f"lines=[socket.create_connection(('{SERVER}',{PORT}),5,(source,0)) for source in sources]\n"
+        "kept=[]\n"
         "for line in lines:\n"
         " line.settimeout(1)\n"
         " try: line.recv(1)\n"
-        " except TimeoutError: kept+=1\n"
+        " except TimeoutError: kept.append(line.getsockname()[0])\n"
         " except OSError: pass\n"
-        "print(kept)\n"
+        "print(*kept)\n"
     )
-    assert int(await stage.machine.sh(f'python3 -c "{program}"')) == CONNECTIONS_OF_ONE_MAX
+    kept = (await stage.machine.sh(f'python3 -c "{program}"')).split()
+    assert kept == [OWN] * OF_ONE_NODE_MAX, "the addresses of its pods are no further places for it"
 
 
 async def test_reports_wait_while_the_server_has_no_tunnel_and_come_in_order_when_it_is_back(

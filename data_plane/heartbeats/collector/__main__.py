@@ -1,8 +1,10 @@
 """The collector's command line, on the hub.
 
-    collector.pyz collect FOLDER     answers agents at FOLDER/reports, and the reconciler at FOLDER/exchange
-    collector.pyz exchange FOLDER    passes a request from standard input to the collector, and prints its answer
-    collector.pyz relay HOST PORT    passes on connections to the ingest process (relay.py)
+    collector.pyz collect FOLDER [NODES]  answers agents at FOLDER/reports, and the reconciler at FOLDER/exchange
+    collector.pyz exchange FOLDER         passes a request from standard input to the collector, and prints its answer
+    collector.pyz relay HOST PORT NODES   passes on connections to the ingest process (relay.py)
+
+NODES is the range of the addresses of nodes in their overlay, such as 10.64.16.0/20.
 
 systemd makes the folder and listens for agents (`heartbeats/scripts.py`): on the hub in the namespace of each network,
 with a proxy to FOLDER/reports; on the server of a cluster at its address in the overlay, at a socket that is handed to
@@ -15,23 +17,22 @@ import os
 import socket
 import sys
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Network
 from pathlib import Path
 
 from data_plane.documents import strict
 from data_plane.documents.heartbeat import LINE_BYTES_MAX, encode
 from data_plane.heartbeats.collector import exchange
+from data_plane.heartbeats.collector.connections import Connections
 from data_plane.heartbeats.collector.mailbox import Mailbox
 from data_plane.heartbeats.collector.relay import Relay
 
-USAGE = "usage: collector.pyz collect FOLDER | exchange FOLDER | relay HOST PORT\n"
+USAGE = "usage: collector.pyz collect FOLDER [NODES] | exchange FOLDER | relay HOST PORT NODES\n"
 AGENT_SECONDS = 10
 """For a whole delivery, from the connection to its answer."""
 CONNECTIONS_MAX = 768
 """At a time. With what Python needs, they are within the 1,024 files that a process may open."""
-CONNECTIONS_OF_ONE_MAX = 4
-"""At a time, from one address in an overlay, so that no node keeps those of other tenants out."""
 _FIRST_FILE = 3
 """Of those that systemd hands over: sd_listen_fds(3)."""
 EXCHANGE_SECONDS = 15
@@ -42,9 +43,10 @@ Answered = Callable[[bytes], bytes]
 class Collector:
     """Answers a line for each connection, and closes it."""
 
-    def __init__(self, mailbox: "Mailbox | None" = None) -> None:
-        self._mailbox = mailbox or Mailbox()
-        self._open: Counter[str] = Counter()
+    def __init__(self, nodes: "IPv4Network | None" = None) -> None:
+        """`nodes`: the addresses of nodes in their overlay; None on the hub, where agents come through proxies."""
+        self._mailbox = Mailbox()
+        self._connections = Connections(CONNECTIONS_MAX, nodes)
 
     async def listen(
         self, folder: Path, given: "Sequence[socket.socket]" = ()
@@ -57,17 +59,11 @@ class Collector:
         ]
 
     async def _of_agents(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        source = _source(writer)
-        if self._open.total() >= CONNECTIONS_MAX or (source and self._open[source] >= CONNECTIONS_OF_ONE_MAX):
-            writer.transport.abort()
-            return
-        self._open[source] += 1
-        try:
-            await _answer_line(reader, writer, self._delivered, AGENT_SECONDS)
-        finally:
-            self._open[source] -= 1
-            if not self._open[source]:
-                del self._open[source]
+        with self._connections.place(_source(writer)) as is_free:
+            if is_free:
+                await _answer_line(reader, writer, self._delivered, AGENT_SECONDS)
+            else:
+                writer.transport.abort()
 
     async def _of_reconciler(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _answer_line(reader, writer, self._exchanged, EXCHANGE_SECONDS)
@@ -128,13 +124,13 @@ def _handed_over() -> "list[socket.socket]":
     return [socket.socket(fileno=_FIRST_FILE + n) for n in range(int(os.environ.get("LISTEN_FDS", "0")))]
 
 
-async def collect(folder: Path) -> None:
-    await Collector().listen(folder, _handed_over())
+async def collect(folder: Path, nodes: "IPv4Network | None") -> None:
+    await Collector(nodes).listen(folder, _handed_over())
     await asyncio.Event().wait()
 
 
-async def relay(host: str, port: int) -> None:
-    await Relay(host, port).listen(_handed_over())
+async def relay(host: str, port: int, nodes: IPv4Network) -> None:
+    await Relay(host, port, nodes).listen(_handed_over())
     await asyncio.Event().wait()
 
 
@@ -152,13 +148,13 @@ def pass_on(folder: Path) -> int:
 
 def main(arguments: "list[str]") -> int:
     match arguments:
-        case ["collect", folder]:
-            asyncio.run(collect(Path(folder)))
+        case ["collect", folder, *nodes] if len(nodes) <= 1:
+            asyncio.run(collect(Path(folder), IPv4Network(nodes[0]) if nodes else None))
             return 0
         case ["exchange", folder]:
             return pass_on(Path(folder))
-        case ["relay", host, port] if port.isdecimal():
-            asyncio.run(relay(host, int(port)))
+        case ["relay", host, port, nodes] if port.isdecimal():
+            asyncio.run(relay(host, int(port), IPv4Network(nodes)))
             return 0
     sys.stderr.write(USAGE)
     return 2

@@ -7,13 +7,13 @@ reads nothing of what passes: the ingest process knows who may say what.
 import asyncio
 import contextlib
 import socket
-from collections import Counter
 from collections.abc import Sequence
+from ipaddress import IPv4Network
+
+from data_plane.heartbeats.collector.connections import Connections
 
 CONNECTIONS_MAX = 384
 """At a time. With those to the ingest process, they are within the 1,024 files that a process may open."""
-CONNECTIONS_OF_ONE_MAX = 4
-"""At a time, from one address, so that no node keeps those of other tenants out."""
 CONNECT_SECONDS = 5
 PASS_SECONDS = 60
 """For a connection, from its beginning to its end."""
@@ -21,9 +21,10 @@ _PIECE_BYTES = 64 * 1024
 
 
 class Relay:
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, nodes: IPv4Network) -> None:
+        """`host` and `port` are the ingest process's. `nodes`: the addresses of nodes in their overlay."""
         self._host, self._port = host, port
-        self._open: Counter[str] = Counter()
+        self._connections = Connections(CONNECTIONS_MAX, nodes)
 
     async def listen(self, given: "Sequence[socket.socket]") -> "list[asyncio.AbstractServer]":
         """Serve at these sockets."""
@@ -31,18 +32,13 @@ class Relay:
 
     async def _of_agent(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         source = str(writer.get_extra_info("peername")[0])
-        if self._open.total() >= CONNECTIONS_MAX or self._open[source] >= CONNECTIONS_OF_ONE_MAX:
-            writer.transport.abort()
-            return
-        self._open[source] += 1
-        try:
-            with contextlib.suppress(OSError, asyncio.TimeoutError):
-                await asyncio.wait_for(self._pass(reader, writer), PASS_SECONDS)
-        finally:
-            writer.transport.abort()
-            self._open[source] -= 1
-            if not self._open[source]:
-                del self._open[source]
+        with self._connections.place(source) as is_free:
+            try:
+                if is_free:
+                    with contextlib.suppress(OSError, asyncio.TimeoutError):
+                        await asyncio.wait_for(self._pass(reader, writer), PASS_SECONDS)
+            finally:
+                writer.transport.abort()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connecting = asyncio.open_connection(self._host, self._port, limit=_PIECE_BYTES)

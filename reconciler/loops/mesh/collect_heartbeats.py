@@ -19,7 +19,7 @@ from control_plane.db import agents, server_hosts
 from control_plane.db.agents import Credential, Reported
 from control_plane.domain.agent import KNOWN_AFTER_THE_END, task_due
 from control_plane.domain.cluster import ServerHost
-from control_plane.domain.overlay import SERVER_NUMBER, address_of
+from control_plane.domain.overlay import SERVER_NUMBER, address_of, range_of
 from data_plane.access.port import AccessError
 from data_plane.documents.heartbeat import TASKS
 from data_plane.heartbeats.collector import exchange
@@ -74,7 +74,8 @@ async def _exchange(
 def _server(host: ServerHost | None, credential: Credential) -> ClusterServer | None:
     if host is None or credential.overlay is None:
         return None
-    return ClusterServer(target(host), address_of(credential.overlay, SERVER_NUMBER))
+    nodes = str(range_of(credential.overlay))
+    return ClusterServer(target(host), address_of(credential.overlay, SERVER_NUMBER), nodes)
 
 
 def _known(credential: Credential, now: datetime) -> Known:

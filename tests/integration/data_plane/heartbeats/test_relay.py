@@ -5,13 +5,18 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from ipaddress import IPv4Network
 
 import pytest
 
 from data_plane.heartbeats.collector import relay
-from data_plane.heartbeats.collector.relay import CONNECTIONS_OF_ONE_MAX, Relay
+from data_plane.heartbeats.collector.connections import OF_ONE_NODE_MAX
+from data_plane.heartbeats.collector.relay import Relay
 
 HOST = "127.0.0.1"
+NODES = IPv4Network("127.0.0.0/24")
+POD = "127.0.1.7"
+"""An address that the tunnel of a node lets through, and that is no node's."""
 
 
 async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -25,7 +30,7 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 async def _relayed(port: int) -> AsyncIterator[int]:
     """The port at which a relay to `port` listens."""
     given = socket.create_server((HOST, 0))
-    servers = await Relay(HOST, port).listen([given])
+    servers = await Relay(HOST, port, NODES).listen([given])
     try:
         yield given.getsockname()[1]
     finally:
@@ -53,8 +58,8 @@ async def _answer(port: int, sent: bytes, source: str = HOST) -> bytes:
         return await asyncio.wait_for(reader.read(), 10)
 
 
-async def _is_closed_on(port: int) -> bool:
-    async with _connected(port) as (reader, _):
+async def _is_closed_on(port: int, source: str = HOST) -> bool:
+    async with _connected(port, source) as (reader, _):
         try:
             return await asyncio.wait_for(reader.read(), 10) == b""
         except ConnectionResetError:
@@ -74,7 +79,7 @@ async def test_bytes_pass_both_ways_and_so_does_their_end() -> None:
 async def test_one_node_cannot_use_up_the_connections_of_the_others() -> None:
     async with await asyncio.start_server(_echo, HOST, 0) as ingest, _relayed(_port(ingest)) as port:
         async with AsyncExitStack() as held:
-            for _ in range(CONNECTIONS_OF_ONE_MAX):
+            for _ in range(OF_ONE_NODE_MAX):
                 _, writer = await held.enter_async_context(_connected(port))
                 writer.write(b"held")
             await asyncio.sleep(0.2)  # Real sockets take real time.
@@ -82,6 +87,12 @@ async def test_one_node_cannot_use_up_the_connections_of_the_others() -> None:
             assert await _answer(port, b"of another node", "127.0.0.2") == b"got of another node"
         await asyncio.sleep(0.2)
         assert await _answer(port, b"later") == b"got later", "a connection that has ended counts no more"
+
+
+async def test_a_node_gets_no_connection_from_the_addresses_of_its_pods() -> None:
+    async with await asyncio.start_server(_echo, HOST, 0) as ingest, _relayed(_port(ingest)) as port:
+        assert await _is_closed_on(port, POD)
+        assert await _answer(port, b"of a node") == b"got of a node"
 
 
 async def test_who_holds_a_connection_loses_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """Kubeconfigs, issued and taken back.
 
 A kubeconfig is a ServiceAccount of its own and one token for it. The token ends by itself; deleting the ServiceAccount
-ends it before, and so does deleting its bindings: the API server may remember for some seconds that it accepted a token,
-which then has no rights (docs/kubeconfigs.md, "When a kubeconfig ends").
+ends it before. The API server may remember for up to 10 s that it accepted a token, whose rights are gone sooner, with
+its bindings (docs/kubeconfigs.md).
 """
 
 from dataclasses import dataclass, field

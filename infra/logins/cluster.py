@@ -43,6 +43,8 @@ class Cluster:
         self._ecs.get_waiter("tasks_stopped").wait(cluster=self._name, tasks=[task])
         (ended,) = self._ecs.describe_tasks(cluster=self._name, tasks=[task])["tasks"]
         codes = [one.get("exitCode") for one in ended["containers"] if one["name"] == LOGINS.name]
+        if codes == [None]:
+            raise LoginsError(f"The task {LOGINS.name} did not start: {ended.get('stoppedReason')}")
         if codes != [0]:
             raise LoginsError(
                 f"The task {LOGINS.name} failed. Its log says why:"

@@ -33,11 +33,13 @@ PASSWORD = "made by RDS: #/@?"
 
 
 class Ecs:
-    """Runs a task and replaces tasks at once. `exit_codes` are those of the tasks that are started, one after the other."""
+    """Runs a task and replaces tasks at once. `exit_codes` are those of the tasks that are started, one after the other;
+    None for one that does not start.
+    """
 
     def __init__(self, vault: Any) -> None:
         self.done: list[str] = []
-        self.exit_codes = [0] * 9
+        self.exit_codes: list[int | None] = [0] * 9
         self.goes_back = False
         self._vault, self._deployment = vault, 1
 
@@ -61,10 +63,11 @@ class Ecs:
         return {
             "tasks": [
                 {
+                    "stoppedReason": "ResourceInitializationError: no value",
                     "containers": [
                         {"name": "files", "exitCode": 0},
                         {"name": "logins", "exitCode": self.exit_codes.pop(0)},
-                    ]
+                    ],
                 }
             ]
         }
@@ -174,6 +177,13 @@ def test_the_old_login_stays_while_tasks_use_it(session: Any) -> None:
     with pytest.raises(LoginsError, match="New tasks of api did not become healthy, and the old ones stay"):
         list(rotate(session, "prod", "api"))
     assert "end api_login" not in session.ecs.done
+
+
+def test_a_task_that_does_not_start_says_why(session: Any) -> None:
+    session.ecs.exit_codes = [None]
+    with pytest.raises(LoginsError, match="did not start: ResourceInitializationError: no value"):
+        list(rotate(session, "prod", "api"))
+    assert session.ecs.done == ["make api_login_2"]
 
 
 def test_nothing_is_restarted_when_the_login_was_not_made(session: Any) -> None:

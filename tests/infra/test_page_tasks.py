@@ -21,7 +21,7 @@ AWS = """\
 printf '%s\\037' "$@" >> calls; echo >> calls
 case "$1 $2" in
   "ecs run-task") cat ran ;;
-  "ecs describe-tasks") cat exit_code ;;
+  "ecs describe-tasks") case "$*" in *stoppedReason*) cat reason ;; *) cat exit_code ;; esac ;;
 esac
 [ -s ran ]
 """
@@ -72,6 +72,17 @@ def test_without_a_command_the_task_runs_its_own(folder: Path) -> None:
 def test_it_ends_with_the_exit_code_of_the_command(folder: Path) -> None:
     (folder / "exit_code").write_text("3\n")
     assert _run(folder, "admin") == 3
+
+
+def test_a_task_whose_command_never_ran_says_why(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "exit_code").write_text("None\n")
+    (folder / "reason").write_text("ResourceInitializationError: the secret database-admin has no value\n")
+    assert _run(folder, "admin") == 1
+    printed = capfd.readouterr()
+    assert "the secret database-admin has no value" in printed.out
+    assert printed.err == ""
+    calls = [line.split("\x1f")[:-1] for line in (folder / "calls").read_text().splitlines()]
+    assert [fault for call in calls if (fault := aws_commands.fault(call))] == []
 
 
 def test_a_task_that_does_not_start_is_a_failure(folder: Path) -> None:

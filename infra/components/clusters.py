@@ -147,15 +147,21 @@ class Hosts(Component):
         role = aws.iam.Role(
             name, name=self.name(name), assume_role_policy=trust("ec2.amazonaws.com"), opts=self.below()
         )
-        aws.iam.RolePolicyAttachment(
-            f"{name}-sessions",
-            role=role.name,
-            policy_arn="arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore",
-            opts=self.below(),
-        )
+        rights: list[pulumi.Resource] = [
+            aws.iam.RolePolicyAttachment(
+                f"{name}-sessions",
+                role=role.name,
+                policy_arn="arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore",
+                opts=self.below(),
+            )
+        ]
         if statements:
-            aws.iam.RolePolicy(name, role=role.id, policy=document(*statements), opts=self.below())
-        return aws.iam.InstanceProfile(name, name=self.name(name), role=role.name, opts=self.below())
+            policy = document(*statements)
+            rights.append(aws.iam.RolePolicy(name, role=role.id, policy=policy, opts=self.below()))
+        # A host uses its rights once, at its first start.
+        return aws.iam.InstanceProfile(
+            name, name=self.name(name), role=role.name, opts=self.below(depends_on=rights)
+        )
 
     def _host(
         self,

@@ -15,7 +15,7 @@ from infra.components.network import Network
 from infra.components.roles import Roles
 from infra.components.storage import Storage
 from infra.config import Stack
-from infra.services import FILES, Runs, Service
+from infra.services import Runs, Service
 
 LOG_DAYS = 90
 TARGET = aws.appautoscaling.PolicyTargetTrackingScalingPolicyConfigurationArgs
@@ -263,6 +263,3 @@ class Services(Component):
 def namespace(stack: Stack) -> str:
     """The private domain of a stack's services."""
     return f"{stack.name}.splitplane.internal"
-
-
-__all__ = ["FILES", "Around", "Services", "namespace"]

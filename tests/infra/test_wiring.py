@@ -37,6 +37,7 @@ FAULTS: list[tuple[Rule, Fault]] = [
     (wiring.services_grow_and_shrink_with_their_load, put("appautoscaling.Policy", "api-requests", SCALING, "predefinedMetricSpecification", to={})),
     (wiring.services_grow_and_shrink_with_their_load, put("appautoscaling.Target", "verifier", "maxCapacity", to=2)),
     (wiring.nothing_starts_without_its_way_out, registered("Instance", "hub", dependencies=[])),
+    (wiring.nothing_starts_without_its_way_out, registered("InstanceProfile", "hub", dependencies=[])),
     (wiring.nothing_starts_without_its_way_out, registered("ecs.Service", "api", dependencies=[])),
     (wiring.what_a_stack_says_is_what_is_made, put("rds.Instance", "database", "multiAz", to=False)),
     (wiring.what_a_stack_says_is_what_is_made, put("rds.Instance", "database", "backupRetentionPeriod", to=1)),

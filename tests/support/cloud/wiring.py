@@ -108,6 +108,12 @@ def nothing_starts_without_its_way_out(graph: Graph) -> Iterator[str]:
         group = "hub" if host.name == "hub" else "servers"
         yield from _started_early(host, {*rules[group], *(urn for urn in routes if "::hosts-" in urn)})
         yield from _started_early(host, {graph.one("Eip", host.name).urn})
+        role = graph.one("Role", group)
+        attached = {
+            one.urn for one in graph.of("RolePolicyAttachment") if one.inputs["role"] == role.inputs["name"]
+        }
+        own = {one.urn for one in graph.of("RolePolicy") if one.inputs["role"] == role.id}
+        yield from _started_early(graph.one("InstanceProfile", group), attached | own)
     for running in graph.of("ecs.Service"):
         role_ids = {graph.one("Role", name).id for name in (running.name, f"{running.name}-start")}
         rights = {one.urn for one in graph.of("RolePolicy") if one.inputs["role"] in role_ids}

@@ -52,6 +52,10 @@ DECLARE
   fresh boolean;
   filled boolean;
 BEGIN
+  -- One at a time: two that have read the same partition would wait for each other with their TRUNCATE.
+  IF NOT pg_try_advisory_xact_lock('public.samples'::regclass::oid::bigint) THEN
+    RETURN 0;
+  END IF;
   FOR slot IN 0..{SLOTS - 1} LOOP
     -- Hours from the oldest that is kept to the next one.
     CONTINUE WHEN mod(slot - mod(this_hour - kept_hours, {SLOTS}) + {SLOTS}, {SLOTS}) <= kept_hours + 1;

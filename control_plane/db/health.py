@@ -182,16 +182,6 @@ async def give_back_look(
     return bool(await write(connection, _LOOKED, id=machine_id, token=token, due_at=due_at, why_not=why_not))
 
 
-_CLEAR = text("""
-UPDATE machine_health SET faults = '[]', looked = '[]', reset_at = :now, look_due_at = NULL WHERE machine_id = :id
-""")
-
-
-async def clear(connection: Connection, machine_id: MachineId, *, now: datetime) -> bool:
-    """Close all faults of a machine that are stored: somebody knows better. False when nothing is known about it."""
-    return bool(await write(connection, _CLEAR, id=machine_id, now=now))
-
-
 _RESET = text("UPDATE machine_health SET reset_at = :now WHERE machine_id = :id")
 
 

@@ -36,7 +36,12 @@ _OPEN = text("""
 INSERT INTO repairs (id, machine_id, opened_at, fault, rung, rung_at, why, due_at)
 VALUES (:id, :machine_id, :now, :fault, :rung, :now, :why, :now) ON CONFLICT DO NOTHING
 """)
-_TAKE = work.take("repairs", "closed_at IS NULL AND due_at <= :now", order="due_at, id")
+# What its customer hands back is due at once: nothing else may be new about it.
+_HANDED_BACK = """
+EXISTS (SELECT FROM hand_backs b JOIN claims c ON c.id = b.claim_id
+        WHERE b.machine_id = repairs.machine_id AND c.ended_at IS NULL)
+"""
+_TAKE = work.take("repairs", f"closed_at IS NULL AND (due_at <= :now OR {_HANDED_BACK})", order="due_at, id")
 _TAKEN = text(f"SELECT {_COLUMNS} FROM repairs WHERE work_token = :token ORDER BY due_at, id")
 _STILL_HELD = work.still_held("repairs")
 _HURRY = text("UPDATE repairs SET due_at = :now WHERE machine_id = :machine_id AND closed_at IS NULL")

@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import health, pools, repairs
+from control_plane.db import health, permits, pools, repairs
 from control_plane.db import machines as machine_rows
 from control_plane.db.engine import Database
 from control_plane.db.health import Health, Notice
+from control_plane.db.permits import Permit
 from control_plane.db.repairs import Repair
+from control_plane.domain.actor import ActorKind
 from control_plane.domain.failure import FailReason
 from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.ids import ProviderRef
@@ -32,7 +35,7 @@ from tests.support.hand_backs import asked_for_another
 from tests.support.locks import until_somebody_waits
 from tests.support.machine_samples import JUST_SETTLED
 from tests.support.ready import ready_leases
-from tests.support.stage import Stage
+from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database
 SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
@@ -154,14 +157,29 @@ async def test_the_customer_of_a_faulty_machine_has_it_replaced_and_pays_nothing
 
 
 async def test_a_sick_account_keeps_its_machines_until_an_operator_permits_it(stage: Stage) -> None:
-    """Pools of machines that all fail at once are more likely our fault, and theirs are taken away one by one at most."""
-    leases = await ready_leases(stage, 3, seconds=60)
+    """Machines that all fail at once are more likely our fault than theirs."""
+    await promise_replacements(stage)
+    organization = await stage.organization()
+    leases = [
+        await stage.lease(organization, CapacityRequest("h100x1", sla=SlaTier.SILVER), name=f"sick-{number}")
+        for number in range(3)
+    ]
+    for lease in leases:
+        await stage.play_until(lease, "ready", seconds_max=120)
     for lease in leases:
         shows(stage, await machine_of(stage, lease), LOST)
         await reports(stage, lease, Gpu(0, lost=True))
-    await stage.release(leases[0])  # Nobody uses it any more, and a released machine ends by itself.
     await stage.play(20 * 60, step=60)
-    assert {await stage.state(lease) for lease in leases[1:]} == {"ready"}
+    assert [len(await stage.machines(lease)) for lease in leases] == [1, 1, 1]
+    held = await repair_of(stage, await machine_of(stage, leases[0]))
+    assert held is not None
+    assert "3 of 3 machines there are not healthy" in held.why
+    now = stage.clock.now()
+    permit = Permit(FAKE, "theirs", ActorKind.OPERATOR, "test", None, now, now + timedelta(hours=1))
+    async with stage.db.transaction() as connection:
+        await permits.insert(connection, uuid7(), permit)
+    await stage.play(5 * 60, step=30)
+    assert [len(await stage.machines(lease)) for lease in leases] == [2, 2, 2]
     await stage.finish()
 
 

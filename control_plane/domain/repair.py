@@ -165,10 +165,11 @@ def next_step(patient: Patient, now: datetime) -> Step:
     """What is done next about a machine."""
     if patient.verdict is Verdict.HEALTHY or patient.fault is None:
         return Close()
-    if patient.fault.code is FaultCode.UNDER_MAINTENANCE and not patient.used:
-        return Wait("an operator took it out")
     if patient.agreed and patient.used:
         return _replacement(patient, patient.fault, now)
+    others = _decided_by_others(patient, patient.fault)
+    if others is not None:
+        return Wait(others)
     lasted = now - patient.rung_at
     match patient.rung:
         case Rung.WATCH:
@@ -183,9 +184,16 @@ def next_step(patient: Patient, now: datetime) -> Step:
             return Wait("its provider has to repair it")
 
 
+def _decided_by_others(patient: Patient, fault: Fault) -> str | None:
+    """What decides about the machine besides a repair; None when nothing does."""
+    if fault.code is FaultCode.UNDER_MAINTENANCE and not patient.used:
+        return "an operator took it out"
+    if fault.code is FaultCode.PROOF_FAILED:
+        return "its next challenge decides about it"
+    return "its provider's lists decide about it" if patient.verdict is Verdict.LOST else None
+
+
 def _watched(patient: Patient, fault: Fault, lasted: timedelta) -> Step:
-    if patient.verdict is Verdict.LOST:
-        return Wait("its provider's lists decide about it")
     if fault.confirmed_at is None:
         if lasted < RUNG_LASTS[Rung.WATCH]:
             return Wait("we look at it ourselves")

@@ -169,3 +169,10 @@ def test_a_machine_that_an_operator_took_out_and_nobody_uses_is_kept_until_it_is
     for rung in Rung:
         out = replace(patient(FaultCode.UNDER_MAINTENANCE, Source.OPERATOR, rung=rung), used=False)
         assert isinstance(next_step(out, AT + timedelta(days=30)), Wait), rung
+
+
+def test_a_machine_that_failed_a_proof_is_left_to_its_next_challenge() -> None:
+    for rung in Rung:
+        for used in (True, False):
+            suspect = replace(patient(FaultCode.PROOF_FAILED, Source.PROOF, rung=rung), used=used)
+            assert isinstance(next_step(suspect, AT + timedelta(days=1)), Wait), (rung, used)

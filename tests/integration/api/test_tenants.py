@@ -35,6 +35,8 @@ async def test_what_belongs_to_another_tenant_does_not_exist(
     }
     quota = {"limits": {"gpus": 128}, "reason": "a larger model"}
     theirs["qr"] = (await other.http.post("/v1/quota-requests", json=quota)).json()["id"]
+    quoted = (await other.http.post("/v1/quotes", json={"sku": "h100x1", "keep": True})).json()
+    theirs["qt"] = quoted.get("id") or f"qt_{0:032x}"
     theirs["ses"] = await _session_of(api, other, theirs["user"])
     cluster = await ready_cluster(api, operator, "eu-1")
     pool = await made_pool(other.http, "eu-1")

@@ -14,8 +14,17 @@ REQUESTS_PER_ADDRESS = 60_000
 MANAGED_RULES = {
     "AWSManagedRulesAmazonIpReputationList": (),
     "AWSManagedRulesKnownBadInputsRuleSet": (),
-    # Bodies of up to 64 KiB are ours; the API refuses larger ones itself.
-    "AWSManagedRulesCommonRuleSet": ("SizeRestrictions_BODY",),
+    # The rules on bodies are for forms of web pages: they would block reasons and labels in JSON that contain a URL or
+    # "../", and bodies of up to 64 KiB. The API reads each body by its schema, and refuses larger ones itself.
+    # Clients without a user agent are clients.
+    "AWSManagedRulesCommonRuleSet": (
+        "SizeRestrictions_BODY",
+        "GenericRFI_BODY",
+        "GenericLFI_BODY",
+        "EC2MetaDataSSRF_BODY",
+        "CrossSiteScripting_BODY",
+        "NoUserAgent_HEADER",
+    ),
 }
 """Each with those of its rules that only count."""
 

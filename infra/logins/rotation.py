@@ -1,9 +1,9 @@
 """Gives a process of a deployment another login of the database, with another password, and ends the one before.
 
 The two logins of a process take turns: `api_login`, `api_login_2`. The old one is ended after the last task that used
-it, so no task that runs is refused. The secret names the new login about a minute before it can be used, until the task has
-made it: a task that happens to start in between fails, and is started again. A tag of the secret holds the name of the
-login that is to be ended, and is written first: a run that was interrupted is finished by the next one.
+it, so no task that runs is refused. The secret names the new login about a minute before the task has made it: another
+task that happens to start in between fails, and is started again. A tag of the secret holds the name of the login that
+is to be ended, and is written first: a run that was interrupted is finished by the next one.
 """
 
 import secrets

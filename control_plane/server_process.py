@@ -8,10 +8,15 @@ import resource
 import signal
 import socket
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import structlog
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces, Loops
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
 
 from control_plane.settings import Address, SettingsError
 
@@ -64,6 +69,45 @@ def keep_what_stays() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(GARBAGE_OBJECTS, 20, 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """What a process takes from its clients."""
+
+    head_seconds: int
+    """How long the head of a request may take, with the idle time before it, which Granian counts as part of it."""
+    head_bytes: int
+    backlog: int
+    """How many connections wait to be accepted."""
+    connections: int
+    """How many are accepted at most, as far as open files allow."""
+    stop_seconds: int
+    """How long requests that are under way may take once a signal stops the process."""
+
+
+def serve(application: str, listen: Address, bounds: Bounds) -> None:
+    """Serve an application, which is named as `module:function`, with one worker until a signal stops it."""
+    allow_open_files()
+    Granian(
+        application,
+        factory=True,
+        address=listen.host,
+        port=listen.port,
+        interface=Interfaces.ASGI,
+        loop=Loops.uvloop,
+        http=HTTPModes.http1,
+        http1_settings=HTTP1Settings(
+            header_read_timeout=bounds.head_seconds * 1_000, max_buffer_size=bounds.head_bytes
+        ),
+        backlog=bounds.backlog,
+        backpressure=connections_max(bounds.connections),
+        workers=1,
+        log_access=False,
+        log_level=LogLevels.warning,
+        websockets=False,
+        workers_kill_timeout=bounds.stop_seconds,
+    ).serve()
 
 
 def allow_open_files() -> None:

@@ -6,12 +6,9 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 
-from granian import Granian
-from granian.constants import HTTPModes, Interfaces, Loops
-from granian.http import HTTP1Settings
-from granian.log import LogLevels
 from litestar import Litestar
 
+from control_plane import server_process
 from control_plane import settings as configuration
 from control_plane.api import observe
 from control_plane.api.app import create_app
@@ -30,10 +27,10 @@ from control_plane.api.streams import Streams
 from control_plane.pool_metrics import PoolCollector
 from control_plane.server_process import (
     LOGIN_REFUSED,
+    Bounds,
     allow_open_files,
     check_free,
     configure_logging,
-    connections_max,
     end_with_parent,
     keep_what_stays,
 )
@@ -193,26 +190,12 @@ def serve(settings: Settings) -> None:
     asyncio.run(process.check_login(settings.database_url))
     check_free("SPLITPLANE_LISTEN", settings.listen)
     check_free("SPLITPLANE_METRICS_LISTEN", settings.metrics_listen)
-    allow_open_files()
-    Granian(
-        "control_plane.api.server:application",
-        factory=True,
-        address=settings.listen.host,
-        port=settings.listen.port,
-        interface=Interfaces.ASGI,
-        loop=Loops.uvloop,
-        http=HTTPModes.http1,
-        http1_settings=HTTP1Settings(
-            # Granian counts the time between two requests as part of the next head.
-            header_read_timeout=settings.idle_seconds * 1_000,
-            max_buffer_size=HEAD_BYTES_MAX,
-        ),
+    bounds = Bounds(
+        head_seconds=settings.idle_seconds,
+        head_bytes=HEAD_BYTES_MAX,
         backlog=BACKLOG,
-        # Granian accepts no more connections than this; every open stream is one of them.
-        backpressure=connections_max(max(settings.connections_max, settings.streams_max + BACKLOG)),
-        workers=1,
-        log_access=False,
-        log_level=LogLevels.warning,
-        websockets=False,
-        workers_kill_timeout=STOP_SECONDS,
-    ).serve()
+        # Every open stream is a connection.
+        connections=max(settings.connections_max, settings.streams_max + BACKLOG),
+        stop_seconds=STOP_SECONDS,
+    )
+    server_process.serve("control_plane.api.server:application", settings.listen, bounds)

@@ -9,16 +9,11 @@ import os
 import sys
 from collections.abc import Mapping
 
-from granian import Granian
-from granian.constants import HTTPModes, Interfaces, Loops
-from granian.http import HTTP1Settings
-from granian.log import LogLevels
-
 from control_plane.db.privileges import LoginRefused
 from control_plane.ingest import process
 from control_plane.ingest import settings as configuration
 from control_plane.ingest.settings import Settings
-from control_plane.server_process import allow_open_files, check_free, connections_max
+from control_plane.server_process import Bounds, check_free, serve
 from environment.reading import SettingsError, described
 
 HEAD_SECONDS_MAX = 75
@@ -49,26 +44,14 @@ def _serve(settings: Settings) -> None:
     asyncio.run(process.check_login(settings.database_url))
     check_free("SPLITPLANE_INGEST_LISTEN", settings.listen)
     check_free("SPLITPLANE_INGEST_METRICS_LISTEN", settings.metrics_listen)
-    allow_open_files()
-    Granian(
-        "control_plane.ingest.process:application",
-        factory=True,
-        address=settings.listen.host,
-        port=settings.listen.port,
-        interface=Interfaces.ASGI,
-        loop=Loops.uvloop,
-        http=HTTPModes.http1,
-        http1_settings=HTTP1Settings(
-            header_read_timeout=HEAD_SECONDS_MAX * 1_000, max_buffer_size=HEAD_BYTES_MAX
-        ),
+    bounds = Bounds(
+        head_seconds=HEAD_SECONDS_MAX,
+        head_bytes=HEAD_BYTES_MAX,
         backlog=BACKLOG,
-        backpressure=connections_max(settings.connections_max),
-        workers=1,
-        log_access=False,
-        log_level=LogLevels.warning,
-        websockets=False,
-        workers_kill_timeout=STOP_SECONDS,
-    ).serve()
+        connections=settings.connections_max,
+        stop_seconds=STOP_SECONDS,
+    )
+    serve("control_plane.ingest.process:application", settings.listen, bounds)
 
 
 if __name__ == "__main__":

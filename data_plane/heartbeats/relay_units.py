@@ -10,14 +10,11 @@ overlay has one socket for the nodes of all tenants, behind which the collector'
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 
 from data_plane.documents.sample_delivery import PORT
-from data_plane.heartbeats.sandbox import LIBRARY, SANDBOX
-from data_plane.mesh.pod_filter import INTERFACE
+from data_plane.heartbeats.units import LIBRARY, PROXY, SANDBOX, network_socket, overlay_socket
 
-CONNECTIONS_MAX = 32
-"""Of the agents of one network, at the same time. Others wait in the socket's queue."""
 SERVER_SERVICE, SERVER_SOCKET = "splitplane-samples.service", "splitplane-samples.socket"
 _HUB_SERVICE, _HUB_SOCKET = "splitplane-samples@.service", "splitplane-samples@.socket"
 _HOST = re.compile("[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
@@ -39,44 +36,15 @@ class IngestPlace:
         return f"{self.host}:{self.port}"
 
 
-_NETWORK_SOCKET = f"""# Written by Splitplane; changes are lost.
-[Unit]
-Description=Splitplane samples of network %i
-BindsTo=splitplane-mesh@%i.service
-After=splitplane-mesh@%i.service
-
-[Socket]
-ListenStream={PORT}
-NetworkNamespacePath=/run/netns/splitplane-%i
-Backlog=64
-"""
-
 _NETWORK_PROXY = f"""# Written by Splitplane; changes are lost.
 [Unit]
 Description=Splitplane samples of network %i
 
 [Service]
-ExecStart=/usr/lib/systemd/systemd-socket-proxyd --connections-max={CONNECTIONS_MAX} --exit-idle-time=120s \\
-    {{place}}
+ExecStart={PROXY} {{place}}
 {SANDBOX}RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
 MemoryMax=64M
 TasksMax=8
-"""
-
-_OVERLAY_SOCKET = f"""# Written by Splitplane; changes are lost.
-[Unit]
-Description=Splitplane samples of nodes
-DefaultDependencies=no
-BindsTo=wg-quick@{INTERFACE}.service
-After=wg-quick@{INTERFACE}.service
-Conflicts=shutdown.target
-Before=shutdown.target
-
-[Socket]
-ListenStream={{address}}:{PORT}
-BindToDevice={INTERFACE}
-FreeBind=yes
-Backlog=128
 """
 
 _RELAY = f"""# Written by Splitplane; changes are lost.
@@ -100,7 +68,7 @@ def hub_units(place: IngestPlace | None) -> Sequence[str]:
     """The units of the hub: name and content of each. A unit without content is to be removed."""
     if place is None:
         return (_HUB_SERVICE, "", _HUB_SOCKET, "")
-    return (_HUB_SERVICE, _NETWORK_PROXY.format(place=place), _HUB_SOCKET, _NETWORK_SOCKET)
+    return (_HUB_SERVICE, _NETWORK_PROXY.format(place=place), _HUB_SOCKET, network_socket("samples", PORT))
 
 
 def server_units(address: str, nodes: str, place: IngestPlace | None) -> Sequence[str]:
@@ -109,5 +77,5 @@ def server_units(address: str, nodes: str, place: IngestPlace | None) -> Sequenc
         return (SERVER_SERVICE, "", SERVER_SOCKET, "")
     return (
         *(SERVER_SERVICE, _RELAY.format(host=place.host, port=place.port, nodes=IPv4Network(nodes))),
-        *(SERVER_SOCKET, _OVERLAY_SOCKET.format(address=IPv4Address(address))),
+        *(SERVER_SOCKET, overlay_socket("samples", address, PORT)),
     )

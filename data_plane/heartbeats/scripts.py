@@ -9,20 +9,17 @@ nodes of all tenants, so systemd hands it to the collector itself, which sees wh
 """
 
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 
 from data_plane.access.step import Step
 from data_plane.documents.heartbeat import PORT
 from data_plane.heartbeats import relay_units
 from data_plane.heartbeats.collector.exchange import ANSWER_BYTES_MAX
 from data_plane.heartbeats.relay_units import IngestPlace
-from data_plane.heartbeats.sandbox import LIBRARY, SANDBOX
-from data_plane.mesh.pod_filter import INTERFACE
+from data_plane.heartbeats.units import LIBRARY, PROXY, SANDBOX, network_socket, overlay_socket
 
 MISSING = 75
 FOLDER = "/run/splitplane-heartbeats"
-CONNECTIONS_MAX = 32
-"""Of the agents of one network, at the same time. Others wait in the socket's queue."""
 
 _SERVICE = "splitplane-heartbeats.service"
 _SERVER_SOCKET = "splitplane-heartbeats.socket"
@@ -43,18 +40,6 @@ TasksMax=16
 CPUQuota=50%
 """
 
-_NETWORK_SOCKET = f"""# Written by Splitplane; changes are lost.
-[Unit]
-Description=Splitplane heartbeats of network %i
-BindsTo=splitplane-mesh@%i.service
-After=splitplane-mesh@%i.service
-
-[Socket]
-ListenStream={PORT}
-NetworkNamespacePath=/run/netns/splitplane-%i
-Backlog=64
-"""
-
 _NETWORK_PROXY = f"""# Written by Splitplane; changes are lost.
 [Unit]
 Description=Splitplane heartbeats of network %i
@@ -62,30 +47,11 @@ Requires=splitplane-heartbeats.service
 After=splitplane-heartbeats.service
 
 [Service]
-ExecStart=/usr/lib/systemd/systemd-socket-proxyd --connections-max={CONNECTIONS_MAX} --exit-idle-time=120s \\
-    {FOLDER}/reports
+ExecStart={PROXY} {FOLDER}/reports
 {SANDBOX}PrivateNetwork=yes
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
 MemoryMax=64M
 TasksMax=8
-"""
-
-# A socket is bound to an interface, not to its name, so it ends with the interface, and the collector with the socket:
-# the next exchange starts both again. The default dependencies would want it before what the tunnel needs.
-_OVERLAY_SOCKET = f"""# Written by Splitplane; changes are lost.
-[Unit]
-Description=Splitplane heartbeats of nodes
-DefaultDependencies=no
-BindsTo=wg-quick@{INTERFACE}.service
-After=wg-quick@{INTERFACE}.service
-Conflicts=shutdown.target
-Before=shutdown.target
-
-[Socket]
-ListenStream={{address}}:{PORT}
-BindToDevice={INTERFACE}
-FreeBind=yes
-Backlog=128
 """
 
 
@@ -93,7 +59,7 @@ def hub_units(ingest: IngestPlace | None = None) -> Sequence[str]:
     """The units of the hub: name and content of each. A unit without content is to be removed."""
     return (
         *(_SERVICE, _COLLECTOR.format(bound="", nodes="")),
-        *("splitplane-heartbeats@.socket", _NETWORK_SOCKET),
+        *("splitplane-heartbeats@.socket", network_socket("heartbeats", PORT)),
         *("splitplane-heartbeats@.service", _NETWORK_PROXY),
         *relay_units.hub_units(ingest),
     )
@@ -104,7 +70,7 @@ def server_units(address: str, nodes: str, ingest: IngestPlace | None = None) ->
     bound = f"BindsTo={_SERVER_SOCKET}\nAfter={_SERVER_SOCKET}\n"
     return (
         *(_SERVICE, _COLLECTOR.format(bound=bound, nodes=f" {IPv4Network(nodes)}")),
-        *(_SERVER_SOCKET, _OVERLAY_SOCKET.format(address=IPv4Address(address))),
+        *(_SERVER_SOCKET, overlay_socket("heartbeats", address, PORT)),
         *relay_units.server_units(address, nodes, ingest),
     )
 

@@ -41,7 +41,7 @@ OWNERS = {
     "rich": r"control_plane/cli/.*",
     "argcomplete": r"control_plane/cli/(completing|commands/completion)\.py",
     "uvicorn": r"providers/emulators/__main__\.py",
-    "granian": r"control_plane/api/server\.py|control_plane/ingest/__main__\.py|control_plane/__main__\.py",
+    "granian": r"control_plane/server_process\.py|control_plane/__main__\.py",
     "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
     "msgspec": r"control_plane/(api|cli|ingest|wire)/.*|control_plane/server_process\.py|control_plane/db/rows\.py|control_plane/__main__\.py|providers/.*",
     "boto3": r"infra/state/(place|__main__)\.py|control_plane/cli/destinations\.py|control_plane/vault/kms\.py|reconciler/archive\.py",

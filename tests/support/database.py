@@ -5,11 +5,14 @@ nothing worth keeping, so durability is off, and it lies in memory where there i
 is hundreds of small files, 14 ms there and 35 to 230 ms on a disk.
 """
 
+import fcntl
 import getpass
 import hashlib
 import itertools
 import os
+import select
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,12 +27,39 @@ from control_plane.db.migrate import migrate
 MEMORY_BYTES = 4 << 30
 """Free in memory, for the server to lie there. It takes under 1 GiB: 9 MB a database, and 128 MB of log."""
 TEMPLATES_KEPT = 4
+END_SECONDS = 10
+"""How long a server may take to end at once."""
 _counter = itertools.count()
 
 
 def start_server() -> str:
     """The URL of the server's maintenance database; starts it when it is not running."""
+    end_stranded(server_directory())
     return embedded.start(server_directory(), throwaway=True)
+
+
+def end_stranded(directory: Path) -> None:
+    """End the server of a directory if its programs are gone, and remove the directory.
+
+    The server outlives the checkout that started it. Once that is deleted, with the programs in its .venv, the server
+    still answers, and every statement fails that needs a library of it.
+    """
+    with (directory.parent / f".{directory.name}.stranded").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            process = int((directory / "postmaster.pid").read_text(encoding="utf-8").split()[0])
+            program = str(Path(f"/proc/{process}/exe").readlink())
+        except (OSError, ValueError, IndexError):
+            return  # It does not run.
+        if not program.endswith(" (deleted)"):
+            return
+        ended = os.pidfd_open(process)
+        try:
+            signal.pidfd_send_signal(ended, signal.SIGQUIT)
+            select.select([ended], [], [], END_SECONDS)
+        finally:
+            os.close(ended)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def server_directory() -> Path:

@@ -1,4 +1,4 @@
-"""Queries on the health of machines: what is known about each, what changed, and what customers were told."""
+"""Queries on the health of machines: what is known about each, what changed, and what customers were notice."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import document, read, read_one, write
 from control_plane.db.samples import StoredSample
 from control_plane.domain.health import Fault, FaultCode, Verdict
-from control_plane.domain.health_watch import Assessment, Told, Watched
+from control_plane.domain.health_watch import Assessment, NewNotice, Watched
 from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, MachineId
 from control_plane.domain.machine import MachineState
 from control_plane.domain.notice import NoticeKind
@@ -190,22 +190,22 @@ async def was_reset(connection: Connection, machine_id: MachineId, *, now: datet
     await write(connection, _RESET, id=machine_id, now=now)
 
 
-_TELL = text("""
+_NOTIFY = text("""
 INSERT INTO notices (organization_id, project_id, lease_id, machine_id, at, kind, message, planned_at)
 SELECT c.organization_id, c.project_id, c.lease_id, c.machine_id, :now, :kind, :message, :planned_at
 FROM claims c WHERE c.machine_id = :machine_id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
 """)
 
 
-async def tell(connection: Connection, machine_id: MachineId, told: Told, *, now: datetime) -> None:
+async def notify(connection: Connection, machine_id: MachineId, notice: NewNotice, *, now: datetime) -> None:
     """Tell the customers who use a machine."""
-    values = {"kind": told.kind, "message": told.message, "planned_at": told.planned_at}
-    await write(connection, _TELL, machine_id=machine_id, now=now, **values)
+    values = {"kind": notice.kind, "message": notice.message, "planned_at": notice.planned_at}
+    await write(connection, _NOTIFY, machine_id=machine_id, now=now, **values)
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the customer of a lease was told."""
+    """What the customer of a lease was notice."""
 
     number: int
     lease_id: LeaseId

@@ -14,7 +14,7 @@ from control_plane.db.tables.marks import among
 from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId
 from control_plane.domain.machine import WANTED, MachineState
-from control_plane.domain.repair import RepairOutcome, Rung
+from control_plane.domain.repair import RepairOutcome, RepairStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +23,18 @@ class Repair:
     machine_id: MachineId
     opened_at: datetime
     fault: FaultCode
-    rung: Rung
-    rung_at: datetime
+    step: RepairStep
+    step_at: datetime
     why: str
     notified_at: datetime | None
     closed_at: datetime | None
     outcome: RepairOutcome | None
 
 
-_COLUMNS = "id, machine_id, opened_at, fault, rung, rung_at, why, notified_at, closed_at, outcome"
+_COLUMNS = "id, machine_id, opened_at, fault, step, step_at, why, notified_at, closed_at, outcome"
 _OPEN = text("""
-INSERT INTO repairs (id, machine_id, opened_at, fault, rung, rung_at, why, due_at)
-VALUES (:id, :machine_id, :now, :fault, :rung, :now, :why, :now) ON CONFLICT DO NOTHING
+INSERT INTO repairs (id, machine_id, opened_at, fault, step, step_at, why, due_at)
+VALUES (:id, :machine_id, :now, :fault, :step, :now, :why, :now) ON CONFLICT DO NOTHING
 """)
 # What its customer hands back is due at once: nothing else may be new about it.
 _HANDED_BACK = """
@@ -46,7 +46,7 @@ _TAKEN = text(f"SELECT {_COLUMNS} FROM repairs WHERE work_token = :token ORDER B
 _STILL_HELD = work.still_held("repairs")
 _HURRY = text("UPDATE repairs SET due_at = :now WHERE machine_id = :machine_id AND closed_at IS NULL")
 _CLIMB = text(f"""
-UPDATE repairs SET rung = :rung, rung_at = :now, why = :why, notified_at = NULL, due_at = :now, {work.GIVE_BACK}
+UPDATE repairs SET step = :step, step_at = :now, why = :why, notified_at = NULL, due_at = :now, {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD}
 """)
 _WAIT = text(f"""
@@ -68,7 +68,7 @@ async def open_for(
     now: datetime,
 ) -> bool:
     """Open a repair of a machine. False when one is open already."""
-    values = {"id": repair_id, "machine_id": machine_id, "fault": fault, "rung": Rung.WATCH, "why": why}
+    values = {"id": repair_id, "machine_id": machine_id, "fault": fault, "step": RepairStep.WATCH, "why": why}
     return bool(await write(connection, _OPEN, now=now, **values))
 
 
@@ -90,10 +90,10 @@ async def still_held(connection: Connection, repair_id: UUID, *, token: UUID) ->
 
 
 async def climb(
-    connection: Connection, repair_id: UUID, rung: Rung, *, token: UUID, why: str, now: datetime
+    connection: Connection, repair_id: UUID, step: RepairStep, *, token: UUID, why: str, now: datetime
 ) -> None:
     """Go on to another step of the ladder, which is due at once."""
-    await write(connection, _CLIMB, id=repair_id, token=token, rung=rung, why=why, now=now)
+    await write(connection, _CLIMB, id=repair_id, token=token, step=step, why=why, now=now)
 
 
 async def wait(

@@ -142,11 +142,11 @@ def of_rows(watched: Watched) -> tuple[Fault, ...]:
     """The faults that our rows tell of: what the provider's lists, proofs and people say."""
     faults: tuple[Fault, ...] = ()
     for seen in _in_rows(watched):
-        faults = with_seen(faults, [seen], _SAID_BY.get(seen.code, Source.PROVIDER))
+        faults = with_seen(faults, [seen], _REPORTED_BY.get(seen.code, Source.PROVIDER))
     return faults
 
 
-_SAID_BY = {
+_REPORTED_BY = {
     FaultCode.PROOF_FAILED: Source.PROOF,
     FaultCode.UNDER_MAINTENANCE: Source.OPERATOR,
     FaultCode.HANDED_BACK: Source.OPERATOR,
@@ -175,8 +175,8 @@ def _in_rows(watched: Watched) -> Iterator[Seen]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the customer of a machine is told when its verdict changes."""
+class NewNotice:
+    """A notice that is to be stored."""
 
     kind: NoticeKind
     message: str
@@ -184,7 +184,7 @@ class Told:
     """When what is announced happens at the earliest."""
 
 
-def told(watched: Watched, judgement: Judgement) -> Told | None:
+def notice_for(watched: Watched, judgement: Judgement) -> NewNotice | None:
     """What the customer is told when a machine is judged anew; None when nothing changes for them.
 
     A machine that is degraded by its own word alone is shown as such and not announced: we look at it first.
@@ -194,12 +194,14 @@ def told(watched: Watched, judgement: Judgement) -> Told | None:
         return None
     if fault is None:
         announced = watched.verdict in UNFIT or any(known.confirmed_at for known in watched.faults)
-        return Told(NoticeKind.RECOVERED, "The machine is healthy again.") if announced else None
+        return NewNotice(NoticeKind.RECOVERED, "The machine is healthy again.") if announced else None
     if fault.code is FaultCode.HANDED_BACK:
         return None  # They said so themselves.
     if fault.code is FaultCode.UNDER_MAINTENANCE:
         message = f"The machine is taken out for maintenance: {fault.detail}."
-        return Told(NoticeKind.MAINTENANCE_PLANNED, message, watched.maintenance_planned_at)
+        return NewNotice(NoticeKind.MAINTENANCE_PLANNED, message, watched.maintenance_planned_at)
     if verdict in UNFIT or fault.confirmed_at is not None:
-        return Told(NoticeKind.FAULT_FOUND, f"The machine is {verdict.replace('_', ' ')}: {judgement.why}.")
+        return NewNotice(
+            NoticeKind.FAULT_FOUND, f"The machine is {verdict.replace('_', ' ')}: {judgement.why}."
+        )
     return None

@@ -19,7 +19,7 @@ from control_plane.domain.health import RULES, Fault, FaultCode, Verdict
 from control_plane.domain.sla import Terms
 
 
-class Rung(StrEnum):
+class RepairStep(StrEnum):
     """A step of the ladder, mildest first."""
 
     WATCH = "watch"
@@ -72,11 +72,11 @@ NOTICE: Mapping[Verdict, timedelta] = {
     Verdict.LOST: timedelta(0),
 }
 """How long a customer has between the notice and what it announces, by how bad the machine is."""
-RUNG_LASTS: Mapping[Rung, timedelta] = {
-    Rung.WATCH: timedelta(minutes=2),
-    Rung.CHALLENGE: timedelta(minutes=10),
-    Rung.RESET: timedelta(minutes=20),
-    Rung.REPLACE: timedelta(hours=1),
+STEP_LASTS: Mapping[RepairStep, timedelta] = {
+    RepairStep.WATCH: timedelta(minutes=2),
+    RepairStep.CHALLENGE: timedelta(minutes=10),
+    RepairStep.RESET: timedelta(minutes=20),
+    RepairStep.REPLACE: timedelta(hours=1),
 }
 """How long a step has to help before the next one is taken."""
 REPLACED_PER_RUN_MAX = 2
@@ -88,14 +88,14 @@ ALWAYS_ALLOWED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class Facts:
     """A machine under repair, with what the decision needs."""
 
     verdict: Verdict
     fault: Fault | None
     """The worst one; None when it is healthy."""
-    rung: Rung
-    rung_at: datetime
+    step: RepairStep
+    step_at: datetime
     """When the step was reached."""
     notified_at: datetime | None
     """When its customer was told what comes next; None while they were not."""
@@ -121,7 +121,7 @@ class Wait:
 class Climb:
     """Go on to another step."""
 
-    rung: Rung
+    step: RepairStep
     why: str
 
 
@@ -129,7 +129,7 @@ class Climb:
 class Notify:
     """Tell the customer what comes next, and when."""
 
-    rung: Rung
+    step: RepairStep
     at: datetime
     """When it comes; what is only recommended has the time of the notice."""
     recommended: bool
@@ -158,116 +158,118 @@ class Close:
     """The machine is healthy again."""
 
 
-Step = Wait | Climb | Notify | OrderSpare | Reset | TakeAway | Close
+Action = Wait | Climb | Notify | OrderSpare | Reset | TakeAway | Close
 
 
-def next_step(patient: Patient, now: datetime) -> Step:
+def next_action(facts: Facts, now: datetime) -> Action:
     """What is done next about a machine."""
-    if patient.verdict is Verdict.HEALTHY or patient.fault is None:
+    if facts.verdict is Verdict.HEALTHY or facts.fault is None:
         return Close()
-    if patient.agreed and patient.used:
-        return _replacement(patient, patient.fault, now)
-    others = _decided_by_others(patient, patient.fault)
+    if facts.agreed and facts.used:
+        return _replacement(facts, facts.fault, now)
+    others = _decided_by_others(facts, facts.fault)
     if others is not None:
         return Wait(others)
-    lasted = now - patient.rung_at
-    match patient.rung:
-        case Rung.WATCH:
-            return _watched(patient, patient.fault, lasted)
-        case Rung.CHALLENGE:
-            return _challenged(patient, patient.fault, lasted)
-        case Rung.RESET:
-            return _reset(patient, now)
-        case Rung.REPLACE:
-            return _replacement(patient, patient.fault, now)
-        case Rung.TICKET:
+    lasted = now - facts.step_at
+    match facts.step:
+        case RepairStep.WATCH:
+            return _watched(facts, facts.fault, lasted)
+        case RepairStep.CHALLENGE:
+            return _challenged(facts, facts.fault, lasted)
+        case RepairStep.RESET:
+            return _reset(facts, now)
+        case RepairStep.REPLACE:
+            return _replacement(facts, facts.fault, now)
+        case RepairStep.TICKET:
             return Wait("its provider has to repair it")
 
 
-def _decided_by_others(patient: Patient, fault: Fault) -> str | None:
+def _decided_by_others(facts: Facts, fault: Fault) -> str | None:
     """What decides about the machine besides a repair; None when nothing does."""
-    if fault.code is FaultCode.UNDER_MAINTENANCE and not patient.used:
+    if fault.code is FaultCode.UNDER_MAINTENANCE and not facts.used:
         return "an operator took it out"
     if fault.code is FaultCode.PROOF_FAILED:
         return "its next challenge decides about it"
-    return "its provider's lists decide about it" if patient.verdict is Verdict.LOST else None
+    return "its provider's lists decide about it" if facts.verdict is Verdict.LOST else None
 
 
-def _watched(patient: Patient, fault: Fault, lasted: timedelta) -> Step:
+def _watched(facts: Facts, fault: Fault, lasted: timedelta) -> Action:
     if fault.confirmed_at is None:
-        if lasted < RUNG_LASTS[Rung.WATCH]:
+        if lasted < STEP_LASTS[RepairStep.WATCH]:
             return Wait("we look at it ourselves")
-        if RULES[fault.code].proves_again and patient.challenged:
-            return Climb(Rung.CHALLENGE, "only the machine says so, and its GPUs can prove the contrary")
+        if RULES[fault.code].proves_again and facts.challenged:
+            return Climb(
+                RepairStep.CHALLENGE, "only the machine says so, and its GPUs can prove the contrary"
+            )
         return Wait("only the machine says so, and what we saw does not confirm it")
-    if patient.verdict is Verdict.DEGRADED:
+    if facts.verdict is Verdict.DEGRADED:
         return _for_degraded(fault, lasted)
-    if patient.verdict is Verdict.QUARANTINED:
-        return Climb(Rung.REPLACE, "we saw the fault ourselves, and it takes away what was sold")
-    return Climb(Rung.RESET, "we saw the fault ourselves, and a reset may end it")
+    if facts.verdict is Verdict.QUARANTINED:
+        return Climb(RepairStep.REPLACE, "we saw the fault ourselves, and it takes away what was sold")
+    return Climb(RepairStep.RESET, "we saw the fault ourselves, and a reset may end it")
 
 
-def _for_degraded(fault: Fault, lasted: timedelta) -> Step:
+def _for_degraded(fault: Fault, lasted: timedelta) -> Action:
     if fault.code is FaultCode.HANDED_BACK:
-        return Climb(Rung.REPLACE, "its customer handed it back")
+        return Climb(RepairStep.REPLACE, "its customer handed it back")
     if fault.code is FaultCode.MEMORY_REPAIR_PENDING:
-        return Climb(Rung.RESET, "a reset repairs it")
+        return Climb(RepairStep.RESET, "a reset repairs it")
     if lasted < NOTICE[Verdict.DEGRADED]:
         return Wait("it works, and may recover by itself")
-    return Climb(Rung.REPLACE, "it has not recovered by itself")
+    return Climb(RepairStep.REPLACE, "it has not recovered by itself")
 
 
-def _challenged(patient: Patient, fault: Fault, lasted: timedelta) -> Step:
-    if fault.confirmed_at is not None or patient.verdict is not Verdict.DEGRADED:
-        return Climb(Rung.WATCH, "the fault is confirmed")
-    if lasted < RUNG_LASTS[Rung.CHALLENGE]:
+def _challenged(facts: Facts, fault: Fault, lasted: timedelta) -> Action:
+    if fault.confirmed_at is not None or facts.verdict is not Verdict.DEGRADED:
+        return Climb(RepairStep.WATCH, "the fault is confirmed")
+    if lasted < STEP_LASTS[RepairStep.CHALLENGE]:
         return Wait("its GPUs are challenged")
     return Wait("it did not fail a challenge, and we did not see the fault ourselves")
 
 
-def _reset(patient: Patient, now: datetime) -> Step:
-    if patient.verdict is Verdict.QUARANTINED:
-        return Climb(Rung.REPLACE, "it got worse")
-    if not patient.reboots:
-        return Climb(Rung.REPLACE, "its provider cannot reboot it")
-    if now - patient.rung_at >= RUNG_LASTS[Rung.RESET] and not _waits_for_consent(patient):
-        return Climb(Rung.REPLACE, "the reset did not end the fault")
-    if not patient.used:
-        return Climb(Rung.REPLACE, "nobody uses it")
-    if patient.notified_at is None:
-        return _notice(patient, now)
-    if patient.consent is Consent.ASKED:
+def _reset(facts: Facts, now: datetime) -> Action:
+    if facts.verdict is Verdict.QUARANTINED:
+        return Climb(RepairStep.REPLACE, "it got worse")
+    if not facts.reboots:
+        return Climb(RepairStep.REPLACE, "its provider cannot reboot it")
+    if now - facts.step_at >= STEP_LASTS[RepairStep.RESET] and not _waits_for_consent(facts):
+        return Climb(RepairStep.REPLACE, "the reset did not end the fault")
+    if not facts.used:
+        return Climb(RepairStep.REPLACE, "nobody uses it")
+    if facts.notified_at is None:
+        return _notice(facts, now)
+    if facts.consent is Consent.ASKED:
         return Wait("its customer was asked to reboot it")
-    if now - patient.notified_at < NOTICE[patient.verdict]:
+    if now - facts.notified_at < NOTICE[facts.verdict]:
         return Wait("its customer was told that it will be rebooted")
     return Reset()
 
 
-def _waits_for_consent(patient: Patient) -> bool:
-    return patient.used and patient.consent is Consent.ASKED
+def _waits_for_consent(facts: Facts) -> bool:
+    return facts.used and facts.consent is Consent.ASKED
 
 
-def _notice(patient: Patient, now: datetime) -> Notify:
-    recommended = patient.consent is Consent.ASKED
-    at = now if recommended else now + NOTICE[patient.verdict]
-    return Notify(patient.rung, at, recommended)
+def _notice(facts: Facts, now: datetime) -> Notify:
+    recommended = facts.consent is Consent.ASKED
+    at = now if recommended else now + NOTICE[facts.verdict]
+    return Notify(facts.step, at, recommended)
 
 
-def _replacement(patient: Patient, fault: Fault, now: datetime) -> Step:
+def _replacement(facts: Facts, fault: Fault, now: datetime) -> Action:
     why = f"{RULES[fault.code].words}: {fault.detail}"
-    if not patient.used:
+    if not facts.used:
         return TakeAway(why)
-    if patient.agreed:
+    if facts.agreed:
         return TakeAway(f"its customer asked for another machine; {why}")
-    if patient.notified_at is None:
-        return _notice(patient, now)
-    if patient.consent is Consent.ASKED:
-        if now - patient.rung_at >= RUNG_LASTS[Rung.REPLACE]:
-            return Climb(Rung.TICKET, "its customer has not asked for another machine")
+    if facts.notified_at is None:
+        return _notice(facts, now)
+    if facts.consent is Consent.ASKED:
+        if now - facts.step_at >= STEP_LASTS[RepairStep.REPLACE]:
+            return Climb(RepairStep.TICKET, "its customer has not asked for another machine")
         return Wait("its customer was asked whether they want another machine")
-    if patient.consent is Consent.AHEAD and not patient.spare_ready:
+    if facts.consent is Consent.AHEAD and not facts.spare_ready:
         return OrderSpare()
-    if now - patient.notified_at < NOTICE[patient.verdict]:
+    if now - facts.notified_at < NOTICE[facts.verdict]:
         return Wait("its customer was told that it will be replaced")
     return TakeAway(why)
 

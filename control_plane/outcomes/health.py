@@ -13,7 +13,7 @@ from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.failure import FailReason
 from control_plane.domain.health import Reading, Verdict
-from control_plane.domain.health_watch import Assessment, Told, Watched, assess, told
+from control_plane.domain.health_watch import Assessment, NewNotice, Watched, assess, notice_for
 from control_plane.domain.ids import MachineId
 from control_plane.domain.journal import Note
 from control_plane.domain.machine import MachineEvent, MachineFailure
@@ -65,9 +65,9 @@ async def _follow_up(
         await journal.note_machine(
             connection, machine_id, event=Note.HEALTH_CHANGED, why=line, actor=actor, now=now
         )
-        news = told(watched, judgement)
-        if news is not None:
-            await health.tell(connection, machine_id, news, now=now)
+        notice = notice_for(watched, judgement)
+        if notice is not None:
+            await health.notify(connection, machine_id, notice, now=now)
     if judgement.fault is not None and judgement.verdict is not Verdict.HEALTHY:
         await repairs.open_for(
             connection,
@@ -87,10 +87,10 @@ async def take_away(
 
     Locks leases, claims and the machine.
     """
-    await health.tell(
+    await health.notify(
         connection,
         machine_id,
-        Told(NoticeKind.REPLACED, f"The machine is taken away, and the lease gets another one: {why}."),
+        NewNotice(NoticeKind.REPLACED, f"The machine is taken away, and the lease gets another one: {why}."),
         now=now,
     )
     failure = MachineFailure(MachineEvent.FAILED, FailReason.UNHEALTHY, why)

@@ -17,29 +17,30 @@ from control_plane.db.repairs import Repair
 from control_plane.domain.actor import Actor
 from control_plane.domain.claim import Claim
 from control_plane.domain.health import judge
-from control_plane.domain.health_watch import Told, Watched, of_rows
+from control_plane.domain.health_watch import NewNotice, Watched, of_rows
 from control_plane.domain.ids import MachineId
 from control_plane.domain.journal import Note
 from control_plane.domain.machine import MachineState
 from control_plane.domain.notice import NoticeKind
-from control_plane.domain.power import PowerEvent, step
+from control_plane.domain.power import PowerEvent
+from control_plane.domain.power import step as power_step
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.proof import challenged
 from control_plane.domain.repair import (
+    Action,
     Climb,
     Close,
+    Facts,
     Notify,
     OrderSpare,
-    Patient,
     RepairOutcome,
+    RepairStep,
     Reset,
-    Rung,
-    Step,
     TakeAway,
     Wait,
     consent_of,
     held_back,
-    next_step,
+    next_action,
 )
 from control_plane.domain.sla import SlaTier, Terms
 from control_plane.domain.transitions import Moved
@@ -99,7 +100,7 @@ class _Case:
 
     locked: Locked
     watched: Watched
-    patient: Patient
+    facts: Facts
     taken: Counter[tuple[str, str]]
 
 
@@ -124,18 +125,18 @@ async def advance(
     if locked.machine.state is not MachineState.VERIFIED or watched is None:
         await work.close(RepairOutcome.GONE)
         return Done.CLOSED
-    patient = await _patient(connection, repair, locked, watched)
-    return await _take(work, _Case(locked, watched, patient, taken), next_step(patient, now))
+    facts = await _facts(connection, repair, locked, watched)
+    return await _take(work, _Case(locked, watched, facts, taken), next_action(facts, now))
 
 
-async def _patient(connection: Connection, repair: Repair, locked: Locked, watched: Watched) -> Patient:
+async def _facts(connection: Connection, repair: Repair, locked: Locked, watched: Watched) -> Facts:
     judgement = judge((*watched.faults, *of_rows(watched)))
     offered = await powers.offered(connection, repair.machine_id)
-    return Patient(
+    return Facts(
         verdict=judgement.verdict,
         fault=judgement.fault,
-        rung=repair.rung,
-        rung_at=repair.rung_at,
+        step=repair.step,
+        step_at=repair.step_at,
         notified_at=repair.notified_at,
         used=bool(_used(locked.claims)),
         consent=consent_of(await _terms(connection, locked)),
@@ -173,7 +174,7 @@ def _used(claims: Sequence[Claim]) -> list[Claim]:
     return [claim for claim in claims if claim.admitted_at is not None]
 
 
-async def _take(work: _Work, case: _Case, decided: Step) -> Done:
+async def _take(work: _Work, case: _Case, decided: Action) -> Done:
     match decided:
         case Close():
             await work.close(RepairOutcome.RECOVERED)
@@ -182,14 +183,14 @@ async def _take(work: _Work, case: _Case, decided: Step) -> Done:
         case Wait(why=why):
             await work.wait(why)
             return Done.WAITED
-        case Climb(rung=rung, why=why):
+        case Climb(step=step, why=why):
             await repairs.climb(
-                work.connection, work.repair.id, rung, token=work.token, why=why, now=work.now
+                work.connection, work.repair.id, step, token=work.token, why=why, now=work.now
             )
-            await work.note(f"next step: {rung}; {why}")
+            await work.note(f"next step: {step}; {why}")
             return Done.CLIMBED
         case Notify():
-            await health.tell(work.connection, work.machine_id, _announced(decided), now=work.now)
+            await health.notify(work.connection, work.machine_id, _notice(decided), now=work.now)
             await work.wait("its customer was told", notified=True)
             return Done.TOLD
         case Reset():
@@ -202,8 +203,8 @@ async def _take(work: _Work, case: _Case, decided: Step) -> Done:
             return await _taken_away(work, case, why)
 
 
-def _announced(notify: Notify) -> Told:
-    reset = notify.rung is Rung.RESET
+def _notice(notify: Notify) -> NewNotice:
+    reset = notify.step is RepairStep.RESET
     if notify.recommended:
         kind = NoticeKind.RESET_RECOMMENDED if reset else NoticeKind.REPLACEMENT_RECOMMENDED
         do = (
@@ -211,17 +212,17 @@ def _announced(notify: Notify) -> Told:
             if reset
             else "Have it replaced: splitplane lease replace LEASE."
         )
-        return Told(kind, f"The machine needs a {'reboot' if reset else 'replacement'}. {do}")
+        return NewNotice(kind, f"The machine needs a {'reboot' if reset else 'replacement'}. {do}")
     kind = NoticeKind.RESET_PLANNED if reset else NoticeKind.REPLACEMENT_PLANNED
     what = "will be rebooted" if reset else "will be replaced, and what is on its disk will be gone"
-    return Told(kind, f"The machine {what}, not before {notify.at:%Y-%m-%d %H:%M} UTC.", notify.at)
+    return NewNotice(kind, f"The machine {what}, not before {notify.at:%Y-%m-%d %H:%M} UTC.", notify.at)
 
 
 async def _reset(work: _Work, locked: Locked) -> Done:
     """Reboot a machine for its customer, as if they had asked for it."""
     (claim, *others) = _used(locked.claims)
     power = await powers.ensure(work.connection, claim.id, now=work.now)
-    moved = step(power.state, PowerEvent.REBOOT)
+    moved = power_step(power.state, PowerEvent.REBOOT)
     if others or not isinstance(moved, Moved):
         await work.wait(f"it cannot be rebooted while its power is {power.state}")
         return Done.WAITED
@@ -245,12 +246,12 @@ async def _taken_away(work: _Work, case: _Case, why: str) -> Done:
         dry_run=not around.armed,
         permitted=bool(permitted),
     )
-    if held is not None and not case.patient.agreed:
+    if held is not None and not case.facts.agreed:
         await work.wait(f"it is not taken away: {held}")
         return Done.WAITED
     if not await take_away(work.connection, work.machine_id, why=why, actor=work.actor, now=work.now):
         await work.wait("it could not be taken away")
         return Done.WAITED
     case.taken[place] += 1
-    await work.close(RepairOutcome.REPLACED if case.patient.used else RepairOutcome.ENDED)
+    await work.close(RepairOutcome.REPLACED if case.facts.used else RepairOutcome.ENDED)
     return Done.TAKEN_AWAY

@@ -42,7 +42,7 @@ FaultWord = Annotated[
         handed_back="Its customer asked for another machine.",
     ),
 ]
-RungWord = Annotated[
+RepairStepWord = Annotated[
     str,
     one_of(
         "RepairStep",
@@ -87,7 +87,7 @@ class RepairView(View):
     """How healthy the machine is now."""
     verdict_why: str
     """Why, as a sentence. It can be sent to the provider as evidence."""
-    step: RungWord
+    step: RepairStepWord
     """What is being done."""
     step_at: Timestamp
     """When that was begun."""

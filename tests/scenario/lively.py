@@ -416,7 +416,7 @@ _ROWS = {
     "health": """SELECT l.name, h.verdict, h.fault, h.faults::text, h.samples_until, h.looked_at, h.looked_why_not,
                         h.look_due_at, h.look_until
                  FROM machine_health h JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id ORDER BY 1""",
-    "repairs": """SELECT l.name, r.fault, r.rung, r.rung_at, r.why, r.notified_at, r.due_at, r.work_until, r.tries, r.outcome,
+    "repairs": """SELECT l.name, r.fault, r.step, r.step_at, r.why, r.notified_at, r.due_at, r.work_until, r.tries, r.outcome,
                          r.spare_wanted_at
                   FROM repairs r JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id ORDER BY 1""",
     "samples": "SELECT received_at FROM samples ORDER BY 1",
@@ -513,7 +513,7 @@ _SETTLED = {
     "pools": "SELECT name, state, target FROM pools",
     "health": """SELECT l.name, h.verdict, h.fault, h.look_due_at IS NULL
                  FROM machine_health h JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id""",
-    "repairs": """SELECT l.name, r.rung, r.notified_at IS NULL, r.outcome
+    "repairs": """SELECT l.name, r.step, r.notified_at IS NULL, r.outcome
                   FROM repairs r JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id""",
     "spares": """SELECT l.name, m.state, count(*) FROM machines m JOIN leases l ON l.id = m.reserved_for
                  WHERE m.state <> 'gone' GROUP BY 1, 2""",

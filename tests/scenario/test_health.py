@@ -22,7 +22,7 @@ from control_plane.domain.ids import ProviderRef
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine
 from control_plane.domain.notice import NoticeKind
-from control_plane.domain.repair import RepairOutcome, Rung
+from control_plane.domain.repair import RepairOutcome, RepairStep
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.services import sla_terms
@@ -72,7 +72,7 @@ async def repair_of(stage: Stage, machine: Machine) -> Repair | None:
         return (await repairs.of_machines(connection, [machine.id])).get(machine.id)
 
 
-async def told(stage: Stage, lease: Lease) -> Sequence[Notice]:
+async def notices_of(stage: Stage, lease: Lease) -> Sequence[Notice]:
     async with stage.db.reading() as connection:
         found = await health.notices_of_lease(connection, lease.id, before=None, limit=50)
     return found[::-1]
@@ -111,7 +111,7 @@ async def test_what_a_machine_says_is_looked_at_and_ends_when_we_see_nothing(sta
     closed = await repair_of(stage, machine)
     assert closed is not None
     assert closed.outcome is RepairOutcome.RECOVERED
-    assert await told(stage, lease) == []  # It came to nothing, so nobody is alarmed.
+    assert await notices_of(stage, lease) == []  # It came to nothing, so nobody is alarmed.
     assert await stage.state(lease) == "ready"
     await stage.finish()
 
@@ -123,13 +123,13 @@ async def test_a_fault_that_we_see_ourselves_is_told_and_the_customer_decides(st
     await reports(stage, lease, Gpu(0, lost=True))
     await stage.play(60, step=5)
     assert await verdict_of(stage, machine) is Verdict.QUARANTINED
-    kinds = [notice.kind for notice in await told(stage, lease)]
+    kinds = [notice.kind for notice in await notices_of(stage, lease)]
     assert kinds == [NoticeKind.FAULT_FOUND, NoticeKind.REPLACEMENT_RECOMMENDED]
     await stage.play(2 * 60 * 60, step=600)
     assert await stage.state(lease) == "ready"  # Nobody takes it away from them.
     waiting = await repair_of(stage, machine)
     assert waiting is not None
-    assert waiting.rung is Rung.TICKET
+    assert waiting.step is RepairStep.TICKET
     await stage.finish()
 
 
@@ -152,7 +152,7 @@ async def test_the_customer_of_a_faulty_machine_has_it_replaced_and_pays_nothing
     closed = await repair_of(stage, machine)
     assert closed is not None
     assert closed.outcome is RepairOutcome.REPLACED
-    assert (await told(stage, lease))[-1].kind is NoticeKind.REPLACED
+    assert (await notices_of(stage, lease))[-1].kind is NoticeKind.REPLACED
     await stage.finish()
 
 
@@ -225,7 +225,7 @@ async def test_what_the_provider_lists_is_a_verdict_too_and_ends_with_the_list(s
     at_provider.failed = False
     await stage.play(30, step=5)
     assert await verdict_of(stage, machine) is Verdict.HEALTHY
-    assert [notice.kind for notice in await told(stage, lease)] == [
+    assert [notice.kind for notice in await notices_of(stage, lease)] == [
         NoticeKind.FAULT_FOUND,
         NoticeKind.RECOVERED,
     ]
@@ -278,7 +278,7 @@ async def test_a_spare_that_is_not_needed_any_more_is_ended(stage: Stage) -> Non
 
 
 _WANTS_A_SPARE = text("""
-INSERT INTO repairs (id, machine_id, opened_at, fault, rung, rung_at, why, due_at, spare_wanted_at)
+INSERT INTO repairs (id, machine_id, opened_at, fault, step, step_at, why, due_at, spare_wanted_at)
 VALUES (:id, :machine, :now, 'gpu_lost', 'replace', :now, '', :now, :now)
 """)
 

@@ -44,7 +44,7 @@ def repairs_pages(repairs: Sequence[RepairView], now: datetime) -> RenderableTyp
                 ("Why", sentence(repair.verdict_why)),
                 ("Step", f"{repair.step}, since {both(repair.step_at, now)}"),
                 ("Waits", sentence(repair.why) if repair.outcome is None else None),
-                ("Told", both(repair.notified_at, now)),
+                ("Notified", both(repair.notified_at, now)),
                 ("Opened", both(repair.opened_at, now)),
                 ("Closed", closed),
             ),

@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from control_plane.db.tables.marks import Lookups, Tenancy, at, known, own, project, table, tenant, work
 from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.notice import NoticeKind
-from control_plane.domain.repair import RepairOutcome, Rung
+from control_plane.domain.repair import RepairOutcome, RepairStep
 
 # The verdict about a machine and its open faults, from the first fault on. A machine without a row is healthy as far
 # as we know. Faults that its own row in `machines` shows are not stored here.
@@ -82,8 +82,8 @@ repairs = table(
     Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
     at("opened_at", nullable=False),
     Column("fault", Text, nullable=False),
-    Column("rung", Text, nullable=False),
-    at("rung_at", nullable=False),
+    Column("step", Text, nullable=False),
+    at("step_at", nullable=False),
     Column("why", Text, nullable=False),
     # When its customer was told what comes next.
     at("notified_at"),
@@ -93,7 +93,7 @@ repairs = table(
     at("closed_at"),
     Column("outcome", Text),
     known("fault", FaultCode),
-    known("rung", Rung),
+    known("step", RepairStep),
     known("outcome", RepairOutcome),
     CheckConstraint("(closed_at IS NULL) = (outcome IS NULL)", name="outcome_has_its_time"),
     Index("uq_repairs_open", "machine_id", unique=True, postgresql_where=text("closed_at IS NULL")),

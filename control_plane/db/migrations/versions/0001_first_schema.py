@@ -5380,8 +5380,8 @@ def _create_tables() -> None:
         sa.Column("machine_id", sa.Uuid(), nullable=False),
         sa.Column("opened_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("fault", sa.Text(), nullable=False),
-        sa.Column("rung", sa.Text(), nullable=False),
-        sa.Column("rung_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("step", sa.Text(), nullable=False),
+        sa.Column("step_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("why", sa.Text(), nullable=False),
         sa.Column("notified_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("spare_wanted_at", sa.DateTime(timezone=True), nullable=True),
@@ -5400,7 +5400,7 @@ def _create_tables() -> None:
             "outcome IN ('ended', 'gone', 'recovered', 'replaced')", name=op.f("ck_repairs_outcome_known")
         ),
         sa.CheckConstraint(
-            "rung IN ('challenge', 'replace', 'reset', 'ticket', 'watch')", name=op.f("ck_repairs_rung_known")
+            "step IN ('challenge', 'replace', 'reset', 'ticket', 'watch')", name=op.f("ck_repairs_step_known")
         ),
         sa.CheckConstraint(
             "(closed_at IS NULL) = (outcome IS NULL)", name=op.f("ck_repairs_outcome_has_its_time")

@@ -28,13 +28,13 @@ class Verdict(StrEnum):
     MAINTENANCE_REQUIRED = "maintenance_required"
     """It has to be reset, or will be taken back, and is best not used for what must not stop."""
     QUARANTINED = "quarantined"
-    """A part of what was sold does not work. Nobody new is admitted to it."""
+    """A part of what was sold does not work."""
     LOST = "lost"
     """Its provider says that it does not run."""
 
 
 UNFIT = frozenset({Verdict.MAINTENANCE_REQUIRED, Verdict.QUARANTINED, Verdict.LOST})
-"""Nobody new is admitted to such a machine."""
+"""No lease is given a machine that waits with such a verdict."""
 
 
 class Source(StrEnum):

@@ -17,11 +17,11 @@ from typing import Any
 
 from control_plane.db.samples import NewSample, Sender
 from control_plane.domain.telemetry import taken
-from control_plane.ingest.batches import Batches, Full
+from control_plane.ingest.batches import Batches, QueueFullError
 from control_plane.ingest.limits import Allowance, Allowances
 from control_plane.ingest.metrics import OVERLOADED, Metrics
 from control_plane.ingest.reading import Opened, open_delivery
-from control_plane.ingest.senders import Senders, TooMany
+from control_plane.ingest.senders import Senders, TooManyWaitingError
 from data_plane.documents.sample_delivery import (
     BODY_BYTES_MAX,
     PATH,
@@ -51,7 +51,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused(Exception):  # noqa: N818 - it says what is the case
+class _RefusedError(Exception):
     verdict: Verdict
     again_seconds: float = 0.0
 
@@ -108,9 +108,9 @@ class Ingest:
         try:
             accepted_through = await self._accepted(scope["headers"], receive)
             answer, more = Answer("accepted", accepted_through), _retry_after(0)
-        except _Refused as refused:
+        except _RefusedError as refused:
             answer, more = Answer(refused.verdict), _retry_after(refused.again_seconds)
-        except (Full, TooMany):
+        except (QueueFullError, TooManyWaitingError):
             self._metrics.deliveries.labels(OVERLOADED).inc()
             await respond(503, b"", self._again(scope))
             return
@@ -127,21 +127,24 @@ class Ingest:
         await respond(STATUSES[answer.verdict], encode_answer(answer), more)
 
     async def _accepted(self, headers: Headers, receive: Receive) -> int:
-        """Store a delivery. Returns its last sequence. Raises _Refused, Full, TooMany, and what the database raises."""
+        """Store a delivery. Returns its last sequence.
+
+        Raises _RefusedError, QueueFullError, TooManyWaitingError, and what the database raises.
+        """
         given = dict(headers)
         credential = _CREDENTIAL.fullmatch(given.get(b"authorization", b""))
         if credential is None:
-            raise _Refused("not_known")
+            raise _RefusedError("not_known")
         sender = await self._senders.whose(hashlib.sha256(credential[1]).hexdigest())
         if sender is None:
-            raise _Refused("not_known")
+            raise _RefusedError("not_known")
         if sender.ended:
-            raise _Refused("ended")
+            raise _RefusedError("ended")
         now = self._stopwatch()
         allowance = self._allowances.of(sender.claim_id, now)
         wait = allowance.begin(now)
         if wait:
-            raise _Refused("too_fast", wait)
+            raise _RefusedError("too_fast", wait)
         try:
             return await self._stored(sender, allowance, given, receive)
         finally:
@@ -155,13 +158,13 @@ class Ingest:
         try:
             opened = open_delivery(body)
         except VersionNotKnown:
-            raise _Refused("version_not_known") from None
+            raise _RefusedError("version_not_known") from None
         except TooLarge:
             allowance.took(samples=0, content_bytes=BODY_BYTES_MAX)
-            raise _Refused("too_large") from None
+            raise _RefusedError("too_large") from None
         except Malformed:
             allowance.took(samples=0, content_bytes=BODY_BYTES_MAX)
-            raise _Refused("malformed") from None
+            raise _RefusedError("malformed") from None
         allowance.took(samples=len(opened.samples), content_bytes=opened.bytes)
         self._metrics.bytes.labels("compressed").inc(len(body))
         self._metrics.bytes.labels("content").inc(opened.bytes)
@@ -171,7 +174,7 @@ class Ingest:
             await self._batches.store(samples)
         except Exception as error:
             if self._is_bad(error):
-                raise _Refused("malformed") from error
+                raise _RefusedError("malformed") from error
             raise
         return opened.samples[-1].sequence
 
@@ -203,12 +206,12 @@ def _new(sender: Sender, opened: Opened, received_at: datetime) -> Iterable[NewS
 
 
 async def _body(headers: MutableMapping[bytes, bytes], receive: Receive) -> bytes:
-    """The body, of which no more is kept than a delivery may have. Raises _Refused."""
+    """The body, of which no more is kept than a delivery may have. Raises _RefusedError."""
     if headers.get(b"content-encoding", b"").lower() != b"gzip":
-        raise _Refused("malformed")
+        raise _RefusedError("malformed")
     length = headers.get(b"content-length", b"0")
     if not length.isdigit() or len(length) > 18 or int(length) > BODY_BYTES_MAX:
-        raise _Refused("too_large")
+        raise _RefusedError("too_large")
     parts: list[bytes] = []
     size = 0
     try:
@@ -216,15 +219,15 @@ async def _body(headers: MutableMapping[bytes, bytes], receive: Receive) -> byte
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
-                    raise _Refused("malformed")  # The client is gone.
+                    raise _RefusedError("malformed")  # The client is gone.
                 parts.append(message.get("body", b""))
                 size += len(parts[-1])
                 if size > BODY_BYTES_MAX:
-                    raise _Refused("too_large")
+                    raise _RefusedError("too_large")
                 if not message.get("more_body", False):
                     return b"".join(parts)
     except TimeoutError:
-        raise _Refused("malformed") from None
+        raise _RefusedError("malformed") from None
 
 
 def _retry_after(seconds: float) -> Headers:

@@ -19,7 +19,7 @@ WRITERS = 2
 Write = Callable[[Sequence[NewSample]], Awaitable[int]]
 
 
-class Full(Exception):  # noqa: N818 - it says what is the case
+class QueueFullError(Exception):
     """The database does not keep up: the queue is full."""
 
 
@@ -50,9 +50,9 @@ class Batches:
         self._stopping = False
 
     async def store(self, samples: Sequence[NewSample]) -> None:
-        """Wait until these samples are committed. Raises Full, and what the database raises."""
+        """Wait until these samples are committed. Raises QueueFullError, and what the database raises."""
         if self.queued + len(samples) > QUEUE_MAX or self._stopping:
-            raise Full
+            raise QueueFullError
         waiting = _Waiting(samples, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         self.queued += len(samples)
@@ -99,7 +99,7 @@ class Batches:
         began = loop.time()
         try:
             new = await self._write(samples)
-        except Exception as error:  # noqa: BLE001 - whoever waits is told
+        except Exception as error:  # noqa: BLE001 - every request that waits gets it
             if len(batch) > 1 and self._is_bad(error):
                 for waiting in batch:
                     await self._write_batch([waiting])

@@ -10,6 +10,8 @@ import types
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import reduce
+from operator import or_
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -131,7 +133,7 @@ def _bounded(hint: Any) -> Any:
     if origin is Annotated:
         return _of_annotated(*arguments)
     if origin in (Union, types.UnionType):
-        return Union[tuple(_bounded(one) for one in arguments)]  # noqa: UP007 - it is made at run time
+        return reduce(or_, (_bounded(argument) for argument in arguments))
     if is_dataclass(hint) and isinstance(hint, type):
         return _struct(hint)
     if hint in (bool, type(None)) or origin is Literal:

@@ -19,7 +19,7 @@ WAITING_MAX = 5_000
 Ask = Callable[[Sequence[str]], Awaitable[Sequence[Sender]]]
 
 
-class TooMany(Exception):  # noqa: N818 - it says what is the case
+class TooManyWaitingError(Exception):
     """Too many credentials wait to be looked up."""
 
 
@@ -38,14 +38,17 @@ class Senders:
         self._asking: asyncio.Task[None] | None = None
 
     async def whose(self, digest: str) -> Sender | None:
-        """Whose credential has this digest; None if nobody's. Raises TooMany, and what the database raises."""
+        """Whose credential has this digest; None if nobody's.
+
+        Raises TooManyWaitingError, and what the database raises.
+        """
         known = self._known.get(digest)
         if known is not None and known.until > self._stopwatch():
             return known.sender
         waiting = self._waiting.get(digest)
         if waiting is None:
             if len(self._waiting) >= WAITING_MAX:
-                raise TooMany
+                raise TooManyWaitingError
             waiting = self._waiting[digest] = asyncio.get_running_loop().create_future()
             if self._asking is None or self._asking.done():
                 self._asking = asyncio.create_task(self._answer_all())
@@ -57,7 +60,7 @@ class Senders:
             digests = list(self._waiting)[:ASKED_MAX]
             try:
                 found = {sender.digest: sender for sender in await self._ask(digests)}
-            except Exception as error:  # noqa: BLE001 - whoever waits is told
+            except Exception as error:  # noqa: BLE001 - every request that waits gets it
                 for digest in digests:
                     waiting = self._waiting.pop(digest)
                     waiting.set_exception(error)

@@ -96,7 +96,7 @@ async def take_out(
     planned_at: datetime | None,
     actor: Actor,
 ) -> Maintenance | Refused:
-    """Take a machine out for maintenance: nobody new is admitted to it, and its customer is told."""
+    """Take a machine out for maintenance: its customer is notified, and no lease gets it from a pool."""
     now = world.now()
     if not await maintenances.may_be_taken(connection, machine_id, now=now):
         return Refused(RefusalCode.NOT_FOUND, "There is no verified machine with this id.")

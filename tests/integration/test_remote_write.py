@@ -11,6 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 import httpx
+import msgspec
 import pytest
 from sqlalchemy import text
 
@@ -178,6 +179,15 @@ def prometheus() -> Iterator[str]:
             process.wait(20)
 
 
+class Series(msgspec.Struct):
+    """A series in an answer of Prometheus."""
+
+    metric: dict[str, str]
+    """Its labels."""
+    value: tuple[float, str]
+    """When, in Unix seconds, and the value as text."""
+
+
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed")
 async def test_a_real_prometheus_shows_what_the_machine_measured(reconciler: Database) -> None:
     await _begun(reconciler)
@@ -188,22 +198,20 @@ async def test_a_real_prometheus_shows_what_the_machine_measured(reconciler: Dat
         assert (report.acted_on, report.errors, report.notes) == (40, [], [])
         async with httpx.AsyncClient(base_url=url) as client:
 
-            async def query(expression: str) -> list[dict[str, object]]:
+            async def query(expression: str) -> list[Series]:
                 answer = await client.get(
                     "/api/v1/query", params={"query": expression, "time": NOW.timestamp()}
                 )
-                found = answer.json()["data"]["result"]
-                assert isinstance(found, list)
-                return found
+                return msgspec.convert(answer.json()["data"]["result"], list[Series])
 
             power = await query("DCGM_FI_DEV_POWER_USAGE")
-            assert {str(one["metric"]["gpu"]) for one in power} == {"0", "1"}  # type: ignore[index]
-            assert {str(one["metric"]["Hostname"]) for one in power} == {"train-1"}  # type: ignore[index]
+            assert {series.metric["gpu"] for series in power} == {"0", "1"}
+            assert {series.metric["Hostname"] for series in power} == {"train-1"}
             (count,) = await query('count_over_time(DCGM_FI_DEV_GPU_UTIL{gpu="0"}[1h])')
-            assert count["value"][1] == "40"  # type: ignore[index]
+            assert count.value[1] == "40"
             expected = a_sample(40).gpus[1].power_mw
-            (one,) = await query('DCGM_FI_DEV_POWER_USAGE{gpu="1"}')
-            assert float(one["value"][1]) == (expected or 0) / 1000  # type: ignore[index]
+            (second,) = await query('DCGM_FI_DEV_POWER_USAGE{gpu="1"}')
+            assert float(second.value[1]) == (expected or 0) / 1000
             assert await query("vllm:num_requests_waiting")
 
 

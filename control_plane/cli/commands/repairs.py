@@ -34,7 +34,7 @@ def add(to: Commands) -> None:
         "Take a machine out for maintenance.",
         more=(
             "Its customer is told, and gets another machine as the lease's tier promises.\n"
-            "Nobody new is admitted to it until it is returned."
+            "If it waits in a pool, no lease is given it until it is returned."
         ),
         examples="""
         splitplane repair take-out mc_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --reason "fan"

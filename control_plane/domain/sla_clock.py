@@ -280,7 +280,9 @@ class _Seen:
         self.stops = _joined(_spans(facts.stops, self.stop))
         ready = [] if self.ready_at is None else [Span(self.ready_at, self.stop)]
         self.promised = _without(_joined(ready), self.stops)
-        self.failed = _joined(_spans(facts.failures, self.stop))
+        # A bill is resumed a fraction of a second late, as it starts: exactly these seconds are not billed.
+        resumed = [(since, until and billing_start(until)) for since, until in facts.failures]
+        self.failed = _joined(_spans(resumed, self.stop))
         self.failures = _runs(self.failed, self.stops)
         self.down = _in_causes(
             {

@@ -26,6 +26,7 @@ from control_plane.domain.sla_clock import (
     Used,
     clocks,
 )
+from control_plane.domain.tariff import Tariff
 from control_plane.services.sla_terms import parse_terms
 
 MONTH = datetime(2026, 10, 1, tzinfo=UTC)
@@ -218,6 +219,26 @@ def test_a_failure_over_the_end_of_a_month_counts_in_both() -> None:
 
 def test_a_share_is_rounded_half_to_even() -> None:
     assert [share(Nano(amount), 5_000) for amount in (1, 2, 3, 5, 7)] == [0, 1, 2, 2, 4]
+
+
+@given(st.integers(0, 999_999), st.integers(0, 999_999), st.integers(1, 100))
+def test_the_time_that_counts_as_failed_is_the_time_that_is_not_billed(
+    begins: int, resumes: int, seconds: int
+) -> None:
+    paused = (
+        at(10) + timedelta(microseconds=begins),
+        at(10) + timedelta(seconds=seconds, microseconds=resumes),
+    )
+    bill = Tariff(
+        ready_at=MONTH,
+        units=1,
+        nano_per_unit_hour=Nano(1),
+        stopped_nano_per_unit_hour=Nano(1),
+        paused_at=paused,
+    )
+    (october, *_) = clocks(facts(failures=(paused,)), GOLD, NOVEMBER_SETTLED).months
+    billed = bill.unit_seconds_until(NOVEMBER, stopped=False)
+    assert october.down_seconds == (NOVEMBER - MONTH) // timedelta(seconds=1) - billed
 
 
 def test_a_failure_in_two_parts_is_one_for_the_lease_that_ends_with_it() -> None:

@@ -25,20 +25,20 @@ _PROBLEM = ResponseSpec(
     media_type=MEDIA_TYPE,
     generate_examples=False,
 )
-PROBLEMS: Mapping[int, ResponseSpec] = {
-    400: _PROBLEM,
-    401: _PROBLEM,
-    403: _PROBLEM,
-    404: _PROBLEM,
-    429: _PROBLEM,
-    500: _PROBLEM,
-    503: _PROBLEM,
-}
+
+
+def problems(*statuses: int) -> Mapping[int, ResponseSpec]:
+    """Errors alone, for what needs no key."""
+    return dict.fromkeys(statuses, _PROBLEM)
+
+
+PROBLEMS = problems(400, 401, 403, 404, 429, 500, 503)
+"""The errors with which any request that needs a key may end."""
 
 
 def refusable(*statuses: int) -> Mapping[int, ResponseSpec]:
     """The errors of a request that may also be refused with one of these statuses."""
-    return {**PROBLEMS, **dict.fromkeys(statuses, _PROBLEM)}
+    return {**PROBLEMS, **problems(*statuses)}
 
 
 def made(view: type[View], status: int) -> Mapping[int, ResponseSpec]:

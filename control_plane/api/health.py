@@ -2,7 +2,7 @@
 
 from litestar import Controller, get
 
-from control_plane.api.documents import PROBLEMS
+from control_plane.api.documents import problems
 from control_plane.api.errors import ApiError
 from control_plane.api.requests import ApiRequest
 from control_plane.services import health
@@ -14,12 +14,12 @@ class HealthController(Controller):
     tags = ("health",)
     security: list[dict[str, list[str]]] = [{}]  # noqa: RUF012 - the framework's way; no key is needed here
 
-    @get("/healthz", operation_id="getHealth", responses={400: PROBLEMS[400]}, sync_to_thread=False)
+    @get("/healthz", operation_id="getHealth", responses=problems(400, 429), sync_to_thread=False)
     def healthz(self) -> Health:
         """The process is up."""
         return Health("up")
 
-    @get("/readyz", operation_id="getReadiness", responses={400: PROBLEMS[400], 503: PROBLEMS[503]})
+    @get("/readyz", operation_id="getReadiness", responses=problems(400, 429, 503))
     async def readyz(self, request: ApiRequest) -> Health:
         """The database answers, has every column that this version needs, and agrees with the host on the time."""
         fault = await health.why_not_ready(request.world)

@@ -38,7 +38,7 @@ class MarginController(Controller):
         operation_id="getMargin",
         permission=Permission.MARGINS_READ,
         scope=ScopeKind.PLATFORM,
-        responses=refusable(422),
+        responses=refusable(409, 422),
     )
     async def show(
         self,

@@ -100,7 +100,7 @@ class PoolController(Controller):
         operation_id="changePool",
         permission=Permission.POOLS_MANAGE,
         scope=ScopeKind.PLATFORM,
-        responses=refusable(422),
+        responses=refusable(408, 413, 415, 422),
     )
     async def change(
         self, request: ApiRequest, pool: FromPath[str], data: JSONBody[PoolChangeRequest]

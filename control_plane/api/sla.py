@@ -67,7 +67,7 @@ class SlaController(Controller):
         operation_id="getSlaReport",
         permission=Permission.BILLING_READ,
         scope=ScopeKind.ORGANIZATION,
-        responses=refusable(422),
+        responses=refusable(409, 422),
     )
     async def report(
         self,
@@ -86,7 +86,7 @@ class SlaController(Controller):
         operation_id="getSlaReportOfAll",
         permission=Permission.LEDGER_READ,
         scope=ScopeKind.PLATFORM,
-        responses=refusable(422),
+        responses=refusable(409, 422),
     )
     async def report_of_all(
         self,

@@ -94,7 +94,7 @@ class MatchController(Controller):
         operation_id="getMatch",
         permission=Permission.MARGINS_READ,
         scope=ScopeKind.PLATFORM,
-        responses=refusable(422),
+        responses=refusable(409, 422),
     )
     async def show(
         self,

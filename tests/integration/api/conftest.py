@@ -35,6 +35,7 @@ from control_plane.outcomes import organizations as organization_outcomes
 from control_plane.services import administration, api_keys, catalogue, organizations
 from control_plane.settings import Settings
 from control_plane.world import World, uuid7
+from tests.integration.api.documented import check_documented
 from tests.integration.db.sample import a_row, insert
 from tests.support.clock import Clock
 from tests.support.database import fresh_database
@@ -131,7 +132,10 @@ class Api:
     def client(self, secret: str | None) -> httpx.AsyncClient:
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)  # type: ignore[arg-type] # httpx types ASGI apps more narrowly than Litestar
-        return httpx.AsyncClient(transport=transport, base_url="http://api", headers=headers)
+        hooks = {"response": [check_documented]}
+        return httpx.AsyncClient(
+            transport=transport, base_url="http://api", headers=headers, event_hooks=hooks
+        )
 
     async def tenant(
         self, name: str, *, platform: bool = False, credit: str | None = "1000", quota: int = 64

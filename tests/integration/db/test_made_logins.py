@@ -21,7 +21,8 @@ from tests.support.database import server_directory
 
 pytestmark = pytest.mark.database
 OURS = f"made_{os.getpid()}"
-OF_A_HOST = Path("infra/host/logins.sql").read_text()
+OF_A_HOST = Path("infra/host/logins.sql").read_text().replace('"splitplane-', f'"{OURS}-')
+"""Under names of this process, because other tests share the server."""
 
 
 @pytest.fixture
@@ -142,9 +143,9 @@ async def test_the_logins_of_a_host_are_all_made_when_the_first_try_was_interrup
     empty_url: str, statements: int
 ) -> None:
     owner = await asyncpg.connect(empty_url)
-    await owner.execute('CREATE ROLE "splitplane-migrate" LOGIN CREATEROLE')
+    await owner.execute(f'CREATE ROLE "{OURS}-migrate" LOGIN CREATEROLE')
     made = "SELECT array_agg(CAST(rolname AS text)) FROM pg_roles WHERE rolname = ANY($1)"
-    names = [f"splitplane-{name}" for name in ("api", "reconciler", "ingest", "admin", "backup")]
+    names = [f"{OURS}-{name}" for name in ("api", "reconciler", "ingest", "admin", "backup")]
     try:
         await migrate(empty_url)
         _psql(empty_url, ";".join(OF_A_HOST.split(";")[: statements + 1]) + ";")
@@ -152,7 +153,7 @@ async def test_the_logins_of_a_host_are_all_made_when_the_first_try_was_interrup
         assert _psql(empty_url, OF_A_HOST) == ""
         assert set(await owner.fetchval(made, names)) == set(names)
     finally:
-        for name in [*names, "splitplane-migrate"]:
+        for name in [*names, f"{OURS}-migrate"]:
             await owner.execute(f'DROP ROLE IF EXISTS "{name}"')
         await owner.close()
 

@@ -242,6 +242,15 @@ def test_every_answer_with_json_has_an_example_that_a_reader_decodes(whole: dict
     assert answers > 30
 
 
+def test_an_operation_with_a_body_names_the_refusals_of_a_body(whole: dict[str, Any]) -> None:
+    """That it came too slowly, that it is too large, that it is no JSON."""
+    bodies = [(name, operation) for name, operation in _operations(whole) if "requestBody" in operation]
+    assert len(bodies) > 50
+    for name, operation in bodies:
+        with case(name):
+            assert {"408", "413", "415"} <= operation["responses"].keys()
+
+
 def test_every_code_of_a_problem_has_an_example(whole: dict[str, Any]) -> None:
     codes = []
     for name, response in whole["components"]["responses"].items():

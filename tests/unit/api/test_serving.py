@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from control_plane import server_process
 from control_plane.api import server
 from control_plane.server_process import FILES_SPARE
 from control_plane.settings import Settings
@@ -27,9 +28,9 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         def serve(self) -> None:
             pass
 
-    monkeypatch.setattr(server, "Granian", Recorder)
+    monkeypatch.setattr(server_process, "Granian", Recorder)
+    monkeypatch.setattr(server_process, "allow_open_files", lambda: None)
     monkeypatch.setattr(server, "check_free", lambda *_: None)
-    monkeypatch.setattr(server, "allow_open_files", lambda: None)
     return arguments
 
 

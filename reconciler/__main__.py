@@ -9,7 +9,8 @@ python -m reconciler verify-audit        check every chain of the audit log
 A process that runs only the wings money, housekeeping and sla works on rows alone, and needs no provider account, SSH
 key or hub. `run` waits for a database that is away, starting or not migrated.
 
-Exit codes: 0 stopped by a signal, 1 had to be ended by force after one, 2 wrong usage or a setting that cannot be used.
+Exit codes: 0 stopped by a signal, 1 had to be ended by force after one or could not begin its loops, 2 wrong usage or a
+setting that cannot be used.
 """
 
 import argparse

@@ -6,7 +6,7 @@ import structlog
 from prometheus_client import Gauge
 
 from control_plane.db.clock import DatabaseClock
-from control_plane.db.errors import is_database_trouble, sentence
+from control_plane.db.errors import sentence
 from control_plane.db.watch import DatabaseWatch
 from reconciler.runner import Runner
 
@@ -58,5 +58,4 @@ def note_clock(refusal: str | None) -> None:
 
 def note_not_started(error: Exception, place: str) -> None:
     """Log why the loops could not begin although the database was usable a moment ago."""
-    passes = is_database_trouble(error)
-    log.warning("loops_not_started", why=sentence(error, place), exc_info=None if passes else error)
+    log.warning("loops_not_started", why=sentence(error, place))

@@ -20,9 +20,10 @@ import structlog
 from control_plane.db import accounts
 from control_plane.db.clock import DatabaseClock, PostgresTime
 from control_plane.db.engine import Database
-from control_plane.db.errors import sentence
+from control_plane.db.errors import is_database_trouble, sentence
 from control_plane.db.listen import Listener
 from control_plane.db.watch import RETRY_SECONDS, DatabaseWatch
+from control_plane.vault.errors import KeyManagerError
 from control_plane.world import utc_now
 from reconciler.health import CLOCK_DIFFERENCE, Health, note_clock, note_database, note_not_started
 from reconciler.registry import AnyLoop
@@ -104,11 +105,17 @@ class Process:
             log.info("loops_stopped")
 
     async def _built(self) -> World | None:
-        """The world of the loops; None when the database failed meanwhile."""
+        """The world of the loops; None when the database or the key manager failed meanwhile.
+
+        Whatever else fails would fail again, so it ends the process: what started it sees that, and a deployment rolls
+        back. A process that waited instead would look healthy and do nothing.
+        """
         try:
             self._installation = await self._installed()
             return await self._build(self._clock)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the process waits and tries again
+        except Exception as error:
+            if not (is_database_trouble(error) or isinstance(error, KeyManagerError)):
+                raise
             note_not_started(error, self._db.place)
             return None
 

@@ -22,11 +22,12 @@ from control_plane.db import embedded
 from control_plane.db.clock import DatabaseClock
 from control_plane.db.engine import Database, Role
 from control_plane.db.migrate import migrate
+from control_plane.vault.errors import KeyManagerError
 from control_plane.world import utc_now, uuid7
 from reconciler.health import Health
 from reconciler.listener import Listener
 from reconciler.loop import Loop, Report
-from reconciler.process import Process
+from reconciler.process import BuildWorld, Process
 from reconciler.world import World
 from tests.support.database import fresh_database, login_url
 from tests.support.proxy import Proxy, proxied
@@ -125,6 +126,48 @@ async def test_it_waits_for_its_database_in_every_state_and_says_which(server_ur
         [why for why, last in zip(waits, [None, *waits], strict=False) if why != last]
     ), "a sentence is logged when it changes, and not again and again"
     assert "database_usable" in {line["event"] for line in lines}
+
+
+@pytest.mark.database
+@pytest.mark.parametrize("error", [ConnectionRefusedError(), KeyManagerError("KMS is away.")])
+async def test_it_tries_again_when_what_it_begins_with_is_away(database_url: str, error: Exception) -> None:
+    again = asyncio.Event()
+    errors = [error, error]
+
+    async def build(_: DatabaseClock) -> World:
+        if not errors:
+            again.set()
+        raise errors.pop() if errors else error
+
+    async with _beginning(database_url, build) as running:
+        await asyncio.wait_for(again.wait(), SECONDS_MAX)
+        assert not running.done()
+
+
+@pytest.mark.database
+async def test_a_process_that_cannot_begin_for_another_reason_ends_so_that_a_deployment_sees_it(
+    database_url: str,
+) -> None:
+    async def build(_: DatabaseClock) -> World:
+        raise ValueError("a fault of ours")
+
+    async with _beginning(database_url, build) as running:
+        with pytest.raises(ValueError, match="a fault of ours"):
+            await asyncio.wait_for(asyncio.shield(running), SECONDS_MAX)
+
+
+@asynccontextmanager
+async def _beginning(url: str, build: BuildWorld) -> AsyncIterator["asyncio.Task[None]"]:
+    """A process that runs, without loops."""
+    db = Database(login_url(url, Role.RECONCILER), role=Role.RECONCILER, pool_size=2, readers=2)
+    process = Process(db, build, [], Health())
+    running = asyncio.create_task(process.run())
+    try:
+        yield running
+    finally:
+        process.stop()
+        await asyncio.wait([running], timeout=SECONDS_MAX)
+        await db.close()
 
 
 @pytest.mark.database

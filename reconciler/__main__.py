@@ -280,4 +280,7 @@ def _world_of(
 
 
 if __name__ == "__main__":
+    # The user of a container may have neither a name nor a home. asyncssh asks for both, although we have it read no file.
+    os.environ.setdefault("LOGNAME", "reconciler")
+    os.environ.setdefault("HOME", "/")
     sys.exit(main(sys.argv[1:], os.environ))

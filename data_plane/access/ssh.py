@@ -5,7 +5,6 @@ behaviour depends on the arguments only.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -74,8 +73,6 @@ class SshAccess:
         self._key = asyncssh.generate_private_key("ssh-ed25519")
         self._public_key = self._key.export_public_key().decode().strip()
         self._clock = clock
-        # asyncssh asks who runs it, although every login names its user, and the user of a container has no name.
-        os.environ.setdefault("LOGNAME", login_user)
         self._options = asyncssh.SSHClientConnectionOptions(
             config=None,
             agent_path=None,

@@ -34,6 +34,8 @@ pytestmark = [
     pytest.mark.skipif(bool(missing_requirements()), reason="; ".join(missing_requirements())),
 ]
 HEALTHY_WITHIN = 90
+BEGUN = {"reconciler": "loops_started"}
+"""What the log says when a process does its work, where it may be up and still wait."""
 LOOK = """
 import os, pathlib
 status = dict(line.split(":\\t", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines() if ":\\t" in line)
@@ -180,6 +182,7 @@ async def test_a_process_starts_is_well_and_ends_when_it_is_told_to(around: Arou
             await _ended(process, 120)
         else:
             await _well(around, process, definition["healthCheck"]["command"])
+            await _says(process, BEGUN.get(name))
             process.terminate()
             await _ended(process, STOP_SECONDS)
     finally:
@@ -189,6 +192,18 @@ async def test_a_process_starts_is_well_and_ends_when_it_is_told_to(around: Arou
 async def _ended(process: "subprocess.Popen[str]", seconds: float) -> None:
     said, _ = await asyncio.to_thread(process.communicate, timeout=seconds)
     assert process.returncode == 0, said[-3000:]
+
+
+async def _says(process: "subprocess.Popen[str]", event: str | None) -> None:
+    """Wait for an event in the log of the process."""
+    before = []
+    while event is not None:
+        assert process.stdout is not None
+        line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), HEALTHY_WITHIN)
+        assert line, "".join(before)[-3000:]
+        if f'"event": "{event}"' in line:
+            return
+        before.append(line)
 
 
 async def _well(around: Around, process: "subprocess.Popen[str]", probe: list[str]) -> None:

@@ -67,14 +67,6 @@ async def test_a_step_answers_with_status_output_and_a_printable_end_of_its_erro
     assert "the end" in answer.detail
 
 
-async def test_a_user_of_a_container_who_has_no_name_logs_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("os.getuid", lambda: 4_000_000)
-    async with a_shell(answering(b"4\n")) as shell:
-        assert (await shell.run(STEP)).output == b"4\n"
-
-
 async def test_input_arrives_whole_and_steps_run_side_by_side() -> None:
     async def digest(process: "Process[bytes]") -> None:
         process.stdout.write(hashlib.sha256(await process.stdin.read()).hexdigest().encode())

@@ -280,7 +280,7 @@ def _world_of(
 
 
 if __name__ == "__main__":
-    # The user of a container may have neither a name nor a home. asyncssh asks for both, although we have it read no file.
+    # The user of a container may have neither a name nor a home, and asyncssh asks for both.
     os.environ.setdefault("LOGNAME", "reconciler")
     os.environ.setdefault("HOME", "/")
     sys.exit(main(sys.argv[1:], os.environ))

@@ -10,7 +10,7 @@ BIN := .venv/bin
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 21
 
-demo: $(BIN)/.ready ## Lease, use and bill machines on this host, from end to end, in about three minutes
+demo: $(BIN)/.ready ## Lease, use and bill machines on this host, from end to end, in about four minutes
 	@$(BIN)/python -m demo run
 
 up: $(BIN)/.ready ## Start the same cloud and leave it running; prints its URL and a key

@@ -24,6 +24,9 @@ SLOTS_MAX = 64
 SUBNETS = IPv4Network("10.208.0.0/12")
 """Bridges take their /24 from this rarely used range, and avoid what the host already routes."""
 KILL_WAIT_SECONDS = 5.0
+FILTERS_BRIDGES = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+"""Reads 1 where the host's firewall also judges what passes between two ports of a bridge. Docker switches that on, and lets
+the firewall forward only what it knows."""
 
 
 class HostResourceError(Exception):
@@ -97,7 +100,7 @@ def _try_lock(path: Path) -> IO[str] | None:
 def _clean_up(slot: Slot) -> None:
     for folder in slot.folder.glob("*/"):
         clear_machine(folder)
-    delete_link(slot.bridge)
+    remove_bridge(slot)
     shutil.rmtree(slot.folder, ignore_errors=True)
 
 
@@ -119,7 +122,31 @@ def make_bridge(slot: Slot) -> IPv4Network:
     _ip("link", "set", slot.bridge, "up")
     # Ask for a booting machine's address five times per second instead of once: that shortens its boot.
     Path(f"/proc/sys/net/ipv4/neigh/{slot.bridge}/retrans_time_ms").write_text("200")
+    if FILTERS_BRIDGES.exists() and FILTERS_BRIDGES.read_text().strip() == "1":
+        _iptables("--insert", slot)
     return subnet
+
+
+def remove_bridge(slot: Slot) -> None:
+    """Remove the slot's bridge, and its rule in the host's firewall, if they exist."""
+    if _iptables("--check", slot):
+        _iptables("--delete", slot)
+    delete_link(slot.bridge)
+
+
+def _iptables(action: str, slot: Slot) -> bool:
+    """Change or look for the rule that lets machines of a bridge reach each other. Whether it was done or found."""
+    rule = ("FORWARD", "--in-interface", slot.bridge, "--out-interface", slot.bridge, "--jump", "ACCEPT")
+    program = shutil.which("iptables")
+    done = program is not None and (
+        subprocess.run([program, "--wait", "5", action, *rule], check=False, capture_output=True).returncode
+        == 0
+    )
+    if action != "--check" and not done:
+        raise HostResourceError(
+            f"the host's firewall filters bridges: iptables {action} {' '.join(rule)} failed"
+        )
+    return done
 
 
 def _free_subnet(routes: list[IPv4Network], number: int) -> IPv4Network:

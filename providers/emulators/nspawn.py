@@ -112,7 +112,7 @@ class NspawnHost:
         try:
             subnet = await asyncio.to_thread(host_resources.make_bridge, slot)
         except BaseException:
-            await asyncio.to_thread(host_resources.delete_link, slot.bridge)
+            await asyncio.to_thread(host_resources.remove_bridge, slot)
             slot.release()
             raise
         return cls(root=root, slot=slot, subnet=subnet, boot_seconds_max=boot_seconds_max, nodes=nodes)
@@ -152,7 +152,7 @@ class NspawnHost:
 
     async def close(self) -> None:
         await asyncio.gather(*(self.destroy(name) for name in list(self._machines)))
-        await asyncio.to_thread(host_resources.delete_link, self.slot.bridge)
+        await asyncio.to_thread(host_resources.remove_bridge, self.slot)
         self.slot.release()
 
     def console(self, name: str) -> str:

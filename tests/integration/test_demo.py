@@ -22,6 +22,7 @@ from demo.processes import start, wait_for
 from demo.stopping import AGAIN_SECONDS, SIGNALS, Stopped, Stopping
 from demo.story import billed_seconds
 from providers.emulators import host_resources
+from providers.emulators.nspawn import missing_requirements
 from tests.support.clock import START
 
 HOLDER = """
@@ -134,6 +135,39 @@ def _has_ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
+
+
+@pytest.mark.skipif(bool(missing_requirements()), reason="; ".join(missing_requirements()))
+def test_machines_reach_each_other_on_a_host_whose_firewall_forwards_nothing(tmp_path: Path) -> None:
+    """As on a host with Docker. The firewall is one of a network namespace."""
+    ran = subprocess.run(
+        ["unshare", "--net", sys.executable, "-c", FORWARDS_NOTHING, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-2_000:]
+    before, after = ran.stdout.split("removed\n")
+    assert "-A FORWARD -i spbr0 -o spbr0 -j ACCEPT" in before
+    assert after == "-P FORWARD DROP\n"
+
+
+FORWARDS_NOTHING = """
+import subprocess, sys
+from pathlib import Path
+from providers.emulators import host_resources
+from providers.emulators.nspawn import missing_requirements
+state = Path(sys.argv[1])
+host_resources.FILTERS_BRIDGES = state / "filters"
+host_resources.FILTERS_BRIDGES.write_text("1")
+subprocess.run(["iptables", "--policy", "FORWARD", "DROP"], check=True)
+slot = host_resources.claim_slot(state)
+host_resources.make_bridge(slot)
+print(subprocess.check_output(["iptables", "--list-rules", "FORWARD"], text=True))
+host_resources.remove_bridge(slot)
+print("removed")
+print(subprocess.check_output(["iptables", "--list-rules", "FORWARD"], text=True), end="")
+"""
 
 
 def test_what_a_killed_emulator_left_is_swept_and_what_a_living_one_has_is_not(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ SUBNETS = IPv4Network("10.208.0.0/12")
 """Bridges take their /24 from this rarely used range, and avoid what the host already routes."""
 KILL_WAIT_SECONDS = 5.0
 FILTERS_BRIDGES = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
-"""Reads 1 where the host's firewall also judges what passes between two ports of a bridge. Docker switches that on, and lets
-the firewall forward only what it knows."""
+"""Reads 1 where the host's firewall also judges what passes between two ports of a bridge. Docker switches that on, and
+lets the firewall forward only what it knows."""
 
 
 class HostResourceError(Exception):

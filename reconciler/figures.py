@@ -1,8 +1,8 @@
 """The business metrics, as they were read from the database last. A scrape reads this memory and never the database.
 
 Every replica that runs the wing `housekeeping` exports the same figures, so a query over replicas takes `max`, not
-`sum`. Labels are states, providers, regions, GPU models, our accounts and our clusters: never ids, so their number
-stays small.
+`sum`. Labels are states, providers, regions, GPU models, and our accounts, clusters and warm pools: never ids, so their
+number stays small.
 """
 
 from collections import Counter as Counts
@@ -24,10 +24,12 @@ from control_plane.db.figures import (
     OrganizationCount,
     UnratedMoney,
 )
+from control_plane.db.warm_pool_figures import WarmPoolFigures
 from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.organization import OrganizationState
 from reconciler.cluster_metrics import of_clusters
+from reconciler.warm_pool_metrics import of_warm_pools
 
 VANISHED = Counter(
     "splitplane_machines_vanished", "Machines that their provider no longer lists.", ("account",)
@@ -58,6 +60,7 @@ class Figures:
     organizations: Sequence[OrganizationCount]
     clusters: Sequence[ClusterFigures]
     node_pools: Sequence[PoolCount]
+    warm_pools: Sequence[WarmPoolFigures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class FigureCollector(Collector):
             yield from _of_unrated(figures.unrated)
             yield from _of_organizations(figures.organizations)
             yield from of_clusters(figures.clusters, figures.node_pools)
+            yield from of_warm_pools(figures.warm_pools)
         if (audit := self.audit) is not None:
             yield _gauge("ledger_audited_timestamp_seconds", "When the ledger was added up.", audit.at)
             yield _gauge("ledger_postings", "Postings that were added up.", audit.postings)

@@ -16,6 +16,7 @@ from control_plane.domain.cost_record import Charged, CostRecord, Holder
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.money import Nano
 from control_plane.domain.provider_cost import BillingTerms, MachineLife, Tenure, stops
+from control_plane.domain.sla import SlaTier
 
 MACHINES_PER_QUERY = 500
 
@@ -33,6 +34,8 @@ class _Row:
     increment_seconds: int
     minimum_seconds: int
     billed_while_booting: bool
+    pooled: bool
+    pool_sla: SlaTier | None
     ordered_at: datetime | None
     running_at: datetime | None
     ending_at: datetime | None
@@ -70,6 +73,8 @@ class _Row:
             provider_ref=self.provider_ref,
             gpu_count=self.gpu_count,
             spot=self.spot,
+            pooled=self.pooled,
+            pool_sla=self.pool_sla,
             terms=terms,
             life=life,
             holders=self.holders,

@@ -8,6 +8,7 @@ from itertools import pairwise
 from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId
 from control_plane.domain.money import Nano
 from control_plane.domain.provider_cost import BillingTerms, MachineLife, cost_between
+from control_plane.domain.sla import SlaTier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,7 @@ class Holder:
     organization_id: OrganizationId
     organization: str
     sku: str
+    sla: SlaTier
     units: int
     """What its price counts: GPUs, or one machine where there are none."""
     slot: int | None
@@ -54,12 +56,32 @@ class CostRecord:
     provider_ref: str | None
     gpu_count: int
     spot: bool
+    pooled: bool
+    """Whether it was ordered before a lease asked for it: for a warm pool, or as a spare of one lease."""
+    pool_sla: SlaTier | None
+    """The only service level that its pool serves, or that of the lease whose spare it is; None without one."""
     terms: BillingTerms
     life: MachineLife
     holders: tuple[Holder, ...]
     """In the order of time."""
     charged: tuple[Charged, ...]
     """Of the month alone."""
+
+    @property
+    def idle_until(self) -> datetime | None:
+        """Until when it waited in a warm pool; None when no lease ever claimed it. Only of one that is pooled."""
+        return self.holders[0].claimed_at if self.holders else None
+
+    @property
+    def idle_for(self) -> SlaTier | None:
+        """For which service level it waited: the one that asked for it, or else that of the lease that claimed it."""
+        if self.pool_sla is None and self.holders:
+            return self.holders[0].sla
+        return self.pool_sla
+
+    def is_idle(self, since: datetime) -> bool:
+        """Whether it waited in a warm pool during a stretch that begins at this moment."""
+        return self.pooled and (self.idle_until is None or since < self.idle_until)
 
     def cost(self, since: datetime, until: datetime) -> Nano:
         """What its provider bills from `since` to `until`."""

@@ -1,11 +1,12 @@
 """Margins: what customers were charged in a month, less what providers bill us for the machines.
 
 Time of a machine belongs to the lease that holds it, from its claim to the end of that: also the time in which the
-machine boots. The rest is unsold. All parts of all machines add up to what the providers bill, to the nano-dollar.
+machine boots. The rest is unsold. Unsold time in which a machine waited in a warm pool belongs to the service level
+that asked for it. All parts of all machines add up to what the providers bill, to the nano-dollar.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -13,6 +14,7 @@ from control_plane.domain.cost_record import CostRecord, Holder
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import NOTHING, Nano
 from control_plane.domain.provider_cost import bounds_between
+from control_plane.domain.sla import SlaTier
 
 _WHOLE = 10_000
 
@@ -24,6 +26,7 @@ class MarginBy(StrEnum):
     SKU = "sku"
     PROVIDER = "provider"
     ORGANIZATION = "organization"
+    SLA = "sla"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Margin:
     """What providers bill."""
     unsold_nano: Nano = NOTHING
     """The part of the cost for time in which no lease held a machine."""
+    idle_nano: Nano = NOTHING
+    """The part of that for machines that waited in warm pools."""
 
     @property
     def margin_nano(self) -> Nano:
@@ -49,6 +54,7 @@ class Margin:
             Nano(self.revenue_nano + other.revenue_nano),
             Nano(self.cost_nano + other.cost_nano),
             Nano(self.unsold_nano + other.unsold_nano),
+            Nano(self.idle_nano + other.idle_nano),
         )
 
 
@@ -57,12 +63,19 @@ class Line:
     """What a margin is of."""
 
     key: str
-    """The id of the lease or the organization, the name of the SKU or the provider; empty for unsold time."""
+    """The id of the lease or the organization, the name of the SKU, the provider or the service level; empty for time
+    that belongs to none of them."""
     name: str
     """What people call it."""
 
 
 UNSOLD = Line("", "unsold time")
+IDLE = Line("", "warm pools")
+
+
+def idle_line(tier: SlaTier | None) -> Line:
+    """The line of machines that waited in warm pools for a service level, or for all of them."""
+    return IDLE if tier is None else Line("", f"{IDLE.name}, {tier}")
 
 
 @dataclass(slots=True)
@@ -77,12 +90,17 @@ class Margins:
     uncertain_nano: Nano = NOTHING
     """By how much the cost may be off, because no provider tells when its bill of a machine begins and ends."""
     machines: int = 0
+    idle: dict[SlaTier | None, Nano] = field(default_factory=dict[SlaTier | None, Nano])
+    """What machines cost while they waited in warm pools, by the service level that asked; None where none did."""
 
     def add(self, record: CostRecord) -> None:
         """Add what a machine cost in the month, and what was charged for it."""
         for line, part in _parts(self.by, record, self.since, self.until):
             self.lines[line] = self.lines.get(line, Margin()).plus(part)
             self.total = self.total.plus(part)
+            if part.idle_nano:
+                tier = record.idle_for
+                self.idle[tier] = Nano(self.idle.get(tier, NOTHING) + part.idle_nano)
         bounds = bounds_between(record.terms, record.life, self.since, self.until)
         self.uncertain_nano = Nano(self.uncertain_nano + bounds.width_nano)
         self.machines += 1
@@ -120,9 +138,20 @@ def _parts(
         for holder, part in _divided(cost, held_by, record.gpu_count):
             unsold = Nano(unsold - part)
             yield _line(by, holder, of_provider), Margin(cost_nano=part)
-        if unsold:
+        if unsold and record.is_idle(begin):
+            yield (
+                _idle_line(by, record.idle_for, of_provider),
+                Margin(cost_nano=unsold, unsold_nano=unsold, idle_nano=unsold),
+            )
+        elif unsold:
             line = of_provider if by is MarginBy.PROVIDER else UNSOLD
             yield line, Margin(cost_nano=unsold, unsold_nano=unsold)
+
+
+def _idle_line(by: MarginBy, tier: SlaTier | None, of_provider: Line) -> Line:
+    if by is MarginBy.PROVIDER:
+        return of_provider
+    return Line(tier, tier) if by is MarginBy.SLA and tier is not None else idle_line(tier)
 
 
 def _divided(cost: Nano, held_by: tuple[Holder, ...], gpu_count: int) -> Iterator[tuple[Holder, Nano]]:
@@ -155,3 +184,5 @@ def _line(by: MarginBy, holder: Holder, of_provider: Line) -> Line:
             return of_provider
         case MarginBy.ORGANIZATION:
             return Line(on_wire(Prefix.ORGANIZATION, holder.organization_id), holder.organization)
+        case MarginBy.SLA:
+            return Line(holder.sla, holder.sla)

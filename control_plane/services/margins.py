@@ -18,7 +18,7 @@ class MarginReport:
     """The end of the month, or now while it is not over."""
     found: Margins
     lines: tuple[tuple[Line, Margin], ...]
-    """Those that cost most, and unsold time."""
+    """Those that cost most, then machines that waited in warm pools, and unsold time."""
     others: Margin
     """The sum of those that are left out."""
     others_count: int
@@ -27,7 +27,7 @@ class MarginReport:
 async def report(
     world: World, platform: OrganizationId, month: datetime | None, by: MarginBy, *, lines: int
 ) -> MarginReport | Refused:
-    """The margins of a month: so many lines at most and unsold time; the others are summed.
+    """The margins of a month: so many lines at most, and unsold time; the others are summed.
 
     `platform` is the operators' organization. None as the month is the current one. Refused for one that has not begun.
     """
@@ -40,8 +40,9 @@ async def report(
         async for records in machine_costs.of_month(connection, since=found.since, until=found.until):
             for record in records:
                 found.add(record)
-    sold = [found_line for found_line in ordered(found.lines) if found_line[0] != UNSOLD]
-    unsold = [(UNSOLD, found.lines[UNSOLD])] if UNSOLD in found.lines else []
+    sold = [each for each in ordered(found.lines) if each[0].key]
+    unsold = [each for each in ordered(found.lines) if not each[0].key]
+    unsold.sort(key=lambda each: each[0] == UNSOLD)
     left_out = sold[lines:]
     return MarginReport(
         month, found.until, found, (*sold[:lines], *unsold), together(left_out), len(left_out)

@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from control_plane.wire.common import Money, Timestamp, View
 from control_plane.wire.finance import MonthText
+from control_plane.wire.sla_terms import SlaTierWord
 from control_plane.wire.vocabulary import one_of
 
 LINES_MAX = 1_000
@@ -19,6 +20,7 @@ MarginByWord = Annotated[
         sku="By the SKU of the leases.",
         provider="By the provider of the machines.",
         organization="By the organization of the leases.",
+        sla="By the service level of the leases.",
     ),
 ]
 PercentText = Annotated[str, Meta(examples=["41.25"], extra_json_schema={"pattern": r"^-?[0-9]+\.[0-9]{2}$"})]
@@ -33,6 +35,8 @@ class MarginAmounts(View):
     """What providers bill for the machines by their own rules."""
     unsold_cost: Money
     """The part of the cost for time in which no lease held a machine."""
+    idle_cost: Money
+    """The part of that for machines that waited in warm pools."""
     margin: Money
     """The revenue less the cost."""
     margin_percent: PercentText | None
@@ -40,15 +44,24 @@ class MarginAmounts(View):
 
 
 class MarginLineView(View):
-    """The margin of one lease, SKU, provider or organization, or what unsold time costs."""
+    """The margin of one lease, SKU, provider, organization or service level, or what unsold time costs."""
 
     key: str | None
-    """The id of the lease or the organization, or the name of the SKU or the provider; null for unsold time, which by
-    provider is a part of each provider's own line."""
+    """The id of the lease or the organization, or the name of the SKU, the provider or the service level; null for
+    machines in warm pools and other unsold time, which by provider are a part of each provider's own line."""
     name: str
     """What people call it."""
     amounts: MarginAmounts
     """What was charged and what it cost."""
+
+
+class IdleCostView(View):
+    """What machines cost while they waited in warm pools for the leases of a service level."""
+
+    sla: SlaTierWord | None
+    """The only level that the pool serves, or else that of the lease that claimed the machine; null when none did."""
+    cost: Money
+    """What they cost from their order to their claim or their end."""
 
 
 class MarginView(View):
@@ -66,8 +79,10 @@ class MarginView(View):
     """The sum of all lines and of the others."""
     uncertain_cost: Money
     """By how much the cost may be off, because no provider tells when its bill of a machine begins and ends."""
+    idle: tuple[IdleCostView, ...]
+    """What warm pools cost, by service level; nothing where none cost anything."""
     lines: tuple[MarginLineView, ...]
-    """Those that cost most first, at most as many as asked for, and unsold time last."""
+    """Those that cost most first, at most as many as asked for, then machines in warm pools, and unsold time last."""
     others: MarginAmounts
     """The sum of the lines that are left out."""
     others_count: int

@@ -22,6 +22,9 @@ from control_plane.wire.vocabulary import one_of
 TRACE_REQUESTS_MAX = 7_000
 """So many requests fit into a trace."""
 SERIES_MAX = 20
+"""So many pairs of a SKU and a region."""
+TRACE_DAYS_MAX = 31
+"""So long a trace may last."""
 PoolIdText = Annotated[
     str,
     Meta(
@@ -208,11 +211,11 @@ class PoolDetailView(PoolView):
 
 
 Moments = Annotated[
-    tuple[Annotated[int, Meta(ge=0, le=2_678_400)], ...],
+    tuple[Annotated[int, Meta(ge=0, le=TRACE_DAYS_MAX * 86_400)], ...],
     Meta(
         min_length=1,
         max_length=TRACE_REQUESTS_MAX,
-        description="Whole seconds since the trace began, up to 31 days.",
+        description=f"Whole seconds since the trace began, up to {TRACE_DAYS_MAX} days.",
         examples=[[0, 60, 75]],
     ),
 ]

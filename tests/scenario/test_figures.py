@@ -4,9 +4,12 @@ import pytest
 from prometheus_client import REGISTRY
 from sqlalchemy import text
 
+from control_plane.db import pools as pool_rows
 from control_plane.db.engine import Database
+from control_plane.domain.pool import PoolPolicy
 from reconciler.figures import FIGURES
 from reconciler.loops.housekeeping import audit_ledger
+from tests.support import pools
 from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage
 
@@ -118,6 +121,46 @@ async def test_an_orphan_is_shown_with_its_age_and_without_a_price_that_nobody_k
     await stage.run("read_figures")
     assert shown("orphans", account=FAKE) == 0
     assert shown("orphans_oldest_timestamp_seconds", account=FAKE) is None
+
+
+async def test_a_warm_pool_shows_its_machines_its_hits_and_misses_and_what_its_waiting_costs(
+    stage: Stage,
+) -> None:
+    """Beside what the product is told and the provider sees: nothing here is computed from the pool's own figures."""
+    organization = await stage.organization()
+    await stage.run("refresh_offers")
+    now = stage.clock.now()
+    pool = pools.a_pool(
+        policy=PoolPolicy.FIXED, machines_min=1, machines_max=3, created_at=now, changed_at=now
+    )
+    async with stage.db.transaction() as connection:
+        assert await pool_rows.insert(connection, pool)
+    await stage.play(HOUR, step=20)
+    (ordered,) = stage.cloud.alive()
+    leases = [await stage.lease(organization) for _ in range(3)]
+    for lease in leases:
+        await stage.play_until(lease, "ready")
+    await stage.play(HOUR, step=20)
+    await stage.run("read_figures")
+    assert (shown("pool_target", pool=pool.name), shown("pool_wanted", pool=pool.name)) == (1, 1)
+    assert [shown("pool_machines", pool=pool.name, state=state) for state in ("verified", "starting")] == [
+        1,
+        0,
+    ]
+    claimed = {machine.provider_ref for lease in leases for machine in await stage.machines(lease)}
+    assert ordered.provider_ref in claimed
+    assert len(stage.cloud.alive()) == 4, "one of them waits again"
+    assert shown("pool_requests", pool=pool.name, outcome="hit") == 1
+    assert shown("pool_requests", pool=pool.name, outcome="miss") == 2
+    per_hour = 2.19
+    idle = shown("pool_idle_usd", pool=pool.name)
+    assert idle == pytest.approx(2 * per_hour, rel=0.05), "one machine at a time waited for two hours"
+    assert shown("pool_avoided_wait_seconds", pool=pool.name)
+    assert shown("pool_budget_usd_per_day", pool=pool.name) == 1_000
+    stage.clock.advance(26 * HOUR)
+    await stage.run("read_figures")
+    assert [shown("pool_requests", pool=pool.name, outcome=outcome) for outcome in ("hit", "miss")] == [0, 0]
+    assert shown("pool_idle_usd", pool=pool.name) == 0, "what is older than a day is not counted"
 
 
 async def test_use_without_a_charge_and_meters_that_stand_still_are_shown(stage: Stage) -> None:

@@ -11,6 +11,7 @@ from control_plane.db.figures import (
     OrganizationCount,
     UnratedMoney,
 )
+from control_plane.db.warm_pool_figures import WarmPoolFigures
 from control_plane.domain.cluster import ClusterState
 from control_plane.domain.ids import AccountName
 from control_plane.domain.lease import LeaseState
@@ -67,5 +68,19 @@ SAMPLE_FIGURES = Figures(
         )
     ],
     node_pools=[PoolCount(NodePoolState.READY, pools=1, waiting_since=AT)],
+    warm_pools=[
+        WarmPoolFigures(
+            name="eu",
+            wanted=3,
+            target=2,
+            verified=1,
+            starting=1,
+            idle_nano_per_day=Nano(1),
+            requests=8,
+            hits=7,
+            avoided_ms=1,
+            idle_nano=Nano(1),
+        )
+    ],
 )
 SAMPLE_AUDIT = Audit(AT, postings=2, difference=Nano(0))

@@ -9,7 +9,7 @@ from control_plane.cli.terminal import Terminal
 from control_plane.wire.margins import LINES_MAX, MarginView
 
 PATH = "/v1/finance/margin"
-BY = ("provider", "sku", "organization", "lease")
+BY = ("provider", "sku", "organization", "lease", "sla")
 
 
 def add(finance: Commands) -> None:
@@ -20,8 +20,9 @@ def add(finance: Commands) -> None:
         "Show the charges of a month, what providers bill, and the margin.",
         more=(
             "What a machine costs follows its provider's own rules. Time in which no lease\n"
-            "held a machine is unsold. Until a month is over, charges follow machines up\n"
-            "to an hour later."
+            "held a machine is unsold; what waited in warm pools belongs to the service level\n"
+            "that asked for it. Until a month is over, charges follow machines up to an hour\n"
+            "later."
         ),
         examples="""
         splitplane finance margin 2026-10

@@ -1,6 +1,7 @@
 """Warm pools. They need the permissions `pools.read` and `pools.manage`."""
 
 import csv
+import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,6 +18,8 @@ from control_plane.cli.render.pool_simulations import drawing, simulation_page
 from control_plane.cli.render.pools import pool_page, pool_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.pools import (
+    SERIES_MAX,
+    TRACE_DAYS_MAX,
     TRACE_REQUESTS_MAX,
     PoolChangeRequest,
     PoolDetailView,
@@ -267,7 +270,10 @@ def _read(terminal: Terminal, file: str) -> str:
 
 
 def series(content: str, file: str) -> tuple[TracedSeriesRequest, ...]:
-    """The requests of a trace by SKU and region, in seconds since the first. Usage errors name the line."""
+    """The requests of a trace by SKU and region, in seconds since the first.
+
+    Usage errors name the line, or what there is too much of.
+    """
     found: dict[tuple[str, str], list[float]] = {}
     for number, row in _rows(content, file):
         missing = [name for name in FIELDS if row.get(name) in (None, "")]
@@ -278,7 +284,18 @@ def series(content: str, file: str) -> tuple[TracedSeriesRequest, ...]:
         _seconds(row["duration"], f"{file}, line {number}")
     if not found:
         raise usage(f"{file} has no requests.")
-    first = min(min(moments) for moments in found.values())
+    first = min(map(min, found.values()))
+    days = (max(map(max, found.values())) - first) / 86_400
+    count = sum(map(len, found.values()))
+    for what, has, most in (
+        ("requests", count, TRACE_REQUESTS_MAX),
+        ("pairs of a SKU and a region", len(found), SERIES_MAX),
+        ("days from the first arrival to the last", days, TRACE_DAYS_MAX),
+    ):
+        if has > most:
+            raise usage(
+                f"{file} has {has:,.10g} {what}; {most:,} fit into one simulation. Take a part of it."
+            )
     return tuple(
         TracedSeriesRequest(sku, region, tuple(int(moment - first) for moment in moments))
         for (sku, region), moments in sorted(found.items())
@@ -291,8 +308,11 @@ def _rows(content: str, file: str) -> Iterator[tuple[int, dict[str, Any]]]:
         reader = csv.DictReader(lines)
         if not set(FIELDS) <= set(reader.fieldnames or ()):
             raise usage(f"{file}: the first line of CSV has to be {','.join(FIELDS)}.")
-        for row in reader:
-            yield reader.line_num, row
+        try:
+            for row in reader:
+                yield reader.line_num, row
+        except csv.Error as error:
+            raise usage(f"{file}, line {reader.line_num}: it is not CSV ({error}).") from None
         return
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -304,10 +324,8 @@ def _rows(content: str, file: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _moment(value: object, where: str) -> float:
-    try:
-        return float(str(value))
-    except ValueError:
-        pass
+    if (seconds := _number(value)) is not None:
+        return seconds
     try:
         moment = datetime.fromisoformat(str(value))
     except ValueError:
@@ -317,10 +335,15 @@ def _moment(value: object, where: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _seconds(value: object, where: str) -> None:
+def _number(value: object) -> float | None:
     try:
-        seconds = float(str(value))
+        number = float(str(value))
     except ValueError:
-        seconds = -1.0
-    if seconds < 0:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _seconds(value: object, where: str) -> None:
+    seconds = _number(value)
+    if seconds is None or seconds < 0:
         raise usage(f"{where}: {value!r} is no duration in seconds.")

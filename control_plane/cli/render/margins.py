@@ -1,11 +1,13 @@
 """Margins of a month on the screen."""
 
+from collections.abc import Sequence
+
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import facts, heading, table
 from control_plane.cli.words import plural, rounded
-from control_plane.wire.margins import MarginAmounts, MarginView
+from control_plane.wire.margins import IdleCostView, MarginAmounts, MarginView
 
 _RIGHT = ("REVENUE USD", "COST USD", "UNSOLD USD", "MARGIN USD", "%")
 
@@ -21,10 +23,17 @@ def margin_page(found: MarginView) -> RenderableType:
             ("Until", f"{found.until:%Y-%m-%d %H:%M} UTC"),
             ("Machines", f"{found.machines:,}"),
             ("Uncertain", f"{rounded(found.uncertain_cost)} USD of the cost"),
+            *_idle(found.idle),
         ),
         Text(),
         table((found.by.upper(), *_RIGHT), rows, right=_RIGHT),
     )
+
+
+def _idle(found: Sequence[IdleCostView]) -> list[tuple[str, str]]:
+    """What warm pools cost, for whom."""
+    parts = [f"{rounded(each.cost)} USD for {each.sla or 'all levels'}" for each in found]
+    return [("Warm pools", ", ".join(parts))] if parts else []
 
 
 def _row(name: str, amounts: MarginAmounts) -> tuple[Text | str, ...]:

@@ -9,16 +9,18 @@ CREATE FUNCTION machine_costs(
 RETURNS TABLE (
   id uuid, account text, provider text, provider_ref text, gpu_count integer, spot boolean, nano_per_hour bigint,
   stopped_nano_per_hour bigint, increment_seconds integer, minimum_seconds integer, billed_while_booting boolean,
-  ordered_at timestamptz, running_at timestamptz, ending_at timestamptz, ended_at timestamptz, holders jsonb,
+  pooled boolean, pool_sla text, ordered_at timestamptz, running_at timestamptz, ending_at timestamptz, ended_at timestamptz, holders jsonb,
   charged jsonb)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
   SELECT m.id, m.account, m.provider, m.provider_ref, m.gpu_count, m.spot, m.cost_nano_per_hour,
     m.stopped_cost_nano_per_hour, m.increment_seconds, m.minimum_seconds, m.billed_while_booting,
+    m.purpose = 'pool', coalesce((SELECT p.sla FROM public.pools p WHERE p.id = m.pool_id),
+      (SELECT l.sla FROM public.leases l WHERE l.id = m.reserved_for)),
     m.asked_at, m.running_at, least(m.terminate_asked_at, m.missed_since), m.gone_at,
     coalesce((
       SELECT jsonb_agg(jsonb_build_object(
         'lease_id', c.lease_id, 'lease', l.name, 'organization_id', c.organization_id, 'organization', o.name,
-        'sku', l.sku, 'units', l.units, 'slot', c.slot, 'claimed_at', c.claimed_at, 'admitted_at', c.admitted_at,
+        'sku', l.sku, 'sla', l.sla, 'units', l.units, 'slot', c.slot, 'claimed_at', c.claimed_at, 'admitted_at', c.admitted_at,
         'ended_at', c.ended_at, 'switched_at', to_jsonb(l.switched_at)) ORDER BY c.claimed_at, c.id)
       FROM public.claims c JOIN public.leases l ON l.id = c.lease_id
       JOIN public.organizations o ON o.id = c.organization_id WHERE c.machine_id = m.id), '[]'),

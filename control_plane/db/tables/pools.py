@@ -14,7 +14,7 @@ from sqlalchemy import (
     text,
 )
 
-from control_plane.db.tables.marks import Tenancy, at, known, table
+from control_plane.db.tables.marks import Lookups, Tenancy, at, known, table
 from control_plane.domain.pool import PoolPolicy, PoolState
 from control_plane.domain.sla import SlaTier
 
@@ -78,6 +78,7 @@ pools = table(
         *("state", "policy", "machines_min", "machines_max", "step_max", "idle_nano_per_day"),
         *("waiting_nano_per_hour", "generation", "changed_at", "due_at", "deleted_at"),
     ),
+    lookups=Lookups.READ,
 )
 
 # What the loop decided about a pool, whenever that changed.

@@ -1,12 +1,12 @@
 """Reads the figures of the business metrics: leases, machines, liabilities, orphans, accounts, money, organizations,
-clusters.
+clusters, warm pools.
 
 When the database does not answer, the metrics keep the last figures, and their age shows it.
 """
 
 from datetime import timedelta
 
-from control_plane.db import agents, cluster_figures, figures, usage
+from control_plane.db import agents, cluster_figures, figures, usage, warm_pool_figures
 from control_plane.domain import agent
 from control_plane.domain.metering import SILENT_AFTER
 from reconciler.figures import FIGURES, Figures
@@ -31,6 +31,7 @@ async def activate(world: World) -> Report:
             organizations=await figures.organizations(connection),
             clusters=await cluster_figures.clusters(connection, now=now),
             node_pools=await cluster_figures.node_pools(connection),
+            warm_pools=await warm_pool_figures.pools(connection, now=now),
         )
     FIGURES.figures = read
     return Report(looked_at=sum(count.leases for count in read.leases))

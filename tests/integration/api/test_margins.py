@@ -1,17 +1,28 @@
 """Margins over HTTP: what was charged, what providers bill, and nothing of it for customers."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
+from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sla import SlaTier
+from control_plane.services import sla_terms
 from tests.integration.api.conftest import Tenant
 from tests.integration.api.problems import hold
+from tests.support import pools
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
 PATH = "/v1/finance/margin"
+SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
+# The fake provider bills from the order on, in seconds.
+_WAITED = text("""
+SELECT m.id, CAST(floor(extract(epoch FROM coalesce(c.claimed_at, :now) - m.asked_at)) AS bigint) AS seconds
+FROM machines m LEFT JOIN claims c ON c.machine_id = m.id WHERE m.purpose = 'pool'
+""")
 _CHARGED = text("SELECT sum(amount_nano)::bigint AS nano FROM charges")
 _HOURLY = 2_190_000_000
 """What the fake provider bills for a machine with one GPU."""
@@ -62,6 +73,48 @@ async def test_a_month_adds_up_to_the_nano_dollar_by_whatever_it_is_read(
     assert (one["others_count"], len(one["lines"]), one["total"]) == (2, 2, total)
     parts = [one["others"], *(line["amounts"] for line in one["lines"])]
     assert sum(part["cost"]["nano"] for part in parts) == total["cost"]["nano"]
+
+
+async def test_what_warm_pools_cost_belongs_to_the_service_level_that_asked_for_it(
+    stage: Stage, operator: Tenant
+) -> None:
+    async with stage.db.transaction() as connection:
+        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
+    organization = await stage.organization()
+    claimed, waits = await pools.waiting(stage, 2)
+    lease = await stage.lease(organization, CapacityRequest("h100x1", sla=SlaTier.GOLD))
+    (spare,) = await pools.waiting(stage, reserved_for=lease.id)
+    await stage.run("place_leases")
+    assert [machine.id for machine in await stage.machines(lease)] == [spare]
+    stage.clock.advance(1_800)
+    other = await stage.lease(organization, CapacityRequest("h100x1", sla=SlaTier.SILVER))
+    await stage.run("place_leases")
+    assert [machine.id for machine in await stage.machines(other)] == [claimed]
+    async with stage.db.reading() as connection:
+        found = await rows(connection, _WAITED, now=stage.clock.now())
+    seconds = {row.id: row.seconds for row in found}
+
+    margin = await _read(operator, by="sla")
+    idle = {part["sla"]: part["cost"]["nano"] for part in margin["idle"]}
+    for level, machine in (("gold", spare), ("silver", claimed), (None, waits)):
+        second = _HOURLY / 3_600
+        assert idle[level] == pytest.approx(second * seconds[machine], abs=1.01 * second), level
+    lines = {line["name"]: line["amounts"] for line in margin["lines"]}
+    for level, name in (("gold", "gold"), ("silver", "silver"), (None, "warm pools")):
+        assert lines[name]["idle_cost"]["nano"] == lines[name]["unsold_cost"]["nano"] == idle[level]
+    total = margin["total"]
+    assert total["idle_cost"]["nano"] == sum(idle.values()) == total["unsold_cost"]["nano"]
+
+    by_sku = await _read(operator, by="sku")
+    assert (by_sku["total"], by_sku["idle"]) == (total, margin["idle"])
+    assert {line["name"] for line in by_sku["lines"]} == {
+        "h100x1",
+        "warm pools",
+        "warm pools, gold",
+        "warm pools, silver",
+    }
+    (by_provider,) = (await _read(operator, by="provider"))["lines"]
+    assert by_provider["amounts"] == total
 
 
 async def test_a_month_that_has_not_begun_has_no_margin_and_one_without_machines_has_none(

@@ -2201,18 +2201,19 @@ DIFFERENCES: Json = {
 }  # fmt: skip
 
 
-def _margin(revenue: int, cost: int, unsold: int, percent: str | None) -> Json:
-    return {"revenue": usd(revenue), "cost": usd(cost), "unsold_cost": usd(unsold), "margin": usd(revenue - cost),
-            "margin_percent": percent}  # fmt: skip
+def _margin(revenue: int, cost: int, unsold: int, percent: str | None, idle: int = 0) -> Json:
+    return {"revenue": usd(revenue), "cost": usd(cost), "unsold_cost": usd(unsold), "idle_cost": usd(idle),
+            "margin": usd(revenue - cost), "margin_percent": percent}  # fmt: skip
 
 
 MARGIN: Json = {
     "month": "2026-10", "until": "2026-11-01T00:00:00Z", "by": "provider", "machines": 1_204,
-    "total": _margin(41_250_000_000_001, 30_500_000_000_000, 1_120_000_000_000, "26.06"),
+    "total": _margin(41_250_000_000_001, 30_500_000_000_000, 1_120_000_000_000, "26.06", 318_500_000_000),
     "uncertain_cost": usd(12_400_000_000),
+    "idle": [{"sla": None, "cost": usd(18_250_000_000)}, {"sla": "gold", "cost": usd(300_250_000_000)}],
     "lines": [
         {"key": "verda", "name": "verda",
-         "amounts": _margin(39_000_000_000_001, 27_000_000_000_000, 1_000_000_000_000, "30.76")},
+         "amounts": _margin(39_000_000_000_001, 27_000_000_000_000, 1_000_000_000_000, "30.76", 318_500_000_000)},
         {"key": "lambda_cloud", "name": "lambda_cloud",
          "amounts": _margin(2_250_000_000_000, 3_380_000_000_000, 0, "-50.23")},
     ],

@@ -8,9 +8,21 @@ from hypothesis import strategies as st
 
 from control_plane.domain.cost_record import Charged, CostRecord, Holder
 from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId
-from control_plane.domain.margin import UNSOLD, Line, Margin, MarginBy, Margins, margins, ordered, together
+from control_plane.domain.margin import (
+    IDLE,
+    UNSOLD,
+    Line,
+    Margin,
+    MarginBy,
+    Margins,
+    idle_line,
+    margins,
+    ordered,
+    together,
+)
 from control_plane.domain.money import Nano
 from control_plane.domain.provider_cost import BillingTerms, MachineLife
+from control_plane.domain.sla import SlaTier
 from tests.support.clock import START
 
 HOUR = timedelta(hours=1)
@@ -19,7 +31,13 @@ TERMS = BillingTerms(nano_per_hour=PRICE, stopped_nano_per_hour=None)
 
 
 def holder(
-    number: int, since: float, until: float | None, *, slot: int | None = None, units: int = 8
+    number: int,
+    since: float,
+    until: float | None,
+    *,
+    slot: int | None = None,
+    units: int = 8,
+    sla: SlaTier = SlaTier.BRONZE,
 ) -> Holder:
     return Holder(
         lease_id=LeaseId(UUID(int=number)),
@@ -27,6 +45,7 @@ def holder(
         organization_id=OrganizationId(UUID(int=100 + number % 2)),
         organization=("even", "odd")[number % 2],
         sku=f"sku{number % 3}",
+        sla=sla,
         units=units,
         slot=slot,
         claimed_at=START + since * HOUR,
@@ -36,7 +55,12 @@ def holder(
 
 
 def record(
-    *holders: Holder, hours: float | None = 10, terms: BillingTerms = TERMS, charged: tuple[Charged, ...] = ()
+    *holders: Holder,
+    hours: float | None = 10,
+    terms: BillingTerms = TERMS,
+    charged: tuple[Charged, ...] = (),
+    pooled: bool = False,
+    pool_sla: SlaTier | None = None,
 ) -> CostRecord:
     ended_at = None if hours is None else START + hours * HOUR
     return CostRecord(
@@ -46,6 +70,8 @@ def record(
         provider_ref="ref-1",
         gpu_count=8,
         spot=False,
+        pooled=pooled,
+        pool_sla=pool_sla,
         terms=terms,
         life=MachineLife(ordered_at=START, running_at=START, ending_at=ended_at, ended_at=ended_at),
         holders=holders,
@@ -90,6 +116,33 @@ def test_by_provider_unsold_time_is_a_part_of_the_providers_line() -> None:
     assert Margin(cost_nano=PRICE).basis_points is None
 
 
+def test_what_waits_in_a_pool_belongs_to_the_level_that_asked_and_what_follows_its_claim_does_not() -> None:
+    gold = SlaTier.GOLD
+    claimed = record(holder(1, 3, 8, sla=gold), pooled=True)
+    for_silver = record(holder(2, 1, 10), pooled=True, pool_sla=SlaTier.SILVER)
+    nobody, bought = record(pooled=True), record(holder(3, 2, 10))
+    found = _added(MarginBy.SKU, claimed, for_silver, nobody, bought)
+    assert found.idle == {gold: 3 * PRICE, SlaTier.SILVER: PRICE, None: 10 * PRICE}
+    assert (found.total.idle_nano, found.total.unsold_nano) == (14 * PRICE, 18 * PRICE)
+    unsold = {line.name: margin for line, margin in found.lines.items() if not line.key}
+    assert unsold == {
+        name: Margin(
+            cost_nano=Nano(hours * PRICE), unsold_nano=Nano(hours * PRICE), idle_nano=Nano(idle * PRICE)
+        )
+        for name, hours, idle in (
+            (idle_line(gold).name, 3, 3),
+            (idle_line(SlaTier.SILVER).name, 1, 1),
+            (IDLE.name, 10, 10),
+            (UNSOLD.name, 4, 0),
+        )
+    }
+    by_level = _added(MarginBy.SLA, claimed, for_silver, nobody, bought)
+    assert _hours(by_level) == {"bronze": 17, "gold": 8, "silver": 1, IDLE.name: 10, UNSOLD.name: 4}
+    by_provider = _added(MarginBy.PROVIDER, claimed, for_silver, nobody, bought)
+    assert by_provider.lines == {Line("verda", "verda"): by_provider.total}
+    assert by_provider.idle == by_level.idle == found.idle
+
+
 _HOLDERS = st.builds(
     lambda number, since, hours, slot, units: holder(number, since, since + hours, slot=slot, units=units),
     st.integers(1, 9),
@@ -105,16 +158,27 @@ _HOLDERS = st.builds(
     st.sampled_from([1, 60, 600]),
     st.none() | st.floats(0, 12),
     st.integers(0, 10**12),
+    st.booleans(),
+    st.none() | st.sampled_from(SlaTier),
 )
 def test_whatever_is_added_up_by_the_parts_are_what_providers_bill_and_customers_were_charged(
-    holders: list[Holder], increment: int, hours: float | None, amount: int
+    holders: list[Holder],
+    increment: int,
+    hours: float | None,
+    amount: int,
+    pooled: bool,
+    pool_sla: SlaTier | None,
 ) -> None:
     terms = BillingTerms(nano_per_hour=PRICE, stopped_nano_per_hour=None, increment_seconds=increment)
     charged = tuple(Charged(each.lease_id, Nano(amount), 0, 0) for each in holders)
-    machine = record(*holders, hours=hours, terms=terms, charged=charged)
+    machine = record(*holders, hours=hours, terms=terms, charged=charged, pooled=pooled, pool_sla=pool_sla)
     for by in MarginBy:
         found = _added(by, machine, machine)
         assert found.total == together(found.lines.items())
         assert found.total.cost_nano == 2 * machine.cost(found.since, found.until)
         assert found.total.revenue_nano == 2 * amount * len(holders)
-        assert all(margin.cost_nano >= margin.unsold_nano >= 0 for margin in found.lines.values())
+        assert all(
+            margin.cost_nano >= margin.unsold_nano >= margin.idle_nano >= 0 for margin in found.lines.values()
+        )
+        assert sum(found.idle.values()) == found.total.idle_nano
+        assert pooled or not found.idle

@@ -83,6 +83,13 @@ def _parser() -> argparse.ArgumentParser:
         " there are read",
     )
     login.add_argument(
+        "--also",
+        nargs=3,
+        metavar=("FILE", "LOGIN", "VERIFIER"),
+        help="also make this login for the process that a file is named after, before any file names it: VERIFIER is"
+        " what PostgreSQL keeps of its password (SCRAM-SHA-256)",
+    )
+    login.add_argument(
         "--end",
         metavar="LOGIN",
         help="then close the connections of this login, which no file names any more, and drop it",
@@ -293,6 +300,8 @@ def _run(arguments: argparse.Namespace, settings: Settings) -> None:
         _print_message("The database is at the newest schema.")
     elif arguments.command == "logins":
         named = logins.in_folder(arguments.folder)
+        if arguments.also is not None:
+            named.append(logins.described(*arguments.also))
         for sentence in asyncio.run(logins.make(settings.database_url, named)):
             _print_message(sentence)
         if arguments.end is not None:

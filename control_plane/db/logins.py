@@ -10,7 +10,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -31,6 +31,9 @@ ROLES = {
 }
 """Which role the login in a file of that name may take."""
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,62}")
+_SCRAM = re.compile(
+    r"SCRAM-SHA-256\$[0-9]{4,6}:[A-Za-z0-9+/]{20,40}={0,2}\$[A-Za-z0-9+/]{43}=:[A-Za-z0-9+/]{43}="
+)
 _ITERATIONS = 4096
 
 
@@ -45,7 +48,8 @@ class LoginUrlError(LoginError):
 @dataclass(frozen=True, slots=True)
 class Login:
     name: str
-    password: str
+    verifier: str = field(repr=False)
+    """What PostgreSQL keeps of its password."""
     role: str
 
 
@@ -72,7 +76,16 @@ def _in_folder(folder: Path) -> Iterator[Login]:
             raise LoginUrlError(
                 f"{path} must hold a URL with a password of ASCII characters, percent-encoded."
             )
-        yield Login(name, password, role)
+        yield Login(name, _verifier(password), role)
+
+
+def described(file: str, name: str, verifier: str) -> Login:
+    """A login that no file names yet, by what PostgreSQL is to keep of its password. Raises LoginError."""
+    if file not in ROLES or not _NAME.fullmatch(name) or name in roles.ALL:
+        raise LoginError(f"{file} {name} is no login of a process, such as api api_login_2.")
+    if not _SCRAM.fullmatch(verifier):
+        raise LoginError("A login is described with the SCRAM-SHA-256 verifier of its password.")
+    return Login(name, verifier, ROLES[file])
 
 
 async def make(url: str, logins: Sequence[Login]) -> list[str]:
@@ -92,9 +105,8 @@ async def make(url: str, logins: Sequence[Login]) -> list[str]:
                     text("SELECT 1 FROM pg_roles WHERE rolname = :name"), {"name": login.name}
                 )
                 verb = "ALTER" if there.all() else "CREATE"
-                verifier = _verifier(login.password)
                 await connection.exec_driver_sql(
-                    f"{verb} ROLE \"{login.name}\" LOGIN NOINHERIT PASSWORD '{verifier}'"
+                    f"{verb} ROLE \"{login.name}\" LOGIN NOINHERIT PASSWORD '{login.verifier}'"
                 )
                 await connection.execute(text(f'GRANT {login.role} TO "{login.name}"'))
                 made = "made" if verb == "CREATE" else "was there, and has the password of its URL"

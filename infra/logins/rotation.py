@@ -1,9 +1,9 @@
 """Gives a process of a deployment another login of the database, with another password, and ends the one before.
 
-The two logins of a process take turns: `api_login`, `api_login_2`. The old one is ended after the last task that used
-it, so no task that runs is refused. The secret names the new login about a minute before the task has made it: another
-task that happens to start in between fails, and is started again. A tag of the secret holds the name of the login that
-is to be ended, and is written first: a run that was interrupted is finished by the next one.
+The two logins of a process take turns: `api_login`, `api_login_2`. The secret names the new one once it is made, and
+the old one is ended after the last task that used it, so no task is refused. The task that makes it gets what
+PostgreSQL keeps of its password, and not the password. A tag of the secret holds the name of the login that is to be
+ended, and is written first: a run that was interrupted is finished by the next one.
 """
 
 import secrets
@@ -14,6 +14,7 @@ import boto3
 
 from infra.logins.cluster import Cluster, LoginsError
 from infra.logins.first_user import FirstUser
+from infra.logins.scram import verifier
 from infra.services import LOGINS, SERVICES, Runs, Service
 
 TAG = "splitplane:ends"
@@ -42,13 +43,14 @@ def rotate(session: boto3.Session, stack: str, process: str) -> Generator[str, N
         yield f"{secret}: a rotation was interrupted, and goes on"
     else:
         vault.tag_resource(SecretId=secret, Tags=[{"Key": TAG, "Value": old}])
-    with first_user.lent():  # Before the secret names a login that only the task can make.
-        if login == old:
-            following = old.removesuffix(SECOND) if old.endswith(SECOND) else old + SECOND
-            vault.put_secret_value(SecretId=secret, SecretString=_with_login(url, following))
-            yield f"{secret}: {following} in the place of {old}, with another password"
-        yield f"{LOGINS.name}: a task makes the login"
-        cluster.run_logins()
+    if login == old:
+        following = old.removesuffix(SECOND) if old.endswith(SECOND) else old + SECOND
+        password = secrets.token_urlsafe(32)
+        yield f"{LOGINS.name}: a task makes {following}, with another password"
+        with first_user.lent():
+            cluster.run_logins("--also", process, following, verifier(password))
+        vault.put_secret_value(SecretId=secret, SecretString=_with_login(url, following, password))
+        yield f"{secret}: {following} in the place of {old}"
     if processes()[process].runs is Runs.ALWAYS:
         yield f"{process}: new tasks start beside the old ones, which takes some minutes"
         cluster.restart(process)
@@ -59,7 +61,7 @@ def rotate(session: boto3.Session, stack: str, process: str) -> Generator[str, N
     yield f"{old}: ended"
 
 
-def _with_login(url: str, login: str) -> str:
+def _with_login(url: str, login: str, password: str) -> str:
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=f"{login}:{secrets.token_urlsafe(32)}@{place}").geturl()
+    return parts._replace(netloc=f"{login}:{password}@{place}").geturl()

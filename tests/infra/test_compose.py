@@ -82,6 +82,28 @@ def test_every_process_reads_the_settings_that_it_is_given() -> None:
         assert paths == {f"/run/secrets/{secret}" for secret in SERVICES[name]["secrets"]}, name
 
 
+def test_every_container_is_bounded_and_has_no_more_rights_than_it_needs() -> None:
+    added = {name: set(service["cap_add"]) for name, service in SERVICES.items() if "cap_add" in service}
+    begins_as_root = {"CHOWN", "SETGID", "SETUID"}
+    assert added == {
+        "proxy": begins_as_root | {"NET_BIND_SERVICE"},
+        "database": begins_as_root | {"DAC_OVERRIDE", "FOWNER"},
+    }
+    for name, service in SERVICES.items():
+        assert (service["read_only"], service["cap_drop"], service["pids_limit"]) == (True, ["ALL"], 1024), (
+            name
+        )
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+    sizes = yaml.safe_load(Path("infra/stacks/Pulumi.prod.yaml").read_text())["config"]
+    (on_aws,) = [
+        value["services"] for value in sizes.values() if isinstance(value, dict) and "services" in value
+    ]
+    for service in (API, RECONCILER, INGEST, VERIFIER):
+        gib = on_aws[service.name]["memory_mib"] // 1024
+        assert SERVICES[service.name]["mem_limit"] == f"{gib}g", service.name
+    assert all(re.fullmatch("[1-9]g", service["mem_limit"]) for service in SERVICES.values())
+
+
 def test_processes_can_change_nothing_of_themselves() -> None:
     for name in (*OURS, "backup"):
         service = SERVICES[name]

@@ -23,8 +23,9 @@ SETTINGS = {
 
 
 def _run(folder: Path, settings: dict[str, str]) -> "subprocess.CompletedProcess[str]":
-    (folder / "pg_dump").write_text(PG_DUMP)
-    (folder / "pg_dump").chmod(0o755)
+    for name, script in (("pg_dump", PG_DUMP), ("pg_restore", "#!/bin/sh\n")):
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
     (folder / "dumps").mkdir()
     path = {"PATH": f"{folder}:{os.environ['PATH']}", "STATE_DIRECTORY": str(folder / "dumps")}
     return subprocess.run(
@@ -41,7 +42,7 @@ def _run(folder: Path, settings: dict[str, str]) -> "subprocess.CompletedProcess
 def test_no_password_is_in_the_list_of_processes_and_nobody_else_reads_the_dump(tmp_path: Path) -> None:
     ended = _run(tmp_path, SETTINGS)
     assert ended.returncode == 0, ended.stderr
-    seen = (tmp_path / "seen").read_text()
+    seen = (tmp_path / "dumps" / "seen").read_text()
     assert seen.split()[-1] == "splitplane"
     assert "hunter2" not in seen
     (dump,) = (tmp_path / "dumps").glob("*.dump")

@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from control_plane import __main__ as control_plane
+from control_plane.db.logins import described
 from infra.logins import first
 from infra.logins.__main__ import main
 from infra.logins.cluster import LoginsError
@@ -23,6 +24,7 @@ from infra.logins.first_user import NOT_LENT
 from infra.logins.rotation import TAG, processes, rotate
 from infra.services import LOGINS
 from tests.support.cloud.graph import graphs
+from tests.support.scram import opens
 
 pytestmark = pytest.mark.xdist_group("infra")
 REGION = "eu-central-1"
@@ -42,6 +44,8 @@ class Ecs:
 
     def __init__(self, vault: Any) -> None:
         self.done: list[str] = []
+        self.made: list[tuple[str, str]] = []
+        """Logins that no secret named, with what PostgreSQL keeps of their passwords."""
         self.exit_codes: list[int | None] = [0] * 9
         self.goes_back = False
         self.signal: signal.Signals | None = None
@@ -54,7 +58,14 @@ class Ecs:
     def run_task(self, **asked: Any) -> Mapping[str, Any]:
         (override,) = asked["overrides"]["containerOverrides"]
         parsed = control_plane._parser().parse_args(override["command"][3:])
-        self.done.append(f"end {parsed.end}" if parsed.end else f"make {self._login()}")
+        if parsed.also:
+            process, login, kept = parsed.also
+            described(process, login, kept)
+            assert login != self._login(), "the secret names a login that is not there"
+            self.made.append((login, kept))
+        self.done.append(
+            f"end {parsed.end}" if parsed.end else f"make {parsed.also[1] if parsed.also else self._login()}"
+        )
         root = urlsplit(self._vault.get_secret_value(SecretId=ROOT)["SecretString"])
         assert (root.username, unquote(root.password or "")) == ("splitplane_root", PASSWORD), (
             "or it would fail"
@@ -160,6 +171,10 @@ def test_the_new_login_is_made_then_used_and_then_the_old_one_is_ended(session: 
     assert second._replace(netloc="") == first._replace(netloc="")
     assert (second.hostname, second.port) == (first.hostname, first.port)
     assert second.password not in "".join(said)
+    ((name, kept),) = session.ecs.made
+    assert name == "api_login_2"
+    assert opens(kept, str(second.password))
+    assert str(second.password) not in kept
     assert session.tags() == []
 
     list(rotate(session, "prod", "api"))
@@ -174,8 +189,11 @@ def test_a_run_that_was_interrupted_is_finished_by_the_next_one(session: Any, st
         next(running)
     running.close()
     list(rotate(session, "prod", "api"))
-    assert session.ecs.done[-3:] == ["make api_login_2", "restart api with api_login_2", "end api_login"]
+    made = [each for each in session.ecs.done if each.startswith("make")]
+    assert made in (["make api_login_2"], ["make api_login_2"] * 2)
+    assert session.ecs.done[-2:] == ["restart api with api_login_2", "end api_login"]
     assert urlsplit(session.url()).username == "api_login_2"
+    assert opens(session.ecs.made[-1][1], str(urlsplit(session.url()).password))
     assert session.tags() == []
 
 

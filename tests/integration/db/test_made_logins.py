@@ -1,8 +1,5 @@
 """The logins of the processes are made from their URLs, and the first migration runs as one of them."""
 
-import base64
-import hashlib
-import hmac
 import os
 import subprocess
 from collections.abc import AsyncIterator
@@ -17,7 +14,9 @@ from control_plane.db.engine import Database, Role
 from control_plane.db.logins import LoginError, LoginUrlError, in_folder
 from control_plane.db.migrate import migrate
 from control_plane.db.privileges import why_refused
+from infra.logins.scram import verifier
 from tests.support.database import server_directory
+from tests.support.scram import opens
 
 pytestmark = pytest.mark.database
 OURS = f"made_{os.getpid()}"
@@ -53,15 +52,6 @@ async def root(empty_url: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Reco
     await connection.close()
 
 
-def _opens(verifier: str, password: str) -> bool:
-    """Whether the password belongs to what PostgreSQL keeps of it (RFC 5802, 3)."""
-    _, salting, kept = verifier.split("$")
-    iterations, salt = salting.split(":")
-    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(salt), int(iterations))
-    stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
-    return base64.b64encode(stored).decode() == kept.split(":")[0]
-
-
 async def test_logins_are_made_before_the_first_migration_which_runs_as_one_of_them(
     empty_url: str, folder: Path, root: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:
@@ -74,13 +64,39 @@ async def test_logins_are_made_before_the_first_migration_which_runs_as_one_of_t
             assert await why_refused(connection, role) is None
         await db.close()
     kept = "SELECT rolpassword FROM pg_authid WHERE rolname = $1"
-    assert _opens(await root.fetchval(kept, f"{OURS}_api"), "first#of-api")
+    assert opens(await root.fetchval(kept, f"{OURS}_api"), "first#of-api")
 
     (folder / "api").write_text(f"postgresql://{OURS}_api:second@db.example.com/splitplane")
     said = await logins.make(empty_url, in_folder(folder))
     assert said[0].endswith("was there, and has the password of its URL.")
-    assert _opens(await root.fetchval(kept, f"{OURS}_api"), "second")
-    assert not _opens(await root.fetchval(kept, f"{OURS}_api"), "first#of-api")
+    assert opens(await root.fetchval(kept, f"{OURS}_api"), "second")
+    assert not opens(await root.fetchval(kept, f"{OURS}_api"), "first#of-api")
+
+
+async def test_a_login_is_made_before_a_file_names_it_by_what_is_kept_of_its_password(
+    empty_url: str, folder: Path, root: "asyncpg.Connection[asyncpg.Record]"
+) -> None:
+    following = f"{OURS}_api_2"
+    also = logins.described("api", following, verifier("a-planted-password"))
+    said = await logins.make(empty_url, [*in_folder(folder), also])
+    assert said[-1] == f"{following}, which may take splitplane_api: made."
+    assert opens(
+        await root.fetchval("SELECT rolpassword FROM pg_authid WHERE rolname = $1", following),
+        "a-planted-password",
+    )
+    assert "planted" not in repr(also)
+    assert await logins.end(empty_url, following, in_folder(folder)) == f"{following}: ended."
+    good = verifier("x")
+    for file, name, kept in (
+        ("nobody", following, good),
+        ("api", roles.OWNER, good),
+        ("api", 'x"; DROP ROLE y', good),
+        ("api", following, "a-planted-password"),
+        ("api", following, f"{good}'; DROP ROLE y"),
+    ):
+        with pytest.raises(LoginError) as refused:
+            logins.described(file, name, kept)
+        assert "planted" not in str(refused.value)
 
 
 async def test_a_login_that_no_process_uses_any_more_is_ended_with_its_connections(

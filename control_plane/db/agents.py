@@ -12,7 +12,7 @@ from control_plane.db.powers import NOT_ON
 from control_plane.db.rows import Recordset, read, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.agent import Agent
-from control_plane.domain.ids import AccountName, ClaimId, ClusterId, LaunchKey, MachineId
+from control_plane.domain.ids import AccountName, ClaimId, ClusterId, LaunchKey, MachineId, OrganizationId
 from control_plane.domain.machine import MachineState
 from control_plane.domain.node import IN_CLUSTER, NodeState
 
@@ -52,6 +52,9 @@ class Credential:
     """The cluster whose server its agent reports to; None for one that reports to the hub."""
     overlay: int | None
     """The range of that cluster's overlay."""
+    organization_id: OrganizationId
+    number: int | None
+    """Of its machine as a node of that cluster; otherwise that of its private network on the hub."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +127,11 @@ _KNOWN = text(f"""
 SELECT known.digest, a.ended_at IS NOT NULL AS ended, a.sequence,
        (SELECT coalesce(jsonb_object_agg(task, result -> 'at'), '{{}}') FROM jsonb_each(a.results) AS r(task, result))
          AS done_at,
-       k.id AS cluster_id, k.overlay
+       k.id AS cluster_id, k.overlay, a.organization_id, coalesce(n.number, h.number) AS number
 FROM agents a JOIN leases l ON l.id = a.lease_id
   LEFT JOIN nodes n ON n.claim_id = a.claim_id AND {among("n.state", IN_CLUSTER)}
   LEFT JOIN clusters k ON k.id = n.cluster_id
+  LEFT JOIN peers p ON p.claim_id = a.claim_id LEFT JOIN hub_networks h ON h.network_id = p.network_id
   CROSS JOIN LATERAL (VALUES (a.digest), (a.next_digest)) AS known(digest)
 WHERE known.digest IS NOT NULL AND (l.node_pool_id IS NULL OR k.id IS NOT NULL)
 ORDER BY a.installed_at, a.claim_id LIMIT :limit

@@ -12,7 +12,7 @@ from control_plane.db.machines import SIGHTED_AT
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.actor import Actor
-from control_plane.domain.downtime import Reworded, WentDown
+from control_plane.domain.downtime import Reworded, Wavered, WentDown
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.journal import Note
 from control_plane.domain.machine import MAY_EXIST, MachineState
@@ -57,13 +57,18 @@ SELECT id FROM went
 """)
 _END = text(f"""
 WITH up AS (
-  UPDATE machines SET sighted_at = :now, down_since = NULL, down_failed = false
+  UPDATE machines SET sighted_at = :now, down_since = NULL, down_failed = false, back_since = NULL, back_at = :now
   WHERE id = :id AND down_since IS NOT NULL
   RETURNING id, state
 ), noted AS (
   {journal.insert_for("up", f"'{Note.MACHINE_UP}'")}
 )
 SELECT id FROM up
+""")
+_WAVERED = Recordset(Wavered, "wavered")
+_WAVER = text(f"""
+UPDATE machines m SET back_since = CASE WHEN wavered.back THEN coalesce(m.back_since, :now) END, back_at = :now
+FROM {_WAVERED} WHERE m.id = wavered.id AND m.down_since IS NOT NULL
 """)
 _WORDS = Recordset(Reworded, "words")
 _REWORD = text(f"""
@@ -108,6 +113,12 @@ async def end(
 ) -> None:
     """Store that a machine is no longer down."""
     await read(connection, _END, MachineId, id=machine_id, why=why, now=now, **journal.actor_values(actor))
+
+
+async def waver(connection: Connection, wavered: Sequence[Wavered], *, now: datetime) -> None:
+    """Store which machines a list that was asked for at `now` shows as back, or no longer so, while they are down."""
+    if wavered:
+        await write(connection, _WAVER, wavered=_WAVERED.document(wavered), now=now)
 
 
 async def reword(connection: Connection, words: Sequence[Reworded]) -> None:

@@ -40,7 +40,8 @@ SELECT {COLUMNS},
     WHERE n.claim_id = c.id AND s.step IN ({_JOIN_STEPS})
     ORDER BY array_position(ARRAY[{_JOIN_STEPS}], s.step) DESC LIMIT 1) END AS join_step,
   m.id AS machine_id, m.provider, m.region, m.state AS machine_state, coalesce(c.step, m.step) AS step,
-  {SIGHTED_AT} AS sighted_at, m.down_since, m.provider_state, m.suspect_since, m.address, m.ssh_port, m.host_key,
+  {SIGHTED_AT} AS sighted_at, m.down_since, m.back_since, m.provider_state, m.suspect_since, m.address, m.ssh_port,
+  m.host_key,
   p.address AS mesh_address, c.waits_for, c.waits_since,
   m.passes, m.first_passed_at, m.last_passed_at, m.attested, m.failed, m.unanswered, m.last_challenged_at AS last_at,
   v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at, {EVIDENCE.format(claim_id="c.id")} AS agent,
@@ -104,6 +105,7 @@ class _Claimed:
     join_step: JoinStep | None
     sighted_at: datetime | None
     down_since: datetime | None
+    back_since: datetime | None
     provider_state: str | None
     suspect_since: datetime | None
     address: str | None
@@ -159,6 +161,7 @@ def _evidence(claimed: _Claimed) -> Evidence:
         join_step=claimed.join_step,
         sighted_at=claimed.sighted_at,
         down_since=claimed.down_since,
+        back_since=claimed.back_since,
         provider_state=claimed.provider_state,
         suspect_since=claimed.suspect_since,
         address=claimed.address,

@@ -17,6 +17,7 @@ from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.actor import Actor
 from control_plane.domain.deadline import HAVE_DEADLINES, OverdueMachine
+from control_plane.domain.downtime import FLAPS_WITHIN, SETTLED_AFTER
 from control_plane.domain.eviction import Notice
 from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
@@ -33,6 +34,7 @@ from control_plane.domain.machine import (
 )
 from control_plane.domain.node import LEAVE_MAX
 from control_plane.domain.progress import Step
+from control_plane.domain.sweep import MISSED_LISTS_MIN
 
 SIGHTED_AT = f"""
 CASE WHEN m.sighted_at IS NULL OR m.missed_since IS NOT NULL OR m.down_since IS NOT NULL
@@ -433,9 +435,12 @@ async def record_step(
 
 # Recording lists
 
-_SIGHTED = text("""
+_SIGHTED = text(f"""
 UPDATE machines SET sighted_at = CASE WHEN down_since IS NULL THEN :asked_at ELSE sighted_at END,
-  missed_since = NULL, missed_lists = 0
+  missed_since = NULL, missed_lists = 0,
+  unsteady_until = CASE WHEN missed_lists >= {MISSED_LISTS_MIN} THEN
+    CASE WHEN missed_since - relisted_at < :flaps_within THEN :asked_at + :settled_after END ELSE unsteady_until END,
+  relisted_at = CASE WHEN missed_lists >= {MISSED_LISTS_MIN} THEN :asked_at ELSE relisted_at END
 WHERE id = ANY(:ids) AND (sighted_at IS NULL OR missed_since IS NOT NULL)
 """)
 # A machine that is missed for the first time was last sighted by the previous listing.
@@ -465,7 +470,14 @@ async def record_sighted(
 ) -> None:
     """Record machines that a complete list requested at `asked_at` shows for the first time or again."""
     if machine_ids:
-        await write(connection, _SIGHTED, ids=list(machine_ids), asked_at=asked_at)
+        await write(
+            connection,
+            _SIGHTED,
+            ids=list(machine_ids),
+            asked_at=asked_at,
+            flaps_within=FLAPS_WITHIN,
+            settled_after=SETTLED_AFTER,
+        )
 
 
 async def record_missed(

@@ -45,6 +45,8 @@ class PromisedLease:
     """When it ended; its machines may live on."""
     failed_since: datetime | None
     """Since when its provider lists its machine as failed; None while it does not."""
+    failed_until: datetime | None
+    """Since when lists have shown that machine as running again, if they have to for a while before it counts as up."""
     maintenance: tuple[Maintenance, ...]
     """Our work on its machines, as of the last judgement."""
 
@@ -55,11 +57,13 @@ SELECT l.id, l.organization_id, l.project_id, l.name, l.sla, l.sla_version, l.cr
        CASE WHEN l.state IN ('{LeaseState.ENDING}', '{LeaseState.ENDED}') THEN (
          SELECT min(j.at) FROM journal j WHERE j.lease_id = l.id AND j.state_after = '{LeaseState.ENDING}')
        END AS ending_at,
-       CASE WHEN l.state = '{LeaseState.READY}' THEN (
-         SELECT m.sighted_at FROM claims c JOIN machines m ON m.id = c.machine_id
-         WHERE c.lease_id = l.id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL AND m.down_failed)
-       END AS failed_since
-FROM leases l JOIN sla_clocks k ON k.lease_id = l.id AND k.organization_id = l.organization_id
+       f.failed_since, f.failed_until
+FROM leases l
+LEFT JOIN LATERAL (
+  SELECT m.sighted_at AS failed_since, m.back_since AS failed_until FROM claims c JOIN machines m ON m.id = c.machine_id
+  WHERE l.state = '{LeaseState.READY}' AND c.lease_id = l.id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
+    AND m.down_failed) f ON true
+JOIN sla_clocks k ON k.lease_id = l.id AND k.organization_id = l.organization_id
 WHERE l.id = ANY(:ids) AND l.sla_version IS NOT NULL
 """)
 _USED = text("""
@@ -125,7 +129,9 @@ class Evidence:
             ready_at=lease.ready_at,
             end=end,
             release_at=lease.release_at,
-            failures=failures_of(lease.paused_at, lease.failed_since, end, lease.billed_until),
+            failures=failures_of(
+                lease.paused_at, (lease.failed_since, lease.failed_until), end, lease.billed_until
+            ),
             stops=in_turn(lease.switched_at),
             used=used,
             health=[change for change in self._health if change.machine_id in machines],

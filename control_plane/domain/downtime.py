@@ -18,6 +18,13 @@ customer's request is under way, `power.py` alone says what its lists mean.
 
 A machine that its customer stopped goes down as well when its provider calls it failed, and costs nothing meanwhile. It
 is not given up: no agent could say that it lives, and its disk is its customer's (docs/decisions/0081).
+
+    down --a list shows it running--> back --lists show it running for SETTLED_AFTER--> running
+                                      `-----a list shows it down--> down
+
+A provider whose word for a machine changes with every list would begin and end a downtime every few seconds. So the
+first one ends at once; but a machine that goes down again within FLAPS_WITHIN after lists showed it running has to be
+shown so for SETTLED_AFTER without a break. Its downtime then ends where that time began (docs/decisions/0110).
 """
 
 from collections.abc import Collection, Iterable
@@ -33,6 +40,9 @@ from control_plane.domain.sighting import ListedState, Sighting
 
 DOWN_MAX = timedelta(hours=1)
 """How long a machine may be down before it is given up, or counts as stopped."""
+FLAPS_WITHIN = timedelta(hours=2)
+SETTLED_AFTER = timedelta(minutes=30)
+"""With FLAPS_WITHIN, what bounds how often a downtime begins and ends: 48 times a day, whatever lists show."""
 _FAILED = frozenset({ListedState.FAILED, ListedState.ENDING})
 _GOES_DOWN = {PowerState.ON: _FAILED | {ListedState.STOPPED}, PowerState.OFF: _FAILED}
 """By the state of its power, as what a machine is listed that goes down."""
@@ -53,6 +63,16 @@ class CameUp:
     """A list shows a machine as running that was down, or one that is off as stopped again."""
 
     id: MachineId
+    since: datetime | None = None
+    """Since when lists have shown that without a break, if they had to for a while; otherwise this list is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wavered:
+    """A list shows a machine that is down as `back`, or no longer so, and its downtime goes on."""
+
+    id: MachineId
+    back: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +83,10 @@ class Reworded:
     native_status: str
 
 
-def news(machine: Machine, sighting: Sighting, power: PowerState) -> Iterable[WentDown | CameUp | Reworded]:
+News = WentDown | CameUp | Wavered | Reworded
+
+
+def news(machine: Machine, sighting: Sighting, power: PowerState, now: datetime) -> Iterable[News]:
     """What a list says about the downtime of a machine. While its power is being changed, it does not go down."""
     if sighting.native_status != machine.provider_state:
         yield Reworded(machine.id, sighting.native_status)
@@ -74,9 +97,29 @@ def news(machine: Machine, sighting: Sighting, power: PowerState) -> Iterable[We
         if sighting.state in _GOES_DOWN.get(power, ()):
             yield WentDown(machine.id, sighting.native_status, failed)
     elif sighting.state is ListedState.RUNNING or (off and sighting.state is ListedState.STOPPED):
+        yield from _back(machine, now)
+    else:
+        if machine.back_since is not None:
+            yield Wavered(machine.id, back=False)
+        if failed and not machine.down_failed:
+            yield WentDown(machine.id, sighting.native_status, failed)
+
+
+def _back(machine: Machine, now: datetime) -> Iterable[CameUp | Wavered]:
+    """What it means that a list no longer shows a machine as down."""
+    if not _flaps(machine):
         yield CameUp(machine.id)
-    elif failed and not machine.down_failed:
-        yield WentDown(machine.id, sighting.native_status, failed)
+    elif machine.back_since is None:
+        yield Wavered(machine.id, back=True)
+    elif now - machine.back_since >= SETTLED_AFTER:
+        yield CameUp(machine.id, machine.back_since)
+
+
+def _flaps(machine: Machine) -> bool:
+    """Whether a machine that is down was shown as back shortly before, or has been since."""
+    if machine.down_since is None or machine.back_at is None:
+        return False
+    return machine.down_since - machine.back_at < FLAPS_WITHIN
 
 
 def can_be_started(kind: LeaseKind, offered: Collection[PowerAction]) -> bool:
@@ -85,5 +128,9 @@ def can_be_started(kind: LeaseKind, offered: Collection[PowerAction]) -> bool:
 
 
 def overdue(machine: Machine, now: datetime) -> bool:
-    """Whether a machine has been down for so long that it is given up, or counts as stopped."""
-    return machine.down_since is not None and now - machine.down_since >= DOWN_MAX
+    """Whether lists have shown a machine as down for so long, without a break, that it is given up, or counts as
+    stopped.
+    """
+    if machine.down_since is None or machine.back_since is not None:
+        return False
+    return now - max(machine.down_since, machine.back_at or machine.down_since) >= DOWN_MAX

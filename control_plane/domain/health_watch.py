@@ -27,9 +27,7 @@ from control_plane.domain.health import (
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.notice import NoticeKind
 from control_plane.domain.proof import Tier, challenged
-
-MISSED_LISTS_MIN = 2
-"""A machine that so many complete lists in a row do not show is missing."""
+from control_plane.domain.sweep import MISSED_LISTS_MIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +54,9 @@ class Watched:
     provider_state: str | None
     missed_since: datetime | None
     missed_lists: int
+    relisted_at: datetime | None
+    unsteady_until: datetime | None
+    """Until when it counts as missing although lists show it again."""
     suspect_since: datetime | None
     eviction_announced_at: datetime | None
     eviction_withdrawn_at: datetime | None
@@ -127,7 +128,7 @@ def assess(
     new = [fault for fault in faults if fault.key not in known]
     return Assessment(
         faults=faults,
-        judgement=judge((*faults, *of_rows(watched))),
+        judgement=judge((*faults, *of_rows(watched, now))),
         looked_at=looked_at,
         looked=looked,
         look_due_at=look_due(faults, looked_at, now),
@@ -138,10 +139,10 @@ def assess(
     )
 
 
-def of_rows(watched: Watched) -> tuple[Fault, ...]:
+def of_rows(watched: Watched, now: datetime) -> tuple[Fault, ...]:
     """The faults that our rows tell of: what the provider's lists, proofs and people say."""
     faults: tuple[Fault, ...] = ()
-    for seen in _in_rows(watched):
+    for seen in _in_rows(watched, now):
         faults = with_seen(faults, [seen], _REPORTED_BY.get(seen.code, Source.PROVIDER))
     return faults
 
@@ -153,7 +154,7 @@ _REPORTED_BY = {
 }
 
 
-def _in_rows(watched: Watched) -> Iterator[Seen]:
+def _in_rows(watched: Watched, now: datetime) -> Iterator[Seen]:
     if watched.suspect_since is not None:
         detail = "its last challenge failed, and it was not cleared since"
         yield Seen(FaultCode.PROOF_FAILED, None, watched.suspect_since, detail)
@@ -163,6 +164,13 @@ def _in_rows(watched: Watched) -> Iterator[Seen]:
     if watched.missed_since is not None and watched.missed_lists >= MISSED_LISTS_MIN:
         detail = f"{watched.missed_lists} complete lists in a row miss it"
         yield Seen(FaultCode.PROVIDER_MISSING, None, watched.missed_since, detail)
+    elif (
+        watched.relisted_at is not None
+        and watched.unsteady_until is not None
+        and now < watched.unsteady_until
+    ):
+        detail = "its lists show it again, and have missed it more than once lately"
+        yield Seen(FaultCode.PROVIDER_MISSING, None, watched.relisted_at, detail)
     if watched.eviction_announced_at is not None and watched.eviction_withdrawn_at is None:
         detail = "as its provider announced"
         yield Seen(FaultCode.EVICTION_ANNOUNCED, None, watched.eviction_announced_at, detail)

@@ -177,6 +177,11 @@ class Machine:
     while none does (`downtime.py`)."""
     down_failed: bool
     """Whether a list has shown it as failed or ending since then, and not just as stopped."""
+    back_since: datetime | None
+    """Since when lists show it as running again, or as stopped when it is off, while it is down; None while they do
+    not."""
+    back_at: datetime | None
+    """When lists last showed that after it was down, whether its downtime ended then or not."""
     suspect_since: datetime | None
     """When it became suspect because of its GPU proof; None while it is not."""
     erasing_until: datetime | None

@@ -22,7 +22,7 @@ def move_of(machine: Machine, open_claims: Collection[Claim], failure: MachineFa
     if failure.event is MachineEvent.REJECTED and machine.provider_ref is not None:
         # The provider refused the launch and yet lists the machine, so only its lists can prove the end.
         return None
-    overdue = failure.overdue and machine.down_since is not None
+    overdue = failure.overdue and machine.down_since is not None and machine.back_since is None
     may_fail = overdue or _may_fail(machine, open_claims, failure.reason)
     if failure.event is MachineEvent.FAILED and not may_fail:
         return None

@@ -134,18 +134,19 @@ def in_turn(moments: Sequence[datetime]) -> list[tuple[datetime, datetime | None
 
 def failures_of(
     paused_at: Sequence[datetime],
-    failed_since: datetime | None,
+    failed: tuple[datetime | None, datetime | None],
     end: End | None,
     billed_until: datetime | None,
 ) -> list[tuple[datetime, datetime | None]]:
     """The failures of a lease's machines, by its bill: they are the time that nobody pays for.
 
-    `failed_since` is when a machine that its provider lists as failed was last seen running. A lease that ended with
-    its machine was billed until that failed.
+    `failed` is when a machine that its provider lists as failed was last seen running, and since when it is again, if
+    its downtime has not ended yet. A lease that ended with its machine was billed until that failed.
     """
     found = in_turn(paused_at)
-    if failed_since is not None:
-        found.append((failed_since, None))
+    since, until = failed
+    if since is not None:
+        found.append((since, until))
     if end is not None and end.by_us and billed_until is not None:
         found.append((billed_until, None))
     return found

@@ -7,6 +7,7 @@ its customer has to know is a fact beside it: that it waits for stock, or that i
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from control_plane.domain.downtime import SETTLED_AFTER
 from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import Lease, LeaseKind, LeaseState
 from control_plane.domain.machine import MachineState
@@ -48,6 +49,8 @@ class Evidence:
     """Since when its provider lists it as failed or stopped, though nobody asked for that; None while it does not."""
     provider_state: str | None = None
     """The provider's own word for its state."""
+    back_since: datetime | None = None
+    """Since when it no longer does, if that has to last for a while before it counts; None otherwise."""
 
     waits_for: WaitsFor | None = None
     """What of ours the machine waits for before its customer is admitted; None while it waits for nothing."""
@@ -210,6 +213,13 @@ def _unconfirmed(lease: Lease, evidence: Evidence | None, now: datetime) -> Unco
     """The doubt about a ready lease's machine; None when the provider listed it lately, and it is neither down nor
     suspect.
     """
+    if evidence is not None and evidence.down_since is not None and evidence.back_since is not None:
+        minutes = int(SETTLED_AFTER.total_seconds()) // 60
+        return Unconfirmed(
+            evidence.down_since,
+            f"its provider lists it as {evidence.provider_state!r} again, and has changed its word before. Its meter"
+            f" stands still until that has lasted {minutes} minutes, and then counts from when it began.",
+        )
     if evidence is not None and evidence.down_since is not None:
         return Unconfirmed(
             evidence.down_since,

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from control_plane.domain import downtime
 from control_plane.domain.agent import SILENT_AFTER
-from control_plane.domain.downtime import CameUp, Reworded, WentDown
+from control_plane.domain.downtime import CameUp, Reworded, Wavered, WentDown
 from control_plane.domain.eviction import Notice, notices, taken
 from control_plane.domain.evidence import NO_EVIDENCE, Evidence
 from control_plane.domain.failure import FailReason
@@ -231,7 +231,7 @@ class Loss:
     """Whether the provider lists it as stopped, for long: then a customer who can start it keeps it."""
 
 
-Conclusion = MachineMove | Adoption | Loss | Readdressing | Notice | WentDown | CameUp | Reworded
+Conclusion = MachineMove | Adoption | Loss | Readdressing | Notice | downtime.News
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +246,7 @@ class Swept:
     """Evictions that were announced, or withdrawn."""
     down: tuple[WentDown, ...]
     up: tuple[CameUp, ...]
+    wavered: tuple[Wavered, ...]
     reworded: tuple[Reworded, ...]
     sighted: tuple[MachineId, ...]
     """Machines listed for the first time, or again after an absence. A machine on every list costs no write."""
@@ -265,6 +266,7 @@ class Swept:
         moved = {move.id for move in self.moves} | {adoption.id for adoption in self.adoptions}
         moved |= {readdressing.id for readdressing in self.readdressed} | {news.id for news in self.notices}
         moved |= {down.id for down in self.down} | {word.id for word in self.reworded}
+        moved |= {wavered.id for wavered in self.wavered}
         return frozenset({*moved, *self.sighted, *self.missed})
 
 
@@ -304,7 +306,7 @@ def sweep(
         *(
             each
             for machine, sighting in findings.found
-            for each in downtime.news(machine, sighting, evidence.power(machine.id))
+            for each in downtime.news(machine, sighting, evidence.power(machine.id), asked_at)
         ),
         *(_given_up(findings, evidence, asked_at) if believed else ()),
         *(
@@ -321,6 +323,7 @@ def sweep(
         notices=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Notice)),
         down=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, WentDown)),
         up=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, CameUp)),
+        wavered=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Wavered)),
         reworded=tuple(conclusion for conclusion in conclusions if isinstance(conclusion, Reworded)),
         sighted=tuple(machine.id for machine, sighting in findings.found if _appeared(machine, sighting)),
         # A list that shows a machine as gone is no evidence that it ran until now.

@@ -5,7 +5,7 @@ from datetime import datetime
 from control_plane.db import downtimes, powers
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
-from control_plane.domain.downtime import can_be_started
+from control_plane.domain.downtime import CameUp, can_be_started
 from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.power import PowerEvent, step
@@ -20,25 +20,25 @@ _OFF = (
 )
 
 
-async def came_up(connection: Connection, machine_id: MachineId, *, actor: Actor, now: datetime) -> bool:
-    """End a machine's downtime: the time since the last list that showed it running is not billed if its provider
-    called it failed, and is charged at the price while stopped otherwise. False when it was not down, or was claimed
-    meanwhile.
+async def came_up(connection: Connection, up: CameUp, *, actor: Actor, now: datetime) -> bool:
+    """End a machine's downtime: the time since the last list that showed it running, until one did again, is not billed
+    if its provider called it failed, and is charged at the price while stopped otherwise. False when it was not down,
+    was claimed or went down again meanwhile.
     """
-    locked = await machines.lock(connection, machine_id)
-    if locked is None or locked.machine.down_since is None:
+    locked = await machines.lock(connection, up.id)
+    if locked is None or locked.machine.down_since is None or locked.machine.back_since != up.since:
         return False
-    since, failed = locked.machine.sighted_at or now, locked.machine.down_failed
+    since, until, failed = locked.machine.sighted_at or now, up.since or now, locked.machine.down_failed
     for lease in locked.leases.values():
         if lease.state is not LeaseState.READY:
             continue
         if failed:
-            await power_outcomes.pause_bill(connection, lease, since, now)
+            await power_outcomes.pause_bill(connection, lease, since, until)
         elif not _is_off(lease):
             off = await power_outcomes.switch_price(connection, lease, since)
-            await power_outcomes.switch_price(connection, off, now)
+            await power_outcomes.switch_price(connection, off, until)
     why = _AGAIN_FREE if failed else _AGAIN
-    await downtimes.end(connection, machine_id, why=why, actor=actor, now=now)
+    await downtimes.end(connection, up.id, why=why, actor=actor, now=now)
     return True
 
 

@@ -125,12 +125,14 @@ async def advance(
     if locked.machine.state is not MachineState.VERIFIED or watched is None:
         await work.close(RepairOutcome.GONE)
         return Done.CLOSED
-    facts = await _facts(connection, repair, locked, watched)
+    facts = await _facts(connection, repair, locked, watched, now)
     return await _take(work, _Case(locked, watched, facts, taken), next_action(facts, now))
 
 
-async def _facts(connection: Connection, repair: Repair, locked: Locked, watched: Watched) -> Facts:
-    judgement = judge((*watched.faults, *of_rows(watched)))
+async def _facts(
+    connection: Connection, repair: Repair, locked: Locked, watched: Watched, now: datetime
+) -> Facts:
+    judgement = judge((*watched.faults, *of_rows(watched, now)))
     offered = await powers.offered(connection, repair.machine_id)
     return Facts(
         verdict=judgement.verdict,

@@ -5,9 +5,10 @@ from datetime import timedelta
 from typing import cast
 
 import pytest
+from sqlalchemy import text
 
 from control_plane.domain.agent import SILENT_AFTER
-from control_plane.domain.downtime import DOWN_MAX
+from control_plane.domain.downtime import DOWN_MAX, SETTLED_AFTER
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.lease import EndReason, Lease
@@ -18,6 +19,7 @@ from data_plane.simulation.collector import FakeCollector
 from providers.fake import FakeMachine
 from tests.support.power import asked
 from tests.support.ready import ready_leases
+from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
@@ -260,5 +262,93 @@ async def test_a_stopped_machine_that_runs_again_after_it_was_called_failed_is_b
     assert all(moment - again < timedelta(seconds=60) for moment in (row.paused_at[1], row.switched_at[1]))
     await stage.release(lease)
     await stage.release(other)
+    await stage.check()
+    await stage.finish()
+
+
+async def _notices(stage: Stage) -> int:
+    async with stage.db.reading() as connection:
+        return len(await rows(connection, text("SELECT 1 FROM notices")))
+
+
+async def _flap(stage: Stage, machine: FakeMachine) -> None:
+    """For three hours every second list shows the machine as failed: lists come fast at first, and then slowly."""
+    for turn, seconds in enumerate([10.0] * 90 + [300.0] * 33):
+        machine.failed = turn % 2 == 0
+        for loop in ("observe_machines", "change_power", "judge_health"):
+            await stage.run(loop)
+        stage.clock.advance(seconds)
+    machine.failed = False
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_machine_whose_provider_changes_its_word_with_every_list_is_down_until_that_ends(
+    stage: Stage, stopped: bool
+) -> None:
+    lease, other = await ready_leases(stage, 2, seconds=60)
+    if stopped:
+        await asked(stage, lease, PowerAction.STOP)
+        await stage.play(120, step=2)
+    machine, before = await _machine(stage, lease), await _notices(stage)
+    await _flap(stage, machine)
+    told = await _notices(stage) - before
+    story = await stage.story(lease)
+    assert (story.count("machine machine_down"), story.count("machine machine_up")) == (2, 1), (
+        "the first downtime ended at once"
+    )
+    assert told <= 3, "lost, recovered, lost"
+    assert await stage.state(lease) == "ready", "no hour passed in which every list called it failed"
+    back = stage.clock.now()
+    await stage.play(60, step=20)
+    doubt = (await _status(stage, lease)).unconfirmed
+    assert doubt is not None
+    assert doubt.why.endswith("until that has lasted 30 minutes, and then counts from when it began.")
+    await stage.play(SETTLED_AFTER.total_seconds(), step=120)
+    assert (await _status(stage, lease)).unconfirmed is None
+    row = await stage.lease_row(lease)
+    assert len(row.paused_at) == 4
+    assert abs(row.paused_at[-1] - back) <= timedelta(seconds=20), "what ran since then is charged"
+    assert len(row.switched_at) == (1 if stopped else 0)
+    await stage.release(lease)
+    await stage.release(other)
+    await stage.check()
+    await stage.finish()
+
+
+async def test_one_more_list_that_calls_it_failed_starts_the_half_hour_anew_and_ends_nothing(
+    stage: Stage,
+) -> None:
+    lease, _ = await ready_leases(stage, 2, seconds=60)
+    machine = await _machine(stage, lease)
+    await _silence(stage, [lease])
+    await _flap(stage, machine)
+    for _ in range(3):
+        await stage.play(SETTLED_AFTER.total_seconds() - 240, step=60)
+        machine.failed = True
+        await stage.play(30, step=10)
+        machine.failed = False
+    assert (await _status(stage, lease)).unconfirmed is not None
+    assert await stage.state(lease) == "ready"
+    assert (await stage.story(lease)).count("machine machine_down") == 2
+    await stage.play(SETTLED_AFTER.total_seconds() + 120, step=60)
+    assert (await _status(stage, lease)).unconfirmed is None
+    await stage.check()
+    await stage.finish()
+
+
+async def test_a_machine_that_lists_miss_again_and_again_is_told_to_be_lost_once(stage: Stage) -> None:
+    lease, *_ = await ready_leases(stage, 4, seconds=60)
+    machine, before = await _machine(stage, lease), await _notices(stage)
+    listed_from = machine.listed_from
+    for turn in range(60):
+        machine.listed_from = listed_from if turn % 6 < 3 else None
+        for loop in ("observe_machines", "collect_heartbeats", "judge_health"):
+            await stage.run(loop)
+        stage.clock.advance(10)
+    assert await stage.state(lease) == "ready"
+    assert await _notices(stage) - before == 3, "lost, listed again, and lost until that ends"
+    machine.listed_from = listed_from
+    await stage.play(SETTLED_AFTER.total_seconds() + 60, step=60)
+    assert await _notices(stage) - before == 4
     await stage.check()
     await stage.finish()

@@ -81,6 +81,8 @@ def a_machine(number: int = 1, **other: Any) -> Machine:
         "provider_state": "running",
         "down_since": None,
         "down_failed": False,
+        "back_since": None,
+        "back_at": None,
         "suspect_since": None,
         "erasing_until": None,
         "passes": 0,

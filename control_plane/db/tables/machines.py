@@ -97,10 +97,17 @@ machines = table(
     at("down_since"),
     # Whether a list has shown it as failed or ending since then, and not just as stopped.
     Column("down_failed", Boolean, nullable=False, server_default=text("false")),
+    # Since when lists show it as running again while it is down, and when they last did after it was down.
+    at("back_since"),
+    at("back_at"),
     at("eviction_announced_at"),
     at("eviction_withdrawn_at"),
     at("missed_since"),
     Column("missed_lists", Integer, nullable=False, server_default=text("0")),
+    # When lists last showed it again after several had missed it, and until when it counts as missing nevertheless,
+    # because that had happened shortly before as well.
+    at("relisted_at"),
+    at("unsteady_until"),
     Column("step", Text, nullable=False),
     at("step_at"),
     # The summary of its GPU proofs (domain/proof.py, Record), when it is challenged next, when it became suspect,

@@ -76,7 +76,7 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
 
 async def _came_up(world: MachineWorld, asked_at: datetime, up: CameUp) -> None:
     async with world.db.transaction() as connection:
-        await downtime_outcomes.came_up(connection, up.id, actor=world.actor(NAME), now=asked_at)
+        await downtime_outcomes.came_up(connection, up, actor=world.actor(NAME), now=asked_at)
 
 
 async def _records(world: MachineWorld, account: AccountName) -> tuple[Freeze | None, Sequence[Machine]]:
@@ -231,6 +231,7 @@ async def _write_machines(
     # A missed machine was last sighted by the previous listing, so misses are stored before this listing's time.
     await machines.record_missed(connection, swept.missed, asked_at=asked_at)
     await downtimes.begin(connection, swept.down, actor=actor, now=asked_at)
+    await downtimes.waver(connection, swept.wavered, now=asked_at)
     await downtimes.reword(connection, swept.reworded)
     await machines.record_sighted(connection, swept.sighted, asked_at=asked_at)
     await machines.move(connection, swept.moves, actor=actor, now=asked_at)

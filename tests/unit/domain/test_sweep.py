@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain.agent import SILENT_AFTER
-from control_plane.domain.downtime import DOWN_MAX, CameUp, Reworded, WentDown, can_be_started
+from control_plane.domain.downtime import (
+    DOWN_MAX,
+    FLAPS_WITHIN,
+    SETTLED_AFTER,
+    CameUp,
+    Reworded,
+    Wavered,
+    WentDown,
+    can_be_started,
+)
 from control_plane.domain.eviction import Eviction, EvictionState
 from control_plane.domain.evidence import NO_EVIDENCE, Evidence
 from control_plane.domain.failure import FailReason
@@ -405,7 +414,7 @@ def swept(
 
 
 def an_empty_sweep(**other: Any) -> Swept:
-    return replace(Swept((), (), (), (), (), (), (), (), (), (), (), 1, 0, None, believed=True), **other)
+    return replace(Swept((), (), (), (), (), (), (), (), (), (), (), (), 1, 0, None, believed=True), **other)
 
 
 def test_only_a_booting_machine_that_the_list_lacks_or_fails_is_worth_asking_for_refused_launches() -> None:
@@ -557,6 +566,41 @@ def test_a_machine_that_is_off_goes_down_when_it_is_listed_as_failed_until_it_is
         ends = state in (ListedState.RUNNING, ListedState.STOPPED)
         assert now.up == ((CameUp(machine.id),) if ends else ()), state
         assert not any(loss.failure.overdue for loss in now.losses), "no agent could speak for it"
+
+
+def test_a_machine_that_goes_down_again_has_to_be_listed_as_running_for_a_while_and_without_a_break() -> None:
+    running, failed = a_sighting(1), a_sighting(1, state=ListedState.FAILED)
+    first = a_machine(down_since=START - MOMENT, down_failed=True)
+    (up,) = swept([first], [running]).up
+    assert up == CameUp(first.id), "the first time, one list is enough"
+    long_ago = replace(first, back_at=START - MOMENT - FLAPS_WITHIN)
+    assert swept([long_ago], [running]).up == (up,)
+
+    again = replace(first, back_at=START - MOMENT - FLAPS_WITHIN + MOMENT)
+    back = swept([again], [running])
+    assert (back.up, back.wavered) == ((), (Wavered(first.id, back=True),))
+    for shown in (timedelta(), SETTLED_AFTER - MOMENT):
+        waits = swept([replace(again, back_since=START - shown)], [running])
+        assert (waits.up, waits.wavered) == ((), ()), "a list that says nothing new costs no write"
+    settled = replace(again, back_since=START - SETTLED_AFTER)
+    assert swept([settled], [running]).up == (CameUp(first.id, START - SETTLED_AFTER),)
+    for machine in (settled, replace(again, back_since=START)):
+        gone = swept([machine], [failed])
+        assert (gone.up, gone.wavered, gone.down) == ((), (Wavered(first.id, back=False),), ())
+
+
+def test_a_machine_that_is_listed_as_running_in_between_is_not_given_up_after_an_hour() -> None:
+    failed = a_sighting(1, state=ListedState.FAILED)
+    down = a_machine(down_since=START - 3 * DOWN_MAX, down_failed=True)
+
+    def given_up(machine: Machine) -> int:
+        return sum(loss.failure.overdue for loss in swept([machine], [failed]).losses)
+
+    assert given_up(down) == 1
+    assert given_up(replace(down, back_at=START - DOWN_MAX)) == 1
+    assert given_up(replace(down, back_at=START - DOWN_MAX + MOMENT)) == 0
+    assert given_up(replace(down, back_at=START - DOWN_MAX, back_since=START - DOWN_MAX)) == 0
+    assert given_up(replace(down, back_at=down.down_since)) == 1
 
 
 def test_a_stopped_machine_is_kept_for_whoever_can_start_it() -> None:

@@ -29,6 +29,7 @@ from data_plane.cluster.objects.bootstrap_token import BootstrapToken
 from data_plane.cluster.objects.node import keeps_pods_away
 from data_plane.cluster.port import KubernetesPort, NotFound
 from data_plane.cluster.resource import NODE, Object
+from data_plane.documents.strict import shown
 from data_plane.mesh.members import ServerAway
 from reconciler.nodes import Held
 from reconciler.overlay import PORT
@@ -258,22 +259,20 @@ def reported(found: Object, gpu_problem: str | None = None) -> dict[str, object]
     capacity = list((status.get("capacity") or {}).items())[:32]
     return {
         "conditions": {**conditions(found), **missing},
-        "capacity": {_words(name, 317): _words(amount, 40) for name, amount in capacity},
-        "version": _words(_info(found).get("kubeletVersion", ""), 40),
+        "capacity": {_shown(name, 317): _shown(amount, 40) for name, amount in capacity},
+        "version": _shown(_info(found).get("kubeletVersion", ""), 40),
     }
 
 
-def _words(told: object, length: int) -> str:
-    """A node's own words, so that they can be stored and shown: Kubernetes takes any character, NUL included."""
-    return "".join(
-        letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in str(told)[:length]
-    )
+def _shown(told: object, length: int) -> str:
+    """A node's own words: Kubernetes takes any character, NUL included."""
+    return shown(str(told), length)
 
 
 def conditions(found: Object) -> dict[str, str]:
     """The conditions of a Node, each with `True`, `False` or `Unknown`."""
     listed = (found.get("status", {}).get("conditions") or [])[:32]
-    return {_words(each.get("type"), 64): _words(each.get("status"), 16) for each in listed}
+    return {_shown(each.get("type"), 64): _shown(each.get("status"), 16) for each in listed}
 
 
 def _info(found: Object) -> Object:

@@ -5,7 +5,7 @@ from ipaddress import IPv4Network
 
 from control_plane.db.overlays import MemberRow
 from control_plane.domain.ids import OrganizationId
-from control_plane.domain.overlay import PODS, SERVER_NUMBER, address_of, pods_of, range_of
+from control_plane.domain.overlay import PODS, SERVER_NUMBER, address_of, range_of
 from control_plane.domain.peer_map import Configuration, Member, Overlay, Relay, relay_peers
 from data_plane.access.port import Session
 from data_plane.mesh.node import apply_peers
@@ -52,12 +52,10 @@ async def sync_relay(
 
 def place_of(overlay: Overlay, configuration: Configuration) -> OverlayPlace:
     """Where a member is in its overlay."""
-    block = configuration.member.pod_block
     return OverlayPlace(
         configuration.address,
         str(range_of(overlay.block)),
         str(PODS),
-        own_pods=None if block is None else pods_of(block),
         servers=tuple(
             address_of(overlay.block, server.number)
             for server in overlay.servers

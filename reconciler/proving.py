@@ -20,6 +20,7 @@ from control_plane.domain.machine import Machine
 from control_plane.domain.proof import Occasion, OwnCode, ProofOutcome, settled
 from control_plane.outcomes.challenges import Challenged
 from data_plane.access.port import Session, StepFailed
+from data_plane.documents.strict import shown
 from data_plane.proof.challenger import port
 from data_plane.proof.challenger.port import EVIDENCE_BYTES_MAX, Expected, Finding, ProofReport
 from data_plane.proof.challenger.prover_line import prover_line
@@ -97,9 +98,9 @@ def challenged(machine: Machine, token: UUID, report: ProofReport, *, proof_id: 
         id=proof_id,
         occasion=Occasion(report.occasion.value),
         outcome=outcome,
-        source=_printable(report.source),
-        driver=_printable(report.driver),
-        reference=_printable(report.reference),
+        source=shown(report.source, TEXT_MAX),
+        driver=shown(report.driver, TEXT_MAX),
+        reference=shown(report.reference, TEXT_MAX),
         attested=report.attested,
         code=None if first is None else first.code,
         why=None if first is None else first.why,
@@ -108,7 +109,7 @@ def challenged(machine: Machine, token: UUID, report: ProofReport, *, proof_id: 
         rates=[
             proofs.Rate(rate.gpu, rate.phase, rate.seconds, rate.work) for rate in report.rates[:LISTED_MAX]
         ],
-        gpu_uuids=[_printable(uuid) for uuid in report.gpu_uuids],
+        gpu_uuids=[shown(uuid, TEXT_MAX) for uuid in report.gpu_uuids],
         devices=list(report.devices),
         proven_bytes=list(report.proven_bytes),
         seconds=report.seconds,
@@ -119,32 +120,23 @@ def challenged(machine: Machine, token: UUID, report: ProofReport, *, proof_id: 
 
 def _findings(findings: Sequence[Finding]) -> list[proofs.Finding]:
     return [
-        proofs.Finding(_printable(finding.code), finding.gpu, _printable(finding.why))
+        proofs.Finding(shown(finding.code, TEXT_MAX), finding.gpu, shown(finding.why, TEXT_MAX))
         for finding in findings[:LISTED_MAX]
     ]
 
 
-def _printable(text: str) -> str:
-    """At most TEXT_MAX characters; those that PostgreSQL refuses or that control a terminal are replaced."""
-    return _without_control(text[:TEXT_MAX])
-
-
-def _without_control(text: str) -> str:
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
-
-
 def _evidence(evidence: Mapping[str, object]) -> dict[str, object]:
     """The evidence as plain JSON, or only its size when it is larger than EVIDENCE_BYTES_MAX."""
-    cleaned = {_without_control(str(key)): _cleaned(value) for key, value in evidence.items()}
+    cleaned = {shown(str(key), EVIDENCE_BYTES_MAX): _cleaned(value) for key, value in evidence.items()}
     size = len(json.dumps(cleaned))
     return cleaned if size <= EVIDENCE_BYTES_MAX else {"too_large_bytes": size}
 
 
 def _cleaned(value: object) -> object:
     if isinstance(value, str):
-        return _without_control(value)
+        return shown(value, EVIDENCE_BYTES_MAX)
     if isinstance(value, Mapping):
-        return {_without_control(str(key)): _cleaned(each) for key, each in value.items()}
+        return {shown(str(key), EVIDENCE_BYTES_MAX): _cleaned(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_cleaned(each) for each in value]
     return value

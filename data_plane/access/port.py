@@ -94,9 +94,12 @@ class HostKey:
 class Session(Protocol):
     """A logged-in connection to one machine. Steps may run side by side on it."""
 
-    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
+    async def run(
+        self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"", private: Sequence[str] = ()
+    ) -> Answer:
         """Run a step to its end and return its answer, whatever its exit status.
 
+        `private`: what its answer's `detail` must not repeat, such as a credential that the machine's log may quote.
         Raises Unreachable if the connection breaks; StepFailed if the step runs out of time, dies by a signal or
         prints more than its `output_bytes_max`.
         """
@@ -115,9 +118,16 @@ class Access(Protocol):
         ...
 
 
-async def must(session: Session, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
+async def must(
+    session: Session,
+    step: Step,
+    arguments: Sequence[str] = (),
+    *,
+    stdin: bytes = b"",
+    private: Sequence[str] = (),
+) -> Answer:
     """Run a step and return its answer. Raises StepFailed for an exit status other than 0, and Unreachable."""
-    answer = await session.run(step, arguments, stdin=stdin)
+    answer = await session.run(step, arguments, stdin=stdin, private=private)
     if answer.exit_status != 0:
         raise StepFailed(step.name, answer.exit_status, answer.detail)
     return answer

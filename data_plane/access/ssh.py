@@ -20,7 +20,8 @@ from data_plane.access.port import (
     Unreachable,
 )
 from data_plane.access.ssh_line import SshLine, converse
-from data_plane.access.step import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX, Answer, Step
+from data_plane.access.step import DETAIL_CHARACTERS_MAX, OUTPUT_BYTES_MAX, Answer, Step, detail_of
+from data_plane.documents.strict import printable
 
 CONNECT_SECONDS = 8
 """The time limit of a login: TCP connection, key exchange and authentication together."""
@@ -150,11 +151,13 @@ class SshSession:
         self._connection = connection
         self._clock = clock
 
-    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
+    async def run(
+        self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"", private: Sequence[str] = ()
+    ) -> Answer:
         seconds = step.seconds + GRACE_SECONDS
         try:
             async with asyncio.timeout(seconds):
-                return await self._run(step, step.command(arguments), stdin)
+                return await self._run(step, step.command(arguments), stdin, private)
         except TimeoutError:
             raise StepFailed(step.name, None, f"did not end within {seconds} s") from None
         except (StepFailed, Unreachable):
@@ -176,7 +179,7 @@ class SshSession:
                 raise Unreachable(f"{step.name}: {_short(error)}") from None
             yield line
 
-    async def _run(self, step: Step, command: str, stdin: bytes) -> Answer:
+    async def _run(self, step: Step, command: str, stdin: bytes, private: Sequence[str]) -> Answer:
         process = await self._connection.create_process(command, encoding=None)
         try:
             async with asyncio.TaskGroup() as group:
@@ -192,9 +195,7 @@ class SshSession:
             raise StepFailed(step.name, None, "was killed by a signal")
         if process.exit_status is None:
             raise Unreachable(f"{step.name}: the connection broke")
-        return Answer(
-            process.exit_status, output.result(), _printable(errors.result()[-DETAIL_CHARACTERS_MAX:])
-        )
+        return Answer(process.exit_status, output.result(), detail_of(errors.result(), private))
 
 
 async def _feed(writer: "asyncssh.SSHWriter[bytes]", content: bytes) -> None:
@@ -219,11 +220,7 @@ async def _closed(connection: asyncssh.SSHClientConnection) -> None:
         await connection.wait_closed()
 
 
-def _printable(content: bytes) -> str:
-    text = content.decode("ascii", "replace")
-    return " ".join("".join(c if " " <= c <= "~" else " " for c in text).split())
-
-
 def _short(error: Exception) -> str:
     """The error in one bounded line. Parts of its text may come from the peer."""
-    return f"{type(error).__name__}: {_printable(str(error).encode())}"[:DETAIL_CHARACTERS_MAX]
+    text = " ".join(printable(str(error), DETAIL_CHARACTERS_MAX).split())
+    return f"{type(error).__name__}: {text}"[:DETAIL_CHARACTERS_MAX]

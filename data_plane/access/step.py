@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from data_plane.documents.strict import printable
+
 OUTPUT_BYTES_MAX = 256 * 1024
 """For standard output and standard error each. The longest answer of most is an inventory:
 `protocol.DOCUMENT_BYTES_MAX`."""
@@ -48,4 +50,16 @@ class Answer:
     output: bytes
     """At most `Step.output_bytes_max` bytes."""
     detail: str
-    """The end of its standard error: printable, at most DETAIL_CHARACTERS_MAX characters."""
+    """The end of its standard error: printable, at most DETAIL_CHARACTERS_MAX characters, without what is private."""
+
+
+def detail_of(errors: bytes, private: Sequence[str] = ()) -> str:
+    """`Answer.detail` for what a step printed to standard error. `private`: what it may quote, and we must not.
+
+    That is taken out before the text is cut, because nobody would recognise the half of a secret.
+    """
+    words = printable(errors.decode("ascii", "replace"), len(errors)).split()
+    text = " ".join(words)
+    for secret in sorted(private, key=len, reverse=True):
+        text = text.replace(secret, "...")
+    return text[-DETAIL_CHARACTERS_MAX:]

@@ -5,6 +5,7 @@ restart of the machine removes it together with the setting that names it.
 """
 
 from data_plane.access.step import Step
+from data_plane.access.turns import alone
 from data_plane.cluster.files import FOLDER
 from data_plane.cluster.objects.node import JOINING
 from data_plane.cluster.shell import (
@@ -48,10 +49,7 @@ LEFT_MAX = 200
 """So many things that are left are named."""
 
 # Two replicas of the reconciler may come at the same time.
-_ALONE = """
-exec 9> /run/lock/splitplane-k3s.lock
-flock -w 20 9 || { echo 'another change of this node is running' >&2; exit 75; }
-"""
+_ALONE = alone("/run/lock/splitplane-k3s.lock", "change of this node", 20)
 
 # Arguments: the digests of k3s and install.sh, then name and digest of each archive of images. Prints what is there:
 # `kernel RELEASE`, `file DIGEST NAME`, `setting NAME VALUE`, `module NAME`, a line each.

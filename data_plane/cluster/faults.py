@@ -8,6 +8,7 @@ import httpx2
 from lightkube.core.exceptions import ApiError
 
 from data_plane.cluster import port
+from data_plane.documents.strict import shown
 
 _BY_CODE: dict[int, type[port.ClusterError]] = {
     400: port.Invalid,
@@ -44,20 +45,15 @@ def as_cluster_errors() -> Iterator[None]:
 
 def _of_status(error: ApiError) -> Exception:
     status = error.status
-    text = (status.message or status.reason or "no reason given")[:TEXT_MAX]
+    text = status.message or status.reason or "no reason given"  # It can quote what a node or a tenant wrote.
     if status.code == 409:
         causes = (status.details.causes if status.details else None) or []
         named = [found[1] for cause in causes if (found := _MANAGER.search(cause.message or ""))]
-        return port.Conflict(_printable(text), tuple(dict.fromkeys(named)))
+        return port.Conflict(shown(text, TEXT_MAX), tuple(dict.fromkeys(named)))
     return _of_code(status.code or 500, text)
 
 
 def _of_code(code: int, text: str) -> Exception:
     if code == 410:
         return Expired(text)
-    return _BY_CODE.get(code, port.Unreachable)(_printable(text[:TEXT_MAX]))
-
-
-def _printable(text: str) -> str:
-    """A message can quote what a node or a tenant wrote, and is stored and shown."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return _BY_CODE.get(code, port.Unreachable)(shown(text, TEXT_MAX))

@@ -12,6 +12,7 @@ from time import monotonic
 
 from data_plane.access.port import AccessError, Session, StepFailed, must
 from data_plane.access.step import Answer, Step
+from data_plane.access.turns import alone
 from data_plane.cluster.k3s_files import K3sFile
 
 FOLDER = "/var/lib/splitplane/files"
@@ -71,10 +72,7 @@ fi
     user="root",
 )
 # Another run holds the lock for one part, or, where its connection is dead, until its `cat` is ended.
-_ALONE = f"""
-exec 9> {FOLDER}/.lock
-flock -w {PART_SECONDS + 10} 9 || {{ echo 'another run sends files' >&2; exit 75; }}
-"""
+_ALONE = alone(f"{FOLDER}/.lock", "transfer of files", PART_SECONDS + 10)
 # Arguments: digest, the offset at which the part begins. Prints how many bytes are there then. A part that is there
 # already, because another run sent it, is read and left alone.
 PUT = Step(

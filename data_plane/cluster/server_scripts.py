@@ -1,13 +1,13 @@
 """The scripts that run on a server host. Secrets come by standard input, never by arguments."""
 
 from data_plane.access.step import Step
+from data_plane.access.turns import alone, fenced
 from data_plane.cluster.files import FOLDER
 from data_plane.cluster.shell import BINARY, CONFIG, KUBELET_ARGUMENTS, PLACING, SETTINGS
 
 API_PORT = 6_443
 FENCE = "/var/lib/splitplane/server.fence"
 """The highest fence that the host has seen. It stays when the server is dismantled."""
-OUTDATED = 69
 WAIT_SECONDS = 290
 """For the longest step of a worker whose process is gone."""
 
@@ -15,13 +15,8 @@ WAIT_SECONDS = 290
 _IN_TURN = f"""
 fence=$1
 shift
-exec 9> /run/lock/splitplane-k3s.lock
-flock -w {WAIT_SECONDS} 9 || {{ echo 'another change of this host is running' >&2; exit 75; }}
-seen=$(grep -xE '[0-9]{{1,18}}' {FENCE} 2>/dev/null || echo 0)
-[ "$fence" -ge "$seen" ] || {{ echo 'a later worker has changed this host' >&2; exit {OUTDATED}; }}
-mkdir -p "$(dirname {FENCE})"
-printf '%s\\n' "$fence" > {FENCE}.new
-mv -f {FENCE}.new {FENCE}
+{alone("/run/lock/splitplane-k3s.lock", "change of this host", WAIT_SECONDS)}mkdir -p "$(dirname {FENCE})"
+{fenced(FENCE, "a later worker has changed this host")}keep_fence "$fence"
 """
 # Argument of each: the fence, before all others.
 TAKE = Step("take host", f"set -eu\n{_IN_TURN}", seconds=WAIT_SECONDS + 20, user="root")

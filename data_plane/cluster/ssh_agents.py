@@ -17,6 +17,7 @@ from data_plane.cluster import agent_scripts, files
 from data_plane.cluster.agent_scripts import PASSWORD_REJECTED
 from data_plane.cluster.agents import AgentOrder, Cleaned, NodePasswordRejected, Prepared, Started
 from data_plane.cluster.k3s_files import VERSION, K3sFiles
+from data_plane.documents.strict import shown
 from data_plane.inspection.agent_service import remove_agent
 from data_plane.mesh.node import leave_overlay
 
@@ -55,11 +56,14 @@ class SshAgents:
         _check(step, order, labels)
         arguments = [order.node, order.address, order.server, *labels]
         async with self._access.connect(order.machine) as session:
-            answer = await session.run(step, arguments, stdin=f"{order.token}\n".encode())
+            private = [
+                order.token,
+                order.token.rpartition("::")[2],
+            ]  # Also without the hash of the authority.
+            answer = await session.run(step, arguments, stdin=f"{order.token}\n".encode(), private=private)
         if answer.exit_status != 0:
-            detail = _without(answer.detail, order.token)
             kind = NodePasswordRejected if answer.exit_status == PASSWORD_REJECTED else StepFailed
-            raise kind(step.name, answer.exit_status, detail)
+            raise kind(step.name, answer.exit_status, answer.detail)
         return _started(step, answer)
 
     async def drop_token(self, machine: Target) -> None:
@@ -89,11 +93,6 @@ def _check(step: Step, order: AgentOrder, labels: list[str]) -> None:
     )
     if not right:
         raise StepFailed(step.name, None, "the name, an address, a label or the token is malformed")
-
-
-def _without(detail: str, token: str) -> str:
-    """What a machine said, without the token, whole or without the hash of the authority."""
-    return detail.replace(token, "...").replace(token.rpartition("::")[2], "...")
 
 
 def _lines(step: Step, answer: Answer) -> list[list[str]]:
@@ -141,7 +140,7 @@ def _cleaned(step: Step, answer: Answer) -> Cleaned:
         if what == "looked" and _KIND.fullmatch(rest):
             looked.append(rest)
         elif what == "left" and rest:
-            left.append("".join(letter if letter.isprintable() else "?" for letter in rest)[:200])
+            left.append(shown(rest, 200))
         else:
             raise StepFailed(step.name, None, "the machine did not answer with what is left on it")
     if "file" not in looked and not left:

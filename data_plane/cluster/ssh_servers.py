@@ -4,8 +4,8 @@ What can go wrong, and what happens then:
 
   - the connection breaks while files are sent: the next try continues them;
   - the installation is interrupted: the next one starts over, and changes only what differs;
-  - the server does not become ready, or registers no Node: the step fails with its last log lines, and the next try
-    begins there;
+  - the server does not become ready, or registers no Node: the step fails with its last log lines, without its
+    credentials, and the next try begins there;
   - the process of the worker is killed: its step goes on at the host, and the next worker's waits for it there;
   - the worker stalls, and goes on when another one has taken its turn: the host refuses its next step.
 """
@@ -58,9 +58,10 @@ class SshServers:
                 *ranges,
                 *k3s.digests(),
             ]
-            credentials = f"{order.token}\n{agent_token(order.token)}\n"
-            await must(session, server_scripts.INSTALL, arguments, stdin=credentials.encode())
-            await must(session, server_scripts.AWAIT_NODE, [str(NODE_REGISTERS_SECONDS)])
+            private = [order.token, agent_token(order.token)]  # K3s may log either.
+            stdin = "".join(f"{credential}\n" for credential in private).encode()
+            await must(session, server_scripts.INSTALL, arguments, stdin=stdin, private=private)
+            await must(session, server_scripts.AWAIT_NODE, [str(NODE_REGISTERS_SECONDS)], private=private)
             answer = await must(session, server_scripts.READ)
         return _identity(order, answer)
 

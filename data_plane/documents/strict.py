@@ -107,6 +107,14 @@ def hexadecimal(document: "dict[str, Any]", key: str, size: int) -> bytes:
     return bytes.fromhex(value)
 
 
+def shown(text: str, limit: int) -> str:
+    """At most `limit` characters of a text of others, so that it can be stored and shown, in any language.
+
+    A character that would control a terminal, or that PostgreSQL refuses, is replaced.
+    """
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text[:limit])
+
+
 def printable(text: str, limit: int = 300) -> str:
     """`text` as one line of printable ASCII with at most `limit` characters, for the detail of a message."""
     return "".join(c if " " <= c <= "~" else " " for c in text)[:limit]

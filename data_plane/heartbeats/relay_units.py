@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from data_plane.documents.sample_delivery import PORT
-from data_plane.heartbeats.units import LIBRARY, PROXY, SANDBOX, network_socket, overlay_socket
+from data_plane.heartbeats.units import FOLDER, LIBRARY, PROXY, SANDBOX, network_socket, overlay_socket
 
 SERVER_SERVICE, SERVER_SOCKET = "splitplane-samples.service", "splitplane-samples.socket"
 _HUB_SERVICE, _HUB_SOCKET = "splitplane-samples@.service", "splitplane-samples@.socket"
@@ -54,7 +54,7 @@ BindsTo={SERVER_SOCKET}
 After={SERVER_SOCKET}
 
 [Service]
-ExecStart=/usr/bin/python3 -I {LIBRARY}/collector.pyz relay {{host}} {{port}} {{nodes}}
+ExecStart=/usr/bin/python3 -I {LIBRARY}/collector.pyz relay {{host}} {{port}} {{nodes}} {FOLDER}
 Restart=always
 RestartSec=2
 {SANDBOX}RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network
 
 from data_plane.access.step import Step
+from data_plane.access.turns import alone
 from data_plane.documents.heartbeat import PORT
 from data_plane.heartbeats import relay_units
 from data_plane.heartbeats.collector.exchange import ANSWER_BYTES_MAX
 from data_plane.heartbeats.relay_units import IngestPlace
-from data_plane.heartbeats.units import LIBRARY, PROXY, SANDBOX, network_socket, overlay_socket
+from data_plane.heartbeats.units import FOLDER, LIBRARY, PROXY, SANDBOX, network_socket, overlay_socket
 
 MISSING = 75
-FOLDER = "/run/splitplane-heartbeats"
 
 _SERVICE = "splitplane-heartbeats.service"
 _SERVER_SOCKET = "splitplane-heartbeats.socket"
@@ -94,6 +94,7 @@ mv -f "$new" {LIBRARY}/collector.pyz
     user="root",
 )
 
+_ALONE = alone("/run/lock/splitplane-heartbeats.lock", "exchange", 8)
 # Arguments: the collector's digest, then name and content of each unit. Input: a request; prints the answer. A socket
 # that is there already is left alone, so that a call without news costs one systemctl. Sockets of templates are started
 # for each network; what is no template is started itself, and anew when one of them has changed. Of a template that has
@@ -102,9 +103,7 @@ EXCHANGE = Step(
     "exchange heartbeats",
     f"""set -eu
 umask 022
-exec 9> /run/lock/splitplane-heartbeats.lock
-flock -w 8 9 || {{ echo 'another exchange is running' >&2; exit 74; }}
-[ "$(sha256sum < {LIBRARY}/collector.pyz 2>/dev/null | cut -c 1-64)" = "$1" ] || exit {MISSING}
+{_ALONE}[ "$(sha256sum < {LIBRARY}/collector.pyz 2>/dev/null | cut -c 1-64)" = "$1" ] || exit {MISSING}
 shift
 units=/etc/systemd/system
 started=

@@ -7,7 +7,7 @@ from data_plane.access.step import Answer
 from data_plane.documents import strict
 from data_plane.heartbeats import scripts
 from data_plane.heartbeats.collector import exchange
-from data_plane.heartbeats.collector.exchange import Known, Reports, Request
+from data_plane.heartbeats.collector.exchange import Holder, Known, Reports, Request
 from data_plane.heartbeats.port import ClusterServer
 from data_plane.heartbeats.relay_units import IngestPlace
 from data_plane.inspection.bundle import Bundle
@@ -25,8 +25,10 @@ class SshCollector:
         self._bundle = bundle
         self._ingest = ingest
 
-    async def exchange(self, known: Sequence[Known], server: ClusterServer | None = None) -> Reports:
-        request = exchange.encode(Request(tuple(known)))
+    async def exchange(
+        self, known: Sequence[Known], server: ClusterServer | None = None, holders: Sequence[Holder] = ()
+    ) -> Reports:
+        request = exchange.encode(Request(tuple(known), tuple(holders)))
         if server is None:
             units = scripts.hub_units(self._ingest)
         else:

@@ -5,6 +5,8 @@ from ipaddress import IPv4Address
 from data_plane.mesh.pod_filter import INTERFACE
 
 LIBRARY = "/usr/local/lib/splitplane"
+FOLDER = "/run/splitplane-heartbeats"
+"""The collector's sockets, and what it writes down for the relay of samples."""
 SANDBOX = """DynamicUser=yes
 NoNewPrivileges=yes
 CapabilityBoundingSet=

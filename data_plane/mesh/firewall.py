@@ -15,6 +15,7 @@ from typing import Literal
 
 from data_plane.access.port import Session, StepFailed, must
 from data_plane.access.step import Step
+from data_plane.access.turns import alone
 from data_plane.mesh.machine import INTERFACE, KEEPALIVE_SECONDS
 from data_plane.mesh.shell import INSTALL_PACKAGE
 
@@ -59,9 +60,7 @@ APPLY_FIREWALL = Step(
 umask 022
 {INSTALL_PACKAGE}
 command -v nft >/dev/null || install_package nftables nft
-exec 9> /run/lock/splitplane-firewall.lock
-flock -w 5 9 || {{ echo 'another change of the firewall is running' >&2; exit 75; }}
-mkdir -p /etc/splitplane
+{alone("/run/lock/splitplane-firewall.lock", "change of the firewall", 5)}mkdir -p /etc/splitplane
 new=$(mktemp {FILE}.XXXXXX)
 trap 'rm -f "$new"' EXIT
 cat > "$new"

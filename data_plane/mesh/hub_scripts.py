@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from data_plane.access.step import Step
+from data_plane.access.turns import alone, fenced
 from data_plane.mesh.port import Network, Peer
 from data_plane.mesh.wireguard import wireguard_key
 
 _DIRECTORY = "/etc/splitplane/mesh"
-OUTDATED = 69
-"""The exit status of what a worker brings whose place another one has taken since."""
 
 # What the unit starts, at boot and whenever `sync` finds no interface. It uses nsenter instead of `ip netns exec`,
 # because the latter mounts a new /sys, which containers are not allowed to do.
@@ -62,19 +61,10 @@ device=spmesh$number
 space=splitplane-$number
 unit=splitplane-mesh@$number.service
 wanted=/etc/systemd/system/multi-user.target.wants
-exec 9> "/run/lock/splitplane-mesh-$number.lock"
-flock -w 8 9 || {{ echo 'another sync of this network is running' >&2; exit 75; }}
-mkdir -p {_DIRECTORY}
+{alone("/run/lock/splitplane-mesh-$number.lock", "sync of this network", 8)}mkdir -p {_DIRECTORY}
 cd {_DIRECTORY}
-# Refuses a lower fence than any that was seen, also after the network was dropped. `-` is none.
-keep_fence() {{
-  [ "$1" != - ] || return 0
-  seen=$(grep -xE '[0-9]{{1,18}}' "$number.fence" 2>/dev/null || echo 0)
-  [ "$1" -ge "$seen" ] || {{ echo 'this network was set up by a later worker' >&2; exit {OUTDATED}; }}
-  printf '%s\\n' "$1" > "$number.fence.new"
-  mv -f "$number.fence.new" "$number.fence"
-}}
-"""
+# The highest fence stays after the network was dropped.
+{fenced("$number.fence", "this network was set up by a later worker")}"""
 
 # Arguments: network number, hub's address with prefix, UDP port, UP, UNIT, ranges beyond the network's or nothing, the
 # fence or `-`.

@@ -64,7 +64,7 @@ async def apply_peers(
     step = node_scripts.APPLY_PEERS
     try:
         arguments = [*_arguments(place), "-" if fence is None else str(fence)]
-        lines = f"{peers_text(peers)}\n{ruleset(peers, place.servers)}"
+        lines = f"{peers_text(peers)}\n{ruleset(place, peers)}"
     except ValueError as error:
         raise StepFailed(step.name, None, str(error)) from None
     found = interface(step, await must(session, step, arguments, stdin=lines.encode()))
@@ -132,11 +132,10 @@ def differs(found: Interface, peers: Sequence[OverlayPeer]) -> bool:
 
 
 def _arguments(place: OverlayPlace) -> list[str]:
-    members, pods = IPv4Network(place.range), IPv4Network(place.pods)
-    own = None if place.own_pods is None else IPv4Network(place.own_pods)
-    if IPv4Address(place.address) not in members or (own is not None and not own.subnet_of(pods)):
-        raise ValueError("an address is outside its range")
-    return [place.address, str(place.port), str(members), str(pods), "-" if own is None else str(own)]
+    members = IPv4Network(place.range)
+    if IPv4Address(place.address) not in members:
+        raise ValueError("the address is outside its range")
+    return [place.address, str(place.port), str(members), str(IPv4Network(place.pods))]
 
 
 def peers_text(peers: Sequence[OverlayPeer]) -> str:

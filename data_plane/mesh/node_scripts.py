@@ -1,12 +1,13 @@
 """The scripts that run on a member of an overlay. Arguments and input are public; a member's keys are made on it.
 
 The interface is brought up by wg-quick, which uses wireguard-go where the kernel has no WireGuard. Routes are
-static, so peers come and go without touching them. What arrives by a tunnel is for the machine itself or for
-its own pods: a routing rule drops the rest, so that no member carries packets from one tunnel to another,
-whoever sends them. What arrives in VXLAN inside a tunnel is left to a packet filter (`pod_filter.py`).
+static, so peers come and go without touching them. What arrives by a tunnel is for the machine itself: a routing
+rule drops the rest, so that no member carries packets from one tunnel to another, whoever sends them. Pods' packets
+come in VXLAN inside a tunnel, which is left to a packet filter (`pod_filter.py`).
 """
 
 from data_plane.access.step import Step
+from data_plane.access.turns import alone, fenced
 from data_plane.mesh.pod_filter import INTERFACE
 from data_plane.mesh.pod_filter import TABLE as FILTER_TABLE
 from data_plane.mesh.shell import MAKE_KEY, WIREGUARD_TOOLS
@@ -16,8 +17,6 @@ MTU = 1_420
 `PROBE_PATH`."""
 PORT = 51_820
 """The UDP port that members listen on."""
-OUTDATED = 69
-"""The exit status of a member that was set up by a later worker."""
 TABLE = 7_650
 """The number of the routing table and of the rule for what arrives by a tunnel. The rule is after the machine's own
 addresses (0) and before its other routes (32766)."""
@@ -33,10 +32,7 @@ fences=/etc/wireguard/{INTERFACE}.fence
 unit=wg-quick@{INTERFACE}.service
 """
 
-_ALONE = f"""
-exec 9> /run/lock/splitplane-{INTERFACE}.lock
-flock -w 8 9 || {{ echo 'another change of this interface is running' >&2; exit 75; }}
-"""
+_ALONE = alone(f"/run/lock/splitplane-{INTERFACE}.lock", "change of this interface", 8)
 
 LISTING_BYTES_MAX = 1_048_576
 """The interface of a server with 4,092 peers is 470 kB, and twice as much while all of them rotate their keys."""
@@ -106,8 +102,8 @@ standing() {{
 }}
 """
 
-# Arguments: the member's address, its port, the overlay's range, the range of all pods, the range of its own or `-`,
-# and the fence or `-`. That is kept first: whatever fails later, what is older is refused.
+# Arguments: the member's address, its port, the overlay's range, the range of all pods, and the fence or `-`. That is
+# kept first: whatever fails later, what is older is refused.
 # Input: a line for each peer, with tabs between: key, endpoint or `-`, keepalive or `off`, ranges with commas or `-`.
 # Then an empty line, and the packet filter. That is loaded every time, in one transaction, before any peer changes: the
 # table may have been deleted. At boot, it is there before the interface is, and so before flannel's device.
@@ -120,19 +116,13 @@ APPLY_PEERS = Step(
     + _FILES
     + _ALONE
     + _SHOW
+    + fenced("$fences", "this machine was set up by a later worker")
     + f"""
 address=$1
 port=$2
 range=$3
 pods=$4
-own=$5
-fence=$6
-if [ "$fence" != - ]; then
-  seen=$(grep -xE '[0-9]{{1,18}}' "$fences" 2>/dev/null || echo 0)
-  [ "$fence" -ge "$seen" ] || {{ echo 'this machine was set up by a later worker' >&2; exit {OUTDATED}; }}
-  printf '%s\n' "$fence" > "$fences.new"
-  mv -f "$fences.new" "$fences"
-fi
+keep_fence "$5"
 [ -s "$key" ] || {{ echo 'this machine has no node key' >&2; exit 66; }}
 work=$(mktemp -d /run/{INTERFACE}.XXXXXX)
 trap 'rm -rf "$work"' EXIT
@@ -156,9 +146,8 @@ cat > "$routes.new" <<END
 set -eu
 ip link set dev {INTERFACE} mtu {MTU}
 ip route replace $range dev {INTERFACE} src $address
-ip route replace $pods dev {INTERFACE} src $address
+ip route replace unreachable $pods  # Those that flannel has no route for yet: the provider's network gets no packet.
 ip route replace blackhole default table {TABLE}
-[ $own = - ] || ip route replace throw $own table {TABLE}
 ip rule show priority {TABLE} | grep -q . || ip rule add iif {INTERFACE} priority {TABLE} lookup {TABLE}
 END
 cat > "$conf.new" <<END
@@ -173,14 +162,8 @@ PostUp = sh $routes
 PostUp = wg addconf %i $sections
 PostDown = ip rule del priority {TABLE} || true; ip route flush table {TABLE} || true
 END
-grep -v ' throw ' "$routes.new" > "$work/routes"
-if cmp -s "$conf.new" "$conf" && grep -v ' throw ' "$routes" 2>/dev/null | cmp -s - "$work/routes" && standing; then
-  # A node gets its pods when it has registered. Restarting the interface then would delete flannel's device, which lies
-  # on it, and nothing would make that again.
-  cmp -s "$routes.new" "$routes" || {{
-    ip route flush table {TABLE} type throw 2>/dev/null || true
-    mv -f "$routes.new" "$routes"
-  }}
+# Restarting the interface deletes flannel's device, which lies on it, and nothing makes that again.
+if cmp -s "$conf.new" "$conf" && cmp -s "$routes.new" "$routes" && standing; then
   sh "$routes"
   if ! cmp -s "$peers.new" "$peers" || ! in_place; then
     {{

@@ -1,10 +1,14 @@
-"""The packet filter of a member of an overlay: what may arrive in VXLAN, in which flannel carries pods' packets.
+"""The packet filter of a member of an overlay: what may arrive out of tunnels, and in VXLAN.
 
-The kernel unpacks VXLAN from every interface and from every sender, and forwards what is inside wherever routes lead.
-WireGuard, which carries it, sees outer addresses only. So a table of nftables of ours, beside those of K3s, lets in:
+Flannel carries pods' packets in VXLAN. The kernel unpacks it from every interface and from every sender, and forwards
+what is inside wherever routes lead. WireGuard, which carries it, sees outer addresses only. So a table of nftables of
+ours, beside those of K3s, lets in:
 
   - VXLAN out of tunnels, where WireGuard has checked which member the outer address belongs to, and from nowhere else;
-  - inside it IPv4, from the pods of that member. A server may send from any address: it is ours.
+  - inside it IPv4, from the pods of that member. A server may send from any address: it is ours;
+  - everything else out of tunnels from one member's own address to another's. A tunnel lets the addresses of a node's
+    pods through as well, 256 of them, but outside VXLAN only an attacker uses these: flannel gives packets of pods for
+    addresses that are no pods' the address of their node.
 
 What was unpacked is for the member itself or for its pods. A server carries nothing from node to node, to the internet,
 or to a provider's metadata service. Nothing but a member's own pods is sent on into the overlay: a neighbour in the
@@ -14,7 +18,7 @@ provider's network cannot use a member as its router.
 from collections.abc import Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network
 
-from data_plane.mesh.port import OverlayPeer
+from data_plane.mesh.port import OverlayPeer, OverlayPlace
 
 TABLE = "inet splitplane_overlay"
 INTERFACE = "spoverlay"
@@ -31,13 +35,14 @@ _POD_PREFIX_LENGTH = 24
 _INNER_TYPE, _INNER_SOURCE = "@th,224,16", f"@th,336,{_POD_PREFIX_LENGTH}"
 
 
-def ruleset(peers: Sequence[OverlayPeer], servers: Sequence[str]) -> str:
-    """The file for `nft -f` on a member with these peers. `servers` are the addresses of the peers that are servers.
+def ruleset(place: OverlayPlace, peers: Sequence[OverlayPeer]) -> str:
+    """The file for `nft -f` on the member at this place with these peers.
 
     Its first lines make the table unless it exists and delete it, so that what follows replaces it. Raises ValueError
     for a malformed address. Each sender has a chain, because nftables 1.0.6 knows no sets of parts of a packet.
     """
-    trusted = [IPv4Address(server) for server in servers]
+    own, members = IPv4Address(place.address), IPv4Network(place.range)
+    trusted = [IPv4Address(server) for server in place.servers]
     pods = {address: network for address, network in _senders(peers) if address not in trusted}
     chains = [
         f"  chain pods_of_{int(address)} {{\n    {_INNER_SOURCE} {_first_bytes(network)} accept\n    drop\n  }}\n"
@@ -53,7 +58,9 @@ def ruleset(peers: Sequence[OverlayPeer], servers: Sequence[str]) -> str:
         f"{known}    drop\n  }}\n"
         # Before connections are tracked, which would cost a record for each forged packet.
         "  chain arriving {\n    type filter hook prerouting priority -300; policy accept;\n"
-        f"    udp dport {VXLAN_PORT} goto vxlan\n  }}\n"
+        f"    udp dport {VXLAN_PORT} goto vxlan\n"
+        f'    iifname "{INTERFACE}" ip saddr != {members} drop\n'
+        f'    iifname "{INTERFACE}" ip daddr != {own} drop\n  }}\n'
         "  chain forwarded {\n    type filter hook forward priority -10; policy accept;\n"
         f'    iifname "{VXLAN}" oifname != "{PODS}" drop\n'
         f'    oifname {{ "{VXLAN}", "{INTERFACE}" }} iifname != "{PODS}" drop\n  }}\n}}\n'

@@ -98,8 +98,6 @@ class OverlayPlace:
     """All addresses of the overlay, such as `10.64.16.0/20`."""
     pods: str
     """The range of all pods of the cluster, such as `10.48.0.0/12`."""
-    own_pods: str | None = None
-    """The range of its own pods, such as `10.48.7.0/24`; None when it runs none."""
     servers: tuple[str, ...] = ()
     """The addresses of the other members that are servers of ours."""
     port: int = 51_820

@@ -199,7 +199,14 @@ class FakeSession:
     target: Target
     machine: FakeMachine
 
-    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
+    async def run(
+        self,
+        step: Step,
+        arguments: Sequence[str] = (),
+        *,
+        stdin: bytes = b"",
+        private: Sequence[str] = (),  # noqa: ARG002 - as above
+    ) -> Answer:
         effects: dict[str, Callable[[bytes], Answer]] = {
             CLOSE_OTHER_LOGINS.name: lambda _: _printed(b""),
             TRUST_AUTHORITIES.name: self._trust_authorities,

@@ -13,7 +13,7 @@ from data_plane.documents.agent_config import Config
 from data_plane.documents.heartbeat import Delivery as Heartbeats
 from data_plane.documents.heartbeat import Heartbeat, Result, encode
 from data_plane.documents.sample_delivery import Delivery
-from data_plane.heartbeats.collector.exchange import Known, Reports
+from data_plane.heartbeats.collector.exchange import Holder, Known, Reports
 from data_plane.heartbeats.collector.mailbox import Mailbox
 from data_plane.heartbeats.port import ClusterServer
 from data_plane.simulation.access import FakeMachine
@@ -32,6 +32,8 @@ class FakeCollector:
     """Addresses of machines whose agents do not report."""
     mailboxes: dict[str | None, Mailbox] = field(default_factory=dict[str | None, Mailbox])
     """By the addresses of servers in their overlays; that of the hub, which has many addresses, by None."""
+    holders: dict[str | None, dict[str, int]] = field(default_factory=dict[str | None, dict[str, int]])
+    """By the same, the organization's number of each source."""
     ingest: Callable[[str, Delivery], Awaitable[object]] | None = None
     """Takes a delivery under a credential, as the ingest process does."""
     unix: Callable[[], float] = time.time
@@ -39,9 +41,14 @@ class FakeCollector:
     """Whether the machine at an address runs: the agent of one that ended is silent."""
     _now: float = 0.0
 
-    async def exchange(self, known: Sequence[Known], server: ClusterServer | None = None) -> Reports:
+    async def exchange(
+        self, known: Sequence[Known], server: ClusterServer | None = None, holders: Sequence[Holder] = ()
+    ) -> Reports:
         if self.fail_next:
             raise self.fail_next.pop(0)
+        self.holders[None if server is None else server.address] = {
+            each.source: each.organization for each in holders
+        }
         self._now += SECONDS
         place = None if server is None else server.address
         mailbox = self.mailboxes.setdefault(place, Mailbox())

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from data_plane.access.port import AccessError, StepFailed
-from data_plane.mesh.hub_scripts import OUTDATED, peers_text
+from data_plane.access.turns import OUTDATED
+from data_plane.mesh.hub_scripts import peers_text
 from data_plane.mesh.port import HubIdentity, Network, Peer, ReadAuthorities
 
 

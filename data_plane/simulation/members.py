@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from data_plane.access.port import StepFailed, Target
+from data_plane.access.turns import OUTDATED
 from data_plane.mesh.members import ServerAway
 from data_plane.mesh.node import peers_text
-from data_plane.mesh.node_scripts import OUTDATED
 from data_plane.mesh.port import OverlayPeer, OverlayPlace
 from data_plane.mesh.tunnels import Interface, Tunnel
 from data_plane.simulation.faults import Faults

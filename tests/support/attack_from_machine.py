@@ -41,6 +41,9 @@ VXLAN, VXLAN_PORT, VXLAN_NETWORK = "flannel.1", 8472, 1
 """The device that packs the packets of pods, and what it sends them with."""
 PORTS = (22, 53, 80, 111, 443, 2379, 5432, 6443, 8080, 9090, 9100, 10250, 10257, 10259)
 """Where services usually listen: SSH, DNS, HTTP, etcd, PostgreSQL, Kubernetes, metrics."""
+OVERLAY = "spoverlay"
+"""The interface of the tunnels of a node."""
+_IP = 0x0800
 SECONDS = 3
 
 CREDENTIAL = "the agent's credential"
@@ -212,15 +215,36 @@ def _sum(content: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def _packed(mac: str, source: str, target: str, number: int) -> bytes:
-    """An echo request of a pod in VXLAN, for the device with this MAC."""
+def _echo(source: str, target: str, number: int) -> bytes:
+    """An echo request, as an IP packet."""
     echo = struct.pack("!BBHHH", 8, 0, 0, number, 1)
     echo = struct.pack("!BBHHH", 8, 0, _sum(echo), number, 1)
     ends = socket.inet_aton(source) + socket.inet_aton(target)
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(echo), 0, 0, 64, socket.IPPROTO_ICMP, 0)
     head = struct.pack("!BBHHHBBH", *struct.unpack("!BBHHHBBH", head)[:7], _sum(head + ends)) + ends
+    return head + echo
+
+
+def _packed(mac: str, packet: bytes) -> bytes:
+    """A pod's packet in VXLAN, for the device with this MAC."""
     frame = bytes.fromhex(mac.replace(":", "")) + b"\x02\x00\x00\x00\x00\x01" + b"\x08\x00"
-    return struct.pack("!BBHI", 8, 0, 0, VXLAN_NETWORK << 8) + frame + head + echo
+    return struct.pack("!BBHI", 8, 0, 0, VXLAN_NETWORK << 8) + frame + packet
+
+
+def _answers_echo(target: str, number: int, send: Callable[[], object]) -> bool:
+    """Whether an echo request with this number, which is sent by `send`, is answered."""
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as answers:
+        send()
+        end = time.monotonic() + SECONDS
+        while (left := end - time.monotonic()) > 0:
+            answers.settimeout(left)
+            try:
+                answer, (by, _) = answers.recvfrom(1_500)
+            except OSError:
+                break
+            if by == target and answer[20:21] == b"\0" and answer[24:26] == struct.pack("!H", number):
+                return True
+    return False
 
 
 def _answers_vxlan(machine: Machine, member: str, outside: str) -> "bool | None":
@@ -233,21 +257,19 @@ def _answers_vxlan(machine: Machine, member: str, outside: str) -> "bool | None"
     if not macs or not machine.own_pods or not machine.pod:
         return None
     number = os.getpid() & 0xFFFF
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as answers,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
-    ):
-        sender.sendto(_packed(macs[0], machine.own_pods, machine.pod, number), (outside, VXLAN_PORT))
-        end = time.monotonic() + SECONDS
-        while (left := end - time.monotonic()) > 0:
-            answers.settimeout(left)
-            try:
-                answer, (by, _) = answers.recvfrom(1_500)
-            except OSError:
-                break
-            if by == machine.pod and answer[20:21] == b"\0" and answer[24:26] == struct.pack("!H", number):
-                return True
-    return False
+    packet = _packed(macs[0], _echo(machine.own_pods, machine.pod, number))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        return _answers_echo(machine.pod, number, lambda: sender.sendto(packet, (outside, VXLAN_PORT)))
+
+
+def _answers_pod(machine: Machine, member: str) -> "bool | None":
+    """Whether a member answers an echo request of a pod that is sent into the tunnel as it is, past all NAT."""
+    if not machine.own_pods:
+        return None
+    number = (os.getpid() + 1) & 0xFFFF
+    packet = _echo(machine.own_pods, member, number)
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM) as sender:
+        return _answers_echo(member, number, lambda: sender.sendto(packet, (OVERLAY, _IP)))
 
 
 Attempt = Callable[[Machine], "bool | None"]
@@ -283,6 +305,9 @@ ATTEMPTS: "dict[tuple[str, str], Attempt]" = {
     ),
     (TUNNEL, "send VXLAN to the server of its cluster, for a pod of another node"): lambda m: (
         _answers_vxlan(m, m.server, m.server) if m.server else None
+    ),
+    (TUNNEL, "reach the server of its cluster from an address of its pods, outside VXLAN"): lambda m: (
+        _answers_pod(m, m.server) if m.server else None
     ),
     (CERTIFICATE, "ask the kubelet of another node what runs there"): lambda m: (
         _kubelet_answers(m.node) if m.node and KUBELET.exists() else None

@@ -37,7 +37,7 @@ from data_plane.cluster.clusters import Clusters
 from data_plane.cluster.port import Cluster, IssuedToken, KubernetesPort
 from data_plane.cluster.resource import Object, Objects, Resource
 from data_plane.cluster.servers import ServerIdentity, ServerOrder, Servers
-from data_plane.heartbeats.collector.exchange import Known, Reports
+from data_plane.heartbeats.collector.exchange import Holder, Known, Reports
 from data_plane.heartbeats.port import ClusterServer, Collector
 from data_plane.mesh.members import Members
 from data_plane.mesh.port import Hub, HubIdentity, Network, OverlayPeer, OverlayPlace, Peer, ReadAuthorities
@@ -284,8 +284,12 @@ class _Collector:
     crash: Crash
     inner: Collector
 
-    async def exchange(self, known: Sequence[Known], server: ClusterServer | None = None) -> Reports:
-        return await self.crash.call("exchange heartbeats", lambda: self.inner.exchange(known, server))
+    async def exchange(
+        self, known: Sequence[Known], server: ClusterServer | None = None, holders: Sequence[Holder] = ()
+    ) -> Reports:
+        return await self.crash.call(
+            "exchange heartbeats", lambda: self.inner.exchange(known, server, holders)
+        )
 
 
 @dataclass
@@ -437,8 +441,12 @@ class _Session:
     crash: Crash
     inner: Session
 
-    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> StepAnswer:
-        return await self.crash.call(step.name, lambda: self.inner.run(step, arguments, stdin=stdin))
+    async def run(
+        self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"", private: Sequence[str] = ()
+    ) -> StepAnswer:
+        return await self.crash.call(
+            step.name, lambda: self.inner.run(step, arguments, stdin=stdin, private=private)
+        )
 
     @asynccontextmanager
     async def converse(self, step: Step, arguments: Sequence[str] = ()) -> AsyncIterator[Line]:

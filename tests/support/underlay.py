@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 from data_plane.access.port import StepFailed, Target, Unreachable
-from data_plane.access.step import Answer, Step
+from data_plane.access.step import Answer, Step, detail_of
 
 PACKAGES = {
     "iptables": "iptables",
@@ -123,7 +123,9 @@ class Host:
         assert status == 0, f"{self.name}: {errors.decode()}"
         return output.decode()
 
-    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
+    async def run(
+        self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"", private: Sequence[str] = ()
+    ) -> Answer:
         self.ran.append(step.name)
         if self.away:
             raise Unreachable(f"{self.name}: no route to host")
@@ -134,7 +136,7 @@ class Host:
         if status == 124:
             raise StepFailed(step.name, None, "out of time")
         assert len(output) <= step.output_bytes_max
-        return Answer(status, output, errors.decode()[-400:])
+        return Answer(status, output, detail_of(errors, private))
 
     def converse(self, step: Step, arguments: Sequence[str] = ()) -> NoReturn:
         raise NotImplementedError

@@ -2,7 +2,7 @@
 
     collector.pyz collect FOLDER [NODES]  answers agents at FOLDER/reports, and the reconciler at FOLDER/exchange
     collector.pyz exchange FOLDER         passes a request from standard input to the collector, and prints its answer
-    collector.pyz relay HOST PORT NODES   passes on connections to the ingest process (relay.py)
+    collector.pyz relay HOST PORT NODES FOLDER  passes on connections to the ingest process (relay.py)
 
 NODES is the range of the addresses of nodes in their overlay, such as 10.64.16.0/20.
 
@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,16 +24,21 @@ from pathlib import Path
 
 from data_plane.documents import strict
 from data_plane.documents.heartbeat import LINE_BYTES_MAX, encode
-from data_plane.heartbeats.collector import exchange
+from data_plane.heartbeats.collector import exchange, sources
 from data_plane.heartbeats.collector.connections import Connections
 from data_plane.heartbeats.collector.mailbox import Mailbox
 from data_plane.heartbeats.collector.relay import Relay
+from data_plane.heartbeats.collector.sources import Holders
 
-USAGE = "usage: collector.pyz collect FOLDER [NODES] | exchange FOLDER | relay HOST PORT NODES\n"
+USAGE = "usage: collector.pyz collect FOLDER [NODES] | exchange FOLDER | relay HOST PORT NODES FOLDER\n"
 AGENT_SECONDS = 10
 """For a whole delivery, from the connection to its answer."""
 CONNECTIONS_MAX = 768
 """At a time. With what Python needs, they are within the 1,024 files that a process may open."""
+HOLDERS_SECONDS = 15
+"""How often the relay reads whose nodes are whose."""
+_CREDENTIALS = struct.Struct("3i")
+"""SO_PEERCRED, unix(7): the process, the user and the group at the other end."""
 _FIRST_FILE = 3
 """Of those that systemd hands over: sd_listen_fds(3)."""
 EXCHANGE_SECONDS = 15
@@ -43,23 +49,23 @@ Answered = Callable[[bytes], bytes]
 class Collector:
     """Answers a line for each connection, and closes it."""
 
-    def __init__(self, nodes: "IPv4Network | None" = None) -> None:
+    def __init__(self, folder: Path, nodes: "IPv4Network | None" = None) -> None:
         """`nodes`: the addresses of nodes in their overlay; None on the hub, where agents come through proxies."""
+        self._folder = folder
         self._mailbox = Mailbox()
         self._connections = Connections(CONNECTIONS_MAX, nodes)
+        self._holders = Holders(folder)
 
-    async def listen(
-        self, folder: Path, given: "Sequence[socket.socket]" = ()
-    ) -> "list[asyncio.AbstractServer]":
-        """Serve at the two sockets in this folder, and agents also at those that were given."""
+    async def listen(self, given: "Sequence[socket.socket]" = ()) -> "list[asyncio.AbstractServer]":
+        """Serve at the two sockets in the folder, and agents also at those that were given."""
         return [
-            await _listen(folder / "reports", 0o666, self._of_agents, LINE_BYTES_MAX),
-            await _listen(folder / "exchange", 0o600, self._of_reconciler, exchange.REQUEST_BYTES_MAX),
+            await _listen(self._folder / "reports", 0o666, self._of_agents, LINE_BYTES_MAX),
+            await _listen(self._folder / "exchange", 0o600, self._of_reconciler, exchange.REQUEST_BYTES_MAX),
             *[await asyncio.start_server(self._of_agents, sock=each, limit=LINE_BYTES_MAX) for each in given],
         ]
 
     async def _of_agents(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with self._connections.place(_source(writer)) as is_free:
+        with self._connections.place(_source(writer), writer.transport.abort) as is_free:
             if is_free:
                 await _answer_line(reader, writer, self._delivered, AGENT_SECONDS)
             else:
@@ -73,6 +79,7 @@ class Collector:
 
     def _exchanged(self, line: bytes) -> bytes:
         request = exchange.read_request(line)
+        self._connections.belong(self._holders.written(request.holders))
         return exchange.encode(self._mailbox.exchange(request.known, time.monotonic()))
 
 
@@ -103,9 +110,14 @@ async def _listen(
 
 
 def _source(writer: asyncio.StreamWriter) -> str:
-    """The address that a connection comes from; empty for one through a proxy, which has bounds of its own."""
+    """The address that a connection comes from, or the network whose proxy it comes through."""
     peer = writer.get_extra_info("peername")
-    return str(peer[0]) if isinstance(peer, tuple) else ""
+    if isinstance(peer, tuple):
+        return str(peer[0])
+    credentials = writer.get_extra_info("socket").getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+    )
+    return sources.of_process(_CREDENTIALS.unpack(credentials)[0])
 
 
 def _bound(path: Path, mode: int) -> socket.socket:
@@ -125,13 +137,16 @@ def _handed_over() -> "list[socket.socket]":
 
 
 async def collect(folder: Path, nodes: "IPv4Network | None") -> None:
-    await Collector(nodes).listen(folder, _handed_over())
+    await Collector(folder, nodes).listen(_handed_over())
     await asyncio.Event().wait()
 
 
-async def relay(host: str, port: int, nodes: IPv4Network) -> None:
-    await Relay(host, port, nodes).listen(_handed_over())
-    await asyncio.Event().wait()
+async def relay(host: str, port: int, nodes: IPv4Network, folder: Path) -> None:
+    passing, holders = Relay(host, port, nodes), Holders(folder)
+    await passing.listen(_handed_over())
+    while True:
+        passing.connections.belong(holders.read())
+        await asyncio.sleep(HOLDERS_SECONDS)
 
 
 def pass_on(folder: Path) -> int:
@@ -153,8 +168,8 @@ def main(arguments: "list[str]") -> int:
             return 0
         case ["exchange", folder]:
             return pass_on(Path(folder))
-        case ["relay", host, port, nodes] if port.isdecimal():
-            asyncio.run(relay(host, int(port), IPv4Network(nodes)))
+        case ["relay", host, port, nodes, folder] if port.isdecimal():
+            asyncio.run(relay(host, int(port), IPv4Network(nodes), Path(folder)))
             return 0
     sys.stderr.write(USAGE)
     return 2

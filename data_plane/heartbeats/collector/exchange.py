@@ -14,7 +14,9 @@ from data_plane.documents.heartbeat import SEQUENCE_MAX, Heartbeat, Task
 from data_plane.documents.records import Most, Text, Whole
 
 AGENTS_MAX = 100_000
-REQUEST_BYTES_MAX = AGENTS_MAX * 200
+SOURCES_MAX = 8_192
+"""More than there are private networks, and nodes of a cluster."""
+REQUEST_BYTES_MAX = AGENTS_MAX * 200 + SOURCES_MAX * 80
 REPORTS_MAX = 2_000
 """Heartbeats in one answer; what is left comes with the next one."""
 ANSWER_BYTES_MAX = REPORTS_MAX * 1_200
@@ -35,9 +37,20 @@ class Known:
 
 
 @dataclass(frozen=True)
+class Holder:
+    """Whose connections those from one source are."""
+
+    source: Annotated[str, Text(r"network [0-9]{1,4}|[0-9]{1,3}(\.[0-9]{1,3}){3}")]
+    """A private network, by its number, or a node, by its address in the overlay."""
+    organization: Annotated[int, Whole(0, AGENTS_MAX)]
+    """A number in this request, equal for sources of one organization."""
+
+
+@dataclass(frozen=True)
 class Request:
     known: "Annotated[tuple[Known, ...], Most(AGENTS_MAX)]"
     """All agents; no other credential is accepted from now on."""
+    holders: "Annotated[tuple[Holder, ...], Most(SOURCES_MAX)]" = ()
 
 
 @dataclass(frozen=True)

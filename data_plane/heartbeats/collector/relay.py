@@ -1,7 +1,8 @@
 """Passes on connections of agents, byte by byte, to the ingest process, which takes samples.
 
 On the server of a cluster, where the nodes of all tenants connect to one socket. It bounds what one node can hold, and
-reads nothing of what passes: the ingest process knows who may say what.
+reads nothing of what passes: the ingest process knows who may say what. Which nodes are of one organization, the
+collector beside it is told and writes down.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ class Relay:
     def __init__(self, host: str, port: int, nodes: IPv4Network) -> None:
         """`host` and `port` are the ingest process's. `nodes`: the addresses of nodes in their overlay."""
         self._host, self._port = host, port
-        self._connections = Connections(CONNECTIONS_MAX, nodes)
+        self.connections = Connections(CONNECTIONS_MAX, nodes)
 
     async def listen(self, given: "Sequence[socket.socket]") -> "list[asyncio.AbstractServer]":
         """Serve at these sockets."""
@@ -32,7 +33,7 @@ class Relay:
 
     async def _of_agent(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         source = str(writer.get_extra_info("peername")[0])
-        with self._connections.place(source) as is_free:
+        with self.connections.place(source, writer.transport.abort) as is_free:
             try:
                 if is_free:
                     with contextlib.suppress(OSError, asyncio.TimeoutError):

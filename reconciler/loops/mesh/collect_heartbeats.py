@@ -19,11 +19,12 @@ from control_plane.db import agents, server_hosts
 from control_plane.db.agents import Credential, Reported
 from control_plane.domain.agent import KNOWN_AFTER_THE_END, task_due
 from control_plane.domain.cluster import ServerHost
+from control_plane.domain.ids import OrganizationId
 from control_plane.domain.overlay import SERVER_NUMBER, address_of, range_of
 from data_plane.access.port import AccessError
 from data_plane.documents.heartbeat import TASKS
 from data_plane.heartbeats.collector import exchange
-from data_plane.heartbeats.collector.exchange import AGENTS_MAX, Known, Reports
+from data_plane.heartbeats.collector.exchange import AGENTS_MAX, Holder, Known, Reports
 from data_plane.heartbeats.port import ClusterServer
 from reconciler.loop import Loop, Report, each
 from reconciler.server_hosts import target
@@ -61,7 +62,9 @@ async def _exchange(
 ) -> None:
     server, now = _server(host, credentials[0]), world.now()
     try:
-        reports = await world.collector.exchange([_known(one, now) for one in credentials], server)
+        reports = await world.collector.exchange(
+            [_known(one, now) for one in credentials], server, _holders(credentials)
+        )
     except AccessError as error:
         where = "the hub" if host is None else f"the server host {host.name}"
         report.errors.append(f"the collector on {where}: {type(error).__name__}: {error}")
@@ -76,6 +79,26 @@ def _server(host: ServerHost | None, credential: Credential) -> ClusterServer | 
         return None
     nodes = str(range_of(credential.overlay))
     return ClusterServer(target(host), address_of(credential.overlay, SERVER_NUMBER), nodes)
+
+
+def _holders(credentials: Iterable[Credential]) -> list[Holder]:
+    """The organization of each network and each node that agents connect from."""
+    numbers: dict[OrganizationId, int] = {}
+    found: dict[str, int] = {}
+    for credential in credentials:
+        source = None if credential.ended else _source(credential)
+        if source is not None:
+            found[source] = numbers.setdefault(credential.organization_id, len(numbers))
+    return [Holder(source, number) for source, number in found.items()]
+
+
+def _source(credential: Credential) -> str | None:
+    """Where the connections of an agent come from, as its collector sees it."""
+    if credential.number is None:
+        return None
+    if credential.overlay is None:
+        return f"network {credential.number}"
+    return address_of(credential.overlay, credential.number)
 
 
 def _known(credential: Credential, now: datetime) -> Known:

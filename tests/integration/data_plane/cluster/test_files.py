@@ -2,12 +2,13 @@
 
 import hashlib
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from data_plane.access.port import StepFailed
-from data_plane.access.step import Answer, Step
+from data_plane.access.step import Answer, Step, detail_of
 from data_plane.cluster import files
 from data_plane.cluster.files import CHECK, FIND, FOLDER, PUT, StillSending
 from data_plane.cluster.k3s_files import K3sFile
@@ -29,10 +30,12 @@ class Here:
         pipe = subprocess.PIPE
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
 
-    async def run(self, step: Step, arguments: list[str], *, stdin: bytes = b"") -> Answer:
+    async def run(
+        self, step: Step, arguments: list[str], *, stdin: bytes = b"", private: Sequence[str] = ()
+    ) -> Answer:
         begun = self.begin(step, *arguments)
         output, detail = begun.communicate(stdin, timeout=20)
-        return Answer(begun.returncode, output, detail.decode())
+        return Answer(begun.returncode, output, detail_of(detail, private))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db.engine import Database
-from control_plane.domain.overlay import SERVER_NUMBER, address_of, pods_of
+from control_plane.domain.overlay import SERVER_NUMBER, address_of
 from data_plane.access.port import Target
 from data_plane.mesh.hub import SshHub
 from data_plane.mesh.members import SshMembers
@@ -78,7 +78,6 @@ class _Tunnels:
     cluster: Cluster
     internet: Underlay
     numbers: dict[str, int]
-    blocks: dict[str, int]
     overlay: int
 
     def host(self, name: str) -> Host:
@@ -86,9 +85,6 @@ class _Tunnels:
 
     def address(self, name: str) -> str:
         return address_of(self.overlay, self.numbers[name])
-
-    def pod(self, name: str) -> str:
-        return pods_of(self.blocks[name]).replace(".0/24", ".1")
 
     async def run(self, *names: str) -> None:
         for name in names:
@@ -129,7 +125,7 @@ async def _made_real(cluster: Cluster, internet: Underlay, names: dict[Any, list
     stage, access = cluster.stage, _Access(internet)
     hub = SshHub(access, Target(f"198.51.100.{OUTSIDE['hub']}", 22, "", "hub"))
     stage.world = dataclasses.replace(stage.world, members=SshMembers(access), hub=hub)
-    found = _Tunnels(cluster, internet, {"server": SERVER_NUMBER}, {}, 0)
+    found = _Tunnels(cluster, internet, {"server": SERVER_NUMBER}, 0)
     async with stage.db.reading() as connection:
         stored = await rows(connection, text("SELECT * FROM nodes ORDER BY number"))
         (row,) = await rows(connection, text("SELECT overlay FROM clusters"))
@@ -137,7 +133,7 @@ async def _made_real(cluster: Cluster, internet: Underlay, names: dict[Any, list
     async with stage.db.transaction() as connection:
         for node in stored:
             name = names[node.organization_id].pop(0)
-            found.numbers[name], found.blocks[name] = node.number, node.pod_block
+            found.numbers[name] = node.number
             address, key = f"198.51.100.{OUTSIDE[name]}", await make_node_key(internet.hosts[name])
             await connection.execute(
                 text("UPDATE machines SET address = :address WHERE id = :id"),
@@ -149,8 +145,6 @@ async def _made_real(cluster: Cluster, internet: Underlay, names: dict[Any, list
                 ),
                 {"key": key, "id": node.id},
             )
-            pods = 'ip link add pods0 type bridge; ip address add "$1/24" dev pods0; ip link set pods0 up'
-            await internet.hosts[name].sh(pods, found.pod(name))
         await connection.execute(text("UPDATE overlays SET public_key = NULL, applied_version = NULL"))
         await connection.execute(
             text("UPDATE server_hosts SET address = :address, outside = :address"),
@@ -185,11 +179,10 @@ async def test_the_loops_find_out_who_is_behind_nat_relay_them_and_change_their_
     assert {frozenset(peers) for peers in relayed.values()} == expected, "a relay for each organization"
     assert min(int(device.removeprefix("spmesh")) for device in relayed) >= NETWORKS_MAX
 
-    mine = {where(name) for name in ("open", "nat2") for where in (tunnels.address, tunnels.pod)}
-    mine.add(tunnels.address("server"))
-    theirs = {where(name) for name in THEIRS for where in (tunnels.address, tunnels.pod)}
+    mine = {tunnels.address(name) for name in ("open", "nat2", "server")}
+    theirs = {tunnels.address(name) for name in THEIRS}
     nat1 = tunnels.host("nat1")
-    assert await reaches(nat1, *mine, source=tunnels.pod("nat1")) == mine
+    assert await reaches(nat1, *mine) == mine
     assert await reaches(nat1, *theirs, seconds=1) == set()
     assert await reaches(tunnels.host("bob1"), tunnels.address("bob2")) == {tunnels.address("bob2")}
 

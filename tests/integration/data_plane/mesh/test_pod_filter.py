@@ -74,6 +74,9 @@ async def arrived(hosts: Iterable[Host]) -> int:
 
 async def test_pods_of_one_organization_reach_each_other_and_the_server_in_vxlan(cluster: Cluster) -> None:
     async with flannel(cluster):
+        alices, strangers = ("open", "nat1", "nat2"), {pod("bob"), pod("bob_nat")}
+        for name in alices:
+            assert await reaches(cluster.host(name), *strangers, source=pod(name), seconds=1) == set(), name
         for name, others in (
             ("open", ("nat1", "server")),
             ("nat1", ("nat2", "server")),
@@ -137,10 +140,25 @@ async def with_the_server_as_a_router(cluster: Cluster) -> bool:
     return await arrived([bob]) > before
 
 
+async def from_and_to_addresses_of_pods_outside_vxlan(cluster: Cluster) -> bool:
+    """A tunnel lets its own node's 256 addresses of pods through, each of which would be one more sender."""
+    node, server = cluster.host("open"), cluster.host("server")
+    await node.sh('ip route replace "$1" dev spoverlay', pod("server"))
+    arrivals = []
+    for source, target in ((pod("open"), address("server")), (address("open"), pod("server"))):
+        before = await arrived([server])
+        await reaches(node, target, source=source, seconds=0.5)
+        arrivals.append(await arrived([server]) > before)
+    await node.sh('ip route del "$1"', pod("server"))
+    assert len(set(arrivals)) == 1, "one of the two is refused otherwise"
+    return all(arrivals)
+
+
 ATTACKS = (
     tenant_to_tenant,
     through_the_server_to_the_internet,
     as_a_pod_of_somebody_else,
+    from_and_to_addresses_of_pods_outside_vxlan,
     to_public_addresses_without_a_tunnel,
     with_the_server_as_a_router,
 )

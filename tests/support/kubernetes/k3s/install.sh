@@ -98,7 +98,7 @@ for link in cni0 flannel.1 flannel-wg; do
 done
 rm -rf /var/lib/cni/
 if command -v iptables-save > /dev/null; then
-    iptables-save | grep -v KUBE- | grep -v CNI- | iptables-restore
+    iptables-save | grep -v KUBE- | grep -v CNI- | grep -iv flannel | iptables-restore
 fi
 exit 0
 EOF

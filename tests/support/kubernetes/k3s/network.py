@@ -1,19 +1,24 @@
 """Pods of different nodes reach each other: VXLAN as flannel makes it, and the bridge of CNI on each node.
 
-Flannel's own program is not to be had, so this sets the same devices, routes and annotations with `ip` and `bridge`.
+Flannel's own program is not to be had, so this sets the same devices, routes and annotations with `ip` and `bridge`,
+and the same translation of addresses with `iptables`.
 """
 
 import asyncio
 import json
+import os
+import shutil
 from ipaddress import IPv4Network
 from pathlib import Path
 
 from tests.support.kubernetes.k3s.api import ApiError
+from tests.support.kubernetes.k3s.layout import AUXILIARY
 from tests.support.kubernetes.k3s.node import Node
 from tests.support.kubernetes.k3s.options import Options
 from tests.support.kubernetes.k3s.processes import say, write_private
 
 DEVICE, VNI, PORT = "flannel.1", 1, 8472
+MASQUERADE = "FLANNEL-POSTRTG"
 OVERHEAD = 50
 """Bytes that VXLAN adds to a packet."""
 LOOK_SECONDS = 2.0
@@ -21,7 +26,7 @@ ANNOTATION = "flannel.alpha.coreos.com"
 
 
 class NetworkError(Exception):
-    """A command of `ip` or `bridge` failed."""
+    """A command of `ip`, `bridge` or `iptables` failed."""
 
 
 async def keep(node: Node, options: Options) -> None:
@@ -48,6 +53,7 @@ async def _prepare(node: Node, options: Options) -> bool:
         return False
     below = options.one("flannel-iface") or await _device_of(node.addresses[0])
     mtu = await _make_device(below, node.addresses[0], IPv4Network(pods))
+    await _masquerade(pods)
     await asyncio.to_thread(_annotate, node)
     config = {
         "name": "cbr0",
@@ -93,6 +99,23 @@ async def _make_device(below: str, address: str, pods: IPv4Network) -> int:
     await _run("ip", "address", "replace", f"{pods[0]}/32", "dev", DEVICE)
     await asyncio.to_thread(Path("/proc/sys/net/ipv4/ip_forward").write_text, "1")
     return mtu
+
+
+async def _masquerade(pods: str) -> None:
+    """Packets of pods for what is no pod leave with the address of the node, as flannel has it."""
+    nat = (
+        shutil.which("iptables", path=f"{os.environ['PATH']}:{AUXILIARY}") or "iptables",
+        "-w",
+        "-t",
+        "nat",
+    )
+    listed = await _run(*nat, "-S")
+    if f"-N {MASQUERADE}\n" not in listed:
+        await _run(*nat, "-N", MASQUERADE)
+        await _run(*nat, "-A", "POSTROUTING", "-j", MASQUERADE)
+    await _run(*nat, "-F", MASQUERADE)
+    outside = ("-s", pods, "!", "-d", pods, "!", "-o", DEVICE)
+    await _run(*nat, "-A", MASQUERADE, *outside, "-j", "MASQUERADE")
 
 
 def _annotate(node: Node) -> None:

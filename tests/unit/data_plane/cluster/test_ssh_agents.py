@@ -3,16 +3,12 @@ tests/integration/kubernetes/test_agents.py."""
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from data_plane.access.line import Line
-from data_plane.access.port import StepFailed, Target, Unreachable
-from data_plane.access.step import Answer, Step
+from data_plane.access.port import StepFailed, Unreachable
 from data_plane.cluster import agent_scripts, files
 from data_plane.cluster.agents import AgentOrder, NodePasswordRejected
 from data_plane.cluster.k3s_files import K3sFile, K3sFiles
@@ -20,45 +16,12 @@ from data_plane.cluster.objects.bootstrap_token import BootstrapToken
 from data_plane.cluster.ssh_agents import SshAgents
 from data_plane.inspection.agent_service import REMOVE_AGENT
 from data_plane.mesh.node_scripts import LEAVE_OVERLAY
+from tests.support.answering_machine import TARGET, Machine
 
-TARGET = Target("192.0.2.1", 22, "ssh-ed25519 key", "lk-1")
 TOKEN = BootstrapToken("abcdef", "0123456789abcdef")
 ORDER = AgentOrder(
     TARGET, "node-1", "10.64.16.3", "https://10.64.16.2:6443", TOKEN.text("an authority"), {"a.b/c": "d"}
 )
-
-
-@dataclass
-class Machine:
-    """Answers each step as it is told to, by the step's name; what is not told is done without a word."""
-
-    answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
-    breaks_at: str | None = None
-    ran: list[tuple[str, tuple[str, ...], bytes]] = field(
-        default_factory=list[tuple[str, tuple[str, ...], bytes]]
-    )
-
-    @asynccontextmanager
-    async def connect(self, target: Target) -> AsyncIterator["Machine"]:
-        assert target == TARGET
-        yield self
-
-    async def run(self, step: Step, arguments: Sequence[str] = (), *, stdin: bytes = b"") -> Answer:
-        self.ran.append((step.name, tuple(arguments), stdin))
-        if step.name == self.breaks_at:
-            raise Unreachable(f"{step.name}: the connection broke")
-        if step == files.PUT:
-            return Answer(0, b"%d\n" % (int(arguments[1]) + len(stdin)), "")
-        return self.answers.get(step.name, Answer(0, b"", ""))
-
-    def converse(self, step: Step, arguments: Sequence[str] = ()) -> AbstractAsyncContextManager[Line]:
-        raise NotImplementedError
-
-    def tells(self, step: Step, output: str) -> None:
-        self.answers[step.name] = Answer(0, output.encode(), "")
-
-    def fails(self, step: Step, status: int, detail: str) -> None:
-        self.answers[step.name] = Answer(status, b"", detail)
 
 
 def a_release(folder: Path) -> K3sFiles:
@@ -165,7 +128,7 @@ def test_cleaning_leaves_the_overlay_before_it_looks_and_names_what_is_left() ->
     machine = Machine()
     machine.tells(agent_scripts.LOOK, "looked process\nleft process 7 /usr/bin/x\x1b[2J\nlooked file\n")
     cleaned = asyncio.run(SshAgents(machine, None).clean(TARGET))
-    assert cleaned.left == ("process 7 /usr/bin/x?[2J",)
+    assert cleaned.left == ("process 7 /usr/bin/x\N{REPLACEMENT CHARACTER}[2J",)
     assert cleaned.looked_for == ("process", "file")
     assert not cleaned.nothing_left
     names = [name for name, _, _ in machine.ran]

@@ -5,6 +5,7 @@ import json
 
 from data_plane.documents.heartbeat import Answer, Delivery, Heartbeat, Task, encode
 from data_plane.heartbeats.collector.exchange import (
+    Holder,
     Known,
     Request,
     read_reports,
@@ -145,5 +146,6 @@ def test_a_large_fleet_comes_in_parts_and_each_agent_in_its_order() -> None:
 
 
 def test_what_the_reconciler_sends_is_what_the_collector_reads() -> None:
-    request = Request((_known(ALICE, task="clean"), _known(BOB, ended=True, through=3)))
+    holders = (Holder("network 12", 0), Holder("10.64.16.3", 1))
+    request = Request((_known(ALICE, task="clean"), _known(BOB, ended=True, through=3)), holders)
     assert read_request(encode_exchange(request)) == request

@@ -3,7 +3,7 @@
 import pytest
 
 from data_plane.mesh.pod_filter import ruleset
-from data_plane.mesh.port import OverlayPeer
+from data_plane.mesh.port import OverlayPeer, OverlayPlace
 
 SERVER = OverlayPeer("server", ("10.64.16.2/32",))
 WITHOUT_PODS = OverlayPeer("new", ("10.64.16.3/32",))
@@ -14,8 +14,12 @@ RELAY = OverlayPeer(
 )
 
 
+def rules(peers: list[OverlayPeer], servers: tuple[str, ...]) -> str:
+    return ruleset(OverlayPlace("10.64.16.9", "10.64.16.0/20", "10.48.0.0/12", servers), peers)
+
+
 def senders(peers: list[OverlayPeer], servers: tuple[str, ...]) -> list[str]:
-    (line,) = [line for line in ruleset(peers, servers).splitlines() if "vmap" in line] or [""]
+    (line,) = [line for line in rules(peers, servers).splitlines() if "vmap" in line] or [""]
     return (
         sorted(line.strip().removeprefix("ip saddr vmap { ").removesuffix(" }").split(", ")) if line else []
     )
@@ -29,7 +33,7 @@ def test_each_sender_may_send_from_its_own_pods_and_servers_from_anywhere() -> N
         "10.64.16.5 : goto pods_of_171970565",
         "10.64.16.7 : goto pods_of_171970567",
     ]
-    text = ruleset(everybody, ("10.64.16.2",))
+    text = rules(everybody, ("10.64.16.2",))
     for address, first_bytes in ((171970564, 0x0A3007), (171970565, 0x0A3008), (171970567, 0x0A3009)):
         assert f"chain pods_of_{address} {{\n    @th,336,24 {first_bytes} accept\n    drop\n" in text
     assert senders([WITHOUT_PODS], ()) == [] == senders([], ())
@@ -40,6 +44,6 @@ def test_each_sender_may_send_from_its_own_pods_and_servers_from_anywhere() -> N
 def test_ranges_that_tell_no_sender_are_refused() -> None:
     for allowed in (("10.48.7.0/24",), ("10.64.16.4/32", "10.48.0.0/20"), ("drop; accept",)):
         with pytest.raises(ValueError, match=r"10\.48|drop"):
-            ruleset([OverlayPeer("key", allowed)], ())
+            rules([OverlayPeer("key", allowed)], ())
     with pytest.raises(ValueError, match="drop"):
-        ruleset([], ("drop; accept",))
+        rules([], ("drop; accept",))

@@ -1,11 +1,13 @@
 """The demo's chapters for finance: the running month as an export, and last month closed, invoiced and matched."""
 
+import csv
 import json
 import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +79,23 @@ class FinanceStory:
         page.write_text(customer("invoice", "show", number, "--html", show=False))
         matched = self._match(month)
         entries = json.loads(customer("balance", "entries", "--month", month, "--json", show=False))["items"]
-        self._wait_to_settle(max(datetime.fromisoformat(entry["recorded_at"]) for entry in entries))
+        times = [*(entry["recorded_at"] for entry in entries), issued[0]["issued_at"]]
+        self._wait_to_settle(max(map(datetime.fromisoformat, times)))
         rows = self._exported(month, self._city.directory / "closed")
+        self._hold_to_invoice(number, Decimal(issued[0]["total"]["usd"]))
         difference = self._reconciled(month)
         return ClosedMonth(month, number, rows, difference, matched)
+
+    def _hold_to_invoice(self, number: str, total: Decimal) -> None:
+        """Raises DemoError unless the rows of the export that name the invoice sum to what is printed on it."""
+        with (self._city.directory / "closed" / FILES[0]).open(encoding="utf-8", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["InvoiceId"] == number]
+        billed = sum(Decimal(row["BilledCost"]) for row in rows)
+        if billed != total:
+            raise DemoError(f"the rows of {number} sum to {billed} USD, and {total} USD is printed on it")
+        self._city.say(
+            f"  the {len(rows)} rows of {number} in the export sum to its printed total: {total:.2f} USD"
+        )
 
     def _match(self, month: str) -> bool:
         self._city.say(

@@ -6,6 +6,7 @@ Files are read line by line, so that a million rows need no more memory than ten
 import csv
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,6 +21,7 @@ MANIFEST = "manifest.json"
 _READ_BYTES = 1 << 20
 _KEY = ("BillingAccountId", "ChargePeriodStart", "x_ChargeId")
 """The order of the rows."""
+_CENT = Decimal("0.01")
 
 Row = Mapping[str, str]
 
@@ -86,6 +88,7 @@ def _check_bytes(path: Path, said: Mapping[str, Any]) -> None:
 
 def _check_rows(path: Path, manifest: Mapping[str, Any]) -> None:
     sums = dict.fromkeys(manifest["sums"], Decimal(0))
+    invoices: dict[str, Decimal] = defaultdict(Decimal)
     rows, last = 0, ("", "", "")
     for row in _rows(path):
         rows += 1
@@ -94,13 +97,20 @@ def _check_rows(path: Path, manifest: Mapping[str, Any]) -> None:
             raise broken(f"{path}: {row['x_ChargeId']} is out of order, or there twice.")
         last = key
         for name in sums:
-            sums[name] += Decimal(row[name])
+            sums[name] += Decimal(row[name] or 0)
+        if row["InvoiceId"]:
+            invoices[row["InvoiceId"]] += Decimal(row["BilledCost"])
     if rows != manifest["rows"]:
         raise broken(f"{path} has {rows:,} rows, and the manifest says {manifest['rows']:,}.")
     for name, total in sums.items():
         if total != Decimal(manifest["sums"][name]):
             raise broken(
                 f"{path}: {name} adds up to {total}, and the manifest says {manifest['sums'][name]}."
+            )
+    for number, total in invoices.items():
+        if total % _CENT:
+            raise broken(
+                f"{path}: the rows of {number} add up to {total}, which is no whole number of cents."
             )
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.ids import OrganizationId, ProjectId
-from control_plane.domain.invoice import Invoice, InvoiceLine, Usage
+from control_plane.domain.invoice import GivenCredit, Invoice, InvoiceLine, LineKind, Usage
 from control_plane.domain.ledger import AccountKind, TransactionKind
 from control_plane.domain.money import Nano
 from control_plane.domain.purchase import PurchaseKind
@@ -60,6 +60,29 @@ SELECT coalesce((
 ), 0)::bigint + coalesce((
   SELECT sum(credits_nano) FROM credit_notes WHERE organization_id = :organization_id
 ), 0)::bigint
+""")
+# A credit that was corrected downwards may have more left here than may be used: `_UNUSED_CREDITS` has the corrections.
+_CREDITS_LEFT = text(f"""
+SELECT given.id, given.left_nano, given.reason, given.project_id, p.name AS project, given.lease_id, given.used_in
+FROM (
+  SELECT source.*, source.amount_nano + coalesce((
+    SELECT sum(l.amount_nano) FROM invoice_lines l
+    WHERE l.organization_id = :organization_id AND l.credit_id = source.id AND l.kind = '{LineKind.CREDIT}'
+  ), 0)::bigint AS left_nano
+  FROM (
+    SELECT t.id, p.amount_nano, t.reason, t.project_id, b.lease_id, b.month AS used_in, t.recorded_at AS given_at
+    FROM transactions t JOIN postings p ON p.transaction_id = t.id AND p.organization_id = t.organization_id
+    JOIN ledger_accounts a ON a.id = p.account_id AND a.kind = '{AccountKind.WALLET}'
+    LEFT JOIN sla_credits s ON s.transaction_id = t.id AND s.organization_id = t.organization_id
+    LEFT JOIN sla_breaches b ON b.id = s.breach_id AND b.organization_id = s.organization_id
+    WHERE t.organization_id = :organization_id AND t.kind = '{TransactionKind.CREDIT}' AND t.period <= :period
+      AND p.amount_nano > 0
+    UNION ALL
+    SELECT n.id, n.credits_nano, n.reason, NULL, NULL, NULL, n.issued_at
+    FROM credit_notes n WHERE n.organization_id = :organization_id AND n.credits_nano > 0
+  ) source
+) given LEFT JOIN projects p ON p.id = given.project_id AND p.organization_id = :organization_id
+WHERE given.left_nano > 0 ORDER BY given.given_at, given.id
 """)
 
 
@@ -124,6 +147,13 @@ async def unused_credits(connection: Connection, organization_id: OrganizationId
     """
     (unused,) = await read(connection, _UNUSED_CREDITS, int, organization_id=organization_id, period=period)
     return Nano(unused)
+
+
+async def credits_left(
+    connection: Connection, organization_id: OrganizationId, period: datetime
+) -> list[GivenCredit]:
+    """The credits that are booked in the month or earlier of which something is left, the oldest first."""
+    return await read(connection, _CREDITS_LEFT, GivenCredit, organization_id=organization_id, period=period)
 
 
 async def balances(connection: Connection, organization_id: OrganizationId, period: datetime) -> Balances:

@@ -234,9 +234,18 @@ class Booked:
         return Amounts(
             booked=self.booked,
             posted=self.posted,
-            charged_before_own_export=self.charged_before_own_export,
-            charged_before_export=self.charged_before_export,
+            billed_before_own_export=self.charged_before_own_export,
+            billed_before_export=self.charged_before_export,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSums:
+    """What the invoice and the credit notes of a customer add to its charges, by their printed totals."""
+
+    organization_id: OrganizationId
+    before_own_export: Nano
+    before_export: Nano
 
 
 _REVENUE = f"""
@@ -262,6 +271,22 @@ CROSS JOIN LATERAL (
   {_REVENUE} AND t.organization_id = cuts.organization_id AND t.period = :period AND t.effective_at >= :since
     AND t.effective_at < :until
 ) posted
+""")
+# By the totals that were printed, and not by the lines that an export reads.
+_DOCUMENTS = text(f"""
+SELECT cuts.organization_id, coalesce(sum(d.amount) FILTER (WHERE d.issued_at <= cuts.own_cut_at), 0)::bigint
+         AS before_own_export,
+       coalesce(sum(d.amount) FILTER (WHERE d.issued_at <= cuts.cut_at), 0)::bigint AS before_export
+FROM {Recordset(Cut, "cuts")}
+CROSS JOIN LATERAL (
+  SELECT i.issued_at, (i.subtotal_cents + i.tax_cents) * {NANO_PER_CENT} - i.usage_nano AS amount
+  FROM invoices i WHERE i.organization_id = cuts.organization_id AND i.period = :period
+  UNION ALL
+  SELECT n.issued_at, -(n.net_cents + n.tax_cents) * {NANO_PER_CENT}
+  FROM credit_notes n JOIN transactions t ON t.organization_id = n.organization_id
+    AND t.key = 'credit_note:' || replace(n.id::text, '-', '')
+  WHERE n.organization_id = cuts.organization_id AND t.period = :period
+) d GROUP BY cuts.organization_id
 """)
 _INVOICES = text(f"""
 SELECT i.organization_id, lines.usage, lines.credits, (i.subtotal_cents + i.tax_cents) * {NANO_PER_CENT} AS total,
@@ -410,6 +435,11 @@ async def booked(
     """What is booked in the month `period` for customers, of the time from `since` to `until`."""
     values = {"cuts": Recordset.document(cuts), "period": period, "since": since, "until": until}
     return await read(connection, _BOOKED, Booked, **values)
+
+
+async def documents(connection: Connection, cuts: Sequence[Cut], *, period: datetime) -> list[DocumentSums]:
+    """What invoices of the month and credit notes that are booked in it add to the charges of customers."""
+    return await read(connection, _DOCUMENTS, DocumentSums, cuts=Recordset.document(cuts), period=period)
 
 
 async def invoices(

@@ -1,4 +1,4 @@
-"""A charge as a row of FOCUS 1.2, the FinOps Open Cost and Usage Specification.
+"""A charge as a row of FOCUS 1.2, the FinOps Open Cost and Usage Specification. Rows of documents: focus_documents.py.
 
 Columns, nullability and units: https://focus.finops.org/focus-specification/v1-2/ (ratified 2025-05-29; read
 2026-11-20). All 57 columns are always there, in the order of that list, and then our own, whose names start with `x_`.
@@ -60,7 +60,7 @@ class Column:
 
 Value = str | Scaled | datetime | None
 Row = tuple[Value, ...]
-"""The values of a charge, one for each of `COLUMNS`, in their order."""
+"""The values of a row, one for each of `COLUMNS`, in their order."""
 
 
 def _columns(names: str, kind: Kind = Kind.TEXT, *, nullable: bool = True) -> list[Column]:
@@ -101,8 +101,10 @@ FOCUS_COLUMNS: tuple[Column, ...] = tuple(
 """The 57 columns of FOCUS 1.2, in the order of the specification."""
 OWN_COLUMNS: tuple[Column, ...] = (
     Column("x_ChargeId", nullable=False),
+    Column("x_CorrectsInvoiceId"),
+    Column("x_CorrectsInvoiceLine"),
     Column("x_HostProviderName"),
-    Column("x_IntervalNumber", nullable=False),
+    Column("x_IntervalNumber"),
     Column("x_MachineId"),
     Column("x_NodePoolName"),
     Column("x_PriceBookVersion"),
@@ -212,7 +214,7 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
         "SkuMeter": f"Stopped {word} Time" if facts.stopped else f"{word} Time",
         "SkuPriceDetails": _price_details(facts.sku, facts.gpu_model),
         # The same for every customer and in every price book: the version has a column of its own.
-        "SkuPriceId": f"{facts.sku}/{facts.purchase}{'/stopped' if facts.stopped else ''}",
+        "SkuPriceId": sku_price_id(facts.sku, facts.purchase, stopped=facts.stopped),
         "SubAccountId": _wire(Prefix.PROJECT, facts.project_id),
         "SubAccountName": facts.project,
         "SubAccountType": "Project",
@@ -231,6 +233,10 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
 def usd(amount: Nano) -> Scaled:
     """An amount of money as a decimal of US dollars."""
     return Scaled(amount * _PER_NANO)
+
+
+def sku_price_id(sku: str, purchase: PurchaseKind, *, stopped: bool) -> str:
+    return f"{sku}/{purchase}{'/stopped' if stopped else ''}"
 
 
 def product_tolerance(unit_price: Scaled) -> Scaled:

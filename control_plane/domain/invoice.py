@@ -12,7 +12,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from control_plane.domain.credit_terms import on_account
-from control_plane.domain.ids import OrganizationId, ProjectId
+from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.money import NANO_PER_CENT, NOTHING, Nano, in_whole_cents
 from control_plane.domain.period import Period, PeriodState
 from control_plane.domain.purchase import PurchaseKind
@@ -50,7 +50,8 @@ class LineKind(StrEnum):
     USAGE = "usage"
     """The charges of one project, SKU, kind of purchase and price."""
     CREDIT = "credit"
-    """What the customer used of money that we gave it without a payment. It lowers the taxable amount."""
+    """What the customer used of a credit, which is money that we gave it without a payment. It lowers the taxable
+    amount."""
     ADJUSTMENT = "adjustment"
     """What the total is below the exact sum, so that it is in whole cents."""
 
@@ -104,6 +105,22 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivenCredit:
+    """A credit of which something is left that no invoice has used."""
+
+    id: UUID
+    """The transaction that gave it, or the credit note that gave it back."""
+    left_nano: Nano
+    reason: str
+    project_id: ProjectId | None = None
+    project: str | None = None
+    lease_id: LeaseId | None = None
+    """The lease whose promise was broken; None for another credit."""
+    used_in: datetime | None = None
+    """The first instant of the month in which that was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InvoiceLine:
     number: int
     """From 1."""
@@ -117,6 +134,12 @@ class InvoiceLine:
     nano_per_unit_hour: Nano | None = None
     used_in: datetime | None = None
     unit_seconds: int | None = None
+    credit_id: UUID | None = None
+    """Of a credit, the transaction or the credit note that gave it."""
+    lease_id: LeaseId | None = None
+    """Of a credit, the lease whose promise was broken."""
+    reason: str | None = None
+    """Why a credit was given."""
     amount_nano: Nano
     """The exact amount."""
     cents: int
@@ -229,19 +252,21 @@ def draft(
     buyer: BillingDetails,
     usage: Sequence[Usage],
     unused_credits: Nano,
+    given: Sequence[GivenCredit] = (),
     balance_at_end: Nano = NOTHING,
     balance_now: Nano = NOTHING,
     payment_days: int = 0,
 ) -> tuple[Invoice, tuple[InvoiceLine, ...]]:
     """The invoice of what was used, and its lines. Raises ValueError when nothing was used.
 
-    The balances are those at the end of the month and now. What they are below zero is left to pay.
+    `unused_credits` may be used, of `given` in their order; corrections may have taken a part of these back. The
+    balances are those at the end of the month and now. What they are below zero is left to pay.
     """
     if not usage:
         raise ValueError("nothing was used")
     used = Nano(sum(line.amount_nano for line in usage))
     credits_nano = credits_used(used, unused_credits)
-    lines = _lines(usage, credits_nano)
+    lines = _lines(usage, _used_of(given, credits_nano))
     subtotal = sum(line.cents for line in lines)
     adjustment = Nano(subtotal * NANO_PER_CENT - (used - credits_nano))
     owed = on_account(
@@ -273,8 +298,21 @@ def draft(
     return invoice, lines
 
 
-def _lines(usage: Sequence[Usage], credits_nano: Nano) -> tuple[InvoiceLine, ...]:
-    amounts = [line.amount_nano for line in usage] + [Nano(-credits_nano)] * (credits_nano > 0)
+def _used_of(given: Sequence[GivenCredit], amount: Nano) -> list[tuple[GivenCredit | None, Nano]]:
+    """How much of each credit is used, in their order. What is left of the amount is of none that is known."""
+    used: list[tuple[GivenCredit | None, Nano]] = []
+    for credit in given:
+        taken = Nano(min(credit.left_nano, amount))
+        if taken > NOTHING:
+            used.append((credit, taken))
+            amount = Nano(amount - taken)
+    return [*used, (None, amount)] if amount else used
+
+
+def _lines(
+    usage: Sequence[Usage], given: Sequence[tuple[GivenCredit | None, Nano]]
+) -> tuple[InvoiceLine, ...]:
+    amounts = [line.amount_nano for line in usage] + [Nano(-used) for _, used in given]
     cents = in_whole_cents(amounts)
     adjustment = Nano(sum(cents) * NANO_PER_CENT - sum(amounts))
     lines = [
@@ -295,10 +333,21 @@ def _lines(usage: Sequence[Usage], credits_nano: Nano) -> tuple[InvoiceLine, ...
         )
         for number, (line, printed) in enumerate(zip(usage, cents, strict=False), start=1)
     ]
-    if credits_nano > NOTHING:
+    for (credit, used), printed in zip(given, cents[len(usage) :], strict=True):
+        line = InvoiceLine(
+            number=len(lines) + 1, kind=LineKind.CREDIT, amount_nano=Nano(-used), cents=printed
+        )
         lines.append(
-            InvoiceLine(
-                number=len(lines) + 1, kind=LineKind.CREDIT, amount_nano=Nano(-credits_nano), cents=cents[-1]
+            line
+            if credit is None
+            else replace(
+                line,
+                project_id=credit.project_id,
+                project=credit.project,
+                used_in=credit.used_in,
+                credit_id=credit.id,
+                lease_id=credit.lease_id,
+                reason=credit.reason,
             )
         )
     if adjustment:

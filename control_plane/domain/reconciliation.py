@@ -40,9 +40,9 @@ class LinkName(StrEnum):
     INVOICE_POSTED = "invoice_posted"
     """The total of this invoice, in whole cents with tax, and the ledger."""
     EXPORTED_TO_CUSTOMER = "exported_to_customer"
-    """The amounts of the charges and the customer's own last complete export."""
+    """What is billed, charges and documents, and the customer's own last complete export."""
     EXPORTED = "exported"
-    """The amounts of the charges and the last complete export of all customers. In total only."""
+    """What is billed and the last complete export of all customers. In total only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +73,13 @@ class Amounts:
     """What the invoices come to in whole cents, with tax."""
     invoice_postings: Nano = NOTHING
     """The same by the ledger: the postings of usage, less credits and what went to the wallet, with what is owed."""
-    charged_before_own_export: Nano = NOTHING
-    """Of those booked, the amounts that belong in the customer's own last complete export."""
+    billed_before_own_export: Nano = NOTHING
+    """Of those booked, what belongs in the customer's own last complete export, with what its invoice and credit notes
+    add to the charges."""
     in_own_export: Nano = NOTHING
     """The sum that this export states."""
-    charged_before_export: Nano = NOTHING
-    """Of those booked, the amounts that belong in the last complete export of all customers."""
+    billed_before_export: Nano = NOTHING
+    """The same of the last complete export of all customers."""
     in_export: Nano = NOTHING
     """The sum that this export states."""
 
@@ -104,8 +105,8 @@ LINKS: tuple[Link, ...] = (
     Link(LinkName.POSTED, lambda a: a.booked, lambda a: a.posted),
     Link(LinkName.INVOICED, lambda a: a.to_invoice, lambda a: a.invoiced),
     Link(LinkName.INVOICE_POSTED, lambda a: a.invoice_totals, lambda a: a.invoice_postings),
-    Link(LinkName.EXPORTED_TO_CUSTOMER, lambda a: a.charged_before_own_export, lambda a: a.in_own_export),
-    Link(LinkName.EXPORTED, lambda a: a.charged_before_export, lambda a: a.in_export),
+    Link(LinkName.EXPORTED_TO_CUSTOMER, lambda a: a.billed_before_own_export, lambda a: a.in_own_export),
+    Link(LinkName.EXPORTED, lambda a: a.billed_before_export, lambda a: a.in_export),
 )
 """The chain in its order. A link that joins it needs its amounts, and an entry here."""
 OF_CUSTOMERS = tuple(link for link in LINKS if link.name is not LinkName.EXPORTED)

@@ -16,7 +16,7 @@ from control_plane.exports.totals import Totals
 FORMAT = 1
 """Of the manifest. A change that a reader must know of raises it."""
 ORDER = ("BillingAccountId", "ChargePeriodStart", "x_ChargeId")
-"""The rows of a file are in this order, which is total: no two have the same charge."""
+"""The rows of a file are in this order, which is total: no two have the same x_ChargeId."""
 
 
 @dataclass(frozen=True, slots=True)

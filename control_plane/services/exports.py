@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -9,11 +10,12 @@ from datetime import datetime
 from itertools import groupby
 from uuid import UUID
 
-from control_plane.db import exports, organizations, periods
+from control_plane.db import exported_documents, exports, organizations, periods
 from control_plane.db.connection import Connection
 from control_plane.db.exports import ChargeSums, DeliveredFile, ExportRun
 from control_plane.domain.export_run import FileName, cut_at, refusal
-from control_plane.domain.focus import ChargeFacts, decimal_text, parse_decimal, usage_row
+from control_plane.domain.focus import ChargeFacts, Row, decimal_text, parse_decimal, usage_row
+from control_plane.domain.focus_documents import DocumentDiffersError, DocumentFacts, document_rows, key
 from control_plane.domain.ids import OrganizationId, Prefix, on_wire
 from control_plane.domain.money import Nano
 from control_plane.domain.period import month_after, month_text
@@ -184,14 +186,21 @@ async def _batches(
 ) -> AsyncIterator[bytes]:
     """The rows of a run as bytes, organization by organization: each is read as its own tenant."""
     for organization_id in await _covered(world, run):
+        documents = await _documents(world, run, organization_id)
+        others = _document_rows(documents, run.seller)
         exported = ChargeSums(0, Nano(0), 0)
         async with aclosing(_pages(world, run, organization_id)) as pages:
             async for facts in pages:
-                yield await asyncio.to_thread(_encode, facts, run.seller, encoder, totals)
+                yield await asyncio.to_thread(_encode, facts, others, run.seller, encoder, totals)
                 books |= {charge.price_book for charge in facts}
                 exported = _added(exported, facts)
+        if others:
+            yield await asyncio.to_thread(_encode, (), others, run.seller, encoder, totals)
         if exported != await _sums(world, run, organization_id):
             raise ExportDiffersError(f"the charges of {organization_id} do not add up to what was read")
+        for document in documents:
+            if document.corrects is None and document.usage_nano != exported.amount_nano:
+                raise ExportDiffersError(f"the charges do not add up to the usage of {document.number}")
 
 
 async def _pages(
@@ -236,6 +245,22 @@ async def _read(
         )
 
 
+async def _documents(world: World, run: ExportRun, organization_id: OrganizationId) -> list[DocumentFacts]:
+    async with world.db.reading(organization_id) as connection:
+        return await exported_documents.documents(
+            connection, organization_id, month=run.period_start, cut_at=run.cut_at
+        )
+
+
+def _document_rows(documents: Sequence[DocumentFacts], seller: str) -> deque[Row]:
+    """The rows of an organization's invoice and credit notes, in their order. Raises ExportDiffersError."""
+    try:
+        rows = [row for document in documents for row in document_rows(document, seller=seller)]
+    except DocumentDiffersError as error:
+        raise ExportDiffersError(str(error)) from error
+    return deque(sorted(rows, key=key))
+
+
 async def _sums(world: World, run: ExportRun, organization_id: OrganizationId) -> ChargeSums:
     async with world.db.reading(organization_id) as connection:
         return await exports.sums(connection, organization_id, month=run.period_start, cut_at=run.cut_at)
@@ -249,8 +274,16 @@ def _added(before: ChargeSums, facts: Sequence[ChargeFacts]) -> ChargeSums:
     )
 
 
-def _encode(facts: Sequence[ChargeFacts], seller: str, encoder: Encoder, totals: Totals) -> bytes:
+def _encode(
+    facts: Sequence[ChargeFacts], others: deque[Row], seller: str, encoder: Encoder, totals: Totals
+) -> bytes:
+    """The rows of charges, with those of `others` that belong among them; without charges, all that are left."""
     rows = [usage_row(charge, seller=seller) for charge in facts]
+    between: list[Row] = []
+    while others and (not rows or key(others[0]) < key(rows[-1])):
+        between.append(others.popleft())
+    if between:
+        rows = sorted([*rows, *between], key=key)
     totals.add(rows)
     return encoder.encode(rows)
 

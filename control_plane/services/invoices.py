@@ -218,6 +218,7 @@ async def _draft(
     if buyer is None:
         return Refused(RefusalCode.BILLING_DETAILS_MISSING, "Nobody has set its billing details.")
     unused = await invoices.unused_credits(connection, organization_id, period.month)
+    credits_left = await invoices.credits_left(connection, organization_id, period.month)
     balances = await invoices.balances(connection, organization_id, period.month)
     terms = await credit_terms.get(connection, organization_id)
     return FullInvoice(
@@ -228,6 +229,7 @@ async def _draft(
             buyer=buyer.details,
             usage=usage,
             unused_credits=unused,
+            given=credits_left,
             balance_at_end=balances.at_end_nano,
             balance_now=balances.now_nano,
             payment_days=0 if terms is None else terms.payment_days,

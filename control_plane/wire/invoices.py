@@ -19,6 +19,7 @@ from control_plane.wire.exports import PeriodText
 from control_plane.wire.finance import MonthText
 from control_plane.wire.vocabulary import (
     InvoiceIdText,
+    LeaseIdText,
     OrganizationIdText,
     ProjectIdText,
     PurchaseWord,
@@ -42,7 +43,7 @@ InvoiceLineKindWord = Annotated[
         "InvoiceLineKind",
         "What a line of an invoice is.",
         usage="The charges of one project, SKU, kind of purchase and price.",
-        credit="What was used of money that nobody paid in. It lowers the taxable amount.",
+        credit="What was used of a credit, which nobody paid for. It lowers the taxable amount.",
         adjustment="What the subtotal is below the exact sum, so that it is in whole cents.",
     ),
 ]
@@ -189,11 +190,11 @@ class InvoiceLineView(View):
     kind: InvoiceLineKindWord
     """What it is."""
     project_id: ProjectIdText | None
-    """The project that used it; null unless it is usage, as the following ones."""
+    """The project that used it, or whose lease a credit is for."""
     project: str | None
     """The name of the project."""
     sku: str | None
-    """The SKU."""
+    """The SKU; null unless it is usage, as the following ones up to `unit_seconds`."""
     purchase: PurchaseWord | None
     """How it was bought."""
     stopped: bool | None
@@ -205,7 +206,11 @@ class InvoiceLineView(View):
     unit_seconds: int | None
     """How many units were used for a second each."""
     used_in: MonthText | None
-    """The month of use. Before the invoice's, it corrects a month that had been closed."""
+    """The month of use, or of a broken promise. Before the invoice's, it corrects a month that had been closed."""
+    lease_id: LeaseIdText | None
+    """Of a credit, the lease whose promise was broken."""
+    reason: str | None
+    """Why a credit was given."""
     amount: Money
     """The printed amount, in whole cents."""
     exact: Money

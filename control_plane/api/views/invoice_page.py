@@ -91,7 +91,8 @@ def _line(line: InvoiceLine, period: str) -> str:
 def _description(line: InvoiceLine, period: str) -> tuple[str, list[str]]:
     """What a line is for, and what is to be said about it."""
     if line.kind is LineKind.CREDIT:
-        return "Credits used", ["paid for by credits that we gave"]
+        why = "" if line.reason is None else f": {isolated(line.reason)}"
+        return f"Credit used{why}", ["paid for by a credit that we gave"]
     if line.kind is LineKind.ADJUSTMENT:
         return "Rounding down to whole cents", [
             f"exactly {exact(line.amount_nano)} USD, which went back to the prepaid balance"

@@ -78,6 +78,8 @@ def _line_view(line: InvoiceLine, credited_cents: int) -> InvoiceLineView:
         price=None if line.nano_per_unit_hour is None else money(line.nano_per_unit_hour),
         unit_seconds=line.unit_seconds,
         used_in=None if line.used_in is None else month_text(line.used_in),
+        lease_id=None if line.lease_id is None else on_wire(Prefix.LEASE, line.lease_id),
+        reason=line.reason,
         amount=in_cents(line.cents),
         exact=money(line.amount_nano),
         credited=in_cents(credited_cents),

@@ -125,7 +125,8 @@ def credit_note_page(note: CreditNoteView) -> RenderableType:
 def _line(line: InvoiceLineView, period: str) -> Sequence[Cell]:
     if line.kind != "usage":
         shown = price(line.exact) if line.kind == "adjustment" else rounded(line.amount)
-        return (str(line.number), "", spaced(line.kind), "", "", shown)
+        what = spaced(line.kind) if line.reason is None else f"{spaced(line.kind)}: {line.reason}"
+        return (str(line.number), line.project or "", what, "", "", shown)
     notes = [line.sku or "", spaced(line.purchase or "")]
     notes += ["stopped"] if line.stopped else []
     notes += [f"corrects {line.used_in}"] if line.used_in != period else []

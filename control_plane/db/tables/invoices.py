@@ -13,6 +13,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
@@ -141,10 +142,15 @@ invoice_lines = table(
     # The first instant of the month in which the time was used. Earlier than the invoice's: a correction.
     at("used_in"),
     Column("unit_seconds", BigInteger),
+    # Of a credit: the transaction or the credit note that gave it, the lease whose promise was broken, and why.
+    Column("credit_id", Uuid),
+    Column("lease_id", Uuid),
+    Column("reason", Text),
     Column("amount_nano", BigInteger, nullable=False),
     Column("cents", BigInteger, nullable=False),
     PrimaryKeyConstraint("invoice_id", "number", "organization_id"),
     own("project_id", "projects"),
+    own("lease_id", "leases"),
     known("kind", LineKind),
     known("purchase", PurchaseKind),
     known("unit", Unit),
@@ -152,6 +158,15 @@ invoice_lines = table(
         f"kind <> '{LineKind.USAGE}' OR num_nulls(project_id, project, sku, purchase, stopped, unit,"
         " nano_per_unit_hour, used_in, unit_seconds) = 0",
         name="usage_whole",
+    ),
+    CheckConstraint(
+        f"kind = '{LineKind.CREDIT}' OR num_nonnulls(credit_id, lease_id, reason) = 0", name="credit_alone"
+    ),
+    Index(
+        "ix_invoice_lines_credit_id",
+        "organization_id",
+        "credit_id",
+        postgresql_where=text("credit_id IS NOT NULL"),
     ),
     fact=True,
     tenancy=Tenancy.OFFERED,

@@ -142,6 +142,12 @@ async def _examine_books(
         Cut(customer_id, own[customer_id].cut_at if customer_id in own else None, cut_at)
         for customer_id in examined
     ]
+    async with world.db.reading() as connection:
+        documents = await reconciliations.documents(connection, cuts, period=asked.period)
+    for sums in documents:
+        examined[sums.organization_id].add(
+            Amounts(billed_before_own_export=sums.before_own_export, billed_before_export=sums.before_export)
+        )
     for since, until in _parts(asked.period):
         async with world.db.reading() as connection:
             found = await reconciliations.booked(

@@ -105,7 +105,20 @@ async def test_charges_name_their_invoice_in_exports_that_are_made_after_it_was_
     before = await fetch(http, run, CSV)
     issued_at = datetime.fromisoformat(run["cut_at"]) + timedelta(microseconds=1)
     month = datetime(2026, 11, 1, tzinfo=UTC)
-    invoice = a_row("invoices", cloud.globex.id, issuer=MAIN_ISSUER, period=month, issued_at=issued_at)
+    used = sum(Decimal(row["BilledCost"]) for row in charges(before))
+    cents = int(used * 100)
+    invoice = a_row(
+        "invoices",
+        cloud.globex.id,
+        issuer=MAIN_ISSUER,
+        period=month,
+        issued_at=issued_at,
+        usage_nano=int(used * 10**9),
+        adjustment_nano=cents * 10**7 - int(used * 10**9),
+        subtotal_cents=cents,
+        tax_cents=0,
+        paid_cents=cents,
+    )
     async with cloud.owner.transaction() as connection:
         await insert(connection, "invoices", invoice | {"number": "INV-2026-000001"})
     assert await fetch(http, run, CSV) == before

@@ -62,6 +62,7 @@ _VALUES: dict[str, Any] = {
     "node_steps.step": "opened",
     "export_files.name": "focus-1.2.csv",
     "invoices.usage_nano": 10_000_000,
+    "invoice_lines.kind": "credit",
     "invoices.credits_nano": 0,
     "invoices.adjustment_nano": 0,
     "credit_notes.credits_nano": 0,

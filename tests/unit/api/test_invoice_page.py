@@ -13,7 +13,7 @@ from control_plane.api.views.invoice_page import invoice_page
 from control_plane.api.views.printed_page import HEADERS
 from control_plane.domain.credit_note import CreditNote, CreditNoteLine
 from control_plane.domain.ids import OrganizationId, ProjectId
-from control_plane.domain.invoice import BillingDetails, Seller, Usage, draft
+from control_plane.domain.invoice import BillingDetails, GivenCredit, Seller, Usage, draft
 from control_plane.domain.money import Nano
 from control_plane.domain.period import MAIN_ISSUER, Period, PeriodState
 from control_plane.domain.purchase import PurchaseKind
@@ -64,6 +64,7 @@ def an_invoice(
         buyer=buyer,
         usage=usage,
         unused_credits=Nano(2_500_000_000),
+        given=[GivenCredit(id=UUID(int=4), left_nano=Nano(2_600_000_000), reason="ticket <4711>")],
     )
     if issued:
         at = datetime(2026, 11, 3, 9, tzinfo=UTC)
@@ -103,7 +104,7 @@ def test_the_page_says_who_sells_what_to_whom_and_when() -> None:
         "Period 2026-10-01 to 2026-10-31 (UTC)",
         "1 h100x8 for the project research on demand 5,760.0000 GPU-hours 2.49 14,342.40",
         "2 cpu-8 for the project research on demand, stopped, corrects 2026-09 1.0000 machine-hours 1.333333333 1.33",
-        "3 Credits used paid for by credits that we gave \N{MINUS SIGN}2.50",
+        "3 Credit used: ticket <4711> paid for by a credit that we gave \N{MINUS SIGN}2.50",
         "4 Rounding down to whole cents exactly \N{MINUS SIGN}0.003333333 USD, which went back to the prepaid balance 0.00",
         "Subtotal 14,341.23 USD",
         "Tax, 19 % 2,724.83 USD",

@@ -2313,7 +2313,8 @@ _INVOICE: Json = {
 _INVOICE_LINE: Json = {
     "number": 1, "kind": "usage", "project_id": f"prj_{'9' * 32}", "project": "research", "sku": "h100x8",
     "purchase": "on_demand", "stopped": False, "unit": "gpu", "price": usd(2_490_000_000), "unit_seconds": 20_736_000,
-    "used_in": "2026-10", "amount": usd(14_342_400_000_000), "exact": usd(14_342_400_000_000), "credited": usd(0),
+    "used_in": "2026-10", "lease_id": None, "reason": None, "amount": usd(14_342_400_000_000),
+    "exact": usd(14_342_400_000_000), "credited": usd(0),
 }  # fmt: skip
 _OTHER_LINE: Json = dict.fromkeys(_INVOICE_LINE) | {"credited": usd(0)}
 INVOICE: Json = _INVOICE | {
@@ -2325,7 +2326,9 @@ INVOICE: Json = _INVOICE | {
         _INVOICE_LINE,
         _INVOICE_LINE | {"number": 2, "purchase": "spot", "price": usd(1_333_333_333), "unit_seconds": 3_600,
                          "used_in": "2026-09", "amount": usd(1_330_000_000), "exact": usd(1_333_333_333)},
-        _OTHER_LINE | {"number": 3, "kind": "credit", "amount": usd(-2_500_000_000), "exact": usd(-2_500_000_000)},
+        _OTHER_LINE | {"number": 3, "kind": "credit", "project_id": f"prj_{'9' * 32}", "project": "research",
+                       "lease_id": f"le_{'9' * 32}", "reason": "train-1 was available for 97.10 % of September",
+                       "used_in": "2026-09", "amount": usd(-2_500_000_000), "exact": usd(-2_500_000_000)},
         _OTHER_LINE | {"number": 4, "kind": "adjustment", "amount": usd(0), "exact": usd(-3_333_333)},
     ],
     "credit_notes": [],

@@ -164,7 +164,7 @@ def test_nothing_is_said_of_commitments_or_reservations() -> None:
             f"CommitmentDiscount{part}"
             for part in ("Category", "Id", "Name", "Quantity", "Status", "Type", "Unit")
         ),
-        "x_NodePoolName",
+        *("x_CorrectsInvoiceId", "x_CorrectsInvoiceLine", "x_NodePoolName"),
     }
 
 

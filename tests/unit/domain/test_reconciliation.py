@@ -98,9 +98,9 @@ def test_each_link_differs_exactly_when_its_own_sides_do(values: list[int], more
         charged=Nano(journal),
         booked=Nano(metered),
         posted=Nano(metered),
-        charged_before_own_export=Nano(values[3]),
+        billed_before_own_export=Nano(values[3]),
         in_own_export=Nano(values[3]),
-        charged_before_export=Nano(values[4]),
+        billed_before_export=Nano(values[4]),
         in_export=Nano(values[4]),
     )
     assert differences(even, LINKS) == ()

@@ -5051,8 +5051,15 @@ def _create_tables() -> None:
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.Column("used_in", sa.DateTime(timezone=True), nullable=True),
         sa.Column("unit_seconds", sa.BigInteger(), nullable=True),
+        sa.Column("credit_id", sa.Uuid(), nullable=True),
+        sa.Column("lease_id", sa.Uuid(), nullable=True),
+        sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("amount_nano", sa.BigInteger(), nullable=False),
         sa.Column("cents", sa.BigInteger(), nullable=False),
+        sa.CheckConstraint(
+            "kind = 'credit' OR num_nonnulls(credit_id, lease_id, reason) = 0",
+            name=op.f("ck_invoice_lines_credit_alone"),
+        ),
         sa.CheckConstraint(
             "kind <> 'usage' OR num_nulls(project_id, project, sku, purchase, stopped, unit, nano_per_unit_hour, used_in, unit_seconds) = 0",
             name=op.f("ck_invoice_lines_usage_whole"),
@@ -5073,11 +5080,23 @@ def _create_tables() -> None:
             name=op.f("fk_invoice_lines_organization_id_projects"),
         ),
         sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_invoice_lines_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
             ["organization_id"],
             ["organizations.id"],
             name=op.f("fk_invoice_lines_organization_id_organizations"),
         ),
         sa.PrimaryKeyConstraint("invoice_id", "number", "organization_id", name=op.f("pk_invoice_lines")),
+    )
+    op.create_index(
+        "ix_invoice_lines_credit_id",
+        "invoice_lines",
+        ["organization_id", "credit_id"],
+        unique=False,
+        postgresql_where=sa.text("credit_id IS NOT NULL"),
     )
     op.create_table(
         "credit_notes",

@@ -79,7 +79,11 @@ from control_plane.api.sla import SlaController
 from control_plane.api.ssh_certificates import SshCertificateController
 from control_plane.api.ssh_keys import SshKeyController
 from control_plane.api.streams import Sleep, Streams
-from control_plane.api.supplier_invoices import MatchController, SupplierInvoiceController
+from control_plane.api.supplier_invoices import (
+    MatchController,
+    SupplierInvoiceController,
+    SupplierUploadController,
+)
 from control_plane.api.telemetry import TelemetryController
 from control_plane.api.users import UserController
 from control_plane.api.well_known import WellKnownController
@@ -143,6 +147,7 @@ CONTROLLERS = (
     CreditTermsController,
     MarginController,
     SupplierInvoiceController,
+    SupplierUploadController,
     MatchController,
     ChargeController,
     LoopController,

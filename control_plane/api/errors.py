@@ -147,6 +147,12 @@ KINDS: dict[str, Kind] = {
     RefusalCode.SUPPLIER_INVOICE_INVALID: Kind(
         422, "Correct the line of the file that `detail` names, and import the whole file again.", "csv"
     ),
+    RefusalCode.SUPPLIER_INVOICE_REPLACED: Kind(409, "Post the newest import of the month."),
+    RefusalCode.SUPPLIER_INVOICE_VOID: Kind(409, "Import the supplier's new invoice of the month."),
+    RefusalCode.SUPPLIER_INVOICE_DIFFERS: Kind(
+        409, "Read the match of the month, and post the invoice with a `reason` if it is right all the same."
+    ),
+    RefusalCode.UPLOAD_INCOMPLETE: Kind(409, "Send the part that `detail` names, or begin another upload."),
     RefusalCode.CURRENCY_NOT_SUPPORTED: Kind(
         422, "Convert the amounts to USD: every cost of ours is in it.", "csv"
     ),

@@ -1,5 +1,6 @@
-"""Queries on the invoices of suppliers."""
+"""Queries on the invoices of suppliers, and on what was posted of them."""
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -7,9 +8,12 @@ from uuid import UUID
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import document, read, read_one, write
+from control_plane.db.rows import read, read_one, write
 from control_plane.domain.money import Nano
-from control_plane.domain.supplier_invoice import SupplierLine
+from control_plane.domain.supplier_invoice import SupplierEvent, SupplierLine
+
+PARTS_PER_QUERY = 20
+"""Each has some hundred lines, so that memory does not grow with an invoice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,57 +30,129 @@ class SupplierInvoice:
     amount_nano: Nano
     imported_at: datetime
     imported_by: str
+    state: SupplierEvent | None = None
+    """What somebody decided on it last; None where nobody has."""
+    decided_at: datetime | None = None
+    decided_by: str | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class SupplierLines:
-    """The lines of the last import of a supplier's month."""
+class SupplierPosting:
+    """What somebody decided on a supplier's invoice."""
 
+    id: UUID
+    invoice_id: UUID
     provider: str
-    lines: tuple[SupplierLine, ...]
+    month: datetime
+    event: SupplierEvent
+    amount_nano: Nano
+    """By how much it makes the posted cost of the supplier's month more."""
+    reason: str
+    decided_at: datetime
+    decided_by: str
 
 
-_COLUMNS = "id, provider, month, sha256, line_count, amount_nano, imported_at, imported_by"
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """The import that counts in a supplier's month."""
+
+    id: UUID
+    provider: str
+
+
+_INVOICE = "id, provider, month, sha256, line_count, amount_nano, imported_at, imported_by"
+_POSTING = "id, invoice_id, provider, month, event, amount_nano, reason, decided_at, decided_by"
+_COLUMNS = """
+i.id, i.provider, i.month, i.sha256, i.line_count, i.amount_nano, i.imported_at, i.imported_by, d.event AS state,
+d.decided_at, d.decided_by, d.reason
+"""
+_DECIDED = """
+LEFT JOIN LATERAL (
+  SELECT event, decided_at, decided_by, reason FROM supplier_postings p WHERE p.invoice_id = i.id
+  ORDER BY decided_at DESC, id DESC LIMIT 1
+) d ON true
+"""
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended('supplier invoices of ' || :provider, 0))")
 _INSERT = text(f"""
-INSERT INTO supplier_invoices ({_COLUMNS}, lines)
-VALUES (:id, :provider, :month, :sha256, :line_count, :amount_nano, :imported_at, :imported_by, CAST(:lines AS jsonb))
+INSERT INTO supplier_invoices ({_INVOICE})
+VALUES (:id, :provider, :month, :sha256, :line_count, :amount_nano, :imported_at, :imported_by)
 """)
+_INSERT_POSTING = text(f"""
+INSERT INTO supplier_postings ({_POSTING})
+VALUES (:id, :invoice_id, :provider, :month, :event, :amount_nano, :reason, :decided_at, :decided_by)
+""")
+_GET = text(f"SELECT {_COLUMNS} FROM supplier_invoices i {_DECIDED} WHERE i.id = :id")
 _LAST = text(f"""
-SELECT {_COLUMNS} FROM supplier_invoices WHERE provider = :provider AND month = :month
-ORDER BY imported_at DESC, id DESC LIMIT 1
+SELECT {_COLUMNS} FROM supplier_invoices i {_DECIDED} WHERE i.provider = :provider AND i.month = :month
+ORDER BY i.imported_at DESC, i.id DESC LIMIT 1
+""")
+_COUNTING = text(f"""
+SELECT last.id, last.provider FROM (
+  SELECT DISTINCT ON (provider) id, provider FROM supplier_invoices
+  WHERE month = :month AND (CAST(:provider AS text) IS NULL OR provider = :provider)
+  ORDER BY provider, imported_at DESC, id DESC
+) last
+WHERE NOT EXISTS (SELECT FROM supplier_postings p WHERE p.invoice_id = last.id AND p.event = '{SupplierEvent.VOIDED}')
+ORDER BY last.provider
 """)
 _LINES = text("""
-SELECT DISTINCT ON (provider) provider, lines FROM supplier_invoices
-WHERE month = :month AND (CAST(:provider AS text) IS NULL OR provider = :provider)
-ORDER BY provider, imported_at DESC, id DESC
+SELECT number, lines FROM supplier_invoice_parts WHERE invoice_id = :invoice_id AND number > :after
+ORDER BY number LIMIT :limit
 """)
 _PAGE = text(f"""
-SELECT {_COLUMNS} FROM supplier_invoices
-WHERE CAST(:before_at AS timestamptz) IS NULL OR (imported_at, id) < (:before_at, CAST(:before_id AS uuid))
-ORDER BY imported_at DESC, id DESC LIMIT :limit
+SELECT {_COLUMNS} FROM supplier_invoices i {_DECIDED}
+WHERE CAST(:before_at AS timestamptz) IS NULL OR (i.imported_at, i.id) < (:before_at, CAST(:before_id AS uuid))
+ORDER BY i.imported_at DESC, i.id DESC LIMIT :limit
+""")
+_POSTED = text("""
+SELECT coalesce(sum(amount_nano), 0)::bigint FROM supplier_postings WHERE provider = :provider AND month = :month
 """)
 _KNOWN = text("SELECT EXISTS (SELECT FROM provider_accounts WHERE provider = :provider)")
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    number: int
+    lines: tuple[SupplierLine, ...]
+
+
 async def lock(connection: Connection, provider: str) -> None:
-    """Let one transaction at a time import invoices of a supplier."""
+    """Let one transaction at a time import and post invoices of a supplier."""
     await connection.execute(_LOCK, {"provider": provider})
 
 
-async def insert(connection: Connection, invoice: SupplierInvoice, lines: tuple[SupplierLine, ...]) -> None:
-    values = {name: getattr(invoice, name) for name in SupplierInvoice.__slots__}
-    await write(connection, _INSERT, **values, lines=document(lines))
+async def insert(connection: Connection, invoice: SupplierInvoice) -> None:
+    names = [name.strip() for name in _INVOICE.split(",")]
+    await write(connection, _INSERT, **{name: getattr(invoice, name) for name in names})
+
+
+async def get(connection: Connection, invoice_id: UUID) -> SupplierInvoice | None:
+    return await read_one(connection, _GET, SupplierInvoice, id=invoice_id)
 
 
 async def last(connection: Connection, provider: str, month: datetime) -> SupplierInvoice | None:
-    """The last import of a supplier's month, which is the one that counts."""
+    """The last import of a supplier's month, which is the one that counts unless it is void."""
     return await read_one(connection, _LAST, SupplierInvoice, provider=provider, month=month)
 
 
-async def lines(connection: Connection, month: datetime, provider: str | None) -> list[SupplierLines]:
-    """The lines that count in a month, of a supplier or of all, by provider."""
-    return await read(connection, _LINES, SupplierLines, month=month, provider=provider)
+async def counting(connection: Connection, month: datetime, provider: str | None) -> list[Counting]:
+    """The imports that count in a month, of a supplier or of all, by provider."""
+    return await read(connection, _COUNTING, Counting, month=month, provider=provider)
+
+
+async def lines(connection: Connection, invoice_id: UUID) -> AsyncIterator[tuple[SupplierLine, ...]]:
+    """The lines of an import in their order, some hundred at a time."""
+    after = 0
+    while True:
+        parts = await read(
+            connection, _LINES, _Part, invoice_id=invoice_id, after=after, limit=PARTS_PER_QUERY
+        )
+        for part in parts:
+            yield part.lines
+        if len(parts) < PARTS_PER_QUERY:
+            return
+        after = parts[-1].number
 
 
 async def page(
@@ -85,6 +161,18 @@ async def page(
     """Newest first; `before` is time and id of the previous page's last one."""
     at, id_ = before or (None, None)
     return await read(connection, _PAGE, SupplierInvoice, before_at=at, before_id=id_, limit=limit)
+
+
+async def posted(connection: Connection, provider: str, month: datetime) -> Nano:
+    """What the ledger has of a supplier's month."""
+    (amount,) = await read(connection, _POSTED, int, provider=provider, month=month)
+    return Nano(amount)
+
+
+async def insert_posting(connection: Connection, posting: SupplierPosting) -> None:
+    await write(
+        connection, _INSERT_POSTING, **{name: getattr(posting, name) for name in SupplierPosting.__slots__}
+    )
 
 
 async def is_known(connection: Connection, provider: str) -> bool:

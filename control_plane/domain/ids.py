@@ -83,6 +83,7 @@ class Prefix(StrEnum):
     INVOICE = "inv"
     CREDIT_NOTE = "cn"
     SUPPLIER_INVOICE = "sinv"
+    SUPPLIER_UPLOAD = "sup"
     TRANSACTION = "tx"
     PROOF = "pf"
     ACCOUNT_REQUEST = "arq"

@@ -34,6 +34,10 @@ class AccountKind(StrEnum):
     """Tax on invoices, which we owe the tax office."""
     ROUNDING = "rounding"
     """What invoices in whole cents differ from the exact charges."""
+    PROVIDER_COST = "provider_cost"
+    """What providers invoiced us for machines, by the invoices that somebody accepted."""
+    PAYABLE = "payable"
+    """What we owe providers by these invoices."""
 
 
 class Side(StrEnum):
@@ -66,6 +70,8 @@ TERMS: Mapping[AccountKind, AccountTerms] = {
     AccountKind.CREDITS: AccountTerms(_D, Owner.OURS),
     AccountKind.TAX_PAYABLE: AccountTerms(_C, Owner.OURS),
     AccountKind.ROUNDING: AccountTerms(_D, Owner.OURS),
+    AccountKind.PROVIDER_COST: AccountTerms(_D, Owner.OURS),
+    AccountKind.PAYABLE: AccountTerms(_C, Owner.OURS),
 }
 """The chart of accounts."""
 OURS = frozenset(kind for kind, terms in TERMS.items() if terms.owner is Owner.OURS)
@@ -109,6 +115,8 @@ class TransactionKind(StrEnum):
     """Tax and rounding of an invoice that was issued."""
     CREDIT_NOTE = "credit_note"
     """What a credit note gave back."""
+    SUPPLIER_INVOICE = "supplier_invoice"
+    """What a provider invoiced us, or what another invoice of the month differs by. It is the platform's own."""
 
 
 APPROVED = frozenset(
@@ -118,6 +126,7 @@ APPROVED = frozenset(
         TransactionKind.CREDIT,
         TransactionKind.PAYMENT,
         TransactionKind.CREDIT_NOTE,
+        TransactionKind.SUPPLIER_INVOICE,
     }
 )
 """Kinds of transactions that somebody decides on. Each names who decided, and the reason."""
@@ -337,6 +346,21 @@ def credit_note(
     postings = tuple(Posting(kind, amount) for kind, amount in moves if amount)
     key = f"credit_note:{credit_note_id.hex}"
     return Transaction(key, TransactionKind.CREDIT_NOTE, organization_id, None, at, postings, approval)
+
+
+def supplier_invoice(
+    platform: OrganizationId, amount: Nano, *, posting_id: UUID, at: datetime, approval: Approval
+) -> Transaction:
+    """What a provider invoiced us more than is posted of its month already; negative for less, and for a void one."""
+    return Transaction(
+        f"supplier_invoice:{posting_id.hex}",
+        TransactionKind.SUPPLIER_INVOICE,
+        platform,
+        None,
+        at,
+        (Posting(AccountKind.PROVIDER_COST, Nano(-amount)), Posting(AccountKind.PAYABLE, amount)),
+        approval,
+    )
 
 
 DECISIONS: Mapping[TransactionKind, Decide] = {

@@ -8,7 +8,7 @@ follow from the supplier's own rules, or from what nobody tells us, are explaine
 ask the supplier, or to look for the machine.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +16,7 @@ from enum import StrEnum
 from control_plane.domain.cost_record import CostRecord
 from control_plane.domain.money import NANO_PER_CENT, NOTHING, Nano, accrued
 from control_plane.domain.provider_cost import bounds_between
-from control_plane.domain.supplier_invoice import SupplierLine, seconds_of
+from control_plane.domain.supplier_invoice import BilledMachine
 
 
 class MatchWord(StrEnum):
@@ -95,24 +95,25 @@ class Match:
 
     since: datetime
     until: datetime
-    lines: Mapping[str, Sequence[SupplierLine]]
-    """The supplier's lines, by its reference of the machine."""
+    billed: Mapping[str, BilledMachine]
+    """What the supplier bills, by its reference of the machine."""
     machines: list[MatchedMachine] = field(default_factory=list[MatchedMachine])
     _met: set[str] = field(default_factory=set[str])
 
     def add(self, record: CostRecord) -> None:
-        """Hold one of our machines against the supplier's lines of it."""
+        """Hold one of our machines against what the supplier bills for it."""
         reference = record.provider_ref
-        lines = () if reference is None or reference in self._met else self.lines.get(reference, ())
+        met = reference is None or reference in self._met
+        billed = _NOT_BILLED if met else self.billed.get(reference or "", _NOT_BILLED)
         if reference is not None:
             self._met.add(reference)
-        self.machines.append(_matched(record, lines, self.since, self.until))
+        self.machines.append(_matched(record, billed, self.since, self.until))
 
     def finish(self) -> None:
         """Add what the supplier bills and no record has."""
-        for reference, lines in self.lines.items():
+        for reference, billed in self.billed.items():
             if reference not in self._met:
-                amount = _sum(line.amount_nano for line in lines)
+                amount = billed.amount_nano
                 found = (Difference(MatchWord.NOT_ON_OUR_RECORDS, amount),)
                 self.machines.append(
                     MatchedMachine(reference, None, NOTHING, NOTHING, NOTHING, amount, found)
@@ -128,13 +129,14 @@ class Match:
         )
 
 
-def _matched(
-    record: CostRecord, lines: Sequence[SupplierLine], since: datetime, until: datetime
-) -> MatchedMachine:
+_NOT_BILLED = BilledMachine()
+
+
+def _matched(record: CostRecord, billed: BilledMachine, since: datetime, until: datetime) -> MatchedMachine:
     used = _used(record)
     expected = record.cost(since, until)
-    theirs = _sum(line.amount_nano for line in lines)
-    steps = (*_ours(record, used, since, until), *_theirs(record, lines, since, until))
+    theirs = billed.amount_nano
+    steps = (*_ours(record, used, since, until), *_theirs(record, billed, since, until))
     return MatchedMachine(
         reference=record.provider_ref or record.id.hex,
         record=record,
@@ -176,13 +178,13 @@ def _ours(record: CostRecord, used: Nano, since: datetime, until: datetime) -> I
 
 
 def _theirs(
-    record: CostRecord, lines: Sequence[SupplierLine], since: datetime, until: datetime
+    record: CostRecord, billed: BilledMachine, since: datetime, until: datetime
 ) -> Iterator[Difference]:
     """The steps from what we expect to what the supplier bills."""
-    expected, theirs = record.cost(since, until), _sum(line.amount_nano for line in lines)
+    expected, theirs = record.cost(since, until), billed.amount_nano
     bounds = bounds_between(record.terms, record.life, since, until)
-    cents = NANO_PER_CENT * len(lines)
-    if not lines:
+    cents = NANO_PER_CENT * billed.lines
+    if not billed.lines:
         # A machine that may have cost nothing by its rules need not be on the invoice.
         word = MatchWord.NOT_ON_THEIRS if bounds.least_nano > 0 else MatchWord.OBSERVED_TIMES
         yield Difference(word, Nano(-expected))
@@ -190,7 +192,7 @@ def _theirs(
     if abs(theirs - expected) <= cents:
         yield Difference(MatchWord.ROUNDING, Nano(theirs - expected))
         return
-    seconds = seconds_of(lines)
+    seconds = billed.seconds
     one_price = record.terms.stopped_nano_per_hour is None or not record.life.stops
     if seconds is None or not one_price:
         priced, unlike = theirs, MatchWord.AMOUNT_DIFFERS

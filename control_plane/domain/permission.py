@@ -183,7 +183,7 @@ class Permission(StrEnum):
     LEDGER_READ = "ledger.read"
     """Read the balances and entries of the ledger's accounts, of all customers."""
     LEDGER_POST = "ledger.post"
-    """Post top-ups, refunds, credits and payments of any organization, each with a reason."""
+    """Post top-ups, refunds, credits and payments of any organization, each with a reason, and suppliers' invoices."""
     PERIODS_READ = "periods.read"
     """Read the accounting periods: which are closed, and what is missing from the others."""
     PERIODS_CLOSE = "periods.close"

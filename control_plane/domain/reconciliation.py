@@ -2,6 +2,9 @@
 
     journal -> metered time -> rated time -> charges -> ledger
                                                 `----> exports
+                          suppliers' invoices -> cost -> owed
+
+Suppliers' invoices are held against the meter by the three-way match (`match.py`), whose differences have words.
 
 Each link states one amount twice, computed from two sources that do not know of each other, in nano-USD. Both are sums
 over a customer. A month reconciles when no link differs by a nano-dollar.
@@ -43,6 +46,10 @@ class LinkName(StrEnum):
     """What is billed, charges and documents, and the customer's own last complete export."""
     EXPORTED = "exported"
     """What is billed and the last complete export of all customers. In total only."""
+    SUPPLIER_POSTED = "supplier_posted"
+    """The lines of suppliers' invoices of the month that are posted, and the cost in the ledger. In total only."""
+    SUPPLIER_OWED = "supplier_owed"
+    """This cost and what the ledger has as owed for it. In total only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,12 @@ class Amounts:
     """The same of the last complete export of all customers."""
     in_export: Nano = NOTHING
     """The sum that this export states."""
+    supplier_lines: Nano = NOTHING
+    """The lines of the suppliers' invoices of the month that are posted."""
+    supplier_cost: Nano = NOTHING
+    """The postings of the month's suppliers' invoices to provider cost."""
+    supplier_owed: Nano = NOTHING
+    """Their postings to what we owe."""
 
     def plus(self, other: "Amounts") -> "Amounts":
         """The sum, source by source."""
@@ -107,10 +120,13 @@ LINKS: tuple[Link, ...] = (
     Link(LinkName.INVOICE_POSTED, lambda a: a.invoice_totals, lambda a: a.invoice_postings),
     Link(LinkName.EXPORTED_TO_CUSTOMER, lambda a: a.billed_before_own_export, lambda a: a.in_own_export),
     Link(LinkName.EXPORTED, lambda a: a.billed_before_export, lambda a: a.in_export),
+    Link(LinkName.SUPPLIER_POSTED, lambda a: a.supplier_lines, lambda a: a.supplier_cost),
+    Link(LinkName.SUPPLIER_OWED, lambda a: a.supplier_cost, lambda a: a.supplier_owed),
 )
 """The chain in its order. A link that joins it needs its amounts, and an entry here."""
-OF_CUSTOMERS = tuple(link for link in LINKS if link.name is not LinkName.EXPORTED)
-"""The links that are examined for each customer: an export of all customers states one sum."""
+_IN_TOTAL = frozenset({LinkName.EXPORTED, LinkName.SUPPLIER_POSTED, LinkName.SUPPLIER_OWED})
+OF_CUSTOMERS = tuple(link for link in LINKS if link.name not in _IN_TOTAL)
+"""The links that are examined for each customer. An export of all states one sum, and suppliers bill us."""
 
 
 @dataclass(frozen=True, slots=True)

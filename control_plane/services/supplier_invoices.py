@@ -1,62 +1,128 @@
-"""Suppliers' invoices and the three-way match of a month, for finance."""
+"""Suppliers' invoices as they were imported, what is posted of them, and the three-way match of a month."""
 
-import csv
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import groupby
+from datetime import datetime, timedelta
 from uuid import UUID
 
-from control_plane.db import machine_costs, supplier_invoices
+from control_plane.db import ledger, machine_costs, organizations, supplier_invoices
 from control_plane.db.connection import Connection
-from control_plane.db.supplier_invoices import SupplierInvoice
+from control_plane.db.supplier_invoices import SupplierInvoice, SupplierPosting
+from control_plane.domain import ledger as ledger_domain
 from control_plane.domain.ids import OrganizationId
+from control_plane.domain.ledger import Approval
 from control_plane.domain.match import Match, MatchedMachine, MatchWord, ordered
-from control_plane.domain.money import Nano
+from control_plane.domain.money import NOTHING, Nano
 from control_plane.domain.period import month_after, month_of, month_text
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.supplier_invoice import SupplierLine, invalid, parse
+from control_plane.domain.supplier_invoice import BilledMachine, SupplierEvent
 from control_plane.world import World
 
 __all__ = ["SupplierInvoice"]  # For controllers, which must not import the layer below.
 
+_UNKNOWN = Refused(RefusalCode.NOT_FOUND, "There is no supplier's invoice with this id.")
+_SECOND = timedelta(seconds=1)
 
-async def import_csv(
-    connection: Connection, world: World, provider: str, month: datetime, content: str, *, by: str
-) -> SupplierInvoice | Refused:
-    """Store a supplier's whole invoice of a month. It takes the place of an earlier import, which is kept.
 
-    The same file again changes nothing. Refused for a month that has not begun, for a provider at which there is no
-    account, and for a file of which any line is wrong.
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """What somebody decides on a supplier's invoice."""
+
+    invoice_id: UUID
+    reason: str | None
+    by: str
+    """The id of the subject."""
+    platform: OrganizationId
+    """The operators' organization, in whose name the ledger has it."""
+
+
+async def post(connection: Connection, world: World, deciding: Deciding) -> SupplierInvoice | Refused:
+    """Post a supplier's invoice: what it comes to, less what is posted of the supplier's month already.
+
+    Once it is posted, this has no effect. Refused for an import that another one replaced or that is void, and, without
+    a reason, while the match of the month has a difference that nothing explains.
     """
+    found = await _decidable(connection, deciding)
+    if isinstance(found, Refused) or found.state is SupplierEvent.POSTED:
+        return found
+    if found.state is SupplierEvent.VOIDED:
+        return Refused(RefusalCode.SUPPLIER_INVOICE_VOID, "This invoice is void.")
+    reason = deciding.reason
+    if reason is None:
+        report = await match(world, deciding.platform, found.month, found.provider, lines=0)
+        if isinstance(report, Refused):
+            return report
+        if not report.is_matched:
+            why = f"{report.open_count} machines have a difference that nothing explains."
+            return Refused(RefusalCode.SUPPLIER_INVOICE_DIFFERS, why)
+        reason = "matched"
+    return await _decide(connection, world, deciding, found, event=SupplierEvent.POSTED, reason=reason)
+
+
+async def void(
+    connection: Connection, world: World, deciding: Deciding, reason: str
+) -> SupplierInvoice | Refused:
+    """Take a supplier's invoice back, with what is posted of its month. Once it is void, this has no effect.
+
+    Refused for an import that another one replaced.
+    """
+    found = await _decidable(connection, deciding)
+    if isinstance(found, Refused) or found.state is SupplierEvent.VOIDED:
+        return found
+    return await _decide(connection, world, deciding, found, event=SupplierEvent.VOIDED, reason=reason)
+
+
+async def _decidable(connection: Connection, deciding: Deciding) -> SupplierInvoice | Refused:
+    """The invoice, if it is the last import of its month. Nobody else imports or posts one meanwhile."""
+    found = await supplier_invoices.get(connection, deciding.invoice_id)
+    if found is None:
+        return _UNKNOWN
+    await supplier_invoices.lock(connection, found.provider)
+    last = await supplier_invoices.last(connection, found.provider, found.month)
+    if last is None or last.id != found.id:
+        why = f"A later import of {found.provider} counts in {month_text(found.month)}."
+        return Refused(RefusalCode.SUPPLIER_INVOICE_REPLACED, why)
+    return last
+
+
+async def _decide(
+    connection: Connection,
+    world: World,
+    deciding: Deciding,
+    invoice: SupplierInvoice,
+    *,
+    event: SupplierEvent,
+    reason: str,
+) -> SupplierInvoice | Refused:
     now = world.now()
-    if now < month:
-        return Refused(RefusalCode.PERIOD_IN_FUTURE, f"{month_text(month)} has not begun.")
-    if not await supplier_invoices.is_known(connection, provider):
-        return Refused(RefusalCode.NOT_FOUND, f"There is no account at a provider {provider}.")
-    rows = _rows(content)
-    lines = rows if isinstance(rows, Refused) else parse(rows, month)
-    if isinstance(lines, Refused):
-        return lines
-    await supplier_invoices.lock(connection, provider)
-    digest = hashlib.sha256(content.encode()).hexdigest()
-    last = await supplier_invoices.last(connection, provider, month)
-    if last is not None and last.sha256 == digest:
-        return last
-    amount = Nano(sum(line.amount_nano for line in lines))
-    invoice = SupplierInvoice(world.new_id(), provider, month, digest, len(lines), amount, now, by)
-    await supplier_invoices.insert(connection, invoice, lines)
-    return invoice
-
-
-def _rows(content: str) -> list[tuple[int, list[str]]] | Refused:
-    """The fields of each line of a CSV file (RFC 4180), with its number."""
-    reader = csv.reader(content.splitlines(keepends=True), strict=True)
-    try:
-        return [(reader.line_num, fields) for fields in reader]
-    except csv.Error as error:
-        return invalid(reader.line_num, f"is no CSV: {error}")
+    wanted = invoice.amount_nano if event is SupplierEvent.POSTED else NOTHING
+    amount = Nano(wanted - await supplier_invoices.posted(connection, invoice.provider, invoice.month))
+    posting = SupplierPosting(
+        id=world.new_id(),
+        invoice_id=invoice.id,
+        provider=invoice.provider,
+        month=invoice.month,
+        event=event,
+        amount_nano=amount,
+        reason=reason,
+        decided_at=now,
+        decided_by=deciding.by,
+    )
+    await supplier_invoices.insert_posting(connection, posting)
+    if amount:
+        await organizations.standing(connection, deciding.platform, lock=True)
+        what = f"{invoice.provider}, {month_text(invoice.month)}, {event}: {reason}"
+        transaction = ledger_domain.supplier_invoice(
+            deciding.platform,
+            amount,
+            posting_id=posting.id,
+            # A cost of its own month, and a correction where that is closed.
+            at=min(now, month_after(invoice.month) - _SECOND),
+            approval=Approval(deciding.by, what),
+        )
+        await ledger.post(connection, [(world.new_id(), transaction)], now=now)
+    decided = await supplier_invoices.get(connection, invoice.id)
+    return _UNKNOWN if decided is None else decided
 
 
 async def page(
@@ -109,8 +175,8 @@ async def match(
     until = min(now, month_after(month))
     async with world.db.reading(platform) as connection:
         found = {
-            theirs.provider: Match(month, until, _by_machine(theirs.lines))
-            for theirs in await supplier_invoices.lines(connection, month, provider)
+            theirs.provider: Match(month, until, await _by_machine(connection, theirs.id))
+            for theirs in await supplier_invoices.counting(connection, month, provider)
         }
         missing: set[str] = set()
         async for records in machine_costs.of_month(connection, since=month, until=until, provider=provider):
@@ -138,6 +204,10 @@ async def match(
     )
 
 
-def _by_machine(lines: Sequence[SupplierLine]) -> dict[str, list[SupplierLine]]:
-    in_order = sorted(lines, key=lambda line: line.machine)
-    return {machine: list(some) for machine, some in groupby(in_order, lambda line: line.machine)}
+async def _by_machine(connection: Connection, invoice_id: UUID) -> dict[str, BilledMachine]:
+    """What an invoice bills for each machine, added up while its lines are read."""
+    found: dict[str, BilledMachine] = {}
+    async for lines in supplier_invoices.lines(connection, invoice_id):
+        for line in lines:
+            found.setdefault(line.machine, BilledMachine()).add(line)
+    return found

@@ -10,15 +10,24 @@ from control_plane.wire.common import (
     Money,
     NextCursor,
     Request,
+    Sentence,
     Timestamp,
     View,
 )
 from control_plane.wire.exports import PeriodText
 from control_plane.wire.finance import MonthText
-from control_plane.wire.vocabulary import MachineIdText, SupplierInvoiceIdText, one_of
+from control_plane.wire.vocabulary import (
+    MachineIdText,
+    SupplierInvoiceIdText,
+    SupplierUploadIdText,
+    one_of,
+)
 
 CSV_LENGTH_MAX = 60_000
-"""So that it fits into the body of a request."""
+"""Of a part, so that it fits into the body of a request."""
+LINES_MAX = 500_000
+FILE_BYTES_MAX = 50_000_000
+PARTS_MAX = 10_000
 CSV_EXAMPLE = (
     "machine,from,to,quantity,unit,amount,currency\n"
     "i-0a1b2c3d,2026-11-01T00:00:00Z,2026-11-02T00:00:00Z,24,hour,59.76,USD\n"
@@ -31,6 +40,16 @@ SupplierText = Annotated[
         description="The name of a provider at which there is an account.",
         examples=["lambda_cloud"],
         extra={"must": "the name of a provider, such as lambda_cloud"},
+    ),
+]
+SupplierStateWord = Annotated[
+    str,
+    one_of(
+        "SupplierInvoiceState",
+        "What was decided on a supplier's invoice.",
+        imported="Nothing yet.",
+        posted="It is right: the ledger has it as a cost that we owe.",
+        voided="It does not count, and nothing of its month is posted.",
     ),
 ]
 MatchWordText = Annotated[
@@ -54,23 +73,91 @@ MatchWordText = Annotated[
 ]
 
 
-class SupplierInvoiceRequest(Request):
-    """A supplier's whole invoice of a month, as a CSV file."""
+class SupplierUploadRequest(Request):
+    """A file of a supplier's invoice that is going to be uploaded."""
 
     provider: SupplierText
     """Whose invoice it is."""
     period: PeriodText
     """The month."""
+
+
+class SupplierPartRequest(Request):
+    """A part of the file: whole lines of it. It takes the place of an earlier one with its number."""
+
+    number: Annotated[
+        int,
+        Meta(ge=1, le=PARTS_MAX, examples=[1], extra={"must": f"a whole number from 1 to {PARTS_MAX}"}),
+    ]
+    """Its place in the file, from 1."""
+    first_line: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=LINES_MAX,
+            examples=[1],
+            extra={"must": f"a whole number from 1 to {LINES_MAX}: the number of a line"},
+        ),
+    ]
+    """The number of its first line in the file: `lines` of the answer to the part before, and one."""
     csv: Annotated[
         str,
         Meta(
             min_length=1,
             max_length=CSV_LENGTH_MAX,
             examples=[CSV_EXAMPLE],
-            extra={"must": f"a file of 1 to {CSV_LENGTH_MAX:,} characters"},
+            extra={"must": f"whole lines of 1 to {CSV_LENGTH_MAX:,} characters"},
         ),
     ]
-    """The file, with the header `machine,from,to,quantity,unit,amount,currency`."""
+    """The lines. The first part has the header `machine,from,to,quantity,unit,amount,currency`."""
+
+
+class SupplierUploadView(View):
+    """A file of a supplier's invoice that is on its way. Nothing of it counts before it is imported."""
+
+    id: SupplierUploadIdText
+    """The id of the upload."""
+    provider: str
+    """Whose invoice it is."""
+    period: MonthText
+    """The month."""
+    parts: int
+    """How many parts are there."""
+    lines: int
+    """How many lines they have, with the header."""
+    size: int
+    """How many bytes."""
+
+
+class SupplierInvoiceRequest(Request):
+    """A file that was uploaded as a whole."""
+
+    upload_id: SupplierUploadIdText
+    """The id of the upload."""
+    parts: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=PARTS_MAX,
+            examples=[1],
+            extra={"must": f"a whole number from 1 to {PARTS_MAX}"},
+        ),
+    ]
+    """How many parts the file has."""
+
+
+class SupplierPostingRequest(Request):
+    """A supplier's invoice that is right."""
+
+    reason: Sentence | None = None
+    """Why it is posted although its match has a difference that nothing explains; null: only if it has none."""
+
+
+class SupplierVoidRequest(Request):
+    """A supplier's invoice that does not count."""
+
+    reason: Sentence
+    """Why, such as the supplier's word."""
 
 
 class SupplierInvoiceView(View):
@@ -92,6 +179,14 @@ class SupplierInvoiceView(View):
     """When it was imported."""
     imported_by: str
     """The id of the subject that imported it."""
+    state: SupplierStateWord
+    """What was decided on it."""
+    decided_at: Timestamp | None
+    """When that was; null while nobody has decided."""
+    decided_by: str | None
+    """The id of the subject that decided."""
+    reason: str | None
+    """Why it was posted or voided."""
 
 
 class SupplierInvoicePage(View):

@@ -54,6 +54,7 @@ CreditNoteIdText = Annotated[str, _id("cn", "a credit note")]
 ExportRunIdText = Annotated[str, _id("exp", "an export")]
 ReconciliationIdText = Annotated[str, _id("rec", "a reconciliation")]
 SupplierInvoiceIdText = Annotated[str, _id("sinv", "a supplier's invoice")]
+SupplierUploadIdText = Annotated[str, _id("sup", "an upload of a supplier's invoice")]
 QuoteIdText = Annotated[str, _id("qt", "a quote")]
 LeaseIdText = Annotated[str, _id("le", "a lease")]
 LiabilityIdText = Annotated[str, _id("li", "a liability")]
@@ -170,6 +171,8 @@ LedgerAccountWord = Annotated[
         credits="What we gave customers without a payment, or back by a credit note.",
         tax_payable="Tax on invoices, which we owe the tax office.",
         rounding="What invoices in whole cents differ from the exact charges.",
+        provider_cost="What providers invoiced us, by the invoices that were accepted.",
+        payable="What we owe providers by these invoices.",
     ),
 ]
 _DECIDED = {
@@ -190,6 +193,7 @@ TransactionKindWord = Annotated[
         usage="A charge for metered time.",
         invoice="Tax and rounding of an invoice.",
         credit_note="What a credit note gave back.",
+        supplier_invoice="What a provider invoiced us.",
         **_DECIDED,
     ),
 ]

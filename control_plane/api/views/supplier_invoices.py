@@ -5,11 +5,13 @@ from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.match import Difference, MatchedMachine
 from control_plane.domain.period import month_text
 from control_plane.services.supplier_invoices import MatchReport, SupplierInvoice
+from control_plane.services.supplier_uploads import Uploading
 from control_plane.wire.supplier_invoices import (
     MatchDifferenceView,
     MatchedMachineView,
     MatchView,
     SupplierInvoiceView,
+    SupplierUploadView,
 )
 
 
@@ -23,6 +25,21 @@ def supplier_invoice_view(invoice: SupplierInvoice) -> SupplierInvoiceView:
         sha256=invoice.sha256,
         imported_at=invoice.imported_at,
         imported_by=invoice.imported_by,
+        state="imported" if invoice.state is None else invoice.state.value,
+        decided_at=invoice.decided_at,
+        decided_by=invoice.decided_by,
+        reason=invoice.reason,
+    )
+
+
+def supplier_upload_view(uploading: Uploading) -> SupplierUploadView:
+    return SupplierUploadView(
+        id=on_wire(Prefix.SUPPLIER_UPLOAD, uploading.upload.id),
+        provider=uploading.upload.provider,
+        period=month_text(uploading.upload.month),
+        parts=len(uploading.parts),
+        lines=uploading.lines,
+        size=uploading.size,
     )
 
 

@@ -9,7 +9,17 @@ from control_plane.cli.render.ledger_entries import entry_table, wallet_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.finance import LedgerEntryPage, WalletPage
 
-ACCOUNTS = ("wallet", "receivable", "cash", "revenue", "credits", "tax_payable", "rounding")
+ACCOUNTS = (
+    "wallet",
+    "receivable",
+    "cash",
+    "revenue",
+    "credits",
+    "tax_payable",
+    "rounding",
+    "provider_cost",
+    "payable",
+)
 
 
 def add(finance: Commands) -> None:
@@ -20,7 +30,8 @@ def add(finance: Commands) -> None:
         "List the entries of an account, newest first, with who decided on each and why.",
         more=(
             "Amounts are positive on the side where the account usually has its balance.\n"
-            "Accounts: wallet, receivable, cash, revenue, credits, tax_payable, rounding."
+            "Accounts: wallet, receivable, cash, revenue, credits, tax_payable, rounding,\n"
+            "provider_cost, payable."
         ),
         examples="""
         splitplane finance entries --account cash --month 2026-10

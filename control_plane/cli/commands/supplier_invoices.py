@@ -1,9 +1,15 @@
-"""Import what suppliers invoice us, and match it with our records (platform role `finance`)."""
+"""Import what suppliers invoice us, post it, and match it with our records (platform role `finance`)."""
 
 from argparse import Namespace
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TextIO
 
+from control_plane.cli.answers import Answer
+from control_plane.cli.client import Client
+from control_plane.cli.commands import money_once
 from control_plane.cli.commands.margins import add_lines, checked_lines
+from control_plane.cli.commands.money_once import add_key
 from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.supplier_invoices import (
@@ -15,13 +21,22 @@ from control_plane.cli.terminal import Terminal
 from control_plane.cli.words import plural
 from control_plane.wire.supplier_invoices import (
     CSV_LENGTH_MAX,
+    FILE_BYTES_MAX,
+    LINES_MAX,
     MatchView,
     SupplierInvoicePage,
     SupplierInvoiceRequest,
     SupplierInvoiceView,
+    SupplierPartRequest,
+    SupplierPostingRequest,
+    SupplierUploadRequest,
+    SupplierUploadView,
+    SupplierVoidRequest,
 )
 
 PATH = "/v1/finance/supplier-invoices"
+UPLOADS = "/v1/finance/supplier-uploads"
+_MEGABYTES = FILE_BYTES_MAX // 1_000_000
 
 
 def add(finance: Commands) -> None:
@@ -33,12 +48,14 @@ def add(finance: Commands) -> None:
         "Import a supplier's whole invoice of a month, as a CSV file.",
         more=(
             "The header is machine,from,to,quantity,unit,amount,currency. A file of which\n"
-            "any line is wrong is refused as a whole. The last import of a month counts;\n"
-            "the same file again changes nothing."
+            "any line is wrong is refused as a whole, and nothing counts before all of it is\n"
+            "there. The last import of a month counts; the same file again changes nothing."
         ),
         examples="splitplane finance supplier-invoice import FILE --provider aws --month 2026-10",
     )
-    parser.add_argument("file", metavar="FILE", help=f"the file, {CSV_LENGTH_MAX:,} characters at most")
+    parser.add_argument(
+        "file", metavar="FILE", help=f"the file: {LINES_MAX:,} lines and {_MEGABYTES:,} MB at most"
+    )
     parser.add_argument("--provider", required=True, metavar="PROVIDER", help="whose invoice it is")
     parser.add_argument("--month", required=True, metavar="MONTH", help="such as 2026-10")
     command(
@@ -48,6 +65,31 @@ def add(finance: Commands) -> None:
         "List the invoices of suppliers, newest import first.",
         examples="splitplane finance supplier-invoice list",
     )
+    parser = command(
+        invoices,
+        "post",
+        post,
+        "Post a supplier's invoice as a cost that we owe.",
+        more=(
+            "What is posted of the month already is subtracted, so that another invoice\n"
+            "posts what it differs by. While the match has a difference that nothing\n"
+            "explains, --reason has to say why the invoice is right."
+        ),
+        examples="splitplane finance supplier-invoice post sinv_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+    )
+    parser.add_argument("invoice", metavar="IMPORT", help="the id of the import")
+    parser.add_argument("--reason", metavar="TEXT", help="why it is right although it differs")
+    add_key(parser)
+    parser = command(
+        invoices,
+        "void",
+        void,
+        "Void a supplier's invoice, and take back what is posted of its month.",
+        examples='splitplane finance supplier-invoice void sinv_0190c2f0... --reason "replaced by the supplier"',
+    )
+    parser.add_argument("invoice", metavar="IMPORT", help="the id of the import")
+    parser.add_argument("--reason", required=True, metavar="TEXT", help="why")
+    add_key(parser)
     parser = command(
         finance,
         "match",
@@ -68,14 +110,60 @@ def add(finance: Commands) -> None:
 
 
 def import_file(terminal: Terminal, args: Namespace) -> None:
+    """Upload the file in parts of whole lines, and import it once all of them are there."""
+    path = Path(args.file)
     try:
-        content = Path(args.file).read_bytes().decode("utf-8-sig")
+        size = path.stat().st_size
+        if size > FILE_BYTES_MAX:
+            raise usage(f"{args.file} has {size:,} bytes; a file has at most {_MEGABYTES:,} MB.")
+        with path.open(encoding="utf-8-sig", newline="") as file, terminal.moving() as tell:
+            answer = _upload(terminal.client(), args, file, lambda sent: tell(_progress(path, sent, size)))
     except OSError as error:
         raise usage(f"{args.file} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise usage(f"{args.file} is not a text in UTF-8.") from None
-    request = SupplierInvoiceRequest(args.provider, args.month, content)
-    answer = terminal.client().post(PATH, SupplierInvoiceView, request)
+    terminal.present(args.json, answer, supplier_invoice_page)
+
+
+def _upload(
+    client: Client, args: Namespace, file: TextIO, tell: Callable[[int], None]
+) -> Answer[SupplierInvoiceView]:
+    begun = client.post(UPLOADS, SupplierUploadView, SupplierUploadRequest(args.provider, args.month)).value
+    sent = begun
+    for number, part in enumerate(_parts(file), start=1):
+        request = SupplierPartRequest(number, sent.lines + 1, part)
+        sent = client.post(f"{UPLOADS}/{begun.id}/parts", SupplierUploadView, request).value
+        tell(sent.size)
+    return client.post(PATH, SupplierInvoiceView, SupplierInvoiceRequest(begun.id, max(1, sent.parts)))
+
+
+def _parts(file: TextIO) -> Iterator[str]:
+    """A file as parts of whole lines. A line that is longer than a part is sent as one, and refused."""
+    part = ""
+    for line in file:
+        if part and len(part) + len(line) > CSV_LENGTH_MAX:
+            yield part
+            part = ""
+        part += line
+    if part:
+        yield part
+
+
+def _progress(path: Path, sent: int, size: int) -> str:
+    return f"{path.name}: {sent / 1e6:,.1f} of {size / 1e6:,.1f} MB"
+
+
+def post(terminal: Terminal, args: Namespace) -> None:
+    path = f"{PATH}/{args.invoice}/postings"
+    request = SupplierPostingRequest(args.reason)
+    answer = money_once.post(terminal.client(), args, path, SupplierInvoiceView, request)
+    terminal.present(args.json, answer, supplier_invoice_page)
+
+
+def void(terminal: Terminal, args: Namespace) -> None:
+    path = f"{PATH}/{args.invoice}/voids"
+    request = SupplierVoidRequest(args.reason)
+    answer = money_once.post(terminal.client(), args, path, SupplierInvoiceView, request)
     terminal.present(args.json, answer, supplier_invoice_page)
 
 

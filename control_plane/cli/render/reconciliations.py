@@ -19,8 +19,10 @@ _SIDES = {
     "posted": ("charges booked", "ledger"),
     "invoiced": ("charges to bill", "invoice lines"),
     "invoice_posted": ("invoices", "ledger"),
-    "exported_to_customer": ("charges booked", "own exports"),
-    "exported": ("charges booked", "export of all"),
+    "exported_to_customer": ("billed", "own exports"),
+    "exported": ("billed", "export of all"),
+    "supplier_posted": ("supplier invoices", "provider cost"),
+    "supplier_owed": ("provider cost", "payable"),
 }
 
 _EXAMPLES_MAX = 5

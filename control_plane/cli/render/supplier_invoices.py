@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import facts, heading, table
-from control_plane.cli.words import ago, rounded, spaced
+from control_plane.cli.words import absolute, ago, rounded, spaced
 from control_plane.wire.supplier_invoices import (
     MatchDifferenceView,
     MatchedMachineView,
@@ -27,9 +27,17 @@ def supplier_invoice_page(invoice: SupplierInvoiceView) -> RenderableType:
             ("Import", invoice.id),
             ("Lines", f"{invoice.lines:,}"),
             ("Amount", f"{rounded(invoice.amount)} USD"),
+            ("State", _state(invoice)),
+            ("Reason", invoice.reason),
             ("SHA-256", invoice.sha256),
         ),
     )
+
+
+def _state(invoice: SupplierInvoiceView) -> str:
+    if invoice.decided_at is None:
+        return invoice.state
+    return f"{invoice.state} {absolute(invoice.decided_at)} by {invoice.decided_by}"
 
 
 def supplier_invoice_table(invoices: Sequence[SupplierInvoiceView], now: datetime) -> RenderableType:
@@ -39,11 +47,14 @@ def supplier_invoice_table(invoices: Sequence[SupplierInvoiceView], now: datetim
             invoice.period,
             f"{invoice.lines:,}",
             rounded(invoice.amount),
+            invoice.state,
             ago(invoice.imported_at, now),
+            invoice.id,
         )
         for invoice in invoices
     ]
-    return table(("PROVIDER", "MONTH", "LINES", "USD", "IMPORTED"), rows, right=("LINES", "USD"))
+    columns = ("PROVIDER", "MONTH", "LINES", "USD", "STATE", "IMPORTED", "IMPORT")
+    return table(columns, rows, right=("LINES", "USD"), whole=("IMPORT",))
 
 
 def match_page(found: MatchView) -> RenderableType:

@@ -1,6 +1,6 @@
 """Deletes what has served its time: stored answers, sessions, their tokens, terminals, budgets of requests, reports of
-replicas that stopped, orphans that went, certificates, kubeconfigs, consoles, quotes. docs/operating.md says how long
-each is kept.
+replicas that stopped, orphans that went, certificates, kubeconfigs, consoles, quotes, uploads. docs/operating.md says
+how long each is kept.
 
 Facts (the journal, usage, the ledger, verification reports) are never deleted. Each kind is deleted in batches of a
 bounded size, oldest first; a crash leaves what is left to the next activation.
@@ -20,6 +20,7 @@ from control_plane.db import (
     request_budgets,
     sessions,
     ssh_certificates,
+    supplier_uploads,
 )
 from control_plane.db.connection import Connection
 from control_plane.domain import console
@@ -54,6 +55,8 @@ CONSOLES_KEPT = console.KEPT
 """What a machine printed, from when it was read, and a request that nobody answered."""
 QUOTES_KEPT = timedelta(days=1)
 """A quote that no lease was created for, from when it expires."""
+UPLOADS_KEPT = timedelta(days=1)
+"""A file of a supplier's invoice that was not imported, from when its upload began."""
 DROPPED_PER_ACTIVATION_MAX = 1_000
 """Of each kind."""
 
@@ -75,6 +78,7 @@ async def activate(world: World) -> Report:
             await kubeconfigs.forget(connection, before=now - KUBECONFIGS_KEPT, limit=limit),
             await consoles.forget(connection, before=now - CONSOLES_KEPT, limit=limit),
             await quotes.forget(connection, before=now - QUOTES_KEPT, limit=limit),
+            await supplier_uploads.forget(connection, before=now - UPLOADS_KEPT, limit=limit),
         )
         await loops.forget(connection, before=now - REPORTS_KEPT)
         await _record(connection, world, sum(dropped))

@@ -72,6 +72,8 @@ async def activate(world: World) -> Report:
     amounts = Amounts()
     for customer in examined.values():
         amounts = amounts.plus(customer.amounts)
+    if remaining == 0:
+        amounts = amounts.plus(await _suppliers(world, asked.period))
     if remaining == 0 and asked.export_id is not None:
         amounts = amounts.plus(await _exported(world, asked.export_id))
     number = 1 if progress is None else progress.batches + 1
@@ -187,6 +189,13 @@ def _parts(month: datetime) -> Iterator[tuple[datetime, datetime]]:
     """
     days = [month + number * _DAY for number in range((month_after(month) - month) // _DAY + 1)]
     return pairwise((_BEFORE_ALL, *days))
+
+
+async def _suppliers(world: World, month: datetime) -> Amounts:
+    """What suppliers invoiced us, and what the ledger has of it."""
+    async with world.db.reading() as connection:
+        found = await reconciliations.suppliers(connection, period=month)
+    return Amounts(supplier_lines=found.lines, supplier_cost=found.cost, supplier_owed=found.owed)
 
 
 async def _exported(world: World, export_id: UUID) -> Amounts:

@@ -71,6 +71,8 @@ class Endpoint:
             ("{invoice_id}", "inv"),
             ("{agreement_id}", "pa"),
             ("{credit_note_id}", "cn"),
+            ("{supplier_invoice_id}", "sinv"),
+            ("{upload_id}", "sup"),
         ):
             if name in self.path:
                 return prefix
@@ -136,9 +138,10 @@ PRICE_AGREEMENT = {
     "usd_per_unit_hour": "2.19",
     "reason": "contract 17",
 }
-SUPPLIER_INVOICE = {
-    "provider": "fake",
-    "period": "2026-11",
+SUPPLIER_INVOICE = {"upload_id": f"sup_{0:032x}", "parts": 1}
+SUPPLIER_PART = {
+    "number": 1,
+    "first_line": 1,
     "csv": "machine,from,to,quantity,unit,amount,currency\n"
     "fake-1,2026-11-20T12:00:00Z,2026-11-20T13:00:00Z,1,hour,2.19,USD\n",
 }
@@ -455,6 +458,20 @@ ENDPOINTS = (
     _post("/v1/finance/price-agreements/{agreement_id}/end", Permission.PRICE_AGREEMENTS_MAKE, {}),
     _get("/v1/finance/supplier-invoices", Permission.MARGINS_READ, "limit", "cursor"),
     _post("/v1/finance/supplier-invoices", Permission.SUPPLIER_INVOICES_IMPORT, SUPPLIER_INVOICE),
+    _post("/v1/finance/supplier-invoices/{supplier_invoice_id}/postings", Permission.LEDGER_POST, {}),
+    _post(
+        "/v1/finance/supplier-invoices/{supplier_invoice_id}/voids",
+        Permission.LEDGER_POST,
+        {"reason": "ticket"},
+    ),
+    _post(
+        "/v1/finance/supplier-uploads",
+        Permission.SUPPLIER_INVOICES_IMPORT,
+        {"provider": "fake", "period": "2026-11"},
+    ),
+    _post(
+        "/v1/finance/supplier-uploads/{upload_id}/parts", Permission.SUPPLIER_INVOICES_IMPORT, SUPPLIER_PART
+    ),
     _get("/v1/finance/match", Permission.MARGINS_READ, "month", "provider", "lines"),
     _get("/v1/finance/margin", Permission.MARGINS_READ, "month", "by", "lines"),
     _get("/v1/finance/reconciliations", Permission.RECONCILIATIONS_READ, "limit", "cursor"),

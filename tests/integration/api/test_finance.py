@@ -87,6 +87,8 @@ async def test_what_finance_posts_changes_the_balance_once_per_key(api: Api, fin
         "credits": "24.900000000",
         "tax_payable": "0.000000000",
         "rounding": "0.000000000",
+        "provider_cost": "0.000000000",
+        "payable": "0.000000000",
     }
     await check(api.owner.db)
 

@@ -49,14 +49,20 @@ async def test_the_month_before_is_closed_invoiced_matched_and_reconciled(
     assert sum(line["unit_seconds"] or 0 for line in invoice["lines"]) == used
 
     file = past_month.supplier_invoice(leases)
-    await _made(operator, "supplier-invoices", {"provider": SUPPLIER, "period": month, "csv": file})
+    upload = (await _made(operator, "supplier-uploads", {"provider": SUPPLIER, "period": month}))["id"]
+    await _made(operator, f"supplier-uploads/{upload}/parts", {"number": 1, "first_line": 1, "csv": file})
+    imported = await _made(operator, "supplier-invoices", {"upload_id": upload, "parts": 1})
     match = (await operator.http.get(f"/v1/finance/match?month={month}&provider={SUPPLIER}")).json()
     assert (match["matched"], match["open_count"], match["machines_count"]) == (True, 0, 3), match
     words = {step["word"] for step in match["differences"]}
     assert words == {"before_ready", "unsold_time", "billed_by_block", "rounding"}
+    posted = await _made(operator, f"supplier-invoices/{imported['id']}/postings")
+    assert posted["state"] == "posted"
 
     asked = await _made(operator, "reconciliations", {"period": month})
     await stage.play(30, step=2)
     found = (await operator.http.get(f"/v1/finance/reconciliations/{asked['id']}")).json()
     assert (found["remaining"], found["differing_customers"]) == (0, 0), found
     assert found["not_invoiced"]["nano"] == 0
+    links = {link["link"]: link["after"]["nano"] for link in found["links"]}
+    assert links["supplier_posted"] == links["supplier_owed"] == match["invoiced"]["nano"] > 0

@@ -2175,6 +2175,10 @@ _RECONCILED: Json = {
         {"link": "invoice_posted", "before": usd(48_790_000_000_000), "after": usd(48_790_000_000_000), "difference": usd(0)},
         {"link": "exported_to_customer", "before": usd(0), "after": usd(0), "difference": usd(0)},
         {"link": "exported", "before": usd(41_250_000_000_001), "after": usd(41_250_000_000_001), "difference": usd(0)},
+        {"link": "supplier_posted", "before": usd(27_001_200_000_000), "after": usd(27_001_200_000_000),
+         "difference": usd(0)},
+        {"link": "supplier_owed", "before": usd(27_001_200_000_000), "after": usd(27_001_200_000_000),
+         "difference": usd(0)},
     ],
     "differing_customers": 0, "not_invoiced": usd(250_000_000_000),
 }  # fmt: skip
@@ -2245,7 +2249,8 @@ PRICE_AGREEMENTS: Json = {
 SUPPLIER_INVOICES: Json = {
     "items": [
         {"id": f"sinv_{'8' * 32}", "provider": "verda", "period": "2026-10", "lines": 412, "amount": usd(27_001_200_000_000),
-         "sha256": "ab" * 32, "imported_at": at(minutes=4), "imported_by": USER},
+         "sha256": "ab" * 32, "imported_at": at(minutes=4), "imported_by": USER, "state": "posted",
+         "decided_at": at(minutes=3), "decided_by": USER, "reason": "matched"},
     ],
     "next_cursor": None,
 }  # fmt: skip

@@ -119,6 +119,8 @@ ACTS_AT_ONCE = {
     "finance invoice issue": "it is repeated until it is done, and an invoice can be checked before by --draft",
     "finance billing-details set": "it is set again",
     "finance supplier-invoice import": "the next import counts in its place",
+    "finance supplier-invoice post": "finance supplier-invoice void",
+    "finance supplier-invoice void": "finance supplier-invoice import, and post",
     "finance reconcile": "it compares what there is, and keeps what it found",
     "finance period reopen": "a second person has to agree",
     "organization create": "organization close",

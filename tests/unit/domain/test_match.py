@@ -14,7 +14,16 @@ from control_plane.domain.match import OPEN, Match, MatchedMachine, MatchWord, o
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.provider_cost import BillingTerms, MachineLife
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.supplier_invoice import SupplierLine, parse
+from control_plane.domain.supplier_invoice import (
+    BYTES_MAX,
+    LINES_MAX,
+    BilledMachine,
+    SupplierLine,
+    UploadedPart,
+    parse,
+    size_refusal,
+    upload_refusal,
+)
 from tests.support.clock import START
 from tests.unit.domain.test_margin import PRICE, TERMS, holder, record
 
@@ -39,8 +48,15 @@ def machine(
     return replace(made, terms=terms, life=life or made.life, spot=spot)
 
 
+def together(*lines: SupplierLine) -> BilledMachine:
+    found = BilledMachine()
+    for line in lines:
+        found.add(line)
+    return found
+
+
 def matched(ours: CostRecord, *lines: SupplierLine) -> MatchedMachine:
-    found = Match(START, START + 20 * HOUR, {"ref-1": lines} if lines else {})
+    found = Match(START, START + 20 * HOUR, {"ref-1": together(*lines)} if lines else {})
     found.add(ours)
     found.finish()
     (only,) = found.machines
@@ -79,7 +95,7 @@ def test_what_somebody_has_to_ask_about_is_open() -> None:
     ):
         found = matched(machine(), *lines)
         assert (words(found)[word], found.is_open) == (amount, True), word
-    strange = Match(START, START + HOUR, {"ref-2": [billed(3)]})
+    strange = Match(START, START + HOUR, {"ref-2": together(billed(3))})
     strange.finish()
     assert strange.total(MatchWord.NOT_ON_OUR_RECORDS) == 3 * PRICE
     assert ordered([matched(machine(), billed(10)), *strange.machines])[0].record is None
@@ -105,10 +121,11 @@ def test_the_steps_of_a_machine_add_up_to_the_nano_dollar(
 
 
 def _parse(text: str) -> tuple[SupplierLine, ...] | Refused:
-    return parse([(number, line.split(",")) for number, line in enumerate(text.splitlines(), 1)], OCTOBER)
+    rows = [(number, line.split(",")) for number, line in enumerate(text.splitlines(), 1)]
+    return parse(rows, OCTOBER, first=True)
 
 
-def test_a_file_is_read_as_a_whole_or_refused_with_the_line_that_is_wrong() -> None:
+def test_a_part_is_read_as_a_whole_or_refused_with_the_line_that_is_wrong() -> None:
     found = _parse(HEADER + LINE)
     assert not isinstance(found, Refused)
     (line,) = found
@@ -120,7 +137,6 @@ def test_a_file_is_read_as_a_whole_or_refused_with_the_line_that_is_wrong() -> N
     for text, number in (
         ("", 1),
         ("machine,amount\n", 1),
-        (HEADER, 2),
         (HEADER + LINE + "i-1,2026-10-01\n", 3),
         (HEADER + LINE.replace("2026-10-01T", "2026-09-30T"), 2),
         (HEADER + LINE.replace("T00:00:00Z", "T00:00:00"), 2),
@@ -128,7 +144,6 @@ def test_a_file_is_read_as_a_whole_or_refused_with_the_line_that_is_wrong() -> N
         (HEADER + LINE.replace("59.76", "59,76"), 2),
         (HEADER + LINE.replace("59.76", "9" * 12), 2),
         (HEADER + LINE.replace("i-1", "\x1b[31m"), 2),
-        (HEADER + LINE.replace("59.76", "9000000000") * 2, 3),
     ):
         refused = _parse(text)
         assert isinstance(refused, Refused), text
@@ -137,3 +152,45 @@ def test_a_file_is_read_as_a_whole_or_refused_with_the_line_that_is_wrong() -> N
     euro = _parse(HEADER + LINE.replace("USD", "EUR"))
     assert isinstance(euro, Refused)
     assert euro.code is RefusalCode.CURRENCY_NOT_SUPPORTED
+
+
+def test_only_the_first_part_has_a_header_and_later_ones_name_their_own_lines() -> None:
+    fields = LINE.rstrip().split(",")
+    assert parse([(701, fields)], OCTOBER, first=False) == _parse(HEADER + LINE)
+    wrong = parse([(700, fields), (701, [*fields[:-1], "usd"])], OCTOBER, first=False)
+    assert isinstance(wrong, Refused)
+    assert wrong.why.startswith("Line 701 ")
+
+
+def _part(
+    number: int, first_line: int, lines: int = 700, size: int = 59_000, amount: int = 1
+) -> UploadedPart:
+    return UploadedPart(number, first_line, lines, size, Nano(amount))
+
+
+def test_parts_are_a_file_when_each_begins_where_the_one_before_ends() -> None:
+    whole = [_part(1, 1), _part(2, 701), _part(3, 1_401, lines=5)]
+    assert upload_refusal(whole, 3) is None
+    for parts, count, why in (
+        (whole, 4, "3 of 4 parts are there."),
+        (whole[:2], 1, "2 of 1 parts are there."),
+        ([whole[0], whole[2]], 2, "Part 2 has to begin with line 701 of the file."),
+        ([_part(1, 2)], 1, "Part 1 has to begin with line 1 of the file."),
+        ([_part(1, 1), _part(2, 700)], 2, "Part 2 has to begin with line 701 of the file."),
+        ([], 1, "0 of 1 parts are there."),
+        ([_part(1, 1, lines=1)], 1, "Line 2 of the file is missing: an invoice has a line at least."),
+    ):
+        refused = upload_refusal(parts, count)
+        assert isinstance(refused, Refused), why
+        assert refused.why == why
+
+
+def test_a_file_that_is_too_large_is_not_taken() -> None:
+    assert size_refusal([_part(1, 1, lines=LINES_MAX, size=BYTES_MAX)]) is None
+    for parts in (
+        [_part(1, 1, lines=LINES_MAX), _part(2, 1, lines=1)],
+        [_part(1, 1, size=BYTES_MAX), _part(2, 1, size=1)],
+        [_part(1, 1, amount=2**63 - 1), _part(2, 1, amount=1)],
+    ):
+        assert size_refusal(parts) is not None
+        assert size_refusal(parts[:1]) is None

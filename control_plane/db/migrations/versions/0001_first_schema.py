@@ -62,7 +62,9 @@ FACTS = (
     "sla_breaches",
     "sla_credits",
     "sla_terms",
+    "supplier_invoice_parts",
     "supplier_invoices",
+    "supplier_postings",
     "termination_permits",
     "transactions",
     "verification_reports",
@@ -297,7 +299,11 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ssh_certificates": (("INSERT",), ("revoked_at", "revoked_why")),
     "ssh_keys": (("DELETE", "INSERT"), ("name",)),
     "standings": (("INSERT", "UPDATE"), ()),
+    "supplier_invoice_parts": (("INSERT",), ()),
     "supplier_invoices": (("INSERT",), ()),
+    "supplier_postings": (("INSERT",), ()),
+    "supplier_upload_parts": (("INSERT", "UPDATE"), ()),
+    "supplier_uploads": (("DELETE", "INSERT"), ()),
     "termination_permits": (("INSERT",), ()),
     "transactions": (("INSERT",), ()),
     "unrated": ((), ()),
@@ -801,7 +807,7 @@ CHANGES = (
 
 OUR_ACCOUNTS = """
 INSERT INTO ledger_accounts (id, kind, created_at)
-SELECT gen_random_uuid(), kind, now() FROM unnest(ARRAY['cash', 'credits', 'revenue', 'rounding', 'tax_payable']) AS kind
+SELECT gen_random_uuid(), kind, now() FROM unnest(ARRAY['cash', 'credits', 'payable', 'provider_cost', 'revenue', 'rounding', 'tax_payable']) AS kind
 """
 
 
@@ -912,7 +918,11 @@ def _filter_rows() -> None:
         "reconciliations",
         "server_hosts",
         "sla_approvals",
+        "supplier_invoice_parts",
         "supplier_invoices",
+        "supplier_postings",
+        "supplier_upload_parts",
+        "supplier_uploads",
         "termination_permits",
     ):
         steps.filter_platform(table)
@@ -1221,11 +1231,11 @@ def _create_tables() -> None:
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint(
-            "(organization_id IS NULL) = (kind IN ('cash', 'credits', 'revenue', 'rounding', 'tax_payable'))",
+            "(organization_id IS NULL) = (kind IN ('cash', 'credits', 'payable', 'provider_cost', 'revenue', 'rounding', 'tax_payable'))",
             name=op.f("ck_ledger_accounts_owner_fits_kind"),
         ),
         sa.CheckConstraint(
-            "kind IN ('cash', 'credits', 'receivable', 'revenue', 'rounding', 'tax_payable', 'wallet')",
+            "kind IN ('cash', 'credits', 'payable', 'provider_cost', 'receivable', 'revenue', 'rounding', 'tax_payable', 'wallet')",
             name=op.f("ck_ledger_accounts_kind_known"),
         ),
         sa.ForeignKeyConstraint(
@@ -1700,7 +1710,7 @@ def _create_tables() -> None:
         sa.Column("wallet_after_nano", sa.BigInteger(), nullable=False),
         sa.Column("receivable_after_nano", sa.BigInteger(), nullable=False),
         sa.CheckConstraint(
-            "kind IN ('credit', 'credit_note', 'invoice', 'payment', 'refund', 'top_up', 'usage')",
+            "kind IN ('credit', 'credit_note', 'invoice', 'payment', 'refund', 'supplier_invoice', 'top_up', 'usage')",
             name=op.f("ck_transactions_kind_known"),
         ),
         sa.CheckConstraint(
@@ -1709,7 +1719,7 @@ def _create_tables() -> None:
             name=op.f("ck_transactions_booked"),
         ),
         sa.CheckConstraint(
-            "(kind IN ('credit', 'credit_note', 'payment', 'refund', 'top_up')) = (approved_by IS NOT NULL AND reason IS NOT NULL)",
+            "(kind IN ('credit', 'credit_note', 'payment', 'refund', 'supplier_invoice', 'top_up')) = (approved_by IS NOT NULL AND reason IS NOT NULL)",
             name=op.f("ck_transactions_approved"),
         ),
         sa.ForeignKeyConstraint(
@@ -5249,12 +5259,45 @@ def _create_tables() -> None:
     )
     op.create_index("ix_reconciliations_asked_at", "reconciliations", ["asked_at", "id"], unique=False)
     op.create_table(
+        "supplier_uploads",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("month", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("begun_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("begun_by", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_supplier_uploads")),
+    )
+    op.create_index("ix_supplier_uploads_begun_at", "supplier_uploads", ["begun_at"], unique=False)
+
+    op.create_table(
+        "supplier_upload_parts",
+        sa.Column("upload_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("first_line", sa.Integer(), nullable=False),
+        sa.Column("line_count", sa.Integer(), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.Column("content", sa.Text(), nullable=False),
+        sa.Column("lines", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.CheckConstraint(
+            "number > 0 AND first_line > 0 AND line_count > 0 AND size > 0",
+            name=op.f("ck_supplier_upload_parts_not_empty"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["upload_id"],
+            ["supplier_uploads.id"],
+            name=op.f("fk_supplier_upload_parts_upload_id_supplier_uploads"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("upload_id", "number", name=op.f("pk_supplier_upload_parts")),
+    )
+
+    op.create_table(
         "supplier_invoices",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("provider", sa.Text(), nullable=False),
         sa.Column("month", sa.DateTime(timezone=True), nullable=False),
         sa.Column("sha256", sa.Text(), nullable=False),
-        sa.Column("lines", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.Column("line_count", sa.Integer(), nullable=False),
         sa.Column("amount_nano", sa.BigInteger(), nullable=False),
         sa.Column("imported_at", sa.DateTime(timezone=True), nullable=False),
@@ -5263,13 +5306,53 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_supplier_invoices")),
     )
     op.create_index(
+        "ix_supplier_invoices_imported_at", "supplier_invoices", ["imported_at", "id"], unique=False
+    )
+    op.create_index(
         "ix_supplier_invoices_month_provider",
         "supplier_invoices",
         ["month", "provider", "imported_at"],
         unique=False,
     )
+
+    op.create_table(
+        "supplier_invoice_parts",
+        sa.Column("invoice_id", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("lines", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["invoice_id"],
+            ["supplier_invoices.id"],
+            name=op.f("fk_supplier_invoice_parts_invoice_id_supplier_invoices"),
+        ),
+        sa.PrimaryKeyConstraint("invoice_id", "number", name=op.f("pk_supplier_invoice_parts")),
+    )
+
+    op.create_table(
+        "supplier_postings",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("invoice_id", sa.Uuid(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("month", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("event", sa.Text(), nullable=False),
+        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("decided_by", sa.Text(), nullable=False),
+        sa.CheckConstraint("event IN ('posted', 'voided')", name=op.f("ck_supplier_postings_event_known")),
+        sa.ForeignKeyConstraint(
+            ["invoice_id"],
+            ["supplier_invoices.id"],
+            name=op.f("fk_supplier_postings_invoice_id_supplier_invoices"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_supplier_postings")),
+    )
+    op.create_index("ix_supplier_postings_invoice_id", "supplier_postings", ["invoice_id"], unique=False)
     op.create_index(
-        "ix_supplier_invoices_imported_at", "supplier_invoices", ["imported_at", "id"], unique=False
+        "ix_supplier_postings_month_provider",
+        "supplier_postings",
+        ["month", "provider", "decided_at"],
+        unique=False,
     )
     op.create_table(
         "reconciliation_batches",
@@ -5304,7 +5387,7 @@ def _create_tables() -> None:
         sa.Column("after_nano", sa.BigInteger(), nullable=False),
         sa.Column("examples", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.CheckConstraint(
-            "link IN ('charged', 'exported', 'exported_to_customer', 'invoice_posted', 'invoiced', 'metered', 'posted', 'rated')",
+            "link IN ('charged', 'exported', 'exported_to_customer', 'invoice_posted', 'invoiced', 'metered', 'posted', 'rated', 'supplier_owed', 'supplier_posted')",
             name=op.f("ck_reconciliation_differences_link_known"),
         ),
         sa.ForeignKeyConstraint(

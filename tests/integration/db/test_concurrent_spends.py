@@ -19,6 +19,7 @@ from control_plane.db.engine import Database, Role
 from control_plane.db.rows import read_one
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
+from control_plane.domain.lease import Lease
 from control_plane.domain.ledger import (
     AccountKind,
     Transaction,
@@ -28,7 +29,6 @@ from control_plane.domain.ledger import (
     top_up,
     usage,
 )
-from control_plane.domain.lease import Lease
 from control_plane.domain.money import NOTHING, Nano
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
@@ -37,7 +37,7 @@ from control_plane.services import leases as lease_service
 from control_plane.services import ledger as ledger_service
 from control_plane.services.leases import WantedLease
 from control_plane.services.ledger import Deciding
-from control_plane.world import World, uuid7
+from control_plane.world import uuid7
 from reconciler.loops.money import fund_leases, meter_usage, rate_usage
 from reconciler.world import World as LoopWorld
 from tests.integration.db.leased import ACTOR, PRICE, Leased

@@ -107,8 +107,7 @@ class FinanceStory:
         self._finance("supplier-invoice", "import", str(path), *supplier, "--month", month)
         self._finance("match", month, *supplier)
         found = json.loads(self._finance("match", month, *supplier, "--json", show=False))
-        imports = json.loads(self._finance("supplier-invoice", "list", "--json", show=False))["items"]
-        self._finance("supplier-invoice", "post", imports[0]["id"])
+        self._finance("supplier-invoice", "post", month, *supplier)
         return bool(found["matched"] and found["machines_count"] == len(self._past))
 
     def _wait_to_settle(self, charged_at: datetime) -> None:

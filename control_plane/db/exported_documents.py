@@ -46,10 +46,11 @@ ORDER BY n.issued_at, n.id
 """)
 _LINE = """
 p.project_id, p.project, p.sku, p.purchase, p.stopped, p.unit, p.used_in, p.lease_id, e.name AS lease,
-s.gpu_count AS lease_gpus, p.reason
+s.gpu_count, s.capacity, p.reason
 """
 _OF_LINE = """
-LEFT JOIN leases e ON e.id = p.lease_id AND e.organization_id = p.organization_id LEFT JOIN skus s ON s.name = e.sku
+LEFT JOIN leases e ON e.id = p.lease_id AND e.organization_id = p.organization_id
+LEFT JOIN skus s ON s.name = coalesce(e.sku, p.sku)
 """
 _INVOICE_LINES = text(f"""
 SELECT p.invoice_id AS document_id, p.number, p.kind, p.amount_nano, {_LINE}, NULL::int AS invoice_line

@@ -207,9 +207,7 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
         "ResourceId": _wire(Prefix.LEASE, facts.lease_id),
         "ResourceName": facts.lease or None,
         "ResourceType": f"{word} Lease",
-        "ServiceCategory": "Compute",
-        "ServiceName": "Leases",
-        "ServiceSubcategory": "Virtual Machines" if facts.capacity is CapacityShape.VM else "Other (Compute)",
+        **LEASE_SERVICES[facts.capacity],
         "SkuId": facts.sku,
         "SkuMeter": f"Stopped {word} Time" if facts.stopped else f"{word} Time",
         "SkuPriceDetails": _price_details(facts.sku, facts.gpu_model),
@@ -233,6 +231,21 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
 def usd(amount: Nano) -> Scaled:
     """An amount of money as a decimal of US dollars."""
     return Scaled(amount * _PER_NANO)
+
+
+LEASE_SERVICES: Mapping[CapacityShape, Mapping[str, Value]] = {
+    CapacityShape.VM: {
+        "ServiceCategory": "Compute",
+        "ServiceName": "Leases",
+        "ServiceSubcategory": "Virtual Machines",
+    },
+    CapacityShape.BAREMETAL: {
+        "ServiceCategory": "Compute",
+        "ServiceName": "Bare Metal Leases",
+        "ServiceSubcategory": "Other (Compute)",
+    },
+}
+"""A service has one subcategory."""
 
 
 def sku_price_id(sku: str, purchase: PurchaseKind, *, stopped: bool) -> str:

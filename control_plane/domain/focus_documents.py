@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.domain.focus import CURRENCY, NAMES, Row, Value, sku_price_id, usd
+from control_plane.domain.focus import CURRENCY, LEASE_SERVICES, NAMES, Row, Value, sku_price_id, usd
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, ProjectId, on_wire
 from control_plane.domain.invoice import BASIS_POINTS, LineKind
 from control_plane.domain.money import NANO_PER_CENT, Nano
 from control_plane.domain.period import month_after
 from control_plane.domain.purchase import PurchaseKind
-from control_plane.domain.sku import Unit, unit_of
+from control_plane.domain.sku import CapacityShape, Unit, unit_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,10 @@ class DocumentLine:
     """The first instant of the month that it is about; None for that of the document."""
     lease_id: LeaseId | None
     lease: str | None
-    lease_gpus: int | None
-    """How many GPUs that lease has."""
+    gpu_count: int | None
+    """Of the SKU, or of that of the lease."""
+    capacity: CapacityShape | None
+    """Of the same."""
     reason: str | None
     invoice_line: int | None
     """The number of the line that a credit note corrects."""
@@ -172,6 +174,8 @@ class _Billed:
 def _of_line(line: DocumentLine) -> dict[str, Value]:
     """What a line says of the project, the lease or the SKU that it is about."""
     values: dict[str, Value] = {}
+    if line.capacity is not None:
+        values |= LEASE_SERVICES[line.capacity]
     if line.project_id is not None:
         values |= {
             "SubAccountId": on_wire(Prefix.PROJECT, line.project_id),
@@ -181,28 +185,21 @@ def _of_line(line: DocumentLine) -> dict[str, Value]:
     if line.invoice_line is not None:
         values["x_CorrectsInvoiceLine"] = str(line.invoice_line)
     if line.lease_id is not None:
-        unit = unit_of(line.lease_gpus or 0)
-        values |= _LEASES | {
+        unit = unit_of(line.gpu_count or 0)
+        values |= {
             "ResourceId": on_wire(Prefix.LEASE, line.lease_id),
             "ResourceName": line.lease or None,
             "ResourceType": f"{_word(unit)} Lease",
         }
     if line.sku is not None and line.purchase is not None:
         stopped = bool(line.stopped)
-        values |= _LEASES | {
+        values |= {
             "PricingCategory": "Dynamic" if line.purchase is PurchaseKind.SPOT else "Standard",
             "SkuId": line.sku,
             "SkuMeter": f"{'Stopped ' if stopped else ''}{_word(line.unit)} Time",
             "SkuPriceId": sku_price_id(line.sku, line.purchase, stopped=stopped),
         }
     return values
-
-
-_LEASES: dict[str, Value] = {
-    "ServiceCategory": "Compute",
-    "ServiceName": "Leases",
-    "ServiceSubcategory": "Other (Compute)",
-}
 
 
 def _word(unit: Unit | None) -> str:

@@ -9,6 +9,7 @@ from control_plane.domain.focus import NAMES, usage_row
 from control_plane.domain.focus_documents import document_rows
 from control_plane.domain.money import Nano
 from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.sku import CapacityShape
 from control_plane.exports.csv_file import CsvEncoder
 from tests.support import focus_validator
 from tests.support.charges import FACTS, SELLER, lease_charges
@@ -24,6 +25,7 @@ def test_the_official_validator_finds_no_fault_in_an_export(tmp_path: Path) -> N
         *lease_charges([1_000, 3_600, 7_200], list_price=Nano(2_790_000_000)),
         *lease_charges([1_800], gpu_count=0, price=Nano(0)),
         replace(FACTS, purchase=PurchaseKind.SPOT, stopped=True, lease=None, labels={}),
+        replace(FACTS, capacity=CapacityShape.BAREMETAL, sku="h100-sxm.8x-metal"),
     ]
     encoder, file = CsvEncoder(), tmp_path / "focus-1.2.csv"
     # Rows of an invoiced month. The validator accepts a file in which all rows have an InvoiceId or none has one.

@@ -22,7 +22,7 @@ from control_plane.domain.money import NANO_PER_CENT, Nano
 from control_plane.domain.period import MAIN_ISSUER, Period, PeriodState
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
-from control_plane.domain.sku import Unit
+from control_plane.domain.sku import CapacityShape, Unit
 
 SEPTEMBER, OCTOBER, NOVEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (9, 10, 11))
 ACME, PROJECT = OrganizationId(UUID(int=1)), ProjectId(UUID(int=2))
@@ -107,8 +107,13 @@ def _line(line: InvoiceLine, *, number: int | None = None, amount: int | None = 
     values |= {"number": line.number if number is None else number}
     values |= {"amount_nano": line.amount_nano if amount is None else Nano(amount)}
     lease = None if line.lease_id is None else "train-1"
+    capacity = None if line.lease_id is None and line.sku is None else CapacityShape.VM
     return DocumentLine(
-        **values, lease=lease, lease_gpus=8, invoice_line=None if amount is None else line.number
+        **values,
+        lease=lease,
+        gpu_count=8,
+        capacity=capacity,
+        invoice_line=None if amount is None else line.number,
     )
 
 

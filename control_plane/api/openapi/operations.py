@@ -41,6 +41,8 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("exports", "export_id"): (Prefix.EXPORT_RUN, "export"),
     ("charges", "charge_id"): (Prefix.CHARGE, "charge"),
     ("invoices", "invoice_id"): (Prefix.INVOICE, "invoice"),
+    ("supplier-invoices", "supplier_invoice_id"): (Prefix.SUPPLIER_INVOICE, "supplier's invoice"),
+    ("supplier-uploads", "upload_id"): (Prefix.SUPPLIER_UPLOAD, "upload"),
     ("credit-terms", "organization_id"): (Prefix.ORGANIZATION, "organization"),
     ("price-agreements", "agreement_id"): (Prefix.PRICE_AGREEMENT, "agreed price"),
     ("credit-notes", "credit_note_id"): (Prefix.CREDIT_NOTE, "credit note"),

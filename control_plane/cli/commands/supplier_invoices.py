@@ -11,7 +11,7 @@ from control_plane.cli.commands import money_once
 from control_plane.cli.commands.margins import add_lines, checked_lines
 from control_plane.cli.commands.money_once import add_key
 from control_plane.cli.errors import CliError, usage
-from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.parsing import Commands, Parser, command, noun
 from control_plane.cli.render.supplier_invoices import (
     match_page,
     supplier_invoice_page,
@@ -75,21 +75,22 @@ def add(finance: Commands) -> None:
             "posts what it differs by. While the match has a difference that nothing\n"
             "explains, --reason has to say why the invoice is right."
         ),
-        examples="splitplane finance supplier-invoice post sinv_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+        examples="""
+        splitplane finance supplier-invoice post 2026-10 --provider verda
+        splitplane finance supplier-invoice post 2026-10 --provider verda --reason "ticket 4711"
+        """,
     )
-    parser.add_argument("invoice", metavar="IMPORT", help="the id of the import")
     parser.add_argument("--reason", metavar="TEXT", help="why it is right although it differs")
-    add_key(parser)
+    _add_month(parser)
     parser = command(
         invoices,
         "void",
         void,
         "Void a supplier's invoice, and take back what is posted of its month.",
-        examples='splitplane finance supplier-invoice void sinv_0190c2f0... --reason "replaced by the supplier"',
+        examples="splitplane finance supplier-invoice void 2026-10 --provider verda --reason withdrawn",
     )
-    parser.add_argument("invoice", metavar="IMPORT", help="the id of the import")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why")
-    add_key(parser)
+    _add_month(parser)
     parser = command(
         finance,
         "match",
@@ -153,17 +154,33 @@ def _progress(path: Path, sent: int, size: int) -> str:
     return f"{path.name}: {sent / 1e6:,.1f} of {size / 1e6:,.1f} MB"
 
 
+def _add_month(parser: Parser) -> None:
+    parser.add_argument("month", metavar="MONTH", help="such as 2026-10")
+    parser.add_argument("--provider", required=True, metavar="PROVIDER", help="whose last import is meant")
+    add_key(parser)
+
+
+def _last(client: Client, args: Namespace) -> SupplierInvoiceView:
+    """The last import of the supplier's month."""
+    for invoice in client.every(PATH, SupplierInvoicePage).value.items:
+        if (invoice.provider, invoice.period) == (args.provider, args.month):
+            return invoice
+    raise CliError(f"No invoice of {args.provider} for {args.month} was imported.", code="not_found")
+
+
 def post(terminal: Terminal, args: Namespace) -> None:
-    path = f"{PATH}/{args.invoice}/postings"
+    client = terminal.client()
+    path = f"{PATH}/{_last(client, args).id}/postings"
     request = SupplierPostingRequest(args.reason)
-    answer = money_once.post(terminal.client(), args, path, SupplierInvoiceView, request)
+    answer = money_once.post(client, args, path, SupplierInvoiceView, request)
     terminal.present(args.json, answer, supplier_invoice_page)
 
 
 def void(terminal: Terminal, args: Namespace) -> None:
-    path = f"{PATH}/{args.invoice}/voids"
+    client = terminal.client()
+    path = f"{PATH}/{_last(client, args).id}/voids"
     request = SupplierVoidRequest(args.reason)
-    answer = money_once.post(terminal.client(), args, path, SupplierInvoiceView, request)
+    answer = money_once.post(client, args, path, SupplierInvoiceView, request)
     terminal.present(args.json, answer, supplier_invoice_page)
 
 

@@ -21,7 +21,7 @@ _SIDES = {
     "invoice_posted": ("invoices", "ledger"),
     "exported_to_customer": ("billed", "own exports"),
     "exported": ("billed", "export of all"),
-    "supplier_posted": ("supplier invoices", "provider cost"),
+    "supplier_posted": ("suppliers", "provider cost"),
     "supplier_owed": ("provider cost", "payable"),
 }
 

@@ -49,12 +49,11 @@ def supplier_invoice_table(invoices: Sequence[SupplierInvoiceView], now: datetim
             rounded(invoice.amount),
             invoice.state,
             ago(invoice.imported_at, now),
-            invoice.id,
         )
         for invoice in invoices
     ]
-    columns = ("PROVIDER", "MONTH", "LINES", "USD", "STATE", "IMPORTED", "IMPORT")
-    return table(columns, rows, right=("LINES", "USD"), whole=("IMPORT",))
+    columns = ("PROVIDER", "MONTH", "LINES", "USD", "STATE", "IMPORTED")
+    return table(columns, rows, right=("LINES", "USD"))
 
 
 def match_page(found: MatchView) -> RenderableType:

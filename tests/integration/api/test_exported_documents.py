@@ -41,6 +41,7 @@ _LEASE = text("SELECT project_id FROM leases WHERE id = :id")
 
 @dataclass
 class Cloud:
+    db: Database
     owner: Database
     clock: Ticking
     acme: Tenant
@@ -50,6 +51,8 @@ class Cloud:
     """The lease of acme, a promise of which was broken in October and in November."""
     documents: dict[str, str] = field(default_factory=dict)
     """The printed totals of invoices and credit notes in US dollars, by their numbers; negative for the latter."""
+    early: tuple[str, bytes] = ("", b"")
+    """The id of an export of globex that was made before its invoice, and its CSV."""
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         headers = {"Idempotency-Key": uuid7().hex}
@@ -59,7 +62,7 @@ class Cloud:
 
     async def reconcile(self, period: str) -> dict[str, Any]:
         asked = (await self.finance.http.post("/v1/finance/reconciliations", json={"period": period})).json()
-        while (await reconcile_periods.activate(World(db=self.owner, now=self.clock.now, new_id=uuid7))).more:
+        while (await reconcile_periods.activate(World(db=self.db, now=self.clock.now, new_id=uuid7))).more:
             pass
         found = await self.finance.http.get(f"/v1/finance/reconciliations/{asked['id']}")
         return dict(found.json())
@@ -80,14 +83,15 @@ async def cloud(server_url: str, template: str) -> AsyncIterator[Cloud]:
         acme, globex = await api.tenant("acme"), await api.tenant("globex")
         finance = await api.tenant("platform", platform=True)
         lease = UUID(hex=await _use(stage, acme, globex))
-        made = Cloud(db, clock, acme, globex, finance, lease)
+        owner = Database(url, role=None, pool_size=1, readers=1)
+        made = Cloud(db, owner, clock, acme, globex, finance, lease)
         await _credit(made)
         clock.advance(timedelta(days=12).total_seconds())
         await _invoice(made)
         clock.advance(120)
         yield made
-        await api_db.close()
-        await db.close()
+        for each in (owner, api_db, db):
+            await each.close()
 
 
 async def _use(stage: Stage, acme: Tenant, globex: Tenant) -> str:
@@ -113,7 +117,7 @@ async def _credit(cloud: Cloud) -> None:
 async def _break_promise(cloud: Cloud, month: datetime, number: int) -> None:
     """As `credit_breaches` does it."""
     whose = cloud.acme.id
-    async with cloud.owner.transaction() as connection:
+    async with cloud.db.transaction() as connection:
         (project_id,) = await read(connection, _LEASE, UUID, id=cloud.lease_id)
         breach = a_row(
             "sla_breaches", whose, number, lease_id=cloud.lease_id, project_id=project_id, month=month
@@ -145,6 +149,9 @@ async def _invoice(cloud: Cloud) -> None:
         assert (await cloud.finance.http.put(path, json=BUYER)).status_code == 200
     closed = await cloud.finance.http.post("/v1/finance/periods/2026-11/close")
     assert closed.json()["state"] == "closed", closed.text
+    run, content, _ = await _exported(cloud.globex.http, "2026-11")
+    cloud.early = run["id"], content
+    cloud.clock.advance(60)
     issued = await cloud.post("/v1/finance/invoices", {"period": "2026-11"})
     assert len(issued["items"]) == 2
     for invoice in issued["items"]:
@@ -181,6 +188,20 @@ async def test_the_rows_of_every_document_sum_to_its_printed_total_to_the_nano_d
         sums |= _sums(_rows(content), "InvoiceId")
     assert len(sums) == 3
     assert {number: f"{total:.9f}" for number, total in sums.items()} == cloud.documents
+
+
+async def test_an_export_of_before_the_invoice_stays_as_it_was_and_the_next_one_names_it(
+    cloud: Cloud,
+) -> None:
+    run_id, before = cloud.early
+    again = await cloud.globex.http.get(f"/v1/exports/{run_id}/files/{FILES[0]}")
+    assert again.content == before
+    assert {row["InvoiceId"] for row in _rows(before)} == {""}
+    _, after, _ = await _exported(cloud.globex.http, "2026-11")
+    (number,) = {row["InvoiceId"] for row in _rows(after)}
+    assert number in cloud.documents
+    named = [row | {"InvoiceId": ""} for row in _rows(after) if row["ChargeCategory"] == "Usage"]
+    assert named == _rows(before)
 
 
 async def test_a_customers_rows_say_what_its_credits_were_for_and_which_month_they_correct(

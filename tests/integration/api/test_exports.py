@@ -6,7 +6,6 @@ import hashlib
 import io
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -18,10 +17,8 @@ from sqlalchemy import TextClause, text
 
 from control_plane.db.engine import Database, Role
 from control_plane.db.tables.every import metadata
-from control_plane.domain.period import MAIN_ISSUER
 from control_plane.services import exports
 from tests.integration.api.conftest import Tenant, Ticking, serve
-from tests.integration.db.sample import a_row, insert
 from tests.support.database import fresh_database
 from tests.support.rows import rows as read_rows
 from tests.support.stage import Stage, set_stage
@@ -95,36 +92,6 @@ async def fetch(http: httpx.AsyncClient, run: dict[str, Any], name: str, path: s
 
 def charges(content: bytes) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(content.decode(), newline="")))
-
-
-async def test_charges_name_their_invoice_in_exports_that_are_made_after_it_was_issued(
-    cloud: Cloud,
-) -> None:
-    http = cloud.globex.http
-    run = await export(http)
-    before = await fetch(http, run, CSV)
-    issued_at = datetime.fromisoformat(run["cut_at"]) + timedelta(microseconds=1)
-    month = datetime(2026, 11, 1, tzinfo=UTC)
-    used = sum(Decimal(row["BilledCost"]) for row in charges(before))
-    cents = int(used * 100)
-    invoice = a_row(
-        "invoices",
-        cloud.globex.id,
-        issuer=MAIN_ISSUER,
-        period=month,
-        issued_at=issued_at,
-        usage_nano=int(used * 10**9),
-        adjustment_nano=cents * 10**7 - int(used * 10**9),
-        subtotal_cents=cents,
-        tax_cents=0,
-        paid_cents=cents,
-    )
-    async with cloud.owner.transaction() as connection:
-        await insert(connection, "invoices", invoice | {"number": "INV-2026-000001"})
-    assert await fetch(http, run, CSV) == before
-    after = await fetch(http, await export(http), CSV)
-    assert {row["InvoiceId"] for row in charges(before)} == {""}
-    assert {row["InvoiceId"] for row in charges(after)} == {"INV-2026-000001"}
 
 
 async def test_a_customers_export_adds_up_to_its_ledger_and_its_manifest_says_what_is_in_it(

@@ -56,7 +56,7 @@ async def test_the_month_before_is_closed_invoiced_matched_and_reconciled(
     assert (match["matched"], match["open_count"], match["machines_count"]) == (True, 0, 3), match
     words = {step["word"] for step in match["differences"]}
     assert words == {"before_ready", "unsold_time", "billed_by_block", "rounding"}
-    posted = await _made(operator, f"supplier-invoices/{imported['id']}/postings")
+    posted = await _made(operator, f"supplier-invoices/{imported['id']}/postings", {})
     assert posted["state"] == "posted"
 
     asked = await _made(operator, "reconciliations", {"period": month})

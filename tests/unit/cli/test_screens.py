@@ -433,6 +433,23 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "finance supplier-invoice list",
         {"GET /v1/finance/supplier-invoices": answers.SUPPLIER_INVOICES},
     ),
+    "finance_supplier_invoice_post": (
+        "finance supplier-invoice post 2026-10 --provider verda",
+        {
+            "GET /v1/finance/supplier-invoices": answers.SUPPLIER_INVOICES,
+            f"POST /v1/finance/supplier-invoices/sinv_{'8' * 32}/postings": answers.SUPPLIER_INVOICES[
+                "items"
+            ][0],
+        },
+    ),
+    "finance_supplier_invoice_void": (
+        "finance supplier-invoice void 2026-10 --provider verda --reason withdrawn",
+        {
+            "GET /v1/finance/supplier-invoices": answers.SUPPLIER_INVOICES,
+            f"POST /v1/finance/supplier-invoices/sinv_{'8' * 32}/voids": answers.SUPPLIER_INVOICES["items"][0]
+            | {"state": "voided", "reason": "withdrawn"},
+        },
+    ),
     "finance_match": ("finance match 2026-10", {"GET /v1/finance/match": answers.MATCHED}),
     "finance_match_different": (
         "finance match 2026-10 --provider verda",

@@ -129,7 +129,8 @@ def test_what_was_erased_is_null() -> None:
 
 def test_a_bare_metal_machine_is_no_virtual_machine() -> None:
     assert row_of()["ServiceSubcategory"] == "Virtual Machines"
-    assert row_of(capacity=CapacityShape.BAREMETAL)["ServiceSubcategory"] == "Other (Compute)"
+    bare = row_of(capacity=CapacityShape.BAREMETAL)
+    assert (bare["ServiceName"], bare["ServiceSubcategory"]) == ("Bare Metal Leases", "Other (Compute)")
 
 
 def test_a_charge_belongs_to_the_month_that_it_is_booked_in_and_corrects_an_earlier_one() -> None:

@@ -73,7 +73,9 @@ async def put(
     if upload is None:
         return _UNKNOWN
     rows = _rows(content, first_line)
-    lines = rows if isinstance(rows, Refused) else parse(rows, upload.month, first=number == 1)
+    if isinstance(rows, Refused):
+        return rows
+    lines = parse(rows, upload.month, first=number == 1)
     if isinstance(lines, Refused):
         return lines
     amount = Nano(sum(abs(line.amount_nano) for line in lines))

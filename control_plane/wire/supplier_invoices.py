@@ -42,6 +42,15 @@ SupplierText = Annotated[
         extra={"must": "the name of a provider, such as lambda_cloud"},
     ),
 ]
+NamedUploadId = Annotated[
+    str,
+    Meta(
+        pattern=r"^sup_[0-9a-f]{32}$(?!\n)",
+        description="The id of an upload of a supplier's invoice.",
+        examples=["sup_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra={"must": "the id of an upload: sup_ and 32 lower-case hexadecimal digits"},
+    ),
+]
 SupplierStateWord = Annotated[
     str,
     one_of(
@@ -132,7 +141,7 @@ class SupplierUploadView(View):
 class SupplierInvoiceRequest(Request):
     """A file that was uploaded as a whole."""
 
-    upload_id: SupplierUploadIdText
+    upload_id: NamedUploadId
     """The id of the upload."""
     parts: Annotated[
         int,

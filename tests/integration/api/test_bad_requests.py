@@ -4,6 +4,7 @@ These tests change nothing, so they share one app and its rows.
 """
 
 import json
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -110,6 +111,8 @@ async def test_a_field_of_another_kind_is_named(endpoint: Endpoint, shared: Shar
                     answer,
                     *("invalid_request", "malformed_json"),
                     *("ssh_key_invalid", "host_key_invalid", "supplier_invoice_invalid", "pool_invalid"),
+                    # What a part of a file holds is read once there is a file that it belongs to.
+                    *(["not_found"] if field == "csv" else []),
                 )
                 if answer.json()["code"] == "invalid_request" and answer.json().get("errors"):
                     assert answer.json()["errors"][0]["field"].startswith(field), answer.json()
@@ -165,6 +168,9 @@ def _usable(path: str, field: str, value: Any) -> bool:
                 "machines_max",
                 "step_max",
                 "lead_seconds",
+                "number",
+                "first_line",
+                "parts",
             }
             and value is not True
         )
@@ -293,6 +299,8 @@ async def test_an_invalid_id_is_refused(endpoint: Endpoint, shared: Shared) -> N
     ):
         body = None if endpoint.body is None else json.dumps(endpoint.body)
         headers = JSON if body else {}
+        if endpoint.method == "POST":
+            headers = headers | {"Idempotency-Key": secrets.token_hex()}  # What moves money demands one.
         with case(wrong[:60]):
             answer = await _send(shared.operator, endpoint, endpoint.at(wrong), content=body, headers=headers)
             hold(answer, "lease_not_found", "not_found", "route_not_found")

@@ -267,7 +267,7 @@ async def test_a_customers_export_has_no_row_of_another_ones_documents(cloud: Cl
 
 async def test_both_months_reconcile_with_their_documents_in_all_exports(cloud: Cloud) -> None:
     for period in ("2026-11", "2026-12"):
-        billed = {}
+        billed: dict[str, Decimal] = {}
         for tenant in (cloud.acme, cloud.globex):
             _, content, _ = await _exported(tenant.http, period)
             billed |= _sums(_rows(content), "BillingAccountId")

@@ -139,23 +139,17 @@ KINDS: dict[str, Kind] = {
     RefusalCode.PRICE_OVERLAPS: Kind(
         409, "End the other price first, or choose a time at which it does not apply.", "valid_from"
     ),
-    RefusalCode.PRICE_IN_PAST: Kind(
-        422, "Choose a time that is to come, or leave it out for now.", "valid_from"
-    ),
+    RefusalCode.PRICE_IN_PAST: Kind(422, "Choose a time to come, or leave it out for now.", "valid_from"),
     RefusalCode.PRICE_INVALID: Kind(422, "Correct what `detail` names."),
     RefusalCode.PRICE_ENDED: Kind(409, "Nothing: it ends no later than you ask for."),
     RefusalCode.SUPPLIER_INVOICE_INVALID: Kind(
-        422, "Correct the line of the file that `detail` names, and import the whole file again.", "csv"
+        422, "Correct what `detail` names, and import it again.", "csv"
     ),
     RefusalCode.SUPPLIER_INVOICE_REPLACED: Kind(409, "Post the newest import of the month."),
     RefusalCode.SUPPLIER_INVOICE_VOID: Kind(409, "Import the supplier's new invoice of the month."),
-    RefusalCode.SUPPLIER_INVOICE_DIFFERS: Kind(
-        409, "Read the match of the month, and post the invoice with a `reason` if it is right all the same."
-    ),
+    RefusalCode.SUPPLIER_INVOICE_DIFFERS: Kind(409, "Read the match, and give a `reason` if it is right."),
     RefusalCode.UPLOAD_INCOMPLETE: Kind(409, "Send the part that `detail` names, or begin another upload."),
-    RefusalCode.CURRENCY_NOT_SUPPORTED: Kind(
-        422, "Convert the amounts to USD: every cost of ours is in it.", "csv"
-    ),
+    RefusalCode.CURRENCY_NOT_SUPPORTED: Kind(422, "Convert the amounts to USD.", "csv"),
     RefusalCode.EXPORT_INCOMPLETE: Kind(409, "Fetch the files that `detail` names to their last byte first."),
     RefusalCode.BEYOND_YOUR_ROLES: Kind(403, "Ask somebody whose roles include what is missing."),
     RefusalCode.NOT_YOURSELF: Kind(

@@ -44,7 +44,8 @@ supplier_upload_parts = table(
     PrimaryKeyConstraint("upload_id", "number"),
     CheckConstraint("number > 0 AND first_line > 0 AND line_count > 0 AND size > 0", name="not_empty"),
     tenancy=Tenancy.PLATFORM,
-    api=("INSERT", "UPDATE"),
+    api=("INSERT",),
+    api_updates=("first_line", "line_count", "size", "amount_nano", "content", "lines"),
 )
 
 # An import is the supplier's whole invoice of a month. The last one counts, and the earlier ones are kept.

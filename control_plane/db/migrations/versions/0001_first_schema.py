@@ -302,7 +302,10 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "supplier_invoice_parts": (("INSERT",), ()),
     "supplier_invoices": (("INSERT",), ()),
     "supplier_postings": (("INSERT",), ()),
-    "supplier_upload_parts": (("INSERT", "UPDATE"), ()),
+    "supplier_upload_parts": (
+        ("INSERT",),
+        ("amount_nano", "content", "first_line", "line_count", "lines", "size"),
+    ),
     "supplier_uploads": (("DELETE", "INSERT"), ()),
     "termination_permits": (("INSERT",), ()),
     "transactions": (("INSERT",), ()),

@@ -5,7 +5,7 @@ is the retry, and a crash between any two lines leaves rows that the next activa
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Generic, TypeVar
@@ -41,6 +41,8 @@ class Report:
 
 
 Item = TypeVar("Item")
+First = TypeVar("First")
+Second = TypeVar("Second")
 
 
 async def each(items: Iterable[Item], act: Callable[[Item], Awaitable[None]], report: Report) -> None:
@@ -62,6 +64,20 @@ async def each(items: Iterable[Item], act: Callable[[Item], Awaitable[None]], re
     async with asyncio.TaskGroup() as group:
         for item in items:
             group.create_task(guarded(item))
+
+
+async def both(
+    one: Coroutine[None, None, First], other: Coroutine[None, None, Second]
+) -> tuple[First, Second]:
+    """Do two things at the same time. When either fails, the other is cancelled, and has ended before this raises."""
+    tasks = asyncio.ensure_future(one), asyncio.ensure_future(other)
+    try:
+        await asyncio.gather(*tasks)
+        return tasks[0].result(), tasks[1].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def is_being_cancelled() -> bool:

@@ -17,7 +17,7 @@ from data_plane.access.port import Session, StepFailed, must
 from data_plane.access.step import Step
 from data_plane.access.turns import alone
 from data_plane.mesh.machine import INTERFACE, KEEPALIVE_SECONDS
-from data_plane.mesh.shell import INSTALL_PACKAGE
+from data_plane.mesh.shell import INSTALL_PACKAGE, WANTED
 
 TABLE = "inet splitplane"
 FILE = "/etc/splitplane/firewall.nft"
@@ -49,6 +49,8 @@ class Opening:
 # file that is loaded at boot is replaced after that, so a broken one never gets there. Where the distribution loads
 # rules of its own at boot, ours are loaded after them, because such files often begin with `flush ruleset`. What the
 # kernel then has is printed as a digest, without counters and handles.
+#
+# The unit is for the next boot, which reads it: systemd needs not be told now.
 #
 # The kernel tracks connections only while some rule asks for it. So where no rule did, the tunnel of the private
 # network is unknown to it, and what comes from the hub is dropped until the machine sends something: a keepalive, which
@@ -83,13 +85,9 @@ ExecStart=$(command -v nft) -f {FILE}
 [Install]
 WantedBy=multi-user.target
 END
-if cmp -s "$unit.new" "$unit"; then
-  rm -f "$unit.new"
-else
-  mv -f "$unit.new" "$unit"
-  systemctl daemon-reload
-fi
-systemctl enable --quiet {UNIT}
+if cmp -s "$unit.new" "$unit"; then rm -f "$unit.new"; else mv -f "$unit.new" "$unit"; fi
+mkdir -p {WANTED}
+ln -sf "$unit" {WANTED}/{UNIT}
 for peer in $(wg show {INTERFACE} peers 2>/dev/null); do
   wg set {INTERFACE} peer "$peer" persistent-keepalive 0
   wg set {INTERFACE} peer "$peer" persistent-keepalive {KEEPALIVE_SECONDS}

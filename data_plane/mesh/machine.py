@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv4Network
 from data_plane.access.port import Session, StepFailed, must
 from data_plane.access.step import Step
 from data_plane.mesh.port import ENDPOINT, MeshLink
-from data_plane.mesh.shell import MAKE_KEY, WIREGUARD_TOOLS
+from data_plane.mesh.shell import MAKE_KEY, WANTED, WIREGUARD_TOOLS
 from data_plane.mesh.wireguard import public_key, wireguard_key
 
 INTERFACE = "splitplane"
@@ -86,7 +86,12 @@ then
   exit 0
 fi
 mv -f "$new" "$conf"
-systemctl enable --quiet "$unit"
+mkdir -p {WANTED}
+for template in /etc/systemd/system /usr/lib/systemd/system /lib/systemd/system; do
+  template=$template/wg-quick@.service
+  [ ! -e "$template" ] || break
+done
+ln -sf "$template" "{WANTED}/$unit"
 start
 hub_answers 12
 """,

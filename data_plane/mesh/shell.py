@@ -1,5 +1,8 @@
 """Parts of scripts that both kinds of machines share: those in a private network, and members of an overlay."""
 
+WANTED = "/etc/systemd/system/multi-user.target.wants"
+"""A link there is what `systemctl enable` makes. Made by hand, systemd does not read all units anew, which takes a
+tenth of a second on an idle machine, and seconds on a busy one."""
 LACKS_PACKAGE = 68
 """The exit status of a machine whose image lacks a package, and that did not get it from its mirror."""
 
@@ -10,6 +13,8 @@ INSTALL_PACKAGE = f"""
 install_package() {{
   package=$1
   shift
+  exec 8> /run/lock/splitplane-install.lock
+  flock -w 50 8 || true  # Another step installs a package of its own.
   timeout 50 systemd-run --quiet --collect --wait --unit=splitplane-install --property=RuntimeMaxSec=900 \\
     --setenv=DEBIAN_FRONTEND=noninteractive sh -c "apt-get -q update
       apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $package" </dev/null >&2 || true
@@ -20,6 +25,7 @@ install_package() {{
       exit {LACKS_PACKAGE}
     }}
   done
+  exec 8>&-
 }}
 """
 

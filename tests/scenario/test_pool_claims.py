@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
+from control_plane.db import machines
 from control_plane.domain.lease import Lease
 from control_plane.domain.pool_claim import PoolRejectCode
 from control_plane.domain.request import CapacityRequest
@@ -50,6 +51,31 @@ async def test_a_lease_claims_the_machine_that_waits_and_is_ready_after_two_acti
     assert (placement.ranking.pooled.machine_id, placement.ranking.pooled.pool) == (machine_id, "h100x1")
     await stage.check()
     await stage.finish()
+
+
+async def test_a_machine_that_waits_is_closed_and_has_its_key_before_anybody_claims_it(stage: Stage) -> None:
+    """What does not depend on the customer is done before that customer waits; the rest is done for them alone."""
+    organization = await stage.organization()
+    (machine_id,) = await pools.waiting(stage)
+    async with stage.db.reading() as connection:
+        machine = await machines.get(connection, machine_id)
+    assert machine is not None
+    known = stage.access.machine(machine.address or "")
+    assert known.firewall is not None
+    assert known.mesh_key is not None
+    assert (known.link, known.customer) == (None, None)
+    warm, before = known.firewall, known.calls.count("apply firewall")
+    lease = await stage.lease(organization)
+    await stage.run("place_leases")
+    await stage.run("admit_customers")
+    assert await stage.state(lease) == "ready"
+    assert (known.firewall, known.calls.count("apply firewall")) == (warm, before + 1), "it is seen again"
+    bought = await stage.lease(organization)
+    await stage.run("place_leases")
+    for loop in ("launch_machines", "observe_machines", "bootstrap_machines"):
+        await stage.run(loop)
+    (cold,) = await stage.machines(bought)
+    assert stage.access.machine(cold.address or "").firewall is None, "its customer waits for it already"
 
 
 async def test_a_machine_that_does_not_fit_is_left_with_the_reason_and_one_is_bought(stage: Stage) -> None:

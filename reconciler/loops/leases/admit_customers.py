@@ -19,6 +19,7 @@ from uuid import UUID
 
 from control_plane.db import claims, firewalls, network_links
 from control_plane.db.claims import Target as ClaimTarget
+from control_plane.db.firewalls import Rules
 from control_plane.domain.claim import Claim
 from control_plane.domain.firewall import LOOK_EVERY
 from control_plane.domain.ids import AccountName, Prefix, on_wire
@@ -30,10 +31,11 @@ from data_plane.access.customer import admit_customer
 from data_plane.access.port import AccessError, NotCertified, Session, Target
 from data_plane.mesh.firewall import apply_firewall
 from data_plane.mesh.machine import join_mesh, mesh_public_key
+from data_plane.mesh.port import MeshLink
 from reconciler import network, patience, traced
 from reconciler.figures import READY_SECONDS
 from reconciler.firewalls import openings
-from reconciler.loop import AccountLoop, Report, each
+from reconciler.loop import AccountLoop, Report, both, each
 from reconciler.worlds.leases import LeaseWorld
 from tracing.tracer import Kind
 
@@ -105,25 +107,30 @@ class _Closed:
     digest: str
 
 
-async def _close(world: LeaseWorld, claim: Claim, session: Session, ssh_port: int) -> _Closed:
+async def _close(session: Session, wanted: Rules, ssh_port: int) -> _Closed:
     """Close the ports of a machine that its lease does not open."""
-    async with world.db.reading() as connection:
-        wanted = await firewalls.rules_of(connection, claim.lease_id)
     return _Closed(wanted.version, await apply_firewall(session, openings(wanted.rules), ssh_port=ssh_port))
+
+
+async def _know(world: LeaseWorld, claim: Claim, session: Session, token: UUID) -> MeshLink | None:
+    """Let the hub know the machine by its key; None when the work on the claim has to stop."""
+    public_key = await mesh_public_key(session)
+    if not await _step(world, claim, None, token):
+        return None
+    return await network.join(world, claim.id, public_key)
 
 
 async def _prepare(
     world: LeaseWorld, claim: Claim, session: Session, ssh_port: int, token: UUID
 ) -> _Closed | None:
-    """The steps in their order; None when the claim ended, or another worker took it over meanwhile."""
-    closed = await _close(world, claim, session, ssh_port)
-    if not await _step(world, claim, None, token):
-        return None
-    public_key = await mesh_public_key(session)
-    if not await _step(world, claim, None, token):
-        return None
-    mesh_link = await network.join(world, claim.id, public_key)
-    if not await _step(world, claim, None, token):
+    """The steps in their order; None when the claim ended, or another worker took it over meanwhile.
+
+    The ports are closed while the hub learns of the machine: neither depends on the other, and a customer waits.
+    """
+    async with world.db.reading() as connection:
+        wanted = await firewalls.rules_of(connection, claim.lease_id)
+    closed, mesh_link = await both(_close(session, wanted, ssh_port), _know(world, claim, session, token))
+    if mesh_link is None or not await _step(world, claim, None, token):
         return None
     await join_mesh(session, mesh_link)
     async with world.db.statement() as connection:

@@ -30,7 +30,7 @@ from control_plane.db import machines
 from control_plane.domain import verification
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
-from control_plane.domain.machine import Machine, MachineState
+from control_plane.domain.machine import Machine, MachineState, Purpose
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Occasion, challenged
 from control_plane.domain.verification import Mismatch, Reading, Verified
@@ -41,6 +41,8 @@ from control_plane.outcomes.machines import Verification
 from data_plane.access.login import close_other_logins
 from data_plane.access.port import AccessError, NotCertified, Session, Target
 from data_plane.inspection.gpus import GpuReport, read_gpus
+from data_plane.mesh.firewall import apply_firewall
+from data_plane.mesh.machine import mesh_public_key
 from data_plane.proof.verifier.jobs import VerifierAway
 from reconciler import patience, proving, ssh_trust, traced
 from reconciler.loop import AccountLoop, Report, each
@@ -128,6 +130,7 @@ async def _examine(
         return None
     await close_other_logins(session)
     await ssh_trust.tell(world, session, machine.id)
+    await _warm_up(machine, session)
     if machine.gpu_model is None:
         return _NoGpus()
     with world.tracer.span("read GPUs"):
@@ -141,6 +144,17 @@ async def _examine(
         answer = await proving.challenge(world, session, machine, Occasion.START)
     proof = proving.challenged(machine, token, answer, proof_id=world.new_id())
     return _Examination(gpus, verdict, proof)
+
+
+async def _warm_up(machine: Machine, session: Session) -> None:
+    """Do on a machine of a pool what does not depend on whose it will be, because that customer will wait for the rest.
+
+    Its ports are closed, it has the packages, and its key for a private network. All of it is done, and seen, again
+    when a customer is admitted.
+    """
+    if machine.purpose is Purpose.POOL:
+        await apply_firewall(session, (), ssh_port=machine.ssh_port)
+        await mesh_public_key(session)
 
 
 async def _step(world: MachineWorld, machine: Machine, step: Step, token: UUID, held_for: timedelta) -> bool:

@@ -62,6 +62,7 @@ from control_plane.api.orphans import OrphanController
 from control_plane.api.payments import PaymentController
 from control_plane.api.places import Places
 from control_plane.api.pools import PoolController, PoolSimulationController
+from control_plane.api.preemptions import PreemptionController
 from control_plane.api.price_agreements import PriceAgreementController
 from control_plane.api.projects import ProjectController
 from control_plane.api.proofs import ProofController
@@ -117,6 +118,7 @@ CONTROLLERS = (
     NodeController,
     PoolController,
     PoolSimulationController,
+    PreemptionController,
     ServerHostController,
     EnvelopeController,
     QuotaRequestController,

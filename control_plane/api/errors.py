@@ -258,7 +258,7 @@ KINDS: dict[str, Kind] = {
         422, "Say the most that a spot lease may cost per hour.", "price_usd_per_hour_max"
     ),
     RefusalCode.REPLACEMENT_NEEDS_SPOT: Kind(
-        422, "Ask for a spot lease with `purchase`, or leave `on_eviction` out.", "on_eviction"
+        422, "Ask for a lease that may be taken back, or leave `on_eviction` out.", "on_eviction"
     ),
     RefusalCode.SLA_NOT_OFFERED: Kind(
         422, "Choose a tier that GET /v1/sla-tiers lists, or leave it out.", "sla"

@@ -74,6 +74,7 @@ FILES = {
     "liabilities": ("liability",),
     "orphans": ("orphan",),
     "repairs": ("repair",),
+    "preemptions": ("preemption",),
     "agents": ("agent",),
     "accounts": ("account",),
     "pools": ("pool",),

@@ -25,6 +25,7 @@ from control_plane.domain.machine import MachineState
 from control_plane.domain.node import JoinStep
 from control_plane.domain.power import Power
 from control_plane.domain.power_action import PowerAction
+from control_plane.domain.preemption import PreemptionState
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import ProofOutcome, Record, Tier
 from control_plane.domain.status import Evidence
@@ -45,7 +46,9 @@ SELECT {COLUMNS},
   p.address AS mesh_address, c.waits_for, c.waits_since,
   m.passes, m.first_passed_at, m.last_passed_at, m.attested, m.failed, m.unanswered, m.last_challenged_at AS last_at,
   v.id AS proof_id, v.outcome AS proof_outcome, v.at AS proof_at, {EVIDENCE.format(claim_id="c.id")} AS agent,
-  {powers.OF_CLAIM.format(claim_id="c.id")} AS power, m.power AS power_offered
+  {powers.OF_CLAIM.format(claim_id="c.id")} AS power, m.power AS power_offered,
+  (SELECT y.interrupt_at FROM preemptions y WHERE y.lease_id = l.id AND y.state = '{PreemptionState.NOTIFIED}')
+    AS taken_back_at
 FROM leases l
 LEFT JOIN claims c ON c.lease_id = l.id AND c.attempt = l.attempts
 LEFT JOIN machines m ON m.id = c.machine_id
@@ -91,6 +94,8 @@ class Overview:
     """The power of that machine; None while it is on and nobody asked for anything else."""
     power_offered: tuple[PowerAction, ...] = ()
     """What its provider can do."""
+    taken_back_at: datetime | None = None
+    """When we take its machine back, as its customer was told; None unless that is announced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,7 @@ class _Claimed:
     agent: AgentEvidence | None
     power: Power | None
     power_offered: tuple[PowerAction, ...] | None
+    taken_back_at: datetime | None
 
 
 async def _overviews(connection: Connection, statement: TextClause, **values: object) -> list[Overview]:
@@ -148,6 +154,7 @@ def _overview(row: object) -> Overview:
         claimed.agent,
         claimed.power,
         claimed.power_offered or (),
+        claimed.taken_back_at,
     )
 
 

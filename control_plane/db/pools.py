@@ -197,7 +197,8 @@ WHERE m.purpose = '{Purpose.POOL}' AND m.state <> '{MachineState.GONE}' AND m.re
   AND {among("m.state", WANTED)} AND {_UNCLAIMED} AND (({among("l.state", LIVE)}) IS NOT TRUE
     OR l.state = '{LeaseState.READY}' AND (
       SELECT bool_and(r.closed_at IS NOT NULL) FROM claims c JOIN repairs r ON r.machine_id = c.machine_id
-      WHERE c.lease_id = l.id AND c.ended_at IS NULL AND r.spare_wanted_at IS NOT NULL))
+      WHERE c.lease_id = l.id AND c.ended_at IS NULL AND r.spare_wanted_at IS NOT NULL)
+    OR l.state = '{LeaseState.READY}' AND EXISTS (SELECT FROM preemptions p WHERE p.ordered_machine_id = m.id))
 ORDER BY m.id LIMIT :limit
 """)
 
@@ -218,7 +219,7 @@ async def left(connection: Connection, pool_id: PoolId) -> int:
 
 
 async def reserved_in_vain(connection: Connection, *, limit: int) -> list[Machine]:
-    """Machines that are reserved for leases that have ended, or whose own machine has recovered. None is locked."""
+    """Machines that are reserved for leases that have ended, or need none any more. None is locked."""
     return await read(connection, _RESERVED_IN_VAIN, Machine, limit=limit)
 
 

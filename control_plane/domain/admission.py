@@ -107,7 +107,8 @@ class ListPrice:
     def bought(self, purchase: PurchaseKind) -> Self | None:
         """The same SKU with the price of a purchase kind; None when it is not sold so.
 
-        A spot machine cannot be stopped, so there is no other price for that.
+        What may be taken back has one price, whoever takes it. A spot machine cannot be stopped, and one of an
+        interruptible lease keeps its price while it is: it occupies the same capacity.
         """
         if purchase is self.purchase:
             return self
@@ -368,7 +369,10 @@ def _sold(proposal: Proposal) -> Iterator[Spoken]:
     sku = proposal.request.sku
     refused = None
     if proposal.price is None and sku in proposal.sold:
-        why = f"{sku} has no spot price; ask for it on demand, or for a SKU that has one (GET /v1/skus)."
+        why = (
+            f"{sku} has no spot price, which is also that of interruptible leases; ask for it on demand, or for a SKU"
+            " that has one (GET /v1/skus)."
+        )
         refused = Refused(RefusalCode.SKU_NOT_SOLD_AS_SPOT, why)
     elif proposal.price is None:
         why = f"There is no SKU {sku!r}; {choose(sku, proposal.sold)} (GET /v1/skus)."

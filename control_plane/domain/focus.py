@@ -293,7 +293,7 @@ def _hours(unit_seconds: int) -> int:
 
 
 def _description(facts: ChargeFacts, word: str) -> str:
-    bought = "spot" if facts.purchase is PurchaseKind.SPOT else "on demand"
+    bought = facts.purchase.replace("_", " ")
     stopped = ", machine stopped" if facts.stopped else ""
     return f"{facts.sku}, {bought}, in {facts.region}{stopped}: {facts.unit_seconds} {word}-seconds"
 

@@ -27,6 +27,7 @@ QuoteId = NewType("QuoteId", UUID)
 PriceAgreementId = NewType("PriceAgreementId", UUID)
 MachineId = NewType("MachineId", UUID)
 PoolId = NewType("PoolId", UUID)
+PreemptionId = NewType("PreemptionId", UUID)
 ClaimId = NewType("ClaimId", UUID)
 LedgerAccountId = NewType("LedgerAccountId", UUID)
 DataKeyId = NewType("DataKeyId", UUID)
@@ -71,6 +72,7 @@ class Prefix(StrEnum):
     MACHINE = "mc"
     POOL = "pl"
     REPAIR = "rp"
+    PREEMPTION = "pe"
     LIABILITY = "li"
     CLUSTER = "cl"
     NODE = "nd"

@@ -1,6 +1,6 @@
 """The state machine of a lease: a customer's right to capacity, from the request to the last machine gone.
 
-    PLACING --placed--> STARTING --verified--> READY --released/unfunded/lost/evicted/proof--> ENDING --gone--> ENDED
+    PLACING --placed--> STARTING --verified--> READY --released/unfunded/lost/taken back/proof--> ENDING --gone--> ENDED
       ^ ^                  |                     |
       | `--attempt failed--'                     |    a release, or giving up, leads from any earlier state to ENDING
       `------replacing (OnEviction.REPLACE)------'
@@ -70,9 +70,11 @@ class LeaseEvent(StrEnum):
     """The machine of a ready lease is gone, according to the provider."""
     EVICTED = "evicted"
     """The provider took the machine of a ready lease back, and the lease ends with it."""
+    PREEMPTED = "preempted"
+    """We took the machine of a ready interruptible lease back for a lease whose readiness is promised."""
     REPLACING = "replacing"
-    """The machine of a ready lease was taken back by its provider, or taken away because it is not healthy, and the
-    lease waits for another one."""
+    """The machine of a ready lease was taken back by its provider or by us, or taken away because it is not healthy,
+    and the lease waits for another one."""
     PROOF_FAILED = "proof_failed"
     """The machine of a ready lease failed its GPU proof twice in a row."""
     ORGANIZATION_SUSPENDED = "organization_suspended"
@@ -103,6 +105,7 @@ class EndReason(StrEnum):
     UNFUNDED = "unfunded"
     MACHINE_LOST = "machine_lost"
     EVICTED = "evicted"
+    PREEMPTED = "preempted"
     PROOF_FAILED = "proof_failed"
     ORGANIZATION_SUSPENDED = "organization_suspended"
     ORGANIZATION_CLOSED = "organization_closed"
@@ -136,6 +139,7 @@ NEXT: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
     (_S.READY, _E.UNFUNDED): _S.ENDING,
     (_S.READY, _E.MACHINE_LOST): _S.ENDING,
     (_S.READY, _E.EVICTED): _S.ENDING,
+    (_S.READY, _E.PREEMPTED): _S.ENDING,
     (_S.READY, _E.REPLACING): _S.PLACING,
     (_S.READY, _E.PROOF_FAILED): _S.ENDING,
     (_S.READY, _E.ORGANIZATION_SUSPENDED): _S.ENDING,
@@ -158,6 +162,7 @@ ENDED_BY_PEOPLE = frozenset(
         _E.ENDED_BY_OPERATOR,
     }
 )
+BILLED_WHILE_LISTED = ENDED_BY_PEOPLE | {_E.PREEMPTED}
 """Somebody decided the end: time in which nobody could list the machine before it is not billed."""
 
 END_REASONS: dict[LeaseEvent, EndReason] = {
@@ -167,6 +172,7 @@ END_REASONS: dict[LeaseEvent, EndReason] = {
     _E.UNFUNDED: EndReason.UNFUNDED,
     _E.MACHINE_LOST: EndReason.MACHINE_LOST,
     _E.EVICTED: EndReason.EVICTED,
+    _E.PREEMPTED: EndReason.PREEMPTED,
     _E.PROOF_FAILED: EndReason.PROOF_FAILED,
     _E.ORGANIZATION_SUSPENDED: EndReason.ORGANIZATION_SUSPENDED,
     _E.ORGANIZATION_CLOSED: EndReason.ORGANIZATION_CLOSED,
@@ -219,7 +225,7 @@ class Lease:
     gpu_count: int
     purchase: PurchaseKind
     on_eviction: OnEviction
-    """What happens when its provider takes its machine back; END for what is bought on demand."""
+    """What happens when its machine is taken back; END for what is bought on demand."""
     sla: SlaTier
     """How much is promised with it."""
     sla_version: int | None
@@ -284,7 +290,7 @@ class Lease:
 
     @property
     def replaced_since(self) -> datetime | None:
-        """Since when it waits for a machine in place of one that was taken back; None while it does not."""
+        """Since when it waits for a machine in place of one that was taken; None while it does not."""
         return paused_since(self.paused_at)
 
     @property

@@ -213,6 +213,8 @@ class Permission(StrEnum):
     that what launches left is deleted."""
     MACHINES_MAINTAIN = "machines.maintain"
     """Take machines out for maintenance, and give them back."""
+    PREEMPTIONS_SWITCH = "preemptions.switch"
+    """Say whether machines of interruptible leases are taken back for leases whose readiness is promised."""
     FLEET_READ = "fleet.read"
     """Read every machine of all customers, with whoever holds it, and what costs money for nobody."""
     PROVIDER_ACCOUNTS_READ = "provider_accounts.read"
@@ -269,6 +271,7 @@ _OF_PLATFORM = frozenset(
         _P.LEASES_END,
         _P.FLEET_READ,
         _P.MACHINES_MAINTAIN,
+        _P.PREEMPTIONS_SWITCH,
         _P.PROVIDER_ACCOUNTS_READ,
         _P.PROVIDER_ACCOUNTS_MANAGE,
         _P.TERMINATIONS_PERMIT,

@@ -16,7 +16,7 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.firewall import ProviderFirewall
 from control_plane.domain.money import Nano
 from control_plane.domain.power_action import PowerAction
-from control_plane.domain.purchase import PurchaseKind, kind_of
+from control_plane.domain.purchase import PurchaseKind, capacity_for, kind_of
 from control_plane.domain.sku import Shape
 from control_plane.domain.tariff import stopped_price
 
@@ -65,6 +65,8 @@ class RejectCode(StrEnum):
     RESTING = "resting"
     BLOCKED = "blocked"
     """An order of another lease was refused, and the refusal covers this offer."""
+    YIELDED = "yielded"
+    """An interruptible lease yielded its machine there to a lease in need, which gets the next one."""
     PROOF_RECORD = "proof_record"
     """Its machines failed their GPU proof lately."""
 
@@ -155,7 +157,7 @@ def serves(offer: Offer, price: ListPrice) -> bool:
     return (
         offer.architecture in SOLD
         and offer.orderable
-        and offer.purchase is price.purchase
+        and offer.purchase is capacity_for(price.purchase)
         and offer.shape.holds(price.sku.shape)
         and pays(offer, price.nano_per_hour)
     )

@@ -37,6 +37,8 @@ class PoolRejectCode(StrEnum):
     """The lease is a node of a cluster."""
     SPOT = "spot"
     """The lease is for spot capacity."""
+    INTERRUPTIBLE = "interruptible"
+    """The lease is interruptible; what waits in pools is for those that are not."""
     REGION_EXCLUDED = "region_excluded"
     PROVIDER_EXCLUDED = "provider_excluded"
     ENVELOPE_EXCLUDED = "envelope_excluded"
@@ -156,7 +158,9 @@ def _not_for(lease: Lease, each: PooledMachine) -> tuple[PoolRejectCode, str] | 
         return PoolRejectCode.OTHER_TIER, f"Its pool is for {each.pool_sla} leases."
     if lease.kind is LeaseKind.NODE:
         return PoolRejectCode.NODE, "Nodes of clusters are not taken from pools."
-    if lease.purchase is not PurchaseKind.ON_DEMAND:
+    if lease.purchase is PurchaseKind.INTERRUPTIBLE:
+        return PoolRejectCode.INTERRUPTIBLE, "The lease is interruptible; the pool is for those that are not."
+    if lease.purchase is PurchaseKind.SPOT:
         return PoolRejectCode.SPOT, "It is sold on demand; the lease is spot."
     return None
 

@@ -102,9 +102,12 @@ def proposed(
         )
     stopped = agreement.stopped_nano_per_unit_hour
     if stopped is not None and (
-        stopped > agreement.nano_per_unit_hour or agreement.purchase is PurchaseKind.SPOT
+        stopped > agreement.nano_per_unit_hour or agreement.purchase is not PurchaseKind.ON_DEMAND
     ):
-        why = "A stopped machine must not cost more than one that is on, and spot machines cannot be stopped."
+        why = (
+            "A stopped machine must not cost more than one that is on, and only what is on demand has a price of its"
+            " own for that."
+        )
         return Refused(RefusalCode.PRICE_INVALID, why)
     if agreement.valid_from < now:
         why = f"It is {now:%Y-%m-%d %H:%M:%S} UTC; what was used before is charged already."

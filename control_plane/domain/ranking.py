@@ -12,7 +12,7 @@ rejected offers of each reason, and counts the others, so that it stays small en
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import nsmallest
@@ -41,7 +41,7 @@ from control_plane.domain.placement import (
     pays,
 )
 from control_plane.domain.pool_claim import PoolChoice
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.purchase import PurchaseKind, capacity_for
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import Shape, gpus_in_words
 
@@ -95,16 +95,19 @@ def rank(
     blocks: Blocks,
     now: datetime,
     envelopes: Sequence[Envelope] = (),
+    yielded: Collection[str] = (),
 ) -> Ranking:
     """Order the offers that can serve `request`, and give the reason for every other one.
 
     `lots` hold every offer once. `failures` maps offer keys and record keys to this lease's latest failure there,
     `disproven` maps record keys to the failed GPU proofs of all leases; `blocks` are what refused orders of all leases
     cover; `unhealthy_accounts` maps account names to a sentence that explains why nothing is bought there now. Every
-    one of the `envelopes` has to allow an offer's region and provider.
+    one of the `envelopes` has to allow an offer's region and provider. Of the offers with the keys `yielded`, a
+    machine was taken back for a lease in need, which gets the next one.
     """
     facts = _Facts(
-        request, shape, price_nano_per_hour, failures, unhealthy_accounts, disproven, blocks, now, envelopes
+        *(request, shape, price_nano_per_hour, failures, unhealthy_accounts, disproven, blocks, now),
+        *(envelopes, yielded),
     )
     candidates: list[Lot] = []
     rejected: dict[tuple[RejectCode, str], list[Offer]] = {}
@@ -201,6 +204,7 @@ class _Facts:
     blocks: Blocks
     now: datetime
     envelopes: Sequence[Envelope]
+    yielded: Collection[str]
     _places: dict[tuple[str, str], "_OfPlace"] = field(default_factory=dict[tuple[str, str], "_OfPlace"])
 
     def sort(self, lot: Lot) -> Iterator[tuple[RejectCode | None, Lot]]:
@@ -218,7 +222,7 @@ class _Facts:
                 return
             lot = lot_of(offer for offer in lot.offers if pays(offer, self.price_nano_per_hour))
         code = code or place.closed or self._not_bought(lot)
-        if code is None and (self.failures or self.blocks.scopes or self.disproven):
+        if code is None and (self.failures or self.blocks.scopes or self.disproven or self.yielded):
             yield from self._by_record(lot)
         else:
             yield code, lot
@@ -248,7 +252,7 @@ class _Facts:
     def _of_another_kind(self, lot: Lot) -> RejectCode | None:
         if lot.architecture not in SOLD:
             return RejectCode.ARCHITECTURE_NOT_SOLD
-        if lot.purchase is not self.request.purchase:
+        if lot.purchase is not capacity_for(self.request.purchase):
             return RejectCode.SPOT if lot.purchase is PurchaseKind.SPOT else RejectCode.ON_DEMAND
         if not lot.orderable:
             return RejectCode.SPOT
@@ -264,7 +268,8 @@ class _Facts:
     def _record(self, offer: Offer) -> RejectCode | None:
         """What happened on the offer itself, and what was refused there."""
         return (
-            (self._failed_here(offer) if self.failures else None)
+            (RejectCode.YIELDED if offer.key in self.yielded else None)
+            or (self._failed_here(offer) if self.failures else None)
             or (RejectCode.BLOCKED if self.blocks.scopes and self.blocks.of(offer) else None)
             or (self._disproven(offer) if self.disproven else None)
         )
@@ -319,6 +324,8 @@ class _OfPlace:
 def _spot(offer: Offer, facts: _Facts) -> str:
     if offer.purchase is facts.request.purchase:
         return "It is spot capacity, which is not ordered from this provider."
+    if facts.request.purchase is PurchaseKind.INTERRUPTIBLE:
+        return "It is spot capacity; an interruptible lease has a machine on demand."
     return "It is spot capacity; the lease is on demand."
 
 
@@ -410,6 +417,9 @@ _SENTENCES: Mapping[RejectCode, Callable[[Offer, _Facts], str]] = {
     ),
     RejectCode.RESTING: _resting,
     RejectCode.BLOCKED: _blocked,
+    RejectCode.YIELDED: lambda _, __: (
+        "A machine there was taken back for a lease in need, which gets the next one."
+    ),
     RejectCode.PROOF_RECORD: _proof_record,
 }
 

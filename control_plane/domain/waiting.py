@@ -104,6 +104,11 @@ def unserved(
     return GiveUp(f"no offer could serve it in the time that it was to wait; {_lowered(why)}")
 
 
+def made_ready(why: str, *, now: datetime) -> KeepWaiting:
+    """What follows for a lease for which a machine of another lease was taken back: it does not give up meanwhile."""
+    return KeepWaiting(why, now + LOOK_AGAIN_AFTER)
+
+
 def suspended(*, due_at: datetime, gives_up_at: datetime, now: datetime) -> GiveUp | KeepWaiting:
     """What follows for a lease whose organization is suspended: nothing is bought for it, and it waits as others do."""
     why = "The organization is suspended, so nothing is bought for it."
@@ -135,6 +140,7 @@ _WAITING_WORDS = {
     RejectCode.FAILED_BEFORE: "unfit in an earlier attempt",
     RejectCode.RESTING: "tried a moment ago",
     RejectCode.BLOCKED: "left alone after a refused order",
+    RejectCode.YIELDED: "kept for a lease that goes first",
     RejectCode.PROOF_RECORD: "excluded because GPUs failed their proof",
 }
 

@@ -30,7 +30,7 @@ from control_plane.domain.ids import LeaseId
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import (
     BILLED,
-    ENDED_BY_PEOPLE,
+    BILLED_WHILE_LISTED,
     LIVE,
     Lease,
     LeaseEvent,
@@ -105,7 +105,7 @@ async def _released(
     had_since = claim.admitted_at or lease.ready_at
     used_until = use_ended_at(had_since, machine, now, release_at=lease.release_at)
     bounds = await _unready(connection, lease, lease.ready_at, claim)
-    if event in ENDED_BY_PEOPLE:
+    if event in BILLED_WHILE_LISTED:
         bounds += (release_bound(had_since, machine),)
     return await _ending(connection, lease, lease.ready_at, used_until, *bounds)
 
@@ -197,6 +197,27 @@ async def lose_machine(
         paused = replace(lease, paused_at=(*lease.paused_at, billing.billed_until))
         move = replace(move, release_at=release_at(lease.auto_release, paused.tariff(lease.ready_at)))
     await _stop_billing(connection, [(move, billing)], actor=actor, now=now)
+
+
+async def preempt(
+    connection: Connection, lease: Lease, claim: Claim, *, why: str, actor: Actor, now: datetime
+) -> bool:
+    """Take the machine of a ready interruptible lease back: it ends, or waits for another machine with its bill paused.
+
+    Lease and claim are locked. The claim ends, and its machine is overwritten and ended like that of every other lease.
+    False when the lease is not ready any more.
+    """
+    if lease.on_eviction is OnEviction.END:
+        return await end(connection, lease, LeaseEvent.PREEMPTED, why=why, actor=actor, now=now)
+    moved = step(lease.state, LeaseEvent.REPLACING)
+    billing = await _released(connection, lease, LeaseEvent.PREEMPTED, claim, now)
+    if not isinstance(moved, Moved) or lease.ready_at is None or billing is None:
+        return False
+    await claims.end(connection, [claim.id], now=now, released=False)
+    paused = replace(lease, paused_at=(*lease.paused_at, billing.billed_until))
+    until = release_at(lease.auto_release, paused.tariff(lease.ready_at))
+    move = LeaseMove(lease.id, lease.generation, moved, why=why, release_at=until)
+    return bool(await _stop_billing(connection, [(move, billing)], actor=actor, now=now))
 
 
 async def _replaces(connection: Connection, lease: Lease) -> bool:

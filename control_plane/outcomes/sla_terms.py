@@ -23,8 +23,9 @@ class Promised:
 
 async def promised(connection: Connection, request: CapacityRequest, now: datetime) -> Promised | Refused:
     """What is promised with a lease for this request, or why its tier cannot be had."""
-    if request.purchase is PurchaseKind.SPOT:
-        why = f"Nothing is promised with spot capacity, so it cannot be {request.sla}; ask for it on demand."
+    if request.purchase is not PurchaseKind.ON_DEMAND:
+        what = "spot capacity" if request.purchase is PurchaseKind.SPOT else "an interruptible lease"
+        why = f"Nothing is promised with {what}, so it cannot be {request.sla}; ask for it on demand."
         bronze = request.sla is SlaTier.BRONZE
         return Promised(None, request) if bronze else Refused(RefusalCode.SLA_NOT_OFFERED, why)
     offers = {offer.terms.tier: offer for offer in await sla_terms.in_force(connection, now)}

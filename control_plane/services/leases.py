@@ -121,8 +121,8 @@ async def _create(
 ) -> Sequence[Lease] | Refused:
     """Decide once for all, and store each. A refusal has to roll the caller's transaction back."""
     replaces = wanted.terms.on_eviction is OnEviction.REPLACE
-    if replaces and wanted.request.purchase is not PurchaseKind.SPOT:
-        why = "Only the machine of a spot lease is taken back by its provider, and so can be replaced."
+    if replaces and wanted.request.purchase is PurchaseKind.ON_DEMAND:
+        why = "Only the machine of a spot or an interruptible lease is taken back, and so can be replaced."
         return Refused(RefusalCode.REPLACEMENT_NEEDS_SPOT, why)
     asked = await _asked(connection, world, organization_id, wanted, reach=reach)
     if isinstance(asked, Refused):

@@ -33,7 +33,7 @@ from control_plane.wire.vocabulary import (
     TierWord,
 )
 
-PurchaseChoice = Literal["on_demand", "spot"]
+PurchaseChoice = Literal["on_demand", "spot", "interruptible"]
 EvictionChoice = Literal["end", "replace"]
 SlaChoice = Literal["bronze", "silver", "gold"]
 PRIORITY_DEFAULT = 50
@@ -185,7 +185,8 @@ class PlacementRequest(Request):
     environment: Annotated[Name, Meta(examples=["default"])] | None = None
     """The name or the id of an environment of the project; the default one when it is left out."""
     sla: SlaChoice = "bronze"
-    """How much is promised: GET /v1/sla-tiers says what. Nothing is promised with spot capacity, which is bronze."""
+    """How much is promised: GET /v1/sla-tiers says what. Nothing is promised with spot capacity or an
+    interruptible lease, which are bronze."""
 
 
 class QuoteRequest(PlacementRequest):
@@ -193,7 +194,8 @@ class QuoteRequest(PlacementRequest):
 
     purchase: PurchaseChoice = "on_demand"
     """With `spot`, its provider may take the machine back at any moment. Say the most that it may cost with
-    `price_usd_per_hour_max`."""
+    `price_usd_per_hour_max`. With `interruptible`, we may take it back, with a notice of at least two minutes, for a
+    lease whose readiness is promised. Both have the spot price."""
 
 
 class PriceRequest(QuoteRequest):

@@ -45,6 +45,7 @@ PoolRejectCodeWord = Annotated[
         other_tier="Its pool serves another service level than the lease's.",
         node="The lease is a node of a cluster, and those are not taken from pools.",
         spot="The lease is for spot capacity, and pools have none.",
+        interruptible="The lease is interruptible, and pools are for those that are not.",
         region_excluded="It is in a region that the request excludes.",
         provider_excluded="It is of a provider that the request excludes.",
         envelope_excluded="An envelope does not allow its region or its provider.",
@@ -75,6 +76,7 @@ RejectCodeWord = Annotated[
         failed_before="The lease failed there before.",
         resting="Orders there failed lately, so it is left alone for a while.",
         blocked="An order of another lease was refused lately, and the refusal covers it.",
+        yielded="A machine there was taken back for a lease in need, which gets the next one.",
         proof_record="Its machines failed their GPU proof lately.",
     ),
 ]

@@ -16,6 +16,7 @@ EndReasonWord = Annotated[
         unfunded="The balance did not cover the next period.",
         machine_lost="The provider no longer has its machine.",
         evicted="The provider took its machine back, which was spot capacity.",
+        preempted="We took its machine back for a lease whose readiness is promised: it was interruptible.",
         proof_failed="The GPUs of its machine failed their proof twice in a row.",
         organization_suspended="Its organization was suspended for a reason that ends its leases.",
         organization_closed="Its organization was closed.",

@@ -86,9 +86,10 @@ class LeaseRequest(QuoteRequest):
     auto_release: AutoReleaseRequest | None = None
     """When the lease is released by itself; only when you release it, if this is left out."""
     on_eviction: EvictionChoice = "end"
-    """What happens when the provider takes the machine of a ready spot lease back: the lease ends with `evicted`, or,
-    with `replace`, it waits for another machine as long as `wait_timeout_seconds` says, and nothing is billed
-    meanwhile. The next machine is empty, and has another address and host key."""
+    """What happens when the machine of a ready lease is taken back, by its provider (spot) or by us (interruptible):
+    the lease ends with `evicted` or `preempted`, or, with `replace`, it waits for another machine as long as
+    `wait_timeout_seconds` says, and nothing is billed meanwhile. The next machine is empty, and has another address and
+    host key."""
     quote_id: QuoteIdText | None = None
     """A quote that was kept: the lease has its price. Regions, providers, the highest price, project and environment
     are the quote's where the request leaves them out, and must be the quote's where it does not."""
@@ -339,7 +340,7 @@ class LeaseView(View, kw_only=True):
     wait_timeout_seconds: int = WAIT_SECONDS_DEFAULT
     """How long it waits for stock before it ends, in seconds from its creation, and from each eviction."""
     on_eviction: OnEvictionWord = "end"
-    """What happens when the provider takes its machine back."""
+    """What happens when its machine is taken back."""
     auto_release: AutoReleaseView | None = None
     """When the lease is released by itself; null when only you release it."""
     attempts: int
@@ -357,6 +358,8 @@ class LeaseView(View, kw_only=True):
     does not."""
     release_at: Timestamp | None = None
     """When the lease is released by itself; null before it is ready, and without a limit."""
+    taken_back_at: Timestamp | None = None
+    """When we take the machine of the interruptible lease back, as you were told; null unless that is announced."""
     billed_until: Timestamp | None
     """When the bill stopped; null before that."""
     ended_at: Timestamp | None

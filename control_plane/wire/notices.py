@@ -17,6 +17,9 @@ NoticeKindWord = Annotated[
         replacement_planned="The lease gets another machine, not before `planned_at`, and its disk will be gone.",
         replacement_recommended="Another machine would end the fault. Nothing happens unless you ask for it.",
         replaced="The machine was taken away, and the lease gets another one.",
+        preemption_planned="The lease is interruptible, and we take its machine back at `planned_at`.",
+        preemption_withdrawn="The machine is not taken back after all.",
+        preempted="The machine was taken back for a lease whose readiness is promised.",
         maintenance_planned="Somebody works on the machine at `planned_at`.",
     ),
 ]

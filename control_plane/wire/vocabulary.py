@@ -59,6 +59,7 @@ QuoteIdText = Annotated[str, _id("qt", "a quote")]
 LeaseIdText = Annotated[str, _id("le", "a lease")]
 LiabilityIdText = Annotated[str, _id("li", "a liability")]
 MachineIdText = Annotated[str, _id("mc", "a machine")]
+PreemptionIdText = Annotated[str, _id("pe", "a preemption")]
 ProofIdText = Annotated[str, _id("pf", "a GPU proof")]
 AccountRequestIdText = Annotated[str, _id("arq", "a request concerning a provider account")]
 TransactionIdText = Annotated[str, _id("tx", "a transaction of the ledger")]
@@ -360,17 +361,18 @@ PurchaseWord = Annotated[
     str,
     one_of(
         "Purchase",
-        "How a lease is bought. Both are billed by the second.",
+        "How a lease is bought. All are billed by the second.",
         on_demand="Until it is released.",
         spot="For less, until it is released or the provider takes its machine back.",
+        interruptible="For less, until it is released or we take its machine back, with notice.",
     ),
 ]
 OnEvictionWord = Annotated[
     str,
     one_of(
         "OnEviction",
-        "What happens when the provider takes the machine of a ready spot lease back.",
-        end="The lease ends with `evicted`.",
+        "What happens when the machine of a ready spot or interruptible lease is taken back.",
+        end="The lease ends with `evicted`, or, when we took it back, with `preempted`.",
         replace="Its bill is paused, and it waits for another machine, at the same price.",
     ),
 ]

@@ -26,6 +26,7 @@ DOORS = {
     "powers": "control_plane/db/powers.py",
     "service_accounts": "control_plane/db/service_accounts.py",
     "users": "control_plane/db/users.py",
+    "preemptions": "control_plane/db/preemptions.py",
     "quota_requests": "control_plane/db/quota_requests.py",
     "ssh_authorities": "control_plane/db/ssh_authorities.py",
 }
@@ -100,6 +101,7 @@ def test_a_row_is_born_in_its_first_state() -> None:
         "powers": "{PowerState.ON}",
         "service_accounts": "{SubjectState.ACTIVE}",
         "users": "{SubjectState.INVITED}",
+        "preemptions": "{PreemptionState.NOTIFIED}",
         "quota_requests": "{QuotaRequestState.PENDING}",
         "ssh_authorities": "{SshAuthorityState.NEXT}",
     }

@@ -222,6 +222,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await reconciliations.asked_for(db, clock.now())
     await promises.broken(stage, steady)
     await _sick(stage, suspect, handed_back=proven)
+    await _yields(stage, steady, to=suspect)
     async with db.transaction() as connection:
         await connection.execute(_TUNNELS_DUE, {"now": clock.now()})
         await connection.execute(_SERVER_KEYS_ASKED, {"now": clock.now()})
@@ -256,6 +257,20 @@ async def _sick(stage: Stage, lease: Lease, *, handed_back: Lease) -> None:
     await machine_samples.sent(stage, lease, ago=timedelta(hours=4))
 
 
+async def _yields(stage: Stage, lease: Lease, *, to: Lease) -> None:
+    """A lease was told that it yields its machine, and the other one needs it no longer."""
+    async with stage.db.transaction() as connection:
+        now = stage.clock.now()
+        values = {
+            "id": uuid7(),
+            "lease": lease.id,
+            "other": to.id,
+            "now": now,
+            "at": now + timedelta(minutes=2),
+        }
+        await connection.execute(_PREEMPTED, values)
+
+
 async def _children(stage: Stage, staying: Lease, over: Lease) -> None:
     """Start-up scripts of machines that booted, and a volume that is still needed."""
     for lease in (staying, over):
@@ -269,6 +284,12 @@ _TUNNELS_DUE = text("UPDATE nodes SET key_due_at = :now, tunnels_due_at = :now W
 _SERVER_KEYS_ASKED = text("UPDATE clusters SET server_key_asked_at = :now WHERE state = 'ready'")
 _POOL_SERVES = text("UPDATE pools SET sla = CAST(:sla AS text)")
 """From the end on, the lease that is being placed may claim the machine that waits."""
+_PREEMPTED = text("""
+INSERT INTO preemptions (id, organization_id, project_id, lease_id, claim_id, machine_id, for_lease_id, offer_key, state,
+                         why, harm_gpu_seconds, notified_at, interrupt_at)
+SELECT :id, organization_id, project_id, lease_id, id, machine_id, :other, 'an offer', 'notified', 'a test', 60, :now, :at
+FROM claims WHERE lease_id = :lease AND ended_at IS NULL
+""")
 _SPARE_WANTED = text("""
 UPDATE repairs SET spare_wanted_at = :now WHERE machine_id = (SELECT machine_id FROM claims WHERE lease_id = :id)
 """)
@@ -391,6 +412,7 @@ _ROWS = {
     # Those that are being set up are told in whatever order their sessions go on, and intents have random ids.
     "ssh_trust": """SELECT id, ssh_trust, ssh_trust_due_at FROM machines
                     WHERE state NOT IN ('bootstrapping', 'intended') ORDER BY id""",
+    "preemptions": "SELECT state, why, orders, closed_at FROM preemptions",
     "pools": "SELECT name, state, wanted, target, verified, starting, due_at FROM pools ORDER BY name",
     "clusters": """SELECT c.name, c.state, c.due_at, c.work_until, c.tries, c.token_secret_id IS NULL, h.name AS host
                    FROM clusters c LEFT JOIN server_hosts h ON h.cluster_id = c.id ORDER BY 1""",

@@ -54,6 +54,7 @@ KEPT = {
         *("leave_reason", "leave_why", "failing_why"),
     },
     "organizations": {"name", "state", "issuer"},
+    "preemptions": {"offer_key", "state", "why"},
     "powers": {"state", "why", "boot_id", "listed"},
     "peers": {"public_key", "address", "hub_key", "hub_endpoint"},
     "quotes": {"sku", "regions", "providers", "purchase", "sla"},

@@ -55,6 +55,7 @@ from control_plane.wire import (
     orphans,
     pools,
     power,
+    preemptions,
     price_agreements,
     problems,
     projects,
@@ -83,7 +84,7 @@ _WIRE: tuple[ModuleType, ...] = (
     charges, balance_alerts, margins, supplier_invoices,
     telemetry, lease_ends,
     sla, sla_terms,
-    price_agreements, credit_terms, notices, repairs,
+    price_agreements, credit_terms, notices, repairs, preemptions,
     pools,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)

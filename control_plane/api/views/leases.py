@@ -84,6 +84,7 @@ def lease_view(shown: Shown) -> LeaseView:
         ready_at=lease.ready_at,
         paused_since=lease.replaced_since if lease.state in LIVE else None,
         release_at=lease.release_at,
+        taken_back_at=shown.overview.taken_back_at,
         billed_until=lease.billed_until,
         ended_at=lease.ended_at,
     )

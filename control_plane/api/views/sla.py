@@ -34,7 +34,7 @@ DOES_NOT_COUNT = (
     "Time in which you had the machine stopped, or shut it down.",
     "Maintenance that was announced in time.",
     "Time in which we could not look at the machine: losing contact is no failure.",
-    "Spot capacity: nothing is promised with it.",
+    "Spot capacity and interruptible leases: nothing is promised with them.",
 )
 
 

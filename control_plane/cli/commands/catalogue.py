@@ -160,15 +160,23 @@ def add_constraints(parser: Parser, *, priced: str = "the whole machine") -> Non
 
 def add_purchase(parser: Parser) -> None:
     """The argument that quotes and leases have in common, and node pools do not have."""
-    parser.add_argument(
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
         "--spot",
         action="store_true",
         help="cheaper capacity that its provider may take back at any moment; needs --max-price",
+    )
+    kinds.add_argument(
+        "--interruptible",
+        action="store_true",
+        help="at the spot price, a machine that we may take back with 2 minutes' notice",
     )
 
 
 def purchase(args: Namespace) -> PurchaseChoice:
     """What the argument of `add_purchase` says, as a word of the API."""
+    if args.interruptible:
+        return "interruptible"
     return "spot" if args.spot else "on_demand"
 
 
@@ -303,7 +311,7 @@ def _kept(terminal: Terminal, args: Namespace) -> None:
     """What was kept is shown as it is, so nothing can be asked for beside its id."""
     asked = (*args.region, *args.provider, args.max_price, args.min_network, args.project, args.environment)
     usual = (args.priority, args.sla) == (PRIORITY_DEFAULT, SLA_DEFAULT)
-    if args.keep or args.spot or not usual or any(each is not None for each in asked):
+    if args.keep or purchase(args) != "on_demand" or not usual or any(each is not None for each in asked):
         raise usage("a quote that was kept never changes: leave the other arguments out, or name a SKU.")
     answer = terminal.client().get(f"/v1/quotes/{args.sku}", KeptQuoteView)
     now = terminal.now()

@@ -105,7 +105,7 @@ def add_limits(parser: ArgumentParser) -> None:
         "--purchase",
         action="append",
         metavar="KIND",
-        choices=("on_demand", "spot"),
+        choices=("on_demand", "spot", "interruptible"),
         help="allow leases that are bought so",
     )
     parser.add_argument("--priority", type=int, metavar="N", help="the highest priority of a lease")

@@ -144,6 +144,7 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.8x --wait-timeout 2d --auto-release-after 12h
         splitplane lease create h100-sxm.1x --count 4 --name worker --priority 80
         splitplane lease create h100-sxm.1x --spot --max-price 3 --on-eviction replace
+        splitplane lease create h100-sxm.1x --interruptible --on-eviction replace
         splitplane lease create h100-sxm.8x --quote qt_0190...
         """,
     )
@@ -154,7 +155,7 @@ def _add_create(leases: Commands) -> None:
         "--on-eviction",
         choices=("end", "replace"),
         default="end",
-        help="when the provider takes a spot machine back: end the lease (the default), or wait for another one",
+        help="when a spot or interruptible machine is taken back: end the lease (default), or wait for another",
     )
     parser.add_argument(
         "--quote", metavar="QUOTE", help='at the price of this quote, from "splitplane quote --keep"'

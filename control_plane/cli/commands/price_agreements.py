@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from control_plane.cli.commands.amounts import amount
+from control_plane.cli.commands.catalogue import purchase
 from control_plane.cli.commands.money_once import add_key, post
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, find, names_of
 from control_plane.cli.confirming import add_yes, confirm
@@ -44,7 +45,9 @@ def add(finance: Commands) -> None:
     parser.add_argument("amount", metavar="USD", help="the price, such as 2.19")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="stored with who ran it")
     parser.add_argument("--region", metavar="REGION", help="only for leases that are limited to it")
-    parser.add_argument("--spot", action="store_true", help="the price as spot")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--spot", action="store_true", help="the price as spot")
+    kinds.add_argument("--interruptible", action="store_true", help="the price of interruptible leases")
     parser.add_argument("--stopped", metavar="USD", help="the price while the machine is stopped")
     parser.add_argument("--from", dest="since", metavar="TIME", help=TIME_HELP.format("now"))
     parser.add_argument("--until", metavar="TIME", help=TIME_HELP.format("until it is ended"))
@@ -85,7 +88,7 @@ def agree(terminal: Terminal, args: Namespace) -> None:
         usd_per_unit_hour=price,
         reason=args.reason,
         region=args.region,
-        purchase="spot" if args.spot else "on_demand",
+        purchase=purchase(args),
         stopped_usd_per_unit_hour=stopped,
         valid_from=since,
         valid_until=until,

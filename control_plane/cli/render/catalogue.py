@@ -215,7 +215,7 @@ def kept_quote_page(quote: KeptQuoteView, now: datetime) -> RenderableType:
     """A quote that was kept, and how to have its price while that lasts."""
     ceiling, least = quote.price_usd_per_hour_max, quote.network_gbps_min
     limits = (
-        "spot" if quote.purchase == "spot" else "",
+        "" if quote.purchase == "on_demand" else quote.purchase,
         *quote.regions,
         *quote.providers,
         "" if least is None else f"{least:,} Gbit/s at least",

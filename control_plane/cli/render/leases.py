@@ -105,6 +105,7 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
             ("Created", both(lease.created_at, now)),
             ("Ready", both(lease.ready_at, now)),
             ("Not billed since", both(lease.paused_since, now)),
+            ("Taken back", _taken_back(lease, now)),
             ("Auto-release", _auto_release(lease, now)),
             ("Billed until", both(lease.billed_until, now)),
             ("Ended", both(lease.ended_at, now)),
@@ -150,6 +151,12 @@ def _auto_release(lease: LeaseView, now: datetime) -> str | None:
     return ", or ".join(limit for limit in (after, spend) if limit) or None
 
 
+def _taken_back(lease: LeaseView, now: datetime) -> Text | None:
+    if lease.taken_back_at is None:
+        return None
+    return Text(f"{both(lease.taken_back_at, now)}, for a promised lease: save your work", style="yellow")
+
+
 def _ssh_keys(keys: Sequence[AdmittedKeyView] | None) -> str | None:
     """The keys that it is limited to."""
     if keys is None:
@@ -158,7 +165,11 @@ def _ssh_keys(keys: Sequence[AdmittedKeyView] | None) -> str | None:
 
 
 def _constraints(request: LeaseRequestView) -> str | None:
-    words = [*(["spot"] if request.purchase == "spot" else []), *request.regions, *request.providers]
+    words = [
+        *([] if request.purchase == "on_demand" else [request.purchase]),
+        *request.regions,
+        *request.providers,
+    ]
     if request.network_gbps_min is not None:
         words.append(f"{request.network_gbps_min:,} Gbit/s at least")
     if request.price_usd_per_hour_max is not None:

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import facts, heading, table
-from control_plane.cli.words import absolute, price, short_id
+from control_plane.cli.words import absolute, price, short_id, spaced
 from control_plane.wire.price_agreements import PriceAgreementView
 
 
@@ -64,4 +64,4 @@ def state(agreement: PriceAgreementView, now: datetime) -> str:
 
 
 def _kind(agreement: PriceAgreementView) -> str:
-    return "spot" if agreement.purchase == "spot" else "on demand"
+    return spaced(agreement.purchase)

@@ -103,7 +103,7 @@ leases = table(
     # What the price is for: GPUs, or one machine where there are none.
     Column("units", Integer, Computed("greatest(gpu_count, 1)", persisted=True), nullable=False),
     Column("purchase", Text, nullable=False),
-    # What happens when its provider takes its machine back.
+    # What happens when its machine is taken back.
     Column("on_eviction", Text, nullable=False),
     # What is promised with it: the tier, and the version of its terms; null when nothing is.
     Column("sla", Text, nullable=False),
@@ -168,10 +168,11 @@ leases = table(
     known("on_eviction", OnEviction),
     known("sla", SlaTier),
     CheckConstraint(
-        f"purchase <> '{PurchaseKind.SPOT}' OR sla_version IS NULL", name="nothing_is_promised_with_spot"
+        f"purchase = '{PurchaseKind.ON_DEMAND}' OR sla_version IS NULL", name="promised_on_demand_alone"
     ),
     CheckConstraint(
-        f"on_eviction = '{OnEviction.END}' OR purchase = '{PurchaseKind.SPOT}'", name="only_spot_is_replaced"
+        f"on_eviction = '{OnEviction.END}' OR purchase <> '{PurchaseKind.ON_DEMAND}'",
+        name="on_demand_is_not_taken_back",
     ),
     CheckConstraint("ready_at IS NOT NULL OR paused_at = '{}'", name="paused_only_after_ready"),
     known("end_reason", EndReason),

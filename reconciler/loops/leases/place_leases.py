@@ -23,10 +23,12 @@ from control_plane.db import (
     organizations,
     placements,
     pools,
+    preemptions,
     proof_records,
 )
 from control_plane.db.bell import PLACING
 from control_plane.db.connection import Connection
+from control_plane.db.preemptions import Kept
 from control_plane.db.waiting import Waits, take_placing, wait
 from control_plane.domain.block import Blocks, in_force
 from control_plane.domain.envelope import Envelope
@@ -47,6 +49,7 @@ from control_plane.domain.waiting import (
     KeepWaiting,
     held_back,
     in_turn,
+    made_ready,
     suspended,
     tried_too_often,
     unserved,
@@ -81,7 +84,16 @@ async def activate(world: AccountWorld) -> Report:
         rankings = market.rank_all(buying, placing.envelopes, now)
         held_back_why = {lease_id: verdict.why for lease_id, verdict in placing.held_back.items()}
         decided = _decide(
-            world, waiting, _Rankings(rankings, held_back_why, market.excused, market.unrefreshed), now
+            world,
+            waiting,
+            _Rankings(
+                rankings,
+                held_back_why,
+                market.excused,
+                market.unrefreshed,
+                {each.for_lease_id: each for each in market.kept},
+            ),
+            now,
         )
         acted = await _record(connection, world, decided, rankings, now)
         steps = await traced.of_leases(world, connection, NAME, [lease.id for lease in waiting])
@@ -107,6 +119,8 @@ class _Market:
     unrefreshed: frozenset[AccountName]
     """The accounts whose offers nobody looked at lately, although we are to."""
     pooled: Sequence[PooledMachine]
+    kept: Sequence[Kept]
+    """Capacity that comes free for leases in need. What is ordered there is reserved for them, so nobody buys there."""
 
     _rankings: dict[object, Ranking] = field(default_factory=dict[object, Ranking])
     """Those of leases that failed nowhere, by what they ask for and where: a node pool has many equal ones."""
@@ -150,6 +164,7 @@ class _Market:
             blocks=self.blocks,
             now=now,
             envelopes=envelopes,
+            yielded={each.offer_key for each in self.kept},
         )
 
 
@@ -173,6 +188,7 @@ async def _market(
         pooled=await pools.waiting(
             connection, {lease.sku for lease in waiting}, [lease.id for lease in waiting]
         ),
+        kept=await preemptions.kept(connection),
     )
 
 
@@ -185,6 +201,8 @@ class _Rankings:
     """The leases whose envelopes allow no placement now, each with the reason as a sentence."""
     excused: Mapping[LeaseId, int]
     unrefreshed: frozenset[AccountName]
+    kept: Mapping[LeaseId, Kept]
+    """What comes free for leases in need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,8 +257,13 @@ def _decide_one(
         return given_up
     if ranking.pooled is not None and ranking.pooled.machine_id is not None:
         return _Waiting(ranking.pooled.machine_id)
+    kept = rankings.kept.get(lease.id)
+    if kept is not None and kept.ordered:
+        return made_ready("A machine is made ready for it, in place of one that was taken back.", now=now)
     if ranking.candidates:
         return ranking.candidates[0]
+    if kept is not None:
+        return made_ready("A machine was taken back for it, and its provider ends that first.", now=now)
     return unserved(
         ranking,
         due_at=lease.due_at,

@@ -419,6 +419,12 @@ ENDPOINTS = (
     _get("/v1/operator/repairs", Permission.FLEET_READ, "closed", "limit", "cursor"),
     _post("/v1/operator/machines/{machine_id}/maintenance", Permission.MACHINES_MAINTAIN, {"why": "fan"}),
     _post("/v1/operator/machines/{machine_id}/return", Permission.MACHINES_MAINTAIN),
+    _get("/v1/operator/preemptions", Permission.FLEET_READ, "closed", "limit", "cursor"),
+    _get("/v1/operator/preemption-decisions", Permission.FLEET_READ, "for_lease_id", "limit", "cursor"),
+    _get("/v1/operator/preemption-switch", Permission.FLEET_READ),
+    _post(
+        "/v1/operator/preemption-switch", Permission.PREEMPTIONS_SWITCH, {"armed": True, "reason": "looked"}
+    ),
     _get("/v1/operator/liabilities", Permission.FLEET_READ, "limit", "cursor"),
     _get("/v1/operator/liabilities/{liability_id}", Permission.FLEET_READ),
     _post("/v1/operator/liabilities/{liability_id}/end", Permission.ORPHANS_DECIDE, {"why": "ticket 4711"}),

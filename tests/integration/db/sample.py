@@ -88,6 +88,8 @@ _VALUES: dict[str, Any] = {
     "samples.slot": slot_of(START),
     "termination_permits.until": START + timedelta(hours=1),
     "quotes.expires_at": START + timedelta(hours=1),
+    "preemptions.state": "notified",
+    "preemptions.interrupt_at": START + timedelta(hours=1),
 }
 _VALUES_BY_NAME: dict[str, Any] = {
     "gpu_model": "h100-sxm-80gb",

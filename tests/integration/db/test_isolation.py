@@ -269,6 +269,7 @@ _OTHERWISE = {
     ("supplier_postings", "supplier_invoices"): "no row of a customer",
     ("pool_decisions", "pools"): "no row of a customer",
     ("pool_hours", "pools"): "no row of a customer",
+    ("preemption_decisions", "preemptions"): "no row of a customer",
     ("machines", "pools"): "a machine belongs to no customer, and only the reconciler writes machines",
     (
         "node_pools",

@@ -32,12 +32,14 @@ from control_plane.domain.ids import Prefix
 from control_plane.domain.lease import EndReason, LeaseState
 from control_plane.domain.machine import MachineState
 from control_plane.domain.node import JoinStep, LeaveReason, LeaveStep
+from control_plane.domain.notice import NoticeKind
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.orphan import Choice, HeldCode, Origin
 from control_plane.domain.permission import Permission
 from control_plane.domain.placement import RejectCode
 from control_plane.domain.pool_claim import PoolRejectCode
 from control_plane.domain.position import START, Position, parse
+from control_plane.domain.preemption import KeptCode, PreemptionDecision, PreemptionState
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import OWN_CODES, Occasion, ProofOutcome, Tier
 from control_plane.domain.purchase import PurchaseKind
@@ -95,6 +97,10 @@ WORDS: Mapping[str, Iterable[StrEnum]] = {
     "HeldCode": HeldCode,
     "OrphanChoice": Choice,
     "Origin": Origin,
+    "NoticeKind": NoticeKind,
+    "PreemptionState": PreemptionState,
+    "PreemptionDecision": PreemptionDecision,
+    "PreemptionKept": KeptCode,
 }
 """The enumerations of the document that the control plane has as well."""
 

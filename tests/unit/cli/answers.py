@@ -2428,6 +2428,87 @@ REPAIRS: Json = {
     ],
     "next_cursor": None,
 }
+OTHER_LEASE_ID = "le_019aa1b2c3d47e5f8a9b0c1d2e3f4aff"
+PREEMPTION_ID = "pe_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c"
+PREEMPTIONS: Json = {
+    "items": [
+        {
+            "id": PREEMPTION_ID,
+            "lease_id": LEASE_ID,
+            "machine_id": MACHINE_ID,
+            "for_lease_id": OTHER_LEASE_ID,
+            "state": "notified",
+            "why": "it has the lowest harm, 3600 GPU-seconds, of the interruptible leases that can yield a machine",
+            "harm_gpu_seconds": 3_600,
+            "notified_at": at(seconds=30),
+            "interrupt_at": at(seconds=-90),
+            "interrupted_at": None,
+            "ordered_machine_id": None,
+            "orders": 0,
+            "closed_at": None,
+        },
+        {
+            "id": "pe_019aa1b2c0007e5f8a9b0c1d2e3f4a00",
+            "lease_id": LEASE_ID,
+            "machine_id": EARLIER_MACHINE_ID,
+            "for_lease_id": OTHER_LEASE_ID,
+            "state": "served",
+            "why": "the lease in need got a machine",
+            "harm_gpu_seconds": 7_200,
+            "notified_at": at(hours=3),
+            "interrupt_at": at(hours=2, minutes=58),
+            "interrupted_at": at(hours=2, minutes=58),
+            "ordered_machine_id": MACHINE_ID,
+            "orders": 1,
+            "closed_at": at(hours=2, minutes=50),
+        },
+    ],
+    "next_cursor": None,
+}
+PREEMPTION_DECISIONS: Json = {
+    "items": [
+        {
+            "at": at(seconds=30),
+            "decision": "would_notify",
+            "for_lease_id": OTHER_LEASE_ID,
+            "lease_id": LEASE_ID,
+            "preemption_id": None,
+            "why": "preemption is not armed, so this is a dry run",
+            "tier": "gold",
+            "deadline": at(minutes=-11),
+            "waiting_why": "None of 2 offers can serve it now: 2 sold out.",
+            "considered": [
+                {"lease_id": LEASE_ID, "priority": 50, "harm_gpu_seconds": 3_600, "kept": None, "why": None},
+                {
+                    "lease_id": "le_019aa1b2c3d47e5f8a9b0c1d2e3f4a00",
+                    "priority": 50,
+                    "harm_gpu_seconds": 720,
+                    "kept": "cools_down",
+                    "why": "It was interrupted, and runs again for less than 60 minutes.",
+                },
+            ],
+        },
+        {
+            "at": at(minutes=4),
+            "decision": "held_back",
+            "for_lease_id": OTHER_LEASE_ID,
+            "lease_id": None,
+            "preemption_id": None,
+            "why": "no interruptible lease has a machine like the one that is needed",
+            "tier": "gold",
+            "deadline": at(minutes=-11),
+            "waiting_why": "None of 2 offers can serve it now: 2 sold out.",
+            "considered": [],
+        },
+    ],
+    "next_cursor": None,
+}
+PREEMPTION_SWITCH: Json = {
+    "armed": True,
+    "at": at(seconds=1),
+    "switched_by": USER,
+    "reason": "looked at a week of dry runs",
+}
 MAINTENANCE: Json = {
     "machine_id": MACHINE_ID,
     "since": at(seconds=1),

@@ -42,6 +42,7 @@ ASKS: dict[str, tuple[str, Reads]] = {
         {f"GET {LIABILITIES}/{LIABILITY['id']}": LIABILITY},
     ),
     "account arm": ("lambda_cloud --reason ticket", {}),
+    "preemption arm": ("--reason ticket", {}),
     "account permit-terminations": ("lambda_cloud --reason ticket", ACCOUNTS),
     "account remove": ("lambda_cloud --reason ticket", {}),
     "api-key rotate": ("'first key' --overlap-hours 0", {"GET /v1/api-keys": answers.API_KEYS}),
@@ -134,6 +135,7 @@ ACTS_AT_ONCE = {
     "account drain": "account resume",
     "account resume": "account drain",
     "account disarm": "account arm",
+    "preemption disarm": "preemption arm",
     "pool create": "pool delete",
     "pool change": "pool change",
     "pool delete": "pool create; leases keep the machines that they have claimed",
@@ -144,6 +146,7 @@ ACTS_AT_ONCE = {
 """The commands that change something and do not ask, each with what takes it back."""
 
 READS = {
+    "preemption status",
     "lease notices",
     *("whoami", "skus", "offers", "quote", "why", "usage", "bill", "reconciliation", "loops", "completion"),
     "balance entries",

@@ -618,6 +618,17 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
             }
         },
     ),
+    "lease_show_taken_back": (
+        f"lease show {LEASE_ID}",
+        {
+            SHOW: answers.a_lease()
+            | {
+                "request": answers.SPOT_REQUEST | {"purchase": "interruptible"},
+                "on_eviction": "replace",
+                "taken_back_at": answers.at(seconds=-90),
+            }
+        },
+    ),
     "why": (f"why {LEASE_ID}", {SHOW: answers.a_lease(), WHY: answers.EXPLANATION}),
     "why_verbose": (
         f"why {LEASE_ID} --verbose",
@@ -765,6 +776,31 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     ),
     "repair_list": ("repair list --all", {"GET /v1/operator/repairs": answers.REPAIRS}),
     "repair_list_none": ("repair list", {"GET /v1/operator/repairs": EMPTY}),
+    "preemption_list": ("preemption list --all", {"GET /v1/operator/preemptions": answers.PREEMPTIONS}),
+    "preemption_list_none": ("preemption list", {"GET /v1/operator/preemptions": EMPTY}),
+    "preemption_show": (
+        f"preemption show {answers.OTHER_LEASE_ID}",
+        {"GET /v1/operator/preemption-decisions": answers.PREEMPTION_DECISIONS},
+    ),
+    "preemption_show_none": ("preemption show", {"GET /v1/operator/preemption-decisions": EMPTY}),
+    "preemption_status": (
+        "preemption status",
+        {
+            "GET /v1/operator/preemption-switch": answers.PREEMPTION_SWITCH
+            | {"armed": False, "at": None, "switched_by": None, "reason": None}
+        },
+    ),
+    "preemption_arm": (
+        "preemption arm --reason looked --yes",
+        {"POST /v1/operator/preemption-switch": answers.PREEMPTION_SWITCH},
+    ),
+    "preemption_disarm": (
+        "preemption disarm --reason ticket",
+        {
+            "POST /v1/operator/preemption-switch": answers.PREEMPTION_SWITCH
+            | {"armed": False, "reason": "ticket"}
+        },
+    ),
     "repair_take_out": (
         f"repair take-out {answers.MACHINE_ID} --reason fan --yes",
         {f"POST /v1/operator/machines/{answers.MACHINE_ID}/maintenance": answers.MAINTENANCE},

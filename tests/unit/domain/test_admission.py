@@ -146,6 +146,15 @@ def test_the_spot_price_takes_the_place_of_the_price_and_is_the_one_of_a_stopped
     assert price.bought(PurchaseKind.SPOT) is None
 
 
+def test_an_interruptible_lease_has_the_price_of_what_may_be_taken_back_and_needs_no_ceiling() -> None:
+    price, wanted = FINE.price, replace(REQUEST, purchase=PurchaseKind.INTERRUPTIBLE)
+    assert price is not None
+    bought = replace(price, spot_nano_per_unit_hour=Nano(7)).bought(PurchaseKind.INTERRUPTIBLE)
+    assert bought is not None
+    assert (bought.nano_per_unit_hour, bought.purchase) == (7, PurchaseKind.INTERRUPTIBLE)
+    expect_admitted(admit(replace(FINE, request=wanted, price=bought)))
+
+
 def test_a_limit_on_gpus_can_be_used_up_and_not_exceeded_by_one() -> None:
     expect_admitted(admit(replace(FINE, envelopes=(ceiling(9, held=1),))))
     over = admit(replace(FINE, envelopes=(ceiling(9, held=2),)))

@@ -74,7 +74,7 @@ def test_people_end_a_live_lease_from_anywhere_and_are_ignored_afterwards() -> N
 
 
 def test_only_what_was_billed_can_lose_its_machine_its_proof_or_its_funding() -> None:
-    for event in (E.UNFUNDED, E.MACHINE_LOST, E.EVICTED, E.REPLACING, E.PROOF_FAILED):
+    for event in (E.UNFUNDED, E.MACHINE_LOST, E.EVICTED, E.PREEMPTED, E.REPLACING, E.PROOF_FAILED):
         assert {state for state, known in NEXT if known is event} == {S.READY}
 
 

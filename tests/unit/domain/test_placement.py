@@ -1,6 +1,6 @@
 """Which machine comes next: the same facts, the same order; and a reason for every loser."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -35,7 +35,7 @@ from control_plane.domain.placement import (
     sold_as,
 )
 from control_plane.domain.proof import Tier
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.purchase import PurchaseKind, capacity_for
 from control_plane.domain.ranking import (
     CANDIDATES_NAMED_MAX,
     NAMED_OF_REASON_MAX,
@@ -89,6 +89,7 @@ def ranked(
     disproven: dict[str, Disproven] | None = None,
     blocks: Sequence[Block] = (),
     envelopes: Sequence[Envelope] = (),
+    yielded: Collection[str] = (),
     sold: Shape = SOLD,
 ) -> Ranking:
     return rank(
@@ -102,6 +103,7 @@ def ranked(
         blocks=in_force(blocks, START),
         now=START,
         envelopes=envelopes,
+        yielded=yielded,
     )
 
 
@@ -228,6 +230,17 @@ def test_an_offer_serves_leases_of_its_own_purchase_kind_alone_whatever_it_costs
     expect_rejected(ranked(replace(OFFER, spot=True, cost_nano_per_hour=dear)), RejectCode.SPOT)
     expect_rejected(ranked(replace(OFFER, cost_nano_per_hour=dear), request=SPOT), RejectCode.ON_DEMAND)
     assert ranked(replace(OFFER, spot=True), request=SPOT).candidates
+
+
+def test_an_interruptible_lease_has_capacity_on_demand_alone() -> None:
+    request = CapacityRequest("h100x8", purchase=PurchaseKind.INTERRUPTIBLE)
+    assert ranked(OFFER, request=request).candidates
+    expect_rejected(ranked(replace(OFFER, spot=True), request=request), RejectCode.SPOT)
+
+
+def test_what_an_interruptible_lease_yielded_is_kept_for_another_lease() -> None:
+    expect_rejected(ranked(OFFER, yielded={OFFER.key}), RejectCode.YIELDED)
+    assert ranked(OFFER, yielded={"another"}).candidates
 
 
 def test_spot_capacity_of_a_provider_from_which_none_is_ordered_serves_nobody() -> None:
@@ -432,6 +445,7 @@ def test_every_code_can_be_the_reason() -> None:
         replace(OFFER, key="failed"),
         replace(OFFER, key="resting"),
         replace(OFFER, key="disproven"),
+        replace(OFFER, key="yielded"),
         replace(OFFER, key="blocked", native_type="blocked"),
         request=CapacityRequest("h100x8", regions=("eu",), providers=("a",)),
         unhealthy={"sick": "It does not answer."},
@@ -442,6 +456,7 @@ def test_every_code_can_be_the_reason() -> None:
         disproven={"disproven": Disproven((UUID(int=1), UUID(int=2)))},
         blocks=[a_block(replace(OFFER, native_type="blocked"))],
         envelopes=[Envelope(regions=frozenset({OFFER.region}))],
+        yielded={"yielded"},
     )
     of_spot = ranked(OFFER, request=SPOT)
     slow = ranked(OFFER, request=CapacityRequest("h100x8", network_gbps_min=1))
@@ -512,7 +527,7 @@ def test_an_offer_serves_a_price_exactly_when_placement_would_take_it_for_it(
         now=START,
     )
     assert set(ranking.candidates) == {offer for offer in fresh if serves(offer, price)}
-    assert {offer.purchase for offer in ranking.candidates} <= {purchase}
+    assert {offer.purchase for offer in ranking.candidates} <= {capacity_for(purchase)}
 
 
 def test_an_offer_is_sold_as_every_sku_that_it_serves_and_the_dearest_price_is_shown() -> None:

@@ -83,6 +83,7 @@ UNFIT: list[tuple[PoolRejectCode, dict[str, Any], dict[str, Any]]] = [
     (PoolRejectCode.OTHER_TIER, {}, {"pool_sla": SlaTier.GOLD}),
     (PoolRejectCode.NODE, {"lease": replace(LEASE, node_pool_id=NodePoolId(UUID(int=3)))}, {}),
     (PoolRejectCode.SPOT, {"lease": replace(LEASE, purchase=PurchaseKind.SPOT)}, {}),
+    (PoolRejectCode.INTERRUPTIBLE, {"lease": replace(LEASE, purchase=PurchaseKind.INTERRUPTIBLE)}, {}),
     (PoolRejectCode.REGION_EXCLUDED, {"lease": replace(LEASE, regions=("eu",))}, {}),
     (PoolRejectCode.PROVIDER_EXCLUDED, {"lease": replace(LEASE, providers=("lambda_cloud",))}, {}),
     (PoolRejectCode.ENVELOPE_EXCLUDED, {"envelopes": (Envelope(regions=frozenset({"eu"})),)}, {}),

@@ -48,6 +48,8 @@ FACTS = (
     "placements",
     "pool_decisions",
     "postings",
+    "preemption_decisions",
+    "preemption_switches",
     "price_book_withdrawals",
     "price_books",
     "prices",
@@ -242,6 +244,9 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
             *("asked_at", "accepted", "boot_id", "listed", "listed_from", "listed_at", "stopped"),
         ),
     ),
+    "preemption_decisions": ((), ()),
+    "preemption_switches": (("INSERT",), ()),
+    "preemptions": ((), ()),
     "price_agreements": (("INSERT",), ("valid_until", "ended_at", "ended_by")),
     "price_book_withdrawals": ((), ()),
     "price_books": ((), ()),
@@ -903,6 +908,7 @@ def _filter_rows() -> None:
     for watched in ("agents", "sla_assessments", "sla_breaches", "sla_credits", "sla_uncredited"):
         steps.filter_watched(watched)
     steps.filter_watched("samples")
+    steps.filter_watched("preemptions")
     for table in ("health_changes", "machine_health", "repairs"):
         steps.filter_of_machine(table)
     for table in (
@@ -916,6 +922,8 @@ def _filter_rows() -> None:
         "pool_decisions",
         "pool_hours",
         "pools",
+        "preemption_decisions",
+        "preemption_switches",
         "reconciliation_batches",
         "reconciliation_differences",
         "reconciliations",
@@ -2046,7 +2054,8 @@ def _create_tables() -> None:
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_by", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "purchase IN ('on_demand', 'spot')", name=op.f("ck_price_agreements_purchase_known")
+            "purchase IN ('interruptible', 'on_demand', 'spot')",
+            name=op.f("ck_price_agreements_purchase_known"),
         ),
         sa.CheckConstraint("nano_per_unit_hour >= 0", name=op.f("ck_price_agreements_not_negative")),
         sa.CheckConstraint(
@@ -2093,7 +2102,9 @@ def _create_tables() -> None:
         sa.Column("price_agreement_id", sa.Uuid(), nullable=True),
         sa.Column("quoted_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
-        sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_quotes_purchase_known")),
+        sa.CheckConstraint(
+            "purchase IN ('interruptible', 'on_demand', 'spot')", name=op.f("ck_quotes_purchase_known")
+        ),
         sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_quotes_sla_known")),
         sa.CheckConstraint("expires_at > quoted_at", name=op.f("ck_quotes_expires_later")),
         sa.CheckConstraint(
@@ -2205,20 +2216,23 @@ def _create_tables() -> None:
             "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
         ),
         sa.CheckConstraint(
-            "end_reason IN ('auto_released', 'ended_by_operator', 'envelope_exceeded', 'evicted', 'machine_lost', 'no_capacity', 'organization_closed', 'organization_suspended', 'proof_failed', 'released', 'unfunded')",
+            "end_reason IN ('auto_released', 'ended_by_operator', 'envelope_exceeded', 'evicted', 'machine_lost', 'no_capacity', 'organization_closed', 'organization_suspended', 'preempted', 'proof_failed', 'released', 'unfunded')",
             name=op.f("ck_leases_end_reason_known"),
         ),
         sa.CheckConstraint(
             "proof IN ('attested', 'listed', 'proven', 'watched')", name=op.f("ck_leases_proof_known")
         ),
-        sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_leases_purchase_known")),
+        sa.CheckConstraint(
+            "purchase IN ('interruptible', 'on_demand', 'spot')", name=op.f("ck_leases_purchase_known")
+        ),
         sa.CheckConstraint("on_eviction IN ('end', 'replace')", name=op.f("ck_leases_on_eviction_known")),
         sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_leases_sla_known")),
         sa.CheckConstraint(
-            "purchase <> 'spot' OR sla_version IS NULL", name=op.f("ck_leases_nothing_is_promised_with_spot")
+            "purchase = 'on_demand' OR sla_version IS NULL", name=op.f("ck_leases_promised_on_demand_alone")
         ),
         sa.CheckConstraint(
-            "on_eviction = 'end' OR purchase = 'spot'", name=op.f("ck_leases_only_spot_is_replaced")
+            "on_eviction = 'end' OR purchase <> 'on_demand'",
+            name=op.f("ck_leases_on_demand_is_not_taken_back"),
         ),
         sa.CheckConstraint(
             "ready_at IS NOT NULL OR paused_at = '{}'", name=op.f("ck_leases_paused_only_after_ready")
@@ -3448,7 +3462,9 @@ def _create_tables() -> None:
         sa.Column("amount_nano", sa.BigInteger(), nullable=False),
         sa.Column("period", sa.DateTime(timezone=True), nullable=False),
         sa.Column("rated_at", sa.DateTime(timezone=True), nullable=False),
-        sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_charges_purchase_known")),
+        sa.CheckConstraint(
+            "purchase IN ('interruptible', 'on_demand', 'spot')", name=op.f("ck_charges_purchase_known")
+        ),
         sa.CheckConstraint(
             "period = date_trunc('month', period AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
             " AND period >= date_trunc('month', started_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'",
@@ -5080,7 +5096,9 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "kind IN ('adjustment', 'credit', 'usage')", name=op.f("ck_invoice_lines_kind_known")
         ),
-        sa.CheckConstraint("purchase IN ('on_demand', 'spot')", name=op.f("ck_invoice_lines_purchase_known")),
+        sa.CheckConstraint(
+            "purchase IN ('interruptible', 'on_demand', 'spot')", name=op.f("ck_invoice_lines_purchase_known")
+        ),
         sa.CheckConstraint("unit IN ('gpu', 'machine')", name=op.f("ck_invoice_lines_unit_known")),
         sa.ForeignKeyConstraint(
             ["organization_id", "invoice_id"],
@@ -5608,7 +5626,7 @@ def _create_tables() -> None:
         sa.Column("message", sa.Text(), nullable=False),
         sa.Column("planned_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "kind IN ('fault_found', 'maintenance_planned', 'recovered', 'replaced', 'replacement_planned', 'replacement_recommended', 'reset_planned', 'reset_recommended')",
+            "kind IN ('fault_found', 'maintenance_planned', 'preempted', 'preemption_planned', 'preemption_withdrawn', 'recovered', 'replaced', 'replacement_planned', 'replacement_recommended', 'reset_planned', 'reset_recommended')",
             name=op.f("ck_notices_kind_known"),
         ),
         sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_notices_machine_id_machines")),
@@ -5629,6 +5647,140 @@ def _create_tables() -> None:
         sa.UniqueConstraint("organization_id", "number", name=op.f("uq_notices_organization_id_number")),
     )
     op.create_index("ix_notices_lease_id_number", "notices", ["lease_id", "number"], unique=False)
+    op.create_table(
+        "preemptions",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("for_lease_id", sa.Uuid(), nullable=False),
+        sa.Column("offer_key", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("harm_gpu_seconds", sa.BigInteger(), nullable=False),
+        sa.Column("notified_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("interrupt_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("interrupted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("ordered_machine_id", sa.Uuid(), nullable=True),
+        sa.Column("orders", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("closed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "(closed_at IS NULL) = (state IN ('interrupted', 'notified', 'ordered'))",
+            name=op.f("ck_preemptions_open_until_closed"),
+        ),
+        sa.CheckConstraint(
+            "state IN ('in_vain', 'interrupted', 'notified', 'ordered', 'served', 'withdrawn')",
+            name=op.f("ck_preemptions_state_known"),
+        ),
+        sa.CheckConstraint(
+            "(orders = 0) = (ordered_machine_id IS NULL)", name=op.f("ck_preemptions_orders_have_a_machine")
+        ),
+        sa.CheckConstraint("interrupt_at > notified_at", name=op.f("ck_preemptions_notice_comes_first")),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_preemptions_machine_id_machines")
+        ),
+        sa.ForeignKeyConstraint(
+            ["ordered_machine_id"], ["machines.id"], name=op.f("fk_preemptions_ordered_machine_id_machines")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_preemptions_organization_id_claims"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_preemptions_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_preemptions_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_preemptions_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_preemptions")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_preemptions_organization_id_id")),
+    )
+    op.create_index("ix_preemptions_for_lease_id", "preemptions", ["for_lease_id"], unique=False)
+    op.create_index("ix_preemptions_lease_id", "preemptions", ["lease_id"], unique=False)
+    op.create_index(
+        "ix_preemptions_notified_at",
+        "preemptions",
+        [sa.literal_column("notified_at DESC"), sa.literal_column("id DESC")],
+        unique=False,
+    )
+    op.create_index("ix_preemptions_ordered_machine_id", "preemptions", ["ordered_machine_id"], unique=False)
+    op.create_index(
+        "ix_preemptions_organization_id_interrupted_at",
+        "preemptions",
+        ["organization_id", "interrupted_at"],
+        unique=False,
+    )
+    op.create_index(
+        "uq_preemptions_open_for_lease",
+        "preemptions",
+        ["for_lease_id"],
+        unique=True,
+        postgresql_where=sa.text("closed_at IS NULL"),
+    )
+    op.create_index(
+        "uq_preemptions_open_of_lease",
+        "preemptions",
+        ["lease_id"],
+        unique=True,
+        postgresql_where=sa.text("closed_at IS NULL"),
+    )
+    op.create_table(
+        "preemption_decisions",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("for_lease_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=True),
+        sa.Column("preemption_id", sa.Uuid(), nullable=True),
+        sa.Column("decision", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.CheckConstraint(
+            "decision IN ('held_back', 'in_vain', 'interrupted', 'notified', 'ordered', 'served', 'withdrawn', 'would_notify')",
+            name=op.f("ck_preemption_decisions_decision_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["preemption_id"],
+            ["preemptions.id"],
+            name=op.f("fk_preemption_decisions_preemption_id_preemptions"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_preemption_decisions")),
+    )
+    op.create_index(
+        "ix_preemption_decisions_at",
+        "preemption_decisions",
+        [sa.literal_column("at DESC"), sa.literal_column("id DESC")],
+        unique=False,
+    )
+    op.create_index(
+        "ix_preemption_decisions_for_lease_id_at",
+        "preemption_decisions",
+        ["for_lease_id", "at"],
+        unique=False,
+    )
+    op.create_index(
+        "ix_preemption_decisions_preemption_id", "preemption_decisions", ["preemption_id"], unique=False
+    )
+    op.create_table(
+        "preemption_switches",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("armed", sa.Boolean(), nullable=False),
+        sa.Column("switched_by", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_preemption_switches")),
+    )
     op.create_table(
         "sla_clocks",
         sa.Column("lease_id", sa.Uuid(), nullable=False),

@@ -1,0 +1,400 @@
+"""Queries on preemptions: which leases are in need, which could yield their machine, and what was decided."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, fields
+from datetime import datetime
+from uuid import UUID
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import document, read, read_one, write
+from control_plane.db.tables.marks import among
+from control_plane.domain.gpu import GpuModel
+from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, PreemptionId
+from control_plane.domain.lease import LeaseState
+from control_plane.domain.machine import WANTED, MachineState
+from control_plane.domain.organization import OrganizationState
+from control_plane.domain.preemption import (
+    HISTORY,
+    INTERRUPTS,
+    TAKES_CAPACITY,
+    Evidence,
+    Interruptible,
+    PreemptionDecision,
+    PreemptionState,
+)
+from control_plane.domain.purchase import PurchaseKind
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """An interruptible lease that yields its machine, or did."""
+
+    id: PreemptionId
+    organization_id: OrganizationId
+    lease_id: LeaseId
+    claim_id: ClaimId
+    machine_id: MachineId
+    for_lease_id: LeaseId
+    offer_key: str
+    state: PreemptionState
+    why: str
+    harm_gpu_seconds: int
+    notified_at: datetime
+    interrupt_at: datetime
+    interrupted_at: datetime | None
+    ordered_machine_id: MachineId | None
+    orders: int
+    closed_at: datetime | None
+
+
+_COLUMNS = ", ".join(field.name for field in fields(Preemption))
+_HISTORY = f"interval '{int(HISTORY.total_seconds())} seconds'"
+_INTERRUPTED = among("p.state", INTERRUPTS)
+
+# Leases in need
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A lease that is promised a machine by some time, and waits because nothing can serve it."""
+
+    lease_id: LeaseId
+    waiting_since: datetime
+    waiting_why: str
+    tried: int
+    """How many machines were taken back for it."""
+    told: int
+    """How many notices were given for it."""
+
+
+# A machine that is reserved for the lease is being made ready already.
+_WAITING = f"""
+SELECT l.id AS lease_id, l.waiting_since, l.waiting_why,
+  (SELECT count(*) FROM preemptions p WHERE p.for_lease_id = l.id AND {_INTERRUPTED}) AS tried,
+  (SELECT count(*) FROM preemptions p WHERE p.for_lease_id = l.id) AS told
+FROM leases l JOIN organizations o ON o.id = l.organization_id
+JOIN sla_terms t ON t.version = l.sla_version AND t.tier = l.sla
+WHERE l.state = '{LeaseState.PLACING}' AND l.waiting_since IS NOT NULL AND l.sla_version IS NOT NULL
+  AND l.purchase = '{PurchaseKind.ON_DEMAND}' AND l.node_pool_id IS NULL
+  AND o.state = '{OrganizationState.ACTIVE}'
+  AND NOT EXISTS (SELECT FROM preemptions p WHERE p.for_lease_id = l.id AND p.closed_at IS NULL)
+  AND NOT EXISTS (SELECT FROM machines m WHERE m.reserved_for = l.id AND {among("m.state", WANTED)})
+"""
+_WAITING_PAGE = text(f"""
+{_WAITING} AND (l.ready_at IS NULL AND t.ready_seconds IS NOT NULL OR t.replacement_seconds IS NOT NULL)
+ORDER BY t.priority DESC, l.created_at, l.id LIMIT :limit
+""")
+_WAITING_ONE = text(f"{_WAITING} AND l.id = :id")
+
+
+async def waiting(connection: Connection, *, limit: int) -> list[Waiting]:
+    """Leases with a promise that nothing can serve, those with the highest priority first. None is locked."""
+    return await read(connection, _WAITING_PAGE, Waiting, limit=limit)
+
+
+async def still_waiting(connection: Connection, lease_id: LeaseId) -> Waiting | None:
+    """The same about one lease, which the caller has locked; None when it is not in need any more."""
+    return await read_one(connection, _WAITING_ONE, Waiting, id=lease_id)
+
+
+# Interruptible leases. A machine whose agent or proof is in doubt is left to those who repair it.
+_RUNNING = text(f"""
+SELECT l.id AS lease_id, l.organization_id, c.id AS claim_id, m.id AS machine_id, m.account, m.offer_key, l.gpu_count,
+  l.priority, c.admitted_at AS running_since,
+  (SELECT count(*) FROM preemptions p WHERE p.lease_id = l.id AND {_INTERRUPTED}
+    AND p.interrupted_at > CAST(:now AS timestamptz) - {_HISTORY}) AS interruptions,
+  (SELECT count(*) FROM preemptions p WHERE p.lease_id = l.id AND {_INTERRUPTED}
+    AND p.interrupted_at > CAST(:now AS timestamptz) - interval '1 day') AS interruptions_today,
+  (SELECT count(*) FROM preemptions p WHERE p.organization_id = l.organization_id AND p.lease_id <> l.id
+    AND {_INTERRUPTED} AND p.interrupted_at > CAST(:now AS timestamptz) - {_HISTORY}) AS others_interrupted,
+  EXISTS (SELECT FROM preemptions p WHERE p.lease_id = l.id AND p.closed_at IS NULL) AS yields_already,
+  m.missed_since IS NULL AND m.down_since IS NULL AND m.suspect_since IS NULL AS listed,
+  a.armed_at IS NOT NULL AS armed
+FROM leases l JOIN claims c ON c.lease_id = l.id AND c.ended_at IS NULL AND c.slot IS NULL
+JOIN machines m ON m.id = c.machine_id JOIN provider_accounts a ON a.name = m.account
+WHERE l.state = '{LeaseState.READY}' AND l.purchase = '{PurchaseKind.INTERRUPTIBLE}' AND c.admitted_at IS NOT NULL
+  AND m.state = '{MachineState.VERIFIED}' AND m.gpu_model IS NOT DISTINCT FROM :gpu_model AND m.gpu_count = :gpu_count
+ORDER BY c.admitted_at DESC, l.id LIMIT :limit
+""")
+
+
+async def running(
+    connection: Connection, gpu_model: GpuModel | None, gpu_count: int, *, now: datetime, limit: int
+) -> list[Interruptible]:
+    """Interruptible leases with a machine of this shape, those that run for the shortest time first."""
+    values = {"gpu_model": None if gpu_model is None else gpu_model.value, "gpu_count": gpu_count}
+    return await read(connection, _RUNNING, Interruptible, **values, now=now, limit=limit)
+
+
+# Preemptions
+
+_INSERT = text(f"""
+INSERT INTO preemptions (id, organization_id, project_id, lease_id, claim_id, machine_id, for_lease_id, offer_key,
+  state, why, harm_gpu_seconds, notified_at, interrupt_at)
+SELECT :id, l.organization_id, l.project_id, l.id, :claim_id, :machine_id, :for_lease_id, :offer_key,
+  '{PreemptionState.NOTIFIED}', :why, :harm, :now, :interrupt_at
+FROM leases l WHERE l.id = :lease_id
+ON CONFLICT DO NOTHING
+""")
+_OPEN = text("SELECT id FROM preemptions WHERE closed_at IS NULL ORDER BY notified_at, id LIMIT :limit")
+_COUNT_OPEN = text("SELECT count(*) FROM preemptions WHERE closed_at IS NULL")
+_ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtext('preemptions'))")
+_GET = text(f"SELECT {_COLUMNS} FROM preemptions WHERE id = :id")
+_LOCK = text(f"SELECT {_COLUMNS} FROM preemptions WHERE id = :id FOR UPDATE")
+_MOVE = text("""
+UPDATE preemptions SET state = :state, why = :why, interrupted_at = coalesce(interrupted_at, :interrupted_at),
+  ordered_machine_id = coalesce(:ordered_machine_id, ordered_machine_id),
+  orders = orders + CASE WHEN CAST(:ordered_machine_id AS uuid) IS NULL THEN 0 ELSE 1 END,
+  closed_at = :closed_at
+WHERE id = :id AND state = :seen
+""")
+
+
+async def start_alone(connection: Connection) -> None:
+    """Wait until no other worker gives notice, so that together they keep the bound of what is under way."""
+    await connection.execute(_ONE_AT_A_TIME, {})
+
+
+async def insert(
+    connection: Connection,
+    preemption_id: PreemptionId,
+    lease: Interruptible,
+    *,
+    for_lease_id: LeaseId,
+    why: str,
+    harm: int,
+    now: datetime,
+    interrupt_at: datetime,
+) -> bool:
+    """Store that a lease yields its machine. False when one of the two leases is in another preemption already."""
+    values = {
+        "id": preemption_id,
+        "lease_id": lease.lease_id,
+        "claim_id": lease.claim_id,
+        "machine_id": lease.machine_id,
+        "for_lease_id": for_lease_id,
+        "offer_key": lease.offer_key,
+        "why": why,
+        "harm": harm,
+        "now": now,
+        "interrupt_at": interrupt_at,
+    }
+    return bool(await write(connection, _INSERT, **values))
+
+
+async def under_way(connection: Connection, *, limit: int) -> list[PreemptionId]:
+    return await read(connection, _OPEN, PreemptionId, limit=limit)
+
+
+async def count_under_way(connection: Connection) -> int:
+    return await read_one(connection, _COUNT_OPEN, int) or 0
+
+
+async def get(connection: Connection, preemption_id: PreemptionId) -> Preemption | None:
+    return await read_one(connection, _GET, Preemption, id=preemption_id)
+
+
+async def lock(connection: Connection, preemption_id: PreemptionId) -> Preemption | None:
+    """Lock a preemption. Its two leases are locked before it."""
+    return await read_one(connection, _LOCK, Preemption, id=preemption_id)
+
+
+async def move(
+    connection: Connection,
+    preemption: Preemption,
+    state: PreemptionState,
+    *,
+    why: str,
+    interrupted_at: datetime | None = None,
+    ordered_machine_id: MachineId | None = None,
+    closed_at: datetime | None = None,
+) -> bool:
+    """Move a preemption on. False when it moved meanwhile."""
+    values = {
+        "state": state,
+        "why": why,
+        "interrupted_at": interrupted_at,
+        "ordered_machine_id": ordered_machine_id,
+        "closed_at": closed_at,
+    }
+    return bool(await write(connection, _MOVE, id=preemption.id, seen=preemption.state, **values))
+
+
+_SERVED = text("""
+SELECT id FROM claims WHERE lease_id = :lease_id AND claimed_at >= :since AND admitted_at IS NOT NULL LIMIT 1
+""")
+
+
+async def was_served(connection: Connection, preemption: Preemption) -> bool:
+    """Whether the lease in need had a machine since the notice, also when it has none any more."""
+    values = {"lease_id": preemption.for_lease_id, "since": preemption.notified_at}
+    return await read_one(connection, _SERVED, ClaimId, **values) is not None
+
+
+# What placement needs to know
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Capacity that comes free for a lease in need."""
+
+    for_lease_id: LeaseId
+    offer_key: str
+    ordered: bool
+    """Whether a machine in place of the one that was taken back is made ready."""
+
+
+_KEPT = text(f"""
+SELECT p.for_lease_id, p.offer_key, coalesce({among("m.state", WANTED)}, false) AS ordered
+FROM preemptions p LEFT JOIN machines m ON m.id = p.ordered_machine_id
+WHERE p.closed_at IS NULL AND {among("p.state", TAKES_CAPACITY)} ORDER BY p.id
+""")
+
+
+async def kept(connection: Connection) -> list[Kept]:
+    """The capacity of all machines that were taken back, and for which lease that was."""
+    return await read(connection, _KEPT, Kept)
+
+
+# Decisions
+
+_LAST = text("""
+SELECT decision, lease_id, why FROM preemption_decisions WHERE for_lease_id = :id
+ORDER BY at DESC, id DESC LIMIT 1
+""")
+_DECIDED = text("""
+INSERT INTO preemption_decisions (id, at, for_lease_id, lease_id, preemption_id, decision, why, evidence)
+VALUES (:id, :now, :for_lease_id, :lease_id, :preemption_id, :decision, :why, CAST(:evidence AS jsonb))
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    decision: PreemptionDecision
+    lease_id: LeaseId | None
+    why: str
+
+
+async def decided(
+    connection: Connection,
+    decision_id: UUID,
+    decision: PreemptionDecision,
+    *,
+    for_lease_id: LeaseId,
+    lease_id: LeaseId | None,
+    preemption_id: PreemptionId | None,
+    why: str,
+    evidence: Evidence,
+    now: datetime,
+) -> bool:
+    """Store a decision. False when it repeats the last one about the lease in need."""
+    last = await read_one(connection, _LAST, _Last, id=for_lease_id)
+    if last is not None and (last.decision, last.lease_id, last.why) == (decision, lease_id, why):
+        return False
+    values = {"lease_id": lease_id, "preemption_id": preemption_id, "decision": decision, "why": why}
+    await write(
+        connection,
+        _DECIDED,
+        id=decision_id,
+        for_lease_id=for_lease_id,
+        evidence=document(evidence),
+        now=now,
+        **values,
+    )
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDecision:
+    id: UUID
+    at: datetime
+    for_lease_id: LeaseId
+    lease_id: LeaseId | None
+    preemption_id: PreemptionId | None
+    decision: PreemptionDecision
+    why: str
+    evidence: Evidence
+
+
+_DECISIONS = text("""
+SELECT id, at, for_lease_id, lease_id, preemption_id, decision, why, evidence FROM preemption_decisions
+WHERE (CAST(:for_lease_id AS uuid) IS NULL OR for_lease_id = :for_lease_id)
+  AND (CAST(:at AS timestamptz) IS NULL OR (at, id) < (:at, CAST(:id AS uuid)))
+ORDER BY at DESC, id DESC LIMIT :limit
+""")
+
+
+async def decisions(
+    connection: Connection, *, for_lease_id: LeaseId | None, before: tuple[datetime, UUID] | None, limit: int
+) -> list[StoredDecision]:
+    """What was decided about one lease in need, or about all, the latest first."""
+    at, decision_id = before or (None, None)
+    return await read(
+        connection, _DECISIONS, StoredDecision, for_lease_id=for_lease_id, at=at, id=decision_id, limit=limit
+    )
+
+
+_PAGE = text(f"""
+SELECT {_COLUMNS} FROM preemptions
+WHERE (NOT CAST(:open AS boolean) OR closed_at IS NULL)
+  AND (CAST(:at AS timestamptz) IS NULL OR (notified_at, id) < (:at, CAST(:id AS uuid)))
+ORDER BY notified_at DESC, id DESC LIMIT :limit
+""")
+
+
+async def page(
+    connection: Connection, *, only_open: bool, before: tuple[datetime, UUID] | None, limit: int
+) -> list[Preemption]:
+    """Preemptions of all leases, the latest first."""
+    at, preemption_id = before or (None, None)
+    return await read(connection, _PAGE, Preemption, open=only_open, at=at, id=preemption_id, limit=limit)
+
+
+_OF_LEASES = text(f"SELECT {_COLUMNS} FROM preemptions WHERE lease_id = ANY(:ids) AND closed_at IS NULL")
+
+
+async def of_leases(connection: Connection, lease_ids: Collection[LeaseId]) -> dict[LeaseId, Preemption]:
+    """The open preemption of each of these leases that yields its machine."""
+    found = await read(connection, _OF_LEASES, Preemption, ids=list(lease_ids))
+    return {each.lease_id: each for each in found}
+
+
+# The switch
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Whether preemptions happen, as an operator decided last."""
+
+    at: datetime
+    armed: bool
+    switched_by: str
+    reason: str
+
+
+_SWITCH = text(
+    "SELECT at, armed, switched_by, reason FROM preemption_switches ORDER BY at DESC, id DESC LIMIT 1"
+)
+_PUT_SWITCH = text("""
+INSERT INTO preemption_switches (id, at, armed, switched_by, reason)
+VALUES (:id, :at, :armed, :switched_by, :reason)
+""")
+
+
+async def switch(connection: Connection) -> Switch | None:
+    """None before the first decision: preemptions do not happen."""
+    return await read_one(connection, _SWITCH, Switch)
+
+
+async def put_switch(connection: Connection, switch_id: UUID, wanted: Switch) -> None:
+    await write(
+        connection,
+        _PUT_SWITCH,
+        id=switch_id,
+        at=wanted.at,
+        armed=wanted.armed,
+        switched_by=wanted.switched_by,
+        reason=wanted.reason,
+    )

@@ -1,0 +1,267 @@
+"""An interruptible lease yields its machine to a lease that was promised one: notice, interruption, and two exact bills."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from sqlalchemy import TextClause, text
+
+from control_plane.db import preemptions
+from control_plane.db.preemptions import Preemption, StoredDecision, Switch
+from control_plane.domain.ids import OrganizationId
+from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.money import Nano, accrued
+from control_plane.domain.notice import NoticeKind
+from control_plane.domain.preemption import NOTICE, PreemptionDecision, PreemptionState
+from control_plane.domain.purchase import OnEviction, PurchaseKind
+from control_plane.domain.request import CapacityRequest, LeaseTerms
+from control_plane.domain.sla import SlaTier
+from control_plane.domain.tariff import unit_seconds_total
+from control_plane.services import sla_terms
+from control_plane.world import uuid7
+from reconciler.worlds.complete import CompleteWorld
+from tests.support.crash import Crash
+from tests.support.rows import rows
+from tests.support.stage import BOOK, H100, Stage
+
+pytestmark = pytest.mark.database
+
+D, S = PreemptionDecision, PreemptionState
+PRICE = Nano(3_000_000_000)
+"""Of an hour of an interruptible H100."""
+BOOK_WITH_IT = (replace(H100, spot_nano_per_unit_hour=PRICE), *BOOK[1:])
+SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
+YIELDING = CapacityRequest("h100x1", purchase=PurchaseKind.INTERRUPTIBLE)
+GOLD = CapacityRequest("h100x1", sla=SlaTier.GOLD)
+REPLACED = LeaseTerms(on_eviction=OnEviction.REPLACE, wait_timeout_seconds=7_200)
+
+_CHARGES = text("""
+SELECT purchase, started_at, ended_at, unit_seconds, nano_per_unit_hour, amount_nano FROM charges WHERE lease_id = :id
+ORDER BY number
+""")
+_NOTICES = text("SELECT kind, planned_at, message FROM notices WHERE lease_id = :id ORDER BY number")
+
+
+async def found(stage: Stage, statement: TextClause, **values: object) -> Sequence[Any]:
+    async with stage.db.reading() as connection:
+        return await rows(connection, statement, **values)
+
+
+async def arm(stage: Stage, *, armed: bool = True) -> None:
+    async with stage.db.transaction() as connection:
+        await preemptions.put_switch(
+            connection, uuid7(), Switch(stage.clock.now(), armed, "user_1", "a test")
+        )
+
+
+async def all_of_them(stage: Stage) -> list[Preemption]:
+    """Oldest first."""
+    async with stage.db.reading() as connection:
+        page = await preemptions.page(connection, only_open=False, before=None, limit=100)
+    return page[::-1]
+
+
+async def decisions(stage: Stage) -> list[StoredDecision]:
+    """Oldest first."""
+    async with stage.db.reading() as connection:
+        page = await preemptions.decisions(connection, for_lease_id=None, before=None, limit=100)
+    return page[::-1]
+
+
+async def seller(stage: Stage) -> OrganizationId:
+    """A customer, where interruptible leases are sold and service levels are promised."""
+    stage.book = BOOK_WITH_IT
+    async with stage.db.transaction() as connection:
+        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
+    return await stage.organization()
+
+
+async def short_of(stage: Stage, count: int = 1, terms: LeaseTerms | None = None) -> list[Lease]:
+    """Interruptible leases of one customer that have all H100 there are, and an hour of work."""
+    organization_id = await seller(stage)
+    await stage.run("refresh_offers")
+    leases = [await stage.lease(organization_id, YIELDING, terms=terms) for _ in range(count)]
+    for lease in leases:
+        await stage.play_until(lease, "ready", seconds_max=300)
+    for place in stage.cloud.stock:
+        stage.cloud.stock[place] = 0
+    await stage.play(3_600, step=300)
+    return [await stage.lease_row(lease) for lease in leases]
+
+
+async def a_golden_one(stage: Stage) -> Lease:
+    """A lease of another customer that is promised a machine, and waits."""
+    return await stage.lease(await stage.organization(), GOLD)
+
+
+async def billed(stage: Stage, lease: Lease, price: Nano) -> int:
+    """The seconds that a lease was charged, after holding each charge against the price to the last nano-dollar."""
+    charges = await found(stage, _CHARGES, id=lease.id)
+    seconds = 0
+    for charge in charges:
+        before = accrued(price, seconds)
+        seconds += charge.unit_seconds
+        assert charge.nano_per_unit_hour == price
+        assert charge.amount_nano == accrued(price, seconds) - before
+    return seconds
+
+
+async def test_a_lease_that_was_promised_a_machine_gets_the_place_of_an_interruptible_one_and_both_bills_are_exact(
+    stage: Stage,
+) -> None:
+    (yields,) = await short_of(stage)
+    await arm(stage)
+    golden = await a_golden_one(stage)
+    (old,) = stage.cloud.alive()
+    assert yields.nano_per_hour == PRICE
+    await stage.play_until(golden, "ready", seconds_max=900, step=5)
+    (preemption,) = await all_of_them(stage)
+    row, got = await stage.lease_row(yields), await stage.lease_row(golden)
+    assert (row.end_reason, row.billed_until) == (EndReason.PREEMPTED, preemption.interrupted_at)
+    assert preemption.interrupted_at is not None
+    assert timedelta() <= preemption.interrupted_at - preemption.interrupt_at < timedelta(seconds=15)
+    assert preemption.interrupt_at - preemption.notified_at == NOTICE
+    assert got.ready_at is not None
+    assert got.ready_at - got.created_at <= timedelta(minutes=15), "the promise was kept"
+    (new,) = stage.cloud.alive()
+    assert new.launch_key != old.launch_key, "no customer gets a machine that another one had"
+    assert new.order.native_type == old.order.native_type
+    kinds = [notice.kind for notice in await found(stage, _NOTICES, id=yields.id)]
+    assert kinds == [NoticeKind.PREEMPTION_PLANNED, NoticeKind.PREEMPTED]
+    assert "lease preemption_planned" in await stage.story(yields)
+    assert "lease preempted" in await stage.story(yields)
+    assert "lease preemption_planned" in await stage.story(golden)
+    await stage.play(1_800, step=300)
+    await stage.release(golden)
+    await stage.finish()
+    assert [each.state for each in await all_of_them(stage)] == [S.SERVED]
+    assert [each.decision for each in await decisions(stage)][-4:] == [
+        *(D.NOTIFIED, D.INTERRUPTED, D.ORDERED, D.SERVED)
+    ]
+    assert row.ready_at is not None
+    used = unit_seconds_total(row.ready_at, 1, preemption.interrupted_at)
+    assert await billed(stage, yields, PRICE) == used
+    ended = await stage.lease_row(golden)
+    assert ended.billed_until is not None
+    assert await billed(stage, golden, golden.nano_per_hour) == unit_seconds_total(
+        got.ready_at, 1, ended.billed_until
+    )
+    assert {charge.purchase for charge in await found(stage, _CHARGES, id=yields.id)} == {"interruptible"}
+
+
+async def test_until_an_operator_arms_it_everything_is_decided_and_nothing_is_done(stage: Stage) -> None:
+    (yields,) = await short_of(stage)
+    golden = await a_golden_one(stage)
+    await stage.play(800, step=20)
+    assert (await stage.state(yields), await stage.state(golden)) == ("ready", "placing")
+    assert await all_of_them(stage) == []
+    (would,) = [each for each in await decisions(stage) if each.decision is D.WOULD_NOTIFY]
+    assert (would.for_lease_id, would.lease_id, would.preemption_id) == (golden.id, yields.id, None)
+    assert [(each.lease_id, each.kept) for each in would.evidence.considered] == [(yields.id, None)]
+    assert await found(stage, _NOTICES, id=yields.id) == []
+    await stage.finish()
+
+
+async def test_a_lease_that_waits_to_be_replaced_is_paused_to_the_second_and_does_not_take_its_place_back(
+    stage: Stage,
+) -> None:
+    (yields,) = await short_of(stage, terms=REPLACED)
+    await arm(stage)
+    golden = await a_golden_one(stage)
+    await stage.play_until(golden, "ready", seconds_max=900, step=5)
+    (preemption,) = await all_of_them(stage)
+    waiting = await stage.lease_row(yields)
+    assert (waiting.state, waiting.paused_at) == ("placing", (preemption.interrupted_at,))
+    await stage.play(600, step=60)
+    await stage.release(golden)
+    await stage.play_until(yields, "ready", seconds_max=900, step=10)
+    again = await stage.lease_row(yields)
+    assert len(again.paused_at) == 2
+    await stage.play(1_200, step=300)
+    await stage.release(yields)
+    await stage.finish()
+    ended = await stage.lease_row(yields)
+    assert ended.ready_at is not None
+    assert ended.billed_until is not None
+    first = unit_seconds_total(ended.ready_at, 1, again.paused_at[0])
+    second = unit_seconds_total(again.paused_at[1], 1, ended.billed_until)
+    assert abs(await billed(stage, yields, PRICE) - first - second) <= 1
+
+
+async def test_a_lease_in_need_that_goes_away_during_the_notice_interrupts_nobody(stage: Stage) -> None:
+    (yields,) = await short_of(stage)
+    await arm(stage)
+    golden = await a_golden_one(stage)
+    while not await all_of_them(stage):
+        await stage.play(20, step=5)
+    await stage.release(golden)
+    await stage.play(300, step=20)
+    assert await stage.state(yields) == "ready"
+    assert [each.state for each in await all_of_them(stage)] == [S.WITHDRAWN]
+    kinds = [notice.kind for notice in await found(stage, _NOTICES, id=yields.id)]
+    assert kinds == [NoticeKind.PREEMPTION_PLANNED, NoticeKind.PREEMPTION_WITHDRAWN]
+    assert "lease preemption_withdrawn" in await stage.story(yields)
+    await stage.finish()
+
+
+async def test_of_many_the_one_with_the_lowest_harm_yields_and_no_more_than_are_needed(stage: Stage) -> None:
+    leases = await short_of(stage, 3)
+    await arm(stage)
+    youngest = max(leases, key=lambda lease: lease.ready_at or lease.created_at)
+    golden = await a_golden_one(stage)
+    await stage.play_until(golden, "ready", seconds_max=900, step=5)
+    await stage.play(600, step=60)
+    assert [each.lease_id for each in await all_of_them(stage)] == [youngest.id]
+    assert sorted([await stage.state(lease) for lease in leases]) == ["ended", "ready", "ready"]
+    await stage.finish()
+
+
+async def test_leases_without_a_promised_time_take_nothing_and_leases_with_one_yield_nothing(
+    stage: Stage,
+) -> None:
+    (yields,) = await short_of(stage)
+    await arm(stage)
+    organization_id = await stage.organization()
+    (machine,) = await stage.machines(yields)
+    elsewhere = "us" if machine.region.startswith("eu") else "eu"
+    bronze = await stage.lease(organization_id)
+    silver = await stage.lease(organization_id, replace(GOLD, sla=SlaTier.SILVER, regions=(elsewhere,)))
+    await stage.play(1_500, step=60)
+    assert (await stage.state(bronze), await stage.state(silver)) == ("placing", "placing")
+    assert await all_of_them(stage) == []
+    (last,) = [each for each in await decisions(stage) if each.evidence.considered]
+    assert [each.kept for each in last.evidence.considered] == ["does_not_fit"]
+    await stage.finish()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_worker_that_dies_between_any_two_steps_loses_nothing_and_takes_nothing_twice(
+    stage: Stage, when: Literal["before", "after"]
+) -> None:
+    """The loop is killed at each of its calls in turn, at every step of a preemption."""
+    deaths = 0
+    (yields,) = await short_of(stage)
+    await arm(stage)
+    golden = await a_golden_one(stage)
+
+    async def activation(world: CompleteWorld) -> None:
+        await stage.run("preempt_leases", world=world)
+
+    end, call = stage.clock.now() + timedelta(minutes=25), 1
+    while await stage.state(golden) != "ready":
+        assert stage.clock.now() < end, await stage.story(golden)
+        killed = await Crash(at=call, when=when).kills(activation, stage.replica("doomed"))
+        deaths += killed
+        call = call + 1 if killed else 1
+        await stage.check()
+        await stage.play(10, step=5, without={"preempt_leases"})
+    assert deaths > 10
+    (preemption,) = await all_of_them(stage)
+    assert preemption.orders == 1
+    assert len(stage.cloud.alive()) == 1
+    assert await stage.state(yields) in ("ending", "ended")
+    await stage.finish()
+    assert [each.state for each in await all_of_them(stage)] == [S.SERVED]

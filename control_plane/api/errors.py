@@ -200,6 +200,7 @@ KINDS: dict[str, Kind] = {
     RefusalCode.NODE_LABEL_INVALID: Kind(422, "Correct the label that `detail` names.", "node_labels"),
     RefusalCode.NODE_TAINT_INVALID: Kind(422, "Correct the taint that `detail` names.", "node_taints"),
     RefusalCode.NODE_POOL_DELETING: Kind(409, "Create another node pool."),
+    RefusalCode.NODE_POOL_FOLLOWS_OBJECT: Kind(409, "Scale it in the cluster, or delete it here."),
     RefusalCode.NODE_POOL_FAILING: Kind(409, "Wait, or create a pool of another SKU or in other regions."),
     RefusalCode.LEASE_OF_NODE_POOL: Kind(409, "Scale or delete the node pool that `detail` names."),
     RefusalCode.PORTS_INVALID: Kind(

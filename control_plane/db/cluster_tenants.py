@@ -15,6 +15,7 @@ from control_plane.domain.cluster import ClusterState
 from control_plane.domain.ids import ClusterId, ClusterTenantId, OrganizationId, ProjectId
 from control_plane.domain.node import NodeState
 from control_plane.domain.node_pool import LIVE as LIVE_POOL
+from control_plane.domain.node_pool import WANTED as WANTED_POOL
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,15 @@ class Leased:
 
     names: tuple[str, ...]
     digest: str
-    """Of the names."""
+    """Of the names, and of how many nodes pools may have."""
     gpus: int
     vcpus: int
     memory_gib: int
+    nodes_to_come: int
+    """How many more nodes objects in the cluster may have bought for pods; so are the amounts that follow."""
+    gpus_to_come: int
+    vcpus_to_come: int
+    memory_gib_to_come: int
 
 
 _NEEDED = f"""
@@ -88,12 +94,29 @@ _WAIT = text(f"UPDATE cluster_tenants SET due_at = :due_at, {work.GIVE_BACK} WHE
 _IS_READY = text("""
 SELECT ready_at IS NOT NULL FROM cluster_tenants WHERE cluster_id = :cluster_id AND project_id = :project_id
 """)
-_DIGEST = "md5(coalesce(string_agg(n.name, ',' ORDER BY n.name), ''))"
+_SCALED = f"""
+FROM scaled_pools sp JOIN node_pools p ON p.id = sp.node_pool_id AND {among("p.state", WANTED_POOL)}
+WHERE sp.cluster_id = {{cluster}} AND sp.project_id = {{project}}
+"""
+_SCALED_OF_SKU = _SCALED.replace("WHERE", "JOIN skus s ON s.name = p.request->>'sku' WHERE", 1)
+_DIGEST = f"""md5(concat(string_agg(n.name, ',' ORDER BY n.name), '/',
+  (SELECT string_agg(concat(sp.name, '=', sp.nodes_max), ',' ORDER BY sp.name) {_SCALED})))"""
 _OPEN = f"n.cluster_id = {{cluster}} AND n.project_id = {{project}} AND n.state = '{NodeState.READY}'"
 _LEASED = text(f"""
-SELECT coalesce(array_agg(n.name ORDER BY n.name), '{{}}') AS names, {_DIGEST} AS digest,
+WITH to_come AS (
+  SELECT greatest(0, sp.nodes_max - (SELECT count(*) FROM nodes n
+                                     WHERE n.node_pool_id = p.id AND n.state = '{NodeState.READY}')) AS nodes,
+    s.gpu_count AS gpus, s.vcpus, s.memory_gib
+  {_SCALED_OF_SKU.format(cluster=":cluster_id", project=":project_id")}
+)
+SELECT coalesce(array_agg(n.name ORDER BY n.name), '{{}}') AS names,
+  {_DIGEST.format(cluster=":cluster_id", project=":project_id")} AS digest,
   coalesce(sum(l.gpu_count), 0) AS gpus, coalesce(sum(s.vcpus), 0) AS vcpus,
-  coalesce(sum(s.memory_gib), 0) AS memory_gib
+  coalesce(sum(s.memory_gib), 0) AS memory_gib,
+  (SELECT coalesce(sum(nodes), 0) FROM to_come)::bigint AS nodes_to_come,
+  (SELECT coalesce(sum(nodes * gpus), 0) FROM to_come)::bigint AS gpus_to_come,
+  (SELECT coalesce(sum(nodes * vcpus), 0) FROM to_come)::bigint AS vcpus_to_come,
+  (SELECT coalesce(sum(nodes * memory_gib), 0) FROM to_come)::bigint AS memory_gib_to_come
 FROM nodes n JOIN leases l ON l.id = n.lease_id JOIN skus s ON s.name = l.sku
 WHERE {_OPEN.format(cluster=":cluster_id", project=":project_id")}
 """)
@@ -106,7 +129,8 @@ _UNNEEDED = text(
 _CHANGED = text(f"""
 UPDATE cluster_tenants t SET due_at = :now
 WHERE t.due_at > :now AND t.node_digest <>
-  (SELECT {_DIGEST} FROM nodes n WHERE {_OPEN.format(cluster="t.cluster_id", project="t.project_id")})
+  (SELECT {_DIGEST.format(cluster="t.cluster_id", project="t.project_id")} FROM nodes n
+   WHERE {_OPEN.format(cluster="t.cluster_id", project="t.project_id")})
 """)
 
 

@@ -19,6 +19,7 @@ DELETED = (
     "firewalls",
     "provider_firewalls",
     "kubeconfigs",
+    "scaled_pools",
     "ssh_certificates",
     "ssh_keys",
     "idempotency_keys",

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from control_plane.db import work
+from control_plane.db import scaled_pools, work
 from control_plane.db.connection import Connection
 from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import document, read, read_one, write
@@ -31,6 +31,7 @@ from control_plane.domain.node_pool import (
 )
 from control_plane.domain.organization import OPEN, OrganizationState
 from control_plane.domain.refusal import Refused
+from control_plane.domain.scaled_pool import ScaledPool
 from control_plane.domain.transitions import Moved
 
 _COLUMNS = """
@@ -128,6 +129,8 @@ class PoolOverview:
 
     pool: NodePool
     counts: Counts
+    scaling: ScaledPool | None = None
+    """The object in the cluster that it follows, as it was last looked at; None for a pool of the API."""
 
 
 _WITH_MACHINE = among("l.state", (LeaseState.STARTING, LeaseState.READY))
@@ -307,4 +310,5 @@ async def page(
 async def _with_counts(connection: Connection, pools: Sequence[NodePool]) -> list[PoolOverview]:
     counts = await read(connection, _COUNTS, _CountsOf, ids=[pool.id for pool in pools])
     of_pool = {each.id: each for each in counts}
-    return [PoolOverview(pool, of_pool[pool.id]) for pool in pools]
+    followed = {each.node_pool_id: each for each in await scaled_pools.of_pools(connection, [*of_pool])}
+    return [PoolOverview(pool, of_pool[pool.id], followed.get(pool.id)) for pool in pools]

@@ -227,10 +227,10 @@ def decide(
     if surplus:
         return Release(surplus)
     count = missing(pool.nodes, members)
-    return (_back_off(members, now) or Replace(count)) if count else None
+    return (back_off(members, now) or Replace(count)) if count else None
 
 
-def _back_off(members: Collection[Member], now: datetime) -> BackOff | None:
+def back_off(members: Collection[Member], now: datetime) -> BackOff | None:
     """A machine that fails costs us money, so each failure but the first doubles the wait for the next try."""
     failed = [member for member in members if member.failed_since(now - FAILURES_COUNT_FOR)]
     times = [member.let_go_at for member in failed if member.let_go_at is not None]

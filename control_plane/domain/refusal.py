@@ -78,6 +78,7 @@ class RefusalCode(StrEnum):
     NODE_LABEL_INVALID = "node_label_invalid"
     NODE_TAINT_INVALID = "node_taint_invalid"
     NODE_POOL_DELETING = "node_pool_deleting"
+    NODE_POOL_FOLLOWS_OBJECT = "node_pool_follows_object"
     NODE_POOL_FAILING = "node_pool_failing"
     LEASE_OF_NODE_POOL = "lease_of_node_pool"
     LEASE_IS_NODE = "lease_is_node"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import node_pools
+from control_plane.db import node_pools, scaled_pools
 from control_plane.db.connection import Connection
 from control_plane.db.node_pools import Counts, PoolOverview
 from control_plane.domain.access import Reach
@@ -161,6 +161,9 @@ async def scale(
         return pool
     if pool.state not in WANTED:
         return Refused(RefusalCode.NODE_POOL_DELETING, f"The node pool {pool.name!r} is {pool.state}.")
+    if await scaled_pools.of_pools(connection, [pool.id]):
+        why = f"The number of nodes of {pool.name!r} follows its NodePool in the cluster {pool.cluster!r}."
+        return Refused(RefusalCode.NODE_POOL_FOLLOWS_OBJECT, why)
     if nodes != pool.nodes:
         await node_pools.resize(connection, pool_id, nodes)
         refused = await _resized(connection, world, replace(pool, nodes=nodes), pool.nodes, asker.actor)

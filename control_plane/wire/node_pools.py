@@ -145,6 +145,43 @@ class NodePoolWaitingView(View):
     """What to change, as a sentence."""
 
 
+class ScalingConditionView(View):
+    """Something that is so about a node pool that follows an object in its cluster, or is not."""
+
+    type: str
+    """What it is about: Ready, Admitted or CapacityAvailable."""
+    status: bool
+    """Whether it is so."""
+    reason: str
+    """One word for programs."""
+    message: str
+    """A sentence for people."""
+    since: Timestamp
+    """Since when it is so, or is not."""
+
+
+class NodePoolScalingView(View):
+    """What the NodePool and the ScalingPolicy in the cluster say about a node pool, as they were last looked at."""
+
+    policy: str | None
+    """The ScalingPolicy that decides its number of nodes; null when its NodePool does."""
+    nodes_min: int
+    """How many nodes it has at least."""
+    nodes_max: int
+    """How many nodes it has at most."""
+    conditions: tuple[ScalingConditionView, ...]
+    """What is so, and what is in the way."""
+    object_missing_since: Timestamp | None
+    """Since when the NodePool is gone although nobody was seen deleting it; null while it is there. Nodes leave when
+    they are empty meanwhile."""
+    scaled_at: Timestamp | None
+    """When its number of nodes last changed; null when it never did."""
+    scaled_why: str | None
+    """Why it changed."""
+    looked_at: Timestamp | None
+    """When the cluster was last looked at; null before the first time."""
+
+
 class NodePoolView(View, kw_only=True):
     """A node pool: equal nodes of one SKU in a Kubernetes cluster. Each node is a lease of its own."""
 
@@ -182,6 +219,8 @@ class NodePoolView(View, kw_only=True):
     """How long it tries to get ready, in seconds from its creation."""
     gives_up_at: Timestamp | None
     """When it is given up unless it is ready by then; null once it was ready or is being deleted."""
+    scaling: NodePoolScalingView | None = None
+    """What it follows in its cluster; null for a pool that is scaled here."""
     waiting: NodePoolWaitingView | None
     """Why a node that it lacks is not admitted; null while that is not so."""
     why: str | None

@@ -57,6 +57,11 @@ def allocatable(node: Object, device: str) -> int:
         return 0
 
 
+def whole_amount(text: str, times: int = 1) -> int:
+    """A quantity of Kubernetes so many times, rounded up. Raises ValueError for what is none."""
+    return _whole(_amount(text) * times)
+
+
 def _amount(text: str) -> Decimal:
     amount = parse_quantity(text)
     if amount is None:

@@ -18,7 +18,7 @@ from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import Cluster as Address
 from lightkube.config.models import Context
 from lightkube.core.generic_client import ALL_NS, BasicRequest, GenericAsyncClient
-from lightkube.core.resource import ApiInfo, NamespacedSubResource, ResourceDef
+from lightkube.core.resource import ApiInfo, GlobalSubResource, NamespacedSubResource, ResourceDef
 from lightkube.generic_resource import (
     Generic,
     GenericGlobalResource,
@@ -197,6 +197,19 @@ class LightkubePort:
         )
         return _plain(applied)
 
+    async def apply_status(self, intent: Object) -> Object:
+        resource, metadata = resource_of(intent), intent["metadata"]
+        applied = await self._request(
+            "patch",
+            _status_of(resource),
+            obj=intent,
+            name=metadata["name"],
+            namespace=metadata.get("namespace"),
+            headers={"Content-Type": PatchType.APPLY.value},
+            params={"force": "true"},
+        )
+        return _plain(applied)
+
     async def patch(
         self, resource: Resource, name: str, change: Object, namespace: str | None = None
     ) -> Object:
@@ -260,6 +273,14 @@ def _class_of(resource: Resource) -> Any:
     base = GenericNamespacedResource if resource.namespaced else GenericGlobalResource
     info = create_api_info(resource.group, resource.version, resource.kind, resource.plural)
     return type(resource.kind, (base,), {"_api_info": info})
+
+
+@cache
+def _status_of(resource: Resource) -> Any:
+    base = NamespacedSubResource if resource.namespaced else GlobalSubResource
+    of = ResourceDef(resource.group, resource.version, resource.kind)
+    info = ApiInfo(of, resource.plural, ["get", "patch", "put"], of, "status")
+    return type(f"{resource.kind}Status", (base, Generic), {"_api_info": info})
 
 
 @cache

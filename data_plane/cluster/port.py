@@ -153,6 +153,13 @@ class KubernetesPort(Protocol):
         """
         ...
 
+    async def apply_status(self, intent: Object) -> Object:
+        """As `apply`, for the status of an object that exists: whatever else `intent` says has no effect.
+
+        What others wrote into the status becomes ours.
+        """
+        ...
+
     async def patch(
         self, resource: Resource, name: str, change: Object, namespace: str | None = None
     ) -> Object:

@@ -38,6 +38,11 @@ def _admission(kind: str, plural: str) -> Resource:
     return Resource("admissionregistration.k8s.io", "v1", kind, plural, namespaced=False)
 
 
+CUSTOM_RESOURCE_DEFINITION = Resource(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
+)
+NODE_POOL = Resource("splitplane.io", "v1alpha1", "NodePool", "nodepools", namespaced=True)
+SCALING_POLICY = Resource("splitplane.io", "v1alpha1", "ScalingPolicy", "scalingpolicies", namespaced=True)
 NAMESPACE = _core("Namespace", "namespaces", namespaced=False)
 NODE = _core("Node", "nodes", namespaced=False)
 POD = _core("Pod", "pods")
@@ -82,6 +87,9 @@ RESOURCES = (
     MUTATING_ADMISSION_POLICY_BINDING,
     VALIDATING_ADMISSION_POLICY,
     VALIDATING_ADMISSION_POLICY_BINDING,
+    CUSTOM_RESOURCE_DEFINITION,
+    NODE_POOL,
+    SCALING_POLICY,
 )
 _BY_NAME = {(resource.api_version, resource.kind): resource for resource in RESOURCES}
 

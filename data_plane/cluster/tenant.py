@@ -17,6 +17,7 @@ from data_plane.cluster.objects.role import (
     own_nodes_role_name,
     view_role,
 )
+from data_plane.cluster.objects.scaling import scaling_definitions
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, PROJECT, Tenant
 from data_plane.cluster.port import (
     ClusterError,
@@ -52,6 +53,7 @@ async def prepare_cluster(
     refused: list[ClusterError] = []
     for thing in (
         *admission_policies(),
+        *scaling_definitions(),
         view_role(),
         edit_role(),
         all_nodes_role(),
@@ -66,6 +68,12 @@ async def prepare_cluster(
             refused.append(error)
     if refused:
         raise refused[0]
+
+
+async def define_scaling(port: KubernetesPort) -> None:
+    """The kinds NodePool and ScalingPolicy, as soon as a cluster is there: quotas count new kinds minutes later."""
+    for definition in scaling_definitions():
+        await port.apply(definition, take_over=True)
 
 
 async def keep_tenant(

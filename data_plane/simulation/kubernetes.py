@@ -142,6 +142,15 @@ class FakeKubernetes:
         self._applied[place] = copy.deepcopy(intent)
         return copy.deepcopy(self._store(place, _merged(base, intent)))
 
+    async def apply_status(self, intent: Object) -> Object:
+        self._call()
+        resource, metadata = resource_of(intent), intent["metadata"]
+        before = self._found(resource, metadata["name"], metadata.get("namespace"))
+        if before.get("status") == intent["status"]:
+            return copy.deepcopy(before)
+        place = (resource.plural, metadata.get("namespace"), metadata["name"])
+        return copy.deepcopy(self._store(place, {**before, "status": intent["status"]}))
+
     async def patch(
         self, resource: Resource, name: str, change: Object, namespace: str | None = None
     ) -> Object:
@@ -152,7 +161,11 @@ class FakeKubernetes:
         version = change.get("metadata", {}).get("resourceVersion")
         if version not in (None, before["metadata"]["resourceVersion"]):
             raise Conflict(f"{resource.kind} {name} was changed meanwhile")
-        return copy.deepcopy(self._store((resource.plural, namespace, name), _merged(before, change)))
+        place = (resource.plural, namespace, name)
+        stored = copy.deepcopy(self._store(place, _merged(before, change)))
+        if "deletionTimestamp" in stored["metadata"] and not stored["metadata"].get("finalizers"):
+            self._drop(place)
+        return stored
 
     async def delete(
         self,
@@ -167,6 +180,10 @@ class FakeKubernetes:
         found = self._found(resource, name, namespace)
         if uid not in (None, found["metadata"]["uid"]):
             raise Conflict(f"{resource.kind} {name} is another one by now")
+        if found["metadata"].get("finalizers"):
+            marked = {**found["metadata"], "deletionTimestamp": self.now().isoformat()}
+            self._store((resource.plural, namespace, name), {**found, "metadata": marked})
+            return
         self._drop((resource.plural, namespace, name))
         if resource == NAMESPACE:
             for place in [place for place in self.objects if place[1] == name]:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
-from control_plane.db import account_requests, audit, idempotency
+from control_plane.db import account_requests, audit, idempotency, projects
 from control_plane.db import pools as pool_rows
 from control_plane.db.engine import Database
 from control_plane.db.idempotency import StoredAnswer
@@ -29,6 +29,7 @@ from data_plane.simulation.servers import FakeServers
 from providers.base import Needed
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
+from reconciler.cluster_tenants import tenant_of
 from tests.support import (
     clusters,
     consoles,
@@ -39,6 +40,7 @@ from tests.support import (
     power,
     promises,
     reconciliations,
+    scaling,
 )
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
@@ -95,6 +97,8 @@ LATE = frozenset(
 """Loops that stand still during the last minutes, so that they have something to do."""
 NODE = "node"
 """How the names of node pools and of their leases begin."""
+SCALED = f"{NODE}-scaled"
+"""The node pool that follows an object in its cluster."""
 TWO_MACHINES_MAX = timedelta(seconds=260)
 """How long a lease may pay for two: a lost answer is looked for, or what a dead worker holds becomes free."""
 
@@ -310,8 +314,21 @@ async def _tenants(stage: Stage, staying: OrganizationId, gone: OrganizationId) 
     await clusters.issued(stage, cluster, staying, "issued")
     await clusters.revoked(stage, await clusters.issued(stage, cluster, staying, "revoked"))
     await clusters.asked(stage, cluster, staying, "wanted")
+    await _scaled(stage, staying)
     async with stage.db.transaction() as connection:
         await connection.execute(_UNNEEDED, {"now": stage.clock.now()})
+
+
+async def _scaled(stage: Stage, organization_id: OrganizationId) -> None:
+    """A pod waits in a cluster, whose ScalingPolicy lets a pool have a node for it."""
+    async with stage.db.reading() as connection:
+        project = await projects.default(connection, organization_id)
+    tenant = tenant_of(organization_id, project.id)
+    assert isinstance(stage.world.kubernetes, FakeClusters)
+    server = stage.world.kubernetes.at("https://ready.internal:6443")
+    server.put(scaling.node_pool(tenant.namespace, SCALED))
+    server.put(scaling.policy(tenant.namespace, pools={SCALED: (0, 1)}))
+    server.put(scaling.pending(tenant, "waits", stage.clock.now() - timedelta(minutes=1)))
 
 
 async def _audited(stage: Stage, organization_id: OrganizationId, *days_ago: int) -> None:
@@ -430,6 +447,9 @@ _ROWS = {
                        n.applied_version, n.holders, n.next_key, n.old_key, n.key_holders, n.key_due_at, n.endpoint,
                        n.tunnels, n.tunnels_due_at, (SELECT count(*) FROM node_steps s WHERE s.node_id = n.id)
                 FROM nodes n ORDER BY n.created_at, n.id""",
+    "scaled_pools": """SELECT name, policy, nodes_min, nodes_max, looked_at, missing_since, scaled_at, scaled_why
+                       FROM scaled_pools ORDER BY name""",
+    "scaling_turns": "SELECT due_at, work_until, tries FROM scaling_turns ORDER BY id",
     "overlays": "SELECT due_at, work_until, applied_version, read_at FROM overlays ORDER BY cluster_id",
     "provider_firewalls": """SELECT l.name, p.version, p.tried_version, p.due_at, p.work_until, p.tries
                     FROM provider_firewalls p JOIN leases l ON l.id = p.lease_id ORDER BY 1""",
@@ -463,7 +483,8 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
     async with stage.db.reading() as connection:
         for name, statement in _ROWS.items():
             # Rows that are equal in what a statement orders them by come in any order.
-            seen[name] = sorted((tuple(row) for row in await rows(connection, text(statement))), key=repr)
+            found = await rows(connection, text(statement))
+            seen[name] = sorted((tuple(map(_generated, row)) for row in found), key=repr)
     seen["bought"] = {ref: machine.ended_at for ref, machine in stage.cloud.machines.items()}
     seen["boots"] = {ref: (machine.boots, machine.stopped) for ref, machine in stage.cloud.machines.items()}
     seen["children"] = sorted(stage.cloud.leftovers)
@@ -568,8 +589,15 @@ async def settled(stage: Stage) -> Settled:
     async with stage.db.reading() as connection:
         for name, statement in _SETTLED.items():
             values = {"now": stage.clock.now()} if ":now" in statement else {}
-            found |= {(name, *row) for row in await rows(connection, text(statement), **values)}
+            found |= {
+                (name, *map(_generated, row)) for row in await rows(connection, text(statement), **values)
+            }
     return frozenset(found)
+
+
+def _generated(value: object) -> object:
+    """The name of a lease that a loop made, without its random end."""
+    return SCALED if isinstance(value, str) and value.startswith(f"{SCALED}-") else value
 
 
 def _of_machines(states: dict[str, str]) -> dict[str, str]:

@@ -391,6 +391,11 @@ class _Kubernetes:
             f"apply {intent['kind']}", lambda: self.inner.apply(intent, take_over=take_over)
         )
 
+    async def apply_status(self, intent: Object) -> Object:
+        return await self.crash.call(
+            f"apply status of {intent['kind']}", lambda: self.inner.apply_status(intent)
+        )
+
     async def patch(
         self, resource: Resource, name: str, change: Object, namespace: str | None = None
     ) -> Object:

@@ -21,6 +21,7 @@ PLAYED = frozenset(
     {
         *("place_leases", "launch_machines", "observe_machines", "bootstrap_machines", "refresh_offers"),
         *("join_nodes", "watch_nodes", "leave_nodes", "sync_overlay", "scale_pools", "dismantle_clusters"),
+        "scale_clusters",
         *("release_machines", "terminate_machines", "close_leases", "expire_machines"),
     }
 )

@@ -5,11 +5,14 @@ from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano
 from control_plane.domain.node_pool import NodePool, NodePoolState
+from control_plane.domain.scaled_pool import ScaledPool
 from control_plane.services.node_pools import Counts, PoolOverview
 from control_plane.wire.node_pools import (
     NodePoolLeasesView,
+    NodePoolScalingView,
     NodePoolView,
     NodePoolWaitingView,
+    ScalingConditionView,
     TaintView,
 )
 
@@ -34,6 +37,7 @@ def node_pool_view(overview: PoolOverview) -> NodePoolView:
         price_per_hour=money(Nano(counts.nano_per_hour)),
         wait_timeout_seconds=pool.wait_timeout_seconds,
         gives_up_at=pool.gives_up_at if pool.state is NodePoolState.PENDING else None,
+        scaling=None if overview.scaling is None else _scaling(overview.scaling),
         waiting=_waiting(pool),
         why=pool.why,
         created_at=pool.created_at,
@@ -50,6 +54,22 @@ def _leases(counts: Counts) -> NodePoolLeasesView:
         healthy=counts.healthy,
         ready=counts.ready,
         ending=counts.ending,
+    )
+
+
+def _scaling(scaled: ScaledPool) -> NodePoolScalingView:
+    return NodePoolScalingView(
+        policy=scaled.policy,
+        nodes_min=scaled.nodes_min,
+        nodes_max=scaled.nodes_max,
+        conditions=tuple(
+            ScalingConditionView(each.kind, each.is_so, each.reason, each.message, each.since)
+            for each in scaled.conditions
+        ),
+        object_missing_since=scaled.missing_since,
+        scaled_at=scaled.scaled_at,
+        scaled_why=scaled.scaled_why,
+        looked_at=scaled.looked_at,
     )
 
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from control_plane.cli.render.layout import facts, indented, table
 from control_plane.cli.render.nodes import history
 from control_plane.cli.words import both, coarse, price, spaced
-from control_plane.wire.node_pools import NodePoolView, TaintView
+from control_plane.wire.node_pools import NodePoolView, ScalingConditionView, TaintView
 from control_plane.wire.nodes import NodeView
 
 
@@ -22,16 +22,39 @@ def node_pool_table(pools: Sequence[NodePoolView], now: datetime, cluster: str =
         (
             pool.name,
             pool.cluster,
-            "waiting" if pool.waiting else pool.state,
+            _state(pool),
             f"{pool.leases.ready}/{pool.nodes}",
+            _follows(pool),
             pool.request.sku,
             price(pool.price_per_hour),
             coarse(now - pool.created_at),
         )
         for pool in pools
     ]
-    columns = ("NAME", "CLUSTER", "STATE", "READY", "SKU", "USD/H", "AGE")
+    columns = ("NAME", "CLUSTER", "STATE", "READY", "SCALED", "SKU", "USD/H", "AGE")
     return table(columns, rows, right=("READY", "USD/H", "AGE"))
+
+
+def _state(pool: NodePoolView) -> str:
+    return "waiting" if pool.waiting or _in_the_way(pool) else pool.state
+
+
+def _in_the_way(pool: NodePoolView) -> list[ScalingConditionView]:
+    """What keeps a pool that follows an object from having its nodes."""
+    conditions = () if pool.scaling is None else pool.scaling.conditions
+    return [each for each in conditions if each.type != "Ready" and not each.status]
+
+
+def _follows(pool: NodePoolView) -> str:
+    """Who decides how many nodes it has, with the bounds."""
+    scaling = pool.scaling
+    if scaling is None:
+        return "here"
+    if scaling.object_missing_since is not None:
+        return "object missing"
+    if scaling.policy is None:
+        return "by its object"
+    return f"{scaling.nodes_min} to {scaling.nodes_max}"
 
 
 def node_pool_page(
@@ -44,6 +67,9 @@ def node_pool_page(
             ("Node pool", pool.id),
             ("State", f"{pool.state}: {_nodes(pool)}"),
             ("Waiting", _waiting(pool, now)),
+            ("Scaled", _scaled(pool)),
+            *[(_WORDS.get(each.type, each.type), _told(each, now)) for each in _in_the_way(pool)],
+            ("Last scaled", _last_scaled(pool, now)),
             ("Why", pool.why),
             ("Gives up", both(pool.gives_up_at, now)),
             ("Cluster", pool.cluster),
@@ -59,6 +85,31 @@ def node_pool_page(
         ),
         *([] if nodes is None else history(nodes, now)),
     )
+
+
+_WORDS = {"Admitted": "Not admitted", "CapacityAvailable": "No capacity"}
+
+
+def _scaled(pool: NodePoolView) -> str | None:
+    scaling = pool.scaling
+    if scaling is None:
+        return None
+    if scaling.object_missing_since is not None:
+        return "its NodePool is missing in the cluster; nodes leave when they are empty"
+    if scaling.policy is None:
+        return "as its NodePool in the cluster says"
+    return f"between {scaling.nodes_min} and {scaling.nodes_max} nodes, by the ScalingPolicy {scaling.policy}"
+
+
+def _told(condition: ScalingConditionView, now: datetime) -> str:
+    return f"for {coarse(now - condition.since)}: {condition.message}"
+
+
+def _last_scaled(pool: NodePoolView, now: datetime) -> str | None:
+    scaling = pool.scaling
+    if scaling is None or scaling.scaled_at is None:
+        return None
+    return f"{both(scaling.scaled_at, now)}: {scaling.scaled_why}"
 
 
 def progress_of(pool: NodePoolView) -> str:

@@ -223,6 +223,58 @@ node_pools = table(
     api=("INSERT", "UPDATE"),
 )
 
+# Which NodePool objects of a cluster are acted upon, and what was decided about each the last time. What is done about
+# one is the node pool of the same name.
+scaled_pools = table(
+    "scaled_pools",
+    Column("id", Uuid, primary_key=True),
+    tenant(),
+    *project(),
+    Column("cluster_id", Uuid, ForeignKey("clusters.id"), nullable=False),
+    Column("name", Text, nullable=False),
+    # The uid of the object, by which another one of the same name is told from it.
+    Column("object_uid", Text, nullable=False),
+    Column("node_pool_id", Uuid, nullable=False, unique=True),
+    own("node_pool_id", "node_pools"),
+    # The ScalingPolicy that decides its number of nodes; null when the object itself does.
+    Column("policy", Text),
+    Column("nodes_min", Integer, nullable=False, server_default=text("0")),
+    Column("nodes_max", Integer, nullable=False, server_default=text("0")),
+    # The least that an open node was seen to have for pods; null before the first one.
+    Column("room", JSONB),
+    # Since when nodes are known to be empty, by the ids of their leases, and when that was last looked at.
+    Column("empty_since", JSONB, nullable=False, server_default=text("'{}'")),
+    at("looked_at"),
+    # Since when the object is gone although nobody was seen deleting it.
+    at("missing_since"),
+    at("scaled_at"),
+    Column("scaled_why", Text),
+    # When and why nodes that it lacks were last refused; null when they are not.
+    at("refused_at"),
+    Column("refused_code", Text),
+    Column("refused_why", Text),
+    # What the object is told.
+    Column("conditions", JSONB, nullable=False, server_default=text("'[]'")),
+    at("created_at", nullable=False),
+    UniqueConstraint("cluster_id", "project_id", "name"),
+    CheckConstraint("0 <= nodes_min AND nodes_min <= nodes_max", name="bounds_in_order"),
+    CheckConstraint("(scaled_at IS NULL) = (scaled_why IS NULL)", name="scaled_has_its_reason"),
+    CheckConstraint(
+        "(refused_at IS NULL) = (refused_code IS NULL) AND (refused_at IS NULL) = (refused_why IS NULL)",
+        name="refused_has_its_reason",
+    ),
+)
+
+# When the objects of which ready cluster are read next.
+scaling_turns = table(
+    "scaling_turns",
+    # Of the cluster.
+    Column("id", Uuid, ForeignKey("clusters.id"), primary_key=True),
+    *work(),
+    Index("ix_scaling_turns_due", "due_at"),
+    shared="when a cluster is looked at: no row of a customer, and nothing secret",
+)
+
 # A machine in a cluster, or on its way into it or out of it. It belongs to the lease for which it was bought.
 nodes = table(
     "nodes",

@@ -29,23 +29,36 @@ OBJECTS_MAX = {
     "count/leases.coordination.k8s.io": 200,
     "count/horizontalpodautoscalers.autoscaling": 100,
     "persistentvolumeclaims": 100,
+    "count/nodepools.splitplane.io": 32,
+    "count/scalingpolicies.splitplane.io": 32,
 }
 _KUBECONFIGS = "count/serviceaccounts"
 """Each kubeconfig is one, and they are small."""
 OBJECTS_MAX_WITHOUT_NODES = 10
 """Of each kind. One object may have more than a megabyte."""
+PENDING_PODS_MAX = 500
+"""Pods for which there may be no node yet."""
 ENDED_PODS_MAX = 2_000
 """`pods` does not count those that ended, and Kubernetes deletes them late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What all leased nodes of a tenant have together."""
+    """What a tenant's pods may ask for together."""
 
     nodes: int
+    """Leased ones."""
     gpus: int
+    """Of these, and of the nodes that may be bought for pods. So are CPU and memory."""
     cpu_millis: int
     memory_bytes: int
+    nodes_to_come: int = 0
+    """How many nodes may be bought for pods that wait. Without room for such pods in the quota, none would wait."""
+
+    @property
+    def pods(self) -> int:
+        more = min(self.nodes_to_come * PODS_PER_NODE, PENDING_PODS_MAX)
+        return self.nodes * PODS_PER_NODE + more
 
 
 def resource_quota(tenant: Tenant, allowance: Allowance) -> Object:
@@ -53,8 +66,8 @@ def resource_quota(tenant: Tenant, allowance: Allowance) -> Object:
         "requests.nvidia.com/gpu": allowance.gpus,
         "requests.cpu": f"{allowance.cpu_millis}m",
         "requests.memory": allowance.memory_bytes,
-        "pods": allowance.nodes * PODS_PER_NODE,
-        "count/pods": allowance.nodes * PODS_PER_NODE + (ENDED_PODS_MAX if allowance.nodes else 0),
+        "pods": allowance.pods,
+        "count/pods": allowance.pods + (ENDED_PODS_MAX if allowance.pods else 0),
         **_objects_max(allowance),
     }
     quota = head(RESOURCE_QUOTA, "splitplane", tenant.namespace, labels=tenant.labels)

@@ -72,6 +72,9 @@ def edit_role() -> Object:
             _rule("autoscaling", ["horizontalpodautoscalers"], _WRITE),
             _rule("policy", ["poddisruptionbudgets"], _WRITE),
             _rule("coordination.k8s.io", ["leases"], _WRITE),
+            _rule("splitplane.io", ["nodepools", "scalingpolicies"], _WRITE),
+            _rule("splitplane.io", ["nodepools/status", "scalingpolicies/status"], ["get"]),
+            _rule("splitplane.io", ["nodepools/scale"], ["get", "update", "patch"]),
         ],
     )
 
@@ -89,6 +92,8 @@ def view_role() -> Object:
             _rule("autoscaling", ["horizontalpodautoscalers"], _READ),
             _rule("policy", ["poddisruptionbudgets"], _READ),
             _rule("coordination.k8s.io", ["leases"], _READ),
+            _rule("splitplane.io", ["nodepools", "scalingpolicies"], _READ),
+            _rule("splitplane.io", ["nodepools/status", "scalingpolicies/status"], ["get"]),
         ],
     )
 

@@ -172,9 +172,10 @@ async def _fail(
 def allowance_of(leased: Leased) -> Allowance:
     return Allowance(
         nodes=len(leased.names),
-        gpus=leased.gpus,
-        cpu_millis=leased.vcpus * 1_000,
-        memory_bytes=leased.memory_gib * 2**30,
+        gpus=leased.gpus + leased.gpus_to_come,
+        cpu_millis=(leased.vcpus + leased.vcpus_to_come) * 1_000,
+        memory_bytes=(leased.memory_gib + leased.memory_gib_to_come) * 2**30,
+        nodes_to_come=leased.nodes_to_come,
     )
 
 

@@ -285,6 +285,8 @@ _OTHERWISE = {
     ): "a cluster may be everybody's; the service looks it up by what the tenant may see",
     ("relays", "clusters"): "a cluster may be everybody's; only the reconciler writes relays",
     ("nodes", "clusters"): "a cluster may be everybody's; only the reconciler writes nodes",
+    ("scaled_pools", "clusters"): "a cluster may be everybody's; only the reconciler writes scaled_pools",
+    ("scaling_turns", "clusters"): "no row of a customer",
 }
 
 

@@ -11,7 +11,7 @@ from data_plane.cluster.connection import tls
 from data_plane.cluster.lightkube_port import LightkubePort
 from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import ClientCertificate, Cluster, Token
-from data_plane.cluster.resource import NODE, POD, Object, head
+from data_plane.cluster.resource import NAMESPACE, NODE, NODE_POOL, POD, RESOURCE_QUOTA, Object, head
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.pki import Pair
 
@@ -91,6 +91,24 @@ async def eventually(what: str, is_true: Callable[[], Awaitable[bool]]) -> None:
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(f"{what}: not within {WAIT_SECONDS_MAX:.0f} s") from None
+
+
+async def scaling_kinds_counted(admin: LightkubePort) -> None:
+    """Wait until new quotas count NodePools: their controller learns of new kinds every half minute."""
+    counted = f"count/{NODE_POOL.plural}.{NODE_POOL.group}"
+
+    async def is_counted() -> bool:
+        place = new_tenant()
+        await admin.apply(head(NAMESPACE, place.namespace))
+        await admin.apply(
+            {**head(RESOURCE_QUOTA, "counts", place.namespace), "spec": {"hard": {counted: "1"}}}
+        )
+        await asyncio.sleep(1)  # Once it knows the kind, it counts at once.
+        quota = await admin.get(RESOURCE_QUOTA, "counts", place.namespace)
+        await admin.delete(NAMESPACE, place.namespace)
+        return counted in quota.get("status", {}).get("used", {})
+
+    await eventually("quotas count NodePools", is_counted)
 
 
 async def held() -> bool:

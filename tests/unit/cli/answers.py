@@ -538,6 +538,7 @@ def _node_pool(digit: str, name: str, state: str, ready: int, **other: Any) -> J
         "price_per_hour": usd(51_040_000_000),
         "wait_timeout_seconds": 1_800,
         "gives_up_at": None,
+        "scaling": None,
         "waiting": None,
         "why": None,
         "created_at": at(minutes=12),
@@ -559,6 +560,44 @@ NODE_POOLS: Json = {
                 "since": at(minutes=3),
                 "code": "balance_too_low",
                 "why": "The first hour takes a hold of 25.52 USD and 3.00 USD is available; top up the balance.",
+            },
+        ),
+    ],
+    "next_cursor": None,
+}
+
+
+SCALED_POOLS: Json = {
+    "items": [
+        _node_pool(
+            "c",
+            "grow",
+            "ready",
+            1,
+            scaling={
+                "policy": "nights",
+                "nodes_min": 0,
+                "nodes_max": 8,
+                "conditions": [
+                    {
+                        "type": "Ready",
+                        "status": False,
+                        "reason": "NodesComing",
+                        "message": "1 of 2 nodes are open for pods.",
+                        "since": at(minutes=4),
+                    },
+                    {
+                        "type": "CapacityAvailable",
+                        "status": False,
+                        "reason": "NoCapacity",
+                        "message": "1 node waits for stock: no provider has h100-sxm.8x in eu",
+                        "since": at(minutes=4),
+                    },
+                ],
+                "object_missing_since": None,
+                "scaled_at": at(minutes=4),
+                "scaled_why": "the ScalingPolicy nights ordered 1 node, for pods that wait or for its minimum",
+                "looked_at": at(minutes=0),
             },
         ),
     ],

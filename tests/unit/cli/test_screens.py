@@ -77,6 +77,7 @@ DENIED_NAMES: dict[str, Answer] = dict.fromkeys(answers.NAMES, PROBLEM)
 IN_CLUSTER: dict[str, Answer] = {"GET /v1/node-pools": answers.NODE_POOLS, "GET /v1/nodes": answers.NODES}
 EVERYBODYS: dict[str, Answer] = {"GET /v1/operator/nodes": answers.NODE_REPORTS}
 BATCH = answers.NODE_POOLS["items"][1]
+SCALED = answers.SCALED_POOLS["items"][0]
 SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "whoami": ("whoami", {"GET /v1/organization": answers.ORGANIZATION, "GET /v1/me": answers.ME}),
     "whoami_without_role": (
@@ -167,6 +168,15 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
             "GET /v1/node-pools": answers.NODE_POOLS,
             "GET /v1/nodes": answers.NODES_OF_BATCH,
             f"GET /v1/node-pools/{BATCH['id']}": BATCH,
+        },
+    ),
+    "node_pool_list_scaled": ("node-pool list", {"GET /v1/node-pools": answers.SCALED_POOLS}),
+    "node_pool_show_scaled": (
+        "node-pool show grow",
+        {
+            "GET /v1/node-pools": answers.SCALED_POOLS,
+            "GET /v1/nodes": EMPTY,
+            f"GET /v1/node-pools/{SCALED['id']}": SCALED,
         },
     ),
     "node_pool_create": (

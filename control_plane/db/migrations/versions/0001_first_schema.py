@@ -122,6 +122,7 @@ TENANTS = (
     "relays",
     "request_budgets",
     "role_bindings",
+    "scaled_pools",
     "secrets",
     "service_accounts",
     "sessions",
@@ -287,6 +288,8 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "role_bindings": (("DELETE", "INSERT"), ()),
     "sample_exports": ((), ()),
     "samples": ((), ()),
+    "scaled_pools": ((), ()),
+    "scaling_turns": ((), ()),
     "secrets": (("INSERT",), ()),
     "server_hosts": (("DELETE", "INSERT"), ("cluster_id",)),
     "service_accounts": (("INSERT",), ("state",)),
@@ -4646,6 +4649,86 @@ def _create_tables() -> None:
         ),
         sa.PrimaryKeyConstraint("node_id", "step", name=op.f("pk_node_steps")),
     )
+    op.create_table(
+        "scaled_pools",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("cluster_id", sa.Uuid(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("object_uid", sa.Text(), nullable=False),
+        sa.Column("node_pool_id", sa.Uuid(), nullable=False),
+        sa.Column("policy", sa.Text(), nullable=True),
+        sa.Column("nodes_min", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("nodes_max", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("room", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
+        sa.Column(
+            "empty_since",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
+        sa.Column("looked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("missing_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("scaled_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("scaled_why", sa.Text(), nullable=True),
+        sa.Column("refused_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("refused_code", sa.Text(), nullable=True),
+        sa.Column("refused_why", sa.Text(), nullable=True),
+        sa.Column(
+            "conditions",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'[]'"),
+            nullable=False,
+        ),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "(refused_at IS NULL) = (refused_code IS NULL) AND (refused_at IS NULL) = (refused_why IS NULL)",
+            name=op.f("ck_scaled_pools_refused_has_its_reason"),
+        ),
+        sa.CheckConstraint(
+            "(scaled_at IS NULL) = (scaled_why IS NULL)", name=op.f("ck_scaled_pools_scaled_has_its_reason")
+        ),
+        sa.CheckConstraint(
+            "0 <= nodes_min AND nodes_min <= nodes_max", name=op.f("ck_scaled_pools_bounds_in_order")
+        ),
+        sa.ForeignKeyConstraint(
+            ["cluster_id"], ["clusters.id"], name=op.f("fk_scaled_pools_cluster_id_clusters")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "node_pool_id"],
+            ["node_pools.organization_id", "node_pools.id"],
+            name=op.f("fk_scaled_pools_organization_id_node_pools"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_scaled_pools_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_scaled_pools_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_scaled_pools")),
+        sa.UniqueConstraint(
+            "cluster_id", "project_id", "name", name=op.f("uq_scaled_pools_cluster_id_project_id_name")
+        ),
+        sa.UniqueConstraint("node_pool_id", name=op.f("uq_scaled_pools_node_pool_id")),
+    )
+
+    op.create_table(
+        "scaling_turns",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("work_token", sa.Uuid(), nullable=True),
+        sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(["id"], ["clusters.id"], name=op.f("fk_scaling_turns_id_clusters")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_scaling_turns")),
+    )
+    op.create_index("ix_scaling_turns_due", "scaling_turns", ["due_at"], unique=False)
     op.create_table(
         "cluster_tenants",
         sa.Column("id", sa.Uuid(), nullable=False),

@@ -136,6 +136,7 @@ def test_who_may_view_reads_what_an_editor_reads_but_no_secrets_and_opens_no_con
         ("", f"pods/{name}") for name in ("exec", "attach", "portforward", "ephemeralcontainers", "resize")
     }
     scales = {("apps", f"{name}/scale") for name in ("deployments", "replicasets", "statefulsets")}
+    scales.add(("splitplane.io", "nodepools/scale"))
     assert edited - seen == {("", "secrets"), *connections, *scales}
     assert not seen - edited
 

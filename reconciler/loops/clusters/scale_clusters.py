@@ -1,0 +1,437 @@
+"""Brings node pools to what NodePool and ScalingPolicy objects in their clusters ask for, and fills in their status.
+
+Objects are wishes of customers of a cluster. What comes of one is a node pool with the same name, and from then on the
+rows alone say which nodes there are: `domain/scaling.py` decides how many more pods need, and which are needed no more,
+and `outcomes/scaled_pools.py` has each node admitted like any other lease. A cluster that does not answer, or that
+answers in part, changes nothing.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from uuid import UUID
+
+from control_plane.db import clusters, node_pools, scaled_pools
+from control_plane.domain.backoff import delay
+from control_plane.domain.cluster import Cluster, ClusterState
+from control_plane.domain.node_pool import NodePoolState as PoolState
+from control_plane.domain.node_pool import to_release
+from control_plane.domain.scaled_pool import (
+    MISSING_EMPTY_FOR,
+    Deciding,
+    NodePoolWish,
+    PolicyWish,
+    continued,
+    deciding,
+)
+from control_plane.domain.scaling import Place, Plan, Policy, known_empty, plan, still_known
+from control_plane.domain.scaling import ScaledPool as PoolFacts
+from control_plane.outcomes import scaled_pools as outcomes
+from control_plane.outcomes.scaled_pools import Growth, Namespace, PriceRoseError
+from data_plane.cluster.objects.scaling import CONSOLIDATING
+from data_plane.cluster.port import KubernetesPort, NotFound
+from data_plane.cluster.resource import (
+    NODE,
+    NODE_POOL,
+    POD,
+    SCALING_POLICY,
+    Object,
+)
+from data_plane.cluster.tenant import define_scaling
+from reconciler.cluster_tenants import tenant_of
+from reconciler.loop import Loop, Report, each
+from reconciler.nodes import OURS
+from reconciler.renewal import renewed
+from reconciler.scaled_objects import Project, follow_all, rows_of
+from reconciler.scaling_look import (
+    Inside,
+    Stored,
+    facts_of,
+    inside,
+    places_of,
+    seen_room,
+    stored,
+)
+from reconciler.scaling_objects import (
+    is_consolidating,
+    policy_wish,
+    use_of_nodes,
+)
+from reconciler.scaling_status import PolicyFacts, Told, conditions_of_pool, tell_node_pool, tell_policy
+from reconciler.server_hosts import connected
+from reconciler.worlds.clusters import ClusterWorld
+
+NAME = "scale_clusters"
+CLUSTERS_PER_ACTIVATION_MAX = 8
+HELD_FOR = timedelta(minutes=1)
+"""How long a cluster waits when the process of its worker is gone."""
+LASTS = timedelta(minutes=5)
+"""Of an activation: clusters with many projects, slowly answered."""
+AGAIN = timedelta(seconds=10)
+"""How long what somebody wrote there may wait."""
+RETRY_FIRST, RETRY_CEILING = timedelta(seconds=10), timedelta(minutes=5)
+
+
+async def activate(world: ClusterWorld) -> Report:
+    now, token = world.now(), world.new_id()
+    async with world.db.transaction() as connection:
+        ids = await scaled_pools.take_turns(
+            connection, token=token, now=now, until=now + HELD_FOR, limit=CLUSTERS_PER_ACTIVATION_MAX
+        )
+        found = [await clusters.get(connection, each_id) for each_id in ids]
+    due = [cluster for cluster in found if cluster is not None]
+    report = Report(looked_at=len(due), more=len(due) == CLUSTERS_PER_ACTIVATION_MAX)
+
+    async def renew() -> bool:
+        async with world.db.statement() as connection:
+            return await scaled_pools.renew_turns(connection, ids, token=token, until=world.now() + HELD_FOR)
+
+    async with renewed(renew, world.sleep):
+        await each(due, partial(_scale, world, token, report), report)
+    return report
+
+
+async def _scale(world: ClusterWorld, token: UUID, report: Report, cluster: Cluster) -> None:
+    try:
+        if cluster.state is ClusterState.READY:
+            async with connected(world, cluster) as port:
+                await _scale_projects(world, port, cluster, report)
+    except OURS as error:
+        report.errors.append(f"{cluster.name}: {type(error).__name__}: {error}")
+        await _fail(world, cluster, token)
+        return
+    async with world.db.statement() as connection:
+        await scaled_pools.end_turn(connection, cluster.id, token=token, due_at=world.now() + AGAIN)
+
+
+async def _fail(world: ClusterWorld, cluster: Cluster, token: UUID) -> None:
+    now = world.now()
+    async with world.db.transaction() as connection:
+        tries = await scaled_pools.tries(connection, cluster.id)
+        due_at = now + delay(tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)
+        await scaled_pools.fail_turn(connection, cluster.id, token=token, now=now, due_at=due_at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """Which objects are not followed, and why, by their names."""
+
+    pools: Mapping[str, Told]
+    policies: Mapping[str, str]
+
+
+async def _scale_projects(
+    world: ClusterWorld, port: KubernetesPort, cluster: Cluster, report: Report
+) -> None:
+    async with world.db.reading() as connection:
+        tenants = await scaled_pools.tenants(connection, cluster.id)
+        rows = await scaled_pools.of_cluster(connection, cluster.id)
+    try:
+        pools, policies = await port.list(NODE_POOL), await port.list(SCALING_POLICY)
+    except NotFound:
+        if rows:  # They were there: something of the cluster is missing, and that says nothing about pools.
+            raise
+        await define_scaling(port)
+        return
+    with_rows = {row.project_id for row in rows}
+    for found in tenants:
+        tenant = tenant_of(found.organization_id, found.project_id)
+        mine = partial(_in_namespace, tenant.namespace)
+        project = Project(
+            world,
+            port,
+            Namespace(found.organization_id, found.project_id, cluster),
+            tenant,
+            mine(pools),
+            mine(policies),
+            world.actor(NAME),
+            report,
+        )
+        if project.pools or project.policies or found.project_id in with_rows:
+            await _scale_project(project)
+
+
+def _in_namespace(namespace: str, things: Sequence[Object]) -> list[Object]:
+    found = [thing for thing in things if thing["metadata"].get("namespace") == namespace]
+    return sorted(found, key=lambda thing: str(thing["metadata"]["name"]))
+
+
+async def _scale_project(project: Project) -> None:
+    """One project. What cannot be done for it holds up no other one, unless the cluster is away."""
+    try:
+        wishes, told = await follow_all(project)
+        policies, unreadable = _policies(project)
+        decided = deciding(policies)
+        entries = await _stored(project)
+        cluster = await inside(project.port, project.tenant) if entries else Inside()
+        planned = _planned(project, entries, decided, cluster)
+        await _act(project, planned, wishes, cluster)
+        refused = _Refused(told, {**decided.taken, **unreadable})
+        await _keep(project, planned, decided, cluster, refused)
+    except OURS:
+        raise
+    except Exception as error:  # noqa: BLE001 - one project that cannot be scaled holds up no other one
+        project.report.errors.append(f"{project.tenant.project}: {type(error).__name__}: {error}")
+
+
+def _policies(project: Project) -> tuple[list[PolicyWish], dict[str, str]]:
+    """The policies, and why others cannot be read. Those that are being deleted decide nothing."""
+    found: list[PolicyWish] = []
+    unreadable: dict[str, str] = {}
+    for thing in project.policies:
+        if "deletionTimestamp" in thing["metadata"]:
+            continue
+        try:
+            found.append(policy_wish(thing))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            unreadable[str(thing["metadata"]["name"])] = f"the object cannot be read: {error}"
+    return found, unreadable
+
+
+async def _stored(project: Project) -> list[Stored]:
+    async with project.world.db.reading() as connection:
+        entries = await stored(connection, await rows_of(connection, project), project.world.now())
+    return [entry for entry in entries if entry.pool.state is PoolState.READY]
+
+
+# Plans
+
+
+_BY_OBJECTS = ""
+"""Pools of which the objects themselves say how many nodes there are."""
+_MISSING = " missing"
+"""Pools whose objects are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    group: str
+    """The name of a policy, or one of the above."""
+    plan: Plan
+    entries: Sequence[Stored]
+
+
+def _planned(
+    project: Project, entries: Sequence[Stored], decided: Deciding, cluster: Inside
+) -> list[_Planned]:
+    """Pods are put on the nodes of pools without a policy first, then on those of each policy, so none counts twice."""
+    now = project.world.now()
+    groups: dict[str, list[Stored]] = {}
+    for entry in entries:
+        groups.setdefault(_group(entry, decided), []).append(entry)
+    pods = list(cluster.pending)
+    planned: list[_Planned] = []
+    for group in sorted(groups):  # Those of objects first, and of missing ones.
+        mine = groups[group]
+        facts, places, empty_since = list[PoolFacts](), list[Place](), dict[str, datetime]()
+        for entry in mine:
+            low, high = _bounds(entry, decided)
+            facts.append(facts_of(entry, cluster, project.tenant, nodes_min=low, nodes_max=high))
+            places += places_of(entry, cluster, project.tenant)
+            empty_since |= _known(entry, now)
+        made = plan(_policy(group, mine, decided), facts, places, pods, empty_since=empty_since, now=now)
+        pods = [pod for pod in pods if pod.name not in made.placed]
+        planned.append(_Planned(group, made, mine))
+    return planned
+
+
+def _group(entry: Stored, decided: Deciding) -> str:
+    if entry.row.missing_since is not None:
+        return _MISSING
+    chosen = decided.of_pool.get(entry.pool.name)
+    return _BY_OBJECTS if chosen is None else chosen[0].name
+
+
+def _policy(group: str, entries: Sequence[Stored], decided: Deciding) -> Policy:
+    if group in (_BY_OBJECTS, _MISSING):
+        return Policy(group, empty_for=None if group == _BY_OBJECTS else MISSING_EMPTY_FOR)
+    return decided.of_pool[entries[0].pool.name][0].policy
+
+
+def _bounds(entry: Stored, decided: Deciding) -> tuple[int, int]:
+    """How many nodes a pool has at least and at most. Without a policy, no plan lets it grow."""
+    chosen = decided.of_pool.get(entry.pool.name)
+    if chosen is None or entry.row.missing_since is not None:
+        return 0, entry.pool.nodes
+    return chosen[1].nodes_min, chosen[1].nodes_max
+
+
+def _known(entry: Stored, now: datetime) -> Mapping[str, datetime]:
+    return still_known(entry.row.empty_since, looked_at=entry.row.looked_at, now=now)
+
+
+# What is done about them
+
+
+async def _act(
+    project: Project, planned: Sequence[_Planned], wishes: Mapping[str, NodePoolWish], cluster: Inside
+) -> None:
+    ended: set[str] = set()
+    for part in planned:
+        for entry in part.entries:
+            wish = wishes.get(entry.pool.name)
+            if part.group == _BY_OBJECTS and wish is not None:
+                await _resize(project, entry, wish.nodes)
+            count = part.plan.grow.get(entry.pool.name, 0)
+            if count:
+                why = f"the ScalingPolicy {part.group} ordered {_nodes(count)}, for pods that wait or for its minimum"
+                await _grow(project, entry, count, why)
+            ended |= await _consolidate(project, entry, frozenset(part.plan.end))
+    await _uncordon(project, cluster, ended)
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+async def _resize(project: Project, entry: Stored, nodes: int) -> None:
+    """What the object itself says. Fewer nodes go as they do when somebody scales a pool in the API."""
+    if nodes > entry.pool.nodes and entry.keeps is None:
+        await _grow(project, entry, nodes - entry.pool.nodes, f"its NodePool says {_nodes(nodes)}")
+    elif nodes < entry.pool.nodes:
+        world = project.world
+        async with world.db.transaction() as connection:
+            members = await node_pools.members(connection, entry.pool.id)
+            ending = to_release(nodes, members)
+            unleased = entry.pool.nodes - nodes - len(ending)
+            why, now = f"its NodePool says {_nodes(nodes)}", world.now()
+            done = await outcomes.shrink(
+                connection,
+                entry.row,
+                entry.pool,
+                ending,
+                unleased=unleased,
+                why=why,
+                actor=project.actor,
+                now=now,
+            )
+        project.report.count(int(done))
+
+
+async def _grow(project: Project, entry: Stored, count: int, why: str) -> None:
+    world = project.world
+    growth = Growth(entry.pool, count, entry.nano_per_hour, why)
+    try:
+        async with world.db.transaction() as connection:
+            made = await outcomes.grow(
+                connection, entry.row, growth, world.new_id, actor=project.actor, now=world.now()
+            )
+    except PriceRoseError as error:
+        project.report.notes.append(str(error))
+        return
+    project.report.count(made)
+
+
+async def _consolidate(project: Project, entry: Stored, keys: frozenset[str]) -> frozenset[str]:
+    """Have empty nodes leave. Returns the names of those that do."""
+    unleased = sum(key.startswith(f"{entry.pool.name}#") for key in keys)
+    ending = [node for node in entry.nodes if str(node.lease_id) in keys]
+    empty = [node for node in ending if node.node is None or await _is_empty(project, node.node)]
+    if not empty and not unleased:
+        return frozenset()
+    world = project.world
+    async with world.db.transaction() as connection:
+        done = await outcomes.shrink(
+            connection,
+            entry.row,
+            entry.pool,
+            [node.lease_id for node in empty],
+            unleased=unleased,
+            why=f"{_nodes(len(empty) + unleased)} had no pods, and none needed them",
+            actor=project.actor,
+            now=world.now(),
+        )
+    project.report.count(int(done))
+    return frozenset(node.node for node in empty if node.node is not None) if done else frozenset()
+
+
+async def _is_empty(project: Project, node: str) -> bool:
+    """Keep new pods away, and look again: one may have landed there since the plan was made."""
+    port = project.port
+    mark = {"metadata": {"annotations": {CONSOLIDATING: "true"}}, "spec": {"unschedulable": True}}
+    try:
+        await port.patch(NODE, node, mark)
+    except NotFound:
+        return True
+    project.cordoned.add(node)
+    use = use_of_nodes(await port.list(POD, fields={"spec.nodeName": node})).get(node)
+    return use is None or not use.has_work
+
+
+async def _uncordon(project: Project, cluster: Inside, ended: Collection[str]) -> None:
+    """Nodes that were about to leave and do not: a pod landed there at the last moment, or a worker died in between."""
+    async with project.world.db.reading() as connection:
+        entries = await stored(connection, await rows_of(connection, project), project.world.now())
+    live = {node.node for entry in entries for node in entry.nodes}
+    cordoned = {name for name, thing in cluster.nodes.items() if is_consolidating(thing)}
+    for name in sorted((cordoned | project.cordoned) & live - set(ended)):
+        undo = {"metadata": {"annotations": {CONSOLIDATING: None}}, "spec": {"unschedulable": None}}
+        with suppress(NotFound):
+            await project.port.patch(NODE, name, undo)
+
+
+# What is kept and told
+
+
+async def _keep(
+    project: Project,
+    planned: Sequence[_Planned],
+    decided: Deciding,
+    cluster: Inside,
+    refused: _Refused,
+) -> None:
+    now = project.world.now()
+    plans = {part.group: part.plan for part in planned}
+    empty = frozenset(key for part in planned for key in part.plan.empty)
+    async with project.world.db.transaction() as connection:
+        entries = await stored(connection, await rows_of(connection, project), now)
+        kept = [_looked_at(entry, decided, cluster, empty, now) for entry in entries]
+        for entry in kept:
+            await scaled_pools.keep(connection, entry.row)
+    by_name = {entry.pool.name: entry for entry in kept}
+    for thing in project.pools:
+        name = str(thing["metadata"]["name"])
+        await tell_node_pool(project.port, thing, by_name.get(name), refused.pools.get(name), now)
+    fits_somewhere = frozenset(pod for each_plan in plans.values() for pod in each_plan.placed)
+    for thing in project.policies:
+        name = str(thing["metadata"]["name"])
+        mine = [entry for entry in kept if entry.row.policy == name]
+        made = plans.get(name, Plan())
+        unplaced = {pod: why for pod, why in made.unplaced.items() if pod not in fits_somewhere}
+        facts = PolicyFacts(
+            mine,
+            [bounds.name for wish, bounds in decided.of_pool.values() if wish.name == name],
+            replace(made, unplaced=unplaced),
+            len(cluster.pending),
+            refused.policies.get(name),
+        )
+        await tell_policy(project.port, thing, facts, now)
+
+
+def _looked_at(
+    entry: Stored, decided: Deciding, cluster: Inside, empty: Collection[str], now: datetime
+) -> Stored:
+    """What is stored of this look."""
+    row = entry.row
+    mine = {str(node.lease_id) for node in entry.nodes} | {
+        f"{entry.pool.name}#{number}" for number in range(len(entry.nodes), entry.pool.nodes)
+    }
+    group = _group(entry, decided)
+    low, high = _bounds(entry, decided)
+    found = replace(
+        row,
+        policy=None if group in (_BY_OBJECTS, _MISSING) else group,
+        nodes_min=low,
+        nodes_max=high,
+        room=seen_room(entry, cluster),
+        empty_since=known_empty(mine & set(empty), _known(entry, now), now),
+        looked_at=now,
+    )
+    return replace(
+        entry, row=replace(found, conditions=continued(row.conditions, conditions_of_pool(entry, now)))
+    )
+
+
+LOOP = Loop(NAME, timedelta(seconds=2), activate, wakes=("place_leases", "release_machines"), lasts=LASTS)

@@ -1,0 +1,165 @@
+"""Scaling on a real API server with the real scheduler: pods wait, nodes come, pods are bound, nodes leave.
+
+Machines and kubelets are simulated (`real_clusters.py`); every decision, object, admission rule and binding is real.
+"""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from control_plane.db import cluster_tenants, projects
+from control_plane.db import clusters as cluster_rows
+from control_plane.db.engine import Database
+from control_plane.domain.ids import OrganizationId
+from data_plane.cluster import kubeconfig as kubeconfigs
+from data_plane.cluster.kubeconfig import Address, Role
+from data_plane.cluster.lightkube_port import LightkubePort
+from data_plane.cluster.objects.tenant import NODE_PROJECT, Tenant
+from data_plane.cluster.port import ClusterError, Token
+from data_plane.cluster.resource import NODE, NODE_POOL, POD, SCALING_POLICY, Object
+from data_plane.cluster.tenant import define_scaling
+from data_plane.simulation.agents import FakeAgents
+from reconciler.cluster_tenants import tenant_of
+from tests.support import clusters, scaling
+from tests.support.clock import WallClock
+from tests.support.kubernetes.clients import new_name, pod, port, scaling_kinds_counted
+from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.real_clusters import RealClusters
+from tests.support.kubernetes.tier import KUBERNETES
+from tests.support.node_cluster import OTHERS
+from tests.support.scaling import condition
+from tests.support.ssh_rotation import store_authorities
+from tests.support.stage import Stage, set_stage
+
+pytestmark = [*KUBERNETES, pytest.mark.database, pytest.mark.timeout(300)]
+WITHOUT = OTHERS - {"keep_tenants", "keep_kubeconfigs"}
+
+
+@dataclasses.dataclass
+class Place:
+    stage: Stage
+    plane: ControlPlane
+    tenant: Tenant
+    customer: LightkubePort
+
+    async def until(self, what: str, is_true: Callable[[], Awaitable[bool]], *, step: float = 5) -> None:
+        for _ in range(240):
+            if await is_true():
+                return
+            await self.stage.play(step, step=step, without=WITHOUT)
+            await asyncio.sleep(0.02)  # The scheduler takes its turn in real time.
+        pools = await self.customer.list(NODE_POOL, self.tenant.namespace)
+        policies = await self.customer.list(SCALING_POLICY, self.tenant.namespace)
+        told = json.dumps([thing.get("status") for thing in (*pools, *policies)], indent=1)
+        raise AssertionError(f"{what}: {told}")
+
+    async def pool(self, name: str = "train") -> Object:
+        return await self.customer.get(NODE_POOL, name, self.tenant.namespace)
+
+    async def policy(self, name: str = "grow") -> Object:
+        return await self.customer.get(SCALING_POLICY, name, self.tenant.namespace)
+
+    async def status(self) -> tuple[int, int]:
+        """How many nodes the pool is to have, and how many are ready."""
+        told = (await self.pool()).get("status", {})
+        return told.get("nodes", -1), told.get("readyNodes", -1)
+
+    async def pend(self, name: str, *, gpus: int = 1) -> bool:
+        """Create a pod that asks for GPUs. False while the quota does not allow it yet."""
+        wanted = pod(self.tenant.namespace, name)
+        wanted["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": str(gpus)}}
+        try:
+            await self.customer.apply(wanted)
+        except ClusterError as error:
+            if "exceeded quota" in str(error):
+                return False
+            raise
+        return True
+
+    async def node_of(self, name: str) -> str | None:
+        node = (await self.customer.get(POD, name, self.tenant.namespace))["spec"].get("nodeName")
+        return None if node is None else str(node)
+
+    async def nodes(self) -> list[str]:
+        async with self.stage.world.kubernetes.connect(None) as admin:  # type: ignore[arg-type] # There is one.
+            found = await admin.list(NODE, labels={NODE_PROJECT: self.tenant.project})
+        return [node["metadata"]["name"] for node in found]
+
+
+@pytest.fixture
+async def place(db: Database, api_db: Database, kubernetes: ControlPlane) -> AsyncIterator[Place]:
+    stage = await set_stage(db, WallClock(), api_db=api_db)
+    assert isinstance(stage.world.agents, FakeAgents)
+    stage.world = dataclasses.replace(stage.world, kubernetes=RealClusters(kubernetes, stage.world.agents))
+    await store_authorities(stage)
+    organization_id: OrganizationId = await stage.organization()
+    await clusters.created(stage, "eu-1")
+    await stage.run("build_clusters")
+    async with stage.db.reading() as connection:
+        found = await cluster_rows.named(connection, "eu-1")
+        project = await projects.default(connection, organization_id)
+    assert found is not None
+    tenant = tenant_of(organization_id, project.id)
+    async with stage.world.kubernetes.connect(None) as admin:  # type: ignore[arg-type] # There is one.
+        await define_scaling(admin)
+        assert isinstance(admin, LightkubePort)
+        await scaling_kinds_counted(admin)
+    await clusters.asked(stage, found, organization_id, "laptop")
+    address = Address("gpus", kubernetes.url, kubernetes.authority.decode(), "kubernetes")
+    async with RealClusters(kubernetes, stage.world.agents).connect(None) as admin:  # type: ignore[arg-type]
+        for _ in range(100):
+            await stage.play(2, step=2, without=WITHOUT)
+            async with stage.db.reading() as connection:
+                if await cluster_tenants.is_ready(connection, found.id, project.id):
+                    break
+            await asyncio.sleep(0.1)
+        issued = await kubeconfigs.issue(
+            admin, address, tenant, new_name("kc_"), role=Role.EDIT, all_nodes=False, life=timedelta(hours=1)
+        )
+    client = port(kubernetes, Token(json.loads(issued.text)["users"][0]["user"]["token"]))
+    yield Place(stage, kubernetes, tenant, client)
+    await client.aclose()
+
+
+async def test_a_pod_waits_a_node_comes_the_pod_is_bound_and_the_node_leaves_after_it(place: Place) -> None:
+    space = place.tenant.namespace
+    await place.customer.apply(scaling.node_pool(space))
+    await place.customer.apply(scaling.policy(space, pools={"train": (0, 2)}, empty_for=60))
+    await place.until("the pod is accepted", lambda: place.pend("trainer"))
+    await place.until("the pod is bound", lambda: _is_bound(place, "trainer"))
+    assert await place.node_of("trainer") in await place.nodes()
+    await place.until("the status says so", lambda: _is(place, (1, 1)))
+    policy = await place.policy()
+    assert policy["status"]["usdPerHour"] == "3.60"
+    assert condition(policy, "CapacityAvailable")["status"] == "True"
+    columns = place.plane.kubectl("get", "nodepools", "--namespace", space).splitlines()[1].split()
+    assert columns[:-1] == ["train", "h100x1", "1", "1", "3.60", "grow", "True", "True"]
+
+    await place.stage.play(300, step=30, without=WITHOUT)
+    assert len(await place.nodes()) == 1, "it has work"
+    await place.customer.delete(POD, "trainer", space, grace_s=0)
+    await place.until("the node leaves", lambda: _is(place, (0, 0)))
+    await place.until("nothing is left of it", lambda: _has_no_nodes(place))
+    await place.customer.delete(NODE_POOL, "train", space)
+    await place.until("the pool is gone", lambda: _has_no_pool(place))
+    await place.stage.check()
+
+
+async def _is_bound(place: Place, name: str) -> bool:
+    return await place.node_of(name) is not None
+
+
+async def _is(place: Place, wanted: tuple[int, int]) -> bool:
+    return await place.status() == wanted
+
+
+async def _has_no_nodes(place: Place) -> bool:
+    return not await place.nodes() and not place.stage.cloud.alive()
+
+
+async def _has_no_pool(place: Place) -> bool:
+    return not await place.customer.list(NODE_POOL, place.tenant.namespace)

@@ -100,6 +100,21 @@ async def test_an_agent_is_installed_reports_does_its_tasks_and_goes_with_its_le
         assert await agents.page(connection, silent_since=None, after=None, limit=100) == []
 
 
+async def test_the_hub_is_told_whose_the_networks_are_that_agents_report_from(stage: Stage) -> None:
+    ours, theirs = await stage.organization(), await stage.organization()
+    for whose in (ours, ours, theirs):
+        lease = await stage.lease(whose)
+        await stage.play_until(lease, "ready", seconds_max=90)
+    await stage.run("install_agents")
+    await _hear(stage)
+    async with stage.db.reading() as connection:
+        found = await rows(connection, text("SELECT number, organization_id FROM hub_networks"))
+    number_of = {row.organization_id: row.number for row in found}
+    holders = _collector(stage).holders[None]
+    assert holders.keys() == {f"network {number}" for number in number_of.values()}
+    assert holders[f"network {number_of[ours]}"] != holders[f"network {number_of[theirs]}"]
+
+
 async def test_only_the_digest_of_a_credential_is_stored(stage: Stage) -> None:
     _, machine = await _leased(stage)
     await stage.run("install_agents")

@@ -720,6 +720,7 @@ async def test_the_agent_of_a_node_reports_to_the_server_of_its_cluster_and_goes
         stage.clock.advance(15)
     assert isinstance(stage.world.collector, FakeCollector)
     assert set(stage.world.collector.mailboxes) == {server}, "the hub was not asked"
+    assert stage.world.collector.holders == {server: {node: 0}}
     found = await nodes.page(
         stage.api, lease.organization_id, NodeFilter(), before=None, limit=9, reach=EVERYWHERE
     )

@@ -15,6 +15,7 @@ from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.notice import NoticeKind
+from control_plane.domain.placement import RejectCode
 from control_plane.domain.preemption import NOTICE, PreemptionDecision, PreemptionState
 from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.request import CapacityRequest, LeaseTerms
@@ -25,14 +26,17 @@ from control_plane.world import uuid7
 from reconciler.worlds.complete import CompleteWorld
 from tests.support.crash import Crash
 from tests.support.rows import rows
-from tests.support.stage import BOOK, H100, Stage
+from tests.support.stage import BOOK, Stage
 
 pytestmark = pytest.mark.database
 
 D, S = PreemptionDecision, PreemptionState
 PRICE = Nano(3_000_000_000)
 """Of an hour of an interruptible H100."""
-BOOK_WITH_IT = (replace(H100, spot_nano_per_unit_hour=PRICE), *BOOK[1:])
+BOOK_WITH_IT = tuple(
+    replace(price, spot_nano_per_unit_hour=PRICE if price.sku.shape.gpu_count == 1 else None)
+    for price in BOOK
+)
 SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 YIELDING = CapacityRequest("h100x1", purchase=PurchaseKind.INTERRUPTIBLE)
 GOLD = CapacityRequest("h100x1", sla=SlaTier.GOLD)
@@ -42,6 +46,7 @@ _CHARGES = text("""
 SELECT purchase, started_at, ended_at, unit_seconds, nano_per_unit_hour, amount_nano FROM charges WHERE lease_id = :id
 ORDER BY number
 """)
+_LINES = text("SELECT at, why FROM journal WHERE lease_id = :id AND event = :event ORDER BY number")
 _NOTICES = text("SELECT kind, planned_at, message FROM notices WHERE lease_id = :id ORDER BY number")
 
 
@@ -79,11 +84,14 @@ async def seller(stage: Stage) -> OrganizationId:
     return await stage.organization()
 
 
-async def short_of(stage: Stage, count: int = 1, terms: LeaseTerms | None = None) -> list[Lease]:
+async def short_of(
+    stage: Stage, count: int = 1, terms: LeaseTerms | None = None, *, sku: str = "h100x1"
+) -> list[Lease]:
     """Interruptible leases of one customer that have all H100 there are, and an hour of work."""
     organization_id = await seller(stage)
     await stage.run("refresh_offers")
-    leases = [await stage.lease(organization_id, YIELDING, terms=terms) for _ in range(count)]
+    request = replace(YIELDING, sku=sku)
+    leases = [await stage.lease(organization_id, request, terms=terms) for _ in range(count)]
     for lease in leases:
         await stage.play_until(lease, "ready", seconds_max=300)
     for place in stage.cloud.stock:
@@ -92,9 +100,9 @@ async def short_of(stage: Stage, count: int = 1, terms: LeaseTerms | None = None
     return [await stage.lease_row(lease) for lease in leases]
 
 
-async def a_golden_one(stage: Stage) -> Lease:
+async def a_golden_one(stage: Stage, *, sku: str = "h100x1") -> Lease:
     """A lease of another customer that is promised a machine, and waits."""
-    return await stage.lease(await stage.organization(), GOLD)
+    return await stage.lease(await stage.organization(), replace(GOLD, sku=sku))
 
 
 async def billed(stage: Stage, lease: Lease, price: Nano) -> int:
@@ -150,6 +158,57 @@ async def test_a_lease_that_was_promised_a_machine_gets_the_place_of_an_interrup
         got.ready_at, 1, ended.billed_until
     )
     assert {charge.purchase for charge in await found(stage, _CHARGES, id=yields.id)} == {"interruptible"}
+
+
+async def test_the_machine_proves_that_it_was_overwritten_before_another_one_takes_its_place(
+    stage: Stage,
+) -> None:
+    (yields,) = await short_of(stage, sku="h100x1-proven")
+    await arm(stage)
+    golden = await a_golden_one(stage, sku="h100x1-proven")
+    await stage.play_until(golden, "ready", seconds_max=900, step=5)
+    (overwritten,) = await found(stage, _LINES, id=yields.id, event="memory_overwritten")
+    *_, intended = await found(stage, _LINES, id=golden.id, event="preemption")
+    (gone,) = await found(stage, _LINES, id=yields.id, event="confirmed_gone")
+    assert overwritten.at <= gone.at <= intended.at
+    assert "A machine was ordered for it" in intended.why
+    (new,) = await stage.machines(golden)
+    assert (new.reserved_for, new.purpose) == (golden.id, "pool")
+    await stage.finish()
+
+
+async def test_nobody_else_takes_the_place_however_long_the_order_takes(stage: Stage) -> None:
+    (yields,) = await short_of(stage, terms=REPLACED)
+    await arm(stage)
+    terms = LeaseTerms(wait_timeout_seconds=7_200)
+    others = [await stage.lease(await stage.organization(), terms=terms) for _ in range(2)]
+    golden = await a_golden_one(stage)
+    while stage.cloud.alive():
+        await stage.play(10, step=5)
+    await stage.play(90, step=5, without={"preempt_leases"})  # Offers are refreshed, and show the free place.
+    assert not stage.cloud.alive()
+    *_, placement = (await stage.why(others[0])).placements
+    assert {rejection.code for rejection in placement.ranking.rejected} >= {RejectCode.YIELDED}
+    await stage.play_until(golden, "ready", seconds_max=600, step=5)
+    assert [await stage.state(lease) for lease in (yields, *others)] == ["placing"] * 3
+    await stage.finish()
+
+
+async def test_a_lease_that_was_interrupted_has_its_next_machine_for_an_hour(stage: Stage) -> None:
+    (yields,) = await short_of(stage, terms=REPLACED)
+    await arm(stage)
+    first = await a_golden_one(stage)
+    await stage.play_until(first, "ready", seconds_max=900, step=5)
+    await stage.release(first)
+    await stage.play_until(yields, "ready", seconds_max=900, step=10)
+    for place in stage.cloud.stock:
+        stage.cloud.stock[place] = 0
+    second = await a_golden_one(stage)
+    await stage.play(1_200, step=20)
+    assert (await stage.state(yields), await stage.state(second)) == ("ready", "placing")
+    *_, last = [each for each in await decisions(stage) if each.for_lease_id == second.id]
+    assert (last.decision, [each.kept for each in last.evidence.considered]) == (D.HELD_BACK, ["cools_down"])
+    await stage.finish()
 
 
 async def test_until_an_operator_arms_it_everything_is_decided_and_nothing_is_done(stage: Stage) -> None:

@@ -146,7 +146,7 @@ def _usable(path: str, field: str, value: Any) -> bool:
         or (value is None and field in {"ssh_key_ids", "auto_release", "scopes", "projects"})
         or (field == "projects" and value == ["a"] * 100)
         or ((path, field) == ("/v1/users", "name") and value in ("../etc", "=1+1", "🦀" * 50))
-        or (field in {"end_leases", "final", "draft", "reverse_charge", "dry_run"} and value is True)
+        or (field in {"end_leases", "final", "draft", "reverse_charge", "dry_run", "armed"} and value is True)
         or ((path, field) == ("/v1/operator/pools", "sla") and value is None)
         or (field == "legal_name" and value in ("../etc", "=1+1", "🦀" * 50))
         or (field == "tax_id" and value is None)

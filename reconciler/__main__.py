@@ -6,8 +6,8 @@ python -m reconciler ssh-authority list  list the keys that sign SSH certificate
 python -m reconciler audit-bucket NAME   export the audit log to an S3 bucket
 python -m reconciler verify-audit        check every chain of the audit log
 
-A process that runs only the wings money, housekeeping and sla works on rows alone, and needs no provider account, SSH
-key or hub. `run` waits for a database that is away, starting or not migrated.
+A process that runs only the wings money, housekeeping, sla and enforcement works on rows alone, and needs no provider
+account, SSH key or hub. `run` waits for a database that is away, starting or not migrated.
 
 Exit codes: 0 stopped by a signal, 1 had to be ended by force after one or could not begin its loops, 2 wrong usage or a
 setting that cannot be used.
@@ -33,6 +33,7 @@ from control_plane.pool_metrics import PoolCollector
 from control_plane.vault.errors import KeyManagerError
 from control_plane.world import utc_now, uuid7
 from reconciler import audit_bucket, audit_verification, registry, settings
+from reconciler.enforcement_rules import read_rules
 from reconciler.health import Health
 from reconciler.keys import key_manager
 from reconciler.listener import Listener
@@ -254,6 +255,7 @@ def _world_of(
         stop_times = settings.read_money(environ).stop_times
         credits_posted = settings.read_sla(environ).credits_posted
         stores = targets.read(settings.read_telemetry(environ).remote_write)
+        rules = read_rules(settings.read_enforcement(environ).rules)
 
         async def build_rows(clock: DatabaseClock) -> World:
             return RowsWorld(
@@ -266,6 +268,7 @@ def _world_of(
                 replica=replica,
                 tracer=tracer,
                 targets=stores,
+                enforcement_rules=rules,
             )
 
         return build_rows

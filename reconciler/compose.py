@@ -50,6 +50,7 @@ from providers.registry import Account, configured, stored
 from reconciler import simulated
 from reconciler.audit_keys import AuditKeys, NoAuditKeys, StoredAuditKeys
 from reconciler.call_budgets import SharedBudget
+from reconciler.enforcement_rules import read_rules
 from reconciler.keys import key_manager
 from reconciler.live_accounts import LiveAccounts
 from reconciler.patient_hub import PatientHub
@@ -181,6 +182,7 @@ async def compose(
         sla_dry_run=not reached.reach.sla.credits_posted,
         audit_kept=timedelta(days=reached.reach.audit.kept_days),
         targets=targets.read(reached.reach.telemetry.remote_write),
+        enforcement_rules=read_rules(reached.reach.enforcement.rules),
     )
 
 

@@ -12,7 +12,7 @@ from reconciler.loop import AccountLoop, Loop
 
 AnyLoop = Loop[Any] | AccountLoop[Any]
 """A loop of any wing. The caller passes a world that has what the wing needs."""
-ROWS_ONLY = frozenset({"housekeeping", "money", "sla", "telemetry"})
+ROWS_ONLY = frozenset({"enforcement", "housekeeping", "money", "sla", "telemetry"})
 """Wings whose loops reach no provider and no machine. A process that runs only them has no provider accounts."""
 
 

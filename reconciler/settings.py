@@ -192,6 +192,19 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EnforcementSettings:
+    """When something is done about leases that run, and what."""
+
+    rules: Annotated[
+        Path | None,
+        Variable(
+            "SPLITPLANE_ENFORCEMENT_RULES",
+            "file: the rules of enforcement, as TOML, instead of those that are shipped: docs/enforcement.md",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
 class MoneySettings:
     """What happens to machines whose next hour their customer cannot pay."""
 
@@ -247,6 +260,7 @@ class Reach:
     money: MoneySettings
     sla: SlaSettings
     telemetry: TelemetrySettings
+    enforcement: EnforcementSettings
     ingest: IngestPlace | None = None
     """Where samples of machines go; None when nobody takes them."""
     k3s_files: Path | None = None
@@ -278,6 +292,11 @@ def read_telemetry(environ: Mapping[str, str]) -> TelemetrySettings:
     return reading.read(TelemetrySettings, environ)
 
 
+def read_enforcement(environ: Mapping[str, str]) -> EnforcementSettings:
+    """Read where the rules of enforcement are. Raises SettingsError."""
+    return reading.read(EnforcementSettings, environ)
+
+
 def read_reach(environ: Mapping[str, str]) -> Reach:
     """Read how machines and the hub are reached. Raises SettingsError."""
     given = reading.read(ReachSettings, environ)
@@ -293,6 +312,7 @@ def read_reach(environ: Mapping[str, str]) -> Reach:
         money=read_money(environ),
         sla=read_sla(environ),
         telemetry=read_telemetry(environ),
+        enforcement=read_enforcement(environ),
         ingest=given.ingest,
         k3s_files=given.k3s_files,
     )

@@ -76,6 +76,12 @@ def db(rewound: Rewound) -> Database:
 
 
 @pytest.fixture
+def ingest_db(rewound: Rewound) -> Database:
+    """The ingest process's view: what its functions answer."""
+    return rewound.database("ingest", partial(_connected, Role.INGEST))
+
+
+@pytest.fixture
 def api_db(rewound: Rewound) -> Database:
     """The API's view: one tenant at a time, filtered by the database."""
     return rewound.database("one tenant", partial(_connected, Role.API))

@@ -27,6 +27,7 @@ from control_plane.api.consoles import ConsoleController
 from control_plane.api.credit_notes import CreditNoteController, FinanceCreditNoteController
 from control_plane.api.credit_terms import CreditTermsController
 from control_plane.api.documents import openapi
+from control_plane.api.enforcement import EnforcementController, LeaseEnforcementController
 from control_plane.api.envelopes import EnvelopeController
 from control_plane.api.environments import EnvironmentController
 from control_plane.api.errors import answer
@@ -115,6 +116,8 @@ CONTROLLERS = (
     NodePoolController,
     LeaseRepairController,
     RepairController,
+    LeaseEnforcementController,
+    EnforcementController,
     NodeController,
     PoolController,
     PoolSimulationController,

@@ -246,6 +246,7 @@ KINDS: dict[str, Kind] = {
         409,
         "Wait, or ask us to look at the machine; three machines of a lease can be handed back within a day.",
     ),
+    RefusalCode.ENFORCEMENT_ENDED: Kind(409, "Leave it: the action has ended, and asks nothing any more."),
     RefusalCode.LEASE_HAS_MACHINE: Kind(
         409, "Change this only while the lease waits for a machine; afterwards create another lease."
     ),

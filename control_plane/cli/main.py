@@ -75,6 +75,7 @@ FILES = {
     "orphans": ("orphan",),
     "repairs": ("repair",),
     "preemptions": ("preemption",),
+    "enforcement": ("enforcement",),
     "agents": ("agent",),
     "accounts": ("account",),
     "pools": ("pool",),

@@ -176,6 +176,25 @@ def _not_renewed(funding: Funding, more: Nano) -> tuple[str, str]:
     return f"{available} USD is available and the next hour needs {needed} USD more", "top up"
 
 
+@dataclass(frozen=True, slots=True)
+class RunsOut:
+    """What happens to a lease whose hold cannot be renewed, unless something is paid in."""
+
+    at: datetime
+    stops: bool
+    """Whether its machine is stopped then, and its data kept; otherwise the lease ends."""
+
+
+def runs_out(funding: Funding, times: StopTimes, now: datetime) -> RunsOut | None:
+    """When a warned lease is stopped or ends, at its price of now; None when it was stopped for lack of money."""
+    per_hour = funding.nano_per_unit_hour * funding.units
+    if funding.kept_for is not None or not per_hour:
+        return None
+    stops = funding.stopped_nano_per_unit_hour is not None
+    spare = funding.left_nano - funding.cost_of(times.below if stops else END_BELOW)
+    return RunsOut(now + timedelta(seconds=max(0, spare * SECONDS_PER_HOUR // per_hour)), stops)
+
+
 def first_look(ready_at: datetime) -> datetime:
     """When to check the hold of a lease that becomes ready at `ready_at`, with a whole hour set aside."""
     return ready_at + HOLD - RENEW_BELOW

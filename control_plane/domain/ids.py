@@ -43,6 +43,8 @@ ClusterTenantId = NewType("ClusterTenantId", UUID)
 ScaledPoolId = NewType("ScaledPoolId", UUID)
 AccountRequestId = NewType("AccountRequestId", UUID)
 SlaBreachId = NewType("SlaBreachId", UUID)
+FindingId = NewType("FindingId", UUID)
+EnforcementActionId = NewType("EnforcementActionId", UUID)
 LaunchKey = NewType("LaunchKey", str)
 """Our id for the order of one machine. The provider stores it as a tag, a name or a token."""
 ProviderRef = NewType("ProviderRef", str)
@@ -94,6 +96,7 @@ class Prefix(StrEnum):
     ADMISSION_DECISION = "ad"
     AUDIT_EVENT = "aud"
     SLA_BREACH = "br"
+    ENFORCEMENT_ACTION = "ea"
 
 
 class MalformedIdError(ValueError):

@@ -58,6 +58,8 @@ class Note(StrEnum):
     NODE_KEY_CHANGE_REQUESTED = "node_key_change_requested"
     """An operator asked for another WireGuard key of the lease's node."""
     NODE_KEY_CHANGED = "node_key_changed"
+    ENFORCEMENT = "enforcement"
+    """What was found about the lease while it runs, what is asked of its workload, and that it is over."""
     SLA_BREACHED = "sla_breached"
     """A promise of the lease was broken in a month."""
     SLA_CREDITED = "sla_credited"

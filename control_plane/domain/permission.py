@@ -215,6 +215,8 @@ class Permission(StrEnum):
     """Take machines out for maintenance, and give them back."""
     PREEMPTIONS_SWITCH = "preemptions.switch"
     """Say whether machines of interruptible leases are taken back for leases whose readiness is promised."""
+    ENFORCEMENT_MANAGE = "enforcement.manage"
+    """Let detectors act on leases that run, or only decide, and undo what they did."""
     FLEET_READ = "fleet.read"
     """Read every machine of all customers, with whoever holds it, and what costs money for nobody."""
     PROVIDER_ACCOUNTS_READ = "provider_accounts.read"
@@ -272,6 +274,7 @@ _OF_PLATFORM = frozenset(
         _P.FLEET_READ,
         _P.MACHINES_MAINTAIN,
         _P.PREEMPTIONS_SWITCH,
+        _P.ENFORCEMENT_MANAGE,
         _P.PROVIDER_ACCOUNTS_READ,
         _P.PROVIDER_ACCOUNTS_MANAGE,
         _P.TERMINATIONS_PERMIT,

@@ -22,6 +22,7 @@ from control_plane.ingest.limits import Allowance, Allowances
 from control_plane.ingest.metrics import OVERLOADED, Metrics
 from control_plane.ingest.reading import Opened, open_delivery
 from control_plane.ingest.senders import Senders, TooManyWaitingError
+from control_plane.ingest.signals import Signals
 from data_plane.documents.sample_delivery import (
     BODY_BYTES_MAX,
     PATH,
@@ -63,6 +64,7 @@ class Ingest:
         self,
         *,
         senders: Senders,
+        signals: Signals,
         batches: Batches,
         metrics: Metrics,
         now: Callable[[], datetime],
@@ -73,6 +75,7 @@ class Ingest:
     ) -> None:
         """`is_trouble` and `is_bad` tell whether an error of the database passes, and whether values are at fault."""
         self._senders = senders
+        self._signals = signals
         self._batches = batches
         self._metrics = metrics
         self._now = now
@@ -106,8 +109,8 @@ class Ingest:
             return
         self._in_progress += 1
         try:
-            accepted_through = await self._accepted(scope["headers"], receive)
-            answer, more = Answer("accepted", accepted_through), _retry_after(0)
+            accepted = await self._accepted(scope["headers"], receive)
+            answer, more = accepted, _retry_after(0)
         except _RefusedError as refused:
             answer, more = Answer(refused.verdict), _retry_after(refused.again_seconds)
         except (QueueFullError, TooManyWaitingError):
@@ -126,8 +129,8 @@ class Ingest:
         self._metrics.seconds.observe(self._stopwatch() - began)
         await respond(STATUSES[answer.verdict], encode_answer(answer), more)
 
-    async def _accepted(self, headers: Headers, receive: Receive) -> int:
-        """Store a delivery. Returns its last sequence.
+    async def _accepted(self, headers: Headers, receive: Receive) -> Answer:
+        """Store a delivery. Returns its last sequence, and what the machine's workload is asked for.
 
         Raises _RefusedError, QueueFullError, TooManyWaitingError, and what the database raises.
         """
@@ -146,7 +149,8 @@ class Ingest:
         if wait:
             raise _RefusedError("too_fast", wait)
         try:
-            return await self._stored(sender, allowance, given, receive)
+            through = await self._stored(sender, allowance, given, receive)
+            return Answer("accepted", through, self._signals.of(sender.claim_id, self._now()))
         finally:
             allowance.end()
 

@@ -3,17 +3,19 @@
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 
-from control_plane.db import samples
+from control_plane.db import enforcement, samples
 from control_plane.db.clock import DatabaseClock, PostgresTime
+from control_plane.db.enforcement import MachineSignal
 from control_plane.db.engine import Database, Role
 from control_plane.db.errors import is_bad_value, is_database_trouble
 from control_plane.db.privileges import LoginRefused
 from control_plane.db.samples import NewSample, Sender
 from control_plane.db.watch import DatabaseWatch
+from control_plane.domain.ids import ClaimId
 from control_plane.ingest import metrics as measured
 from control_plane.ingest import settings as configuration
 from control_plane.ingest.app import Ingest, Message, Receive, Scope, Send
@@ -21,6 +23,7 @@ from control_plane.ingest.batches import WRITERS, Batches
 from control_plane.ingest.metrics import Metrics
 from control_plane.ingest.senders import Senders
 from control_plane.ingest.settings import Settings
+from control_plane.ingest.signals import Signals
 from control_plane.pool_metrics import PoolCollector
 from control_plane.server_process import (
     LOGIN_REFUSED,
@@ -62,8 +65,10 @@ class Process:
         self._metrics.clock_difference.set_function(lambda: self._clock.difference().total_seconds())
         self._metrics.registry.register(PoolCollector(self._db.pools))
         self._batches = Batches(self._write, is_bad=is_bad_value, noted=self._metrics.wrote)
+        self._signals = Signals(self._ask_signals, say=_note_signals)
         self._app = Ingest(
             senders=Senders(self._senders, stopwatch=time.monotonic),
+            signals=self._signals,
             batches=self._batches,
             metrics=self._metrics,
             now=self._clock.now,
@@ -85,6 +90,7 @@ class Process:
         watching = asyncio.create_task(self._watch.keep())
         watching.add_done_callback(_end_if_refused)
         writing = asyncio.create_task(self._batches.run())
+        signalling = asyncio.create_task(self._signals.keep())
         listen = self._settings.metrics_listen
         close_metrics = measured.listen(self._metrics, listen.host, listen.port)
         keep_what_stays()
@@ -99,7 +105,8 @@ class Process:
         self._batches.stop()
         await writing
         watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+        signalling.cancel()
+        await asyncio.gather(watching, signalling, return_exceptions=True)
         close_metrics()
         await self._db.close()
         log.info("ingest_stopped")
@@ -116,6 +123,10 @@ class Process:
     async def _write(self, new: Sequence[NewSample]) -> int:
         async with self._db.transaction() as connection:
             return await samples.insert(connection, new)
+
+    async def _ask_signals(self) -> Mapping[ClaimId, MachineSignal]:
+        async with self._db.reading() as connection:
+            return await enforcement.signals(connection, now=self._clock.now())
 
     async def _senders(self, digests: Sequence[str]) -> Sequence[Sender]:
         async with self._db.reading() as connection:
@@ -147,6 +158,13 @@ def _note_clock(refusal: str | None) -> None:
         log.info("clock_right")
     else:
         log.error("clock_wrong", why=refusal)
+
+
+def _note_signals(why: str | None) -> None:
+    if why is None:
+        log.info("signals_read_again")
+    else:
+        log.warning("signals_not_read", why=why)
 
 
 def _end_if_refused(watching: asyncio.Task[None]) -> None:

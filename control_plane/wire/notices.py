@@ -20,6 +20,8 @@ NoticeKindWord = Annotated[
         preemption_planned="The lease is interruptible, and we take its machine back at `planned_at`.",
         preemption_withdrawn="The machine is not taken back after all.",
         preempted="The machine was taken back for a lease whose readiness is promised.",
+        condition_found="Something about how the lease runs; the message says what is asked of its workload.",
+        stop_planned="The machine will be stopped at `planned_at`, as you wanted for machines that are idle.",
         maintenance_planned="Somebody works on the machine at `planned_at`.",
     ),
 ]

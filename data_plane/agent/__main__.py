@@ -42,6 +42,7 @@ from data_plane.agent.new_xids import NewXids
 from data_plane.agent.sampling import Reader, Sampling
 from data_plane.agent.schedule import Schedule
 from data_plane.agent.service import Service
+from data_plane.agent.signal_file import SignalFile
 from data_plane.agent.spool import HEARTBEATS, HEARTBEATS_MAX, SAMPLES, SAMPLES_MAX, Spool
 from data_plane.documents.agent_config import Config, read_config
 from data_plane.documents.health import Health
@@ -180,7 +181,9 @@ def _sample(config: Config, folder: Path, agent: Path) -> None:
         gpus, HostUsage(), Inference(loopback.get, ports), NewXids(folder / "xids.json"), boot=_boot_id()
     )
     _beside(gpus.run)
-    _beside(Sampling(reader.next, spool, sample_line.sender(config)).run)
+    runtime = os.environ.get("RUNTIME_DIRECTORY", "")
+    signals = SignalFile(Path(runtime)) if runtime else None
+    _beside(Sampling(reader.next, spool, sample_line.sender(config), signals=signals).run)
 
 
 def spool_folder(folder: Path, credential: str) -> Path:

@@ -16,10 +16,11 @@ from data_plane.agent.host_usage import HostUsage
 from data_plane.agent.inference import Inference
 from data_plane.agent.new_xids import NewXids
 from data_plane.agent.sample_line import Send
+from data_plane.agent.signal_file import SignalFile
 from data_plane.agent.spool import Spool
 from data_plane.documents.protocol import Failure
 from data_plane.documents.sample import SECONDS, Sample, sample_gpus
-from data_plane.documents.sample_delivery import Delivery
+from data_plane.documents.sample_delivery import Answer, Delivery
 
 REPLAYED_MAX = 16
 """Samples that waited, with each new one: an hour of them takes four minutes."""
@@ -92,6 +93,8 @@ class Sampling:
     unix: "Callable[[], float]" = time.time
     monotonic: "Callable[[], float]" = time.monotonic
     sleep: "Callable[[float], object]" = time.sleep
+    signals: "SignalFile | None" = None
+    """Where the workload reads what it is asked for; None if the service has no place for it."""
     _batch: int = REPLAYED_MAX
     _pause: float = PAUSE_SECONDS
     _silent_until: float = 0.0
@@ -107,6 +110,7 @@ class Sampling:
 
     def step(self) -> None:
         """Read a sample, and deliver what may be delivered now."""
+        self._expire()
         sample = self.read(self.spool)
         self.spool.count(sample)
         if self._deliver([sample]) < sample.sequence:
@@ -143,6 +147,7 @@ class Sampling:
         answer = response.answer
         if response.status == 200 and answer is not None and answer.verdict == "accepted":
             self._pause = PAUSE_SECONDS
+            self._show(answer)
             return answer.accepted_through
         if response.status == _UNAUTHORIZED or (answer is not None and answer.verdict == "version_not_known"):
             return self._be_silent(REFUSED_SECONDS)
@@ -151,6 +156,20 @@ class Sampling:
         if response.retry_seconds is not None and response.status in (_TOO_FAST, _UNAVAILABLE):
             return self._be_silent(response.retry_seconds)
         return self._no_answer()
+
+    def _show(self, answer: Answer) -> None:
+        try:
+            if self.signals is not None:
+                self.signals.show(answer.signal)
+        except OSError as error:
+            sys.stderr.write(f"no signal: {type(error).__name__}: {error}\n")
+
+    def _expire(self) -> None:
+        try:
+            if self.signals is not None:
+                self.signals.expire()
+        except OSError as error:
+            sys.stderr.write(f"a signal stays: {type(error).__name__}: {error}\n")
 
     def _refused(self, samples: "Sequence[Sample]") -> int:
         """One of these samples is the reason. With fewer in the next delivery, the others get through."""

@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal
 from data_plane.documents import records, strict
 from data_plane.documents.records import Most, Whole
 from data_plane.documents.sample import SEQUENCE_MAX, Sample, UnixMilliseconds, check
+from data_plane.documents.signal import Signal
 
 VERSION = 1
 PORT = 9441
@@ -64,6 +65,8 @@ class Answer:
     verdict: Verdict
     accepted_through: Annotated[int, Whole(0, SEQUENCE_MAX)] = 0
     """The samples of this delivery up to this sequence need not be delivered again. It says nothing about others."""
+    signal: "Signal | None" = None
+    """What the machine's workload is asked for; null: nothing, and what was asked before is over."""
 
 
 class VersionNotKnown(strict.Malformed):
@@ -98,7 +101,10 @@ def read_delivery(body: bytes) -> Delivery:
 
 def encode_answer(answer: Answer) -> bytes:
     """The body of a response, whatever its status. Version 1 for ever, so that every agent reads it."""
-    return _json({"protocol": 1, "kind": "answer", **vars(answer)})
+    document = {"protocol": 1, "kind": "answer", **vars(answer)}
+    if answer.signal is None:
+        del document["signal"]
+    return _json(document)
 
 
 def read_answer(body: bytes) -> Answer:
@@ -106,6 +112,7 @@ def read_answer(body: bytes) -> Answer:
     document = _opened(body, "answer", ANSWER_BYTES_MAX)
     if document.pop("protocol") != 1:
         raise strict.Malformed("this version of the answer is not known")
+    document.setdefault("signal", None)
     return records.read(Answer, document, "answer")
 
 

@@ -264,6 +264,7 @@ SETTINGS: Mapping[str, tuple[type[object], ...]] = {
         reconciler_settings.MoneySettings,
         reconciler_settings.SlaSettings,
         reconciler_settings.TelemetrySettings,
+        reconciler_settings.EnforcementSettings,
         verifier_settings.ClientVariables,
     ),
     "Ingest process: `python -m control_plane.ingest`": (ingest_settings.Settings,),

@@ -32,6 +32,7 @@ from providers.fake import Settings as FakeSettings
 from reconciler.cluster_tenants import tenant_of
 from tests.support import (
     clusters,
+    conditions,
     consoles,
     keys,
     machine_samples,
@@ -227,6 +228,8 @@ async def build(db: Database, clock: Clock) -> Stage:
     await promises.broken(stage, steady)
     await _sick(stage, suspect, handed_back=proven)
     await _yields(stage, steady, to=suspect)
+    await conditions.full_memory(stage, steady)
+    await conditions.taken(stage, steady, lasts=timedelta(seconds=30))
     async with db.transaction() as connection:
         await connection.execute(_TUNNELS_DUE, {"now": clock.now()})
         await connection.execute(_SERVER_KEYS_ASKED, {"now": clock.now()})

@@ -5,7 +5,7 @@ from datetime import timedelta
 from control_plane.db import claims, samples
 from control_plane.db.samples import SETTLED_AFTER, NewSample
 from control_plane.domain.lease import Lease
-from data_plane.documents.sample import Gpu, Host, Sample, Xid, encode_sample, notable
+from data_plane.documents.sample import Gpu, Host, Sample, Server, Xid, encode_sample, notable
 from tests.support.stage import Stage
 
 JUST_SETTLED = SETTLED_AFTER + timedelta(seconds=1)
@@ -16,6 +16,7 @@ async def sent(
     lease: Lease,
     *gpus: Gpu,
     xids: tuple[Xid, ...] = (),
+    servers: tuple[Server, ...] = (),
     ago: timedelta = timedelta(0),
 ) -> None:
     """The agent on the machine of a lease sent a sample so long ago: of one GPU that is well, unless others are given."""
@@ -38,7 +39,7 @@ async def sent(
         events=True,
         kernel_log="kmsg",
         host=Host(),
-        servers=(),
+        servers=servers,
     )
     new = NewSample(
         organization_id=lease.organization_id,

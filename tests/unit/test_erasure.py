@@ -27,7 +27,9 @@ KEPT = {
     "export_files": {"name", "sums"},
     "export_runs": {"seller", "created_by"},
     "envelopes": {"level", "limits", "set_by"},
+    "findings": {"detector", "why", "outcome"},
     "hub_networks": {"public_key", "endpoint"},
+    "idle_stops": {"set_by"},
     "leases": {
         *("sku", "gpu_model", "purchase", "proof", "regions", "providers", "state", "end_reason"),
         *("end_why", "waiting_why", "traceparent", "switched_at", "on_eviction", "paused_at", "sla"),

@@ -37,6 +37,7 @@ _TAGS = {
     "agents": "For operators: what the agents on machines reported last.",
     "orphans": "For operators: machines that no record claims.",
     "telemetry": "What machines measured, how they are, and both for Prometheus.",
+    "enforcement": "What is found about leases that run, and what is done about it.",
     "machine health": "What customers are told about machines, and what is done about unhealthy ones.",
     "fleet": "For operators: every machine that may exist, and counts of them.",
     "liabilities": "For operators: what costs money for nobody.",

@@ -125,6 +125,8 @@ _TEXTS: Mapping[str, str] = {
     "taken_by": f"user_{_ID}",
     "HealthCheckView.detail": "The last sample is 9 s old.",
     "LeaseMachineHealth.why": "a GPU does not answer: GPU 3 does not answer",
+    "EnforcementView.why": "63 % of the KV cache is in use, and 100 % will be in 10 min",
+    "rules": "0f1e2d3c4b5a6978",
     "verdict_why": "a GPU does not answer: GPU 3 does not answer",
     "RepairView.id": f"rp_{_ID}",
     "RepairView.why": "its customer was told that it will be replaced",

@@ -24,6 +24,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ("leases", "lease_id"): (Prefix.LEASE, "lease"),
     ("quotes", "quote_id"): (Prefix.QUOTE, "quote"),
     ("machines", "machine_id"): (Prefix.MACHINE, "machine"),
+    ("enforcement", "action_id"): (Prefix.ENFORCEMENT_ACTION, "action"),
     ("liabilities", "liability_id"): (Prefix.LIABILITY, "liability"),
     ("proofs", "proof_id"): (Prefix.PROOF, "GPU proof"),
     ("organizations", "organization_id"): (Prefix.ORGANIZATION, "organization"),
@@ -88,6 +89,7 @@ _TEXTS: Mapping[str, Schema] = {
 _CSV_ROWS = {"/v1/usage.csv": "UsageCsvRow", "/v1/balance/entries.csv": "BalanceEntryCsvRow"}
 """The schema of a line of each list that is CSV."""
 _NAMED = {
+    "detector": ("A detector.", "kv_cache_growth"),
     "project": ("The name or the id of the project.", "default"),
     "environment": ("The name or the id of the environment.", "default"),
     "network": ("The name or the id of the private network.", "default"),

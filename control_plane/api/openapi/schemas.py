@@ -31,6 +31,7 @@ from control_plane.wire import (
     consoles,
     credit_notes,
     credit_terms,
+    enforcement,
     envelopes,
     environments,
     explanations,
@@ -84,7 +85,7 @@ _WIRE: tuple[ModuleType, ...] = (
     charges, balance_alerts, margins, supplier_invoices,
     telemetry, lease_ends,
     sla, sla_terms,
-    price_agreements, credit_terms, notices, repairs, preemptions,
+    price_agreements, credit_terms, notices, repairs, preemptions, enforcement,
     pools,
 )  # fmt: skip
 _BODIES = (common.Request, common.View)

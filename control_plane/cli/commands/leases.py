@@ -7,6 +7,7 @@ from control_plane.cli import progress
 from control_plane.cli.answers import page_of
 from control_plane.cli.client import Client
 from control_plane.cli.commands import (
+    enforcement,
     explanations,
     lease_changes,
     lease_console,
@@ -59,6 +60,7 @@ def add(to: Commands) -> None:
     lease_power.add(leases)
     lease_telemetry.add(leases)
     lease_repairs.add(leases)
+    enforcement.add_to_leases(leases)
     lease_changes.add(leases)
     _add_release(leases)
     explanations.add(to)

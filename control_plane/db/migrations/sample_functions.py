@@ -96,7 +96,25 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
 $$
 """
 
+# Runs with its owner's rights: the ingest process reads no table. It answers what the workloads of all machines are asked
+# for now, the strongest action of each, and nothing about whose they are.
+_MACHINE_SIGNALS = """
+CREATE FUNCTION machine_signals(moment timestamptz)
+RETURNS TABLE (claim_id uuid, action text, reason text, until timestamptz, ends_at timestamptz)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT DISTINCT ON (a.claim_id) a.claim_id, a.action, a.detector, a.expires_at, a.planned_at
+  FROM public.enforcement_actions a JOIN public.claims c ON c.id = a.claim_id
+  WHERE a.armed AND a.expires_at > moment AND c.ended_at IS NULL
+    AND a.action IN ('throttle_admission', 'smaller_batch', 'stop_admission', 'evict', 'shutdown')
+    AND NOT EXISTS (SELECT FROM public.enforcement_ends e WHERE e.action_id = a.id)
+  ORDER BY a.claim_id, array_position(
+    ARRAY['throttle_admission', 'smaller_batch', 'stop_admission', 'evict', 'shutdown'], a.action) DESC,
+    a.expires_at DESC, a.id
+$$
+"""
+
 FUNCTIONS = (
+    (_MACHINE_SIGNALS, "machine_signals(timestamptz)", "splitplane_ingest"),
     (_FLEET_SAMPLES, "fleet_samples(timestamptz, uuid, integer)", "splitplane_api"),
     (_SAMPLE_SENDERS, "sample_senders(text[])", "splitplane_ingest"),
     (_EMPTY_SAMPLES, "empty_samples(timestamptz, integer)", "splitplane_reconciler"),

@@ -73,6 +73,7 @@ class Endpoint:
             ("{credit_note_id}", "cn"),
             ("{supplier_invoice_id}", "sinv"),
             ("{upload_id}", "sup"),
+            ("{action_id}", "ea"),
         ):
             if name in self.path:
                 return prefix
@@ -425,6 +426,14 @@ ENDPOINTS = (
     _post(
         "/v1/operator/preemption-switch", Permission.PREEMPTIONS_SWITCH, {"armed": True, "reason": "looked"}
     ),
+    _get("/v1/leases/{lease_id}/enforcement", Permission.LEASES_READ, "limit", "cursor"),
+    Endpoint("PUT", "/v1/leases/{lease_id}/idle-stop", Permission.LEASES_POWER, {"after_seconds": 7_200}),
+    _get("/v1/operator/enforcement", Permission.FLEET_READ, "ended", "lease", "limit", "cursor"),
+    _get("/v1/operator/enforcement/{action_id}", Permission.FLEET_READ),
+    _post("/v1/operator/enforcement/{action_id}/undo", Permission.ENFORCEMENT_MANAGE, {"why": "a benchmark"}),
+    _get("/v1/operator/detectors", Permission.FLEET_READ),
+    _post("/v1/operator/detectors/{detector}/arm", Permission.ENFORCEMENT_MANAGE, {"why": "looked at it"}),
+    _post("/v1/operator/detectors/{detector}/disarm", Permission.ENFORCEMENT_MANAGE, {"why": "wrong"}),
     _get("/v1/operator/liabilities", Permission.FLEET_READ, "limit", "cursor"),
     _get("/v1/operator/liabilities/{liability_id}", Permission.FLEET_READ),
     _post("/v1/operator/liabilities/{liability_id}/end", Permission.ORPHANS_DECIDE, {"why": "ticket 4711"}),

@@ -87,6 +87,8 @@ _VALUES: dict[str, Any] = {
     "machine_health.verdict": "healthy",
     "samples.slot": slot_of(START),
     "termination_permits.until": START + timedelta(hours=1),
+    "enforcement_actions.basis": "ours",
+    "enforcement_actions.expires_at": START + timedelta(hours=1),
     "quotes.expires_at": START + timedelta(hours=1),
     "preemptions.state": "notified",
     "preemptions.interrupt_at": START + timedelta(hours=1),

@@ -524,6 +524,7 @@ DEFINERS: dict[str, str] = {
     "quota_request_ids": "Operators list the quota requests. It answers ids alone; each is read as its own tenant.",
     "fleet_samples": "Operators read the samples of everybody's machines. It answers nothing unless the API acts for the"
     " platform's organization.",
+    "machine_signals": "The ingest process reads no table. It answers what workloads are asked for, by claims' ids.",
     "sample_senders": "The ingest process reads no table. It answers ids to whoever knows the digest of a credential.",
     "empty_samples": "No role may truncate. It empties partitions of samples whose hours are over.",
     "skip_repeated_sample": "A trigger: whoever adds samples may not read them. It answers nothing.",

@@ -2434,6 +2434,69 @@ NOTICES: Json = {
     ],
     "next_cursor": None,
 }
+ACTION_ID = "ea_019aa1b2c3d57e5f8a9b0c1d2e3f4a5e"
+ACTION: Json = {
+    "id": ACTION_ID,
+    "lease_id": LEASE_ID,
+    "machine_id": MACHINE_ID,
+    "detector": "kv_cache_growth",
+    "action": "stop_admission",
+    "armed": True,
+    "at": at(minutes=2),
+    "expires_at": at(minutes=-13),
+    "planned_at": None,
+    "basis": "claim",
+    "why": "63 % of the KV cache is in use, and 100 % will be in 10 min",
+    "evidence": {
+        "points": [[at(minutes=3), 9_210], [at(minutes=2, seconds=45), None], [at(minutes=2), 12_350]],
+        "samples": 22,
+    },
+    "rules": "0f1e2d3c4b5a6978",
+    "ended_at": None,
+    "ended": None,
+    "ended_by": None,
+    "ended_why": None,
+}
+_ENDED_ACTION: Json = ACTION | {
+    "id": "ea_019aa1b2c3d57e5f8a9b0c1d2e3f4a5d",
+    "action": "notify",
+    "at": at(minutes=8),
+    "ended_at": at(minutes=6),
+    "ended": "superseded",
+    "ended_by": "enforce_rules",
+    "ended_why": "the next action was taken",
+}
+_PLANNED_ACTION: Json = ACTION | {
+    "id": "ea_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c",
+    "detector": "idle",
+    "action": "shutdown",
+    "basis": "consent",
+    "armed": False,
+    "planned_at": at(minutes=-8),
+    "why": "no GPU is used more than 2 %, and no request runs since 2026-11-20 13:20 UTC;"
+    " it is to be stopped after 2 h",
+}
+ACTIONS: Json = {"items": [_PLANNED_ACTION, ACTION, _ENDED_ACTION], "next_cursor": None}
+LEASE_ACTIONS: Json = {"idle_stop_seconds": 7_200, "items": [ACTION, _ENDED_ACTION], "next_cursor": None}
+NO_LEASE_ACTIONS: Json = {"idle_stop_seconds": None, "items": [], "next_cursor": None}
+DETECTOR: Json = {
+    "detector": "kv_cache_growth",
+    "armed": True,
+    "since": at(hours=3),
+    "set_by": USER,
+    "why": "a week without wrong ones",
+    "leases": 2,
+}
+_QUIET: Json = {"armed": False, "since": None, "set_by": None, "why": None, "leases": 0}
+DETECTORS: Json = {
+    "items": [
+        _QUIET | {"detector": "sla_violation"},
+        _QUIET | {"detector": "memory_pressure", "leases": 1},
+        DETECTOR,
+        _QUIET | {"detector": "throughput_degradation"},
+        _QUIET | {"detector": "idle", "since": at(hours=30), "set_by": USER, "why": "wrong readings"},
+    ]
+}
 REPAIRS: Json = {
     "items": [
         {

@@ -63,6 +63,8 @@ ASKS: dict[str, tuple[str, Reads]] = {
     "finance price agree": (f"{CUSTOMER} h100x1 2.19 --reason ticket", ORGANIZATIONS),
     "finance price end": ("pa_7777", {"GET /v1/finance/price-agreements": answers.PRICE_AGREEMENTS}),
     "finance period close": ("2026-10", {}),
+    "enforcement arm": ("idle --reason looked", {}),
+    "enforcement undo": ("ea_019aa1b2c3d57e5f8a9b0c1d2e3f4a5e --reason benchmark", {}),
     "organization end-lease": (f"{CUSTOMER} {LEASE_ID} --reason abuse", ORGANIZATIONS),
     # All that a customer has.
     "organization suspend": (f"{CUSTOMER} --reason unpaid --end-leases", ORGANIZATIONS),
@@ -131,6 +133,8 @@ ACTS_AT_ONCE = {
     "orphan adopt": "lease release",
     "orphan revoke": "orphan leave",
     "account add": "account remove",
+    "enforcement disarm": "enforcement arm",
+    "lease idle-stop": "lease idle-stop",
     "account rotate": "account rotate; the old credentials stay in force until the provider accepts the new ones",
     "account drain": "account resume",
     "account resume": "account drain",
@@ -148,6 +152,8 @@ ACTS_AT_ONCE = {
 READS = {
     "preemption status",
     "lease notices",
+    "lease enforcement",
+    "enforcement detectors",
     *("whoami", "skus", "offers", "quote", "why", "usage", "bill", "reconciliation", "loops", "completion"),
     "balance entries",
     "pool simulate",

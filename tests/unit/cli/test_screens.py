@@ -822,6 +822,49 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
             | {"ended_at": answers.at(seconds=1)}
         },
     ),
+    "enforcement_list": ("enforcement list --all", {"GET /v1/operator/enforcement": answers.ACTIONS}),
+    "enforcement_list_none": ("enforcement list", {"GET /v1/operator/enforcement": EMPTY}),
+    "enforcement_show": (
+        f"enforcement show {answers.ACTION_ID}",
+        {f"GET /v1/operator/enforcement/{answers.ACTION_ID}": answers.ACTION},
+    ),
+    "enforcement_undo": (
+        f"enforcement undo {answers.ACTION_ID} --reason benchmark --yes",
+        {f"POST /v1/operator/enforcement/{answers.ACTION_ID}/undo": answers.ACTION},
+    ),
+    "enforcement_detectors": ("enforcement detectors", {"GET /v1/operator/detectors": answers.DETECTORS}),
+    "enforcement_arm": (
+        "enforcement arm kv_cache_growth --reason looked --yes",
+        {"POST /v1/operator/detectors/kv_cache_growth/arm": answers.DETECTOR},
+    ),
+    "enforcement_disarm": (
+        "enforcement disarm kv_cache_growth --reason wrong",
+        {"POST /v1/operator/detectors/kv_cache_growth/disarm": answers.DETECTOR | {"armed": False}},
+    ),
+    "lease_enforcement": (
+        f"lease enforcement {answers.LEASE_ID}",
+        {
+            f"GET /v1/leases/{answers.LEASE_ID}": answers.a_lease(),
+            f"GET /v1/leases/{answers.LEASE_ID}/enforcement": answers.LEASE_ACTIONS,
+        },
+    ),
+    "lease_enforcement_none": (
+        f"lease enforcement {answers.LEASE_ID}",
+        {
+            f"GET /v1/leases/{answers.LEASE_ID}": answers.a_lease(),
+            f"GET /v1/leases/{answers.LEASE_ID}/enforcement": answers.NO_LEASE_ACTIONS,
+        },
+    ),
+    "lease_idle_stop": (
+        f"lease idle-stop {answers.LEASE_ID} --after 2h",
+        {
+            f"GET /v1/leases/{answers.LEASE_ID}": answers.a_lease(),
+            f"PUT /v1/leases/{answers.LEASE_ID}/idle-stop": {
+                "lease_id": answers.LEASE_ID,
+                "after_seconds": 7_200,
+            },
+        },
+    ),
     "orphan_list": ("orphan list", {"GET /v1/operator/orphans": answers.ORPHANS}),
     "orphan_list_all": ("orphan list --all", {"GET /v1/operator/orphans": answers.ORPHANS_ALL}),
     "orphan_list_none": ("orphan list", {"GET /v1/operator/orphans": EMPTY}),

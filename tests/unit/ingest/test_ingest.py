@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import hashlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -13,7 +13,9 @@ import httpx
 import pytest
 from prometheus_client import generate_latest
 
+from control_plane.db.enforcement import MachineSignal
 from control_plane.db.samples import NewSample, Sender
+from control_plane.domain.enforcement import Detector, EnforcementAction
 from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.ingest import batches as batching
 from control_plane.ingest import limits
@@ -21,6 +23,7 @@ from control_plane.ingest.app import Ingest
 from control_plane.ingest.batches import Batches
 from control_plane.ingest.metrics import Metrics
 from control_plane.ingest.senders import KNOWN_SECONDS, Senders
+from control_plane.ingest.signals import Signals
 from data_plane.documents.sample_delivery import (
     BODY_BYTES_MAX,
     DOCUMENT_BYTES_MAX,
@@ -29,6 +32,7 @@ from data_plane.documents.sample_delivery import (
     encode_delivery,
     read_answer,
 )
+from data_plane.documents.signal import Signal
 from tests.support.clock import START
 from tests.support.samples import AT_MS, busy_delivery, busy_sample
 
@@ -55,14 +59,18 @@ class Place:
     fault: str | None = None
     error: Exception | None = None
     gate: asyncio.Event | None = None
+    asked_for: list[MachineSignal] = field(default_factory=list)
+    told: list[str | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics()
+        self.signals = Signals(self._ask_signals, say=self.told.append)
         self.batches = Batches(
             self._write, is_bad=lambda error: isinstance(error, _BadValueError), noted=self.metrics.wrote
         )
         self.app = Ingest(
             senders=Senders(self._ask, stopwatch=lambda: self.seconds),
+            signals=self.signals,
             batches=self.batches,
             metrics=self.metrics,
             now=lambda: self.now,
@@ -79,6 +87,11 @@ class Place:
     async def _ask(self, digests: Sequence[str]) -> Sequence[Sender]:
         self.asked += 1
         return [self.senders[digest] for digest in digests if digest in self.senders]
+
+    async def _ask_signals(self) -> Mapping[ClaimId, MachineSignal]:
+        if self.error is not None:
+            raise self.error
+        return {signal.claim_id: signal for signal in self.asked_for}
 
     async def _write(self, samples: Sequence[NewSample]) -> int:
         if self.gate is not None:
@@ -365,3 +378,38 @@ async def test_stopping_writes_what_waits(place: Place) -> None:
 async def test_what_is_no_route_is_not_found(place: Place) -> None:
     for method, path in (("GET", "/v1/samples"), ("POST", "/"), ("GET", "/metrics")):
         assert (await place.client.request(method, path)).status_code == 404
+
+
+async def test_the_answer_says_what_the_workload_of_this_machine_is_asked_for_and_for_how_long(
+    place: Place,
+) -> None:
+    until = place.now + timedelta(seconds=600)
+    ends = place.now + timedelta(seconds=300)
+    place.asked_for = [
+        MachineSignal(ClaimId(UUID(int=1)), EnforcementAction.EVICT, Detector.UNFUNDED, until, ends)
+    ]
+    await place.signals.look()
+    assert read_answer((await place.send()).content).signal == Signal("evict", "unfunded", 600, 300)
+    assert read_answer((await place.send(credential=OTHER)).content).signal is None
+    place.now = until
+    assert read_answer((await place.send(busy_delivery(2))).content).signal is None
+
+
+async def test_samples_go_on_while_signals_cannot_be_read_and_the_last_ones_count(place: Place) -> None:
+    place.asked_for = [
+        MachineSignal(
+            ClaimId(UUID(int=1)),
+            EnforcementAction.STOP_ADMISSION,
+            Detector.KV_CACHE_GROWTH,
+            place.now + timedelta(seconds=600),
+            None,
+        )
+    ]
+    await place.signals.look()
+    place.error = _TroubleError()
+    await place.signals.look()
+    await place.signals.look()
+    assert place.told == ["_TroubleError: "]
+    place.error = None
+    answer = read_answer((await place.send()).content)
+    assert answer.signal == Signal("stop_admission", "kv_cache_growth", 600)

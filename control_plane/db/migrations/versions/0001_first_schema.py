@@ -30,6 +30,10 @@ FACTS = (
     "charges",
     "credit_note_lines",
     "credit_notes",
+    "detector_arms",
+    "enforcement_actions",
+    "enforcement_ends",
+    "enforcement_undos",
     "export_files",
     "export_runs",
     "health_changes",
@@ -96,6 +100,7 @@ TENANTS = (
     "holds",
     "hub_networks",
     "idempotency_keys",
+    "idle_stops",
     "intervals",
     "journal",
     "key_destructions",
@@ -130,6 +135,7 @@ TENANTS = (
     "ssh_certificates",
     "ssh_keys",
     "standings",
+    "throughput_hours",
     "transactions",
     "unrated",
     "users",
@@ -185,6 +191,13 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("approved_organization", "approved_user", "interval_seconds", "polled_at", "state"),
     ),
     "document_numbers": (("INSERT",), ("last",)),
+    "detector_arms": (("INSERT",), ()),
+    "enforcement_actions": ((), ()),
+    "enforcement_ends": ((), ()),
+    "enforcement_undos": (("INSERT",), ()),
+    "findings": ((), ()),
+    "idle_stops": (("INSERT", "UPDATE", "DELETE"), ()),
+    "throughput_hours": ((), ()),
     "envelope_warnings": ((), ()),
     "envelopes": (("INSERT", "UPDATE"), ()),
     "environments": (("INSERT",), ()),
@@ -387,6 +400,16 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "admitted_at",
         "ended_at",
     ),
+    "enforcement_actions": (
+        "id",
+        "claim_id",
+        "detector",
+        "action",
+        "armed",
+        "expires_at",
+        "planned_at",
+    ),
+    "enforcement_ends": ("action_id",),
     "journal": ("number", "transaction"),
     "leases": (
         "id",
@@ -910,13 +933,17 @@ def _filter_rows() -> None:
     steps.filter_claimed("machines")
     for watched in ("agents", "sla_assessments", "sla_breaches", "sla_credits", "sla_uncredited"):
         steps.filter_watched(watched)
+    for watched in ("enforcement_actions", "enforcement_ends", "findings"):
+        steps.filter_watched(watched)
     steps.filter_watched("samples")
     steps.filter_watched("preemptions")
     for table in ("health_changes", "machine_health", "repairs"):
         steps.filter_of_machine(table)
     for table in (
         "account_requests",
+        "detector_arms",
         "document_numbers",
+        "enforcement_undos",
         "leftover_decisions",
         "maintenances",
         "orphan_decisions",
@@ -5673,6 +5700,234 @@ def _create_tables() -> None:
     )
     op.create_index("ix_hand_backs_machine_id", "hand_backs", ["machine_id"], unique=False)
     op.create_table(
+        "findings",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("detector", sa.Text(), nullable=False),
+        sa.Column("opened_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("step_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("closed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.CheckConstraint(
+            "detector IN ('envelope_breach', 'idle', 'kv_cache_growth', 'memory_pressure', 'sla_violation', 'throughput_degradation', 'unfunded')",
+            name=op.f("ck_findings_detector_known"),
+        ),
+        sa.CheckConstraint(
+            "outcome IN ('credited', 'gone', 'recovered', 'silent', 'stopped', 'undone')",
+            name=op.f("ck_findings_outcome_known"),
+        ),
+        sa.CheckConstraint(
+            "(closed_at IS NULL) = (outcome IS NULL)", name=op.f("ck_findings_outcome_has_its_time")
+        ),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_findings_machine_id_machines")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_findings_organization_id_claims"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_findings_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_findings_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"], ["organizations.id"], name=op.f("fk_findings_organization_id_organizations")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_findings")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_findings_organization_id_id")),
+    )
+    op.create_index("ix_findings_claim_id", "findings", ["claim_id", "detector", "closed_at"], unique=False)
+    op.create_index(
+        "uq_findings_open",
+        "findings",
+        ["claim_id", "detector"],
+        unique=True,
+        postgresql_where=sa.text("closed_at IS NULL"),
+    )
+
+    op.create_table(
+        "enforcement_actions",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("project_id", sa.Uuid(), nullable=False),
+        sa.Column("finding_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("detector", sa.Text(), nullable=False),
+        sa.Column("action", sa.Text(), nullable=False),
+        sa.Column("armed", sa.Boolean(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("planned_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("basis", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column("rules", sa.Text(), nullable=False),
+        sa.CheckConstraint(
+            "action IN ('credit', 'evict', 'notify', 'shutdown', 'smaller_batch', 'stop_admission', 'throttle_admission')",
+            name=op.f("ck_enforcement_actions_action_known"),
+        ),
+        sa.CheckConstraint(
+            "basis <> 'claim' OR action NOT IN ('credit', 'evict', 'shutdown')",
+            name=op.f("ck_enforcement_actions_claims_only_advise"),
+        ),
+        sa.CheckConstraint(
+            "basis IN ('claim', 'consent', 'ours')", name=op.f("ck_enforcement_actions_basis_known")
+        ),
+        sa.CheckConstraint(
+            "detector IN ('envelope_breach', 'idle', 'kv_cache_growth', 'memory_pressure', 'sla_violation', 'throughput_degradation', 'unfunded')",
+            name=op.f("ck_enforcement_actions_detector_known"),
+        ),
+        sa.CheckConstraint("expires_at > at", name=op.f("ck_enforcement_actions_lasts")),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_enforcement_actions_machine_id_machines")
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_enforcement_actions_organization_id_claims"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "finding_id"],
+            ["findings.organization_id", "findings.id"],
+            name=op.f("fk_enforcement_actions_organization_id_findings"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_enforcement_actions_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "project_id"],
+            ["projects.organization_id", "projects.id"],
+            name=op.f("fk_enforcement_actions_organization_id_projects"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_enforcement_actions_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_enforcement_actions")),
+        sa.UniqueConstraint("organization_id", "id", name=op.f("uq_enforcement_actions_organization_id_id")),
+    )
+    op.create_index("ix_enforcement_actions_at", "enforcement_actions", ["at", "id"], unique=False)
+    op.create_index("ix_enforcement_actions_expires_at", "enforcement_actions", ["expires_at"], unique=False)
+    op.create_index(
+        "ix_enforcement_actions_finding_id_at",
+        "enforcement_actions",
+        ["finding_id", "at", "id"],
+        unique=False,
+    )
+    op.create_index(
+        "ix_enforcement_actions_lease_id_at", "enforcement_actions", ["lease_id", "at", "id"], unique=False
+    )
+
+    op.create_table(
+        "enforcement_ends",
+        sa.Column("action_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("ended", sa.Text(), nullable=False),
+        sa.Column("ended_by", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.CheckConstraint(
+            "ended IN ('done', 'expired', 'over', 'superseded', 'undone')",
+            name=op.f("ck_enforcement_ends_ended_known"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "action_id"],
+            ["enforcement_actions.organization_id", "enforcement_actions.id"],
+            name=op.f("fk_enforcement_ends_organization_id_enforcement_actions"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_enforcement_ends_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("action_id", name=op.f("pk_enforcement_ends")),
+    )
+
+    op.create_table(
+        "enforcement_undos",
+        sa.Column("action_id", sa.Uuid(), nullable=False),
+        sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("asked_by", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("action_id", name=op.f("pk_enforcement_undos")),
+    )
+
+    op.create_table(
+        "detector_arms",
+        sa.Column("id", sa.Uuid(), nullable=False),
+        sa.Column("detector", sa.Text(), nullable=False),
+        sa.Column("armed", sa.Boolean(), nullable=False),
+        sa.Column("at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("set_by", sa.Text(), nullable=False),
+        sa.Column("why", sa.Text(), nullable=False),
+        sa.CheckConstraint(
+            "detector IN ('envelope_breach', 'idle', 'kv_cache_growth', 'memory_pressure', 'sla_violation', 'throughput_degradation', 'unfunded')",
+            name=op.f("ck_detector_arms_detector_known"),
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_detector_arms")),
+    )
+    op.create_index("ix_detector_arms_detector_at", "detector_arms", ["detector", "at", "id"], unique=False)
+
+    op.create_table(
+        "idle_stops",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("after_seconds", sa.Integer(), nullable=False),
+        sa.Column("set_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("set_by", sa.Text(), nullable=False),
+        sa.CheckConstraint("after_seconds > 0", name=op.f("ck_idle_stops_after_some_time")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_idle_stops_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_idle_stops_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "lease_id", name=op.f("pk_idle_stops")),
+    )
+
+    op.create_table(
+        "throughput_hours",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("hour", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("batch", sa.Integer(), nullable=False),
+        sa.Column("throughput", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "claim_id"],
+            ["claims.organization_id", "claims.id"],
+            name=op.f("fk_throughput_hours_organization_id_claims"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_throughput_hours_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("claim_id", "hour", "batch", name=op.f("pk_throughput_hours")),
+    )
+    op.create_index("ix_throughput_hours_hour", "throughput_hours", ["hour"], unique=False)
+    op.create_table(
         "maintenances",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("machine_id", sa.Uuid(), nullable=False),
@@ -5709,7 +5964,7 @@ def _create_tables() -> None:
         sa.Column("message", sa.Text(), nullable=False),
         sa.Column("planned_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "kind IN ('fault_found', 'maintenance_planned', 'preempted', 'preemption_planned', 'preemption_withdrawn', 'recovered', 'replaced', 'replacement_planned', 'replacement_recommended', 'reset_planned', 'reset_recommended')",
+            "kind IN ('condition_found', 'fault_found', 'maintenance_planned', 'preempted', 'preemption_planned', 'preemption_withdrawn', 'recovered', 'replaced', 'replacement_planned', 'replacement_recommended', 'reset_planned', 'reset_recommended', 'stop_planned')",
             name=op.f("ck_notices_kind_known"),
         ),
         sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_notices_machine_id_machines")),

@@ -1,0 +1,209 @@
+"""What detectors read about leases that run: samples, what other loops stored, and what customers wish."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+
+from control_plane.db.connection import Connection
+from control_plane.db.rows import Recordset, convert, read, read_one, write
+from control_plane.domain.enforcement import EnforcementAction, WatchedLease
+from control_plane.domain.ids import ClaimId, LeaseId, OrganizationId, Prefix
+from control_plane.domain.known_conditions import Breach
+from control_plane.domain.lease import LeaseState
+from control_plane.domain.power_action import PowerAction
+from control_plane.domain.reading import Reading
+from control_plane.domain.throughput import Sampled
+
+
+@dataclass(frozen=True, slots=True)
+class Watched(WatchedLease):
+    """A lease with what our rows say about it."""
+
+    idle_stop_seconds: int | None
+    sampled_at: datetime | None
+    document: Mapping[str, Any] | None
+    """The last sample of its machine."""
+    envelope_warned_at: datetime | None
+    envelope_ends_at: datetime | None
+    envelope_why: str | None
+    funding_warned_at: datetime | None
+
+    @property
+    def last(self) -> Sampled | None:
+        if self.sampled_at is None or self.document is None:
+            return None
+        return Sampled(self.sampled_at, convert(self.document, Reading))
+
+
+# A lease that is ready on a machine that it was admitted to.
+USED = f"c.ended_at IS NULL AND c.admitted_at IS NOT NULL AND l.state = '{LeaseState.READY}'"
+_STOPS = f"""(l.node_pool_id IS NULL AND m.power @> '["{PowerAction.STOP}"]')"""
+_PAGE = text(f"""
+SELECT c.lease_id, c.id AS claim_id, c.machine_id, c.organization_id, c.project_id, m.account, m.region, l.sla AS tier,
+  l.priority, l.created_at, CASE WHEN {_STOPS} THEN i.after_seconds END AS idle_stop_seconds,
+  s.at AS sampled_at, s.document,
+  w.warned_at AS envelope_warned_at, w.ends_at AS envelope_ends_at, w.why AS envelope_why, l.funding_warned_at
+FROM claims c JOIN leases l ON l.id = c.lease_id AND l.organization_id = c.organization_id
+JOIN machines m ON m.id = c.machine_id
+LEFT JOIN idle_stops i ON i.lease_id = c.lease_id AND i.organization_id = c.organization_id
+LEFT JOIN LATERAL (
+  SELECT x.at, x.document FROM samples x WHERE x.claim_id = c.id ORDER BY x.at DESC LIMIT 1) s ON true
+LEFT JOIN LATERAL (
+  SELECT e.warned_at, e.ends_at, e.why FROM envelope_warnings e
+  WHERE e.lease_id = c.lease_id AND e.organization_id = c.organization_id
+  ORDER BY e.ends_at NULLS LAST, e.warned_at, e.envelope_id LIMIT 1) w ON true
+WHERE {USED} AND (CAST(:after AS uuid) IS NULL OR c.id > :after)
+ORDER BY c.id LIMIT :limit
+""")
+_WINDOWS = text("""
+SELECT s.claim_id, s.at, s.document
+FROM unnest(CAST(:claim_ids AS uuid[]), CAST(:since AS timestamptz[])) w(claim_id, since)
+JOIN samples s ON s.claim_id = w.claim_id AND s.at >= w.since
+ORDER BY s.claim_id, s.at, s.sequence
+""")
+
+
+async def watched(connection: Connection, *, after: ClaimId | None, limit: int) -> list[Watched]:
+    """Ready leases with their machines, a page in the order of their claims."""
+    return await read(connection, _PAGE, Watched, after=after, limit=limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowSample:
+    claim_id: ClaimId
+    at: datetime
+    document: Mapping[str, Any]
+
+
+async def windows(connection: Connection, since: Mapping[ClaimId, datetime]) -> dict[ClaimId, list[Sampled]]:
+    """The samples of claims from a moment on, the oldest first."""
+    found: dict[ClaimId, list[Sampled]] = {claim_id: [] for claim_id in since}
+    if not since:
+        return found
+    values = {"claim_ids": list(since), "since": list(since.values())}
+    for sample in await read(connection, _WINDOWS, _WindowSample, **values):
+        found[sample.claim_id].append(Sampled(sample.at, convert(sample.document, Reading)))
+    return found
+
+
+# Broken promises
+
+
+@dataclass(frozen=True, slots=True)
+class _Breach:
+    lease_id: LeaseId
+    found_at: datetime
+    why: str
+    breaches: tuple[str, ...]
+    credited_nano: int
+    waits: bool
+
+
+# Those whose credit no action names yet, and for which something is or may be given back.
+_BREACHES = text(f"""
+SELECT b.lease_id, min(b.found_at) AS found_at, (array_agg(b.why ORDER BY b.found_at, b.id))[1] AS why,
+  jsonb_agg(b.wire ORDER BY b.found_at, b.id) AS breaches, coalesce(sum(b.posted), 0)::bigint AS credited_nano,
+  bool_or(b.waits) AS waits
+FROM (
+  SELECT x.id, x.lease_id, x.found_at, x.why, '{Prefix.SLA_BREACH}_' || replace(x.id::text, '-', '') AS wire,
+    p.nano AS posted, a.credit_nano,
+    a.credit_nano IS NULL OR a.credit_nano <> coalesce(p.nano, 0) OR EXISTS (
+      SELECT FROM sla_uncredited u WHERE u.breach_id = x.id AND u.organization_id = x.organization_id) AS waits
+  FROM sla_breaches x
+  LEFT JOIN LATERAL (
+    SELECT y.credit_nano FROM sla_assessments y WHERE y.breach_id = x.id ORDER BY y.number DESC LIMIT 1) a ON true
+  LEFT JOIN LATERAL (SELECT sum(y.amount_nano) AS nano FROM sla_credits y WHERE y.breach_id = x.id) p ON true
+  WHERE x.lease_id = ANY(:lease_ids)
+) b
+WHERE (b.waits OR b.credit_nano > 0) AND NOT EXISTS (
+  SELECT FROM enforcement_actions c WHERE c.lease_id = b.lease_id AND c.action = '{EnforcementAction.CREDIT}'
+    AND c.evidence -> 'breaches' @> to_jsonb(b.wire))
+GROUP BY b.lease_id
+""")
+
+
+async def breaches(connection: Connection, lease_ids: Sequence[LeaseId]) -> dict[LeaseId, Breach]:
+    """The broken promises of leases whose credit no action has named yet."""
+    found = await read(connection, _BREACHES, _Breach, lease_ids=list(lease_ids)) if lease_ids else []
+    return {
+        row.lease_id: Breach(row.found_at, row.why, row.breaches, row.credited_nano, row.waits)
+        for row in found
+    }
+
+
+# Throughput
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    claim_id: ClaimId
+    organization_id: OrganizationId
+    hour: datetime
+    batch: int
+    throughput: int
+
+
+_ADD_HOURS = text(f"""
+INSERT INTO throughput_hours (claim_id, organization_id, hour, batch, throughput)
+SELECT claim_id, organization_id, hour, batch, throughput FROM {Recordset(Hour, "hours")} ON CONFLICT DO NOTHING
+""")
+_HOURS = text("""
+SELECT claim_id, organization_id, hour, batch, throughput FROM throughput_hours
+WHERE claim_id = ANY(:claim_ids) AND hour >= :since ORDER BY claim_id, hour, batch
+""")
+_FORGET = text("DELETE FROM throughput_hours WHERE hour < :before")
+
+
+async def add_hours(connection: Connection, hours: Sequence[Hour]) -> None:
+    if hours:
+        await write(connection, _ADD_HOURS, hours=Recordset.document(hours))
+
+
+async def hours_of(connection: Connection, claim_ids: Sequence[ClaimId], *, since: datetime) -> list[Hour]:
+    values = {"claim_ids": list(claim_ids), "since": since}
+    return await read(connection, _HOURS, Hour, **values) if claim_ids else []
+
+
+async def forget_hours(connection: Connection, *, before: datetime) -> int:
+    return await write(connection, _FORGET, before=before)
+
+
+# Wishes
+
+_IDLE_STOP = text("""
+SELECT after_seconds FROM idle_stops WHERE organization_id = :organization_id AND lease_id = :lease_id
+""")
+_SET_IDLE_STOP = text("""
+INSERT INTO idle_stops (organization_id, lease_id, after_seconds, set_at, set_by)
+VALUES (:organization_id, :lease_id, :after_seconds, :now, :by)
+ON CONFLICT (organization_id, lease_id) DO UPDATE SET
+  after_seconds = EXCLUDED.after_seconds, set_at = EXCLUDED.set_at, set_by = EXCLUDED.set_by
+""")
+_NO_IDLE_STOP = text(
+    "DELETE FROM idle_stops WHERE organization_id = :organization_id AND lease_id = :lease_id"
+)
+
+
+async def idle_stop(connection: Connection, organization_id: OrganizationId, lease_id: LeaseId) -> int | None:
+    """After how many idle seconds the customer of a lease wants its machine to be stopped; None: never."""
+    values = {"organization_id": organization_id, "lease_id": lease_id}
+    return await read_one(connection, _IDLE_STOP, int, **values)
+
+
+async def set_idle_stop(
+    connection: Connection,
+    organization_id: OrganizationId,
+    lease_id: LeaseId,
+    after_seconds: int | None,
+    *,
+    by: str,
+    now: datetime,
+) -> None:
+    values = {"organization_id": organization_id, "lease_id": lease_id}
+    if after_seconds is None:
+        await write(connection, _NO_IDLE_STOP, **values)
+    else:
+        await write(connection, _SET_IDLE_STOP, after_seconds=after_seconds, by=by, now=now, **values)

@@ -1,0 +1,286 @@
+"""Finds conditions of leases that run, and takes the next action about each (`control_plane/domain/enforcement.py`).
+
+Detectors read the samples of the machine, and what other loops stored about the lease: envelope warnings, funding
+warnings, broken promises. A window of samples is read only where the last sample is suspicious or a finding is open, so
+a fleet without conditions costs a few queries a page.
+
+What a detector that no operator armed would do is stored, and not done. Actions are taken in one order over all leases,
+with a bound per run and per region; what has no room waits for the next run.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from control_plane.db import conditions, enforcement, holds, organizations
+from control_plane.db.conditions import Hour, Watched
+from control_plane.db.connection import Connection
+from control_plane.domain import detection, known_conditions, throughput
+from control_plane.domain.detection import Watch
+from control_plane.domain.enforcement import (
+    Case,
+    Close,
+    Detector,
+    Finding,
+    Open,
+    Present,
+    StopMachine,
+    Symptom,
+    Take,
+    Unclear,
+    Wait,
+    next_step,
+)
+from control_plane.domain.enforcement_rules import EnforcementRules
+from control_plane.domain.enforcement_run import Run, Wanted, in_order
+from control_plane.domain.funding import runs_out
+from control_plane.domain.ids import ClaimId, FindingId
+from control_plane.domain.known_conditions import Breach, EnvelopeWarning, FundingWarning
+from control_plane.domain.throughput import Sampled, Usual, throughput_of
+from control_plane.outcomes import enforcement as outcomes
+from control_plane.outcomes.enforcement import Work
+from control_plane.outcomes.funding import funding
+from reconciler.loop import Loop, Report
+from reconciler.worlds.enforcement import EnforcementWorld
+
+NAME = "enforce_rules"
+LEASES_PER_PAGE_MAX = 500
+HOUR = timedelta(hours=1)
+NOTHING_USUAL = Usual({})
+
+
+async def activate(world: EnforcementWorld) -> Report:
+    now, report = world.now(), Report()
+    async with world.db.reading() as connection:
+        armed = {detector for detector, arm in (await enforcement.arms(connection)).items() if arm.armed}
+    run = _Activation(world, frozenset(armed), now, report)
+    cases = await run.cases()
+    wanted: list[Wanted] = []
+    for case in cases:
+        step = await run.decided(case)
+        if step is not None:
+            wanted.append(step)
+    bounds = world.enforcement_rules.ladders.bounds
+    shared = Run(bounds, Counter(case.lease.place for case in run.leases.values()), run.affected)
+    for each in in_order(wanted):
+        await run.act(each, shared.held_back(each))
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Lease:
+    lease: Watched
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.lease.place
+
+
+class _Activation:
+    """What the steps of one activation share."""
+
+    def __init__(
+        self, world: EnforcementWorld, armed: frozenset[Detector], now: datetime, report: Report
+    ) -> None:
+        self._world, self._armed, self._now, self._report = world, armed, now, report
+        self._rules = world.enforcement_rules
+        self.leases: dict[ClaimId, _Lease] = {}
+        self.affected: Counter[tuple[str, str, Detector]] = Counter()
+
+    async def cases(self) -> list[Case]:
+        """Every condition that is open or may begin, of all leases."""
+        found: list[Case] = []
+        after: ClaimId | None = None
+        while True:
+            async with self._world.db.reading() as connection:
+                page = await conditions.watched(connection, after=after, limit=LEASES_PER_PAGE_MAX)
+                cases = await _cases_of(connection, page, self._world, self._now)
+            await self._add_hours(page)
+            self._report.looked_at += len(page)
+            self.leases |= {lease.claim_id: _Lease(lease) for lease in page}
+            for case in cases:
+                if case.finding is not None or isinstance(case.symptom, Present):
+                    self.affected[(*case.lease.place, case.detector)] += 1
+            found += cases
+            if len(page) < LEASES_PER_PAGE_MAX:
+                return found
+            after = page[-1].claim_id
+
+    async def _add_hours(self, page: Sequence[Watched]) -> None:
+        """Store the throughput of the last full hour of machines with inference servers, once."""
+        hour = self._now.replace(minute=0, second=0, microsecond=0) - HOUR
+        serving = [
+            lease for lease in page if lease.last is not None and throughput_of(lease.last.reading.servers)
+        ]
+        if not serving:
+            return
+        async with self._world.db.transaction() as connection:
+            ids = [lease.claim_id for lease in serving]
+            known = {found.claim_id for found in await conditions.hours_of(connection, ids, since=hour)}
+            new = [lease for lease in serving if lease.claim_id not in known]
+            samples = await conditions.windows(connection, {lease.claim_id: hour for lease in new})
+            hours = [
+                Hour(lease.claim_id, lease.organization_id, hour, batch, median)
+                for lease in new
+                for batch, median in _median(samples[lease.claim_id], hour, self._rules).items()
+            ]
+            await conditions.add_hours(connection, hours)
+
+    async def decided(self, case: Case) -> Wanted | None:
+        """Open, close and wait at once; an action that needs room is returned."""
+        step = next_step(case, self._rules.ladders, self._now)
+        if isinstance(step, Open):
+            opened = await self._open(case, step.present)
+            if opened is None:
+                return None
+            case = opened
+            step = next_step(case, self._rules.ladders, self._now)
+        if isinstance(step, Take | StopMachine):
+            return Wanted(case, step)
+        finding = case.finding
+        if finding is None or isinstance(step, Open):
+            return None
+        async with self._world.db.transaction() as connection:
+            if isinstance(step, Close):
+                self._report.count(
+                    await outcomes.close(self._work(connection, case.detector), case, finding, step)
+                )
+            elif isinstance(step, Wait):
+                await enforcement.wait(connection, finding.id, step.why)
+        return None
+
+    async def _open(self, case: Case, present: Present) -> Case | None:
+        new = FindingId(self._world.new_id())
+        async with self._world.db.transaction() as connection:
+            work = self._work(connection, case.detector)
+            if not await outcomes.open_finding(work, case, new, since=present.since, why=present.why):
+                return None
+        finding = Finding(new, case.detector, case.lease.claim_id, self._now, present.since, self._now, None)
+        return replace(case, finding=finding)
+
+    async def act(self, wanted: Wanted, held: str | None) -> None:
+        case, step = wanted.case, wanted.step
+        if case.finding is None:
+            return
+        async with self._world.db.transaction() as connection:
+            work = self._work(connection, case.detector)
+            if held is not None:
+                await enforcement.wait(connection, case.finding.id, f"it is held back: {held}")
+                self._report.notes.append(f"{case.lease.lease_id}: {case.detector} is held back: {held}")
+                return
+            if isinstance(step, StopMachine):
+                done = await outcomes.stop_machine(work, case, case.finding, step)
+            else:
+                done = await outcomes.take(work, case, case.finding, step, self._world.new_id())
+        self._report.count(done)
+
+    def _work(self, connection: Connection, detector: Detector) -> Work:
+        return Work(
+            connection, detector in self._armed, self._rules.digest, self._world.actor(NAME), self._now
+        )
+
+
+def _median(samples: Sequence[Sampled], hour: datetime, rules: EnforcementRules) -> Mapping[int, int]:
+    """Batch 0 stands for an hour that was looked at."""
+    of_hour = [sample for sample in samples if sample.at < hour + HOUR]
+    return throughput.hour_of(of_hour, rules.throughput) or {0: 0}
+
+
+async def _cases_of(
+    connection: Connection, page: Sequence[Watched], world: EnforcementWorld, now: datetime
+) -> list[Case]:
+    """The cases of a page of leases: those with a finding, and those whose condition may hold."""
+    rules = world.enforcement_rules
+    ids = [lease.claim_id for lease in page]
+    findings = await enforcement.open_findings(connection, ids)
+    mute = timedelta(seconds=rules.ladders.bounds.mute_seconds)
+    left_alone = await enforcement.left_alone_since(connection, ids, now - mute)
+    breaches = await conditions.breaches(connection, [lease.lease_id for lease in page])
+    usual = await _usual(connection, page, rules, now)
+    reads = {
+        lease.claim_id: detection.read_by(
+            lease.last,
+            [detector for claim_id, detector in findings if claim_id == lease.claim_id],
+            usual.get(lease.claim_id, NOTHING_USUAL),
+            rules,
+            now,
+        )
+        for lease in page
+    }
+    since = {claim_id: now - max(windows.values()) for claim_id, windows in reads.items() if windows}
+    samples = await conditions.windows(connection, since)
+    cases: list[Case] = []
+    for lease in page:
+        own = {
+            detector: found for (claim_id, detector), found in findings.items() if claim_id == lease.claim_id
+        }
+        idle_stop = lease.idle_stop_seconds
+        watch = Watch(
+            samples.get(lease.claim_id, ()),
+            usual.get(lease.claim_id, NOTHING_USUAL),
+            None if idle_stop is None else timedelta(seconds=idle_stop),
+        )
+        begun = {detector: finding.since for detector, finding in own.items()}
+        symptoms = detection.sample_symptoms(watch, reads[lease.claim_id], begun, rules, now)
+        symptoms |= await _of_rows(connection, lease, breaches.get(lease.lease_id), world, now)
+        for detector, symptom in symptoms.items():
+            if detector not in own and not isinstance(symptom, Present):
+                continue
+            was = left_alone.get((lease.claim_id, detector))
+            muted_until = None if was is None else was + mute
+            cases.append(Case(lease, detector, symptom, own.get(detector), muted_until))
+    return cases
+
+
+async def _usual(
+    connection: Connection, page: Sequence[Watched], rules: EnforcementRules, now: datetime
+) -> dict[ClaimId, Usual]:
+    """What is usual for machines with inference servers that serve something now."""
+    serving = [
+        lease.claim_id
+        for lease in page
+        if lease.last is not None and throughput_of(lease.last.reading.servers)
+    ]
+    since = now - timedelta(days=rules.throughput.usual_days)
+    hours: dict[ClaimId, list[tuple[int, int]]] = {}
+    for hour in await conditions.hours_of(connection, serving, since=since):
+        if hour.batch:
+            hours.setdefault(hour.claim_id, []).append((hour.batch, hour.throughput))
+    return {claim_id: throughput.usual_of(found, rules.throughput) for claim_id, found in hours.items()}
+
+
+async def _of_rows(
+    connection: Connection, lease: Watched, breach: Breach | None, world: EnforcementWorld, now: datetime
+) -> dict[Detector, Symptom]:
+    """What other loops stored about a lease."""
+    warned = lease.envelope_warned_at
+    warning = (
+        None
+        if warned is None
+        else EnvelopeWarning(warned, lease.envelope_ends_at, lease.envelope_why or "it is outside")
+    )
+    return {
+        Detector.ENVELOPE_BREACH: known_conditions.envelope_symptom(warning),
+        Detector.UNFUNDED: await _funding(connection, lease, world, now),
+        Detector.SLA_VIOLATION: known_conditions.breach_symptom(breach),
+    }
+
+
+async def _funding(connection: Connection, lease: Watched, world: EnforcementWorld, now: datetime) -> Symptom:
+    if lease.funding_warned_at is None:
+        return known_conditions.funding_symptom(None)
+    funded = await holds.funded(connection, lease.lease_id)
+    standing = await organizations.standing(connection, lease.organization_id, lock=False)
+    if funded is None or standing is None:
+        return Unclear()
+    end = runs_out(funding(funded, standing, now), world.stop_times, now)
+    return known_conditions.funding_symptom(
+        FundingWarning(
+            lease.funding_warned_at, None if end is None else end.at, end is not None and end.stops
+        )
+    )
+
+
+LOOP = Loop(NAME, timedelta(seconds=15), activate, wakes=("end_actions", "change_power"))
+"""As often as agents send samples."""

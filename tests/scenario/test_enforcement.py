@@ -1,0 +1,276 @@
+"""Leases that run as they should not: what is found, asked of the workload, announced and done, and that it ends."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import enforcement, health
+from control_plane.db.enforcement import Arm, MachineSignal
+from control_plane.db.engine import Database
+from control_plane.domain.enforcement import Detector, EnforcementAction, FindingOutcome
+from control_plane.domain.envelope import Envelope
+from control_plane.domain.lease import Lease
+from control_plane.domain.notice import NoticeKind
+from control_plane.world import uuid7
+from data_plane.documents.sample import Gpu, Server
+from tests.support import machine_samples
+from tests.support.ready import ready_leases
+from tests.support.rows import rows
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+A = EnforcementAction
+_ACTIONS = text("""
+SELECT a.id, a.detector, a.action, a.armed, a.at, a.expires_at, a.planned_at, a.why, a.evidence, e.ended
+FROM enforcement_actions a LEFT JOIN enforcement_ends e ON e.action_id = a.id WHERE a.lease_id = :id ORDER BY a.at, a.id
+""")
+_FINDINGS = text("SELECT detector, outcome, why FROM findings WHERE lease_id = :id ORDER BY opened_at, id")
+_UNDO = text("""
+INSERT INTO enforcement_undos (action_id, asked_at, asked_by, why) VALUES (:id, :now, 'test', 'a false alarm')
+""")
+_IDLE_STOP = text("""
+INSERT INTO idle_stops (organization_id, lease_id, after_seconds, set_at, set_by)
+VALUES (:organization_id, :id, :seconds, :now, 'test')
+""")
+
+
+async def actions(stage: Stage, lease: Lease) -> list[tuple[str, str, str | None]]:
+    async with stage.db.reading() as connection:
+        found = (await connection.execute(_ACTIONS, {"id": lease.id})).all()
+    return [(row.detector, row.action, row.ended) for row in found]
+
+
+async def findings(stage: Stage, lease: Lease) -> list[tuple[str, str | None]]:
+    async with stage.db.reading() as connection:
+        found = (await connection.execute(_FINDINGS, {"id": lease.id})).all()
+    return [(row.detector, row.outcome) for row in found]
+
+
+async def arm(stage: Stage, *detectors: Detector) -> None:
+    async with stage.db.transaction() as connection:
+        for detector in detectors:
+            await enforcement.arm(
+                connection,
+                uuid7(),
+                Arm(detector, armed=True, at=stage.clock.now(), set_by="test", why="looked"),
+            )
+
+
+async def signal(ingest_db: Database, stage: Stage, lease: Lease) -> MachineSignal | None:
+    """What the workload of a lease is asked for now, as the ingest process reads it."""
+    async with ingest_db.reading() as connection:
+        found = await enforcement.signals(connection, now=stage.clock.now())
+    claims = await claims_of(stage, lease)
+    return next((each for each in found.values() if each.claim_id in claims), None)
+
+
+async def claims_of(stage: Stage, lease: Lease) -> set[object]:
+    async with stage.db.reading() as connection:
+        found = await rows(connection, text("SELECT id, lease_id FROM claims"))
+    return {row.id for row in found if row.lease_id == lease.id}
+
+
+async def lasts(
+    stage: Stage,
+    lease: Lease,
+    seconds: int,
+    *,
+    kv_bp: int = 1_000,
+    growth_bp: int = 0,
+    gpu: Gpu | None = None,
+) -> None:
+    """The agent sends a sample every 15 s. The loops of enforcement run after each, all others every few minutes."""
+    for number in range(seconds // 15):
+        server = Server(
+            8000, "vllm", kv_cache_bp=min(10_000, kv_bp + growth_bp * number), running=8, waiting=0
+        )
+        servers = (server,) if gpu is None else ()
+        card = gpu or Gpu(0, memory_total_mib=80_000, memory_used_mib=72_000, utilisation_percent=90)
+        await machine_samples.sent(stage, lease, card, servers=servers)
+        if number % 16 == 0:
+            await stage.turns()
+        await stage.run("enforce_rules")
+        await stage.run("end_actions")
+        stage.clock.advance(15)
+
+
+IDLE = Gpu(0, memory_total_mib=80_000, memory_used_mib=10, utilisation_percent=0)
+
+
+async def test_a_cache_that_fills_up_is_told_and_asked_about_and_the_file_goes_when_it_is_over(
+    stage: Stage, ingest_db: Database
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.KV_CACHE_GROWTH)
+    await lasts(stage, lease, 8 * 60, kv_bp=2_500, growth_bp=150)
+    asked = await signal(ingest_db, stage, lease)
+    assert asked is not None
+    assert (asked.action, asked.reason, asked.ends_at) == (A.STOP_ADMISSION, Detector.KV_CACHE_GROWTH, None)
+    assert [(action, ended) for _, action, ended in await actions(stage, lease)] == [
+        (A.NOTIFY, "superseded"),
+        (A.THROTTLE_ADMISSION, "superseded"),
+        (A.STOP_ADMISSION, None),
+    ]
+    async with stage.db.reading() as connection:
+        (notice,) = await health.notices_of_lease(connection, lease.id, before=None, limit=50)
+    assert notice.kind is NoticeKind.CONDITION_FOUND
+    await lasts(stage, lease, 9 * 60, kv_bp=1_000)
+    assert await signal(ingest_db, stage, lease) is None
+    assert await findings(stage, lease) == [(Detector.KV_CACHE_GROWTH, FindingOutcome.RECOVERED)]
+    story = await stage.story(lease)
+    assert story.count("lease enforcement") == 4, "the three actions, and that it is over"
+    assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+async def test_without_an_operators_word_everything_is_decided_and_nothing_is_done(
+    stage: Stage, ingest_db: Database
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await lasts(stage, lease, 8 * 60, kv_bp=2_500, growth_bp=150)
+    assert [action for _, action, _ in await actions(stage, lease)] == [
+        A.NOTIFY,
+        A.THROTTLE_ADMISSION,
+        A.STOP_ADMISSION,
+    ]
+    assert await signal(ingest_db, stage, lease) is None
+    async with stage.db.reading() as connection:
+        assert await health.notices_of_lease(connection, lease.id, before=None, limit=50) == []
+    assert "lease enforcement" not in await stage.story(lease)
+    await stage.finish()
+
+
+async def test_a_machine_that_falls_silent_is_asked_for_nothing_any_more(
+    stage: Stage, ingest_db: Database
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.KV_CACHE_GROWTH)
+    await lasts(stage, lease, 8 * 60, kv_bp=2_500, growth_bp=150)
+    await stage.play(6 * 60, step=60)
+    assert await signal(ingest_db, stage, lease) is None
+    assert await findings(stage, lease) == [(Detector.KV_CACHE_GROWTH, FindingOutcome.SILENT)]
+    await stage.finish()
+
+
+async def test_what_an_operator_undid_is_gone_at_once_and_not_done_again_for_a_while(
+    stage: Stage, ingest_db: Database
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.KV_CACHE_GROWTH)
+    await lasts(stage, lease, 8 * 60, kv_bp=2_500, growth_bp=150)
+    async with stage.db.transaction() as connection:
+        (last,) = (await connection.execute(_ACTIONS, {"id": lease.id})).all()[-1:]
+        await connection.execute(_UNDO, {"id": last.id, "now": stage.clock.now()})
+    await stage.run("end_actions")
+    assert await signal(ingest_db, stage, lease) is None
+    before = len(await actions(stage, lease))
+    await lasts(stage, lease, 50 * 60, kv_bp=9_900)
+    assert len(await actions(stage, lease)) == before
+    assert await findings(stage, lease) == [(Detector.KV_CACHE_GROWTH, FindingOutcome.UNDONE)]
+    await lasts(stage, lease, 15 * 60, kv_bp=9_900)
+    assert (await findings(stage, lease))[-1] == (Detector.KV_CACHE_GROWTH, None)
+    assert "lease enforcement" in await stage.story(lease)
+    await stage.finish()
+
+
+async def test_an_idle_machine_is_stopped_as_its_customer_wanted_after_a_notice(
+    stage: Stage, ingest_db: Database
+) -> None:
+    stage.sell_cheap_stops()
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.IDLE)
+    async with stage.db.transaction(lease.organization_id) as connection:
+        values = {"organization_id": lease.organization_id, "id": lease.id, "seconds": 3_600}
+        await connection.execute(_IDLE_STOP, {**values, "now": stage.clock.now()})
+    began = stage.clock.now()
+    await lasts(stage, lease, 55 * 60, gpu=IDLE)
+    asked = await signal(ingest_db, stage, lease)
+    assert asked is not None
+    assert asked.action is A.SHUTDOWN
+    assert asked.ends_at is not None
+    assert timedelta(minutes=59) < asked.ends_at - began < timedelta(minutes=61)
+    async with stage.db.reading() as connection:
+        stop, told = await health.notices_of_lease(connection, lease.id, before=None, limit=50)
+    assert (stop.kind, told.kind) == (NoticeKind.STOP_PLANNED, NoticeKind.CONDITION_FOUND)
+    assert stop.planned_at == asked.ends_at
+    await lasts(stage, lease, 8 * 60, gpu=IDLE)
+    assert await findings(stage, lease) == [(Detector.IDLE, FindingOutcome.STOPPED)]
+    assert [ended for _, _, ended in await actions(stage, lease)] == ["superseded", "done"]
+    await stage.play(5 * 60, step=15)
+    assert await stage.state(lease) == "ready", "the lease stays, and its disk"
+    assert "lease power_changed" in await stage.story(lease)
+    await stage.finish()
+
+
+async def test_an_idle_machine_whose_customer_did_not_ask_for_it_is_never_stopped(
+    stage: Stage, ingest_db: Database
+) -> None:
+    stage.sell_cheap_stops()
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.IDLE)
+    await lasts(stage, lease, 3 * 3_600, gpu=IDLE)
+    assert {action for _, action, _ in await actions(stage, lease)} == {A.NOTIFY}
+    assert await signal(ingest_db, stage, lease) is None
+    await stage.finish()
+
+
+async def test_a_machine_that_works_again_before_the_announced_time_runs_on(
+    stage: Stage, ingest_db: Database
+) -> None:
+    stage.sell_cheap_stops()
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.IDLE)
+    async with stage.db.transaction(lease.organization_id) as connection:
+        values = {"organization_id": lease.organization_id, "id": lease.id, "seconds": 3_600}
+        await connection.execute(_IDLE_STOP, {**values, "now": stage.clock.now()})
+    await lasts(stage, lease, 55 * 60, gpu=IDLE)
+    await lasts(stage, lease, 15 * 60, kv_bp=1_000)
+    assert await findings(stage, lease) == [(Detector.IDLE, FindingOutcome.RECOVERED)]
+    assert await signal(ingest_db, stage, lease) is None
+    assert "lease power_requested" not in await stage.story(lease)
+    await stage.finish()
+
+
+async def test_a_lease_outside_of_an_envelope_is_asked_to_end_before_the_envelope_ends_it(
+    stage: Stage, ingest_db: Database
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.ENVELOPE_BREACH)
+    await stage.narrow(lease.organization_id, Envelope(gpus=0, ends_after_seconds=3_600))
+    await stage.play(58 * 60, step=60)
+    asked = await signal(ingest_db, stage, lease)
+    assert asked is not None
+    assert asked.action is A.EVICT
+    assert asked.ends_at is not None
+    assert [action for _, action, _ in await actions(stage, lease)] == [
+        A.NOTIFY,
+        A.THROTTLE_ADMISSION,
+        A.STOP_ADMISSION,
+        A.EVICT,
+    ]
+    await stage.play(5 * 60, step=60)
+    assert await stage.state(lease) in (
+        "ending",
+        "ended",
+    )  # By the loop that watches envelopes, and by no action.
+    assert await findings(stage, lease) == [(Detector.ENVELOPE_BREACH, FindingOutcome.GONE)]
+    await stage.finish()
+
+
+async def test_a_lease_whose_money_runs_out_is_asked_to_end_before_it_does_and_a_top_up_takes_it_back(
+    stage: Stage, ingest_db: Database
+) -> None:
+    organization = await stage.organization(usd=4)
+    lease = await stage.lease(organization)
+    await stage.play_until(lease, "ready", seconds_max=90)
+    await arm(stage, Detector.UNFUNDED)
+    await stage.play(52 * 60, step=60)
+    found = await actions(stage, lease)
+    assert [action for _, action, _ in found][:1] == [A.NOTIFY]
+    assert found[-1][1] == A.EVICT
+    asked = await signal(ingest_db, stage, lease)
+    assert asked is not None
+    assert asked.ends_at is not None
+    assert timedelta(minutes=0) < asked.ends_at - stage.clock.now() < timedelta(minutes=11)
+    await stage.finish()

@@ -17,7 +17,7 @@ from providers.base import (
     Rejected,
     Unavailable,
 )
-from tests.contract.clouds import CloudWithChildren, a_key, clouds
+from tests.contract.clouds import Cloud, CloudWithChildren, EmulatedCloud, a_key, clouds
 
 OPENED = frozenset({Ingress(Protocol.TCP, 8080, 8080, "203.0.113.0/24")})
 
@@ -36,7 +36,7 @@ def of(cloud: CloudWithChildren) -> HasChildren:
     return cloud.provider
 
 
-async def launch(cloud: CloudWithChildren, number: int = 1) -> ProviderRef:
+async def launch(cloud: Cloud, number: int = 1) -> ProviderRef:
     """As the guard does."""
     order = cloud.order(number)
     provider = cloud.provider
@@ -44,7 +44,7 @@ async def launch(cloud: CloudWithChildren, number: int = 1) -> ProviderRef:
         while not provider.prepared(order):
             await provider.prepare(order)
     ref = await provider.launch(order)
-    if not cloud.children_of_launches:
+    if isinstance(cloud, CloudWithChildren) and not cloud.children_of_launches:
         assert isinstance(provider, HasFirewall)
         while not await provider.apply_ingress(ref, order.launch_key, OPENED):
             pass
@@ -69,6 +69,22 @@ async def test_what_a_launch_makes_beside_its_machine_is_listed_under_its_launch
         assert len(set(refs)) == len(refs), f"{cloud.name}: launches share a child, or one is listed twice"
         names.append(cloud.name)
     assert {"aws", "fake"} <= set(names)
+
+
+async def test_a_launch_of_any_other_provider_makes_its_machine_and_nothing_that_could_be_left() -> None:
+    """What the first launch prepares is one for the installation, and what a later one creates, it creates by one call."""
+    names = set()
+    for make in clouds().values():
+        cloud = make()
+        if isinstance(cloud, EmulatedCloud) and not isinstance(cloud.provider, HasChildren):
+            await launch(cloud, 1)
+            before = len(cloud.network.requests)
+            await launch(cloud, 2)
+            written = [each for each in cloud.network.requests[before:] if each[0] != "GET"]
+            assert len(written) == 1, f"{cloud.name}: {written}"
+            names.add(cloud.name)
+        await cloud.provider.close()
+    assert {"crusoe", "hyperstack", "lambda_cloud", "shadeform", "vast"} <= names
 
 
 async def test_a_lost_launch_leaves_children_that_are_listed() -> None:

@@ -33,12 +33,15 @@ class Relay:
 
     async def _of_agent(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         source = str(writer.get_extra_info("peername")[0])
-        with self.connections.place(source, writer.transport.abort) as is_free:
+        passing = asyncio.ensure_future(self._pass(reader, writer))
+        # Whoever has to make place loses both connections at once: the other one is an open file as well.
+        with self.connections.place(source, passing.cancel) as is_free:
             try:
                 if is_free:
-                    with contextlib.suppress(OSError, asyncio.TimeoutError):
-                        await asyncio.wait_for(self._pass(reader, writer), PASS_SECONDS)
+                    with contextlib.suppress(OSError, asyncio.TimeoutError, asyncio.CancelledError):
+                        await asyncio.wait_for(passing, PASS_SECONDS)
             finally:
+                passing.cancel()
                 writer.transport.abort()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

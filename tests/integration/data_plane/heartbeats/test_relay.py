@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from ipaddress import IPv4Network
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +88,32 @@ async def test_one_node_cannot_use_up_the_connections_of_the_others() -> None:
             assert await _answer(port, b"of another node", "127.0.0.2") == b"got of another node"
         await asyncio.sleep(0.2)
         assert await _answer(port, b"later") == b"got later", "a connection that has ended counts no more"
+
+
+def _connections_to(port: int) -> int:
+    """How many open files of processes are connected to a port, half closed connections among them."""
+    sockets = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    # The other end, and the inode, which is 0 once the process has closed it.
+    return sum(int(each[2].partition(":")[2], 16) == port and each[9] != "0" for each in sockets)
+
+
+async def test_whoever_has_most_makes_place_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "CONNECTIONS_MAX", OF_ONE_NODE_MAX)
+
+    async def say_nothing(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(30)
+
+    async with AsyncExitStack() as held:
+        ingest = await held.enter_async_context(await asyncio.start_server(say_nothing, HOST, 0))
+        port = await held.enter_async_context(_relayed(_port(ingest)))
+        first, *_ = [await held.enter_async_context(_connected(port)) for _ in range(OF_ONE_NODE_MAX)]
+        await asyncio.sleep(0.2)
+        assert _connections_to(_port(ingest)) == OF_ONE_NODE_MAX
+        await held.enter_async_context(_connected(port, "127.0.0.2"))
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(first[0].read(), 10) == b"", "the oldest one is ended"
+        await asyncio.sleep(0.2)
+        assert _connections_to(_port(ingest)) == OF_ONE_NODE_MAX, "and so is its other end"
 
 
 async def test_a_node_gets_no_connection_from_the_addresses_of_its_pods() -> None:

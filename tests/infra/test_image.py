@@ -196,7 +196,7 @@ async def _ended(process: "subprocess.Popen[str]", seconds: float) -> None:
 
 async def _says(process: "subprocess.Popen[str]", event: str | None) -> None:
     """Wait for an event in the log of the process."""
-    before = []
+    before: list[str] = []
     while event is not None:
         assert process.stdout is not None
         line = await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), HEALTHY_WITHIN)

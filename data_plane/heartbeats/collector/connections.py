@@ -24,7 +24,7 @@ class Connections:
         self._most, self._nodes = most, nodes
         self._holders: Mapping[str, str] = {}
         self._open: dict[object, str] = {}  # By a connection, the source that it comes from, oldest first.
-        self._ends: dict[object, Callable[[], None]] = {}
+        self._ends: dict[object, Callable[[], object]] = {}
         self._of_source: Counter[str] = Counter()
 
     def belong(self, holders: Mapping[str, str]) -> None:
@@ -32,7 +32,7 @@ class Connections:
         self._holders = holders
 
     @contextmanager
-    def place(self, source: str, end: Callable[[], None]) -> Iterator[bool]:
+    def place(self, source: str, end: Callable[[], object]) -> Iterator[bool]:
         """Whether a connection from this source may go on. It counts until it has ended, or until `end` was called.
 
         A source is the address of a node, or `network NUMBER` on the hub, whose proxy bounds what a network may hold.

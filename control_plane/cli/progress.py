@@ -37,7 +37,8 @@ OUTAGE_SECONDS_MAX = 300.0
 says otherwise."""
 RECONNECT_SECONDS = 1.0
 RECONNECT_SECONDS_MAX = 10.0
-BAR_WIDTH = 28
+BAR_WIDTH = 20
+"""With the longest name, state and time, a line has 80 columns."""
 
 _NOT_STATUS = frozenset({"journal", "end"})
 """Events that do not change the status. A journal line gives the stream its position."""
@@ -195,7 +196,12 @@ def _state_and_steps(lease: LeaseView) -> str:
 
 
 def _elapsed(lease: LeaseView, now: datetime) -> str:
-    """From the request until the lease is ready or over; until now while it is neither."""
+    """From the request until the lease is ready or over; until now while it is neither.
+
+    Of a lease that waits for another machine: since nobody pays for it.
+    """
+    if lease.paused_since is not None and not is_decided(lease):
+        return span(now - lease.paused_since)
     until = lease.ended_at or lease.billed_until or lease.ready_at or now
     return span(until - lease.created_at)
 

@@ -11,6 +11,7 @@ from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import read
 from control_plane.domain.access import Reach
 from control_plane.domain.health import FaultCode, Verdict
+from control_plane.domain.health_watch import LookedAt
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.telemetry import FRESH_FOR
@@ -39,6 +40,14 @@ class MachineHealth:
     """When its provider listed it last as running, if it does not do so all the time."""
     missing_since: datetime | None
     down_since: datetime | None
+    looked_at: datetime | None
+    """When we read it ourselves last, over SSH."""
+    looked: tuple[LookedAt, ...]
+    """The faults that we saw then."""
+    look_due_at: datetime | None
+    """When we look next; None when nothing calls for it."""
+    looked_why_not: str | None
+    """Why the last try failed; None when it did not."""
     proven_at: datetime | None
     proof: ProofOutcome | None
 
@@ -62,7 +71,8 @@ class HealthGroup:
 _OF_LEASE = text(f"""
 SELECT c.machine_id, coalesce(h.verdict, '{Verdict.HEALTHY}') AS verdict, h.fault, coalesce(h.why, '') AS why, h.since,
   h.judged_at, s.at AS sampled_at, a.reported_at AS heartbeat_at, m.sighted_at AS listed_at,
-  m.missed_since AS missing_since, m.down_since, p.at AS proven_at, p.outcome AS proof
+  m.missed_since AS missing_since, m.down_since, h.looked_at,
+  coalesce(h.looked, '[]') AS looked, h.look_due_at, h.looked_why_not, p.at AS proven_at, p.outcome AS proof
 FROM claims c JOIN machines m ON m.id = c.machine_id
   LEFT JOIN machine_health h ON h.machine_id = c.machine_id
   LEFT JOIN agents a ON a.claim_id = c.id

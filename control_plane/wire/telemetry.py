@@ -13,6 +13,7 @@ CheckWord = Annotated[
         "What looks at a machine.",
         samples="Its agent reads the GPUs and the host every 15 s, and sends samples.",
         heartbeat="Its agent reports that it is there.",
+        look="We read the GPUs ourselves, over SSH, when something calls for it.",
         provider="Its provider lists it.",
         proof="Its GPUs answered a challenge.",
     ),

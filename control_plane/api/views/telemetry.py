@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from control_plane.domain.agent import SILENT_AFTER
+from control_plane.domain.health import RULES
 from control_plane.domain.ids import LeaseId, Prefix, on_wire
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.reading import GpuReading, HostReading, ServerReading
@@ -157,6 +158,7 @@ def _machine_health(machine: MachineHealth, now: datetime) -> LeaseMachineHealth
         checks=(
             _regular("samples", machine.sampled_at, now, FRESH_FOR),
             _regular("heartbeat", machine.heartbeat_at, now, SILENT_AFTER),
+            _look(machine, now),
             _provider(machine, now),
             _proof(machine, now),
         ),
@@ -170,6 +172,24 @@ def _regular(check: str, at: datetime | None, now: datetime, fresh_for: timedelt
     is_fresh = now - at <= fresh_for
     detail = "It comes regularly." if is_fresh else "It is overdue; what we know may be old."
     return HealthCheckView(check, at, _seconds(now - at), is_fresh, detail)
+
+
+def _look(machine: MachineHealth, now: datetime) -> HealthCheckView:
+    """Our own reading over SSH, which is taken when something calls for it, and so is never overdue."""
+    due = machine.look_due_at is not None
+    if machine.looked_at is None:
+        unread = (
+            "We could not look yet, and try again." if machine.looked_why_not else "We are about to look."
+        )
+        return HealthCheckView(
+            "look", None, None, None, unread if due else "Nothing called for a look of ours."
+        )
+    found = sorted({RULES[each.code].words for each in machine.looked})
+    detail = f"We saw: {'; '.join(found)}." if found else "We saw no fault."
+    if due and machine.looked_why_not:
+        detail += " We could not look again since."
+    age = _seconds(now - machine.looked_at)
+    return HealthCheckView("look", machine.looked_at, age, not found, detail)
 
 
 def _provider(machine: MachineHealth, now: datetime) -> HealthCheckView:

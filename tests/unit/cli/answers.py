@@ -332,6 +332,11 @@ def some_health(verdict: str = "healthy", **other: Any) -> Json:
     checks = (
         ("samples", at(seconds=7), 7.0, True, "It comes regularly."),
         ("heartbeat", at(seconds=500), 500.0, False, "It is overdue; what we know may be old."),
+        (
+            ("look", None, None, None, "Nothing called for a look of ours.")
+            if well
+            else ("look", at(seconds=35), 35.0, False, "We saw: a GPU does not answer.")
+        ),
         ("provider", None, None, True, "The last list of its provider shows it running."),
         ("proof", None, None, None, "Its GPUs were not challenged in this lease."),
     )

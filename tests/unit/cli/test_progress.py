@@ -1,8 +1,9 @@
 """Watching through broken streams: resumed where they broke, replaced by polling where they cannot be had."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -184,8 +185,36 @@ def test_bars_read_as_they_should_at_80_columns() -> None:
         *answers.leases()[3:],
     ]
     leases = [read(lease, LeaseView).value for lease in shown]
+    text = _at_80_columns(leases)
+    golden.check(Path("tests/golden/cli/watch_bars.txt"), text)
+
+
+def test_a_lease_that_is_replaced_or_in_doubt_stays_within_80_columns() -> None:
+    """With the longest name, step and time of each."""
+    name = "a-name-that-is-longer-than-its-place"
+    waiting = {"since": answers.at(minutes=59), "gives_up_at": answers.at(hours=-1), "why": "sold out"}
+    unconfirmed = {"since": answers.at(minutes=7), "why": "not listed"}
+    old = {"created_at": answers.at(hours=800), "ready_at": answers.at(hours=799)}
+    changes: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("placing", {"waiting": waiting}, {**old, "paused_since": answers.at(minutes=59, seconds=59)}),
+        ("starting", {}, {**old, "paused_since": answers.at(hours=23, minutes=59)}),
+        ("ready", {"unconfirmed": unconfirmed}, old),
+        ("placing", {"waiting": waiting}, {"created_at": answers.at(hours=23, minutes=59)}),
+    ]
+    leases = []
+    for number, (state, status, lease) in enumerate(changes):
+        shown = a_lease(state, id=f"le_{number}", name=name, **lease)
+        shown["status"] |= {**status, "message": "Waiting."}
+        leases.append(read(shown, LeaseView).value)
+    lines = _at_80_columns(leases).splitlines()
+    assert len(lines) == 2 * len(leases), "no line is broken"
+    assert all(len(line) <= 80 for line in lines)
+    assert "placing, waiting 0/7  59 min" in lines[0], "since its machine was lost, and not since its request"
+
+
+def _at_80_columns(leases: Sequence[LeaseView]) -> str:
     screen = Console(width=80, record=True, color_system=None, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     screen.print(progress.drawn(leases, NOW))
     text = "\n".join(line.rstrip() for line in screen.export_text().splitlines()) + "\n"
     screen.file.close()
-    golden.check(Path("tests/golden/cli/watch_bars.txt"), text)
+    return text

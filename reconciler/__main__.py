@@ -32,7 +32,7 @@ from control_plane.db.privileges import LoginRefused
 from control_plane.pool_metrics import PoolCollector
 from control_plane.vault.errors import KeyManagerError
 from control_plane.world import utc_now, uuid7
-from reconciler import audit_bucket, audit_verification, registry, settings
+from reconciler import audit_bucket, audit_verification, registry, sample_archiving, settings
 from reconciler.enforcement_rules import read_rules
 from reconciler.health import Health
 from reconciler.keys import key_manager
@@ -254,7 +254,8 @@ def _world_of(
     if registry.ROWS_ONLY.issuperset(wings):
         stop_times = settings.read_money(environ).stop_times
         credits_posted = settings.read_sla(environ).credits_posted
-        stores = targets.read(settings.read_telemetry(environ).remote_write)
+        telemetry = settings.read_telemetry(environ)
+        stores, archive = targets.read(telemetry.remote_write), sample_archiving.opened(telemetry)
         rules = read_rules(settings.read_enforcement(environ).rules)
 
         async def build_rows(clock: DatabaseClock) -> World:
@@ -269,6 +270,7 @@ def _world_of(
                 tracer=tracer,
                 targets=stores,
                 enforcement_rules=rules,
+                archive=archive,
             )
 
         return build_rows

@@ -1,51 +1,75 @@
-"""Where exports of the audit log go: a port, and S3.
-
-boto3 runs in worker threads, with its own retries off: the next activation is the retry.
-"""
+"""Where the audit log and the history of samples are written to: a port, and a folder. S3: `s3_archive.py`."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
-
-_CONFIG = Config(connect_timeout=2, read_timeout=30, retries={"total_max_attempts": 1})
+LINES = "application/x-ndjson"
+PARQUET = "application/vnd.apache.parquet"
+JSON = "application/json"
 
 
 class ArchiveError(Exception):
-    """An object could not be stored; the message names no credential."""
+    """An object could not be stored, read or deleted; the message names no credential."""
 
 
 class Archive(Protocol):
-    async def put(self, key: str, body: bytes) -> None:
+    async def put(self, key: str, body: bytes, content_type: str = LINES) -> None:
         """Store an object. The same key and bytes again change nothing. Raises ArchiveError."""
+        ...
+
+    async def get(self, key: str) -> bytes | None:
+        """An object; None when there is none with this key. Raises ArchiveError."""
+        ...
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects. Those that are not there are left out. Raises ArchiveError."""
         ...
 
 
 OpenBucket = Callable[[str], Archive]
 
 
-class S3Archive:
-    """A bucket. The credentials and the region are found by boto3, as on every AWS host."""
+class FolderArchive:
+    """A folder of the host, or one that several hosts share."""
 
-    def __init__(self, bucket: str, client: Any = None) -> None:
-        self._bucket = bucket
-        self._client = client
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
-    async def put(self, key: str, body: bytes) -> None:
-        await asyncio.to_thread(self._put, key, body)
+    async def put(self, key: str, body: bytes, content_type: str = LINES) -> None:  # noqa: ARG002 - a file has none
+        await self._do(self._put, key, body)
+
+    async def get(self, key: str) -> bytes | None:
+        try:
+            return await asyncio.to_thread((self._folder / key).read_bytes)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ArchiveError(f"{self._folder}: {error.strerror}") from None
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            await self._do(self._delete, key)
+
+    async def _do(self, what: Callable[..., None], *values: Any) -> None:
+        try:
+            await asyncio.to_thread(what, *values)
+        except OSError as error:
+            raise ArchiveError(f"{self._folder}: {error.strerror}") from None
 
     def _put(self, key: str, body: bytes) -> None:
-        try:
-            if self._client is None:
-                self._client = boto3.client("s3", config=_CONFIG)
-            self._client.put_object(
-                Bucket=self._bucket, Key=key, Body=body, ContentType="application/x-ndjson"
-            )
-        except ClientError as error:
-            code = str(error.response.get("Error", {}).get("Code", ""))
-            raise ArchiveError(f"S3 answers {code} to put_object in {self._bucket}") from None
-        except BotoCoreError as error:
-            raise ArchiveError(f"S3: {type(error).__name__} at put_object in {self._bucket}") from None
+        path = self._folder / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Whoever reads meanwhile finds the whole file or none.
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_bytes(body)
+        partial.replace(path)
+
+    def _delete(self, key: str) -> None:
+        path = self._folder / key
+        path.unlink(missing_ok=True)
+        for folder in path.parents:
+            if folder == self._folder or any(folder.iterdir()):
+                return
+            folder.rmdir()

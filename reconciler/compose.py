@@ -47,7 +47,7 @@ from data_plane.simulation.servers import FakeServers
 from providers.base import Provider
 from providers.guard import Guard
 from providers.registry import Account, configured, stored
-from reconciler import simulated
+from reconciler import sample_archiving, simulated
 from reconciler.audit_keys import AuditKeys, NoAuditKeys, StoredAuditKeys
 from reconciler.call_budgets import SharedBudget
 from reconciler.enforcement_rules import read_rules
@@ -183,6 +183,7 @@ async def compose(
         audit_kept=timedelta(days=reached.reach.audit.kept_days),
         targets=targets.read(reached.reach.telemetry.remote_write),
         enforcement_rules=read_rules(reached.reach.enforcement.rules),
+        archive=sample_archiving.opened(reached.reach.telemetry),
     )
 
 

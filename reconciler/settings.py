@@ -189,6 +189,27 @@ class TelemetrySettings:
             "file: the stores that take samples by Prometheus remote write, as TOML: docs/telemetry.md",
         ),
     ] = None
+    sample_archive: Annotated[
+        str | None,
+        Variable(
+            "SPLITPLANE_SAMPLE_ARCHIVE",
+            "a folder, or s3://BUCKET/PREFIX: where samples of machines are written to as Parquet before they are"
+            " deleted; without it they are not",
+        ),
+    ] = None
+    sample_archive_seconds: Annotated[
+        int,
+        Field(ge=15, le=3_600),
+        Variable(
+            "SPLITPLANE_SAMPLE_ARCHIVE_SECONDS",
+            "of each machine the last sample of so many seconds is written, and every notable one; 15 writes all",
+        ),
+    ] = 60
+    sample_archive_days: Annotated[
+        int,
+        Field(ge=1, le=3_650),
+        Variable("SPLITPLANE_SAMPLE_ARCHIVE_DAYS", "how many days these files are kept"),
+    ] = 90
 
 
 @dataclass(frozen=True, slots=True)

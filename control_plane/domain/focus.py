@@ -50,6 +50,8 @@ class Kind(StrEnum):
     DECIMAL = "decimal"
     TIME = "time"
 
+    INTEGER = "integer"
+    FLAG = "flag"
 
 @dataclass(frozen=True, slots=True)
 class Column:

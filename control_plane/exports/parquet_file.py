@@ -1,4 +1,4 @@
-"""An export as Parquet: decimal128(38, 12), UTC timestamps in microseconds, text and JSON as strings.
+"""Rows as Parquet: decimal128(38, 12), UTC timestamps in microseconds, text and JSON as strings.
 
 The version of the writer is a part of the file, and so are its defaults, which is why pyarrow is pinned to one major
 version and every setting that shapes the file is written here.
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from control_plane.domain.focus import COLUMNS, DECIMAL_PLACES, Column, Kind, Row
+from control_plane.domain.focus import COLUMNS, DECIMAL_PLACES, Column, Kind
 
 _BYTES_PER_DECIMAL = 16
 _TYPES = {
@@ -19,18 +19,23 @@ _TYPES = {
     Kind.JSON: pa.string(),
     Kind.DECIMAL: pa.decimal128(38, DECIMAL_PLACES),
     Kind.TIME: pa.timestamp("us", tz="UTC"),
+    Kind.INTEGER: pa.int64(),
+    Kind.FLAG: pa.bool_(),
 }
-SCHEMA = pa.schema([pa.field(column.name, _TYPES[column.kind], column.nullable) for column in COLUMNS])
 
 
 class ParquetEncoder:
-    """Every batch becomes a row group."""
+    """Every batch becomes a row group. The rows are those of exports, unless other columns are named."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: Sequence[Column] = COLUMNS) -> None:
+        self._columns = columns
+        self._schema = pa.schema(
+            [pa.field(column.name, _TYPES[column.kind], column.nullable) for column in columns]
+        )
         self._file = _Collected()
         self._writer = pq.ParquetWriter(
             pa.PythonFile(self._file, mode="w"),
-            SCHEMA,
+            self._schema,
             version="2.6",
             data_page_version="1.0",
             compression="zstd",
@@ -42,11 +47,13 @@ class ParquetEncoder:
     def begin(self) -> bytes:
         return self._file.take()
 
-    def encode(self, rows: Sequence[Row]) -> bytes:
+    def encode(self, rows: Sequence[tuple[object, ...]]) -> bytes:
         if rows:
-            columns = zip(COLUMNS, zip(*rows, strict=True), strict=True)
+            columns = zip(self._columns, zip(*rows, strict=True), strict=True)
             arrays = [_array(column, values) for column, values in columns]
-            self._writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), row_group_size=len(rows))
+            self._writer.write_table(
+                pa.Table.from_arrays(arrays, schema=self._schema), row_group_size=len(rows)
+            )
         return self._file.take()
 
     def end(self) -> bytes:

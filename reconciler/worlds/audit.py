@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from reconciler.archive import OpenBucket, S3Archive
+from reconciler.archive import OpenBucket
 from reconciler.audit_keys import AuditKeys, NoAuditKeys
+from reconciler.s3_archive import S3Archive
 from reconciler.world import World
 
 AUDIT_KEPT = timedelta(days=400)

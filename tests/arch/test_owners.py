@@ -45,8 +45,8 @@ OWNERS = {
     "granian": r"control_plane/server_process\.py|control_plane/__main__\.py",
     "uvloop": r"control_plane/api/server\.py|control_plane/__main__\.py|reconciler/__main__\.py",
     "msgspec": r"control_plane/(api|cli|ingest|wire)/.*|control_plane/server_process\.py|control_plane/db/rows\.py|control_plane/__main__\.py|providers/.*",
-    "boto3": r"infra/state/(place|__main__)\.py|control_plane/cli/destinations\.py|control_plane/vault/kms\.py|reconciler/archive\.py",
-    "botocore": r"control_plane/cli/destinations\.py|control_plane/vault/kms\.py|reconciler/archive\.py|providers/aws_client\.py|providers/emulators/clouds/aws_signatures\.py",
+    "boto3": r"infra/state/(place|__main__)\.py|control_plane/cli/destinations\.py|control_plane/vault/kms\.py|reconciler/s3_archive\.py",
+    "botocore": r"control_plane/cli/destinations\.py|control_plane/vault/kms\.py|reconciler/s3_archive\.py|providers/aws_client\.py|providers/emulators/clouds/aws_signatures\.py",
     "moto": r"providers/emulators/clouds/aws_account\.py",
     "cryptography": r"control_plane/(vault|identity)/.*|control_plane/cli/(audit_chain|kubeconfigs)\.py|data_plane/access/ssh\.py|data_plane/proof/attestation/.*"
     r"|providers/nebius_api/access_token\.py|providers/emulators/clouds/nebius(_account)?\.py",

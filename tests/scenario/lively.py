@@ -30,6 +30,7 @@ from providers.base import Needed
 from providers.fake import Fault
 from providers.fake import Settings as FakeSettings
 from reconciler.cluster_tenants import tenant_of
+from reconciler.worlds.telemetry import SampleArchive
 from tests.support import (
     clusters,
     conditions,
@@ -43,6 +44,7 @@ from tests.support import (
     reconciliations,
     scaling,
 )
+from tests.support.archive import Shelf
 from tests.support.challenger import FAILED
 from tests.support.clock import Clock
 from tests.support.firewall_rules import opened
@@ -122,7 +124,8 @@ SELECT m.launch_key, l.name FROM machines m JOIN attempts a ON a.machine_id = m.
 
 async def build(db: Database, clock: Clock) -> Stage:
     stage = await set_stage(db, clock, settings=FakeSettings(boot_seconds=30.0))
-    stage.world = dataclasses.replace(stage.world, targets=(TARGET,), post=SampleStore())
+    archive = SampleArchive(Shelf(), every_seconds=60, kept_days=90)
+    stage.world = dataclasses.replace(stage.world, targets=(TARGET,), post=SampleStore(), archive=archive)
     broke = await stage.organization(usd=4)
     await stage.lease(broke, name="broke")  # Its machine is not stopped: that would save nothing.
     stage.clock.advance(1)
@@ -261,6 +264,7 @@ async def _sick(stage: Stage, lease: Lease, *, handed_back: Lease) -> None:
         await connection.execute(_SPARE_WANTED, {"id": lease.id, "now": stage.clock.now()})
     at = int(stage.clock.now().timestamp())
     await machine_samples.sent(stage, lease, xids=(Xid("xid", 95, None, at),), ago=JUST_SETTLED)
+    await machine_samples.sent(stage, lease, ago=timedelta(hours=2))
     await machine_samples.sent(stage, lease, ago=timedelta(hours=4))
 
 
@@ -466,6 +470,7 @@ _ROWS = {
                   FROM repairs r JOIN attempts a USING (machine_id) JOIN leases l ON l.id = a.lease_id ORDER BY 1""",
     "samples": "SELECT received_at FROM samples ORDER BY 1",
     "sample_exports": "SELECT target, received_at, sequence FROM sample_exports ORDER BY 1",
+    "sample_archives": "SELECT hour, rows, written_at, lost_at, deleted_at FROM sample_archives ORDER BY 1",
     "consoles": """SELECT l.name, c.answered_at, c.source, c.provider, c.machine, c.ticket, c.due_at, c.work_until, c.tries
                    FROM consoles c JOIN leases l ON l.id = c.lease_id ORDER BY 1""",
     "orphans": "SELECT provider_ref, terminate_asked_at, note FROM orphans ORDER BY provider_ref",
@@ -504,9 +509,11 @@ async def seen_from_outside(stage: Stage) -> dict[str, object]:
 
 
 def _written(stage: Stage) -> frozenset[bytes]:
-    """What the store of samples took."""
+    """What the store and the archive of samples took."""
     assert isinstance(stage.world.post, SampleStore)
-    return frozenset(stage.world.post.bodies)
+    assert stage.world.archive is not None
+    assert isinstance(stage.world.archive.store, Shelf)
+    return frozenset((*stage.world.post.bodies, *stage.world.archive.store.objects.values()))
 
 
 def _kept(stage: Stage) -> set[tuple[str, ...]]:
@@ -567,6 +574,7 @@ _SETTLED = {
                   GROUP BY 1, 2, 3""",
     "samples": "SELECT received_at FROM samples",
     "sample_exports": "SELECT target, received_at FROM sample_exports",
+    "sample_archives": "SELECT hour, rows, lost_at IS NULL FROM sample_archives",
     "server_hosts": "SELECT name FROM server_hosts WHERE ssh_trust IS NULL",
     "agents": """SELECT l.name, a.agent_sha256 IS NULL FROM agents a JOIN leases l ON l.id = a.lease_id
                  WHERE a.ended_at IS NULL""",

@@ -12,6 +12,8 @@ from sqlalchemy import (
     Column,
     Index,
     Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
     SmallInteger,
     Text,
     Uuid,
@@ -56,6 +58,35 @@ samples = table(
     lookups=Lookups.READ,
     ingest=True,
     partition_by="LIST (slot)",
+)
+
+# The hours of samples that are written to files, where an archive is configured.
+sample_archives = table(
+    "sample_archives",
+    at("hour", nullable=False),
+    # How many samples were received in it, and what of them is written.
+    Column("received", BigInteger),
+    Column("rows", BigInteger),
+    Column("files", Integer),
+    Column("bytes", BigInteger),
+    Column("manifest_sha256", LargeBinary),
+    at("written_at"),
+    # It was emptied before it was written.
+    at("lost_at"),
+    # Its files were deleted, because they were old.
+    at("deleted_at"),
+    PrimaryKeyConstraint("hour"),
+    CheckConstraint(
+        "num_nulls(received, rows, files, bytes, manifest_sha256, written_at) IN (0, 6)", name="written_whole"
+    ),
+    CheckConstraint("written_at IS NULL OR lost_at IS NULL", name="written_or_lost"),
+    CheckConstraint("deleted_at IS NULL OR written_at IS NOT NULL", name="deleted_after_written"),
+    Index(
+        "ix_sample_archives_unwritten",
+        "hour",
+        postgresql_where=text("written_at IS NULL AND lost_at IS NULL"),
+    ),
+    shared="how far our loops are",
 )
 
 # How far samples were written to each store outside: the place of the last one, in the order of their arrival.

@@ -29,10 +29,11 @@ from control_plane.services import audit as services
 from control_plane.vault.audit_keys import AuditSigner, new_private
 from control_plane.world import World, uuid7
 from reconciler import audit_bucket
-from reconciler.archive import ArchiveError, S3Archive
+from reconciler.archive import ArchiveError
 from reconciler.audit_keys import KEY_LASTS, StoredAuditKeys
 from reconciler.audit_verification import every_chain
 from reconciler.loops.audit import export_audit, prune_audit, seal_audit
+from reconciler.s3_archive import S3Archive
 from reconciler.worlds.audit import AuditWorld
 from tests.integration.db.sample import A, B, a_row, fill, insert
 from tests.support.archive import Shelf

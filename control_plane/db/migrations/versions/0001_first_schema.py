@@ -299,6 +299,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "repairs": ((), ()),
     "request_budgets": ((), ()),
     "role_bindings": (("DELETE", "INSERT"), ()),
+    "sample_archives": ((), ()),
     "sample_exports": ((), ()),
     "samples": ((), ()),
     "scaled_pools": ((), ()),
@@ -4415,6 +4416,37 @@ def _create_tables() -> None:
         sa.Column("lease_id", sa.Uuid(), nullable=False),
         sa.Column("machine_id", sa.Uuid(), nullable=False),
         sa.Column("state", sa.Text(), nullable=False),
+    op.create_table(
+        "sample_archives",
+        sa.Column("hour", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("received", sa.BigInteger(), nullable=True),
+        sa.Column("rows", sa.BigInteger(), nullable=True),
+        sa.Column("files", sa.Integer(), nullable=True),
+        sa.Column("bytes", sa.BigInteger(), nullable=True),
+        sa.Column("manifest_sha256", sa.LargeBinary(), nullable=True),
+        sa.Column("written_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("lost_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "num_nulls(received, rows, files, bytes, manifest_sha256, written_at) IN (0, 6)",
+            name=op.f("ck_sample_archives_written_whole"),
+        ),
+        sa.CheckConstraint(
+            "written_at IS NULL OR lost_at IS NULL", name=op.f("ck_sample_archives_written_or_lost")
+        ),
+        sa.CheckConstraint(
+            "deleted_at IS NULL OR written_at IS NOT NULL",
+            name=op.f("ck_sample_archives_deleted_after_written"),
+        ),
+        sa.PrimaryKeyConstraint("hour", name=op.f("pk_sample_archives")),
+    )
+    op.create_index(
+        "ix_sample_archives_unwritten",
+        "sample_archives",
+        ["hour"],
+        unique=False,
+        postgresql_where=sa.text("written_at IS NULL AND lost_at IS NULL"),
+    )
         sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("wanted_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("settled_at", sa.DateTime(timezone=True), nullable=True),

@@ -41,6 +41,7 @@ class PromisedLease:
     end_reason: EndReason | None
     switched_at: tuple[datetime, ...]
     paused_at: tuple[datetime, ...]
+    held_at: tuple[datetime, ...]
     ending_at: datetime | None
     """When it ended; its machines may live on."""
     failed_since: datetime | None
@@ -53,7 +54,7 @@ class PromisedLease:
 
 _LEASES = text(f"""
 SELECT l.id, l.organization_id, l.project_id, l.name, l.sla, l.sla_version, l.created_at, l.ready_at, l.release_at,
-       l.billed_until, l.end_reason, l.switched_at, l.paused_at, k.maintenance,
+       l.billed_until, l.end_reason, l.switched_at, l.paused_at, l.held_at, k.maintenance,
        CASE WHEN l.state IN ('{LeaseState.ENDING}', '{LeaseState.ENDED}') THEN (
          SELECT min(j.at) FROM journal j WHERE j.lease_id = l.id AND j.state_after = '{LeaseState.ENDING}')
        END AS ending_at,
@@ -133,6 +134,7 @@ class Evidence:
                 lease.paused_at, (lease.failed_since, lease.failed_until), end, lease.billed_until
             ),
             stops=in_turn(lease.switched_at),
+            held=in_turn(lease.held_at),
             used=used,
             health=[change for change in self._health if change.machine_id in machines],
             maintenance=lease.maintenance if maintenance is None else tuple(maintenance),

@@ -42,7 +42,7 @@ WITH due AS (
     ORDER BY w.priority DESC, w.created_at, w.id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
   ) before LIMIT :limit
 )
-SELECT {COLUMNS}, l.due_at FROM leases l
+SELECT {COLUMNS}, l.due_at, l.held_at FROM leases l
 JOIN (SELECT id, due_at FROM due UNION ALL SELECT id, due_at FROM ahead) taken ON taken.id = l.id
 ORDER BY taken.due_at, l.id
 """)
@@ -51,6 +51,30 @@ _WAIT = text(f"""
 UPDATE leases l SET due_at = waits.due_at, waiting_since = coalesce(l.waiting_since, :now), waiting_why = waits.why
 FROM {_WAITS} WHERE l.id = waits.id AND l.state = '{LeaseState.PLACING}'
 """)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A change of whether its customer's own envelope holds a lease back."""
+
+    id: LeaseId
+    moments: tuple[datetime, ...]
+    """Those to add."""
+
+
+_HELD = Recordset(Held, "held")
+_HOLD = text(f"""
+UPDATE leases l SET held_at = l.held_at || ARRAY(
+  SELECT CAST(moment AS timestamptz) FROM jsonb_array_elements_text(held.moments) WITH ORDINALITY AS each(moment, place)
+  ORDER BY place)
+FROM {_HELD} WHERE l.id = held.id
+""")
+
+
+async def hold(connection: Connection, held: Sequence[Held]) -> None:
+    """Store since when envelopes hold leases back, or until when they did."""
+    if held:
+        await write(connection, _HOLD, held=_HELD.document(held))
 
 
 async def take_placing(connection: Connection, *, now: datetime, limit: int) -> list[PlacingLease]:

@@ -342,6 +342,8 @@ class PlacingLease(Lease):
 
     due_at: datetime
     """When it was to be looked at. Much later than that, an outage of ours kept us from it."""
+    held_at: tuple[datetime, ...]
+    """When its customer's own envelope began and ceased to keep it from being placed, in turn."""
 
 
 @dataclass(frozen=True, slots=True)

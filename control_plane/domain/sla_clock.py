@@ -13,14 +13,15 @@ What counts as time in which a lease was not available, while it was ready:
   What a machine says about itself moves no money (law 11);
 - maintenance by us that was announced later than promised.
 
-Time in which the customer had the machine stopped does not count, neither as promised time nor as lack of it. After the
-customer released the lease, nothing counts. Time in which we could not look counts as available: losing contact is no
-failure.
+Time in which the customer had the machine stopped does not count, neither as promised time nor as lack of it. Nor does
+time in which the customer's own envelope kept the lease from being placed, before it was ready or after its machine
+failed. After the customer released the lease, nothing counts. Time in which we could not look counts as available:
+losing contact is no failure.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
@@ -30,9 +31,11 @@ from control_plane.domain.lease import EndReason
 from control_plane.domain.money import NOTHING, Nano
 from control_plane.domain.period import month_after, month_of
 from control_plane.domain.sla import WHOLE_BP, Terms, share
+from control_plane.domain.span import Run, Span, common, floor, joined, runs_of, spans_of, total, without
 from control_plane.domain.tariff import billing_start
 
 _SECOND = timedelta(seconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SETTLES_AFTER = timedelta(minutes=1)
 """How long after the end of a month, or of a lease, what is given back for it is computed."""
 _BROKEN = frozenset({Verdict.MAINTENANCE_REQUIRED, Verdict.QUARANTINED})
@@ -63,18 +66,6 @@ class Cause(StrEnum):
     """A part of what was sold did not work."""
     MAINTENANCE = "maintenance"
     """We worked on its machine without the promised notice."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
-    """Time from `since` to just before `until`."""
-
-    since: datetime
-    until: datetime
-
-    @property
-    def seconds(self) -> int:
-        return max(0, (self.until - self.since) // _SECOND)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +156,8 @@ class Facts:
     """From when to when its bill was paused, or its machine was down as failed; None while that lasts."""
     stops: Sequence[tuple[datetime, datetime | None]] = ()
     """From when to when its customer had the machine stopped."""
+    held: Sequence[tuple[datetime, datetime | None]] = ()
+    """From when to when its customer's own envelope kept it from being placed."""
     used: Sequence[Used] = ()
     health: Sequence[HealthChange] = ()
     maintenance: Sequence[Maintenance] = ()
@@ -229,7 +222,9 @@ class Clocks:
     """The promises of a lease at a moment."""
 
     ready_seconds: int
-    """How long it took to be ready, or has taken so far."""
+    """How long it took to be ready, or has taken so far, without the time in which it was held."""
+    held_seconds: int
+    """How long its customer's own envelope kept it from being placed, before it was ready and after."""
     longest_failure_seconds: int
     """The longest time that a failure of its machine took to be repaired, or has taken so far."""
     months: tuple[Month, ...]
@@ -238,36 +233,15 @@ class Clocks:
 
 def clocks(facts: Facts, terms: Terms, now: datetime) -> Clocks:
     """The clocks of a lease at `now`, from what was known by then."""
-    seen = _Seen(facts, terms, _floor(now))
+    seen = _Seen(facts, terms, floor(now))
     months = tuple(seen.month(month) for month in seen.months())
     return Clocks(
         seen.ready_seconds,
+        total(seen.held),
         max((run.worked for run in seen.failures), default=0),
         months,
         tuple(breach for month in months for breach in seen.breaches(month)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Failed time that is one failure: the customer's stops within it do not end it."""
-
-    parts: tuple[Span, ...]
-
-    @property
-    def worked(self) -> int:
-        """Seconds of it, without the customer's stops."""
-        return sum(part.seconds for part in self.parts)
-
-    def after(self, seconds: int) -> list[Span]:
-        """What of it comes after so many seconds of it."""
-        late: list[Span] = []
-        for part in self.parts:
-            cut = min(part.until, part.since + timedelta(seconds=max(0, seconds)))
-            seconds -= part.seconds
-            if cut < part.until:
-                late.append(Span(cut, part.until))
-        return late
 
 
 class _Seen:
@@ -276,15 +250,16 @@ class _Seen:
     def __init__(self, facts: Facts, terms: Terms, now: datetime) -> None:
         self.facts, self.terms, self.now = facts, terms, now
         end = facts.end
-        self.stop = now if end is None else min(now, _floor(end.at))
+        self.stop = now if end is None else min(now, floor(end.at))
         self.ready_at = None if facts.ready_at is None else billing_start(facts.ready_at)
-        self.stops = _joined(_spans(facts.stops, self.stop))
+        self.held = joined(spans_of(facts.held, self.stop))
+        self.stops = joined([*spans_of(facts.stops, self.stop), *self.held])
         ready = [] if self.ready_at is None else [Span(self.ready_at, self.stop)]
-        self.promised = _without(_joined(ready), self.stops)
+        self.promised = without(joined(ready), self.stops)
         # A bill is resumed a fraction of a second late, as it starts: exactly these seconds are not billed.
         resumed = [(since, until and billing_start(until)) for since, until in facts.failures]
-        self.failed = _joined(_spans(resumed, self.stop))
-        self.failures = _runs(self.failed, self.stops)
+        self.failed = joined(spans_of(resumed, self.stop))
+        self.failures = runs_of(self.failed, self.stops)
         self.down = _in_causes(
             {
                 Cause.FAILED: self.failed,
@@ -297,8 +272,13 @@ class _Seen:
 
     @property
     def ready_seconds(self) -> int:
-        created = _floor(self.facts.created_at)
-        return Span(created, min(self.ready_at or self.stop, self.stop)).seconds
+        return self._getting_ready.worked
+
+    @property
+    def _getting_ready(self) -> Run:
+        created = floor(self.facts.created_at)
+        whole = Span(created, max(created, min(self.ready_at or self.stop, self.stop)))
+        return Run(tuple(without([whole], self.held)))
 
     def months(self) -> Iterator[datetime]:
         """The months of its life, so far."""
@@ -312,12 +292,12 @@ class _Seen:
         down = tuple(
             Down(part.since, part.until, cause)
             for cause, spans in self.down.items()
-            for part in _common(spans, [within])
+            for part in common(spans, [within])
         )
         return Month(
             month,
-            _total(_common(self.promised, [within])),
-            _total(_joined(Span(part.since, part.until) for part in down)),
+            total(common(self.promised, [within])),
+            total(joined(Span(part.since, part.until) for part in down)),
             down,
             self.facts.charged.get(month, NOTHING),
             self.is_settled(month),
@@ -325,7 +305,7 @@ class _Seen:
 
     def is_settled(self, month: datetime) -> bool:
         end = self.facts.end
-        over = month_after(month) if end is None else min(month_after(month), _floor(end.at))
+        over = month_after(month) if end is None else min(month_after(month), floor(end.at))
         if end is not None and end.by_us and self.terms.replacement_seconds is not None:
             over = max(over, self._lost_since() + timedelta(seconds=self.terms.replacement_seconds))
         return self.now >= over + SETTLES_AFTER
@@ -352,22 +332,24 @@ class _Seen:
                 f" {_percent(terms.availability[0].below_bp)} % are promised"
             )
             yield Promise.AVAILABILITY, min(part.since for part in month.down), steps[-1].credit_bp, why
-        late = _common(self._late_repairs(), within)
+        late = common(self._late_repairs(), within)
         if late:
             why = (
                 f"its machine failed and was not back, or replaced, within {terms.replacement_seconds:,} s:"
-                f" {_total(late):,} s more"
+                f" {total(late):,} s more"
             )
             yield Promise.REPLACEMENT, late[0].since, terms.replacement_credit_bp, why
         if terms.ready_seconds is not None and self.ready_seconds > terms.ready_seconds:
-            due = _floor(self.facts.created_at) + timedelta(seconds=terms.ready_seconds)
+            due = self._getting_ready.after(terms.ready_seconds)[0].since
             if month_of(self.ready_at or due) == month.month:
                 done = "it was ready after" if self.ready_at else "it was not ready after"
                 why = f"{done} {self.ready_seconds:,} s; {terms.ready_seconds:,} s are promised"
+                held = total(common(self.held, [Span(_EPOCH, self.ready_at or self.stop)]))
+                why += f" without the {held:,} s in which your own envelope held it back" if held else ""
                 yield Promise.READY, due, terms.ready_credit_bp, why
-        short = _common(self._unannounced(), _common(self.promised, within))
+        short = common(self._unannounced(), common(self.promised, within))
         if short:
-            why = f"maintenance was announced less than {terms.notice_seconds:,} s before; it took {_total(short):,} s"
+            why = f"maintenance was announced less than {terms.notice_seconds:,} s before; it took {total(short):,} s"
             yield Promise.NOTICE, short[0].since, terms.notice_credit_bp, why
 
     def _late_repairs(self) -> list[Span]:
@@ -377,12 +359,17 @@ class _Seen:
             return []
         late = [part for run in self.failures for part in run.after(limit)]
         end, release_at = self.facts.end, self.facts.release_at
-        if end is not None and end.by_us:
+        if end is not None and end.by_us and not self._ends_held:
             since = self._lost_since()
             due = since + timedelta(seconds=limit)
             if self.now > due and (release_at is None or release_at > due):
                 late.append(Span(since, max(self.stop, since + _SECOND)))
-        return _joined(late)
+        return joined(late)
+
+    @property
+    def _ends_held(self) -> bool:
+        """Whether it ended because its customer's envelope let it have no other machine."""
+        return bool(self.held) and self.held[-1].until == self.stop
 
     def _lost_since(self) -> datetime:
         """Since when a lease that ended with its machine had none that worked."""
@@ -392,20 +379,20 @@ class _Seen:
         """Time in which a part of what was sold did not work, after the grace."""
         if self.terms.degraded_seconds is None:
             return []
-        runs = _runs(_joined(self._not_whole()), self.stops)
-        return _joined(part for run in runs for part in run.after(self.terms.degraded_seconds))
+        runs = runs_of(joined(self._not_whole()), self.stops)
+        return joined(part for run in runs for part in run.after(self.terms.degraded_seconds))
 
     def _not_whole(self) -> Iterator[Span]:
         for used in self.facts.used:
-            had = Span(_floor(used.since), min(self.stop, _floor(used.until or self.stop)))
+            had = Span(floor(used.since), min(self.stop, floor(used.until or self.stop)))
             changes = sorted(
                 (change for change in self.facts.health if change.machine_id == used.machine_id),
                 key=lambda change: (change.at, change.number),
             )
             for change, following in pairwise((*changes, None)):
-                until = self.stop if following is None else _floor(following.at)
+                until = self.stop if following is None else floor(following.at)
                 if change and change.verdict in _BROKEN and change.fault not in _WORKS:
-                    yield from _common([Span(_floor(change.at), until)], [had])
+                    yield from common([Span(floor(change.at), until)], [had])
 
     def _unannounced(self) -> list[Span]:
         return self._maintenance(in_time=False)
@@ -418,83 +405,25 @@ class _Seen:
         notice = self.terms.notice_seconds
         if notice is None:
             return []
-        return _joined(
+        return joined(
             part
             for used in self.facts.used
             for work in self.facts.maintenance
             if work.machine_id == used.machine_id
             if ((work.begins_at - work.announced_at) // _SECOND >= notice) is in_time
-            for part in _common(
-                _spans([(work.begins_at, work.until)], self.stop),
-                _spans([(used.since, used.until)], self.stop),
+            for part in common(
+                spans_of([(work.begins_at, work.until)], self.stop),
+                spans_of([(used.since, used.until)], self.stop),
             )
         )
-
-
-def _floor(moment: datetime) -> datetime:
-    return moment.replace(microsecond=0)
 
 
 def _percent(bp: int) -> str:
     return f"{bp // 100}.{bp % 100:02d}"
 
 
-def _spans(found: Iterable[tuple[datetime, datetime | None]], stop: datetime) -> list[Span]:
-    """The spans up to `stop`, in whole seconds; one without an end lasts until then."""
-    cut = [Span(_floor(since), stop if until is None else min(stop, _floor(until))) for since, until in found]
-    return [span for span in cut if span.since < span.until]
-
-
-def _joined(spans: Iterable[Span]) -> list[Span]:
-    """The same time as spans that neither overlap nor touch, in order."""
-    made: list[Span] = []
-    for span in sorted(span for span in spans if span.since < span.until):
-        if made and span.since <= made[-1].until:
-            made[-1] = Span(made[-1].since, max(made[-1].until, span.until))
-        else:
-            made.append(span)
-    return made
-
-
-def _common(some: Iterable[Span], others: Sequence[Span]) -> list[Span]:
-    """The time that is in both."""
-    return _joined(
-        Span(max(one.since, other.since), min(one.until, other.until)) for one in some for other in others
-    )
-
-
-def _without(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:
-    """The time of some that is in none of the others, which are joined."""
-    left: list[Span] = []
-    for one in some:
-        since = one.since
-        for other in others:
-            if other.until <= since or other.since >= one.until:
-                continue
-            if since < other.since:
-                left.append(Span(since, other.since))
-            since = other.until
-        if since < one.until:
-            left.append(Span(since, one.until))
-    return left
-
-
-def _total(spans: Iterable[Span]) -> int:
-    return sum(span.seconds for span in spans)
-
-
-def _runs(spans: Sequence[Span], stops: Sequence[Span]) -> list[_Run]:
-    """Spans that touch, or between which there is only a customer's stop, are one run."""
-    runs: list[list[Span]] = []
-    for whole in _joined([*spans, *stops]):
-        parts = _without(_common(spans, [whole]), stops)
-        if parts:
-            runs.append(parts)
-    return [_Run(tuple(parts)) for parts in runs]
-
-
 def _in_causes(
     down: Mapping[Cause, Sequence[Span]], promised: Sequence[Span], excused: Sequence[Span]
 ) -> dict[Cause, list[Span]]:
     """The time that counts, by its cause: promised, and not excused."""
-    return {cause: _without(_common(spans, promised), excused) for cause, spans in down.items()}
+    return {cause: without(common(spans, promised), excused) for cause, spans in down.items()}

@@ -161,6 +161,8 @@ class _OfLease:
             "ready_at": self.facts.ready_at,
             "ended_at": None if self.facts.end is None else self.facts.end.at,
             "ready_seconds": self.judged.ready_seconds,
+            "held": self.facts.held[:EVIDENCE_SPANS_MAX],
+            "held_seconds": self.judged.held_seconds,
             "promised_seconds": seen.promised_seconds,
             "down_seconds": seen.down_seconds,
             "down": seen.down[:EVIDENCE_SPANS_MAX],

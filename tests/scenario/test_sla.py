@@ -13,6 +13,7 @@ from sqlalchemy import TextClause, text
 
 from control_plane.db import sla
 from control_plane.domain.access import EVERYWHERE
+from control_plane.domain.envelope import Envelope, Level
 from control_plane.domain.ids import OrganizationId, ProviderRef
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.request import CapacityRequest
@@ -327,3 +328,64 @@ async def test_loops_that_die_after_each_step_change_no_figure(stage: Stage) -> 
     assert await _posted(stage) == [await _charged(stage, lease)]
     assert len(await _found(stage, _ASSESSMENTS)) == 2
     await stage.finish()
+
+
+async def _of(stage: Stage, lease: Lease) -> LeaseSla:
+    shown = await sla_service.of_lease(stage.api, lease.organization_id, lease.id, reach=EVERYWHERE)
+    assert isinstance(shown, LeaseSla)
+    return shown
+
+
+async def _held(stage: Stage, lease: Lease) -> list[int]:
+    """The moments at which its envelope began and ceased to hold it, in seconds after its creation."""
+    async with stage.db.reading() as connection:
+        found = await rows(connection, text("SELECT created_at, held_at FROM leases"))
+    return [int((moment - found[0].created_at).total_seconds()) for moment in found[0].held_at]
+
+
+async def test_the_clock_until_a_lease_is_ready_stands_still_while_its_customers_envelope_holds_it_back(
+    stage: Stage,
+) -> None:
+    organization_id = await _promise(stage)
+    lease = await stage.lease(organization_id, GOLD)
+    await stage.narrow(organization_id, Envelope(gpus=0), Level.ORGANIZATION)
+    await stage.play(1_200, step=15)
+    assert (await stage.lease_row(lease)).state == "placing"
+    (begun,) = await _held(stage, lease)
+    await stage.narrow(organization_id, Envelope(gpus=8), Level.ORGANIZATION)
+    await stage.play_until(lease, "ready", seconds_max=90)
+    begun_again, ended = await _held(stage, lease)
+    assert (begun_again, begun) == (begun, begun)
+    assert 1_180 <= ended - begun <= 1_220
+    await stage.play(700, step=100)
+    shown = await _of(stage, lease)
+    assert shown.clocks is not None
+    assert shown.clocks.held_seconds in range(ended - begun - 1, ended - begun + 2)
+    assert shown.clocks.ready_seconds < 120
+    assert not shown.breaches, "1,200 s of it were the customer's"
+    story = await stage.story(lease)
+    assert story.index("lease envelope_held") < story.index("lease envelope_passed")
+
+
+async def test_a_ceiling_of_the_operator_stops_no_clock(stage: Stage) -> None:
+    organization_id = await _promise(stage)
+    lease = await stage.lease(organization_id, GOLD)
+    await stage.narrow(organization_id, Envelope(gpus=0), Level.CEILING)
+    await stage.play(1_000, step=50)
+    assert await _held(stage, lease) == []
+    await stage.play(700, step=100)
+    assert [breach.promise for breach in (await _of(stage, lease)).breaches] == [Promise.READY]
+
+
+async def test_an_outage_of_ours_is_not_the_customers_however_long_an_envelope_would_have_held(
+    stage: Stage,
+) -> None:
+    organization_id = await _promise(stage)
+    lease = await stage.lease(organization_id, GOLD)
+    await stage.narrow(organization_id, Envelope(gpus=0), Level.ORGANIZATION)
+    await stage.play(60, step=15)
+    stage.clock.advance(1_500)
+    await stage.play(60, step=15)
+    begun, ended, again = await _held(stage, lease)
+    assert ended - begun <= 90
+    assert again - ended >= 1_400

@@ -369,9 +369,11 @@ class Stage:
         assert isinstance(changed, Changed), changed
         return changed.recorded
 
-    async def narrow(self, organization_id: OrganizationId, limits: Envelope) -> None:
-        """Set an organization's ceiling, as an operator does."""
-        scope = EnvelopeScope(organization_id, Level.CEILING)
+    async def narrow(
+        self, organization_id: OrganizationId, limits: Envelope, level: Level = Level.CEILING
+    ) -> None:
+        """Set an organization's ceiling, as an operator does, or its envelope, as its owner does."""
+        scope = EnvelopeScope(organization_id, level)
         async with self.api.db.transaction(organization_id) as connection:
             await envelopes.put(
                 connection, scope, EnvelopeId(uuid7()), limits, by="a test", now=self.clock.now()

@@ -32,7 +32,16 @@ KEPT = {
     "idle_stops": {"set_by"},
     "leases": {
         *("sku", "gpu_model", "purchase", "proof", "regions", "providers", "state", "end_reason"),
-        *("end_why", "waiting_why", "traceparent", "switched_at", "on_eviction", "paused_at", "sla"),
+        *(
+            "end_why",
+            "waiting_why",
+            "traceparent",
+            "switched_at",
+            "on_eviction",
+            "paused_at",
+            "held_at",
+            "sla",
+        ),
     },
     "master_keys": {"master"},
     "networks": set(),

@@ -32,6 +32,7 @@ COUNTS = (
 DOES_NOT_COUNT = (
     "Time before the lease is ready, and after you released it.",
     "Time in which you had the machine stopped, or shut it down.",
+    "Time in which an envelope that you set kept the lease from being placed.",
     "Maintenance that was announced in time.",
     "Time in which we could not look at the machine: losing contact is no failure.",
     "Spot capacity and interruptible leases: nothing is promised with them.",

@@ -7,7 +7,8 @@ ranking is stored with the reason for each rejected offer and machine (law 9); t
 stored only when it changes. A lease that nothing can serve waits for stock, as its customer reads with the reason; when
 it has waited as long as its request says, or has tried too often, it ends. When capacity is short, an organization's
 leases with a higher priority go first. Nothing is bought for a lease of a suspended organization, or for one that its
-envelopes no longer allow; both wait in the same way.
+envelopes no longer allow; both wait in the same way. The time in which the customer's own envelope holds a lease back
+is stored with it, because promises stand still then.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from control_plane.db import (
     accounts,
     attempts,
     catalogue,
+    journal,
     leases,
     offer_blocks,
     organizations,
@@ -29,11 +31,15 @@ from control_plane.db import (
 from control_plane.db.bell import PLACING
 from control_plane.db.connection import Connection
 from control_plane.db.preemptions import Kept
-from control_plane.db.waiting import Waits, take_placing, wait
+from control_plane.db.waiting import Held, Waits, hold, take_placing, wait
+from control_plane.domain.actor import Actor
 from control_plane.domain.block import Blocks, in_force
+from control_plane.domain.decision import NotAdmitted
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.gpu import GpuModel
+from control_plane.domain.held_time import holds, looked_at
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId
+from control_plane.domain.journal import Note
 from control_plane.domain.lease import Lease, LeaseEvent, LeaseMove, PlacingLease, step
 from control_plane.domain.lot import Lot, lots_of
 from control_plane.domain.machine import Purpose
@@ -82,6 +88,7 @@ async def activate(world: AccountWorld) -> Report:
         buying = [lease for lease in spending if lease.id not in placing.held_back]
         market = await _market(connection, tuple(world.account_names), buying, now)
         rankings = market.rank_all(buying, placing.envelopes, now)
+        held = _held(waiting, placing.held_back, now)
         held_back_why = {lease_id: verdict.why for lease_id, verdict in placing.held_back.items()}
         decided = _decide(
             world,
@@ -95,12 +102,47 @@ async def activate(world: AccountWorld) -> Report:
             ),
             now,
         )
+        await _hold(connection, held, placing.held_back, world.actor(NAME), now)
         acted = await _record(connection, world, decided, rankings, now)
         steps = await traced.of_leases(world, connection, NAME, [lease.id for lease in waiting])
     _trace(steps, decided)
     return Report(
         looked_at=len(waiting), acted_on=acted, more=len(waiting) >= PLACED_PER_ACTIVATION_MAX and acted > 0
     )
+
+
+def _held(
+    waiting: Sequence[PlacingLease], held_back: Mapping[LeaseId, NotAdmitted], now: datetime
+) -> list[Held]:
+    """The leases that their customers' own envelopes begin or cease to hold back."""
+    found = []
+    for lease in waiting:
+        verdict = held_back.get(lease.id)
+        held = verdict is not None and holds(verdict)
+        moments = looked_at(lease.held_at, held=held, due_at=lease.due_at, now=now)
+        if moments:
+            found.append(Held(lease.id, moments))
+    return found
+
+
+async def _hold(
+    connection: Connection,
+    held: Sequence[Held],
+    held_back: Mapping[LeaseId, NotAdmitted],
+    actor: Actor,
+    now: datetime,
+) -> None:
+    """Store it, and note it in the journals of the leases: promises stand still meanwhile."""
+    await hold(connection, held)
+    for each in held:
+        verdict = held_back.get(each.id)
+        event, why = (
+            Note.ENVELOPE_PASSED,
+            "No envelope that its customer set keeps it from being placed any more.",
+        )
+        if verdict is not None and holds(verdict):
+            event, why = Note.ENVELOPE_HELD, verdict.why
+        await journal.note_lease(connection, each.id, event=event, why=why, actor=actor, now=now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,6 +247,41 @@ def test_a_failure_in_two_parts_is_one_for_the_lease_that_ends_with_it() -> None
     assert clocks(parts, GOLD, FAR) == clocks(whole, GOLD, FAR)
 
 
+def test_an_envelope_that_holds_a_lease_back_stops_the_clock_until_it_is_ready() -> None:
+    held = ((at(1, 0, 5), at(1, 2, 5)),)
+    in_time = facts(ready_at=at(1, 2, 15), held=held)
+    assert Promise.READY in breaches(replace(in_time, held=())), "2 h 15 min are too late without it"
+    assert Promise.READY not in breaches(in_time)
+    assert (clocks(in_time, GOLD, NOVEMBER).ready_seconds, clocks(in_time, GOLD, NOVEMBER).held_seconds) == (
+        900,
+        7_200,
+    )
+    late = breaches(replace(in_time, ready_at=at(1, 2, 15, 1)))[Promise.READY]
+    assert late.since == at(1, 2, 15), "15 min after its creation, without the time in which it was held"
+    assert late.why == (
+        "it was ready after 901 s; 900 s are promised without the 7,200 s in which your own envelope held it back"
+    )
+    waiting = facts(ready_at=None, held=((at(1, 0, 5), None),))
+    assert clocks(waiting, GOLD, at(9)).breaches == (), "it may be held for ever"
+    assert clocks(waiting, GOLD, at(9)).ready_seconds == 300
+
+
+def test_an_envelope_that_lets_a_lease_have_no_other_machine_stops_the_clocks_of_its_failure() -> None:
+    failed = facts(failures=((at(10, 4), at(10, 6)),))
+    held = replace(failed, held=((at(10, 4, 10), at(10, 5, 56)),))
+    assert breaches(failed).keys() == {Promise.AVAILABILITY, Promise.REPLACEMENT}
+    assert breaches(held) == {}, "14 of 120 minutes are ours"
+    (october, *_) = clocks(held, GOLD, NOVEMBER_SETTLED).months
+    assert (october.promised_seconds, october.down_seconds) == (31 * 86_400 - 6_360, 840)
+    gave_up = facts(
+        failures=((at(10, 4), None),), held=((at(10, 4, 10), None),), end=End(at(10, 5), by_us=True)
+    )
+    assert Promise.REPLACEMENT not in breaches(gave_up)
+    assert Promise.REPLACEMENT in breaches(replace(gave_up, held=()))
+    too_late = replace(gave_up, held=((at(10, 4, 16), None),))
+    assert Promise.REPLACEMENT in breaches(too_late), "it was late before it was held"
+
+
 # Laws
 
 _MOMENTS = st.integers(0, 40 * 86_400).map(lambda second: MONTH + timedelta(seconds=second))
@@ -287,6 +322,7 @@ _FACTS = st.builds(
     release_at=st.none() | _MOMENTS,
     failures=_SPANS,
     stops=_SPANS,
+    held=_SPANS,
     health=_CHANGES,
     maintenance=_WORK,
     charged=st.fixed_dictionaries({MONTH: st.integers(0, 10**13), NOVEMBER: st.integers(0, 10**13)}),
@@ -312,6 +348,7 @@ def test_facts_in_any_order_and_replayed_give_the_same_figures(known: Facts, ran
         known,
         failures=shuffled(known.failures),
         stops=shuffled(known.stops),
+        held=shuffled(known.held),
         used=shuffled(known.used),
         health=shuffled(known.health),
         maintenance=shuffled(known.maintenance),
@@ -334,7 +371,9 @@ def test_time_cut_anywhere_gives_the_same_figures(known: Facts, cut: datetime) -
             )
         )
 
-    in_halves = replace(known, failures=halves(known.failures), stops=halves(known.stops))
+    in_halves = replace(
+        known, failures=halves(known.failures), stops=halves(known.stops), held=halves(known.held)
+    )
     assert clocks(in_halves, GOLD, FAR) == clocks(known, GOLD, FAR)
 
 

@@ -2244,6 +2244,12 @@ def _create_tables() -> None:
             "(network_id IS NULL) = (node_pool_id IS NOT NULL)", name=op.f("ck_leases_in_a_network_or_a_pool")
         ),
         sa.CheckConstraint(
+        sa.Column(
+            "held_at",
+            postgresql.ARRAY(sa.DateTime(timezone=True)),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
             "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
         ),
         sa.CheckConstraint(

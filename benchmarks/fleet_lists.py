@@ -16,7 +16,7 @@ from control_plane.db import accounts, fleet
 from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
 from control_plane.db.fleet import FleetFilter
-from control_plane.domain.fleet import MachineHealth
+from control_plane.domain.health import Verdict
 from control_plane.domain.ids import OrganizationId
 from control_plane.world import utc_now
 from tests.support.rows import rows
@@ -56,7 +56,7 @@ async def measure() -> list[Figure]:
     for title, only in (
         ("a page", FleetFilter()),
         ("a page of one provider and region", FleetFilter(provider="provider1", region="eu-zone-6")),
-        ("a page of what is missing", FleetFilter(health=MachineHealth.MISSING)),
+        ("a page of what is lost", FleetFilter(verdict=Verdict.LOST)),
     ):
         figures += await _timed(api, organization_id, title, only, TIMES, totals=False)
     figures += await _timed(api, organization_id, "totals", FleetFilter(), TOTALS_TIMES, totals=True)

@@ -1,6 +1,6 @@
 """The fleet, for operators: every machine that may exist, with whoever holds it, and counts of them."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from litestar import Controller, get
 from litestar.params import QueryParameter
@@ -13,8 +13,8 @@ from control_plane.api.identifiers import read_id, read_organization_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.fleet import fleet_machine_view, fleet_totals
-from control_plane.domain.fleet import MachineHealth
 from control_plane.domain.gpu import GpuModel
+from control_plane.domain.health import Verdict
 from control_plane.domain.ids import AccountName, MachineId, OrganizationId, Prefix, ProjectId
 from control_plane.domain.machine import MachineState
 from control_plane.domain.permission import Permission
@@ -28,7 +28,11 @@ from control_plane.wire.common import (
 from control_plane.wire.fleet import FleetMachinePage, FleetTotals
 
 OfModel = Annotated[GpuModel | None, QueryParameter(description="Only with GPUs of this model.")]
-OfHealth = Annotated[MachineHealth | None, QueryParameter(description="Only with this health.")]
+VerdictChoice = Literal["healthy", "degraded", "maintenance_required", "quarantined", "lost"]
+OfVerdict = Annotated[
+    VerdictChoice | None, QueryParameter(description="Only with this verdict about their health.")
+]
+IsSilent = Annotated[bool, QueryParameter(description="Only those whose agents do not report.")]
 InState = Annotated[MachineState | None, QueryParameter(name="state", description="Only in this state.")]
 OfOrganization = Annotated[
     str | None,
@@ -68,7 +72,8 @@ class FleetController(Controller):
         account: OfAccount = None,
         region: InRegion = None,
         gpu_model: OfModel = None,
-        health: OfHealth = None,
+        verdict: OfVerdict = None,
+        silent: IsSilent = False,
         in_state: InState = None,
         organization: OfOrganization = None,
         of_project: OfProjectId = None,
@@ -77,7 +82,7 @@ class FleetController(Controller):
     ) -> FleetMachinePage:
         """Every machine that may exist at a provider, newest first, with whoever holds it."""
         only = FleetFilter(
-            *(provider, _account(account), region, gpu_model, health, in_state),
+            *(provider, _account(account), region, gpu_model, _verdict(verdict), silent, in_state),
             *(_organization(organization), _project(of_project)),
         )
         after = paging.moment("fleet", cursor)
@@ -108,14 +113,15 @@ class FleetController(Controller):
         account: OfAccount = None,
         region: InRegion = None,
         gpu_model: OfModel = None,
-        health: OfHealth = None,
+        verdict: OfVerdict = None,
+        silent: IsSilent = False,
         in_state: InState = None,
         organization: OfOrganization = None,
         of_project: OfProjectId = None,
     ) -> FleetTotals:
         """The machines that may exist, and their GPUs: delivered, healthy, reserved, active, and what they cost."""
         only = FleetFilter(
-            *(provider, _account(account), region, gpu_model, health, in_state),
+            *(provider, _account(account), region, gpu_model, _verdict(verdict), silent, in_state),
             *(_organization(organization), _project(of_project)),
         )
         return fleet_totals(await fleet.totals(request.world, request.principal.organization_id, only))
@@ -123,6 +129,10 @@ class FleetController(Controller):
 
 def _account(name: str | None) -> AccountName | None:
     return None if name is None else AccountName(name)
+
+
+def _verdict(word: VerdictChoice | None) -> Verdict | None:
+    return None if word is None else Verdict(word)
 
 
 def _organization(text: str | None) -> OrganizationId | None:

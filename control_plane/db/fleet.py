@@ -13,7 +13,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read
 from control_plane.db.tables.marks import among
 from control_plane.domain.agent import SILENT_AFTER
-from control_plane.domain.fleet import MachineHealth
+from control_plane.domain.health import Verdict
 from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId, ProjectId, ProviderRef
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.machine import MachineState
@@ -29,7 +29,9 @@ class FleetFilter:
     account: AccountName | None = None
     region: str | None = None
     gpu_model: str | None = None
-    health: MachineHealth | None = None
+    verdict: Verdict | None = None
+    silent: bool = False
+    """Only those that are."""
     state: MachineState | None = None
     organization_id: OrganizationId | None = None
     project_id: ProjectId | None = None
@@ -46,7 +48,12 @@ class FleetMachine:
     gpu_model: str | None
     gpu_count: int
     state: MachineState
-    health: MachineHealth
+    verdict: Verdict | None
+    """None before it is verified, and while it has to be terminated."""
+    silent: bool
+    """Its agent reported before, and not lately, though its customer did not stop it."""
+    stopped: bool
+    """Its customer stopped it, or it is stopping or starting, so nobody reports from it."""
     provider_ref: ProviderRef | None
     provider_state: str | None
     cost_nano_per_hour: Nano
@@ -123,13 +130,14 @@ _COLUMNS = ", ".join(field.name for field in fields(FleetMachine))
 _FROM = """
 FROM fleet_machines(
   CAST(:silent_before AS timestamptz), CAST(:provider AS text), CAST(:account AS text), CAST(:region AS text),
-  CAST(:gpu_model AS text), CAST(:health AS text), CAST(:state AS text), CAST(:organization_id AS uuid),
+  CAST(:gpu_model AS text), CAST(:verdict AS text), CAST(:silent AS boolean), CAST(:state AS text),
+  CAST(:organization_id AS uuid),
   CAST(:project_id AS uuid), CAST(:unused AS boolean), CAST(:after AS uuid), CAST(:limit AS integer))
 """
 _PAGE = text(f"SELECT {_COLUMNS} {_FROM}")
 _WORDS = {
     "delivered": among("state", (MachineState.BOOTSTRAPPING, MachineState.VERIFIED)),
-    "healthy": among("health", (MachineHealth.HEALTHY, MachineHealth.STOPPED)),
+    "healthy": f"verdict = '{Verdict.HEALTHY}' AND NOT silent",
     "reserved": "lease_id IS NOT NULL",
     "active": f"lease_state = '{LeaseState.READY}'",
 }

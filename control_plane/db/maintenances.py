@@ -39,7 +39,7 @@ RETURNING {_COLUMNS}
 # The API's role sees machines of its own organization alone. The function shows operators every machine, by descending
 # ids: the one before the next id is the wanted one, if it exists.
 _VERIFIED = text(f"""
-SELECT id FROM fleet_machines(:now, NULL, NULL, NULL, NULL, NULL, '{MachineState.VERIFIED}', NULL, NULL, false,
+SELECT id FROM fleet_machines(:now, NULL, NULL, NULL, NULL, NULL, false, '{MachineState.VERIFIED}', NULL, NULL, false,
   :next_id, 1) WHERE id = :machine_id
 """)
 

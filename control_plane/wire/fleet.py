@@ -1,32 +1,14 @@
 """The fleet on the wire: every machine that may exist, for operators, and counts of them."""
 
-from typing import Annotated
-
 from control_plane.wire.common import Money, NextCursor, Timestamp, View
+from control_plane.wire.repairs import VerdictWord
 from control_plane.wire.vocabulary import (
     LeaseIdText,
     MachineIdText,
     MachineStateWord,
     OrganizationIdText,
     ProjectIdText,
-    one_of,
 )
-
-HealthWord = Annotated[
-    str,
-    one_of(
-        "MachineHealth",
-        "How a machine is: the first word that applies.",
-        ending="It has to be terminated.",
-        starting="It was ordered, and is not verified yet.",
-        missing="It was verified, and its provider's last list does not show it.",
-        down="It was verified, and its provider lists it as failed, stopped or ending though nobody asked for that.",
-        suspect="It was verified, and failed its last GPU proof since.",
-        stopped="Its customer stopped it, or it is stopping or starting, so nobody reports from it.",
-        silent="Its agent reported before, and not in the last five minutes.",
-        healthy="It is verified, and nothing of the above is so.",
-    ),
-]
 
 
 class FleetMachineView(View):
@@ -50,8 +32,14 @@ class FleetMachineView(View):
     """How many GPUs it has."""
     state: MachineStateWord
     """How far it is."""
-    health: HealthWord
-    """How it is."""
+    verdict: VerdictWord | None
+    """How healthy it is: `GET /v1/operator/repairs` says what is done about it. Null before it is verified, and while
+    it has to be terminated."""
+    silent: bool
+    """Whether its agent reported before, and not in the last five minutes, though its customer did not stop it. Silence
+    is no fault."""
+    stopped: bool
+    """Whether its customer stopped it, or it is stopping or starting, so that nobody reports from it."""
     organization_id: OrganizationIdText | None
     """Whose lease holds it; null when no lease does."""
     organization: str | None
@@ -102,7 +90,7 @@ class FleetTotalView(View):
     delivered: FleetCountView
     """Those that run and have an address, and are not being terminated."""
     healthy: FleetCountView
-    """Those whose health is `healthy` or `stopped`."""
+    """Those that are verified, `healthy` and not silent."""
     reserved: FleetCountView
     """Those that a lease holds, ready or not."""
     active: FleetCountView

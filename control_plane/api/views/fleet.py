@@ -22,7 +22,9 @@ def fleet_machine_view(machine: FleetMachine, now: datetime) -> FleetMachineView
         gpu_model=machine.gpu_model,
         gpu_count=machine.gpu_count,
         state=machine.state,
-        health=machine.health,
+        verdict=None if machine.verdict is None else machine.verdict.value,
+        silent=machine.silent,
+        stopped=machine.stopped,
         organization_id=None
         if machine.organization_id is None
         else on_wire(Prefix.ORGANIZATION, machine.organization_id),

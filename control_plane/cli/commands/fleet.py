@@ -11,7 +11,7 @@ from control_plane.cli.terminal import Terminal
 from control_plane.wire.fleet import FleetMachinePage, FleetTotals
 
 PATH = "/v1/operator/fleet"
-HEALTH = ("starting", "healthy", "missing", "down", "suspect", "stopped", "silent", "ending")
+VERDICTS = ("healthy", "degraded", "maintenance_required", "quarantined", "lost")
 STATES = ("launching", "booting", "bootstrapping", "verified", "terminating")
 
 
@@ -23,13 +23,12 @@ def add(to: Commands) -> None:
         list_machines,
         "List every machine that may exist, with whoever holds it, newest first.",
         more=(
-            "HEALTH is the first word that applies: ending, starting, missing from its\n"
-            "provider's last list, down because that list calls it failed, stopped or ending\n"
-            "though nobody asked for that, suspect because of its GPU proof, stopped by its\n"
-            "customer, silent because its agent does not report, healthy."
+            "HEALTH is the verdict about a machine that is verified, and the state of others;\n"
+            "stopped by its customer, or silent because its agent does not report, stands\n"
+            "beside it. Silence is no fault. Why: splitplane repair list."
         ),
         examples="""
-        splitplane fleet list --provider lambda_cloud --health missing
+        splitplane fleet list --provider lambda_cloud --verdict lost
         splitplane fleet list --csv > fleet.csv
         """,
     )
@@ -41,7 +40,7 @@ def add(to: Commands) -> None:
         totals,
         "Count machines and their GPUs by provider and GPU model.",
         more=(
-            "delivered: they run and have an address. healthy: verified, listed, not suspect,\n"
+            "delivered: they run and have an address. healthy: verified, with that verdict,\n"
             "and not silent unless their customer stopped them. reserved: a lease holds them.\n"
             "active: that lease is ready, and so billed."
         ),
@@ -61,7 +60,8 @@ def _add_filters(parser: Parser) -> None:
     parser.add_argument(
         "--gpu-model", metavar="MODEL", help='only with these GPUs, as "splitplane skus" names them'
     )
-    parser.add_argument("--health", choices=HEALTH, metavar="HEALTH", help="only with this health")
+    parser.add_argument("--verdict", choices=VERDICTS, metavar="VERDICT", help="only with this verdict")
+    parser.add_argument("--silent", action="store_true", help="only those whose agents do not report")
     parser.add_argument("--state", choices=STATES, metavar="STATE", help="only in this state")
     parser.add_argument(
         "--organization", metavar="ORGANIZATION", help="only those that its leases hold: its name or its id"
@@ -70,7 +70,7 @@ def _add_filters(parser: Parser) -> None:
 
 
 def _filters(terminal: Terminal, args: Namespace) -> dict[str, Any]:
-    words = ("provider", "account", "region", "gpu_model", "health", "state", "project")
+    words = ("provider", "account", "region", "gpu_model", "verdict", "silent", "state", "project")
     chosen = {word: getattr(args, word) for word in words if getattr(args, word)}
     if args.organization:
         chosen["organization"] = find(terminal.client(), args.organization).id

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import table
-from control_plane.cli.words import ID_DIGITS_MIN, cents, coarse, csv_cell, plural
+from control_plane.cli.words import ID_DIGITS_MIN, cents, coarse, csv_cell, plural, spaced
 from control_plane.wire.fleet import FleetMachineView, FleetTotals, FleetTotalView
 
-_STYLES = {"healthy": "green", "stopped": "", "starting": "", "ending": "dim"}
+_STYLES = {"healthy": "green", None: "dim"}
 CSV_COLUMNS = (
     *(
         "machine_id",
@@ -23,11 +23,11 @@ CSV_COLUMNS = (
         "gpu_model",
         "gpu_count",
         "state",
-        "health",
+        "verdict",
         "native_status",
     ),
     *("organization_id", "organization", "project_id", "project", "lease_id", "lease", "created_at"),
-    *("cost_usd_per_hour", "cost_usd"),
+    *("cost_usd_per_hour", "cost_usd", "silent", "stopped"),
 )
 
 
@@ -40,7 +40,7 @@ def fleet_table(machines: Sequence[FleetMachineView], now: datetime) -> Renderab
             machine.id[:shown],
             f"{machine.account} {machine.region}",
             f"{machine.gpu_count} x {machine.gpu_model}" if machine.gpu_model else "-",
-            Text(_health(machine), style=_STYLES.get(machine.health, "yellow")),
+            Text(_health(machine), style=_STYLES.get(machine.verdict, "yellow")),
             "-" if machine.organization is None else f"{machine.organization} / {machine.project}",
             coarse(now - machine.created_at),
             cents(machine.cost_per_hour.nano),
@@ -117,8 +117,15 @@ def totals_csv(totals: FleetTotals) -> str:
 
 
 def _health(machine: FleetMachineView) -> str:
-    """The word, and for a machine that is down the provider's own."""
-    return f"{machine.health}: {machine.native_status}" if machine.health == "down" else machine.health
+    """The verdict or the state, and whether it is stopped or silent, below each other.
+
+    For a machine that is lost, the provider's own word.
+    """
+    words = spaced(machine.verdict or machine.state).split()
+    if machine.verdict == "lost" and machine.native_status is not None:
+        words = [f"lost: {machine.native_status}"]
+    words += ["stopped"] * machine.stopped + ["silent"] * machine.silent
+    return "\n".join(words)
 
 
 def fleet_csv(machines: Sequence[FleetMachineView]) -> str:
@@ -130,11 +137,12 @@ def fleet_csv(machines: Sequence[FleetMachineView]) -> str:
         writer.writerow(
             (
                 *(machine.id, machine.account, machine.provider, csv_cell(machine.provider_ref)),
-                *(machine.region, machine.gpu_model, machine.gpu_count, machine.state, machine.health),
+                *(machine.region, machine.gpu_model, machine.gpu_count, machine.state, machine.verdict),
                 *(csv_cell(machine.native_status), machine.organization_id, csv_cell(machine.organization)),
                 *(machine.project_id, machine.project),
                 *(machine.lease_id, machine.lease, machine.created_at.isoformat()),
                 *(machine.cost_per_hour.usd, machine.cost.usd),
+                *("true" if each else "false" for each in (machine.silent, machine.stopped)),
             )
         )
     return text.getvalue()

@@ -35,11 +35,15 @@ def table(
             justify="right" if name in right else "left",
             no_wrap=kept,
             overflow="fold",
-            min_width=max((row[index].cell_len for row in cells), default=0) if kept else None,
+            min_width=max((_width(row[index]) for row in cells), default=0) if kept else None,
         )
     for row in cells:
         made.add_row(*(row[index] for index in drawn))
     return made
+
+
+def _width(cell: Text) -> int:
+    return max((line.cell_len for line in cell.split(allow_blank=True)), default=0)
 
 
 def _varies(rows: Sequence[Sequence[Text]], column: int) -> bool:

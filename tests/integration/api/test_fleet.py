@@ -41,8 +41,17 @@ async def _get(operator: Tenant, path: str, **params: str) -> Any:
 
 
 async def _health(operator: Tenant, **params: str) -> dict[str, str]:
+    """The verdict or, without one, the state of each machine, and what stands beside it."""
     items = (await _get(operator, MACHINES, **params))["items"]
-    return {machine["id"]: machine["health"] for machine in items}
+    return {
+        machine["id"]: " ".join(
+            [
+                machine["verdict"] or machine["state"],
+                *(word for word in ("silent", "stopped") if machine[word]),
+            ]
+        )
+        for machine in items
+    }
 
 
 async def _id(stage: Stage, lease: Lease) -> str:
@@ -74,14 +83,27 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
     health = await _health(operator)
     expected = zip(
         (good, missing, silent, ending, starting),
-        ("healthy", "missing", "silent", "ending", "starting"),
+        (
+            ("healthy", {}),
+            ("lost", {"verdict": "lost"}),
+            ("healthy silent", {"silent": "true"}),
+            ("terminating", {"state": "terminating"}),
+            ("bootstrapping", {"state": "bootstrapping"}),
+        ),
         strict=True,
     )
-    for lease, word in expected:
-        assert health[await _id(stage, lease)] == word, word
-        assert list(await _health(operator, health=word)) == [await _id(stage, lease)]
+    for lease, (words, only) in expected:
+        assert health[await _id(stage, lease)] == words, words
+        if only:
+            assert list(await _health(operator, **only)) == [await _id(stage, lease)]
+    assert set(await _health(operator, verdict="healthy")) == {
+        await _id(stage, good),
+        await _id(stage, silent),
+    }
     assert list(health) == sorted(health, reverse=True), "newest first"
-    (held,) = (await _get(operator, MACHINES, health="healthy"))["items"]
+    id_of_good = await _id(stage, good)
+    healthy = (await _get(operator, MACHINES, verdict="healthy"))["items"]
+    held = next(machine for machine in healthy if machine["id"] == id_of_good)
     assert (held["organization_id"], held["lease_id"], held["lease"], held["project"]) == (
         f"org_{first.hex}",
         f"le_{good.id.hex}",
@@ -94,7 +116,7 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
     seconds = math.ceil((stage.clock.now() - ordered_at).total_seconds())
     assert held["cost"]["nano"] == accrued(HOURLY, seconds)
     (free,) = (await _get(operator, MACHINES, state="terminating"))["items"]
-    assert (free["organization"], free["lease_id"], free["health"]) == (None, None, "ending")
+    assert (free["organization"], free["lease_id"], free["verdict"]) == (None, None, None)
 
     for params, count in (
         ({}, 5),
@@ -129,8 +151,8 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
 
     await asked(stage, silent, PowerAction.STOP)
     await stage.play(60, step=10, without=["bootstrap_machines"])
-    assert list(await _health(operator, health="stopped")) == [await _id(stage, silent)]
-    assert await _health(operator, health="silent") == {}
+    assert (await _health(operator, verdict="healthy"))[await _id(stage, silent)] == "healthy stopped"
+    assert await _health(operator, silent="true") == {}
     assert (await _get(operator, TOTALS))["total"]["healthy"]["machines"] == 2, (
         "it is as its customer wants it"
     )
@@ -144,12 +166,15 @@ async def test_every_machine_shows_its_health_its_holder_and_its_cost_and_is_cou
             assert await fleet.totals(connection, FleetFilter(), now=now) == []
     fails = refs[good.id].provider_ref
     assert fails is not None
-    for failed, word, native in ((True, "down", "failed"), (False, "healthy", "running")):
+    for failed, word, native in ((True, "lost", "failed"), (False, "healthy", "running")):
         stage.cloud.machines[fails].failed = failed
         stage.clock.advance(2)
-        await stage.run("observe_machines")
-        (shown,) = (await _get(operator, MACHINES, health=word))["items"]
-        assert (shown["id"], shown["native_status"]) == (await _id(stage, good), native)
+        for loop in ("observe_machines", "judge_health"):
+            await stage.run(loop)
+        shown = {
+            machine["id"]: machine for machine in (await _get(operator, MACHINES, verdict=word))["items"]
+        }
+        assert shown[await _id(stage, good)]["native_status"] == native
     stage.cloud.show(hidden)
     stage.cloud.faults.clear()
     await stage.finish()

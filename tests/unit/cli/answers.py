@@ -1925,7 +1925,9 @@ def a_fleet_machine(number: int, **changes: Any) -> Json:
         "gpu_model": "h100-sxm-80gb",
         "gpu_count": 8,
         "state": "verified",
-        "health": "healthy",
+        "verdict": "healthy",
+        "silent": False,
+        "stopped": False,
         "organization_id": "org_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
         "organization": "acme",
         "project_id": "prj_019aa1b2c3d47e5f8a9b0c1d2e3f4a5b",
@@ -1943,10 +1945,12 @@ NOBODYS: Json = dict.fromkeys(
 )
 FLEET: Json = {
     "items": [
-        a_fleet_machine(1, health="starting", state="booting", **NOBODYS),
+        a_fleet_machine(1, verdict=None, state="booting", **NOBODYS),
         a_fleet_machine(2),
-        a_fleet_machine(3, health="missing", account="nebius", provider="nebius", region="eu-north-1"),
-        a_fleet_machine(4, health="ending", state="terminating", provider_ref=None, **NOBODYS),
+        a_fleet_machine(
+            3, verdict="lost", silent=True, account="nebius", provider="nebius", region="eu-north-1"
+        ),
+        a_fleet_machine(4, verdict=None, state="terminating", provider_ref=None, **NOBODYS),
     ],
     "next_cursor": None,
 }

@@ -734,7 +734,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "loops_none": ("loops", {"GET /v1/operator/loops": {"items": [], "missing": []}}),
     "fleet_list": ("fleet list", {"GET /v1/operator/fleet/machines": answers.FLEET}),
     "fleet_list_none": (
-        "fleet list --health silent",
+        "fleet list --silent",
         {"GET /v1/operator/fleet/machines": EMPTY},
     ),
     "fleet_totals": ("fleet totals", {"GET /v1/operator/fleet": answers.FLEET_TOTALS}),

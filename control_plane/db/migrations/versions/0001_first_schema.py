@@ -624,11 +624,11 @@ $$
 # organization.
 FLEET_MACHINES = """
 CREATE FUNCTION fleet_machines(
-  silent_before timestamptz, of_provider text, of_account text, in_region text, of_model text, whose_health text,
-  whose_state text, of_organization uuid, of_project uuid, only_unused boolean, after_id uuid, size integer)
+  silent_before timestamptz, of_provider text, of_account text, in_region text, of_model text, whose_verdict text,
+  only_silent boolean, whose_state text, of_organization uuid, of_project uuid, only_unused boolean, after_id uuid, size integer)
 RETURNS TABLE (
-  id uuid, account text, provider text, region text, gpu_model text, gpu_count integer, state text, health text,
-  provider_ref text, provider_state text, cost_nano_per_hour bigint, created_at timestamptz, organization_id uuid,
+  id uuid, account text, provider text, region text, gpu_model text, gpu_count integer, state text, verdict text,
+  silent boolean, stopped boolean, provider_ref text, provider_state text, cost_nano_per_hour bigint, created_at timestamptz, organization_id uuid,
   organization text, project_id uuid, project text, lease_id uuid, lease text, lease_state text, unused_since timestamptz,
   terminate_asked_at timestamptz, due_at timestamptz, tries integer, asked_at timestamptz,
   stopped_cost_nano_per_hour bigint, switched_at timestamptz[], claimed_at timestamptz, increment_seconds integer,
@@ -636,11 +636,10 @@ RETURNS TABLE (
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
   SELECT f.* FROM (
     SELECT m.id, m.account, m.provider, m.region, m.gpu_model, m.gpu_count, m.state,
-      CASE WHEN m.state = 'terminating' THEN 'ending' WHEN m.state <> 'verified' THEN 'starting'
-           WHEN m.missed_since IS NOT NULL THEN 'missing' WHEN m.down_since IS NOT NULL THEN 'down'
-           WHEN m.suspect_since IS NOT NULL THEN 'suspect'
-           WHEN w.state IN ('stopping', 'off', 'starting') THEN 'stopped'
-           WHEN g.reported_at < silent_before THEN 'silent' ELSE 'healthy' END AS health,
+      CASE WHEN m.state = 'verified' THEN coalesce(h.verdict, 'healthy') END AS verdict,
+      m.state = 'verified' AND coalesce(g.reported_at < silent_before, false)
+        AND coalesce(w.state NOT IN ('stopping', 'off', 'starting'), true) AS silent,
+      m.state = 'verified' AND coalesce(w.state IN ('stopping', 'off', 'starting'), false) AS stopped,
       m.provider_ref, m.provider_state, m.cost_nano_per_hour, m.created_at, c.organization_id, o.name, c.project_id,
       p.name, c.lease_id, l.name, l.state,
       CASE WHEN c.id IS NULL AND (m.purpose = 'lease' OR m.state = 'terminating') THEN coalesce(
@@ -670,7 +669,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
       AND EXISTS (SELECT FROM public.organizations us WHERE us.platform
                   AND us.id = NULLIF(current_setting('app.organization_id', true), '')::uuid)
   ) f
-  WHERE (whose_health IS NULL OR f.health = whose_health)
+  WHERE (whose_verdict IS NULL OR f.verdict = whose_verdict) AND (NOT only_silent OR f.silent)
     AND (NOT only_unused OR f.unused_since IS NOT NULL)
   ORDER BY f.id DESC LIMIT size
 $$

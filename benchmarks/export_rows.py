@@ -54,10 +54,10 @@ _CHARGES = (
     """,
     """
     INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
-      price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour, list_nano_per_unit_hour,
+      sla, price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour, list_nano_per_unit_hour,
       amount_nano, period, rated_at)
     SELECT uuidv7(), i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
-      l.purchase, l.price_book, i.started_at, i.ended_at, i.unit_seconds, false, l.nano_per_unit_hour,
+      l.purchase, l.sla, l.price_book, i.started_at, i.ended_at, i.unit_seconds, false, l.nano_per_unit_hour,
       l.list_nano_per_unit_hour,
       8 * l.nano_per_unit_hour, l.created_at, i.recorded_at
     FROM intervals i JOIN leases l ON l.id = i.lease_id

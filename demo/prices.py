@@ -12,6 +12,6 @@ def price_book() -> str:
     shipped = Path("control_plane/price_book.toml").read_text()
     _, *entries = shipped.split("[[sku]]")
     first = next(entry for entry in entries if f'name = "{SKU}"' in entry)
-    listed = [f'[[sku]]{entry.rstrip()}\nproof = "listed"\n' for entry in entries]
-    proven = f'[[sku]]{first.rstrip().replace(SKU, PROVEN_SKU)}\nproof = "proven"\n'
+    listed = [f'[[sku]]\nproof = "listed"{entry.rstrip()}\n' for entry in entries]
+    proven = f'[[sku]]\nproof = "proven"{first.rstrip().replace(SKU, PROVEN_SKU)}\n'
     return "\n".join([*listed, proven])

@@ -56,6 +56,7 @@ CSV_COLUMNS = (
     "gpu_count",
     "organization_id",
     "currency",
+    "sla",
 )
 """New columns go to the end, because people's sheets count them."""
 GroupedBy = Annotated[UsageGrouping, QueryParameter(description="By what it is added up.")]
@@ -244,4 +245,5 @@ def _csv_row(charge: Charge) -> tuple[object, ...]:
         charge.gpu_count,
         on_wire(Prefix.ORGANIZATION, charge.organization_id),
         CURRENCY,
+        charge.sla,
     )

@@ -68,6 +68,8 @@ WithNetwork = Annotated[
     ),
 ]
 
+WithTier = Annotated[SlaTier, QueryParameter(description="The tier that the prices are to be of.")]
+
 
 @dataclass(frozen=True, slots=True)
 class _AfterOffer:
@@ -129,6 +131,7 @@ class CatalogueController(Controller):
         provider: OfProvider = None,
         region: InRegion = None,
         network_gbps_min: WithNetwork = None,
+        sla: WithTier = SlaTier.BRONZE,
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> OfferList:
@@ -145,7 +148,9 @@ class CatalogueController(Controller):
         page, following = paging.cut(
             found, limit, lambda offer: paging.after_place("offers", _AfterOffer(offer.key))
         )
-        return OfferList(tuple(offer_view(offer, book, now, costs=costs) for offer in page), following)
+        return OfferList(
+            tuple(offer_view(offer, book, now, costs=costs, sla=sla) for offer in page), following
+        )
 
     @post(
         "/quotes",

@@ -18,6 +18,7 @@ from control_plane.domain.permission import Permission
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
+from control_plane.domain.sla import SlaTier
 from control_plane.services import price_agreements
 from control_plane.services.idempotency import Connection
 from control_plane.services.price_agreements import NewAgreement
@@ -82,6 +83,7 @@ class PriceAgreementController(Controller):
             organization_id=read_organization_id(data.organization_id),
             sku=data.sku,
             region=data.region,
+            sla=None if data.sla is None else SlaTier(data.sla),
             purchase=PurchaseKind(data.purchase),
             nano_per_unit_hour=parse_usd(data.usd_per_unit_hour),
             stopped_nano_per_unit_hour=None if stopped is None else parse_usd(stopped),

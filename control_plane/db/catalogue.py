@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, read_one, write
-from control_plane.domain.admission import ListPrice, Price, RegionalPrice
+from control_plane.domain.admission import ListPrice, OtherPrice, Price
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.effective_price import History, Terms
 from control_plane.domain.firewall import ProviderFirewall
@@ -20,6 +20,7 @@ from control_plane.domain.placement import OFFERED_WITHIN, Offer
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
+from control_plane.domain.sla import SlaTier
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,15 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _PriceLine:
-    """What a SKU costs anywhere or in a region, one field per column."""
+    """What a SKU costs in a place with a tier, one field per column."""
 
     sku: str
     region: str
     """ANYWHERE, or a region."""
+    sla: str
+    """ANY_TIER, or a tier."""
     nano_per_unit_hour: Nano | None
-    """None in a region: as anywhere, from then on."""
+    """None in a region or of a tier: it has no other price from then on."""
     stopped_nano_per_unit_hour: Nano | None
     spot_nano_per_unit_hour: Nano | None
 
@@ -56,10 +59,12 @@ class _PriceRow(_PriceLine):
 
 ANYWHERE = "anywhere"
 """What the column `region` holds for the price of a SKU in all regions that have no other."""
-# Of each SKU and region, the line of the newest book that is in force at a moment.
+ANY_TIER = "any"
+"""What the column `sla` holds for the price of a SKU with all tiers that have no other."""
+# Of each SKU, region and tier, the line of the newest book that is in force at a moment.
 _IN_FORCE = """
-SELECT DISTINCT ON (p.sku, p.region) p.sku, p.region, p.nano_per_unit_hour, p.stopped_nano_per_unit_hour,
-       p.spot_nano_per_unit_hour, p.price_book AS book
+SELECT DISTINCT ON (p.sku, p.region, p.sla) p.sku, p.region, p.sla, p.nano_per_unit_hour,
+       p.stopped_nano_per_unit_hour, p.spot_nano_per_unit_hour, p.price_book AS book
 FROM prices p
 WHERE p.effective_from <= {at} AND NOT EXISTS (SELECT FROM price_book_withdrawals w WHERE w.version = p.price_book)
 """
@@ -69,7 +74,7 @@ WHERE CAST(:sku AS text) IS NULL OR name = :sku ORDER BY name
 """)
 _PRICES = text(f"""
 {_IN_FORCE.format(at=":now")} AND (CAST(:sku AS text) IS NULL OR p.sku = :sku)
-ORDER BY p.sku, p.region, p.effective_from DESC
+ORDER BY p.sku, p.region, p.sla, p.effective_from DESC
 """)
 _BOOK = Recordset(_Line, "book")
 _LINES = Recordset(_PriceLine, "lines")
@@ -82,25 +87,25 @@ ON CONFLICT (name) DO UPDATE SET proof = excluded.proof WHERE skus.proof <> excl
 # An unchanged price is not written again, and a book without changes makes no new version.
 _PUT_PRICES = text(f"""
 WITH old AS (
-  {_IN_FORCE.format(at=":effective_from")} ORDER BY p.sku, p.region, p.effective_from DESC
+  {_IN_FORCE.format(at=":effective_from")} ORDER BY p.sku, p.region, p.sla, p.effective_from DESC
 ), book AS (
   SELECT * FROM {_LINES}
 ), changed AS (
-  SELECT book.* FROM book LEFT JOIN old USING (sku, region)
+  SELECT book.* FROM book LEFT JOIN old USING (sku, region, sla)
   WHERE old.nano_per_unit_hour IS DISTINCT FROM book.nano_per_unit_hour
      OR old.stopped_nano_per_unit_hour IS DISTINCT FROM book.stopped_nano_per_unit_hour
      OR old.spot_nano_per_unit_hour IS DISTINCT FROM book.spot_nano_per_unit_hour
   UNION ALL
-  SELECT old.sku, old.region, NULL, NULL, NULL FROM old
-  WHERE old.region <> '{ANYWHERE}' AND old.nano_per_unit_hour IS NOT NULL
+  SELECT old.sku, old.region, old.sla, NULL, NULL, NULL FROM old
+  WHERE (old.region, old.sla) <> ('{ANYWHERE}', '{ANY_TIER}') AND old.nano_per_unit_hour IS NOT NULL
     AND EXISTS (SELECT FROM book WHERE book.sku = old.sku)
-    AND NOT EXISTS (SELECT FROM book WHERE book.sku = old.sku AND book.region = old.region)
+    AND NOT EXISTS (SELECT FROM book WHERE (book.sku, book.region, book.sla) = (old.sku, old.region, old.sla))
 ), made AS (
   INSERT INTO price_books (effective_from) SELECT :effective_from WHERE EXISTS (SELECT FROM changed) RETURNING version
 ), put AS (
-  INSERT INTO prices (sku, region, effective_from, price_book, nano_per_unit_hour, stopped_nano_per_unit_hour,
+  INSERT INTO prices (sku, region, sla, effective_from, price_book, nano_per_unit_hour, stopped_nano_per_unit_hour,
     spot_nano_per_unit_hour)
-  SELECT changed.sku, changed.region, :effective_from, made.version, changed.nano_per_unit_hour,
+  SELECT changed.sku, changed.region, changed.sla, :effective_from, made.version, changed.nano_per_unit_hour,
     changed.stopped_nano_per_unit_hour, changed.spot_nano_per_unit_hour
   FROM changed, made
 )
@@ -121,17 +126,22 @@ _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtext('price_books'))")
 
 
 async def prices(connection: Connection, *, now: datetime, sku: str | None = None) -> list[Price]:
-    """The prices in force at `now`, of every SKU or of one, with those of regions."""
-    regional: dict[str, list[RegionalPrice]] = {}
+    """The prices in force at `now`, of every SKU or of one, with those of regions and tiers."""
+    others: dict[str, list[OtherPrice]] = {}
     anywhere: dict[str, tuple[Nano, _PriceRow]] = {}
     for row in await read(connection, _PRICES, _PriceRow, now=now, sku=sku):
         nano = row.nano_per_unit_hour
-        if nano is not None and row.region == ANYWHERE:
+        if nano is not None and (row.region, row.sla) == (ANYWHERE, ANY_TIER):
             anywhere[row.sku] = (nano, row)
         elif nano is not None:
-            regional.setdefault(row.sku, []).append(
-                RegionalPrice(
-                    row.region, nano, row.stopped_nano_per_unit_hour, row.spot_nano_per_unit_hour, row.book
+            others.setdefault(row.sku, []).append(
+                OtherPrice(
+                    None if row.region == ANYWHERE else row.region,
+                    nano,
+                    row.stopped_nano_per_unit_hour,
+                    row.spot_nano_per_unit_hour,
+                    row.book,
+                    None if row.sla == ANY_TIER else SlaTier(row.sla),
                 )
             )
     found = []
@@ -146,7 +156,7 @@ async def prices(connection: Connection, *, now: datetime, sku: str | None = Non
                 row.book,
                 stopped_nano_per_unit_hour=row.stopped_nano_per_unit_hour,
                 spot_nano_per_unit_hour=row.spot_nano_per_unit_hour,
-                regions=tuple(regional.get(line.sku, ())),
+                others=tuple(others.get(line.sku, ())),
             )
         )
     return found
@@ -209,17 +219,19 @@ def _price_lines(price: ListPrice) -> Iterator[_PriceLine]:
     yield _PriceLine(
         price.sku.name,
         ANYWHERE,
+        ANY_TIER,
         price.nano_per_unit_hour,
         price.stopped_nano_per_unit_hour,
         price.spot_nano_per_unit_hour,
     )
-    for regional in price.regions:
+    for other in price.others:
         yield _PriceLine(
             price.sku.name,
-            regional.region,
-            regional.nano_per_unit_hour,
-            regional.stopped_nano_per_unit_hour,
-            regional.spot_nano_per_unit_hour,
+            other.region or ANYWHERE,
+            other.sla or ANY_TIER,
+            other.nano_per_unit_hour,
+            other.stopped_nano_per_unit_hour,
+            other.spot_nano_per_unit_hour,
         )
 
 

@@ -15,6 +15,7 @@ from control_plane.domain.journal import Note
 from control_plane.domain.ledger import AccountKind, TransactionKind
 from control_plane.domain.money import Nano
 from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.sla import SlaTier
 
 _OWNER = text("""
 SELECT id FROM billed_organization(CAST(:lease_id AS uuid), CAST(:charge_id AS uuid)) AS id WHERE id IS NOT NULL
@@ -49,6 +50,7 @@ class FullCharge:
     number: int
     sku: str
     purchase: PurchaseKind
+    sla: SlaTier
     started_at: datetime
     ended_at: datetime
     unit_seconds: int
@@ -88,7 +90,7 @@ WHERE organization_id = :organization_id AND lease_id = :lease_id AND number > C
 ORDER BY number LIMIT :limit
 """)
 _GET = text("""
-SELECT c.id, c.organization_id, o.name AS organization, c.lease_id, c.machine_id, c.number, c.sku, c.purchase,
+SELECT c.id, c.organization_id, o.name AS organization, c.lease_id, c.machine_id, c.number, c.sku, c.purchase, c.sla,
        c.started_at, c.ended_at, c.unit_seconds, c.stopped, c.nano_per_unit_hour, c.amount_nano, c.period, c.rated_at,
        i.started_at AS metered_from, i.ended_at AS metered_until, i.unit_seconds_before,
        i.unit_seconds AS metered_unit_seconds, i.recorded_at AS metered_at, c.price_book,

@@ -45,7 +45,7 @@ WHERE n.organization_id = :organization_id AND t.period = :month AND n.issued_at
 ORDER BY n.issued_at, n.id
 """)
 _LINE = """
-p.project_id, p.project, p.sku, p.purchase, p.stopped, p.unit, p.used_in, p.lease_id, e.name AS lease,
+p.project_id, p.project, p.sku, p.purchase, p.sla, p.stopped, p.unit, p.used_in, p.lease_id, e.name AS lease,
 s.gpu_count, s.capacity, p.reason
 """
 _OF_LINE = """

@@ -93,7 +93,7 @@ c.organization_id = :organization_id AND c.period = :month AND c.rated_at <= :cu
 """
 _CHARGES = text(f"""
 SELECT c.id, c.organization_id, o.name AS organization, c.project_id, n.project, c.lease_id, n.lease, c.number,
-       c.machine_id, c.provider, c.region, c.sku, s.gpu_model, s.gpu_count, s.capacity, c.purchase, c.price_book,
+       c.machine_id, c.provider, c.region, c.sku, s.gpu_model, s.gpu_count, s.capacity, c.purchase, c.sla, c.price_book,
        c.period, c.started_at, c.ended_at, i.unit_seconds_before, c.unit_seconds, c.stopped, c.nano_per_unit_hour,
        c.list_nano_per_unit_hour, c.amount_nano,
        coalesce(n.labels, '{{}}') AS labels, n.node_pool, v.number AS invoice

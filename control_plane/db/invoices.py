@@ -15,6 +15,7 @@ from control_plane.domain.ledger import AccountKind, TransactionKind
 from control_plane.domain.money import Nano
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import unit_of
+from control_plane.domain.sla import SlaTier
 
 _COLUMNS = ", ".join(field.name for field in fields(Invoice))
 _VALUES = ", ".join(f":{field.name}" for field in fields(Invoice))
@@ -41,13 +42,13 @@ ORDER BY issued_at DESC, id DESC LIMIT :limit
 _OF_PERIOD = text("SELECT number FROM invoices WHERE organization_id = :organization_id AND period = :period")
 _ANY_OF_PERIOD = text("SELECT EXISTS (SELECT FROM invoices WHERE issuer = :issuer AND period = :period)")
 _USAGE = text("""
-SELECT c.project_id, p.name AS project, c.sku, c.purchase, c.stopped, s.gpu_count, c.nano_per_unit_hour,
+SELECT c.project_id, p.name AS project, c.sku, c.purchase, c.sla, c.stopped, s.gpu_count, c.nano_per_unit_hour,
        date_trunc('month', c.started_at, 'UTC') AS used_in, sum(c.unit_seconds)::bigint AS unit_seconds,
        sum(c.amount_nano)::bigint AS amount_nano
 FROM charges c JOIN projects p ON p.id = c.project_id JOIN skus s ON s.name = c.sku
 WHERE c.organization_id = :organization_id AND c.period = :period
-GROUP BY c.project_id, p.name, c.sku, c.purchase, c.stopped, s.gpu_count, c.nano_per_unit_hour, used_in
-ORDER BY p.name COLLATE "C", c.project_id, used_in, c.sku, c.purchase, c.stopped, c.nano_per_unit_hour
+GROUP BY c.project_id, p.name, c.sku, c.purchase, c.sla, c.stopped, s.gpu_count, c.nano_per_unit_hour, used_in
+ORDER BY p.name COLLATE "C", c.project_id, used_in, c.sku, c.purchase, c.sla, c.stopped, c.nano_per_unit_hour
 """)
 _UNUSED_CREDITS = text(f"""
 SELECT coalesce((
@@ -112,6 +113,7 @@ class _UsageRow:
     project: str
     sku: str
     purchase: PurchaseKind
+    sla: SlaTier
     stopped: bool
     gpu_count: int
     nano_per_unit_hour: Nano
@@ -129,6 +131,7 @@ async def usage(connection: Connection, organization_id: OrganizationId, period:
             project=row.project,
             sku=row.sku,
             purchase=row.purchase,
+            sla=row.sla,
             stopped=row.stopped,
             unit=unit_of(row.gpu_count),
             nano_per_unit_hour=row.nano_per_unit_hour,

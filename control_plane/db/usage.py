@@ -20,6 +20,7 @@ from control_plane.domain.lease import LeaseState
 from control_plane.domain.metering import Interval, Meter, Use
 from control_plane.domain.money import Nano
 from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.sla import SlaTier
 from control_plane.domain.usage_grouping import UsageGroup, UsageGrouping
 
 USE = f"""l.ready_at, l.billed_until,
@@ -208,10 +209,10 @@ WITH priced AS MATERIALIZED (
   FROM (SELECT DISTINCT organization_id, month FROM priced) given
 ), made AS (
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
-                     price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour,
+                     sla, price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour,
                      list_nano_per_unit_hour, amount_nano, period, rated_at)
 SELECT i.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
-       l.purchase, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, {RATE},
+       l.purchase, l.sla, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, {RATE},
        CASE WHEN i.stopped THEN {RATE} ELSE l.list_nano_per_unit_hour END, i.amount_nano,
        months.period, :now
 FROM priced i JOIN months USING (organization_id, month) JOIN leases l ON l.id = i.lease_id
@@ -274,6 +275,7 @@ class Charge:
     region: str
     sku: str
     purchase: PurchaseKind
+    sla: SlaTier
     price_book: int
     started_at: datetime
     ended_at: datetime
@@ -313,6 +315,7 @@ class LeaseUsage(Use):
     project: str
     """The project's name."""
     sku: str
+    sla: SlaTier
     gpu_count: int
     node_pool: str | None
     """The name of the node pool that it is a node of."""
@@ -326,7 +329,7 @@ class LeaseUsage(Use):
 
 _CHARGES = text(f"""
 SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, p.name AS project, c.machine_id, c.provider,
-       c.region, c.sku, c.purchase, c.price_book, c.started_at, c.ended_at, l.gpu_count, c.unit_seconds,
+       c.region, c.sku, c.purchase, c.sla, c.price_book, c.started_at, c.ended_at, l.gpu_count, c.unit_seconds,
        c.stopped, c.nano_per_unit_hour, c.amount_nano, c.organization_id, l.gpu_model, l.labels,
        (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool
 FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
@@ -368,7 +371,7 @@ FROM charges c JOIN leases l ON l.id = c.lease_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
 """)
 _BY_LEASE = text(f"""
-SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.gpu_count, l.metered_until, {USE},
+SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.sla, l.gpu_count, l.metered_until, {USE},
        (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool,
        coalesce(rated.unit_seconds, 0)::bigint AS unit_seconds, coalesce(rated.amount_nano, 0)::bigint AS amount_nano,
        coalesce(rated.stopped_unit_seconds, 0)::bigint AS stopped_unit_seconds,

@@ -8,6 +8,7 @@ quote and a create never disagree on the same facts.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Self, TypeVar
 
 from control_plane.domain.decision import (
@@ -30,6 +31,7 @@ from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku, covers
+from control_plane.domain.sla import SlaTier
 
 PricedSku = TypeVar("PricedSku", bound="ListPrice")
 HOLD_SECONDS = 3_600
@@ -50,17 +52,19 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class RegionalPrice:
-    """What a SKU costs a request that is limited to a region."""
+class OtherPrice:
+    """What a SKU costs a request that is limited to a region, or that asks for a tier, or both."""
 
-    region: str
-    """A jurisdiction or a region."""
+    region: str | None
+    """A jurisdiction or a region; None: anywhere."""
     nano_per_unit_hour: Nano
     stopped_nano_per_unit_hour: Nano | None = None
-    """None: the SKU's own, or this price where that is lower. The same of the next one."""
+    """None: that of the line which this one replaces, or this price where that is lower. The same of the next one."""
     spot_nano_per_unit_hour: Nano | None = None
     book: int | None = None
     """The version of the price book that the price is from; None in a book that is not loaded yet."""
+    sla: SlaTier | None = None
+    """None: all tiers that have no price of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +79,44 @@ class ListPrice:
     """The price as spot; None when it is not sold so."""
     purchase: PurchaseKind = field(default=PurchaseKind.ON_DEMAND, kw_only=True)
     """What the prices are for."""
-    regions: tuple[RegionalPrice, ...] = field(default=(), kw_only=True)
-    """Where it has other prices. The narrowest one applies."""
+    others: tuple[OtherPrice, ...] = field(default=(), kw_only=True)
+    """Its other prices, by region and tier."""
 
-    def within(self, region: str | None) -> Self:
-        """The same SKU with the price of a region, or with its own where that has no other; None: anywhere."""
+    def within(self, region: str | None, sla: SlaTier) -> Self:
+        """The same SKU with the price that it has in a region with a tier. None: anywhere.
+
+        A line of the tier applies before one for all tiers, also where that one is of a narrower region. Of several,
+        the narrowest applies.
+        """
         if self.purchase is not PurchaseKind.ON_DEMAND:
             raise ValueError("the price of a region is chosen before that of a kind of purchase")
-        narrowest = self.narrowest(region)
-        if narrowest is None:
+        if not self.others:
             return self
+        found = self
+        for each in (None, sla):
+            line = self._narrowest(region, each)
+            if line is not None:
+                found = found.with_line(line)
+        return replace(found, others=())
+
+    def _narrowest(self, region: str | None, sla: SlaTier | None) -> OtherPrice | None:
+        """The line of a tier, or for all tiers, that applies in a region; None where there is none."""
+        covering = (price for price in self.others if price.sla is sla and covers(price.region, region))
+        return max(covering, key=lambda price: len(price.region or ""), default=None)
+
+    def with_line(self, line: OtherPrice) -> Self:
+        """The same SKU with the price of one of its lines."""
+        price = line.nano_per_unit_hour
         return replace(
             self,
-            nano_per_unit_hour=narrowest.nano_per_unit_hour,
+            nano_per_unit_hour=price,
             stopped_nano_per_unit_hour=_at_most(
-                narrowest.nano_per_unit_hour,
-                narrowest.stopped_nano_per_unit_hour,
-                self.stopped_nano_per_unit_hour,
+                price, line.stopped_nano_per_unit_hour, self.stopped_nano_per_unit_hour
             ),
             spot_nano_per_unit_hour=_at_most(
-                narrowest.nano_per_unit_hour, narrowest.spot_nano_per_unit_hour, self.spot_nano_per_unit_hour
+                price, line.spot_nano_per_unit_hour, self.spot_nano_per_unit_hour
             ),
-            regions=(),
         )
-
-    def narrowest(self, region: str | None) -> RegionalPrice | None:
-        """The other price that it has in a region; None where it has none."""
-        covering = (price for price in self.regions if covers(price.region, region))
-        return max(covering, key=lambda price: len(price.region), default=None)
 
     def bought(self, purchase: PurchaseKind) -> Self | None:
         """The same SKU with the price of a purchase kind; None when it is not sold so.
@@ -133,11 +147,25 @@ class ListPrice:
         return Nano(self.nano_per_unit_hour * self.sku.shape.units)
 
 
-def _at_most(price: Nano, regional: Nano | None, own: Nano | None) -> Nano | None:
-    """A region's price of another kind: its own, or the SKU's where that is no more than the region's price."""
-    if regional is not None or own is None:
-        return regional
-    return min(price, own)
+def _at_most(price: Nano, narrow: Nano | None, wide: Nano | None) -> Nano | None:
+    """A line's price of another kind: its own, or that of the wider line, up to the price of the line."""
+    if narrow is not None or wide is None:
+        return narrow
+    return min(price, wide)
+
+
+def promises_more_for_less(price: ListPrice) -> str | None:
+    """Where a tier would cost less than one that promises less, as a sentence; None where none does."""
+    for region in (None, *sorted({other.region for other in price.others if other.region is not None})):
+        by_tier = [(sla, price.within(region, sla).nano_per_unit_hour) for sla in SlaTier]
+        for (less, lower), (more, higher) in pairwise(by_tier):
+            if higher < lower:
+                where = "" if region is None else f" in {region}"
+                return (
+                    f"{more}{where} would cost {usd(higher)} USD, less than {less} with {usd(lower)} USD;"
+                    f" write [[sku.tier]] with its price{where}"
+                )
+    return None
 
 
 def bought_as(purchase: PurchaseKind, book: Iterable[PricedSku]) -> list[PricedSku]:
@@ -163,9 +191,9 @@ class Price(ListPrice):
         listed = self.listed_nano_per_unit_hour
         return self.nano_per_unit_hour if listed is None else listed
 
-    def within(self, region: str | None) -> Self:
-        here, narrowest = ListPrice.within(self, region), self.narrowest(region)
-        return here if narrowest is None or narrowest.book is None else replace(here, book=narrowest.book)
+    def with_line(self, line: OtherPrice) -> Self:
+        here = ListPrice.with_line(self, line)
+        return here if line.book is None else replace(here, book=line.book)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Columns, nullability and units: https://focus.finops.org/focus-specification/v1-
 
 What each cost means for a charge of ours:
 
-- ListCost: the price book's price of the charge's version and kind of purchase.
+- ListCost: the price book's price of the charge's version, tier and kind of purchase.
 - ContractedCost: the price that was agreed when the lease was admitted, which a negotiated price or a burst changes.
 - BilledCost: what is invoiced. EffectiveCost: the same, because nothing is paid ahead for several periods.
 
@@ -31,6 +31,7 @@ from control_plane.domain.period import month_after, month_of
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.rating import charge
 from control_plane.domain.sku import CapacityShape, Unit, unit_of
+from control_plane.domain.sla import SlaTier
 
 VERSION = "1.2"
 DECIMAL_PLACES = 12
@@ -49,9 +50,9 @@ class Kind(StrEnum):
     JSON = "json"
     DECIMAL = "decimal"
     TIME = "time"
-
     INTEGER = "integer"
     FLAG = "flag"
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -138,6 +139,7 @@ class ChargeFacts:
     gpu_count: int
     capacity: CapacityShape
     purchase: PurchaseKind
+    sla: SlaTier
     price_book: int
     period: datetime
     """The first instant of the month in which it is booked: a later one than its own if that was closed already."""
@@ -212,9 +214,9 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
         **LEASE_SERVICES[facts.capacity],
         "SkuId": facts.sku,
         "SkuMeter": f"Stopped {word} Time" if facts.stopped else f"{word} Time",
-        "SkuPriceDetails": _price_details(facts.sku, facts.gpu_model),
+        "SkuPriceDetails": _price_details(facts.sku, facts.gpu_model, facts.sla),
         # The same for every customer and in every price book: the version has a column of its own.
-        "SkuPriceId": sku_price_id(facts.sku, facts.purchase, stopped=facts.stopped),
+        "SkuPriceId": sku_price_id(facts.sku, facts.purchase, facts.sla, stopped=facts.stopped),
         "SubAccountId": _wire(Prefix.PROJECT, facts.project_id),
         "SubAccountName": facts.project,
         "SubAccountType": "Project",
@@ -250,8 +252,8 @@ LEASE_SERVICES: Mapping[CapacityShape, Mapping[str, Value]] = {
 """A service has one subcategory."""
 
 
-def sku_price_id(sku: str, purchase: PurchaseKind, *, stopped: bool) -> str:
-    return f"{sku}/{purchase}{'/stopped' if stopped else ''}"
+def sku_price_id(sku: str, purchase: PurchaseKind, sla: SlaTier, *, stopped: bool) -> str:
+    return f"{sku}/{purchase}/{sla}{'/stopped' if stopped else ''}"
 
 
 def product_tolerance(unit_price: Scaled) -> Scaled:
@@ -297,13 +299,14 @@ def _hours(unit_seconds: int) -> int:
 def _description(facts: ChargeFacts, word: str) -> str:
     bought = facts.purchase.replace("_", " ")
     stopped = ", machine stopped" if facts.stopped else ""
-    return f"{facts.sku}, {bought}, in {facts.region}{stopped}: {facts.unit_seconds} {word}-seconds"
+    tier = "" if facts.sla is SlaTier.BRONZE else f", {facts.sla}"
+    return f"{facts.sku}, {bought}{tier}, in {facts.region}{stopped}: {facts.unit_seconds} {word}-seconds"
 
 
 @lru_cache(maxsize=1_024)
-def _price_details(sku: str, gpu_model: GpuModel | None) -> str:
-    """What one pricing unit is: a GPU, or a machine without GPUs."""
-    details: dict[str, object] = {"InstanceType": sku}
+def _price_details(sku: str, gpu_model: GpuModel | None, sla: SlaTier) -> str:
+    """What one pricing unit is: a GPU, or a machine without GPUs, and the tier that it is sold with."""
+    details: dict[str, object] = {"InstanceType": sku, "x_SlaTier": sla}
     if gpu_model is not None:
         details |= {"GpuCount": 1, "x_GpuModel": gpu_model}
     return _json(details)

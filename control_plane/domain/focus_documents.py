@@ -26,6 +26,7 @@ from control_plane.domain.money import NANO_PER_CENT, Nano
 from control_plane.domain.period import month_after
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import CapacityShape, Unit, unit_of
+from control_plane.domain.sla import SlaTier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class DocumentLine:
     project: str | None
     sku: str | None
     purchase: PurchaseKind | None
+    sla: SlaTier | None
     stopped: bool | None
     unit: Unit | None
     used_in: datetime | None
@@ -191,13 +193,13 @@ def _of_line(line: DocumentLine) -> dict[str, Value]:
             "ResourceName": line.lease or None,
             "ResourceType": f"{_word(unit)} Lease",
         }
-    if line.sku is not None and line.purchase is not None:
+    if line.sku is not None and line.purchase is not None and line.sla is not None:
         stopped = bool(line.stopped)
         values |= {
             "PricingCategory": "Dynamic" if line.purchase is PurchaseKind.SPOT else "Standard",
             "SkuId": line.sku,
             "SkuMeter": f"{'Stopped ' if stopped else ''}{_word(line.unit)} Time",
-            "SkuPriceId": sku_price_id(line.sku, line.purchase, stopped=stopped),
+            "SkuPriceId": sku_price_id(line.sku, line.purchase, line.sla, stopped=stopped),
         }
     return values
 

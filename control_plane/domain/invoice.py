@@ -18,6 +18,7 @@ from control_plane.domain.period import Period, PeriodState
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import Unit
+from control_plane.domain.sla import SlaTier
 
 BASIS_POINTS = 10_000
 """In one whole."""
@@ -48,7 +49,7 @@ class InvoiceState(StrEnum):
 
 class LineKind(StrEnum):
     USAGE = "usage"
-    """The charges of one project, SKU, kind of purchase and price."""
+    """The charges of one project, SKU, kind of purchase, tier and price."""
     CREDIT = "credit"
     """What the customer used of a credit, which is money that we gave it without a payment. It lowers the taxable
     amount."""
@@ -94,6 +95,7 @@ class Usage:
     """The name of the project."""
     sku: str
     purchase: PurchaseKind
+    sla: SlaTier
     stopped: bool
     """Whether the machines were stopped."""
     unit: Unit
@@ -129,6 +131,7 @@ class InvoiceLine:
     project: str | None = None
     sku: str | None = None
     purchase: PurchaseKind | None = None
+    sla: SlaTier | None = None
     stopped: bool | None = None
     unit: Unit | None = None
     nano_per_unit_hour: Nano | None = None
@@ -323,6 +326,7 @@ def _lines(
             project=line.project,
             sku=line.sku,
             purchase=line.purchase,
+            sla=line.sla,
             stopped=line.stopped,
             unit=line.unit,
             nano_per_unit_hour=line.nano_per_unit_hour,

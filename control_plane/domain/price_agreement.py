@@ -1,8 +1,10 @@
-"""Prices by region and by customer: which line of the price book, or which agreement, a request is sold at.
+"""Prices by region, tier and customer: which line of the price book, or which agreement, a request is sold at.
 
-A price is for a SKU, a kind of purchase, and a region or anywhere. An agreement is such a price for one organization
-and a time; it is never edited, only ended. What a lease costs is settled when it is admitted, before anybody knows
-where its machine will be, so a region's price is that of a request that is limited to it (docs/decisions/0084).
+A price is for a SKU, a kind of purchase, a region or anywhere, and an SLA tier or all of them. An agreement is such a
+price for one organization and a time; it is never edited, only ended. What a lease costs is settled when it is
+admitted, before anybody knows where its machine will be, so a region's price is that of a request that is limited to it
+(docs/decisions/0084). A price that names no tier is for all tiers; one of the tier is used before it, in the book and
+among agreements (docs/decisions/0108).
 """
 
 from collections.abc import Iterable
@@ -15,6 +17,7 @@ from control_plane.domain.money import NANO_MAX, Nano
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import covers
+from control_plane.domain.sla import SlaTier
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,8 @@ class PriceAgreement:
     sku: str
     region: str | None
     """A jurisdiction or a region; None: anywhere."""
+    sla: SlaTier | None
+    """None: with every tier."""
     purchase: PurchaseKind
     nano_per_unit_hour: Nano
     stopped_nano_per_unit_hour: Nano | None
@@ -43,7 +48,7 @@ class PriceAgreement:
 
     def overlaps(self, other: "PriceAgreement") -> bool:
         """Whether both would be the price of the same thing at some moment."""
-        same = ("organization_id", "sku", "region", "purchase")
+        same = ("organization_id", "sku", "region", "sla", "purchase")
         if any(getattr(self, field) != getattr(other, field) for field in same):
             return False
         return (other.valid_until is None or self.valid_from < other.valid_until) and (
@@ -52,18 +57,23 @@ class PriceAgreement:
 
 
 def priced(
-    listed: Price, purchase: PurchaseKind, regions: Iterable[str], agreements: Iterable[PriceAgreement]
+    listed: Price,
+    purchase: PurchaseKind,
+    sla: SlaTier,
+    regions: Iterable[str],
+    agreements: Iterable[PriceAgreement],
 ) -> Price | None:
     """What a request is sold at; None when the SKU is not sold as that kind of purchase.
 
     `agreements` are those in force of the customer for the SKU. In each region that the request names, or anywhere when
-    it names none, the narrowest agreement applies, or else the narrowest line of the price book. The highest of these
-    prices is that of the request, because its machine may come from any of the regions.
+    it names none, an agreement applies, or else a line of the price book: one of the tier before one for all tiers, and
+    of several the narrowest. The highest of these prices is that of the request, because its machine may come from any
+    of the regions.
     """
-    known = [agreement for agreement in agreements if agreement.purchase is purchase]
+    known = [each for each in agreements if each.purchase is purchase and each.sla in (None, sla)]
     found: list[Price] = []
     for region in tuple(regions) or (None,):
-        book = listed.within(region).bought(purchase)
+        book = listed.within(region, sla).bought(purchase)
         if book is None:
             return None
         found.append(_agreed(book, [each for each in known if covers(each.region, region)]))
@@ -71,7 +81,7 @@ def priced(
 
 
 def _agreed(book: Price, agreements: Iterable[PriceAgreement]) -> Price:
-    narrowest = max(agreements, key=lambda agreement: len(agreement.region or ""), default=None)
+    narrowest = max(agreements, key=lambda each: (each.sla is not None, len(each.region or "")), default=None)
     if narrowest is None:
         return book
     stopped = narrowest.stopped_nano_per_unit_hour
@@ -91,24 +101,14 @@ def proposed(
     listed = next((price for price in book if price.sku.name == agreement.sku), None)
     if listed is None:
         return Refused(RefusalCode.SKU_UNKNOWN, f"There is no SKU {agreement.sku!r} (GET /v1/skus).")
-    if listed.within(agreement.region).bought(agreement.purchase) is None:
+    if listed.within(agreement.region, agreement.sla or SlaTier.BRONZE).bought(agreement.purchase) is None:
         why = (
             f"{agreement.sku} has no spot price; a price for spot is agreed on where the price book has one."
         )
         return Refused(RefusalCode.SKU_NOT_SOLD_AS_SPOT, why)
-    if agreement.nano_per_unit_hour > NANO_MAX // max(1, listed.sku.shape.units):
-        return Refused(
-            RefusalCode.PRICE_INVALID, "A machine would cost more an hour than the ledger can hold."
-        )
-    stopped = agreement.stopped_nano_per_unit_hour
-    if stopped is not None and (
-        stopped > agreement.nano_per_unit_hour or agreement.purchase is not PurchaseKind.ON_DEMAND
-    ):
-        why = (
-            "A stopped machine must not cost more than one that is on, and only what is on demand has a price of its"
-            " own for that."
-        )
-        return Refused(RefusalCode.PRICE_INVALID, why)
+    invalid = _no_price(agreement, listed)
+    if invalid is not None:
+        return Refused(RefusalCode.PRICE_INVALID, invalid)
     if agreement.valid_from < now:
         why = f"It is {now:%Y-%m-%d %H:%M:%S} UTC; what was used before is charged already."
         return Refused(RefusalCode.PRICE_IN_PAST, why)
@@ -126,6 +126,22 @@ def proposed(
                 f" {other.valid_from:%Y-%m-%d %H:%M} UTC {ends}; end it first, or choose another time."
             )
             return Refused(RefusalCode.PRICE_OVERLAPS, why)
+    return None
+
+
+def _no_price(agreement: PriceAgreement, listed: Price) -> str | None:
+    """Why nothing can be sold at an agreement's price."""
+    if agreement.nano_per_unit_hour > NANO_MAX // max(1, listed.sku.shape.units):
+        return "A machine would cost more an hour than the ledger can hold."
+    stopped = agreement.stopped_nano_per_unit_hour
+    if stopped is not None and (
+        stopped > agreement.nano_per_unit_hour or agreement.purchase is PurchaseKind.SPOT
+    ):
+        return (
+            "A stopped machine must not cost more than one that is on, and spot machines cannot be stopped."
+        )
+    if agreement.sla is not None and agreement.purchase is not PurchaseKind.ON_DEMAND:
+        return f"Nothing is promised with what is bought as {agreement.purchase}; leave the tier out."
     return None
 
 

@@ -49,7 +49,7 @@ async def market_of(
         return Market(None, sold=tuple(other.sku.name for other in book))
     if quote is None:
         agreements = await price_agreements.in_force(connection, organization_id, now=now, sku=request.sku)
-        price = priced(prices[0], request.purchase, request.regions, agreements)
+        price = priced(prices[0], request.purchase, request.sla, request.regions, agreements)
     else:
         price = quote.price(prices[0])
     if price is None:
@@ -85,5 +85,6 @@ async def _unserved(
         return refused
     if offered or not known or any(account.offers_at is None for account in known):
         return None  # An account that was never listed may offer anything.
-    book = bought_as(request.purchase, await catalogue.prices(connection, now=now))
+    listed = await catalogue.prices(connection, now=now)
+    book = bought_as(request.purchase, [each.within(None, request.sla) for each in listed])
     return not_offered(request, price, book, await catalogue.offers(connection), now)

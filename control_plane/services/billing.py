@@ -15,6 +15,7 @@ from control_plane.domain.ledger import AccountKind
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.period import month_after, month_of
 from control_plane.domain.sku import Unit, unit_of
+from control_plane.domain.sla import SlaTier
 from control_plane.domain.usage_grouping import UsageGroup, UsageGrouping
 from control_plane.world import World
 
@@ -38,6 +39,7 @@ class BillLine:
     project: str
     """The project's name."""
     sku: str
+    sla: SlaTier
     node_pool: str | None
     """The name of the node pool that the lease is a node of."""
     unit: Unit
@@ -177,6 +179,7 @@ def _line(
         project_id=lease.project_id,
         project=lease.project,
         sku=lease.sku,
+        sla=lease.sla,
         node_pool=lease.node_pool,
         unit=unit_of(lease.gpu_count),
         stopped=stopped,

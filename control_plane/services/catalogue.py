@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from control_plane.db import catalogue, price_agreements
 from control_plane.db.catalogue import OfferFilter
 from control_plane.db.connection import Connection
-from control_plane.domain.admission import ListPrice, Price, RegionalPrice
+from control_plane.domain.admission import ListPrice, OtherPrice, Price, promises_more_for_less
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import Nano, parse_usd
@@ -20,6 +20,7 @@ from control_plane.domain.proof import DEMANDED, Tier
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import REGION_PATTERN, CapacityShape, Shape, Sku
+from control_plane.domain.sla import SlaTier
 from control_plane.world import World
 
 __all__ = ["OfferFilter"]  # For the controller, which must not import the layer below.
@@ -44,6 +45,10 @@ def parse_price_book(text: str) -> list[ListPrice]:
     `[[sku.region]]` after a SKU is its price for requests that are limited to a region or a jurisdiction: the same
     fields of prices, and `region`. Where it leaves out the price of a stopped machine or of spot, the SKU's own one
     applies, up to the price of the region.
+
+    `[[sku.tier]]` is its price with an SLA tier: the fields of prices without those of spot, `tier`, and `region` where
+    it is that of a region alone. A tier without one has the price that names none. No tier may cost less than one that
+    promises less, anywhere that the SKU names.
 
     `proof` is the tier that the SKU's machines have to prove. The default is `proven`, and `listed` where there are no
     GPUs to prove; emulated machines need `listed`.
@@ -76,8 +81,10 @@ _FIELDS = {field.name for field in fields(Shape)} | {
     *_STOPPED_PRICES,
     *_SPOT_PRICES,
     "region",
+    "tier",
 }
 _REGION_FIELDS = {"region", *_PRICES, *_STOPPED_PRICES, *_SPOT_PRICES}
+_TIER_FIELDS = {"tier", "region", *_PRICES, *_STOPPED_PRICES}
 _COUNT_MAX = 2**31 - 1
 """The largest number that the columns of a SKU hold."""
 _Words = TypeVar("_Words", bound=StrEnum)
@@ -99,34 +106,61 @@ def _list_price(entry: dict[str, Any]) -> ListPrice:
     capacity = _word(entry, "capacity", CapacityShape) if "capacity" in entry else CapacityShape.VM
     sku = Sku(_text(entry, "name"), shape, capacity, _demanded(entry, gpu_count))
     price, stopped, spot = _prices(entry, gpu_count)
-    return ListPrice(
+    listed = ListPrice(
         sku,
         price,
         stopped_nano_per_unit_hour=stopped,
         spot_nano_per_unit_hour=spot,
-        regions=_regional(entry.get("region", []), gpu_count),
+        others=(*_of_regions(entry, gpu_count), *_of_tiers(entry, gpu_count)),
     )
+    cheaper = promises_more_for_less(listed)
+    if cheaper is not None:
+        raise ValueError(f"{sku.name}: {cheaper}")
+    return listed
 
 
-def _regional(entries: object, gpu_count: int) -> tuple[RegionalPrice, ...]:
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise ValueError("'region' must be a list of tables: write [[sku.region]]")
-    found: dict[str, RegionalPrice] = {}
-    for entry in entries:
-        unknown = sorted(entry.keys() - _REGION_FIELDS)
-        if unknown:
-            raise ValueError(
-                f"a region has no field {unknown[0]!r}; the fields are {', '.join(sorted(_REGION_FIELDS))}"
-            )
-        region = _text(entry, "region")
-        if not REGION_PATTERN.fullmatch(region):
-            raise ValueError(
-                f"'region' is {region!r}, and must be a region or a jurisdiction, such as eu-central-1 or eu"
-            )
+def _of_regions(sku: dict[str, Any], gpu_count: int) -> tuple[OtherPrice, ...]:
+    found: dict[str, OtherPrice] = {}
+    for entry in _tables(sku, "region", _REGION_FIELDS):
+        region = _region(entry)
         if region in found:
             raise ValueError(f"there is another price for the region {region!r} before it")
-        found[region] = RegionalPrice(region, *_prices(entry, gpu_count))
+        found[region] = OtherPrice(region, *_prices(entry, gpu_count))
     return tuple(found.values())
+
+
+def _of_tiers(sku: dict[str, Any], gpu_count: int) -> tuple[OtherPrice, ...]:
+    found: dict[tuple[SlaTier, str | None], OtherPrice] = {}
+    for entry in _tables(sku, "tier", _TIER_FIELDS):
+        sla, region = _word(entry, "tier", SlaTier), _region(entry) if "region" in entry else None
+        if (sla, region) in found:
+            where = "" if region is None else f" in {region!r}"
+            raise ValueError(f"there is another price for the tier {sla.value!r}{where} before it")
+        found[sla, region] = OtherPrice(region, *_prices(entry, gpu_count), sla=sla)
+    return tuple(found.values())
+
+
+def _tables(sku: dict[str, Any], name: str, known: set[str]) -> list[dict[str, Any]]:
+    """The `[[sku.NAME]]` of a SKU, which have only these fields."""
+    entries = sku.get(name, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError(f"{name!r} must be a list of tables: write [[sku.{name}]]")
+    for entry in entries:
+        unknown = sorted(entry.keys() - known)
+        if unknown:
+            raise ValueError(
+                f"a {name} has no field {unknown[0]!r}; the fields are {', '.join(sorted(known))}"
+            )
+    return entries
+
+
+def _region(entry: dict[str, Any]) -> str:
+    region = _text(entry, "region")
+    if not REGION_PATTERN.fullmatch(region):
+        raise ValueError(
+            f"'region' is {region!r}, and must be a region or a jurisdiction, such as eu-central-1 or eu"
+        )
+    return region
 
 
 def _prices(entry: dict[str, Any], gpu_count: int) -> tuple[Nano, Nano | None, Nano | None]:
@@ -245,19 +279,27 @@ class Sold:
     """A SKU with what was agreed on with a customer."""
 
     listed: Price
-    """The price book's price, with those of regions."""
+    """The price book's price, with those of regions and tiers."""
     agreements: tuple[PriceAgreement, ...] = ()
     """Those that are in force for the SKU."""
 
-    def at(self, purchase: PurchaseKind, region: str | None = None) -> Price | None:
-        """What the customer pays in a region, or anywhere; None when it is not sold so."""
-        return priced(self.listed, purchase, () if region is None else (region,), self.agreements)
+    def at(
+        self, purchase: PurchaseKind, region: str | None = None, sla: SlaTier = SlaTier.BRONZE
+    ) -> Price | None:
+        """What the customer pays in a region, or anywhere, with a tier; None when it is not sold so."""
+        return priced(self.listed, purchase, sla, () if region is None else (region,), self.agreements)
 
     @property
     def regions(self) -> tuple[str, ...]:
         """Where there is another price."""
-        known = {regional.region for regional in self.listed.regions}
-        return tuple(sorted(known | {each.region for each in self.agreements if each.region is not None}))
+        named = {each.region for each in self.listed.others} | {each.region for each in self.agreements}
+        return tuple(sorted(region for region in named if region is not None))
+
+    @property
+    def tiers(self) -> tuple[SlaTier, ...]:
+        """Those that have another price somewhere, the least first."""
+        named = {each.sla for each in self.listed.others} | {each.sla for each in self.agreements}
+        return tuple(sla for sla in SlaTier if sla in named)
 
 
 async def skus(world: World) -> Sequence[Price]:

@@ -12,6 +12,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.price_agreement import PriceAgreement, ended, proposed
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.sla import SlaTier
 from control_plane.world import World
 
 
@@ -22,6 +23,7 @@ class NewAgreement:
     organization_id: OrganizationId
     sku: str
     region: str | None
+    sla: SlaTier | None
     purchase: PurchaseKind
     nano_per_unit_hour: Nano
     stopped_nano_per_unit_hour: Nano | None
@@ -47,6 +49,7 @@ async def make(
         organization_id=new.organization_id,
         sku=new.sku,
         region=new.region,
+        sla=new.sla,
         purchase=new.purchase,
         nano_per_unit_hour=new.nano_per_unit_hour,
         stopped_nano_per_unit_hour=new.stopped_nano_per_unit_hour,

@@ -6,6 +6,7 @@ from msgspec import field
 
 from control_plane.wire.common import Money, NextCursor, Timestamp, View
 from control_plane.wire.sla import PromiseWord, SlaBreachIdText
+from control_plane.wire.sla_terms import SlaTierWord
 from control_plane.wire.vocabulary import (
     ChargeIdText,
     GpuModelWord,
@@ -81,6 +82,8 @@ class UsageRow(View):
     """The name of the node pool that the lease is a node of; null for a machine."""
     stopped: bool = False
     """Whether the machine was stopped, and charged at the price for that."""
+    sla: SlaTierWord = "bronze"
+    """The tier that the lease is sold with; its price is that of the tier."""
 
 
 class UsagePage(View):
@@ -173,6 +176,8 @@ class BillLineView(View):
     """The name of the node pool that the lease is a node of; null for a machine."""
     stopped: bool = False
     """Whether it is the time in which the machine was stopped."""
+    sla: SlaTierWord = "bronze"
+    """The tier that the lease is sold with."""
 
 
 class ProjectTotalView(View):
@@ -314,3 +319,5 @@ class UsageCsvRow(View):
     """The organization that pays."""
     currency: str
     """The currency of all amounts: `USD`."""
+    sla: SlaTierWord
+    """The tier that the lease is sold with."""

@@ -52,6 +52,19 @@ class SkuRegionView(View):
     """For the whole machine as spot; null when it is not sold so."""
 
 
+class SkuTierView(View):
+    """What a SKU costs with an SLA tier."""
+
+    sla: SlaTierWord
+    """The tier: GET /v1/sla-tiers says what it promises."""
+    region: str | None
+    """For requests that are limited to it; null: for all others."""
+    price_per_hour: Money
+    """For the whole machine."""
+    price_per_hour_stopped: Money
+    """For the whole machine while it is stopped."""
+
+
 class SkuView(View, kw_only=True):
     """A SKU: what we sell, and its price for you."""
 
@@ -74,7 +87,7 @@ class SkuView(View, kw_only=True):
     price_per_gpu_hour: Money | None
     """The price of one GPU for an hour; null when it has none."""
     price_per_hour: Money
-    """For the whole machine."""
+    """For the whole machine, with the tier bronze, as all prices here but those of `tiers`."""
     price_per_hour_stopped: Money
     """For the whole machine while it is stopped. It is higher, up to the price of one that is on, where the provider
     bills us more; offers say so."""
@@ -85,6 +98,9 @@ class SkuView(View, kw_only=True):
     where the API is too old to say."""
     regions: tuple[SkuRegionView, ...] = ()
     """Where it has other prices. A request for several regions has the highest of their prices."""
+    tiers: tuple[SkuTierView, ...] = ()
+    """The tiers with other prices, each anywhere and in the regions with other prices; empty when the price is the
+    same with every tier."""
 
 
 class SkuList(View):
@@ -127,7 +143,8 @@ class OfferView(View):
     age_seconds: int
     """How long ago that was, in seconds."""
     price_per_hour: Money | None
-    """Our price of the most expensive SKU that this offer can serve; null when it can serve none."""
+    """Our price, with the tier that was asked for, of the most expensive SKU that this offer can serve; null when it
+    can serve none."""
     skus: tuple[str, ...]
     """The SKUs that this offer can serve."""
     cost_per_hour: Money | None

@@ -3,6 +3,7 @@
 from control_plane.wire.common import Money, NextCursor, Timestamp, View
 from control_plane.wire.finance import MonthText
 from control_plane.wire.journal import JournalLine
+from control_plane.wire.sla_terms import SlaTierWord
 from control_plane.wire.vocabulary import (
     ChargeIdText,
     LeaseIdText,
@@ -128,3 +129,5 @@ class ChargeExplanationView(View):
     """The price, and where it is from."""
     transaction: ChargeTransactionView | None
     """Where the ledger has it; null when the charge is zero. Otherwise null is an error of ours."""
+    sla: SlaTierWord = "bronze"
+    """The tier that was sold."""

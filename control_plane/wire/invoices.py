@@ -17,6 +17,7 @@ from control_plane.wire.common import (
 from control_plane.wire.credit_notes import CreditNoteSummaryView
 from control_plane.wire.exports import PeriodText
 from control_plane.wire.finance import MonthText
+from control_plane.wire.sla_terms import SlaTierWord
 from control_plane.wire.vocabulary import (
     InvoiceIdText,
     LeaseIdText,
@@ -42,7 +43,7 @@ InvoiceLineKindWord = Annotated[
     one_of(
         "InvoiceLineKind",
         "What a line of an invoice is.",
-        usage="The charges of one project, SKU, kind of purchase and price.",
+        usage="The charges of one project, SKU, kind of purchase, tier and price.",
         credit="What was used of a credit, which nobody paid for. It lowers the taxable amount.",
         adjustment="What the subtotal is below the exact sum, so that it is in whole cents.",
     ),
@@ -217,6 +218,8 @@ class InvoiceLineView(View):
     """The exact amount, as the ledger has it."""
     credited: Money
     """By how much credit notes correct it."""
+    sla: SlaTierWord | None = None
+    """The tier that it was sold with; null unless it is usage."""
 
 
 class InvoiceView(InvoiceSummaryView, kw_only=True):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from control_plane.wire.catalogue import PurchaseChoice
+from control_plane.wire.catalogue import PurchaseChoice, SlaChoice
 from control_plane.wire.common import (
     Money,
     NamedOrganizationId,
@@ -17,6 +17,7 @@ from control_plane.wire.common import (
     UsdText,
     View,
 )
+from control_plane.wire.sla_terms import SlaTierWord
 from control_plane.wire.vocabulary import OrganizationIdText
 
 PriceAgreementIdText = Annotated[
@@ -42,6 +43,9 @@ class PriceAgreementRequest(Request):
     """Why, such as the number of a contract. It is stored with who sent it."""
     region: RegionName | None = None
     """Only for requests that are limited to this region or jurisdiction; null: for all."""
+    sla: SlaChoice | None = None
+    """Only for leases with this tier; null: for all. One for a tier stands before one for all of them. Nothing is
+    promised with spot capacity, so a price for spot names no tier."""
     purchase: PurchaseChoice = "on_demand"
     """On demand, or as spot."""
     stopped_usd_per_unit_hour: UsdText | None = None
@@ -86,6 +90,8 @@ class PriceAgreementView(View):
     """The id of the subject that recorded it."""
     reason: str
     """Why."""
+    sla: SlaTierWord | None = None
+    """Only for leases with this tier; null: for all."""
 
 
 class PriceAgreementPage(View):

@@ -4,14 +4,17 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from control_plane.db.engine import Database
-from control_plane.domain.admission import ListPrice, RegionalPrice
+from control_plane.domain.admission import ListPrice, OtherPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import CapacityShape, Shape, Sku
+from control_plane.domain.sla import SlaTier
 from control_plane.services import catalogue
 from control_plane.services.catalogue import CatalogueError, parse_price_book
 from control_plane.world import World
@@ -27,6 +30,8 @@ EIGHT = ListPrice(
     Sku("h100x8", Shape(GpuModel.H100_SXM_80GB, 8, 64, 512, 900), CapacityShape.VM, Tier.PROVEN),
     Nano(1_900_000_000),
 )
+
+BRONZE, SILVER, GOLD = SlaTier
 
 
 @pytest.fixture
@@ -93,19 +98,83 @@ async def test_the_price_while_stopped_is_a_part_of_the_price(world: World, cloc
 
 
 async def test_a_region_has_its_own_price_until_a_book_leaves_it_out(world: World, clock: Clock) -> None:
-    dear = RegionalPrice("eu", Nano(2_500_000_000))
-    first = await _load(world, replace(ONE, regions=(dear,)))
+    dear = OtherPrice("eu", Nano(2_500_000_000))
+    first = await _load(world, replace(ONE, others=(dear,)))
     clock.advance(60)
-    assert await _load(world, replace(ONE, regions=(dear,))) is None
+    assert await _load(world, replace(ONE, others=(dear,))) is None
     (price,) = await catalogue.skus(world)
-    assert price.within("eu-central-1").nano_per_unit_hour == 2_500_000_000
-    second = await _load(world, replace(ONE, nano_per_unit_hour=Nano(2_600_000_000), regions=(dear,)))
+    assert price.within("eu-central-1", BRONZE).nano_per_unit_hour == 2_500_000_000
+    second = await _load(world, replace(ONE, nano_per_unit_hour=Nano(2_600_000_000), others=(dear,)))
     (price,) = await catalogue.skus(world)
-    assert (price.book, price.within("eu").book, price.within("us").book) == (second, first, second)
+    assert (price.book, price.within("eu", BRONZE).book, price.within("us", BRONZE).book) == (
+        second,
+        first,
+        second,
+    )
     clock.advance(60)
     await _load(world, replace(ONE, nano_per_unit_hour=Nano(2_600_000_000)))
     (price,) = await catalogue.skus(world)
-    assert (price.regions, price.within("eu").nano_per_unit_hour) == ((), 2_600_000_000)
+    assert (price.others, price.within("eu", BRONZE).nano_per_unit_hour) == ((), 2_600_000_000)
+
+
+async def test_a_tier_has_its_own_price_until_a_book_leaves_it_out(world: World, clock: Clock) -> None:
+    with_gold = replace(
+        ONE,
+        others=(
+            OtherPrice("eu", Nano(2_200_000_000)),
+            OtherPrice(None, Nano(2_500_000_000), Nano(7), sla=GOLD),
+            OtherPrice("eu", Nano(2_700_000_000), sla=GOLD),
+        ),
+    )
+    first = await _load(world, with_gold)
+    clock.advance(60)
+    assert await _load(world, with_gold) is None
+    (price,) = await catalogue.skus(world)
+    found = [
+        (price.within(region, sla).nano_per_unit_hour, price.within(region, sla).stopped_nano)
+        for region in (None, "us", "eu-central-1")
+        for sla in (SILVER, GOLD)
+    ]
+    assert found == [
+        (2_000_000_000, 2_000_000_000),
+        (2_500_000_000, 7),
+        (2_000_000_000, 2_000_000_000),
+        (2_500_000_000, 7),
+        (2_200_000_000, 2_200_000_000),
+        (2_700_000_000, 2_700_000_000),
+    ]
+    dearer = replace(
+        with_gold, others=(*with_gold.others[:2], replace(with_gold.others[2], nano_per_unit_hour=Nano(3)))
+    )
+    second = await _load(world, dearer)
+    (price,) = await catalogue.skus(world)
+    assert (price.within("eu", GOLD).book, price.within(None, GOLD).book) == (second, first)
+    clock.advance(60)
+    third = await _load(world, replace(ONE, others=(OtherPrice("eu", Nano(2_200_000_000)),)))
+    (price,) = await catalogue.skus(world)
+    assert price.within("eu", GOLD) == price.within("eu", BRONZE), "its price is that of all tiers again"
+    assert third is not None
+    clock.advance(60)
+    assert await _load(world, with_gold) is not None
+
+
+async def test_the_database_knows_the_tiers_and_no_price_of_spot_for_one(world: World) -> None:
+    version = await _load(world, ONE)
+
+    async def put(sla: str, spot: int | None) -> None:
+        async with world.db.transaction() as connection:
+            await connection.execute(_TIER, {"book": version, "sla": sla, "spot": spot})
+
+    with pytest.raises(DBAPIError, match="ck_prices_sla_known"):
+        await put("platinum", None)
+    with pytest.raises(DBAPIError, match="ck_prices_nothing_is_promised_with_spot"):
+        await put("gold", 1)
+
+
+_TIER = text("""
+INSERT INTO prices (sku, region, sla, effective_from, price_book, nano_per_unit_hour, spot_nano_per_unit_hour)
+VALUES ('h100x1', 'anywhere', :sla, now(), :book, 5, :spot)
+""")
 
 
 async def test_a_book_comes_into_force_at_its_time_and_none_is_loaded_before_it(
@@ -165,7 +234,7 @@ def test_a_fault_in_the_price_of_a_region_is_one_sentence_that_names_the_field()
     sku = "[[sku]]\n" + "".join(f"{name} = {value}\n" for name, value in _SKU.items())
     good = '[[sku.region]]\nregion = "eu"\nusd_per_gpu_hour = "1.75"\n'
     (price,) = parse_price_book(sku + good)
-    assert price.regions == (RegionalPrice("eu", Nano(1_750_000_000)),)
+    assert price.others == (OtherPrice("eu", Nano(1_750_000_000)),)
     for regions, part in (
         ('region = "eu"\n', "write [[sku.region]]"),
         (good.replace('"eu"', '"Europe"'), "'region' is 'Europe', and must be a region or a jurisdiction"),
@@ -178,6 +247,40 @@ def test_a_fault_in_the_price_of_a_region_is_one_sentence_that_names_the_field()
             with pytest.raises(CatalogueError) as refused:
                 parse_price_book(sku + regions)
             assert part in str(refused.value)
+
+
+def test_a_fault_in_the_price_of_a_tier_is_one_sentence_that_names_the_field() -> None:
+    sku = "[[sku]]\n" + "".join(f"{name} = {value}\n" for name, value in _SKU.items())
+    good = '[[sku.tier]]\ntier = "gold"\nusd_per_gpu_hour = "1.75"\n'
+    in_eu = good + 'region = "eu"\n'
+    (price,) = parse_price_book(sku + good + in_eu)
+    assert price.others == (
+        OtherPrice(None, Nano(1_750_000_000), sla=GOLD),
+        OtherPrice("eu", Nano(1_750_000_000), sla=GOLD),
+    )
+    for tiers, part in (
+        ('tier = "gold"\n', "write [[sku.tier]]"),
+        (
+            good.replace('"gold"', '"platinum"'),
+            "'tier' is 'platinum', and must be one of bronze, gold, silver",
+        ),
+        (good.replace('"1.75"', '"-1"'), "'usd_per_gpu_hour' must not be negative"),
+        (good + 'spot_usd_per_gpu_hour = "1"\n', "a tier has no field 'spot_usd_per_gpu_hour'"),
+        (good + 'stopped_usd_per_gpu_hour = "2"\n', "that is stopped must not cost more"),
+        (good + good, "there is another price for the tier 'gold' before it"),
+        (in_eu + in_eu, "there is another price for the tier 'gold' in 'eu' before it"),
+        (
+            good.replace('"1.75"', '"1.49"'),
+            "gold would cost 1.490000000 USD, less than silver with 1.500000000 USD",
+        ),
+        (good.replace("gold", "silver"), "gold would cost 1.500000000 USD, less than silver"),
+        (good + '[[sku.region]]\nregion = "eu"\nusd_per_gpu_hour = "1.76"\n', "gold in eu would cost"),
+    ):
+        with case(tiers):
+            with pytest.raises(CatalogueError) as refused:
+                parse_price_book(sku + tiers)
+            assert part in str(refused.value)
+            assert "\n" not in str(refused.value)
 
 
 _SKU = {

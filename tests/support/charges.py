@@ -11,6 +11,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.rating import charge
 from control_plane.domain.sku import CapacityShape, units_of
+from control_plane.domain.sla import SlaTier
 
 SELLER = "Neocloud Ltd"
 START = datetime(2026, 10, 1, tzinfo=UTC)
@@ -33,6 +34,7 @@ FACTS = ChargeFacts(
     gpu_count=8,
     capacity=CapacityShape.VM,
     purchase=PurchaseKind.ON_DEMAND,
+    sla=SlaTier.BRONZE,
     price_book=3,
     period=START,
     started_at=START,

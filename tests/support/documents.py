@@ -23,6 +23,7 @@ from control_plane.domain.period import MAIN_ISSUER, Period, PeriodState
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
 from control_plane.domain.sku import CapacityShape, Unit
+from control_plane.domain.sla import SlaTier
 
 SEPTEMBER, OCTOBER, NOVEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (9, 10, 11))
 ACME, PROJECT = OrganizationId(UUID(int=1)), ProjectId(UUID(int=2))
@@ -31,6 +32,7 @@ USED = Usage(
     project="research",
     sku="h100x1",
     purchase=PurchaseKind.ON_DEMAND,
+    sla=SlaTier.BRONZE,
     stopped=False,
     unit=Unit.GPU,
     nano_per_unit_hour=Nano(2_490_000_000),

@@ -6,6 +6,7 @@ from uuid import UUID
 from control_plane.db.usage import LeaseUsage
 from control_plane.domain.ids import LeaseId, ProjectId
 from control_plane.domain.money import Nano, accrued
+from control_plane.domain.sla import SlaTier
 from control_plane.services.billing import bill_lines
 
 OCTOBER, NOVEMBER, DECEMBER = (datetime(2026, month, 1, tzinfo=UTC) for month in (10, 11, 12))
@@ -19,6 +20,7 @@ def a_lease(**other: object) -> LeaseUsage:
         "project_id": ProjectId(UUID(int=2)),
         "project": "default",
         "sku": "h100x8",
+        "sla": SlaTier.BRONZE,
         "gpu_count": 8,
         "node_pool": None,
         "ready_at": NOVEMBER - timedelta(hours=5),

@@ -13,6 +13,7 @@ from control_plane.domain.placement import Offer, sold_as
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
 from control_plane.domain.sku import units_of
+from control_plane.domain.sla import SlaTier
 from control_plane.services.catalogue import Sold
 from control_plane.services.quotes import Overview, Quote
 from control_plane.wire.catalogue import (
@@ -20,6 +21,7 @@ from control_plane.wire.catalogue import (
     OfferView,
     QuoteView,
     SkuRegionView,
+    SkuTierView,
     SkuView,
     VerdictView,
 )
@@ -44,6 +46,17 @@ def sku_view(sold: Sold) -> SkuView:
         price_per_hour_spot=None if spot is None else money(spot.nano_per_hour),
         list_price_per_hour=money(listed.nano_per_hour),
         regions=tuple(_region_view(sold, region) for region in sold.regions),
+        tiers=tuple(_tier_view(sold, sla, region) for sla in sold.tiers for region in (None, *sold.regions)),
+    )
+
+
+def _tier_view(sold: Sold, sla: SlaTier, region: str | None) -> SkuTierView:
+    price = sold.at(PurchaseKind.ON_DEMAND, region, sla) or sold.listed
+    return SkuTierView(
+        sla=sla.value,
+        region=region,
+        price_per_hour=money(price.nano_per_hour),
+        price_per_hour_stopped=money(Nano(price.stopped_nano * price.sku.shape.units)),
     )
 
 
@@ -56,9 +69,11 @@ def _region_view(sold: Sold, region: str) -> SkuRegionView:
     )
 
 
-def offer_view(offer: Offer, book: Sequence[Sold], now: datetime, *, costs: bool) -> OfferView:
-    """An offer, with the prices of its region in `book`; with `costs` also what we pay."""
-    prices = (sku.at(offer.purchase, offer.region) for sku in book)
+def offer_view(
+    offer: Offer, book: Sequence[Sold], now: datetime, *, costs: bool, sla: SlaTier = SlaTier.BRONZE
+) -> OfferView:
+    """An offer, with the prices of its region and a tier in `book`; with `costs` also what we pay."""
+    prices = (sku.at(offer.purchase, offer.region, sla) for sku in book)
     sold = sold_as(offer, [price for price in prices if price is not None])
     return OfferView(
         key=offer.key,

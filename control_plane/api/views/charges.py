@@ -42,6 +42,7 @@ def explanation_view(explained: ExplainedCharge) -> ChargeExplanationView:
         machine_id=on_wire(Prefix.MACHINE, charge.machine_id),
         sku=charge.sku,
         purchase=charge.purchase.value,
+        sla=charge.sla.value,
         journal=tuple(map(journal_line, explained.events)),
         interval=_interval(explained),
         price=ChargePriceView(

@@ -22,6 +22,7 @@ from control_plane.domain.credit_note import CreditNote, credited_by
 from control_plane.domain.invoice import Invoice, InvoiceLine, InvoiceState, LineKind
 from control_plane.domain.period import month_after, month_text
 from control_plane.domain.sku import Unit
+from control_plane.domain.sla import SlaTier
 from control_plane.services.invoices import FullInvoice
 
 _UNITS = {Unit.GPU: "GPU-hours", Unit.MACHINE: "machine-hours"}
@@ -98,6 +99,7 @@ def _description(line: InvoiceLine, period: str) -> tuple[str, list[str]]:
             f"exactly {exact(line.amount_nano)} USD, which went back to the prepaid balance"
         ]
     remarks = [(line.purchase or "").replace("_", " ")]
+    remarks += [line.sla] if line.sla not in (None, SlaTier.BRONZE) else []
     remarks += ["stopped"] if line.stopped else []
     if line.used_in is not None and month_text(line.used_in) != period:
         remarks.append(f"corrects {month_text(line.used_in)}")

@@ -12,6 +12,7 @@ def price_agreement_view(agreement: PriceAgreement) -> PriceAgreementView:
         organization_id=on_wire(Prefix.ORGANIZATION, agreement.organization_id),
         sku=agreement.sku,
         region=agreement.region,
+        sla=None if agreement.sla is None else agreement.sla.value,
         purchase=agreement.purchase.value,
         price_per_unit_hour=money(agreement.nano_per_unit_hour),
         stopped_price_per_unit_hour=money_or_none(agreement.stopped_nano_per_unit_hour),

@@ -25,6 +25,7 @@ from control_plane.wire.catalogue import (
 )
 
 QUOTE_PREFIX = "qt"
+SLA_TIERS = ("bronze", "silver", "gold")
 SLA_DEFAULT = "bronze"
 
 NAMED_MAX = 20
@@ -51,6 +52,7 @@ def add(to: Commands) -> None:
         splitplane quote h100-sxm.8x
         splitplane quote h100-sxm.8x --region eu --max-price 25
         splitplane quote h100-sxm.8x --spot --max-price 18
+        splitplane quote h100-sxm.8x --sla gold
         splitplane quote h100-sxm.8x --region eu --keep
         splitplane quote qt_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
         splitplane quote h100-sxm.8x --project research --environment prod --verbose
@@ -76,6 +78,7 @@ def _add_offers(to: Commands) -> None:
         splitplane offers --sku h100-sxm.8x --region eu --max-price 30
         splitplane offers --gpu h100-sxm-80gb --all
         splitplane offers --sku h100-sxm.8x --min-network 100
+        splitplane offers --sku h100-sxm.8x --sla gold
         """,
     )
     which = parser.add_mutually_exclusive_group()
@@ -97,6 +100,9 @@ def _add_offers(to: Commands) -> None:
         type=int,
         metavar="GBPS",
         help="only with at least so many Gbit/s between machines, where the provider says so",
+    )
+    parser.add_argument(
+        "--sla", choices=SLA_TIERS, help=f"show the prices with this service level (default: {SLA_DEFAULT})"
     )
 
 
@@ -142,9 +148,9 @@ def add_constraints(parser: Parser, *, priced: str = "the whole machine") -> Non
     )
     parser.add_argument(
         "--sla",
-        choices=("bronze", "silver", "gold"),
+        choices=SLA_TIERS,
         default=SLA_DEFAULT,
-        help=f"how much is promised with it (default: {SLA_DEFAULT}); see: splitplane sla tiers",
+        help=f"how much is promised with it, at the tier's price (default: {SLA_DEFAULT}); see: splitplane sla tiers",
     )
     parser.add_argument(
         "--project",
@@ -224,7 +230,7 @@ def skus(terminal: Terminal, args: Namespace) -> None:
 
 def offers(terminal: Terminal, args: Namespace) -> None:
     ceiling(args)  # A wrong amount is reported before anything is asked.
-    wanted = {"gpu_model": args.gpu, "network_gbps_min": args.min_network}
+    wanted = {"gpu_model": args.gpu, "network_gbps_min": args.min_network, "sla": args.sla}
     params = {name: value for name, value in wanted.items() if value is not None}
     answer = terminal.client().whole("/v1/offers", OfferList, params)
     fitting = _only(answer, lambda offer: _fits(offer, args))

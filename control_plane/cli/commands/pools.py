@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from control_plane.cli.commands.amounts import amount
+from control_plane.cli.commands.catalogue import SLA_TIERS
 from control_plane.cli.errors import usage
 from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.pool_simulations import drawing, simulation_page
@@ -34,7 +35,6 @@ from control_plane.wire.pools import (
 PATH = "/v1/operator/pools"
 SIMULATIONS = "/v1/operator/pool-simulations"
 POLICIES = ("newsvendor", "fixed")
-TIERS = ("bronze", "silver", "gold")
 FIELDS = ("arrival", "sku", "region", "duration")
 
 
@@ -102,7 +102,7 @@ def _add_create(pools: Commands) -> None:
     parser.add_argument("--sku", required=True, metavar="SKU", help="the SKU whose leases it serves")
     parser.add_argument("--region", required=True, metavar="REGION", help="such as eu or eu-central-1")
     parser.add_argument(
-        "--sla", choices=TIERS, help="the only service level whose leases it serves (default: all)"
+        "--sla", choices=SLA_TIERS, help="the only service level whose leases it serves (default: all)"
     )
     _add_figures(parser, required=True)
     parser.add_argument("--begin", action="store_true", help="begin at once, without a dry run")

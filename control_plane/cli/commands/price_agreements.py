@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from control_plane.cli.commands.amounts import amount
-from control_plane.cli.commands.catalogue import purchase
+from control_plane.cli.commands.catalogue import SLA_TIERS, purchase
 from control_plane.cli.commands.money_once import add_key, post
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, find, names_of
 from control_plane.cli.confirming import add_yes, confirm
@@ -38,6 +38,7 @@ def add(finance: Commands) -> None:
         examples="""
         splitplane finance price agree heliotrope h100-sxm.8x 2.19 --reason 'deal 17'
         splitplane finance price agree acme cpu.16x 0.50 --region eu --reason ticket
+        splitplane finance price agree acme l4.1x 0.75 --sla gold --reason 'deal 18'
         """,
     )
     parser.add_argument("organization", metavar="ORGANIZATION", help=ORGANIZATION_HELP)
@@ -45,6 +46,9 @@ def add(finance: Commands) -> None:
     parser.add_argument("amount", metavar="USD", help="the price, such as 2.19")
     parser.add_argument("--reason", required=True, metavar="TEXT", help="stored with who ran it")
     parser.add_argument("--region", metavar="REGION", help="only for leases that are limited to it")
+    parser.add_argument(
+        "--sla", choices=SLA_TIERS, help="only for leases with this tier (default: with every tier)"
+    )
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--spot", action="store_true", help="the price as spot")
     kinds.add_argument("--interruptible", action="store_true", help="the price of interruptible leases")
@@ -79,8 +83,11 @@ def agree(terminal: Terminal, args: Namespace) -> None:
     since, until = _moment(args.since, "--from"), _moment(args.until, "--until")
     client = terminal.client()
     organization = find(client, args.organization)
+    tier = "" if args.sla is None else f" with {args.sla}"
     confirm(
-        terminal, args, f"Sell {args.sku} to {organization.name} for {args.amount} USD per unit and hour?"
+        terminal,
+        args,
+        f"Sell {args.sku}{tier} to {organization.name} for {args.amount} USD per unit and hour?",
     )
     request = PriceAgreementRequest(
         organization_id=organization.id,
@@ -88,6 +95,7 @@ def agree(terminal: Terminal, args: Namespace) -> None:
         usd_per_unit_hour=price,
         reason=args.reason,
         region=args.region,
+        sla=args.sla,
         purchase=purchase(args),
         stopped_usd_per_unit_hour=stopped,
         valid_from=since,

@@ -129,7 +129,7 @@ def _bill_lines(bill: BillView) -> Table:
         (
             _name(line.name, stopped=line.stopped),
             line.project,
-            line.sku,
+            line.sku if line.sla == "bronze" else f"{line.sku} ({line.sla})",
             price(line.price_per_unit_hour),
             _used(line.unit, line.unit_seconds + line.unrated_unit_seconds, named=named),
             cents(amount),

@@ -79,11 +79,17 @@ def _sold_as_spot(skus: Sequence[SkuView]) -> list[RenderableType]:
 
 
 def _elsewhere(skus: Sequence[SkuView]) -> list[RenderableType]:
-    """Prices of regions, and those that differ from the price book's; nothing when there are none."""
+    """Prices of regions and tiers, and those that differ from the price book's; nothing when there are none."""
     regions = [
         f"{sku.name} in {place.region} for {price(place.price_per_hour)} USD per hour"
         for sku in skus
         for place in sku.regions
+    ]
+    tiers = [
+        f"{sku.name} with {tier.sla}{'' if tier.region is None else f' in {tier.region}'} for"
+        f" {price(tier.price_per_hour)} USD per hour"
+        for sku in skus
+        for tier in sku.tiers
     ]
     agreed = [
         f"{sku.name} (listed at {price(sku.list_price_per_hour)} USD per hour)"
@@ -93,6 +99,8 @@ def _elsewhere(skus: Sequence[SkuView]) -> list[RenderableType]:
     lines = []
     if regions:
         lines.append(Text(f"\nLimited to a region (--region): {', '.join(regions)}.", style="dim"))
+    if tiers:
+        lines.append(Text(f"\nWith a service level (--sla): {', '.join(tiers)}.", style="dim"))
     if agreed:
         lines.append(Text(f"\nAgreed on with you: {', '.join(agreed)}.", style="dim"))
     return [*lines]
@@ -186,14 +194,16 @@ def quote_page(quote: QuoteView, now: datetime, *, verbose: bool = False) -> Ren
     """Price, verdict and candidates. The reason of a refusal goes to standard error, as every error does."""
     parts: list[RenderableType] = []
     if quote.price_per_hour is not None:
-        parts.append(heading(quote.sku, per_hour(quote.price_per_hour, quote.price_per_gpu_hour)))
+        tier = "" if quote.sla == "bronze" else f", {quote.sla}"
+        costs = per_hour(quote.price_per_hour, quote.price_per_gpu_hour)
+        parts.append(heading(quote.sku, costs + tier))
     if quote.verdict.admitted:
         hold = f" with a hold of {price(quote.first_hour)} USD for its first hour."
         place = _place(quote)
         parts.append(Text.assemble(("Would be admitted", "green"), place, hold))
     if quote.id is not None:
         parts.append(Text(f"The price is kept until {both(quote.expires_at, now)}, for a lease with"))
-        parts.append(indented(Text(f"--quote {quote.id}", style="cyan")))
+        parts.append(indented(Text(f"--quote {quote.id}{_tier_option(quote.sla)}", style="cyan")))
     rules = [rule for rule in quote.verdict.rules if verbose or rule.verdict != "allowed"]
     if rules:
         hint = "" if verbose else "--verbose shows every rule"
@@ -234,8 +244,13 @@ def kept_quote_page(quote: KeptQuoteView, now: datetime) -> RenderableType:
     )
     if quote.expired:
         return page
-    create = f"splitplane lease create {quote.sku} --quote {quote.id}"
+    create = f"splitplane lease create {quote.sku} --quote {quote.id}{_tier_option(quote.sla)}"
     return Group(page, Text(), indented(Text(create, style="cyan")))
+
+
+def _tier_option(sla: str) -> str:
+    """What a lease for a quote has to say about its tier."""
+    return "" if sla == "bronze" else f" --sla {sla}"
 
 
 def _place(quote: QuoteView) -> str:

@@ -57,7 +57,8 @@ def explanation_page(explained: ChargeExplanationView) -> RenderableType:
 
 
 def _kind(explained: ChargeExplanationView) -> str:
-    return spaced(explained.purchase) + (", stopped" if explained.charge.stopped else "")
+    tier = "" if explained.sla == "bronze" else f", {explained.sla}"
+    return spaced(explained.purchase) + tier + (", stopped" if explained.charge.stopped else "")
 
 
 def _event(line: JournalLine) -> str:

@@ -128,6 +128,7 @@ def _line(line: InvoiceLineView, period: str) -> Sequence[Cell]:
         what = spaced(line.kind) if line.reason is None else f"{spaced(line.kind)}: {line.reason}"
         return (str(line.number), line.project or "", what, "", "", shown)
     notes = [line.sku or "", spaced(line.purchase or "")]
+    notes += [line.sla] if line.sla not in (None, "bronze") else []
     notes += ["stopped"] if line.stopped else []
     notes += [f"corrects {line.used_in}"] if line.used_in != period else []
     return (

@@ -20,6 +20,7 @@ def agreement_page(agreement: PriceAgreementView, organization: str) -> Renderab
             ("Price", f"{price(agreement.price_per_unit_hour)} USD per unit and hour, {_kind(agreement)}"),
             ("Stopped", None if stopped is None else f"{price(stopped)} USD per unit and hour"),
             ("Region", agreement.region or "anywhere"),
+            ("Tier", agreement.sla or "every tier"),
             ("From", absolute(agreement.valid_from)),
             ("Until", "it is ended" if agreement.valid_until is None else absolute(agreement.valid_until)),
             ("Reason", agreement.reason),
@@ -41,7 +42,7 @@ def agreement_table(
             names.get(agreement.organization_id, agreement.organization_id),
             Text(agreement.sku, style="bold"),
             agreement.region or "anywhere",
-            _kind(agreement),
+            _kind(agreement) + ("" if agreement.sla is None else f", {agreement.sla}"),
             price(agreement.price_per_unit_hour),
             state(agreement, now),
         )

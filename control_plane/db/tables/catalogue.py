@@ -16,13 +16,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from control_plane.db.tables.marks import Tenancy, at, known, table, tenant
+from control_plane.db.tables.marks import Tenancy, among, at, known, table, tenant
 from control_plane.domain.block import BlockScope
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.failure import FailReason
 from control_plane.domain.firewall import ProviderFirewall
 from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.sla import SlaTier
 
 skus = table(
     "skus",
@@ -68,17 +69,23 @@ prices = table(
     Column("sku", Text, ForeignKey("skus.name"), nullable=False),
     # `anywhere`, or a region with a price of its own.
     Column("region", Text, nullable=False),
+    # `any`, or an SLA tier with a price of its own.
+    Column("sla", Text, nullable=False),
     at("effective_from", nullable=False),
     Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
-    # Null in a region: its price is that of anywhere from then on.
+    # Null in a region or of a tier: it has no price of its own from then on.
     Column("nano_per_unit_hour", BigInteger),
     # While the machine is stopped. Null: the same.
     Column("stopped_nano_per_unit_hour", BigInteger),
     # As spot. Null: it is not sold so.
     Column("spot_nano_per_unit_hour", BigInteger),
-    PrimaryKeyConstraint("sku", "region", "effective_from"),
+    PrimaryKeyConstraint("sku", "region", "sla", "effective_from"),
+    CheckConstraint(f"sla = 'any' OR {among('sla', SlaTier)}", name="sla_known"),
     CheckConstraint("nano_per_unit_hour >= 0", name="not_negative"),
-    CheckConstraint("nano_per_unit_hour IS NOT NULL OR region <> 'anywhere'", name="anywhere_has_a_price"),
+    CheckConstraint(
+        "nano_per_unit_hour IS NOT NULL OR region <> 'anywhere' OR sla <> 'any'", name="anywhere_has_a_price"
+    ),
+    CheckConstraint("spot_nano_per_unit_hour IS NULL OR sla = 'any'", name="nothing_is_promised_with_spot"),
     CheckConstraint(
         "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="stopped_costs_no_more"
     ),
@@ -96,6 +103,8 @@ price_agreements = table(
     Column("sku", Text, ForeignKey("skus.name"), nullable=False),
     # Null: anywhere.
     Column("region", Text),
+    # Null: with every tier.
+    Column("sla", Text),
     Column("purchase", Text, nullable=False),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
     # Null: that of the price book, or the price itself where it is lower.
@@ -109,6 +118,10 @@ price_agreements = table(
     at("ended_at"),
     Column("ended_by", Text),
     known("purchase", PurchaseKind),
+    known("sla", SlaTier),
+    CheckConstraint(
+        f"sla IS NULL OR purchase = '{PurchaseKind.ON_DEMAND}'", name="promises_are_for_on_demand"
+    ),
     CheckConstraint("nano_per_unit_hour >= 0", name="not_negative"),
     CheckConstraint(
         "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="stopped_costs_no_more"

@@ -21,6 +21,7 @@ from control_plane.db.tables.marks import Tenancy, at, known, own, table, tenant
 from control_plane.domain.invoice import TAX_RATE_MAX, DocumentSeries, LineKind
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import Unit
+from control_plane.domain.sla import SlaTier
 
 
 def _buyer() -> tuple[Column[str] | Column[int] | Column[bool] | CheckConstraint, ...]:
@@ -136,6 +137,7 @@ invoice_lines = table(
     Column("project", Text),
     Column("sku", Text),
     Column("purchase", Text),
+    Column("sla", Text),
     Column("stopped", Boolean),
     Column("unit", Text),
     Column("nano_per_unit_hour", BigInteger),
@@ -153,9 +155,10 @@ invoice_lines = table(
     own("lease_id", "leases"),
     known("kind", LineKind),
     known("purchase", PurchaseKind),
+    known("sla", SlaTier),
     known("unit", Unit),
     CheckConstraint(
-        f"kind <> '{LineKind.USAGE}' OR num_nulls(project_id, project, sku, purchase, stopped, unit,"
+        f"kind <> '{LineKind.USAGE}' OR num_nulls(project_id, project, sku, purchase, sla, stopped, unit,"
         " nano_per_unit_hour, used_in, unit_seconds) = 0",
         name="usage_whole",
     ),

@@ -20,6 +20,7 @@ from control_plane.db.tables.marks import Lookups, Tenancy, among, at, known, ow
 from control_plane.domain.ledger import APPROVED, OURS, AccountKind, TransactionKind
 from control_plane.domain.period import PeriodEvent, PeriodState
 from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.sla import SlaTier
 
 
 def booked(moment: str) -> CheckConstraint:
@@ -161,6 +162,8 @@ charges = table(
     Column("region", Text, nullable=False),
     Column("sku", Text, nullable=False),
     Column("purchase", Text, nullable=False),
+    # The tier that the lease was sold with.
+    Column("sla", Text, nullable=False),
     Column("price_book", Integer, ForeignKey("price_books.version"), nullable=False),
     at("started_at", nullable=False),
     at("ended_at", nullable=False),
@@ -175,6 +178,7 @@ charges = table(
     at("rated_at", nullable=False),
     UniqueConstraint("lease_id", "number"),
     known("purchase", PurchaseKind),
+    known("sla", SlaTier),
     booked("started_at"),
     CheckConstraint("amount_nano >= 0", name="not_negative"),
     Index("ix_charges_organization_id_started_at", "organization_id", "started_at"),

@@ -32,6 +32,7 @@ from control_plane.domain.pool_plan import FAILED_WITHIN, PoolFacts, PoolPlan, p
 from control_plane.domain.pool_sizing import HISTORY, Measured, Sizing, lead_times, size
 from control_plane.domain.ranking import rank
 from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sla import SlaTier
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.outcomes import pools as outcomes
 from control_plane.outcomes.leases import unhealthy_accounts
@@ -84,13 +85,14 @@ async def _market(connection: Connection, pool: Pool, world: AccountWorld, now: 
     prices = await catalogue.prices(connection, now=now, sku=pool.sku)
     if not prices:
         return _Market(None, (), frozenset(unhealthy), failures)
-    shape = prices[0].sku.shape
+    price = prices[0].within(None, pool.sla or SlaTier.BRONZE)
+    shape = price.sku.shape
     accounts = [AccountName(name) for name in world.account_names]
     offers = await catalogue.offers_of_shape(connection, shape.gpu_model, shape.gpu_count, accounts=accounts)
     ranking = rank(
         CapacityRequest(pool.sku, regions=(pool.region,)),
         shape,
-        prices[0].nano_per_hour,
+        price.nano_per_hour,
         lots_of(offers),
         failures={each.offer_key: Failure(each.reason, each.at, each.times) for each in failures},
         unhealthy_accounts=unhealthy,
@@ -98,7 +100,7 @@ async def _market(connection: Connection, pool: Pool, world: AccountWorld, now: 
         blocks=in_force(await offer_blocks.in_force(connection, now=now), now),
         now=now,
     )
-    return _Market(prices[0], ranking.candidates, frozenset(unhealthy), failures)
+    return _Market(price, ranking.candidates, frozenset(unhealthy), failures)
 
 
 async def _facts(connection: Connection, pool: Pool, market: _Market, now: datetime) -> PoolFacts:

@@ -129,14 +129,18 @@ async def test_agreements_of_the_same_must_not_overlap_and_nothing_is_stored_of_
         (acme, {"usd_per_unit_hour": "1234567890"}, "invalid_request"),
         (acme, {"region": "Europe"}, "invalid_request"),
         (acme, {"stopped_usd_per_unit_hour": "2.6"}, "price_invalid"),
+        (acme, {"sla": "platinum"}, "invalid_request"),
     ):
         hold(await operator.http.post(PATH, json=_body(tenant, **changes)), code)
     later = await _agreed(operator, acme, valid_from=(now + timedelta(days=30)).isoformat())
     await _agreed(operator, acme, region="eu")
+    gold = await _agreed(operator, acme, sla="gold")
+    hold(await operator.http.post(PATH, json=_body(acme, sla="gold")), "price_overlaps")
+    assert (first["sla"], gold["sla"]) == (None, "gold")
     theirs = await _agreed(operator, other)
     listed = (await operator.http.get(PATH)).json()["items"]
     assert listed[0]["id"] == theirs["id"]
-    assert len(listed) == 4
+    assert len(listed) == 5
     of_acme = (await operator.http.get(PATH, params={"organization": first["organization_id"]})).json()
     assert {item["organization_id"] for item in of_acme["items"]} == {first["organization_id"]}
     hold(await acme.http.get(PATH), "permission_denied")

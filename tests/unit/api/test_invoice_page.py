@@ -18,6 +18,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.period import MAIN_ISSUER, Period, PeriodState
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import Unit
+from control_plane.domain.sla import SlaTier
 from control_plane.services.credit_notes import FullCreditNote
 from control_plane.services.invoices import FullInvoice
 
@@ -35,6 +36,7 @@ USED = Usage(
     project="research",
     sku="h100x8",
     purchase=PurchaseKind.ON_DEMAND,
+    sla=SlaTier.BRONZE,
     stopped=False,
     unit=Unit.GPU,
     nano_per_unit_hour=Nano(2_490_000_000),

@@ -13,6 +13,7 @@ from control_plane.domain.focus import COLUMNS, FOCUS_COLUMNS, NAMES, Kind, Row,
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import CapacityShape
+from control_plane.domain.sla import SlaTier
 from tests.support.charges import FACTS, PRICE, SELLER, START, lease_charges
 
 
@@ -66,7 +67,8 @@ def test_gpus_are_priced_by_the_hour_and_measured_by_the_second() -> None:
     assert (number(row["ConsumedQuantity"]), row["ConsumedUnit"]) == (Decimal(28_800), "GPU-Seconds")
     assert row["SkuMeter"] == "GPU Time"
     assert (
-        row["SkuPriceDetails"] == '{"GpuCount":1,"InstanceType":"h100-sxm.8x","x_GpuModel":"h100-sxm-80gb"}'
+        row["SkuPriceDetails"]
+        == '{"GpuCount":1,"InstanceType":"h100-sxm.8x","x_GpuModel":"h100-sxm-80gb","x_SlaTier":"bronze"}'
     )
 
 
@@ -76,20 +78,23 @@ def test_a_machine_without_gpus_is_counted_as_a_machine() -> None:
     assert (number(row["PricingQuantity"]), row["PricingUnit"]) == (Decimal("0.5"), "Machine-Hours")
     assert (number(row["ConsumedQuantity"]), row["ConsumedUnit"]) == (Decimal(1_800), "Machine-Seconds")
     assert row["ResourceType"] == "Machine Lease"
-    assert row["SkuPriceDetails"] == '{"InstanceType":"cpu-8"}'
+    assert row["SkuPriceDetails"] == '{"InstanceType":"cpu-8","x_SlaTier":"bronze"}'
 
 
 def test_spot_is_dynamic_pricing_of_the_same_sku_at_another_sku_price() -> None:
     standard, spot = row_of(), row_of(purchase=PurchaseKind.SPOT)
     assert (standard["PricingCategory"], spot["PricingCategory"]) == ("Standard", "Dynamic")
     assert standard["SkuId"] == spot["SkuId"]
-    assert (standard["SkuPriceId"], spot["SkuPriceId"]) == ("h100-sxm.8x/on_demand", "h100-sxm.8x/spot")
+    assert (standard["SkuPriceId"], spot["SkuPriceId"]) == (
+        "h100-sxm.8x/on_demand/bronze",
+        "h100-sxm.8x/spot/bronze",
+    )
 
 
 def test_the_time_of_a_stopped_machine_has_a_meter_and_a_sku_price_of_its_own() -> None:
     row = row_of(stopped=True)
     assert row["SkuMeter"] == "Stopped GPU Time"
-    assert row["SkuPriceId"] == "h100-sxm.8x/on_demand/stopped"
+    assert row["SkuPriceId"] == "h100-sxm.8x/on_demand/bronze/stopped"
 
 
 def test_the_sku_price_stays_the_same_in_another_price_book_whose_version_has_its_own_column() -> None:
@@ -227,3 +232,10 @@ def test_whole_hours_at_a_price_in_cents_have_no_rounding_at_all() -> None:
             row["ContractedCost"]
         )
     assert charge.started_at == START + timedelta(hours=1)
+
+
+def test_a_tier_is_another_sku_price_of_the_same_sku_and_stands_in_its_details() -> None:
+    gold = row_of(sla=SlaTier.GOLD)
+    assert (gold["SkuId"], gold["SkuPriceId"]) == ("h100-sxm.8x", "h100-sxm.8x/on_demand/gold")
+    assert '"x_SlaTier":"gold"' in str(gold["SkuPriceDetails"])
+    assert "on demand, gold, in" in str(gold["ChargeDescription"])

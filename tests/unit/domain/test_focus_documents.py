@@ -116,7 +116,7 @@ def test_a_credit_note_corrects_the_usage_of_the_invoices_month_and_its_tax_and_
     assert usage["BilledCost"] == usd(Nano(-2_490_000_000))
     assert (usage["SkuId"], usage["SkuPriceId"], usage["SkuMeter"]) == (
         "h100x1",
-        "h100x1/on_demand",
+        "h100x1/on_demand/bronze",
         "GPU Time",
     )
     assert usage["x_CorrectsInvoiceLine"] == "1"

@@ -30,6 +30,7 @@ from control_plane.domain.period import MAIN_ISSUER, Period, PeriodState
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.sku import Unit
+from control_plane.domain.sla import SlaTier
 from control_plane.wire import invoices as wire
 
 OCTOBER = datetime(2026, 10, 1, tzinfo=UTC)
@@ -49,6 +50,7 @@ USED = Usage(
     project="research",
     sku="h100x1",
     purchase=PurchaseKind.ON_DEMAND,
+    sla=SlaTier.BRONZE,
     stopped=False,
     unit=Unit.GPU,
     nano_per_unit_hour=Nano(2_490_000_000),

@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.admission import Price, RegionalPrice
+from control_plane.domain.admission import OtherPrice, Price, promises_more_for_less
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import OrganizationId, PriceAgreementId
 from control_plane.domain.money import NANO_MAX, Nano
@@ -16,6 +16,7 @@ from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import CapacityShape, Shape, Sku
+from control_plane.domain.sla import SlaTier
 from tests.support.cases import case
 from tests.support.clock import START
 
@@ -26,10 +27,10 @@ LISTED = Price(
     7,
     stopped_nano_per_unit_hour=Nano(50),
     spot_nano_per_unit_hour=Nano(90),
-    regions=(
-        RegionalPrice("eu", Nano(250), book=8),
-        RegionalPrice("eu-north", Nano(240), Nano(60), Nano(70), book=9),
-        RegionalPrice("us", Nano(40), book=9),
+    others=(
+        OtherPrice("eu", Nano(250), book=8),
+        OtherPrice("eu-north", Nano(240), Nano(60), Nano(70), book=9),
+        OtherPrice("us", Nano(40), book=9),
     ),
 )
 AGREED = PriceAgreement(
@@ -37,6 +38,7 @@ AGREED = PriceAgreement(
     organization_id=OrganizationId(UUID(int=2)),
     sku="h100x1",
     region=None,
+    sla=None,
     purchase=PurchaseKind.ON_DEMAND,
     nano_per_unit_hour=Nano(150),
     stopped_nano_per_unit_hour=None,
@@ -49,10 +51,26 @@ AGREED = PriceAgreement(
 ON_DEMAND, SPOT = PurchaseKind.ON_DEMAND, PurchaseKind.SPOT
 
 
+BRONZE, SILVER, GOLD = SlaTier
+BY_TIER = replace(
+    LISTED,
+    others=(
+        *LISTED.others,
+        OtherPrice(None, Nano(300), sla=GOLD, book=10),
+        OtherPrice("eu-north", Nano(350), Nano(80), sla=GOLD, book=11),
+    ),
+)
+"""It costs more with gold, and most with gold in the north of the EU."""
+
+
 def _price(
-    *regions: str, agreements: tuple[PriceAgreement, ...] = (), purchase: PurchaseKind = ON_DEMAND
+    *regions: str,
+    agreements: tuple[PriceAgreement, ...] = (),
+    purchase: PurchaseKind = ON_DEMAND,
+    sla: SlaTier = BRONZE,
+    listed: Price = LISTED,
 ) -> Price:
-    found = priced(LISTED, purchase, regions, agreements)
+    found = priced(listed, purchase, sla, regions, agreements)
     assert found is not None
     return found
 
@@ -121,8 +139,93 @@ def test_the_order_of_regions_changes_nothing_and_one_more_makes_nothing_cheaper
         assert _price(*some[:fewer]).nano_per_unit_hour <= _price(*some).nano_per_unit_hour
 
 
+def test_a_line_of_the_tier_applies_before_one_of_a_narrower_region_that_is_for_all_tiers() -> None:
+    for regions, sla, nano, book in (
+        ((), GOLD, 300, 10),
+        (("eu",), GOLD, 300, 10),
+        (("eu-north-1",), GOLD, 350, 11),
+        (("us", "eu-north"), GOLD, 350, 11),
+        ((), SILVER, 200, 7),
+        (("eu",), SILVER, 250, 8),
+        (("eu-north-1",), BRONZE, 240, 9),
+    ):
+        with case(*regions, sla):
+            price = _price(*regions, sla=sla, listed=BY_TIER)
+            assert (price.nano_per_unit_hour, price.book, price.listed_nano) == (nano, book, nano)
+
+
+def test_a_line_of_a_tier_that_says_nothing_of_stopped_machines_has_the_price_of_the_others() -> None:
+    stopped = [_price(*regions, sla=GOLD, listed=BY_TIER).stopped_nano for regions in ((), ("eu-north",))]
+    assert stopped == [50, 80]
+    low = replace(LISTED, others=(OtherPrice(None, Nano(30), sla=BRONZE),))
+    assert _price(listed=low).stopped_nano == 30, "up to the price of the line"
+    assert _price(listed=low, purchase=SPOT).nano_per_unit_hour == 30
+
+
+def test_an_agreement_for_a_tier_stands_before_one_for_all_of_them() -> None:
+    for_gold = replace(AGREED, id=PriceAgreementId(UUID(int=4)), sla=GOLD, nano_per_unit_hour=Nano(280))
+    for_north = replace(AGREED, id=PriceAgreementId(UUID(int=5)), region="eu-north")
+    all_of_them = (for_north, AGREED, for_gold)
+    for regions, sla, agreement, nano, listed in (
+        ((), BRONZE, AGREED, 150, 200),
+        ((), SILVER, AGREED, 150, 200),
+        ((), GOLD, for_gold, 280, 300),
+        (("eu-north",), GOLD, for_gold, 280, 350),
+        (("eu-north",), BRONZE, for_north, 150, 240),
+    ):
+        with case(*regions, sla):
+            price = _price(*regions, agreements=all_of_them, sla=sla, listed=BY_TIER)
+            assert (price.agreement_id, price.nano_per_unit_hour, price.listed_nano) == (
+                agreement.id,
+                nano,
+                listed,
+            )
+    alone = _price(sla=GOLD, agreements=(AGREED,), listed=BY_TIER)
+    assert alone.nano_per_unit_hour == 150, "what was agreed on without a tier is for all of them"
+    bronze = _price(agreements=(for_gold,), listed=BY_TIER)
+    assert bronze.agreement_id is None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([None, "eu", "eu-north", "us"]),
+            st.sampled_from([None, *SlaTier]),
+            st.integers(1, 9),
+        ),
+        max_size=6,
+        unique_by=lambda line: line[:2],
+    ),
+    st.sampled_from([(), ("eu",), ("eu-north-1",), ("us", "eu")]),
+)
+def test_where_no_tier_is_refused_a_better_promise_never_costs_less(
+    lines: list[tuple[str | None, SlaTier | None, int]], regions: tuple[str, ...]
+) -> None:
+    others = tuple(
+        OtherPrice(region, Nano(nano), sla=sla)
+        for region, sla, nano in lines
+        if (region, sla) != (None, None)
+    )
+    listed = replace(LISTED, nano_per_unit_hour=Nano(5), others=others)
+    prices = [_price(*regions, sla=sla, listed=listed).nano_per_unit_hour for sla in SlaTier]
+    if promises_more_for_less(listed) is None:
+        assert prices == sorted(prices)
+
+
+def test_a_tier_that_was_forgotten_beside_a_dearer_lower_one_is_named() -> None:
+    forgotten = replace(LISTED, others=(OtherPrice(None, Nano(300), sla=SILVER),))
+    assert "gold would cost 0.000000200 USD, less than silver" in str(promises_more_for_less(forgotten))
+    dear = (
+        OtherPrice("eu", Nano(400)),
+        OtherPrice(None, Nano(300), sla=SILVER),
+        OtherPrice(None, Nano(300), sla=GOLD),
+    )
+    assert "silver in eu would cost" in str(promises_more_for_less(replace(LISTED, others=dear)))
+    assert promises_more_for_less(replace(LISTED, others=dear[1:])) is None
+
+
 def test_a_sku_without_a_spot_price_has_none_in_any_region() -> None:
-    assert priced(replace(LISTED, spot_nano_per_unit_hour=None, regions=()), SPOT, ("eu",), ()) is None
+    assert priced(replace(LISTED, spot_nano_per_unit_hour=None, others=()), SPOT, BRONZE, ("eu",), ()) is None
 
 
 def _refusal(agreement: PriceAgreement, *others: PriceAgreement) -> RefusalCode | None:
@@ -141,10 +244,12 @@ def test_what_cannot_be_agreed_on_has_its_code() -> None:
         ({"stopped_nano_per_unit_hour": Nano(151)}, RefusalCode.PRICE_INVALID),
         ({"purchase": SPOT, "stopped_nano_per_unit_hour": Nano(1)}, RefusalCode.PRICE_INVALID),
         ({"nano_per_unit_hour": Nano(NANO_MAX + 1)}, RefusalCode.PRICE_INVALID),
+        ({"sla": GOLD}, None),
+        ({"sla": GOLD, "purchase": SPOT}, RefusalCode.PRICE_INVALID),
     ):
         with case(changes):
             assert _refusal(replace(AGREED, **changes)) is code
-    without_spot = replace(LISTED, spot_nano_per_unit_hour=None, regions=())
+    without_spot = replace(LISTED, spot_nano_per_unit_hour=None, others=())
     refused = proposed(replace(AGREED, purchase=SPOT), (), [without_spot], START)
     assert refused is not None
     assert refused.code is RefusalCode.SKU_NOT_SOLD_AS_SPOT
@@ -166,6 +271,8 @@ def test_two_agreements_overlap_exactly_when_both_are_in_force_at_some_moment(
     assert _refusal(one, other) is (RefusalCode.PRICE_OVERLAPS if together else None)
     assert not one.overlaps(replace(other, region="eu"))
     assert not one.overlaps(replace(other, purchase=SPOT))
+    assert not one.overlaps(replace(other, sla=GOLD))
+    assert replace(one, sla=GOLD).overlaps(replace(other, sla=GOLD)) == together
 
 
 def test_an_agreement_ends_now_or_later_and_never_later_than_it_would() -> None:

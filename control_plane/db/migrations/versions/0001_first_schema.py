@@ -654,6 +654,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
     LEFT JOIN LATERAL (
       SELECT x.switched_at, e.claimed_at FROM public.claims e JOIN public.leases x ON x.id = e.lease_id
       WHERE c.id IS NULL AND e.machine_id = m.id ORDER BY e.ended_at DESC LIMIT 1) past ON true
+    LEFT JOIN public.machine_health h ON h.machine_id = m.id
     LEFT JOIN public.leases l ON l.id = c.lease_id
     LEFT JOIN public.organizations o ON o.id = c.organization_id
     LEFT JOIN public.projects p ON p.id = c.project_id
@@ -877,7 +878,7 @@ def upgrade() -> None:
         (NODE_IDS, "node_ids(uuid, text[], uuid, text, timestamptz, uuid, integer)"),
         (
             FLEET_MACHINES,
-            "fleet_machines(timestamptz, text, text, text, text, text, text, uuid, uuid, boolean, uuid, integer)",
+            "fleet_machines(timestamptz, text, text, text, text, text, boolean, text, uuid, uuid, boolean, uuid, integer)",
         ),
     ):
         op.execute(function)
@@ -1357,15 +1358,23 @@ def _create_tables() -> None:
         "prices",
         sa.Column("sku", sa.Text(), nullable=False),
         sa.Column("region", sa.Text(), nullable=False),
+        sa.Column("sla", sa.Text(), nullable=False),
         sa.Column("effective_from", sa.DateTime(timezone=True), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.Column("spot_nano_per_unit_hour", sa.BigInteger(), nullable=True),
+        sa.CheckConstraint(
+            "sla = 'any' OR sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_prices_sla_known")
+        ),
         sa.CheckConstraint("nano_per_unit_hour >= 0", name=op.f("ck_prices_not_negative")),
         sa.CheckConstraint(
-            "nano_per_unit_hour IS NOT NULL OR region <> 'anywhere'",
+            "nano_per_unit_hour IS NOT NULL OR region <> 'anywhere' OR sla <> 'any'",
             name=op.f("ck_prices_anywhere_has_a_price"),
+        ),
+        sa.CheckConstraint(
+            "spot_nano_per_unit_hour IS NULL OR sla = 'any'",
+            name=op.f("ck_prices_nothing_is_promised_with_spot"),
         ),
         sa.CheckConstraint(
             "spot_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
@@ -1379,7 +1388,7 @@ def _create_tables() -> None:
             ["price_book"], ["price_books.version"], name=op.f("fk_prices_price_book_price_books")
         ),
         sa.ForeignKeyConstraint(["sku"], ["skus.name"], name=op.f("fk_prices_sku_skus")),
-        sa.PrimaryKeyConstraint("sku", "region", "effective_from", name=op.f("pk_prices")),
+        sa.PrimaryKeyConstraint("sku", "region", "sla", "effective_from", name=op.f("pk_prices")),
     )
     op.create_table(
         "projects",
@@ -2073,6 +2082,7 @@ def _create_tables() -> None:
         sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("sku", sa.Text(), nullable=False),
         sa.Column("region", sa.Text(), nullable=True),
+        sa.Column("sla", sa.Text(), nullable=True),
         sa.Column("purchase", sa.Text(), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=True),
@@ -2086,6 +2096,11 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "purchase IN ('interruptible', 'on_demand', 'spot')",
             name=op.f("ck_price_agreements_purchase_known"),
+        ),
+        sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_price_agreements_sla_known")),
+        sa.CheckConstraint(
+            "sla IS NULL OR purchase = 'on_demand'",
+            name=op.f("ck_price_agreements_promises_are_for_on_demand"),
         ),
         sa.CheckConstraint("nano_per_unit_hour >= 0", name=op.f("ck_price_agreements_not_negative")),
         sa.CheckConstraint(
@@ -2229,6 +2244,12 @@ def _create_tables() -> None:
             server_default=sa.text("'{}'"),
             nullable=False,
         ),
+        sa.Column(
+            "held_at",
+            postgresql.ARRAY(sa.DateTime(timezone=True)),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
         sa.Column("billed_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("funding_warned_at", sa.DateTime(timezone=True), nullable=True),
@@ -2243,12 +2264,6 @@ def _create_tables() -> None:
             "(network_id IS NULL) = (node_pool_id IS NOT NULL)", name=op.f("ck_leases_in_a_network_or_a_pool")
         ),
         sa.CheckConstraint(
-        sa.Column(
-            "held_at",
-            postgresql.ARRAY(sa.DateTime(timezone=True)),
-            server_default=sa.text("'{}'"),
-            nullable=False,
-        ),
             "(state = 'ready') <= (ready_at IS NOT NULL)", name=op.f("ck_leases_ready_has_its_time")
         ),
         sa.CheckConstraint(
@@ -3488,6 +3503,7 @@ def _create_tables() -> None:
         sa.Column("region", sa.Text(), nullable=False),
         sa.Column("sku", sa.Text(), nullable=False),
         sa.Column("purchase", sa.Text(), nullable=False),
+        sa.Column("sla", sa.Text(), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
         sa.Column("started_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=False),
@@ -3501,6 +3517,7 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "purchase IN ('interruptible', 'on_demand', 'spot')", name=op.f("ck_charges_purchase_known")
         ),
+        sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_charges_sla_known")),
         sa.CheckConstraint(
             "period = date_trunc('month', period AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
             " AND period >= date_trunc('month', started_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'",
@@ -4400,28 +4417,6 @@ def _create_tables() -> None:
         "ix_samples_received_at", "samples", ["received_at", "claim_id", "sequence"], unique=False
     )
     op.create_table(
-        "sample_exports",
-        sa.Column("target", sa.Text(), nullable=False),
-        sa.Column("received_at", sa.DateTime(timezone=True), nullable=False),
-        sa.Column("claim_id", sa.Uuid(), nullable=False),
-        sa.Column("sequence", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("target", name=op.f("pk_sample_exports")),
-    )
-    op.create_index(
-        "ix_samples_notable",
-        "samples",
-        ["received_at", "claim_id", "sequence"],
-        unique=False,
-        postgresql_where=sa.text("notable"),
-    )
-    op.create_table(
-        "powers",
-        sa.Column("claim_id", sa.Uuid(), nullable=False),
-        sa.Column("organization_id", sa.Uuid(), nullable=False),
-        sa.Column("lease_id", sa.Uuid(), nullable=False),
-        sa.Column("machine_id", sa.Uuid(), nullable=False),
-        sa.Column("state", sa.Text(), nullable=False),
-    op.create_table(
         "sample_archives",
         sa.Column("hour", sa.DateTime(timezone=True), nullable=False),
         sa.Column("received", sa.BigInteger(), nullable=True),
@@ -4452,6 +4447,28 @@ def _create_tables() -> None:
         unique=False,
         postgresql_where=sa.text("written_at IS NULL AND lost_at IS NULL"),
     )
+    op.create_table(
+        "sample_exports",
+        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("received_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("sequence", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("target", name=op.f("pk_sample_exports")),
+    )
+    op.create_index(
+        "ix_samples_notable",
+        "samples",
+        ["received_at", "claim_id", "sequence"],
+        unique=False,
+        postgresql_where=sa.text("notable"),
+    )
+    op.create_table(
+        "powers",
+        sa.Column("claim_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("machine_id", sa.Uuid(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
         sa.Column("generation", sa.Integer(), server_default=sa.text("1"), nullable=False),
         sa.Column("wanted_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("settled_at", sa.DateTime(timezone=True), nullable=True),
@@ -5222,6 +5239,7 @@ def _create_tables() -> None:
         sa.Column("project", sa.Text(), nullable=True),
         sa.Column("sku", sa.Text(), nullable=True),
         sa.Column("purchase", sa.Text(), nullable=True),
+        sa.Column("sla", sa.Text(), nullable=True),
         sa.Column("stopped", sa.Boolean(), nullable=True),
         sa.Column("unit", sa.Text(), nullable=True),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=True),
@@ -5237,7 +5255,7 @@ def _create_tables() -> None:
             name=op.f("ck_invoice_lines_credit_alone"),
         ),
         sa.CheckConstraint(
-            "kind <> 'usage' OR num_nulls(project_id, project, sku, purchase, stopped, unit, nano_per_unit_hour, used_in, unit_seconds) = 0",
+            "kind <> 'usage' OR num_nulls(project_id, project, sku, purchase, sla, stopped, unit, nano_per_unit_hour, used_in, unit_seconds) = 0",
             name=op.f("ck_invoice_lines_usage_whole"),
         ),
         sa.CheckConstraint(
@@ -5246,6 +5264,7 @@ def _create_tables() -> None:
         sa.CheckConstraint(
             "purchase IN ('interruptible', 'on_demand', 'spot')", name=op.f("ck_invoice_lines_purchase_known")
         ),
+        sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_invoice_lines_sla_known")),
         sa.CheckConstraint("unit IN ('gpu', 'machine')", name=op.f("ck_invoice_lines_unit_known")),
         sa.ForeignKeyConstraint(
             ["organization_id", "invoice_id"],

@@ -322,7 +322,8 @@ class MachineSignal:
 
     claim_id: ClaimId
     action: EnforcementAction
-    reason: Detector
+    reason: str
+    """The detector, or `preemption` where the machine of an interruptible lease is taken back."""
     until: datetime
     ends_at: datetime | None
     """When the machine is stopped, or the lease ends."""

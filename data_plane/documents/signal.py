@@ -33,6 +33,7 @@ Reason = Literal[
     "idle",
     "envelope_breach",
     "unfunded",
+    "preemption",
 ]
 REASONS: "tuple[Reason, ...]" = get_args(Reason)
 

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import TextClause, text
 
 from control_plane.db import preemptions
+from control_plane.db.engine import Database
 from control_plane.db.preemptions import Preemption, StoredDecision, Switch
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
@@ -24,6 +25,7 @@ from control_plane.domain.tariff import unit_seconds_total
 from control_plane.services import sla_terms
 from control_plane.world import uuid7
 from reconciler.worlds.complete import CompleteWorld
+from tests.scenario.test_enforcement import signal
 from tests.support.crash import Crash
 from tests.support.rows import rows
 from tests.support.stage import BOOK, Stage
@@ -250,16 +252,23 @@ async def test_a_lease_that_waits_to_be_replaced_is_paused_to_the_second_and_doe
     assert abs(await billed(stage, yields, PRICE) - first - second) <= 1
 
 
-async def test_a_lease_in_need_that_goes_away_during_the_notice_interrupts_nobody(stage: Stage) -> None:
+async def test_a_lease_in_need_that_goes_away_during_the_notice_interrupts_nobody(
+    stage: Stage, ingest_db: Database
+) -> None:
     (yields,) = await short_of(stage)
     await arm(stage)
     golden = await a_golden_one(stage)
     while not await all_of_them(stage):
         await stage.play(20, step=5)
+    (preemption,) = await all_of_them(stage)
+    asked = await signal(ingest_db, stage, yields)
+    assert asked is not None, "the workload can read it on the machine"
+    assert (asked.action, asked.reason, asked.ends_at) == ("evict", "preemption", preemption.interrupt_at)
     await stage.release(golden)
     await stage.play(300, step=20)
     assert await stage.state(yields) == "ready"
     assert [each.state for each in await all_of_them(stage)] == [S.WITHDRAWN]
+    assert await signal(ingest_db, stage, yields) is None
     kinds = [notice.kind for notice in await found(stage, _NOTICES, id=yields.id)]
     assert kinds == [NoticeKind.PREEMPTION_PLANNED, NoticeKind.PREEMPTION_WITHDRAWN]
     assert "lease preemption_withdrawn" in await stage.story(yields)

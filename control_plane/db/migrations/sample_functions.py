@@ -102,14 +102,19 @@ _MACHINE_SIGNALS = """
 CREATE FUNCTION machine_signals(moment timestamptz)
 RETURNS TABLE (claim_id uuid, action text, reason text, until timestamptz, ends_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
-  SELECT DISTINCT ON (a.claim_id) a.claim_id, a.action, a.detector, a.expires_at, a.planned_at
-  FROM public.enforcement_actions a JOIN public.claims c ON c.id = a.claim_id
-  WHERE a.armed AND a.expires_at > moment AND c.ended_at IS NULL
-    AND a.action IN ('throttle_admission', 'smaller_batch', 'stop_admission', 'evict', 'shutdown')
-    AND NOT EXISTS (SELECT FROM public.enforcement_ends e WHERE e.action_id = a.id)
-  ORDER BY a.claim_id, array_position(
-    ARRAY['throttle_admission', 'smaller_batch', 'stop_admission', 'evict', 'shutdown'], a.action) DESC,
-    a.expires_at DESC, a.id
+  SELECT DISTINCT ON (s.claim_id) s.claim_id, s.action, s.reason, s.until, s.ends_at FROM (
+    SELECT a.id, a.claim_id, a.action, a.detector AS reason, a.expires_at AS until, a.planned_at AS ends_at
+    FROM public.enforcement_actions a
+    WHERE a.armed AND a.action IN ('throttle_admission', 'smaller_batch', 'stop_admission', 'evict', 'shutdown')
+      AND NOT EXISTS (SELECT FROM public.enforcement_ends e WHERE e.action_id = a.id)
+    UNION ALL
+    SELECT p.id, p.claim_id, 'evict', 'preemption', p.interrupt_at + interval '1 minute', p.interrupt_at
+    FROM public.preemptions p WHERE p.state = 'notified'
+  ) s JOIN public.claims c ON c.id = s.claim_id
+  WHERE s.until > moment AND c.ended_at IS NULL
+  ORDER BY s.claim_id, array_position(
+    ARRAY['throttle_admission', 'smaller_batch', 'stop_admission', 'evict', 'shutdown'], s.action) DESC,
+    s.ends_at, s.until DESC, s.id
 $$
 """
 

@@ -15,7 +15,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from control_plane.db.tables.marks import Tenancy, among, at, known, own, project, table, tenant
+from control_plane.db.tables.marks import Lookups, Tenancy, among, at, known, own, project, table, tenant
 from control_plane.domain.preemption import OPEN, PreemptionDecision, PreemptionState
 
 # One row per interruptible lease that yields its machine, with the lease's organization. At most one is open for each
@@ -64,6 +64,7 @@ preemptions = table(
     Index("ix_preemptions_ordered_machine_id", "ordered_machine_id"),
     Index("ix_preemptions_notified_at", text("notified_at DESC"), text("id DESC")),
     tenancy=Tenancy.WATCHED,
+    lookups=Lookups.READ,
 )
 
 # Every decision about a lease in need, with what it was based on. One that repeats the last one is not stored.

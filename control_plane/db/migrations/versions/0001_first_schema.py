@@ -411,6 +411,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "planned_at",
     ),
     "enforcement_ends": ("action_id",),
+    "preemptions": ("id", "claim_id", "state", "interrupt_at"),
     "journal": ("number", "transaction"),
     "leases": (
         "id",

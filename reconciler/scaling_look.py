@@ -153,7 +153,15 @@ def _opened(entry: Stored, node: PoolNode, thing: Object | None, cluster: Inside
         if is_ready(thing) and not cordoned_by_others and not is_quarantined(thing):
             phase = Phase.OPEN
     return Place(
-        str(node.lease_id), entry.pool.name, phase, node.nano_per_hour, node.gpus, room, face, has_work
+        str(node.lease_id),
+        entry.pool.name,
+        phase,
+        node.nano_per_hour,
+        node.gpus,
+        room,
+        face,
+        has_work,
+        node.open_since if phase is Phase.OPEN else None,
     )
 
 

@@ -107,9 +107,7 @@ KINDS: dict[str, Kind] = {
         " of the organization or of the server.",
     ),
     # Refusals: the request is correct, and the answer is no. `detail` says what to change.
-    RefusalCode.BALANCE_TOO_LOW: Kind(
-        402, "Top up: the available balance has to cover the first hour of the lease."
-    ),
+    RefusalCode.BALANCE_TOO_LOW: Kind(402, "Top up: the balance has to cover the first hour of the lease."),
     RefusalCode.BALANCE_EXHAUSTED: Kind(
         402, "Top up by the sum that `detail` names, or release leases: those that you have come first."
     ),

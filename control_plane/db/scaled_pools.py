@@ -39,7 +39,8 @@ ORDER BY project_id
 """)
 _COLUMNS = """
 id, organization_id, project_id, cluster_id, name, object_uid, node_pool_id, policy, nodes_min, nodes_max, room,
-empty_since, looked_at, missing_since, scaled_at, scaled_why, refused_at, refused_code, refused_why, conditions"""
+empty_since, looked_at, vain, missing_since, scaled_at, scaled_why, refused_at, refused_code, refused_why,
+conditions"""
 _OF_CLUSTER = text(
     f"SELECT {_COLUMNS} FROM scaled_pools WHERE cluster_id = :cluster_id ORDER BY project_id, name"
 )
@@ -49,8 +50,8 @@ INSERT INTO scaled_pools (id, organization_id, project_id, cluster_id, name, obj
 VALUES (:id, :organization_id, :project_id, :cluster_id, :name, :object_uid, :node_pool_id, :now)
 ON CONFLICT (cluster_id, project_id, name) DO UPDATE SET
   object_uid = excluded.object_uid, node_pool_id = excluded.node_pool_id, missing_since = NULL, policy = NULL,
-  nodes_min = 0, nodes_max = 0, empty_since = '{}', looked_at = NULL, refused_at = NULL, refused_code = NULL,
-  refused_why = NULL, conditions = '[]'
+  nodes_min = 0, nodes_max = 0, empty_since = '{}', looked_at = NULL, vain = '{}', refused_at = NULL,
+  refused_code = NULL, refused_why = NULL, conditions = '[]'
 """)
 _FOUND_AGAIN = text("UPDATE scaled_pools SET object_uid = :object_uid, missing_since = NULL WHERE id = :id")
 _SCALED = text("""
@@ -67,13 +68,15 @@ WHERE id = :id AND refused_at IS NOT NULL
 _KEEP = text("""
 UPDATE scaled_pools SET policy = :policy, nodes_min = :nodes_min, nodes_max = :nodes_max,
   room = CAST(:room AS jsonb), empty_since = CAST(:empty_since AS jsonb), looked_at = :looked_at,
+  vain = CAST(:vain AS jsonb),
   missing_since = :missing_since, conditions = CAST(:conditions AS jsonb)
 WHERE id = :id
 """)
 _DELETE = text("DELETE FROM scaled_pools WHERE id = :id")
 _NODES = text(f"""
 SELECT l.id AS lease_id, l.node_pool_id, l.state, l.gpu_count AS gpus,
-  (l.nano_per_unit_hour * l.units)::bigint AS nano_per_hour, l.waiting_since, l.waiting_why, n.name AS node
+  (l.nano_per_unit_hour * l.units)::bigint AS nano_per_hour, l.waiting_since, l.waiting_why,
+  n.name AS node, l.ready_at AS open_since
 FROM leases l LEFT JOIN nodes n ON n.lease_id = l.id AND n.state = '{NodeState.READY}'
 WHERE l.node_pool_id = ANY(:ids) AND {among("l.state", LIVE_LEASES)} ORDER BY l.id
 """)
@@ -192,6 +195,7 @@ async def keep(connection: Connection, pool: ScaledPool) -> None:
         room=None if pool.room is None else document(pool.room),
         empty_since=document(pool.empty_since),
         looked_at=pool.looked_at,
+        vain=document(pool.vain),
         missing_since=pool.missing_since,
         conditions=document(pool.conditions),
     )

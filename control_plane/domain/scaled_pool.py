@@ -150,6 +150,8 @@ class ScaledPool:
     empty_since: Mapping[str, datetime]
     """Since when nodes are known to be empty, by the ids of their leases."""
     looked_at: datetime | None
+    vain: Mapping[str, datetime]
+    """Until when nothing is bought for pods, by their names, for which a node of it was bought in vain."""
     missing_since: datetime | None
     """Since when the object is gone although nobody was seen deleting it; None while it is there."""
     scaled_at: datetime | None
@@ -174,6 +176,8 @@ class PoolNode:
     waiting_why: str | None
     node: str | None
     """The name of its open node; None while it has none."""
+    open_since: datetime | None
+    """Since when its lease is ready; None before."""
 
 
 def continued(before: Sequence[Condition], found: Sequence[Condition]) -> tuple[Condition, ...]:

@@ -28,6 +28,12 @@ SHORT_AFTER = timedelta(seconds=60)
 """When a node has waited for stock for so long, another pool is tried for its pods."""
 LOOKED_WITHIN = timedelta(minutes=2)
 """If two looks are further apart, nobody saw whether nodes were empty in between."""
+VAIN_AFTER = timedelta(minutes=10)
+"""A pod that was kept off an open node for so long on which it seems to fit would be kept off another one as well. The
+scheduler looks at each pod again after 5 minutes at the latest (flag --pod-max-in-unschedulable-pods-duration)."""
+VAIN_FOR = timedelta(hours=1)
+"""How long nothing is bought for such a pod."""
+VAIN_WHY = "what keeps it off a node on which it seems to fit"
 POOLS_NAMED_MAX = 3
 """In a sentence about why a pod fits none."""
 
@@ -71,6 +77,8 @@ class Place:
     face: NodeFace = field(default_factory=NodeFace)
     has_work: bool = False
     """Whether a pod runs there that is of no DaemonSet."""
+    open_since: datetime | None = None
+    """None while it is not open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +144,8 @@ class Plan:
     """What kept nodes from being ordered, each once."""
     unplaced: Mapping[str, str] = field(default_factory=dict[str, str])
     """Why pods fit no node of any pool, by their names."""
+    vain: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Pods for which nodes were bought in vain, with the pools of these nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +193,8 @@ def plan(
     due = [] if policy.empty_for is None else _due(places, empty, empty_since, now - policy.empty_for)
     ends = tuple(_ends(pools, places, due))
     placed = frozenset(pod.name for pod in pods) - packing.unplaced.keys()
-    return Plan(packing.grown, ends, empty, placed, tuple(packing.held.values()), packing.unplaced)
+    held = tuple(packing.held.values())
+    return Plan(packing.grown, ends, empty, placed, held, packing.unplaced, packing.vain)
 
 
 def _largest_first(pod: PendingPod) -> tuple[int, int, int, str]:
@@ -197,6 +208,7 @@ class _Room:
     pool: str
     left: Amounts
     face: NodeFace
+    open_since: datetime | None = None
 
 
 class _Packing:
@@ -211,7 +223,7 @@ class _Packing:
         short = {pool.name for pool in pools if pool.is_short}
         ordered = sorted(places, key=_used_first)
         rooms = [
-            (_Room(place.key, place.pool, place.room, place.face), place)
+            (_Room(place.key, place.pool, place.room, place.face, place.open_since), place)
             for place in ordered
             if place.phase is not Phase.CLOSED
         ]
@@ -223,6 +235,7 @@ class _Packing:
         self.grown: dict[str, int] = {}
         self.held: dict[tuple[Bound, str], Held] = {}
         self.unplaced: dict[str, str] = {}
+        self.vain: dict[str, str] = {}
 
     def keep_minimum(self, pool: ScaledPool) -> None:
         while self._nodes[pool.name] < pool.nodes_min and not self._is_enough():
@@ -238,7 +251,7 @@ class _Packing:
 
     def put(self, pod: PendingPod) -> None:
         if pod.beyond is not None:
-            self.unplaced[pod.name] = f"scaling does not understand {pod.beyond}, so no node is bought for it"
+            self.unplaced[pod.name] = _beyond_why(pod.beyond)
             return
         if self._put_on(self._rooms, pod):
             return
@@ -273,10 +286,18 @@ class _Packing:
     def _put_on(self, rooms: Sequence[_Room], pod: PendingPod) -> bool:
         for room in rooms:
             if misfit(pod, room.face, room.left) is None:
+                if self._is_kept_off(room, pod):
+                    self.vain[pod.name] = room.pool
+                    self.unplaced[pod.name] = _beyond_why(VAIN_WHY)
+                    return True
                 room.left = room.left.minus(pod.asks)
                 self.used.add(room.key)
                 return True
         return False
+
+    def _is_kept_off(self, room: _Room, pod: PendingPod) -> bool:
+        since = None if room.open_since is None else max(room.open_since, pod.pending_since)
+        return since is not None and self._now - since >= VAIN_AFTER
 
     def _add(self, pool: ScaledPool) -> _Room:
         number = self.grown[pool.name] = self.grown.get(pool.name, 0) + 1
@@ -320,6 +341,10 @@ class _Packing:
         more = len(reasons) - POOLS_NAMED_MAX
         named = "; ".join(reasons[:POOLS_NAMED_MAX])
         return f"it fits no node pool ({named}{f'; and {more} more' if more > 0 else ''})"
+
+
+def _beyond_why(what: str) -> str:
+    return f"scaling does not understand {what}, so no node is bought for it"
 
 
 def _short_usd(amount: Nano) -> str:

@@ -96,6 +96,7 @@ class Place:
 async def place(stage: Stage) -> Place:
     cluster = Cluster(stage)
     organization_id = await cluster.build()
+    cluster.kubelets.gpus = 1
     async with stage.db.reading() as connection:
         found = await cluster_rows.named(connection, "eu-1")
         project = await projects.default(connection, organization_id)
@@ -383,3 +384,17 @@ async def test_objects_outside_the_namespace_of_a_project_are_not_looked_at(plac
     place.write(scaling.node_pool("kube-system", nodes=3), scaling.node_pool("prj-0000", nodes=3))
     await _look(place)
     assert await place.stage.states() == {}
+
+
+async def test_a_pod_that_the_scheduler_keeps_off_its_node_costs_one_node_for_a_while_and_no_more(
+    place: Place,
+) -> None:
+    place.scale(empty_for=60)
+    place.pend("stuck")
+    await place.cluster.play_until(lambda: place.cluster.open_nodes)
+    await place.cluster.play_until(lambda: not place.stage.cloud.alive())
+    said = condition(place.policy_object(), "PodsUnplaceable")
+    assert said["status"] == "True"
+    assert "stuck: scaling does not understand what keeps it off a node" in said["message"]
+    await place.cluster.play(1_200, step=60)
+    assert not place.stage.cloud.alive(), "nothing is bought for it again"

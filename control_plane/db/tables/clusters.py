@@ -245,6 +245,8 @@ scaled_pools = table(
     # Since when nodes are known to be empty, by the ids of their leases, and when that was last looked at.
     Column("empty_since", JSONB, nullable=False, server_default=text("'{}'")),
     at("looked_at"),
+    # Until when nothing is bought for pods, by their names, for which a node of it was bought in vain.
+    Column("vain", JSONB, nullable=False, server_default=text("'{}'")),
     # Since when the object is gone although nobody was seen deleting it.
     at("missing_since"),
     at("scaled_at"),

@@ -26,7 +26,16 @@ from control_plane.domain.scaled_pool import (
     continued,
     deciding,
 )
-from control_plane.domain.scaling import Place, Plan, Policy, known_empty, plan, still_known
+from control_plane.domain.scaling import (
+    VAIN_FOR,
+    VAIN_WHY,
+    Place,
+    Plan,
+    Policy,
+    known_empty,
+    plan,
+    still_known,
+)
 from control_plane.domain.scaling import ScaledPool as PoolFacts
 from control_plane.outcomes import scaled_pools as outcomes
 from control_plane.outcomes.scaled_pools import Growth, Namespace, PriceRoseError
@@ -221,7 +230,8 @@ def _planned(
     groups: dict[str, list[Stored]] = {}
     for entry in entries:
         groups.setdefault(_group(entry, decided), []).append(entry)
-    pods = list(cluster.pending)
+    vain = {pod for entry in entries for pod, until in entry.row.vain.items() if until > now}
+    pods = [replace(pod, beyond=VAIN_WHY) if pod.name in vain else pod for pod in cluster.pending]
     planned: list[_Planned] = []
     for group in sorted(groups):  # Those of objects first, and of missing ones.
         mine = groups[group]
@@ -384,10 +394,13 @@ async def _keep(
 ) -> None:
     now = project.world.now()
     plans = {part.group: part.plan for part in planned}
-    empty = frozenset(key for part in planned for key in part.plan.empty)
+    seen = _Seen(
+        frozenset(key for part in planned for key in part.plan.empty),
+        {pod: pool for part in planned for pod, pool in part.plan.vain.items()},
+    )
     async with project.world.db.transaction() as connection:
         entries = await stored(connection, await rows_of(connection, project), now)
-        kept = [_looked_at(entry, decided, cluster, empty, now) for entry in entries]
+        kept = [_looked_at(entry, decided, cluster, seen, now) for entry in entries]
         for entry in kept:
             await scaled_pools.keep(connection, entry.row)
     by_name = {entry.pool.name: entry for entry in kept}
@@ -410,9 +423,27 @@ async def _keep(
         await tell_policy(project.port, thing, facts, now)
 
 
-def _looked_at(
-    entry: Stored, decided: Deciding, cluster: Inside, empty: Collection[str], now: datetime
-) -> Stored:
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What the plans of a look found besides what is to be done."""
+
+    empty: frozenset[str]
+    """The keys of empty nodes."""
+    vain: Mapping[str, str]
+    """Pods for which nodes were bought in vain, with the pools of these."""
+
+
+VAIN_PODS_MAX = 100
+"""Of a pool that are remembered."""
+
+
+def _in_vain(entry: Stored, seen: _Seen, now: datetime) -> dict[str, datetime]:
+    before = {pod: until for pod, until in entry.row.vain.items() if until > now}
+    found = {pod: now + VAIN_FOR for pod, pool in sorted(seen.vain.items()) if pool == entry.pool.name}
+    return dict([*before.items(), *found.items()][:VAIN_PODS_MAX])
+
+
+def _looked_at(entry: Stored, decided: Deciding, cluster: Inside, seen: _Seen, now: datetime) -> Stored:
     """What is stored of this look."""
     row = entry.row
     mine = {str(node.lease_id) for node in entry.nodes} | {
@@ -426,8 +457,9 @@ def _looked_at(
         nodes_min=low,
         nodes_max=high,
         room=seen_room(entry, cluster),
-        empty_since=known_empty(mine & set(empty), _known(entry, now), now),
+        empty_since=known_empty(mine & seen.empty, _known(entry, now), now),
         looked_at=now,
+        vain=_in_vain(entry, seen, now),
     )
     return replace(
         entry, row=replace(found, conditions=continued(row.conditions, conditions_of_pool(entry, now)))

@@ -1,5 +1,6 @@
 """Node pools over HTTP: created, listed, scaled, deleted; their leases, and who may not touch those alone."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -8,6 +9,10 @@ import httpx
 import pytest
 from sqlalchemy import text
 
+from control_plane.db import node_pools, scaled_pools
+from control_plane.domain.ids import NodePoolId, ScaledPoolId
+from control_plane.domain.scaled_pool import not_so
+from control_plane.world import uuid7
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.endpoints import SERVER_HOST, SSH_KEY
 from tests.integration.api.problems import hold
@@ -174,6 +179,30 @@ async def test_a_pool_is_scaled_and_deleted(api: Api, acme: Tenant, operator: Te
     assert deleted.json()["gives_up_at"] is None
     hold(await acme.http.patch(path, json={"nodes": 2}), "node_pool_deleting")
     assert (await acme.http.get("/v1/organization")).json()["gpus_held"] == 0
+
+
+async def test_a_pool_that_follows_an_object_in_its_cluster_is_not_scaled_here_but_ends_here(
+    api: Api, acme: Tenant, operator: Tenant
+) -> None:
+    await ready_cluster(api, operator, "eu-1")
+    made = await made_pool(acme.http, "eu-1")
+    path = f"{POOLS}/{made['id']}"
+    assert made["scaling"] is None
+    async with api.owner.db.transaction() as connection:
+        pool = await node_pools.get(connection, NodePoolId(UUID(hex=made["id"].removeprefix("np_"))))
+        assert pool is not None
+        now = api.clock.now()
+        await scaled_pools.follow(connection, ScaledPoolId(uuid7()), pool, "uid-1", now=now)
+        (row,) = await scaled_pools.of_pools(connection, [pool.id])
+        told = (not_so("CapacityAvailable", "NoCapacity", "1 node waits for stock: sold out", now),)
+        await scaled_pools.keep(connection, replace(row, policy="grow", nodes_max=4, conditions=told))
+    shown = (await acme.http.get(path)).json()["scaling"]
+    assert (shown["policy"], shown["nodes_min"], shown["nodes_max"]) == ("grow", 0, 4)
+    assert [(each["type"], each["status"], each["reason"]) for each in shown["conditions"]] == [
+        ("CapacityAvailable", False, "NoCapacity")
+    ]
+    hold(await acme.http.patch(path, json={"nodes": 3}), "node_pool_follows_object")
+    assert (await acme.http.post(f"{path}/deletion")).status_code == 202
 
 
 async def test_the_lease_of_a_node_is_not_released_changed_or_logged_in_to_alone(

@@ -39,6 +39,13 @@ pytestmark = [*KUBERNETES, pytest.mark.database, pytest.mark.timeout(300)]
 WITHOUT = OTHERS - {"keep_tenants", "keep_kubeconfigs"}
 
 
+async def play(stage: Stage, seconds: float, *, step: float) -> None:
+    """As `Stage.play`, on a clock that goes on by itself meanwhile."""
+    for _ in range(int(seconds / step)):
+        await stage.turns(without=WITHOUT)
+        stage.clock.advance(step)
+
+
 @dataclasses.dataclass
 class Place:
     stage: Stage
@@ -50,7 +57,7 @@ class Place:
         for _ in range(240):
             if await is_true():
                 return
-            await self.stage.play(step, step=step, without=WITHOUT)
+            await play(self.stage, step, step=step)
             await asyncio.sleep(0.02)  # The scheduler takes its turn in real time.
         pools = await self.customer.list(NODE_POOL, self.tenant.namespace)
         policies = await self.customer.list(SCALING_POLICY, self.tenant.namespace)
@@ -112,7 +119,7 @@ async def place(db: Database, api_db: Database, kubernetes: ControlPlane) -> Asy
     address = Address("gpus", kubernetes.url, kubernetes.authority.decode(), "kubernetes")
     async with RealClusters(kubernetes, stage.world.agents).connect(None) as admin:  # type: ignore[arg-type]
         for _ in range(100):
-            await stage.play(2, step=2, without=WITHOUT)
+            await play(stage, 2, step=2)
             async with stage.db.reading() as connection:
                 if await cluster_tenants.is_ready(connection, found.id, project.id):
                     break
@@ -139,7 +146,7 @@ async def test_a_pod_waits_a_node_comes_the_pod_is_bound_and_the_node_leaves_aft
     columns = place.plane.kubectl("get", "nodepools", "--namespace", space).splitlines()[1].split()
     assert columns[:-1] == ["train", "h100x1", "1", "1", "3.60", "grow", "True", "True"]
 
-    await place.stage.play(300, step=30, without=WITHOUT)
+    await play(place.stage, 300, step=30)
     assert len(await place.nodes()) == 1, "it has work"
     await place.customer.delete(POD, "trainer", space, grace_s=0)
     await place.until("the node leaves", lambda: _is(place, (0, 0)))
@@ -163,3 +170,52 @@ async def _has_no_nodes(place: Place) -> bool:
 
 async def _has_no_pool(place: Place) -> bool:
     return not await place.customer.list(NODE_POOL, place.tenant.namespace)
+
+
+async def test_limits_the_budget_and_sold_out_providers_are_told_in_the_cluster(place: Place) -> None:
+    space = place.tenant.namespace
+    await place.customer.apply(scaling.node_pool(space))
+    bounds = {"train": (0, 3)}
+    await place.customer.apply(scaling.policy(space, pools=bounds, usd_per_hour="3.60"))
+    await place.until("the pod is accepted", lambda: place.pend("one"))
+    await place.until("another one is accepted", lambda: place.pend("two"))
+    await place.until("the budget is reached", lambda: _says(place, "BudgetReached", "True"))
+    over = condition(await place.policy(), "BudgetReached")["message"]
+    assert "nodes cost 3.60 of 3.60 USD per hour, and one more of train costs 3.60" in over
+
+    await place.customer.apply(scaling.policy(space, pools=bounds, limits={"gpus": 1}))
+    await place.until("the limit is reached", lambda: _says(place, "LimitReached", "True"))
+    assert condition(await place.policy(), "BudgetReached")["status"] == "False"
+
+    stock = place.stage.cloud.stock
+    before = dict(stock)
+    stock.update(dict.fromkeys(before, 0))
+    await place.stage.run("refresh_offers")
+    await place.customer.apply(scaling.policy(space, pools=bounds))
+    await place.until("no capacity", lambda: _says(place, "CapacityAvailable", "False"))
+    told = condition(await place.policy(), "CapacityAvailable")
+    assert told["reason"] == "NoCapacity"
+    assert "1 node waits for stock: " in told["message"]
+    columns = place.plane.kubectl("get", "scalingpolicies", "--namespace", space).splitlines()[1].split()
+    assert (columns[1], columns[-4:-1]) == ("2", ["True", "False", "False"]), (
+        "accepted, no capacity, within limits"
+    )
+
+    stock.update(before)
+    await place.stage.run("refresh_offers")
+    await place.until("both pods are bound", lambda: _are_bound(place, "one", "two"))
+    await place.until("there is capacity", lambda: _says(place, "CapacityAvailable", "True"))
+    for name in ("one", "two"):
+        await place.customer.delete(POD, name, space, grace_s=0)
+    await place.customer.delete(NODE_POOL, "train", space)
+    await place.until("the pool is gone", lambda: _has_no_pool(place))
+    await place.stage.check()
+
+
+async def _says(place: Place, kind: str, status: str) -> bool:
+    told = (await place.policy()).get("status", {}).get("conditions", [])
+    return any(each["type"] == kind and each["status"] == status for each in told)
+
+
+async def _are_bound(place: Place, *names: str) -> bool:
+    return all([await _is_bound(place, name) for name in names])

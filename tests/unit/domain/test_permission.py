@@ -76,3 +76,10 @@ def test_a_permission_is_named_by_its_noun_and_its_action() -> None:
     for permission in Permission:
         assert re.fullmatch(r"[a-z_]+\.[a-z_]+", permission)
         assert permission.name == permission.value.replace(".", "_").upper()
+
+
+def test_whoever_may_write_in_a_cluster_may_manage_node_pools_as_well() -> None:
+    """NodePool objects spend as node pools do, and a kubeconfig writes them."""
+    for role in Role:
+        held = permissions_of(role, ScopeKind.PROJECT)
+        assert _P.KUBECONFIGS_CREATE not in held or _P.NODE_POOLS_MANAGE in held, role

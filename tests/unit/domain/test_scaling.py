@@ -22,6 +22,7 @@ from control_plane.domain.scaling import (
     ENDED_PER_LOOK_MAX,
     GROWN_PER_LOOK_MAX,
     LOOKED_WITHIN,
+    VAIN_AFTER,
     Bound,
     Phase,
     Place,
@@ -169,6 +170,22 @@ def test_a_pod_that_asks_for_more_than_scaling_understands_is_never_bought_for()
     made = _plan([_pod("pair", beyond="required podAffinity")])
     assert made.grow == {}
     assert "required podAffinity" in made.unplaced["pair"]
+
+
+def test_a_pod_that_the_scheduler_keeps_off_a_node_is_not_bought_for_again_and_the_node_leaves() -> None:
+    place = _place("1", open_since=NOW - VAIN_AFTER)
+    stuck = _pod("stuck", waits=int(VAIN_AFTER.total_seconds()))
+    made = _plan([stuck], places=[place])
+    assert made.vain == {"stuck": "train"}
+    assert not made.grow
+    assert made.empty == {"1"}
+    assert "what keeps it off a node" in made.unplaced["stuck"]
+    for pod, node in (
+        (_pod("young", waits=int(VAIN_AFTER.total_seconds()) - 1), place),
+        (stuck, replace(place, open_since=NOW - VAIN_AFTER + timedelta(seconds=1))),
+        (stuck, replace(place, phase=Phase.COMING, open_since=None)),
+    ):
+        assert not _plan([pod], places=[node]).vain
 
 
 def test_a_minimum_is_kept_without_pods_and_takes_them_when_they_come() -> None:

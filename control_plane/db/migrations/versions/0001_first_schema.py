@@ -4751,6 +4751,9 @@ def _create_tables() -> None:
             nullable=False,
         ),
         sa.Column("looked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column(
+            "vain", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'{}'"), nullable=False
+        ),
         sa.Column("missing_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("scaled_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("scaled_why", sa.Text(), nullable=True),

@@ -327,6 +327,8 @@ def next_step(case: Case, ladders: Ladders, now: datetime) -> Step:
     if finding.taken is not None and finding.taken.ended is ActionEnd.UNDONE:
         return Close(FindingOutcome.UNDONE, "an operator undid it")
     match symptom:
+        case Absent() if finding.taken is not None and finding.taken.action is EnforcementAction.CREDIT:
+            return _CREDITED
         case Absent(why=why):
             return Close(FindingOutcome.RECOVERED, why)
         case Silent():
@@ -335,6 +337,9 @@ def next_step(case: Case, ladders: Ladders, now: datetime) -> Step:
             return Wait("it is between its two levels")
         case Present():
             return _present(case, finding, symptom, ladders, now)
+
+
+_CREDITED = Close(FindingOutcome.CREDITED, "what the broken promise gives back is on the balance")
 
 
 def _opened(case: Case, symptom: Symptom, now: datetime) -> Step:
@@ -350,7 +355,7 @@ def _present(case: Case, finding: Finding, present: Present, ladders: Ladders, n
     if present.credited:
         done = taken is not None and taken.action is EnforcementAction.CREDIT
         if done:
-            return Close(FindingOutcome.CREDITED, "what the broken promise gives back is on the balance")
+            return _CREDITED
         return _take(EnforcementAction.CREDIT, present, ladders, now)
     announced = taken is not None and taken.action is EnforcementAction.SHUTDOWN and taken.ended is None
     if announced and not may(EnforcementAction.SHUTDOWN, present.basis):

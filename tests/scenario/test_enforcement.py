@@ -1,5 +1,6 @@
 """Leases that run as they should not: what is found, asked of the workload, announced and done, and that it ends."""
 
+import dataclasses
 from datetime import timedelta
 
 import pytest
@@ -8,16 +9,19 @@ from sqlalchemy import text
 from control_plane.db import enforcement, health
 from control_plane.db.enforcement import Arm, MachineSignal
 from control_plane.db.engine import Database
-from control_plane.domain.enforcement import Detector, EnforcementAction, FindingOutcome
+from control_plane.domain.access import EVERYWHERE
+from control_plane.domain.enforcement import ActionEnd, Detector, EnforcementAction, FindingOutcome
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.lease import Lease
 from control_plane.domain.notice import NoticeKind
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.services import enforcement as services
 from control_plane.world import uuid7
 from data_plane.documents.sample import Gpu, Server
-from tests.support import machine_samples
+from tests.support import conditions, machine_samples, promises
 from tests.support.ready import ready_leases
 from tests.support.rows import rows
-from tests.support.stage import Stage
+from tests.support.stage import CUSTOMER, OPERATOR, Stage
 
 pytestmark = pytest.mark.database
 A = EnforcementAction
@@ -273,4 +277,58 @@ async def test_a_lease_whose_money_runs_out_is_asked_to_end_before_it_does_and_a
     assert asked is not None
     assert asked.ends_at is not None
     assert timedelta(minutes=0) < asked.ends_at - stage.clock.now() < timedelta(minutes=11)
+    await stage.finish()
+
+
+async def test_operators_arm_see_and_undo_and_customers_wish_and_read(stage: Stage) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    whose = platform = lease.organization_id
+    operators = dataclasses.replace(stage.api, db=stage.db)  # Who see the rows of all tenants.
+    async with operators.db.transaction() as connection:
+        await services.set_arm(connection, operators, Detector.IDLE, armed=True, why="looked", actor=OPERATOR)
+    states = {state.detector: state for state in await services.detectors(operators, platform)}
+    assert states[Detector.IDLE].arm is not None
+    assert states[Detector.UNFUNDED].arm is None
+    made = await conditions.taken(stage, lease)
+    hidden = await conditions.taken(stage, lease, detector=Detector.MEMORY_PRESSURE, armed=False)
+    shown = await services.page(operators, platform, only_running=True, lease_id=None, before=None, limit=10)
+    assert {action.id for action in shown} == {made, hidden}
+    async with operators.db.transaction() as connection:
+        undone = await services.undo(connection, operators, made, why="a benchmark", actor=OPERATOR)
+    assert isinstance(undone, services.ShownAction)
+    await stage.run("end_actions")
+    async with operators.db.transaction() as connection:
+        again = await services.undo(connection, operators, made, why="again", actor=OPERATOR)
+    assert isinstance(again, Refused)
+    assert again.code is RefusalCode.ENFORCEMENT_ENDED
+    refused = await services.set_idle_stop(
+        stage.api, whose, lease.id, 7_200, actor=CUSTOMER, reach=EVERYWHERE
+    )
+    assert refused is None
+    read = await services.of_lease(stage.api, whose, lease.id, before=None, limit=10, reach=EVERYWHERE)
+    assert isinstance(read, services.LeaseEnforcement)
+    assert read.idle_stop_seconds == 7_200
+    assert [(action.id, action.ended) for action in read.actions] == [(made, ActionEnd.UNDONE)]
+    await stage.finish()
+
+
+async def test_a_broken_promise_is_told_and_its_credit_is_named_once_and_given_once(stage: Stage) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.SLA_VIOLATION)
+    await promises.broken(stage, lease)
+    await stage.run("enforce_rules")
+    assert [action for _, action, _ in await actions(stage, lease)] == [A.NOTIFY]
+    await stage.run("credit_breaches")
+    for _ in range(4):
+        stage.clock.advance(15)
+        await stage.run("enforce_rules")
+        await stage.run("credit_breaches")
+    assert await actions(stage, lease) == [
+        (Detector.SLA_VIOLATION, A.NOTIFY, "superseded"),
+        (Detector.SLA_VIOLATION, A.CREDIT, "done"),
+    ]
+    assert await findings(stage, lease) == [(Detector.SLA_VIOLATION, FindingOutcome.CREDITED)]
+    async with stage.db.reading() as connection:
+        given = await rows(connection, text("SELECT amount_nano FROM sla_credits"))
+    assert [row.amount_nano for row in given] == [10]
     await stage.finish()

@@ -195,7 +195,11 @@ def test_a_broken_promise_is_told_and_its_credit_named_once() -> None:
     assert isinstance(step, Take)
     assert step.action is A.CREDIT
     again = case(Detector.SLA_VIOLATION, replace(broken, credited=True), taken=A.CREDIT)
-    assert isinstance(next_step(again, LADDERS, AT), Close)
+    closed = next_step(again, LADDERS, AT)
+    assert isinstance(closed, Close)
+    assert closed.outcome is FindingOutcome.CREDITED
+    # Once an action names the credit, the detector does not find the promise any more.
+    assert next_step(replace(again, symptom=Absent("named")), LADDERS, AT) == closed
 
 
 # What a machine says about itself

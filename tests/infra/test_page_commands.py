@@ -58,8 +58,10 @@ class Shell:
             (self._folder / name).write_text(f"{text}\n")
         dump = self._folder / "dump"
         dump.touch()
+        here = re.sub(r"(?m)^ *DUMP=\S+", f"DUMP={dump}", block)
+        here = re.sub(r"(?m)^ *exec 9< \S+", f"exec 9< {self._folder}", here)  # The lock of backups.
         subprocess.run(
-            ["bash", "-c", re.sub(r"(?m)^ *DUMP=\S+", f"DUMP={dump}", block)],
+            ["bash", "-c", here],
             env={
                 "PATH": f"{self._folder}:/usr/bin:/bin",
                 "HOME": str(self._folder),
@@ -101,7 +103,7 @@ def test_new_tasks_start_only_after_the_task_that_migrates_ended_well(shell: She
     [
         (
             "a restore on a host",
-            "systemctl stop nginx splitplane-api splitplane-ingest splitplane-reconciler",
+            "systemctl stop nginx splitplane-api splitplane-ingest splitplane-reconciler splitplane-backup.timer",
         ),
         ("a restore with containers", "docker compose stop proxy api ingest reconciler"),
     ],

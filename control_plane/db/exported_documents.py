@@ -30,7 +30,7 @@ CROSS JOIN LATERAL (
   WHERE c.organization_id = v.organization_id AND c.period = v.period
     AND c.list_nano_per_unit_hour <> c.nano_per_unit_hour
 ) more
-WHERE v.organization_id = :organization_id AND v.period = :month AND v.issued_at <= :cut_at
+WHERE v.organization_id = :organization_id AND v.period = :month AND v.issued_at <= :issued_until
 """)
 # A credit note is booked with its transaction.
 _CREDIT_NOTES = text("""
@@ -41,7 +41,7 @@ FROM credit_notes n JOIN organizations o ON o.id = n.organization_id
 JOIN invoices v ON v.id = n.invoice_id AND v.organization_id = n.organization_id
 JOIN transactions t ON t.organization_id = n.organization_id
   AND t.key = 'credit_note:' || replace(n.id::text, '-', '')
-WHERE n.organization_id = :organization_id AND t.period = :month AND n.issued_at <= :cut_at
+WHERE n.organization_id = :organization_id AND t.period = :month AND n.issued_at <= :issued_until
 ORDER BY n.issued_at, n.id
 """)
 _LINE = """
@@ -75,10 +75,10 @@ class _Line(DocumentLine):
 
 
 async def documents(
-    connection: Connection, organization_id: OrganizationId, *, month: datetime, cut_at: datetime
+    connection: Connection, organization_id: OrganizationId, *, month: datetime, issued_until: datetime
 ) -> list[DocumentFacts]:
-    """The invoice of an organization for the month and the credit notes that are booked in it, issued until the cut."""
-    values = {"organization_id": organization_id, "month": month, "cut_at": cut_at}
+    """The invoice of an organization for the month and the credit notes that are booked in it, issued until then."""
+    values = {"organization_id": organization_id, "month": month, "issued_until": issued_until}
     found: list[DocumentFacts] = []
     for heads, lines in ((_INVOICES, _INVOICE_LINES), (_CREDIT_NOTES, _CREDIT_NOTE_LINES)):
         issued = await read(connection, heads, DocumentFacts, **values)

@@ -102,7 +102,7 @@ JOIN intervals i ON i.lease_id = c.lease_id AND i.number = c.number
 JOIN organizations o ON o.id = c.organization_id
 JOIN skus s ON s.name = c.sku
 LEFT JOIN charge_names n ON n.lease_id = c.lease_id AND n.number = c.number
-LEFT JOIN invoices v ON v.organization_id = c.organization_id AND v.period = c.period AND v.issued_at <= :cut_at
+LEFT JOIN invoices v ON v.organization_id = c.organization_id AND v.period = c.period AND v.issued_at <= :invoiced_until
 WHERE {_WITHIN} AND (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid))
 ORDER BY c.started_at, c.id LIMIT :limit
 """)
@@ -169,12 +169,14 @@ async def charges(
     *,
     month: datetime,
     cut_at: datetime,
+    invoiced_until: datetime,
     after: tuple[datetime, UUID] | None,
     limit: int,
 ) -> list[ChargeFacts]:
     """Charges that are booked in the month and were rated until the cut, in order of start and id.
 
-    `after` is start and id of the last one that was read.
+    They name their invoice if it was issued until `invoiced_until`. `after` is start and id of the last one that was
+    read.
     """
     after_at, after_id = after or (_BEFORE_ALL, UUID(int=0))
     return await read(
@@ -184,6 +186,7 @@ async def charges(
         organization_id=organization_id,
         month=month,
         cut_at=cut_at,
+        invoiced_until=invoiced_until,
         after_at=after_at,
         after_id=after_id,
         limit=limit,

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, document, read, read_one, write
-from control_plane.domain.export_run import FileName
+from control_plane.domain.export_run import FileName, invoiced_until
 from control_plane.domain.focus import DECIMAL_PLACES, parse_decimal
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.invoice import LineKind
@@ -81,7 +81,13 @@ class ExportedSum:
     organization_id: OrganizationId
     """Who exported."""
     cut_at: datetime
+    created_at: datetime
     billed_cost: str
+
+    @property
+    def issued_until(self) -> datetime:
+        """Until when documents are in it."""
+        return invoiced_until(self.created_at)
 
     @property
     def amount_nano(self) -> Nano:
@@ -200,24 +206,26 @@ _COMPLETE = f"""
   r.period_start = :period AND (SELECT count(*) FROM export_files f WHERE f.run_id = r.id) = {len(FileName)}
 """
 _OWN_EXPORTS = text(f"""
-SELECT DISTINCT ON (r.organization_id) r.organization_id, r.cut_at, f.sums ->> 'BilledCost' AS billed_cost
+SELECT DISTINCT ON (r.organization_id) r.organization_id, r.cut_at, r.created_at, f.sums ->> 'BilledCost' AS billed_cost
 FROM export_runs r JOIN export_files f ON f.run_id = r.id AND f.name = '{FileName.CSV}'
 WHERE r.organization_id = ANY(:ids) AND NOT r.covers_all AND r.created_at <= :asked_at AND {_COMPLETE}
 ORDER BY r.organization_id, r.created_at DESC, r.id DESC
 """)
 _EXPORT = text(f"""
-SELECT r.organization_id, r.cut_at, f.sums ->> 'BilledCost' AS billed_cost
+SELECT r.organization_id, r.cut_at, r.created_at, f.sums ->> 'BilledCost' AS billed_cost
 FROM export_runs r JOIN export_files f ON f.run_id = r.id AND f.name = '{FileName.CSV}' WHERE r.id = :id
 """)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Until when the charges of a customer are in an export; None where there is none."""
+    """Until when the charges and the documents of a customer are in an export; None where there is none."""
 
     organization_id: OrganizationId
     own_cut_at: datetime | None
+    own_issued_until: datetime | None
     cut_at: datetime | None
+    issued_until: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,9 +313,9 @@ FROM (
 """)
 # By the totals that were printed, and not by the lines that an export reads.
 _DOCUMENTS = text(f"""
-SELECT cuts.organization_id, coalesce(sum(d.amount) FILTER (WHERE d.issued_at <= cuts.own_cut_at), 0)::bigint
+SELECT cuts.organization_id, coalesce(sum(d.amount) FILTER (WHERE d.issued_at <= cuts.own_issued_until), 0)::bigint
          AS before_own_export,
-       coalesce(sum(d.amount) FILTER (WHERE d.issued_at <= cuts.cut_at), 0)::bigint AS before_export
+       coalesce(sum(d.amount) FILTER (WHERE d.issued_at <= cuts.issued_until), 0)::bigint AS before_export
 FROM {Recordset(Cut, "cuts")}
 CROSS JOIN LATERAL (
   SELECT i.issued_at, (i.subtotal_cents + i.tax_cents) * {NANO_PER_CENT} - i.usage_nano AS amount

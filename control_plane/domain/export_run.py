@@ -11,8 +11,8 @@ from control_plane.domain.period import month_text
 from control_plane.domain.refusal import RefusalCode, Refused
 
 SETTLES_WITHIN = timedelta(minutes=1)
-"""A charge is committed at most so long after the time that it was rated at: the database ends statements after 15
-seconds, and transactions that idle for 30."""
+"""A charge is committed at most so long after the time that it was rated at, and an invoice after that of its issue:
+the database ends statements after 15 seconds, and transactions that idle for 30."""
 
 
 class FileName(StrEnum):
@@ -36,6 +36,11 @@ def refusal(month: datetime, now: datetime, *, closed: bool, final: bool) -> Ref
     return None
 
 
-def cut_at(now: datetime) -> datetime:
-    """Until when charges are in an export that is made now."""
-    return now - SETTLES_WITHIN
+def cut_at(now: datetime, *, closed: bool) -> datetime:
+    """Until when charges are in an export that is made now. A closed month gets none any more, so it is whole."""
+    return now if closed else now - SETTLES_WITHIN
+
+
+def invoiced_until(created_at: datetime) -> datetime:
+    """Until when invoices are named in an export that was made at a time: also those of a closed month settle."""
+    return created_at - SETTLES_WITHIN

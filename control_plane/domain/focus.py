@@ -155,7 +155,7 @@ class ChargeFacts:
     labels: Mapping[str, str]
     node_pool: str | None
     invoice: str | None
-    """The number of its invoice; None unless that was issued before the cut of the export."""
+    """The number of its invoice; None unless that was issued a minute before the export."""
 
 
 # Rows of one lease name the same ids, and most rows of a file begin in the same month.

@@ -13,7 +13,7 @@ from uuid import UUID
 from control_plane.db import exported_documents, exports, organizations, periods
 from control_plane.db.connection import Connection
 from control_plane.db.exports import ChargeSums, DeliveredFile, ExportRun
-from control_plane.domain.export_run import FileName, cut_at, refusal
+from control_plane.domain.export_run import FileName, cut_at, invoiced_until, refusal
 from control_plane.domain.focus import ChargeFacts, Row, decimal_text, parse_decimal, usage_row
 from control_plane.domain.focus_documents import DocumentDiffersError, DocumentFacts, document_rows, key
 from control_plane.domain.ids import OrganizationId, Prefix, on_wire
@@ -70,8 +70,8 @@ async def create(
 
     It is final if the month is closed, and refused otherwise when it has to be `final`.
     """
-    now = world.now()
     closed = await periods.is_closed(connection, organization_id, month)
+    now = world.now()  # After that, so that nothing of a closed month was rated later.
     refused = refusal(month, now, closed=closed, final=final)
     if refused is not None:
         return refused
@@ -88,7 +88,7 @@ async def create(
         period_start=month,
         final=closed,
         seller=seller,
-        cut_at=cut_at(now),
+        cut_at=cut_at(now, closed=closed),
         created_at=now,
         created_by=by,
         previous_id=None if previous is None else previous.id,
@@ -240,6 +240,7 @@ async def _read(
             organization_id,
             month=run.period_start,
             cut_at=run.cut_at,
+            invoiced_until=invoiced_until(run.created_at),
             after=after,
             limit=ROWS_PER_READ,
         )
@@ -248,7 +249,10 @@ async def _read(
 async def _documents(world: World, run: ExportRun, organization_id: OrganizationId) -> list[DocumentFacts]:
     async with world.db.reading(organization_id) as connection:
         return await exported_documents.documents(
-            connection, organization_id, month=run.period_start, cut_at=run.cut_at
+            connection,
+            organization_id,
+            month=run.period_start,
+            issued_until=invoiced_until(run.created_at),
         )
 
 

@@ -127,11 +127,10 @@ async def _examine_books(
     world: World, asked: Reconciliation, examined: dict[OrganizationId, Examined]
 ) -> None:
     """Compare the charges with the ledger and with exports, day by day."""
-    cut_at = None
+    of_all: ExportedSum | None = None
     async with world.db.reading() as connection:
         if asked.export_id is not None:
-            export = await reconciliations.export(connection, asked.export_id)
-            cut_at = None if export is None else export.cut_at
+            of_all = await reconciliations.export(connection, asked.export_id)
         own: dict[OrganizationId, ExportedSum] = {
             export.organization_id: export
             for export in await reconciliations.own_exports(
@@ -140,10 +139,7 @@ async def _examine_books(
         }
     for customer_id, export in own.items():
         examined[customer_id].add(Amounts(in_own_export=export.amount_nano))
-    cuts = [
-        Cut(customer_id, own[customer_id].cut_at if customer_id in own else None, cut_at)
-        for customer_id in examined
-    ]
+    cuts = [_cut(customer_id, own.get(customer_id), of_all) for customer_id in examined]
     async with world.db.reading() as connection:
         documents = await reconciliations.documents(connection, cuts, period=asked.period)
     for sums in documents:
@@ -169,6 +165,16 @@ async def _examine_books(
                     examined[books.organization_id].give(
                         LinkName.POSTED, *(on_wire(Prefix.CHARGE, charge_id) for charge_id in charge_ids)
                     )
+
+
+def _cut(customer_id: OrganizationId, own: ExportedSum | None, of_all: ExportedSum | None) -> Cut:
+    return Cut(
+        customer_id,
+        own_cut_at=None if own is None else own.cut_at,
+        own_issued_until=None if own is None else own.issued_until,
+        cut_at=None if of_all is None else of_all.cut_at,
+        issued_until=None if of_all is None else of_all.issued_until,
+    )
 
 
 async def _examine_invoices(

@@ -18,7 +18,7 @@ from sqlalchemy import TextClause, text
 from control_plane.db.engine import Database, Role
 from control_plane.db.tables.every import metadata
 from control_plane.services import exports
-from tests.integration.api.conftest import Tenant, Ticking, serve
+from tests.integration.api.conftest import Api, Tenant, Ticking, serve
 from tests.support.database import fresh_database
 from tests.support.rows import rows as read_rows
 from tests.support.stage import Stage, set_stage
@@ -207,6 +207,25 @@ async def test_an_export_of_a_month_is_final_once_its_books_are_closed_and_may_b
     run = await export(cloud.acme.http, period="2026-01", final=True)
     assert run["status"] == "final"
     assert charges(await fetch(cloud.acme.http, run, CSV)) == []
+
+
+async def test_a_final_export_has_the_last_hour_of_its_month_however_soon_it_is_made(
+    api: Api, stage: Stage, operator: Tenant, acme: Tenant
+) -> None:
+    over = datetime(2026, 12, 1, tzinfo=UTC)
+    api.clock.advance((over - api.clock.now()).total_seconds() - 4_000)
+    await stage.round()
+    await acme.lease()
+    await stage.play(90, step=5)
+    await stage.play((over - api.clock.now()).total_seconds() - 20, step=300)
+    await stage.play(40, step=2)
+    assert (await operator.http.post("/v1/finance/periods/2026-11/close")).json()["state"] == "closed"
+    billed = (await acme.http.get("/v1/bill?month=2026-11")).json()["amount"]["usd"]
+    for http, path in ((acme.http, "/v1/exports"), (operator.http, "/v1/finance/exports")):
+        run = await export(http, path, final=True)
+        rows = charges(await fetch(http, run, CSV, path))
+        assert f"{sum(Decimal(row['BilledCost']) for row in rows):.9f}" == billed, path
+        assert rows[-1]["ChargePeriodEnd"] == "2026-12-01T00:00:00Z"
 
 
 async def test_a_charge_of_a_closed_month_is_in_the_export_of_the_month_that_it_is_booked_in(

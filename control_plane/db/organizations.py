@@ -106,10 +106,8 @@ SELECT o.state, (s.posted_nano - s.held_nano + {CREDIT_LEFT})::bigint AS availab
        ) AS short_nano
 FROM standings s JOIN organizations o ON o.id = s.organization_id WHERE s.organization_id = :id
 """)
-_LOCKED_STANDING = text(_STANDING.text + " FOR UPDATE OF s")
 _STATE = text("""
 SELECT o.state FROM standings s JOIN organizations o ON o.id = s.organization_id WHERE s.organization_id = :id
-FOR UPDATE OF s
 """)
 _LOCK_STANDINGS = text("""
 SELECT organization_id FROM standings WHERE organization_id = ANY(:ids) ORDER BY organization_id FOR UPDATE
@@ -220,12 +218,19 @@ async def named(connection: Connection, name: str) -> OrganizationId | None:
 
 
 async def standing(connection: Connection, organization_id: OrganizationId, *, lock: bool) -> Standing | None:
-    """The facts that admission decides on. With `lock`, no other transaction can spend for this organization."""
-    return await read_one(connection, _LOCKED_STANDING if lock else _STANDING, Standing, id=organization_id)
+    """The facts that admission decides on. With `lock`, no other transaction can spend for this organization.
+
+    They are read once the lock is held: a statement that waits for the lock sees the standing as it is then, but credit
+    terms and leases as they were before.
+    """
+    if lock:
+        await lock_standings(connection, [organization_id])
+    return await read_one(connection, _STANDING, Standing, id=organization_id)
 
 
 async def hold_standing(connection: Connection, organization_id: OrganizationId) -> OrganizationState | None:
     """The state of an organization, with the lock of its standing: for commands on the host, which read no leases."""
+    await lock_standings(connection, [organization_id])
     return await read_one(connection, _STATE, OrganizationState, id=organization_id)
 
 

@@ -317,3 +317,11 @@ async def other(api: Api) -> Tenant:
 @pytest.fixture
 async def operator(api: Api) -> Tenant:
     return await api.tenant("us", platform=True)
+
+
+@pytest.fixture
+async def owner(database_url: str) -> AsyncIterator[Database]:
+    """Sees what other connections wait for."""
+    database = Database(database_url, role=None, pool_size=1, readers=1)
+    yield database
+    await database.close()

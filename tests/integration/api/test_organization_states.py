@@ -286,14 +286,6 @@ async def test_a_creation_that_comes_while_the_closure_commits_is_refused(
     assert await live_leases(api) == 0
 
 
-@pytest.fixture
-async def owner(database_url: str) -> AsyncIterator[Database]:
-    """Sees what other connections wait for."""
-    database = Database(database_url, role=None, pool_size=1, readers=1)
-    yield database
-    await database.close()
-
-
 async def test_closures_at_the_same_time_end_everything_once(
     api: Api, acme: Tenant, operator: Tenant
 ) -> None:

@@ -50,18 +50,6 @@ WHERE c.organization_id = :organization_id AND c.period = :period
 GROUP BY c.project_id, p.name, c.sku, c.purchase, c.sla, c.stopped, s.gpu_count, c.nano_per_unit_hour, used_in
 ORDER BY p.name COLLATE "C", c.project_id, used_in, c.sku, c.purchase, c.sla, c.stopped, c.nano_per_unit_hour
 """)
-_UNUSED_CREDITS = text(f"""
-SELECT coalesce((
-  SELECT sum(p.amount_nano) FROM transactions t JOIN postings p ON p.transaction_id = t.id
-  JOIN ledger_accounts a ON a.id = p.account_id
-  WHERE t.organization_id = :organization_id AND t.kind = '{TransactionKind.CREDIT}' AND t.period <= :period
-    AND a.kind = '{AccountKind.WALLET}'
-), 0)::bigint - coalesce((
-  SELECT sum(credits_nano) FROM invoices WHERE organization_id = :organization_id
-), 0)::bigint + coalesce((
-  SELECT sum(credits_nano) FROM credit_notes WHERE organization_id = :organization_id
-), 0)::bigint
-""")
 # A credit that was corrected downwards may have more left here than may be used: `_UNUSED_CREDITS` has the corrections.
 _CREDITS_LEFT = text(f"""
 SELECT given.id, given.left_nano, given.reason, given.project_id, p.name AS project, given.lease_id, given.used_in
@@ -87,13 +75,36 @@ WHERE given.left_nano > 0 ORDER BY given.given_at, given.id
 """)
 
 
+def _unused_credits(condition: str) -> str:
+    """SQL: the credits of an organization that no invoice has used, of those whose transactions `t` meet a condition.
+
+    What a credit note gave back of an invoice's credits may be used again.
+    """
+    return f"""
+    coalesce((
+      SELECT sum(p.amount_nano) FROM transactions t JOIN postings p ON p.transaction_id = t.id
+      JOIN ledger_accounts a ON a.id = p.account_id
+      WHERE t.organization_id = :organization_id AND t.kind = '{TransactionKind.CREDIT}' AND {condition}
+        AND a.kind = '{AccountKind.WALLET}'
+    ), 0)::bigint - coalesce((
+      SELECT sum(credits_nano) FROM invoices WHERE organization_id = :organization_id
+    ), 0)::bigint + coalesce((
+      SELECT sum(credits_nano) FROM credit_notes WHERE organization_id = :organization_id
+    ), 0)::bigint
+    """
+
+
+_UNUSED_CREDITS = text(f"SELECT {_unused_credits('t.period <= :period')}")
 _BALANCES = text(f"""
 SELECT s.posted_nano AS now_nano, s.posted_nano - coalesce((
   SELECT sum(p.amount_nano) FROM transactions t
   JOIN postings p ON p.transaction_id = t.id AND p.organization_id = t.organization_id
   JOIN ledger_accounts a ON a.id = p.account_id
   WHERE t.organization_id = s.organization_id AND t.period > :period AND a.kind = '{AccountKind.WALLET}'
-), 0)::bigint AS at_end_nano
+), 0)::bigint AS at_end_nano, {_unused_credits("true")} - coalesce((
+  SELECT sum(c.amount_nano) FROM charges c WHERE c.organization_id = s.organization_id AND c.period > :period
+    AND NOT EXISTS (SELECT FROM invoices v WHERE v.organization_id = c.organization_id AND v.period = c.period)
+), 0)::bigint AS unspent_credits_nano
 FROM standings s WHERE s.organization_id = :organization_id
 """)
 
@@ -105,6 +116,8 @@ class Balances:
     now_nano: Nano
     at_end_nano: Nano
     """With what is booked up to the end of the month."""
+    unspent_credits_nano: Nano
+    """The credits that no invoice has used, less what was used after the month and is on no invoice yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +157,7 @@ async def usage(connection: Connection, organization_id: OrganizationId, period:
 
 
 async def unused_credits(connection: Connection, organization_id: OrganizationId, period: datetime) -> Nano:
-    """Credits that are booked in the month or earlier and that no invoice has used; negative if others used more.
-
-    What a credit note gave back of an invoice's credits may be used again.
-    """
+    """Credits that are booked in the month or earlier and that no invoice has used; negative if others used more."""
     (unused,) = await read(connection, _UNUSED_CREDITS, int, organization_id=organization_id, period=period)
     return Nano(unused)
 

@@ -258,12 +258,15 @@ def draft(
     given: Sequence[GivenCredit] = (),
     balance_at_end: Nano = NOTHING,
     balance_now: Nano = NOTHING,
+    unspent_credits: Nano = NOTHING,
     payment_days: int = 0,
 ) -> tuple[Invoice, tuple[InvoiceLine, ...]]:
     """The invoice of what was used, and its lines. Raises ValueError when nothing was used.
 
     `unused_credits` may be used, of `given` in their order; corrections may have taken a part of these back. The
-    balances are those at the end of the month and now. What they are below zero is left to pay.
+    balances are those at the end of the month and now. What they are below zero is left to pay. `unspent_credits` are
+    the credits of all months that no usage has used yet, but for that of this invoice: what it leaves of them is in
+    the balance of now for a later invoice, and pays nothing of this one.
     """
     if not usage:
         raise ValueError("nothing was used")
@@ -275,7 +278,7 @@ def draft(
     owed = on_account(
         Nano(subtotal * NANO_PER_CENT),
         at_end=Nano(balance_at_end - adjustment),
-        now=Nano(balance_now - adjustment),
+        now=Nano(balance_now - adjustment - max(NOTHING, unspent_credits - credits_nano)),
     )
     invoice = Invoice(
         organization_id=organization_id,

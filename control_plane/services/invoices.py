@@ -232,6 +232,7 @@ async def _draft(
             given=credits_left,
             balance_at_end=balances.at_end_nano,
             balance_now=balances.now_nano,
+            unspent_credits=balances.unspent_credits_nano,
             payment_days=0 if terms is None else terms.payment_days,
         )
     )

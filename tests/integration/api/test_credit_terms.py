@@ -1,14 +1,19 @@
 """Postpaid customers over HTTP: what they may use, what an invoice then leaves to pay, and how it is paid."""
 
+import asyncio
 from itertools import count
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
+from control_plane.db import organizations
+from control_plane.db.engine import Database
 from control_plane.domain.ids import Prefix, on_wire
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.endpoints import BUYER
 from tests.integration.api.problems import hold
+from tests.support.locks import until_somebody_waits
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
@@ -128,6 +133,60 @@ async def test_a_limit_that_is_taken_away_ends_what_runs_and_admits_nothing(
     assert (ended["state"], ended["end_reason"]) == ("ended", "unfunded")
     owed = -(await _balance(poor))["balance"]
     assert 0 < owed <= lease["price_per_hour"]["nano"], "no more than the hold of before"
+
+
+async def _use_for_an_hour(stage: Stage, tenant: Tenant) -> None:
+    await stage.round()
+    lease = await tenant.lease()
+    await stage.play(90, step=5)
+    await stage.play(3_600, step=300)
+    await tenant.http.post(f"/v1/leases/{lease}/release")
+    await stage.play(120, step=20)
+
+
+async def _invoice(operator: Tenant, organization: str, month: str) -> Any:
+    closed = (await operator.http.post(f"/v1/finance/periods/{month}/close")).json()
+    assert closed["state"] == "closed", closed
+    asked = {"period": month, "organization_id": organization}
+    issued = await _keyed(operator, "/v1/finance/invoices", asked)
+    assert issued.status_code == 201, issued.text
+    (invoice,) = issued.json()["items"]
+    return invoice
+
+
+async def test_a_credit_that_is_given_before_the_invoice_of_last_month_lowers_one_invoice_and_not_two(
+    api: Api, stage: Stage, operator: Tenant, poor: Tenant
+) -> None:
+    await _terms(operator, poor, "100")
+    organization = on_wire(Prefix.ORGANIZATION, poor.id)
+    await operator.http.put(f"/v1/finance/billing-details/{organization}", json=BUYER)
+    await _use_for_an_hour(stage, poor)
+    api.clock.advance(11 * DAY)
+    assert (await _post(operator, poor, "credit", "1")).status_code == 201
+    november = await _invoice(operator, organization, "2026-11")
+    assert november["due"] == november["total"], "the credit is of December"
+    await _use_for_an_hour(stage, poor)
+    api.clock.advance(32 * DAY)
+    december = await _invoice(operator, organization, "2026-12")
+    assert december["due"] == december["total"]
+    assert december["subtotal"]["nano"] == november["subtotal"]["nano"] - 1_000_000_000
+    after = await _balance(poor)
+    assert 0 <= after["balance"] < 10_000_000, "what was used is paid, due, or less than a cent"
+    assert after["due"] == november["due"]["nano"] + december["due"]["nano"]
+
+
+async def test_a_lease_that_waits_while_a_limit_is_taken_away_is_not_admitted_on_it(
+    api: Api, owner: Database, stage: Stage, operator: Tenant, poor: Tenant
+) -> None:
+    await stage.round()
+    await _terms(operator, poor, "10")
+    async with api.owner.db.transaction() as connection:
+        await organizations.standing(connection, poor.id, lock=True)
+        await connection.execute(text("UPDATE credit_terms SET limit_nano = 0"))
+        waiting = asyncio.create_task(poor.http.post("/v1/leases", json={"sku": "h100x1"}))
+        await until_somebody_waits(owner)
+    hold(await waiting, "balance_too_low")
+    assert (await _balance(poor))["held"] == 0
 
 
 async def test_terms_that_cannot_be_are_refused(operator: Tenant, acme: Tenant) -> None:

@@ -91,20 +91,25 @@ ON CONFLICT DO NOTHING
 _WITHIN = """
 c.organization_id = :organization_id AND c.period = :month AND c.rated_at <= :cut_at
 """
+# A page is cut before anything is joined to it: otherwise all charges that are left are joined for every page.
 _CHARGES = text(f"""
+WITH page AS MATERIALIZED (
+  SELECT c.* FROM charges c
+  WHERE {_WITHIN} AND (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid))
+  ORDER BY c.started_at, c.id LIMIT :limit
+)
 SELECT c.id, c.organization_id, o.name AS organization, c.project_id, n.project, c.lease_id, n.lease, c.number,
        c.machine_id, c.provider, c.region, c.sku, s.gpu_model, s.gpu_count, s.capacity, c.purchase, c.sla, c.price_book,
        c.period, c.started_at, c.ended_at, i.unit_seconds_before, c.unit_seconds, c.stopped, c.nano_per_unit_hour,
        c.list_nano_per_unit_hour, c.amount_nano,
        coalesce(n.labels, '{{}}') AS labels, n.node_pool, v.number AS invoice
-FROM charges c
+FROM page c
 JOIN intervals i ON i.lease_id = c.lease_id AND i.number = c.number
 JOIN organizations o ON o.id = c.organization_id
 JOIN skus s ON s.name = c.sku
 LEFT JOIN charge_names n ON n.lease_id = c.lease_id AND n.number = c.number
 LEFT JOIN invoices v ON v.organization_id = c.organization_id AND v.period = c.period AND v.issued_at <= :invoiced_until
-WHERE {_WITHIN} AND (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid))
-ORDER BY c.started_at, c.id LIMIT :limit
+ORDER BY c.started_at, c.id
 """)
 _SUMS = text(f"""
 SELECT count(*) AS charges, coalesce(sum(c.amount_nano), 0)::bigint AS amount_nano,

@@ -67,6 +67,8 @@ class _Line:
 # transaction of an organization without a standing: its number is null. The standing is locked, so nobody else posts
 # for it meanwhile: a known key is seen, and numbers and balances follow those of the last transaction.
 # Keys and accounts are looked up one by one: in a join, PostgreSQL may read all that there are for every statement.
+# The period of a month is asked for once, by its first row, and spread over the others: a join of both would compare
+# every month with every transaction.
 _POST = text(f"""
 WITH unknown AS (
   SELECT DISTINCT ON (organization_id, key) *, date_trunc('month', effective_at, 'UTC') AS month
@@ -74,19 +76,21 @@ WITH unknown AS (
   WHERE (SELECT known.id FROM transactions known WHERE known.organization_id = transactions.organization_id
          AND known.key = transactions.key) IS NULL
   ORDER BY organization_id, key, position
-), months AS MATERIALIZED (
-  SELECT organization_id, month, booking_period(organization_id, month) AS period
-  FROM (SELECT DISTINCT organization_id, month FROM unknown) given
 ), ordered AS MATERIALIZED (
   SELECT *, row_number() OVER so_far AS place, sum(wallet_nano) OVER so_far AS wallet,
-         sum(receivable_nano) OVER so_far AS receivable
+         sum(receivable_nano) OVER so_far AS receivable,
+         row_number() OVER (PARTITION BY organization_id, month) = 1 AS first_of_month
   FROM unknown WINDOW so_far AS (PARTITION BY organization_id ORDER BY position)
+), booked AS MATERIALIZED (
+  SELECT *, max(CASE WHEN first_of_month THEN booking_period(organization_id, month) END)
+              OVER (PARTITION BY organization_id, month) AS period
+  FROM ordered
 ), made AS (
   INSERT INTO transactions (id, organization_id, project_id, key, kind, effective_at, period, approved_by, reason,
                             recorded_at, number, wallet_after_nano, receivable_after_nano)
-  SELECT id, organization_id, project_id, key, kind, effective_at, months.period, approved_by, reason, :now,
+  SELECT id, organization_id, project_id, key, kind, effective_at, period, approved_by, reason, :now,
          transaction_count + place, posted_nano + wallet, standings.receivable_nano + receivable
-  FROM ordered JOIN months USING (organization_id, month) LEFT JOIN standings USING (organization_id)
+  FROM booked LEFT JOIN standings USING (organization_id)
   RETURNING id, organization_id, project_id
 ), posted AS (
   INSERT INTO postings (transaction_id, line, organization_id, project_id, account_id, amount_nano)

@@ -204,9 +204,10 @@ WITH priced AS MATERIALIZED (
          i.provider, i.region, i.started_at, i.ended_at, i.unit_seconds, i.stopped,
          date_trunc('month', i.started_at, 'UTC') AS month
   FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number)
-), months AS MATERIALIZED (
-  SELECT organization_id, month, booking_period(organization_id, month) AS period
-  FROM (SELECT DISTINCT organization_id, month FROM priced) given
+), booked AS MATERIALIZED (
+  SELECT *, max(CASE WHEN first_of_month THEN booking_period(organization_id, month) END)
+              OVER (PARTITION BY organization_id, month) AS period
+  FROM (SELECT *, row_number() OVER (PARTITION BY organization_id, month) = 1 AS first_of_month FROM priced) numbered
 ), made AS (
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
                      sla, price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour,
@@ -214,8 +215,8 @@ INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_
 SELECT i.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
        l.purchase, l.sla, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, {RATE},
        CASE WHEN i.stopped THEN {RATE} ELSE l.list_nano_per_unit_hour END, i.amount_nano,
-       months.period, :now
-FROM priced i JOIN months USING (organization_id, month) JOIN leases l ON l.id = i.lease_id
+       i.period, :now
+FROM booked i JOIN leases l ON l.id = i.lease_id
 ORDER BY i.lease_id, i.number
 RETURNING organization_id, project_id, lease_id, number
 )

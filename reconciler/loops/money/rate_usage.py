@@ -20,7 +20,7 @@ from reconciler.loop import Loop, Report
 from reconciler.world import World
 
 NAME = "rate_usage"
-RATED_PER_ACTIVATION_MAX = 200
+RATED_PER_ACTIVATION_MAX = 500
 
 
 async def activate(world: World) -> Report:

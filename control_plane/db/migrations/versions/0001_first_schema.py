@@ -499,15 +499,18 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
 TRANSACTION_BALANCES = """
 CREATE FUNCTION transaction_balances() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, public AS $$
-DECLARE total numeric;
+DECLARE
+  total numeric;
+  elsewhere boolean;
 BEGIN
-  SELECT sum(amount_nano) INTO total FROM public.postings WHERE transaction_id = NEW.transaction_id;
+  SELECT sum(p.amount_nano), bool_or(a.organization_id <> p.organization_id) INTO total, elsewhere
+  FROM public.postings p LEFT JOIN public.ledger_accounts a ON a.id = p.account_id
+  WHERE p.transaction_id = NEW.transaction_id;
   IF total IS DISTINCT FROM 0 THEN
     RAISE EXCEPTION 'transaction % is out of balance by % nano-USD', NEW.transaction_id, total
       USING ERRCODE = 'check_violation';
   END IF;
-  IF EXISTS (SELECT FROM public.ledger_accounts a
-             WHERE a.id = NEW.account_id AND a.organization_id <> NEW.organization_id) THEN
+  IF elsewhere THEN
     RAISE EXCEPTION 'transaction % has a posting to an account of another organization', NEW.transaction_id
       USING ERRCODE = 'foreign_key_violation';
   END IF;

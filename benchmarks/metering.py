@@ -2,8 +2,8 @@
 
 An event is an hour of a lease, from the journal to the ledger: `meter_usage` stores its interval, and `rate_usage` its
 charge, the posting and the use of the hold. Each loop runs by itself and to the end, as one replica on one connection,
-with durable commits. The CPU of PostgreSQL's process for this connection says more than the rate where other work runs on
-the machine.
+with durable commits. The CPU of PostgreSQL's process for this connection says more than the rate where other work runs
+on the machine.
 """
 
 import asyncio

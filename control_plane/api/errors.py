@@ -264,7 +264,7 @@ KINDS: dict[str, Kind] = {
         422, "Choose a tier that GET /v1/sla-tiers lists, or leave it out.", "sla"
     ),
     RefusalCode.SKU_NOT_SOLD_AS_SPOT: Kind(
-        422, "Ask for it on demand, or choose a SKU for which GET /v1/skus has a spot price.", "sku"
+        422, "Ask for it on demand, or choose a SKU for which GET /v1/skus has such a price.", "sku"
     ),
     RefusalCode.SKU_UNKNOWN: Kind(422, "Choose a SKU that GET /v1/skus lists.", "sku"),
     RefusalCode.SKU_NOT_OFFERED: Kind(

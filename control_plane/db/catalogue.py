@@ -50,6 +50,7 @@ class _PriceLine:
     """None in a region or of a tier: it has no other price from then on."""
     stopped_nano_per_unit_hour: Nano | None
     spot_nano_per_unit_hour: Nano | None
+    interruptible_nano_per_unit_hour: Nano | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ ANY_TIER = "any"
 # Of each SKU, region and tier, the line of the newest book that is in force at a moment.
 _IN_FORCE = """
 SELECT DISTINCT ON (p.sku, p.region, p.sla) p.sku, p.region, p.sla, p.nano_per_unit_hour,
-       p.stopped_nano_per_unit_hour, p.spot_nano_per_unit_hour, p.price_book AS book
+       p.stopped_nano_per_unit_hour, p.spot_nano_per_unit_hour, p.interruptible_nano_per_unit_hour,
+       p.price_book AS book
 FROM prices p
 WHERE p.effective_from <= {at} AND NOT EXISTS (SELECT FROM price_book_withdrawals w WHERE w.version = p.price_book)
 """
@@ -95,8 +97,9 @@ WITH old AS (
   WHERE old.nano_per_unit_hour IS DISTINCT FROM book.nano_per_unit_hour
      OR old.stopped_nano_per_unit_hour IS DISTINCT FROM book.stopped_nano_per_unit_hour
      OR old.spot_nano_per_unit_hour IS DISTINCT FROM book.spot_nano_per_unit_hour
+     OR old.interruptible_nano_per_unit_hour IS DISTINCT FROM book.interruptible_nano_per_unit_hour
   UNION ALL
-  SELECT old.sku, old.region, old.sla, NULL, NULL, NULL FROM old
+  SELECT old.sku, old.region, old.sla, NULL, NULL, NULL, NULL FROM old
   WHERE (old.region, old.sla) <> ('{ANYWHERE}', '{ANY_TIER}') AND old.nano_per_unit_hour IS NOT NULL
     AND EXISTS (SELECT FROM book WHERE book.sku = old.sku)
     AND NOT EXISTS (SELECT FROM book WHERE (book.sku, book.region, book.sla) = (old.sku, old.region, old.sla))
@@ -104,9 +107,9 @@ WITH old AS (
   INSERT INTO price_books (effective_from) SELECT :effective_from WHERE EXISTS (SELECT FROM changed) RETURNING version
 ), put AS (
   INSERT INTO prices (sku, region, sla, effective_from, price_book, nano_per_unit_hour, stopped_nano_per_unit_hour,
-    spot_nano_per_unit_hour)
+    spot_nano_per_unit_hour, interruptible_nano_per_unit_hour)
   SELECT changed.sku, changed.region, changed.sla, :effective_from, made.version, changed.nano_per_unit_hour,
-    changed.stopped_nano_per_unit_hour, changed.spot_nano_per_unit_hour
+    changed.stopped_nano_per_unit_hour, changed.spot_nano_per_unit_hour, changed.interruptible_nano_per_unit_hour
   FROM changed, made
 )
 SELECT version FROM made
@@ -142,6 +145,7 @@ async def prices(connection: Connection, *, now: datetime, sku: str | None = Non
                     row.spot_nano_per_unit_hour,
                     row.book,
                     None if row.sla == ANY_TIER else SlaTier(row.sla),
+                    row.interruptible_nano_per_unit_hour,
                 )
             )
     found = []
@@ -156,6 +160,7 @@ async def prices(connection: Connection, *, now: datetime, sku: str | None = Non
                 row.book,
                 stopped_nano_per_unit_hour=row.stopped_nano_per_unit_hour,
                 spot_nano_per_unit_hour=row.spot_nano_per_unit_hour,
+                interruptible_nano_per_unit_hour=row.interruptible_nano_per_unit_hour,
                 others=tuple(others.get(line.sku, ())),
             )
         )
@@ -223,6 +228,7 @@ def _price_lines(price: ListPrice) -> Iterator[_PriceLine]:
         price.nano_per_unit_hour,
         price.stopped_nano_per_unit_hour,
         price.spot_nano_per_unit_hour,
+        price.interruptible_nano_per_unit_hour,
     )
     for other in price.others:
         yield _PriceLine(
@@ -232,6 +238,7 @@ def _price_lines(price: ListPrice) -> Iterator[_PriceLine]:
             other.nano_per_unit_hour,
             other.stopped_nano_per_unit_hour,
             other.spot_nano_per_unit_hour,
+            other.interruptible_nano_per_unit_hour,
         )
 
 

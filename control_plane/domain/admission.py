@@ -65,6 +65,8 @@ class OtherPrice:
     """The version of the price book that the price is from; None in a book that is not loaded yet."""
     sla: SlaTier | None = None
     """None: all tiers that have no price of their own."""
+    interruptible_nano_per_unit_hour: Nano | None = None
+    """None: that of the line which this one replaces, or this price where that is lower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,8 @@ class ListPrice:
     """The price while the machine is stopped; None when it is the same, which is also the most that it can be."""
     spot_nano_per_unit_hour: Nano | None = field(default=None, kw_only=True)
     """The price as spot; None when it is not sold so."""
+    interruptible_nano_per_unit_hour: Nano | None = field(default=None, kw_only=True)
+    """The price of an interruptible lease; None when it is not sold so."""
     purchase: PurchaseKind = field(default=PurchaseKind.ON_DEMAND, kw_only=True)
     """What the prices are for."""
     others: tuple[OtherPrice, ...] = field(default=(), kw_only=True)
@@ -116,20 +120,26 @@ class ListPrice:
             spot_nano_per_unit_hour=_at_most(
                 price, line.spot_nano_per_unit_hour, self.spot_nano_per_unit_hour
             ),
+            interruptible_nano_per_unit_hour=_at_most(
+                price, line.interruptible_nano_per_unit_hour, self.interruptible_nano_per_unit_hour
+            ),
         )
 
     def bought(self, purchase: PurchaseKind) -> Self | None:
         """The same SKU with the price of a purchase kind; None when it is not sold so.
 
-        What may be taken back has one price, whoever takes it. A spot machine cannot be stopped, and one of an
-        interruptible lease keeps its price while it is: it occupies the same capacity.
+        A spot machine cannot be stopped, so there is no other price for that; and one of an interruptible lease keeps
+        its price while it is stopped, because it occupies the same capacity.
         """
         if purchase is self.purchase:
             return self
-        if self.spot_nano_per_unit_hour is None:
+        price = {
+            PurchaseKind.SPOT: self.spot_nano_per_unit_hour,
+            PurchaseKind.INTERRUPTIBLE: self.interruptible_nano_per_unit_hour,
+        }.get(purchase)
+        if price is None:
             return None
-        spot = self.spot_nano_per_unit_hour
-        return replace(self, nano_per_unit_hour=spot, stopped_nano_per_unit_hour=None, purchase=purchase)
+        return replace(self, nano_per_unit_hour=price, stopped_nano_per_unit_hour=None, purchase=purchase)
 
     @property
     def stopped_nano(self) -> Nano:
@@ -397,10 +407,8 @@ def _sold(proposal: Proposal) -> Iterator[Spoken]:
     sku = proposal.request.sku
     refused = None
     if proposal.price is None and sku in proposal.sold:
-        why = (
-            f"{sku} has no spot price, which is also that of interruptible leases; ask for it on demand, or for a SKU"
-            " that has one (GET /v1/skus)."
-        )
+        kind = proposal.request.purchase
+        why = f"{sku} has no {kind} price; ask for it on demand, or for a SKU that has one (GET /v1/skus)."
         refused = Refused(RefusalCode.SKU_NOT_SOLD_AS_SPOT, why)
     elif proposal.price is None:
         why = f"There is no SKU {sku!r}; {choose(sku, proposal.sold)} (GET /v1/skus)."

@@ -102,9 +102,8 @@ def proposed(
     if listed is None:
         return Refused(RefusalCode.SKU_UNKNOWN, f"There is no SKU {agreement.sku!r} (GET /v1/skus).")
     if listed.within(agreement.region, agreement.sla or SlaTier.BRONZE).bought(agreement.purchase) is None:
-        why = (
-            f"{agreement.sku} has no spot price; a price for spot is agreed on where the price book has one."
-        )
+        kind = agreement.purchase
+        why = f"{agreement.sku} has no {kind} price; one is agreed on where the price book has one."
         return Refused(RefusalCode.SKU_NOT_SOLD_AS_SPOT, why)
     invalid = _no_price(agreement, listed)
     if invalid is not None:
@@ -134,11 +133,11 @@ def _no_price(agreement: PriceAgreement, listed: Price) -> str | None:
     if agreement.nano_per_unit_hour > NANO_MAX // max(1, listed.sku.shape.units):
         return "A machine would cost more an hour than the ledger can hold."
     stopped = agreement.stopped_nano_per_unit_hour
-    if stopped is not None and (
-        stopped > agreement.nano_per_unit_hour or agreement.purchase is PurchaseKind.SPOT
-    ):
+    on_demand = agreement.purchase is PurchaseKind.ON_DEMAND
+    if stopped is not None and (stopped > agreement.nano_per_unit_hour or not on_demand):
         return (
-            "A stopped machine must not cost more than one that is on, and spot machines cannot be stopped."
+            "A stopped machine must not cost more than one that is on, and only what is on demand has a price of its"
+            " own for that."
         )
     if agreement.sla is not None and agreement.purchase is not PurchaseKind.ON_DEMAND:
         return f"Nothing is promised with what is bought as {agreement.purchase}; leave the tier out."

@@ -39,16 +39,17 @@ def parse_price_book(text: str) -> list[ListPrice]:
     The price while the machine is stopped is `stopped_usd_per_gpu_hour` or `stopped_usd_per_machine_hour`. When it is
     left out, it is the same. Where a provider bills us more for a stopped machine, customers pay that instead.
 
-    The price as spot is `spot_usd_per_gpu_hour` or `spot_usd_per_machine_hour`. When it is left out, the SKU is not
-    sold as spot.
+    The price as spot is `spot_usd_per_gpu_hour` or `spot_usd_per_machine_hour`, that of interruptible leases
+    `interruptible_usd_per_gpu_hour` or `interruptible_usd_per_machine_hour`. When one is left out, the SKU is not sold
+    so.
 
     `[[sku.region]]` after a SKU is its price for requests that are limited to a region or a jurisdiction: the same
-    fields of prices, and `region`. Where it leaves out the price of a stopped machine or of spot, the SKU's own one
-    applies, up to the price of the region.
+    fields of prices, and `region`. Where it leaves out the price of a stopped machine, of spot or of interruptible
+    leases, the SKU's own one applies, up to the price of the region.
 
-    `[[sku.tier]]` is its price with an SLA tier: the fields of prices without those of spot, `tier`, and `region` where
-    it is that of a region alone. A tier without one has the price that names none. No tier may cost less than one that
-    promises less, anywhere that the SKU names.
+    `[[sku.tier]]` is its price with an SLA tier: the fields of the price and of that of a stopped machine, `tier`, and
+    `region` where it is that of a region alone. A tier without one has the price that names none. No tier may cost less
+    than one that promises less, anywhere that the SKU names.
 
     `proof` is the tier that the SKU's machines have to prove. The default is `proven`, and `listed` where there are no
     GPUs to prove; emulated machines need `listed`.
@@ -75,15 +76,17 @@ _PRICES = ("usd_per_gpu_hour", "usd_per_machine_hour")
 """The field of the price, with GPUs and without."""
 _STOPPED_PRICES = tuple(f"stopped_{field}" for field in _PRICES)
 _SPOT_PRICES = tuple(f"spot_{field}" for field in _PRICES)
+_INTERRUPTIBLE_PRICES = tuple(f"interruptible_{field}" for field in _PRICES)
 _FIELDS = {field.name for field in fields(Shape)} | {
     *("name", "capacity", "proof"),
     *_PRICES,
     *_STOPPED_PRICES,
     *_SPOT_PRICES,
+    *_INTERRUPTIBLE_PRICES,
     "region",
     "tier",
 }
-_REGION_FIELDS = {"region", *_PRICES, *_STOPPED_PRICES, *_SPOT_PRICES}
+_REGION_FIELDS = {"region", *_PRICES, *_STOPPED_PRICES, *_SPOT_PRICES, *_INTERRUPTIBLE_PRICES}
 _TIER_FIELDS = {"tier", "region", *_PRICES, *_STOPPED_PRICES}
 _COUNT_MAX = 2**31 - 1
 """The largest number that the columns of a SKU hold."""
@@ -111,6 +114,7 @@ def _list_price(entry: dict[str, Any]) -> ListPrice:
         price,
         stopped_nano_per_unit_hour=stopped,
         spot_nano_per_unit_hour=spot,
+        interruptible_nano_per_unit_hour=_interruptible(entry, gpu_count, price),
         others=(*_of_regions(entry, gpu_count), *_of_tiers(entry, gpu_count)),
     )
     cheaper = promises_more_for_less(listed)
@@ -125,7 +129,9 @@ def _of_regions(sku: dict[str, Any], gpu_count: int) -> tuple[OtherPrice, ...]:
         region = _region(entry)
         if region in found:
             raise ValueError(f"there is another price for the region {region!r} before it")
-        found[region] = OtherPrice(region, *_prices(entry, gpu_count))
+        prices = _prices(entry, gpu_count)
+        interruptible = _interruptible(entry, gpu_count, prices[0])
+        found[region] = OtherPrice(region, *prices, interruptible_nano_per_unit_hour=interruptible)
     return tuple(found.values())
 
 
@@ -173,6 +179,16 @@ def _prices(entry: dict[str, Any], gpu_count: int) -> tuple[Nano, Nano | None, N
     if spot is not None and spot > price:
         raise ValueError("a spot machine must not cost more than one on demand")
     return price, stopped, spot
+
+
+def _interruptible(entry: dict[str, Any], gpu_count: int, on_demand: Nano) -> Nano | None:
+    """The price of a unit of an interruptible lease; None when it is not sold so."""
+    if not entry.keys() & {*_INTERRUPTIBLE_PRICES}:
+        return None
+    price = _price(entry, _INTERRUPTIBLE_PRICES, gpu_count)
+    if price > on_demand:
+        raise ValueError("an interruptible lease must not cost more than one on demand")
+    return price
 
 
 def _gpu_model(entry: dict[str, Any], gpu_count: int) -> GpuModel | None:

@@ -50,6 +50,8 @@ class SkuRegionView(View):
     """For the whole machine."""
     price_per_hour_spot: Money | None
     """For the whole machine as spot; null when it is not sold so."""
+    price_per_hour_interruptible: Money | None = None
+    """For the whole machine of an interruptible lease; null when it is not sold so."""
 
 
 class SkuTierView(View):
@@ -93,6 +95,8 @@ class SkuView(View, kw_only=True):
     bills us more; offers say so."""
     price_per_hour_spot: Money | None = None
     """For the whole machine as spot; null when it is not sold so."""
+    price_per_hour_interruptible: Money | None = None
+    """For the whole machine of an interruptible lease; null when it is not sold so."""
     list_price_per_hour: Money | None = None
     """For the whole machine in the price book. `price_per_hour` differs where another one was agreed on with you. Null
     where the API is too old to say."""
@@ -212,7 +216,7 @@ class QuoteRequest(PlacementRequest):
     purchase: PurchaseChoice = "on_demand"
     """With `spot`, its provider may take the machine back at any moment. Say the most that it may cost with
     `price_usd_per_hour_max`. With `interruptible`, we may take it back, with a notice of at least two minutes, for a
-    lease whose readiness is promised. Both have the spot price."""
+    lease whose readiness is promised. GET /v1/skus has the price of each."""
 
 
 class PriceRequest(QuoteRequest):

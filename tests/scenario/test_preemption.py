@@ -36,7 +36,7 @@ D, S = PreemptionDecision, PreemptionState
 PRICE = Nano(3_000_000_000)
 """Of an hour of an interruptible H100."""
 BOOK_WITH_IT = tuple(
-    replace(price, spot_nano_per_unit_hour=PRICE if price.sku.shape.gpu_count == 1 else None)
+    replace(price, interruptible_nano_per_unit_hour=PRICE if price.sku.shape.gpu_count == 1 else None)
     for price in BOOK
 )
 SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")

@@ -29,6 +29,7 @@ from control_plane.wire.catalogue import (
 
 def sku_view(sold: Sold) -> SkuView:
     listed, spot = sold.listed, sold.at(PurchaseKind.SPOT)
+    interruptible = sold.at(PurchaseKind.INTERRUPTIBLE)
     price = sold.at(PurchaseKind.ON_DEMAND) or listed
     shape = price.sku.shape
     return SkuView(
@@ -44,6 +45,7 @@ def sku_view(sold: Sold) -> SkuView:
         price_per_hour=money(price.nano_per_hour),
         price_per_hour_stopped=money(Nano(price.stopped_nano * shape.units)),
         price_per_hour_spot=None if spot is None else money(spot.nano_per_hour),
+        price_per_hour_interruptible=None if interruptible is None else money(interruptible.nano_per_hour),
         list_price_per_hour=money(listed.nano_per_hour),
         regions=tuple(_region_view(sold, region) for region in sold.regions),
         tiers=tuple(_tier_view(sold, sla, region) for sla in sold.tiers for region in (None, *sold.regions)),
@@ -62,10 +64,12 @@ def _tier_view(sold: Sold, sla: SlaTier, region: str | None) -> SkuTierView:
 
 def _region_view(sold: Sold, region: str) -> SkuRegionView:
     price, spot = sold.at(PurchaseKind.ON_DEMAND, region), sold.at(PurchaseKind.SPOT, region)
+    interruptible = sold.at(PurchaseKind.INTERRUPTIBLE, region)
     return SkuRegionView(
         region=region,
         price_per_hour=money((price or sold.listed).nano_per_hour),
         price_per_hour_spot=None if spot is None else money(spot.nano_per_hour),
+        price_per_hour_interruptible=None if interruptible is None else money(interruptible.nano_per_hour),
     )
 
 

@@ -175,7 +175,7 @@ def add_purchase(parser: Parser) -> None:
     kinds.add_argument(
         "--interruptible",
         action="store_true",
-        help="at the spot price, a machine that we may take back with 2 minutes' notice",
+        help="cheaper, on a machine that we may take back with 2 minutes' notice",
     )
 
 

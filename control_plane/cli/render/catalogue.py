@@ -52,7 +52,7 @@ def sku_table(skus: Sequence[SkuView]) -> RenderableType:
         for sku in skus
     ]
     return Group(
-        table(columns, rows, right=columns[2:]), *_demands(skus), *_sold_as_spot(skus), *_elsewhere(skus)
+        table(columns, rows, right=columns[2:]), *_demands(skus), *_taken_back(skus), *_elsewhere(skus)
     )
 
 
@@ -68,14 +68,22 @@ def _demands(skus: Sequence[SkuView]) -> list[RenderableType]:
     ]
 
 
-def _sold_as_spot(skus: Sequence[SkuView]) -> list[RenderableType]:
-    """The prices of the SKUs that are sold as spot; nothing when none is."""
-    prices = [
-        f"{sku.name} for {price(sku.price_per_hour_spot)} USD per hour"
-        for sku in skus
-        if sku.price_per_hour_spot is not None
+def _taken_back(skus: Sequence[SkuView]) -> list[RenderableType]:
+    """The prices of the SKUs that are sold as spot, and of interruptible leases; nothing when none is."""
+    return [
+        Text(f"\n{words}: {', '.join(prices)}.", style="dim")
+        for words, field in (
+            ("Sold as spot (--spot)", "price_per_hour_spot"),
+            ("Interruptible (--interruptible)", "price_per_hour_interruptible"),
+        )
+        if (
+            prices := [
+                f"{sku.name} for {price(found)} USD per hour"
+                for sku in skus
+                if (found := getattr(sku, field)) is not None
+            ]
+        )
     ]
-    return [Text(f"\nSold as spot (--spot): {', '.join(prices)}.", style="dim")] if prices else []
 
 
 def _elsewhere(skus: Sequence[SkuView]) -> list[RenderableType]:

@@ -79,6 +79,8 @@ prices = table(
     Column("stopped_nano_per_unit_hour", BigInteger),
     # As spot. Null: it is not sold so.
     Column("spot_nano_per_unit_hour", BigInteger),
+    # Of an interruptible lease. Null: it is not sold so.
+    Column("interruptible_nano_per_unit_hour", BigInteger),
     PrimaryKeyConstraint("sku", "region", "sla", "effective_from"),
     CheckConstraint(f"sla = 'any' OR {among('sla', SlaTier)}", name="sla_known"),
     CheckConstraint("nano_per_unit_hour >= 0", name="not_negative"),
@@ -90,6 +92,14 @@ prices = table(
         "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="stopped_costs_no_more"
     ),
     CheckConstraint("spot_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="spot_costs_no_more"),
+    CheckConstraint(
+        "interruptible_nano_per_unit_hour IS NULL OR sla = 'any'",
+        name="nothing_is_promised_when_interruptible",
+    ),
+    CheckConstraint(
+        "interruptible_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
+        name="interruptible_costs_no_more",
+    ),
     shared="the price book is the same for everyone",
     fact=True,
     admin=("INSERT",),

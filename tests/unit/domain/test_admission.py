@@ -146,10 +146,12 @@ def test_the_spot_price_takes_the_place_of_the_price_and_is_the_one_of_a_stopped
     assert price.bought(PurchaseKind.SPOT) is None
 
 
-def test_an_interruptible_lease_has_the_price_of_what_may_be_taken_back_and_needs_no_ceiling() -> None:
+def test_an_interruptible_lease_has_a_price_of_its_own_and_needs_no_ceiling() -> None:
     price, wanted = FINE.price, replace(REQUEST, purchase=PurchaseKind.INTERRUPTIBLE)
     assert price is not None
-    bought = replace(price, spot_nano_per_unit_hour=Nano(7)).bought(PurchaseKind.INTERRUPTIBLE)
+    sold = replace(price, spot_nano_per_unit_hour=Nano(3), interruptible_nano_per_unit_hour=Nano(7))
+    assert replace(sold, interruptible_nano_per_unit_hour=None).bought(PurchaseKind.INTERRUPTIBLE) is None
+    bought = sold.bought(PurchaseKind.INTERRUPTIBLE)
     assert bought is not None
     assert (bought.nano_per_unit_hour, bought.purchase) == (7, PurchaseKind.INTERRUPTIBLE)
     expect_admitted(admit(replace(FINE, request=wanted, price=bought)))

@@ -1368,6 +1368,15 @@ def _create_tables() -> None:
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.Column("spot_nano_per_unit_hour", sa.BigInteger(), nullable=True),
+        sa.Column("interruptible_nano_per_unit_hour", sa.BigInteger(), nullable=True),
+        sa.CheckConstraint(
+            "interruptible_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
+            name=op.f("ck_prices_interruptible_costs_no_more"),
+        ),
+        sa.CheckConstraint(
+            "interruptible_nano_per_unit_hour IS NULL OR sla = 'any'",
+            name=op.f("ck_prices_nothing_is_promised_when_interruptible"),
+        ),
         sa.CheckConstraint(
             "sla = 'any' OR sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_prices_sla_known")
         ),

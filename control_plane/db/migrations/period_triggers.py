@@ -118,7 +118,8 @@ STATEMENTS = (
 )
 
 # Runs with its owner's rights: whoever closes a period asks about all customers. It answers nothing unless the API acts
-# for the platform's organization.
+# for the platform's organization. A lease whose bill is paused has nothing to meter before it is resumed, as in
+# `db/usage.py`: it may wait for its next machine for weeks.
 _MISSING = """
 CREATE FUNCTION period_missing(of_issuer text, since timestamptz, until timestamptz)
 RETURNS TABLE (unmetered_leases bigint, unrated_intervals bigint)
@@ -126,7 +127,10 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
   SELECT
     (SELECT count(*) FROM public.leases l JOIN public.organizations o ON o.id = l.organization_id
      WHERE o.issuer = of_issuer AND NOT l.meter_closed AND l.ready_at < until
-       AND coalesce(l.metered_until, l.ready_at) < until),
+       AND coalesce(l.metered_until, l.ready_at) < until
+       AND NOT (l.billed_until IS NULL AND cardinality(l.paused_at) % 2 = 1
+                AND coalesce(l.metered_until, l.ready_at)
+                    >= date_trunc('second', l.paused_at[cardinality(l.paused_at)]))),
     (SELECT count(*) FROM public.unrated u JOIN public.intervals i USING (lease_id, number)
      JOIN public.organizations o ON o.id = i.organization_id
      WHERE o.issuer = of_issuer AND i.started_at >= since AND i.started_at < until)

@@ -112,6 +112,29 @@ async def test_what_is_missing_is_counted_for_the_platform_and_for_nobody_else(
         assert await ledger.balances(connection) == {}
 
 
+async def test_a_lease_that_waits_with_its_bill_paused_keeps_no_month_open(
+    leased: Leased, api_db: Database
+) -> None:
+    await leased.admitted()
+    leased.clock.advance(3_600)
+    await _meter_an_hour(leased)
+    platform = OrganizationId(uuid7())
+    async with leased.db.transaction() as connection:
+        await organizations.insert(connection, platform, "us", platform=True, now=START)
+    pause = text("UPDATE leases SET paused_at = ARRAY[metered_until + make_interval(secs => :later)]")
+    for later, unmetered in ((0.5, 0), (1, 1), (0, 0)):
+        async with leased.db.transaction() as connection:
+            await connection.execute(pause, {"later": later})
+        async with api_db.reading(platform) as connection:
+            found = await periods.missing(connection, MAIN_ISSUER, NOVEMBER)
+        assert found == Missing(unmetered, 1), later
+    await rate_usage.activate(World(db=leased.db, now=leased.clock.now, new_id=uuid7))
+    async with leased.db.transaction() as connection:
+        await connection.execute(text("UPDATE leases SET billed_until = metered_until, state = 'ending'"))
+    async with api_db.reading(platform) as connection:
+        assert await periods.missing(connection, MAIN_ISSUER, NOVEMBER) == Missing(1, 0), "the rest of it"
+
+
 async def test_a_period_cannot_be_closed_while_something_is_on_its_way_into_it(leased: Leased) -> None:
     acme = await leased.organization()
     locked = text("SELECT pg_try_advisory_xact_lock(period_lock_key('main', :month)) AS free")

@@ -425,6 +425,8 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "ready_at",
         "metered_until",
         "meter_closed",
+        "billed_until",
+        "paused_at",
     ),
     "ledger_accounts": ("id", "organization_id", "kind"),
     "machine_health": ("machine_id", "verdict"),

@@ -17,7 +17,6 @@ from control_plane.domain.lease import LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
 from control_plane.domain.money import NANO_PER_CENT, NANO_PER_USD, Nano
 from control_plane.domain.reconciliation import Amounts, InvoiceFacts, LeaseFacts, LinkName
-from control_plane.domain.supplier_invoice import SupplierEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,15 +248,6 @@ class Booked:
 
 
 @dataclass(frozen=True, slots=True)
-class SupplierSums:
-    """What suppliers' invoices of a month come to by their lines, and what the ledger has of them."""
-
-    lines: Nano
-    cost: Nano
-    owed: Nano
-
-
-@dataclass(frozen=True, slots=True)
 class DocumentSums:
     """What the invoice and the credit notes of a customer add to its charges, by their printed totals."""
 
@@ -288,27 +278,6 @@ CROSS JOIN LATERAL (
 CROSS JOIN LATERAL (
   {_REVENUE} AND t.organization_id = cuts.organization_id AND t.period = :period AND t.effective_at >= :since
     AND t.effective_at < :until
-) posted
-""")
-# The supplier's amounts are added up from the lines, and the ledger's from the postings.
-_SUPPLIERS = text(f"""
-SELECT coalesce((
-  SELECT sum((line ->> 'amount_nano')::bigint)
-  FROM (
-    SELECT DISTINCT ON (provider) invoice_id, event FROM supplier_postings WHERE month = :period
-    ORDER BY provider, decided_at DESC, id DESC
-  ) last JOIN supplier_invoice_parts part ON part.invoice_id = last.invoice_id
-  CROSS JOIN LATERAL jsonb_array_elements(part.lines) line
-  WHERE last.event = '{SupplierEvent.POSTED}'
-), 0)::bigint AS lines, -coalesce(posted.cost, 0)::bigint AS cost, coalesce(posted.owed, 0)::bigint AS owed
-FROM (
-  SELECT sum(p.amount_nano) FILTER (WHERE a.kind = '{AccountKind.PROVIDER_COST}') AS cost,
-         sum(p.amount_nano) FILTER (WHERE a.kind = '{AccountKind.PAYABLE}') AS owed
-  FROM supplier_postings s JOIN organizations o ON o.platform
-  JOIN transactions t ON t.organization_id = o.id AND t.key = 'supplier_invoice:' || replace(s.id::text, '-', '')
-  JOIN postings p ON p.transaction_id = t.id AND p.organization_id = t.organization_id
-  JOIN ledger_accounts a ON a.id = p.account_id
-  WHERE s.month = :period
 ) posted
 """)
 # By the totals that were printed, and not by the lines that an export reads.
@@ -474,12 +443,6 @@ async def booked(
     """What is booked in the month `period` for customers, of the time from `since` to `until`."""
     values = {"cuts": Recordset.document(cuts), "period": period, "since": since, "until": until}
     return await read(connection, _BOOKED, Booked, **values)
-
-
-async def suppliers(connection: Connection, *, period: datetime) -> SupplierSums:
-    """The suppliers' invoices of the month that are posted, and the ledger."""
-    (found,) = await read(connection, _SUPPLIERS, SupplierSums, period=period)
-    return found
 
 
 async def documents(connection: Connection, cuts: Sequence[Cut], *, period: datetime) -> list[DocumentSums]:

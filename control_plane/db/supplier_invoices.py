@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
+from control_plane.domain.ledger import AccountKind
 from control_plane.domain.money import Nano
 from control_plane.domain.supplier_invoice import SupplierEvent, SupplierLine
 
@@ -178,3 +179,41 @@ async def insert_posting(connection: Connection, posting: SupplierPosting) -> No
 async def is_known(connection: Connection, provider: str) -> bool:
     """Whether there is, or was, an account at a provider."""
     return bool(await read_one(connection, _KNOWN, bool, provider=provider))
+
+
+@dataclass(frozen=True, slots=True)
+class SupplierSums:
+    """What suppliers' invoices of a month come to by their lines, and what the ledger has of them."""
+
+    lines: Nano
+    cost: Nano
+    owed: Nano
+
+
+# The supplier's amounts are added up from the lines, and the ledger's from the postings.
+_SUPPLIERS = text(f"""
+SELECT coalesce((
+  SELECT sum((line ->> 'amount_nano')::bigint)
+  FROM (
+    SELECT DISTINCT ON (provider) invoice_id, event FROM supplier_postings WHERE month = :period
+    ORDER BY provider, decided_at DESC, id DESC
+  ) last JOIN supplier_invoice_parts part ON part.invoice_id = last.invoice_id
+  CROSS JOIN LATERAL jsonb_array_elements(part.lines) line
+  WHERE last.event = '{SupplierEvent.POSTED}'
+), 0)::bigint AS lines, -coalesce(posted.cost, 0)::bigint AS cost, coalesce(posted.owed, 0)::bigint AS owed
+FROM (
+  SELECT sum(p.amount_nano) FILTER (WHERE a.kind = '{AccountKind.PROVIDER_COST}') AS cost,
+         sum(p.amount_nano) FILTER (WHERE a.kind = '{AccountKind.PAYABLE}') AS owed
+  FROM supplier_postings s JOIN organizations o ON o.platform
+  JOIN transactions t ON t.organization_id = o.id AND t.key = 'supplier_invoice:' || replace(s.id::text, '-', '')
+  JOIN postings p ON p.transaction_id = t.id AND p.organization_id = t.organization_id
+  JOIN ledger_accounts a ON a.id = p.account_id
+  WHERE s.month = :period
+) posted
+""")
+
+
+async def reconciled(connection: Connection, *, period: datetime) -> SupplierSums:
+    """The suppliers' invoices of the month that are posted, and the ledger."""
+    (found,) = await read(connection, _SUPPLIERS, SupplierSums, period=period)
+    return found

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from uuid import UUID
 
-from control_plane.db import reconciliations
+from control_plane.db import reconciliations, supplier_invoices
 from control_plane.db.reconciliations import Batch, Cut, Difference, ExportedSum, Reconciliation
 from control_plane.domain.ids import OrganizationId, Prefix, on_wire
 from control_plane.domain.period import month_after
@@ -200,7 +200,7 @@ def _parts(month: datetime) -> Iterator[tuple[datetime, datetime]]:
 async def _suppliers(world: World, month: datetime) -> Amounts:
     """What suppliers invoiced us, and what the ledger has of it."""
     async with world.db.reading() as connection:
-        found = await reconciliations.suppliers(connection, period=month)
+        found = await supplier_invoices.reconciled(connection, period=month)
     return Amounts(supplier_lines=found.lines, supplier_cost=found.cost, supplier_owed=found.owed)
 
 

@@ -25,7 +25,7 @@ from control_plane.domain.invoice import (
     tax,
 )
 from control_plane.domain.ledger import AccountKind
-from control_plane.domain.money import NANO_PER_CENT, Nano, in_whole_cents
+from control_plane.domain.money import NANO_PER_CENT, NANO_PER_USD, Nano, in_whole_cents
 from control_plane.domain.period import MAIN_ISSUER, Period, PeriodState
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode
@@ -118,6 +118,24 @@ def test_a_correction_says_in_which_month_the_time_was_used() -> None:
     usage = [USED, replace(USED, used_in=september)]
     _, lines = draft(ACME, CLOSED, seller=SELLER, buyer=BUYER, usage=usage, unused_credits=Nano(0))
     assert [line.used_in for line in lines] == [OCTOBER, september]
+
+
+def test_only_credits_that_a_later_invoice_will_use_pay_nothing_of_this_one() -> None:
+    """A dollar was used on credit, and a dollar credited in the next month. None, a part, or all of it is used since."""
+    used = replace(USED, amount_nano=Nano(NANO_PER_USD))
+    for used_since in (0, 400_000_000, NANO_PER_USD):
+        invoice, _ = draft(
+            ACME,
+            CLOSED,
+            seller=SELLER,
+            buyer=BUYER,
+            usage=[used],
+            unused_credits=Nano(0),
+            balance_at_end=Nano(-NANO_PER_USD),
+            balance_now=Nano(-used_since),
+            unspent_credits=Nano(NANO_PER_USD - used_since),
+        )
+        assert (invoice.paid_cents, invoice.on_account_cents) == (0, 100), used_since
 
 
 def test_without_usage_there_is_no_draft() -> None:

@@ -7,8 +7,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import Cell, facts, table
-from control_plane.cli.words import plural, price, rounded, spaced, span
+from control_plane.cli.words import cents, plural, price, rounded, spaced, span
 from control_plane.wire.balance import BalanceEntryView, BalanceView
+from control_plane.wire.common import Money
 
 
 def balance_page(balance: BalanceView) -> RenderableType:
@@ -20,8 +21,19 @@ def balance_page(balance: BalanceView) -> RenderableType:
         ("Available", Text(f"{rounded(balance.available)} USD", style="bold")),
         ("Running", f"{price(balance.running_per_hour)} USD per hour for {running}"),
         ("Lasts", _lasts(balance)),
-        ("Due", f"{rounded(balance.due)} USD, which invoices left to pay" if balance.due.nano else None),
+        _owed(balance.due),
     )
+
+
+def _owed(due: Money) -> tuple[str, str | None]:
+    if (
+        due.nano < 0
+    ):  # Credit notes took back what was paid already, such as the tax of an invoice that was voided.
+        return (
+            "Overpaid",
+            f"{cents(-due.nano)} USD on invoices, which lowers what the next ones leave to pay",
+        )
+    return ("Due", f"{rounded(due)} USD, which invoices left to pay" if due.nano else None)
 
 
 def _credit_limit(balance: BalanceView) -> str | None:

@@ -45,7 +45,7 @@ class PromisedLease:
     ending_at: datetime | None
     """When it ended; its machines may live on."""
     failed_since: datetime | None
-    """Since when its provider lists its machine as failed; None while it does not."""
+    """Since when its provider lists its machine as failed, or did when the lease ended; None when it does not."""
     failed_until: datetime | None
     """Since when lists have shown that machine as running again, if they have to for a while before it counts as up."""
     maintenance: tuple[Maintenance, ...]
@@ -61,9 +61,14 @@ SELECT l.id, l.organization_id, l.project_id, l.name, l.sla, l.sla_version, l.cr
        f.failed_since, f.failed_until
 FROM leases l
 LEFT JOIN LATERAL (
-  SELECT m.sighted_at AS failed_since, m.back_since AS failed_until FROM claims c JOIN machines m ON m.id = c.machine_id
-  WHERE l.state = '{LeaseState.READY}' AND c.lease_id = l.id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
-    AND m.down_failed) f ON true
+  SELECT c.machine_id, c.ended_at FROM claims c WHERE c.lease_id = l.id AND c.admitted_at IS NOT NULL
+  ORDER BY c.claimed_at DESC LIMIT 1) last ON true
+LEFT JOIN LATERAL (
+  SELECT CASE WHEN last.ended_at IS NULL THEN m.sighted_at ELSE l.billed_until END AS failed_since,
+    m.back_since AS failed_until
+  FROM machines m WHERE m.id = last.machine_id AND m.down_failed
+    AND (l.state = '{LeaseState.READY}' AND last.ended_at IS NULL
+      OR l.state IN ('{LeaseState.ENDING}', '{LeaseState.ENDED}'))) f ON true
 JOIN sla_clocks k ON k.lease_id = l.id AND k.organization_id = l.organization_id
 WHERE l.id = ANY(:ids) AND l.sla_version IS NOT NULL
 """)

@@ -131,8 +131,9 @@ def failures_of(
 ) -> list[tuple[datetime, datetime | None]]:
     """The failures of a lease's machines, by its bill: they are the time that nobody pays for.
 
-    `failed` is when a machine that its provider lists as failed was last seen running, and since when it is again, if
-    its downtime has not ended yet. A lease that ended with its machine was billed until that failed.
+    `failed` is when a machine that its provider lists as failed, or did when the lease ended, was last seen running,
+    and since when it is again, if its downtime has not ended yet. A lease that ended with its machine was billed until
+    that failed.
     """
     found = in_turn(paused_at)
     since, until = failed

@@ -197,6 +197,27 @@ async def test_a_lease_that_ends_because_its_machine_could_not_be_replaced_is_cr
     await stage.finish()
 
 
+async def test_who_releases_a_lease_because_its_machine_failed_for_too_long_is_credited_all_the_same(
+    stage: Stage,
+) -> None:
+    """Its pause never ended, and nobody took the machine away: the end of the bill is all that shows since when."""
+    (lease,) = await _golden(stage)
+    await stage.play(3_600, step=600)
+    (await _machine(stage, lease)).failed = True
+    await stage.play(1_800, step=60)
+    assert [row.promise for row in await _found(stage, _BREACHES)] == [Promise.REPLACEMENT]
+    await stage.release(lease)
+    await _settle(stage)
+    assert [row.promise for row in await _found(stage, _BREACHES)] == [
+        Promise.AVAILABILITY,
+        Promise.REPLACEMENT,
+    ]
+    assert sum(await _posted(stage)) == await _charged(stage, lease) > 0, (
+        "all of it, because so much was missing"
+    )
+    await stage.finish()
+
+
 async def test_evidence_that_arrives_late_corrects_a_credit_by_another_row_up_and_down(stage: Stage) -> None:
     (lease,) = await _golden(stage)
     since = stage.clock.now()

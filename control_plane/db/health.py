@@ -1,4 +1,4 @@
-"""Queries on the health of machines: what is known about each, what changed, and what customers were notice."""
+"""Queries on the health of machines: what is known about each, what changed, and what customers were told."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -206,7 +206,7 @@ async def notify(connection: Connection, machine_id: MachineId, notice: NewNotic
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the customer of a lease was notice."""
+    """What the customer of a lease was told."""
 
     number: int
     lease_id: LeaseId

@@ -379,6 +379,11 @@ class Judgement:
     """The worst open fault, the oldest of equal ones; None when the machine is healthy."""
 
     @property
+    def is_maintenance(self) -> bool:
+        """Whether nothing is worse than that an operator took it out."""
+        return self.fault is not None and self.fault.code is FaultCode.UNDER_MAINTENANCE
+
+    @property
     def why(self) -> str:
         if self.fault is None:
             return "no fault is known"

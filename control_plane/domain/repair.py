@@ -3,8 +3,9 @@
     WATCH --> CHALLENGE --> RESET --> REPLACE --> TICKET
 
 A repair is opened when a machine's verdict is no longer healthy, and closed when it is healthy again, or gone. A step
-that cannot help is skipped: what its provider lists as down is not challenged, and what cannot be rebooted is not
-reset. The customer of the machine decides about what interrupts them; `Consent` says how, by the SLA tier of the lease.
+that cannot help is skipped: what its provider lists as down is not challenged, and what cannot be rebooted, or was
+taken out by an operator, is not reset. The customer of the machine decides about what interrupts them; `Consent` says
+how, by the SLA tier of the lease.
 
 A step that takes a machine away is held back while too many machines of the same account and region are not healthy,
 because the cause is then more likely ours, or concerns the whole provider (law 5). An operator may permit it.
@@ -79,6 +80,10 @@ STEP_LASTS: Mapping[RepairStep, timedelta] = {
     RepairStep.REPLACE: timedelta(hours=1),
 }
 """How long a step has to help before the next one is taken."""
+SPARE_AHEAD = timedelta(hours=1)
+"""How long before planned work another machine is ordered."""
+_NOT_RESET = frozenset({FaultCode.UNDER_MAINTENANCE, FaultCode.EVICTION_ANNOUNCED})
+"""Faults that no reset ends."""
 REPLACED_PER_RUN_MAX = 2
 """How many machines of one account and region a run takes away."""
 SHARE_MAX = 5
@@ -110,6 +115,8 @@ class Facts:
     """Whether its GPUs are challenged at all."""
     reboots: bool
     """Whether its provider can reboot it."""
+    not_before: datetime | None
+    """For when the work is planned for which an operator took it out. Nothing interrupts its customer before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +184,7 @@ def next_action(facts: Facts, now: datetime) -> Action:
         case RepairStep.CHALLENGE:
             return _challenged(facts, facts.fault, lasted)
         case RepairStep.RESET:
-            return _reset(facts, now)
+            return _reset(facts, facts.fault, now)
         case RepairStep.REPLACE:
             return _replacement(facts, facts.fault, now)
         case RepairStep.TICKET:
@@ -206,6 +213,8 @@ def _watched(facts: Facts, fault: Fault, lasted: timedelta) -> Action:
         return _for_degraded(fault, lasted)
     if facts.verdict is Verdict.QUARANTINED:
         return Climb(RepairStep.REPLACE, "we saw the fault ourselves, and it takes away what was sold")
+    if fault.code in _NOT_RESET:
+        return Climb(RepairStep.REPLACE, "no reset ends it")
     return Climb(RepairStep.RESET, "we saw the fault ourselves, and a reset may end it")
 
 
@@ -227,9 +236,9 @@ def _challenged(facts: Facts, fault: Fault, lasted: timedelta) -> Action:
     return Wait("it did not fail a challenge, and we did not see the fault ourselves")
 
 
-def _reset(facts: Facts, now: datetime) -> Action:
-    if facts.verdict is Verdict.QUARANTINED:
-        return Climb(RepairStep.REPLACE, "it got worse")
+def _reset(facts: Facts, fault: Fault, now: datetime) -> Action:
+    if facts.verdict is Verdict.QUARANTINED or fault.code in _NOT_RESET:
+        return Climb(RepairStep.REPLACE, "no reset ends what it has now")
     if not facts.reboots:
         return Climb(RepairStep.REPLACE, "its provider cannot reboot it")
     if now - facts.step_at >= STEP_LASTS[RepairStep.RESET] and not _waits_for_consent(facts):
@@ -251,7 +260,7 @@ def _waits_for_consent(facts: Facts) -> bool:
 
 def _notice(facts: Facts, now: datetime) -> Notify:
     recommended = facts.consent is Consent.ASKED
-    at = now if recommended else now + NOTICE[facts.verdict]
+    at = now if recommended else max(now + NOTICE[facts.verdict], facts.not_before or now)
     return Notify(facts.step, at, recommended)
 
 
@@ -267,9 +276,10 @@ def _replacement(facts: Facts, fault: Fault, now: datetime) -> Action:
         if now - facts.step_at >= STEP_LASTS[RepairStep.REPLACE]:
             return Climb(RepairStep.TICKET, "its customer has not asked for another machine")
         return Wait("its customer was asked whether they want another machine")
-    if facts.consent is Consent.AHEAD and not facts.spare_ready:
+    spare_due = facts.not_before is None or now >= facts.not_before - SPARE_AHEAD
+    if facts.consent is Consent.AHEAD and not facts.spare_ready and spare_due:
         return OrderSpare()
-    if now - facts.notified_at < NOTICE[facts.verdict]:
+    if now < max(facts.notified_at + NOTICE[facts.verdict], facts.not_before or facts.notified_at):
         return Wait("its customer was told that it will be replaced")
     return TakeAway(why)
 

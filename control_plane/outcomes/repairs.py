@@ -146,6 +146,7 @@ async def _facts(
         spare_ready=await _spare_ready(connection, locked),
         challenged=challenged(watched.proof),
         reboots=PowerAction.REBOOT in offered,
+        not_before=watched.maintenance_planned_at if judgement.is_maintenance else None,
     )
 
 

@@ -48,6 +48,7 @@ def facts(code: FaultCode, source: Source = Source.LOOK, *, step: RepairStep = R
         spare_ready=False,
         challenged=True,
         reboots=True,
+        not_before=None,
     )
 
 
@@ -177,6 +178,28 @@ def test_a_machine_that_an_operator_took_out_and_nobody_uses_is_kept_until_it_is
     for step in RepairStep:
         out = replace(facts(FaultCode.UNDER_MAINTENANCE, Source.OPERATOR, step=step), used=False)
         assert isinstance(next_action(out, AT + timedelta(days=30)), Wait), step
+
+
+def test_planned_work_reboots_nobody_and_interrupts_nobody_before_its_time() -> None:
+    planned = AT + timedelta(days=3)
+    out = replace(facts(FaultCode.UNDER_MAINTENANCE, Source.OPERATOR), not_before=planned)
+    for step in (RepairStep.WATCH, RepairStep.RESET):
+        assert climbs(next_action(replace(out, step=step, notified_at=AT), AT)) is RepairStep.REPLACE, step
+        evicted = facts(FaultCode.EVICTION_ANNOUNCED, Source.PROVIDER, step=step)
+        assert climbs(next_action(evicted, AT)) is RepairStep.REPLACE, step
+    for consent in (Consent.NOTIFIED, Consent.AHEAD):
+        told = replace(out, step=RepairStep.REPLACE, consent=consent)
+        assert next_action(told, AT) == Notify(RepairStep.REPLACE, planned, recommended=False)
+        told = replace(told, notified_at=AT)
+        assert isinstance(next_action(told, planned - MINUTE * 61), Wait), consent
+        assert isinstance(next_action(replace(told, spare_ready=True), planned - MINUTE), Wait), consent
+        assert isinstance(next_action(replace(told, spare_ready=True), planned), TakeAway), consent
+    assert isinstance(next_action(told, planned - MINUTE * 60), OrderSpare), "an hour ahead, and not for days"
+    asked = replace(out, step=RepairStep.REPLACE, consent=Consent.ASKED)
+    assert next_action(asked, AT) == Notify(RepairStep.REPLACE, AT, recommended=True)
+    at_once = replace(told, not_before=None, spare_ready=True)
+    assert isinstance(next_action(at_once, AT + MINUTE * 14), Wait)
+    assert isinstance(next_action(at_once, AT + MINUTE * 15), TakeAway)
 
 
 def test_a_machine_that_failed_a_proof_is_left_to_its_next_challenge() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Protocol
 
 LINES = "application/x-ndjson"
@@ -61,10 +62,13 @@ class FolderArchive:
     def _put(self, key: str, body: bytes) -> None:
         path = self._folder / key
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Whoever reads meanwhile finds the whole file or none.
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_bytes(body)
-        partial.replace(path)
+        # Whoever reads meanwhile finds the whole file or none, also while another replica writes the same one.
+        partial = path.with_name(f".{path.name}.{token_hex(8)}.partial")
+        try:
+            partial.write_bytes(body)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def _delete(self, key: str) -> None:
         path = self._folder / key

@@ -110,6 +110,10 @@ def manifest(hour: datetime, files: Sequence[ArchivedFile], *, received: int, ev
 def files_of(content: bytes) -> list[str]:
     """The keys of the files that a manifest names. Raises ValueError when it is none of ours."""
     try:
-        return [str(file["key"]) for file in json.loads(content)["files"]]
+        keys = [str(file["key"]) for file in json.loads(content)["files"]]
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"this is no manifest of samples: {error}") from error
+    for key in keys:
+        if not key.startswith("organization=") or ".." in key.split("/"):
+            raise ValueError(f"this is no manifest of samples: {key!r} is no file of them")
+    return keys

@@ -289,6 +289,23 @@ async def test_a_folder_and_a_bucket_hold_the_same_and_lose_it_again(
     assert not await asyncio.to_thread(lambda: list((tmp_path / "history").iterdir()))
 
 
+async def test_replicas_that_write_the_same_file_at_once_do_not_disturb_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, written = FolderArchive(tmp_path), Path.write_bytes
+
+    def while_another_one_writes(path: Path, body: bytes) -> int:
+        monkeypatch.setattr(Path, "write_bytes", written)
+        size = written(path, body)
+        asyncio.run(FolderArchive(tmp_path).put("below/file", b"the same"))
+        return size
+
+    monkeypatch.setattr(Path, "write_bytes", while_another_one_writes)
+    await folder.put("below/file", b"the same")
+    assert await folder.get("below/file") == b"the same"
+    assert [path.name for path in (tmp_path / "below").iterdir()] == ["file"]
+
+
 async def test_a_store_that_refuses_is_an_error_without_a_secret(tmp_path: Path, bucket: Any) -> None:
     for store in (S3Archive("missing", bucket), FolderArchive(tmp_path / "file" / "below")):
         (tmp_path / "file").write_text("a file, and no folder")

@@ -72,6 +72,8 @@ def test_files_lie_by_organization_date_and_hour_and_the_manifest_names_them_wit
 
 
 def test_what_is_no_manifest_names_no_file_to_delete() -> None:
-    for content in (b"", b"[]", b'{"files": 5}', b'{"files": [{}]}', b'"files"'):
+    elsewhere = ("/etc/hosts", "organization=x/../../y", "manifests/date=2026-11-28/hour=15.json")
+    others = [json.dumps({"files": [{"key": key}]}).encode() for key in elsewhere]
+    for content in (b"", b"[]", b'{"files": 5}', b'{"files": [{}]}', b'"files"', *others):
         with pytest.raises(ValueError, match="no manifest of samples"):
             files_of(content)

@@ -261,16 +261,17 @@ def _gpu_labels(gpu: GpuReading, named: Named) -> Labels:
 def _host(host: HostReading, labels: Labels) -> Iterator[Point]:
     for family, value in _HOST:
         yield from _known(family, labels, value(host))
-    for disk in host.disks:
+    # A machine may name one twice, and a series has one value at a time.
+    for disk in {disk.name: disk for disk in host.disks}.values():
         of_disk = (("device", disk.name), *labels)
         yield from _known(_DISK[0], of_disk, disk.read_bytes)
         yield from _known(_DISK[1], of_disk, disk.written_bytes)
-    for system in host.filesystems:
+    for system in {system.mount: system for system in host.filesystems}.values():
         if system.size_mib:
             yield Point(
                 _FILESYSTEM, (("mountpoint", system.mount), *labels), system.used_mib / system.size_mib
             )
-    for nic in host.nics:
+    for nic in {nic.name: nic for nic in host.nics}.values():
         of_nic = (("device", nic.name), *labels)
         yield from _known(_NIC[0], of_nic, nic.received_bytes)
         yield from _known(_NIC[1], of_nic, nic.sent_bytes)

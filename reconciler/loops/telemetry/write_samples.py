@@ -2,15 +2,19 @@
 
 Each target has a cursor in the order in which samples were received, which moves on when the store took them. So a
 store that was away gets what is still kept, oldest first, and a crash sends a batch again, which changes nothing there.
-A store that calls samples wrong (400, such as for samples older than what it has) gets no second try, as the protocol
-demands. A target that is new begins now.
+A store that calls samples wrong (400, such as for samples older than what it has) gets them no second time, as the
+protocol demands, and gets those of other machines without them (`reconciler/remote_write/delivering.py`). A target that
+is new begins now.
 """
 
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 from control_plane.db import sample_exports, samples
-from control_plane.db.samples import SETTLED_AFTER, Cursor
+from control_plane.db.samples import SETTLED_AFTER, Cursor, NamedSample
 from reconciler.loop import Loop, Report
+from reconciler.remote_write.delivering import StoreBusyError, deliver
 from reconciler.remote_write.encoding import HEADERS
 from reconciler.worlds.telemetry import Target, TelemetryWorld
 
@@ -46,19 +50,22 @@ async def _write(world: TelemetryWorld, target: Target) -> tuple[int, str | None
     if not found:
         return 0, None
     try:
-        status = await world.post(target.url, target.token_path, world.encoder.encode(found), HEADERS)
+        delivered = await deliver(found, partial(_put, world, target))
     except OSError as error:
         return 0, f"no answer: {error}"
-    if status == 429 or status >= 500:
-        return 0, f"it answers {status}; the samples wait"
+    except StoreBusyError as error:
+        return 0, f"it answers {error}; the samples wait"
     last = found[-1]
     async with world.db.transaction() as connection:
         await sample_exports.move(
             connection, target.name, cursor, Cursor(last.received_at, last.claim_id, last.sequence)
         )
-    return len(
-        found
-    ), None if status < 300 else f"it answers {status}; {len(found)} samples are not sent again"
+    why = f"it answers {delivered.status}; {delivered.refused} samples are not sent again"
+    return len(found), why if delivered.refused else None
+
+
+async def _put(world: TelemetryWorld, target: Target, found: Sequence[NamedSample]) -> int:
+    return await world.post(target.url, target.token_path, world.encoder.encode(found), HEADERS)
 
 
 LOOP = Loop(NAME, timedelta(seconds=5), activate)

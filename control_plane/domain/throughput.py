@@ -7,6 +7,9 @@ from datetime import datetime
 from control_plane.domain.enforcement_rules import ThroughputRule
 from control_plane.domain.reading import Reading, ServerReading
 
+THROUGHPUT_MAX = 10**15
+"""No server generates 10^12 tokens per second for a request. A machine may claim 2^64, for which no column has room."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
@@ -38,7 +41,7 @@ def throughput_of(servers: Sequence[ServerReading]) -> tuple[int, int] | None:
     ]
     if not running or not tokens:
         return None
-    return batch_of(running), sum(tokens) * 1000 // running
+    return batch_of(running), min(sum(tokens) * 1000 // running, THROUGHPUT_MAX)
 
 
 def hour_of(samples: Sequence[Sampled], rule: ThroughputRule) -> dict[int, int]:

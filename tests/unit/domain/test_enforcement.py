@@ -40,7 +40,9 @@ from control_plane.domain.enforcement import (
 from control_plane.domain.enforcement_rules import EnforcementRulesError
 from control_plane.domain.enforcement_run import Run, Wanted, in_order
 from control_plane.domain.ids import EnforcementActionId, FindingId
+from control_plane.domain.reading import ServerReading
 from control_plane.domain.sla import SlaTier
+from control_plane.domain.throughput import THROUGHPUT_MAX, throughput_of
 from reconciler.enforcement_rules import parse_rules
 from tests.support.enforcement import AT, RULES, TEXT, a_lease
 
@@ -304,6 +306,11 @@ def test_what_many_machines_say_at_once_is_more_likely_our_mistake() -> None:
     assert run(leases=3, affected=3).held_back(one) is None
     ours = wanted(1, SlaTier.BRONZE, 50, 1, basis=Basis.OURS, detector=Detector.UNFUNDED)
     assert run(leases=100, affected=100).held_back(ours) is None
+
+
+def test_throughput_that_no_server_has_is_bounded_by_what_the_database_takes() -> None:
+    absurd = ServerReading(8000, "vllm", running=1, generation_tokens_per_second=2**64 - 1)
+    assert throughput_of([absurd] * 8) == (4, THROUGHPUT_MAX)
 
 
 # The rules

@@ -12,6 +12,7 @@ from typing import Any
 from control_plane.domain.money import Nano, parse_usd
 from control_plane.domain.node_marks import Taint, TaintEffect, label_problem, taint_problem
 from control_plane.domain.pod_fit import (
+    WORDS_MAX,
     Amounts,
     NodeFace,
     NodeTaint,
@@ -133,7 +134,8 @@ def use_of_nodes(pods: Objects) -> dict[str, NodeUse]:
         if not node or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
             continue
         use = used.setdefault(node, NodeUse())
-        use.asks = use.asks.plus(asks_of(pod.get("spec", {})))
+        spec = pod.get("spec", {})
+        use.asks = use.asks.plus(Amounts(pods=1) if _is_long(spec) else asks_of(spec))
         use.has_work = use.has_work or draining(pod) is not Draining.LEAVE
     return used
 
@@ -156,14 +158,13 @@ def _pending_since(pod: Object) -> datetime | None:
 
 
 def _pending(pod: Object, since: datetime) -> PendingPod:
-    spec = pod["spec"]
-    affinity = spec.get("affinity") or {}
-    required = (
-        (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
-    ) or {}
-    terms = required.get("nodeSelectorTerms") or []
+    spec, name = pod["spec"], pod["metadata"]["name"]
+    if _is_long(spec):
+        what = f"more than {WORDS_MAX} containers, resources, selectors, affinity terms and tolerations"
+        return PendingPod(name, since, Amounts(pods=1), beyond=what)
+    terms = _terms(spec)
     return PendingPod(
-        pod["metadata"]["name"],
+        name,
         since,
         asks_of(spec),
         selector=dict(spec.get("nodeSelector") or {}),
@@ -202,6 +203,23 @@ def _beyond(spec: Object, terms: list[Any]) -> str | None:
     if any("persistentVolumeClaim" in each or "ephemeral" in each for each in spec.get("volumes") or []):
         return "volume claims"
     return "resourceClaims" if spec.get("resourceClaims") else None
+
+
+def _is_long(spec: Object) -> bool:
+    """Whether a pod says more about where it runs than is held against each node."""
+    containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
+    resources = [each.get("resources") or {} for each in containers]
+    asked = sum(len(each.get("limits") or {}) + len(each.get("requests") or {}) for each in resources)
+    expressions = [each for term in _terms(spec) for each in term.get("matchExpressions") or []]
+    values = sum(len(each.get("values") or []) for each in expressions)
+    marks = len(spec.get("nodeSelector") or {}) + len(spec.get("tolerations") or [])
+    return len(containers) + asked + len(_terms(spec)) + len(expressions) + values + marks > WORDS_MAX
+
+
+def _terms(spec: Object) -> list[Any]:
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return required.get("nodeSelectorTerms") or []
 
 
 def asks_of(spec: Object) -> Amounts:
@@ -283,5 +301,6 @@ def asks_of_daemon_sets(daemon_sets: Objects) -> Amounts:
     """What the DaemonSets of a project take of each of its nodes, at most."""
     together = Amounts()
     for each in daemon_sets:
-        together = together.plus(asks_of(each.get("spec", {}).get("template", {}).get("spec", {})))
+        spec = each.get("spec", {}).get("template", {}).get("spec", {})
+        together = together.plus(Amounts(pods=1) if _is_long(spec) else asks_of(spec))
     return together

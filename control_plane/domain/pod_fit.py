@@ -11,6 +11,10 @@ from datetime import datetime
 from enum import StrEnum
 
 GIB = 2**30
+WORDS_MAX = 200
+"""Of a pod's containers with their resources, selectors, affinity and tolerations. They are held against each node, so
+whoever writes them decides how much there is to compute.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from control_plane.domain.pod_fit import Amounts
+from control_plane.domain.pod_fit import WORDS_MAX, Amounts
 from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.resource import NODE_POOL, Object, head
 from reconciler.scaling_objects import (
@@ -133,3 +133,20 @@ def test_a_policy_is_read_with_its_exact_budget() -> None:
     assert (wish.policy.nano_per_hour_max, wish.created_at) == (1, NOW)
     thing["spec"]["consolidation"] = {"enabled": False}
     assert policy_wish(thing).policy.empty_for is None
+
+
+def test_a_pod_that_says_too_much_is_held_against_no_node() -> None:
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    terms = {"nodeAffinity": {required: {"nodeSelectorTerms": [term] * 100}}}
+    cases: list[dict[str, Any]] = [
+        {"affinity": terms},
+        {"tolerations": [{"key": f"k{number}"} for number in range(WORDS_MAX)]},
+        {"nodeSelector": {f"k{number}": "v" for number in range(WORDS_MAX)}},
+        {"containers": [{"name": f"c{number}"} for number in range(WORDS_MAX + 1)]},
+        {"containers": [{"resources": {"limits": {f"example.com/{n}": "1" for n in range(WORDS_MAX)}}}]},
+    ]
+    for spec in cases:
+        (found,) = pending_pods([scaling.pending(TENANT, "p", NOW, **spec)])
+        assert found.beyond is not None, spec
+        assert (found.terms, found.tolerations, found.selector, found.asks.devices) == ((), (), {}, {}), spec

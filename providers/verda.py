@@ -8,7 +8,9 @@
 - A machine is set up by a script, which is an object of its own and outlives the machine. Ours hold the machine's
   private host key. They are listed ten at a time unless more is asked for, and a project may have 100.
 - A delete detaches every volume that it does not name, and detached volumes cost money. A volume that is not deleted
-  permanently stays in the trash for 96 hours and counts towards the quota. So a delete reads the volumes first.
+  permanently stays in the trash for 96 hours and counts towards the quota. So a delete reads which volume the machine
+  boots from, and names that one alone: it is all that a launch of ours orders, and whatever else is attached belongs to
+  whoever attached it.
 - The answer to a delete with HTTP 207 has a status of its own for each machine, which may be a refusal. 204 says that
   the machine is being deleted already.
 - A delete while the machine is being provisioned is `forbidden_action`, and so is one of a machine that is gone: the
@@ -153,7 +155,6 @@ class Instance(msgspec.Struct):
     instance_type: str | None = None
     ip: str | None = None
     tags: list[Tag] | None = None
-    volume_ids: list[str] | None = None
     os_volume_id: str | None = None
 
 
@@ -299,7 +300,7 @@ class Verda:
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         volumes = await self._rest.call(
-            Verb.TERMINATE, "GET", ("instances", provider_ref), Instance, _volumes_of_machine
+            Verb.TERMINATE, "GET", ("instances", provider_ref), Instance, _volumes_of_launch
         )
         body = {"action": "delete", "id": provider_ref, "volume_ids": volumes, "delete_permanently": True}
         await self._act(Verb.TERMINATE, provider_ref, body)
@@ -423,11 +424,14 @@ def _sighting(instance: Instance) -> Sighting | None:
     )
 
 
-def _volumes_of_machine(instance: Instance) -> list[str]:
+def _volumes_of_launch(instance: Instance) -> list[str]:
+    """The volume that the launch made. One that an answer does not name is a child, and goes once the machine is gone.
+
+    Raises MachineNotFound for a machine that is gone.
+    """
     if state_of(instance.status, STATES) is ListedState.GONE:
         raise error_for(Verb.TERMINATE, Meaning.NOT_FOUND, f"it is {instance.status}")
-    system = [instance.os_volume_id] if instance.os_volume_id else []
-    return sorted({*(instance.volume_ids or ()), *system})
+    return [instance.os_volume_id] if instance.os_volume_id else []
 
 
 def _check(verb: Verb, provider_ref: ProviderRef, results: list[ActionResult] | None) -> None:

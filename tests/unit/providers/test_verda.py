@@ -283,19 +283,20 @@ async def test_a_full_quota_of_scripts_blocks_the_account_and_no_single_offer() 
 # Ends
 
 
-async def test_an_ended_machine_leaves_no_volume_detached_or_in_the_trash() -> None:
+async def test_an_ended_machine_leaves_nothing_of_its_own_and_a_volume_that_somebody_attached_stays() -> None:
     cloud = EmulatedVerda()
     ref = await cloud.provider.launch(cloud.order())
     cloud.advance(cloud.seconds_to_run)
-    data = cloud.account.add_volume("data", 500, [], "FIN-03")
-    data.instance_id = ref
+    theirs = cloud.account.add_volume("data", 500, [], "FIN-03")
+    theirs.instance_id = ref
     await cloud.provider.terminate(ref)
-    assert cloud.account.visible_volumes() == []
+    assert cloud.account.visible_volumes() == [theirs]
+    assert theirs.instance_id is None, "it is detached"
     assert not any(volume.in_trash for volume in cloud.account.volumes.values())
 
 
 def ending(*, status: str = "running", answer: httpx.Response) -> Verda:
-    machine = {"id": REF, "status": status, "volume_ids": ["v2"], "os_volume_id": "v1"}
+    machine = {"id": REF, "status": status, "volume_ids": ["v1", "v2"], "os_volume_id": "v1"}
     return answering(lambda asked: httpx.Response(200, json=machine) if asked.method == "GET" else answer)
 
 

@@ -88,6 +88,7 @@ class Endpoint:
         return (
             path.replace("{quota_request_id}", f"qr_{0:032x}")
             .replace("{environment}", "default")
+            .replace("{detector}", "idle")
             .replace("/leases/{lease_id}", f"/leases/le_{0:032x}")
             .replace("{rule_id}", f"fw_{0:032x}")
             .replace("{certificate_id}", f"cert_{0:032x}")
@@ -155,7 +156,10 @@ BUYER = {
     "reverse_charge": False,
 }
 PUBLIC_KEY = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo="
-FLEET_FILTERS = ("provider", "account", "region", "gpu_model", "health", "state", "organization", "project")
+FLEET_FILTERS = (
+    *("provider", "account", "region", "gpu_model", "verdict", "silent", "state"),
+    *("organization", "project"),
+)
 AUDIT_FILTERS = ("since", "until", "event", "outcome", "subject", "target", "limit", "cursor")
 ENDPOINTS = (
     _get("/healthz", None),
@@ -314,7 +318,7 @@ ENDPOINTS = (
     _get("/v1/leases/{lease_id}/sla", Permission.LEASES_READ),
     _get(
         *("/v1/offers", Permission.OFFERS_READ, "limit", "cursor"),
-        *("gpu_model", "provider", "region", "network_gbps_min"),
+        *("gpu_model", "provider", "region", "network_gbps_min", "sla"),
     ),
     _post(
         "/v1/quotes",
@@ -473,7 +477,11 @@ ENDPOINTS = (
     _post("/v1/finance/price-agreements/{agreement_id}/end", Permission.PRICE_AGREEMENTS_MAKE, {}),
     _get("/v1/finance/supplier-invoices", Permission.MARGINS_READ, "limit", "cursor"),
     _post("/v1/finance/supplier-invoices", Permission.SUPPLIER_INVOICES_IMPORT, SUPPLIER_INVOICE),
-    _post("/v1/finance/supplier-invoices/{supplier_invoice_id}/postings", Permission.LEDGER_POST, {}),
+    _post(
+        "/v1/finance/supplier-invoices/{supplier_invoice_id}/postings",
+        Permission.LEDGER_POST,
+        {"reason": "ticket"},
+    ),
     _post(
         "/v1/finance/supplier-invoices/{supplier_invoice_id}/voids",
         Permission.LEDGER_POST,

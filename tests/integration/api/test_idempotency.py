@@ -19,7 +19,14 @@ from control_plane.domain.period import MAIN_ISSUER
 from control_plane.services import principals
 from control_plane.world import uuid7
 from tests.integration.api.conftest import Api, Shared, Tenant, tenant_in, top_up
-from tests.integration.api.endpoints import ENDPOINTS, PUBLIC_KEY, SERVER_HOST, SSH_KEY, Endpoint
+from tests.integration.api.endpoints import (
+    ENDPOINTS,
+    PUBLIC_KEY,
+    SERVER_HOST,
+    SSH_KEY,
+    SUPPLIER_PART,
+    Endpoint,
+)
 from tests.integration.api.problems import hold
 from tests.integration.api.test_node_pools import made_pool, node_of, ready_cluster
 from tests.integration.api.test_ssh_certificates import ready
@@ -41,7 +48,8 @@ KEY = {"Idempotency-Key": "order 66 / 7f3a"}
 
 
 _FINANCE = tuple(
-    f"/v1/finance/{things}" for things in ("periods", "transactions", "credit-notes", "price-agreements")
+    f"/v1/finance/{things}"
+    for things in ("periods", "transactions", "credit-notes", "price-agreements", "supplier-")
 )
 
 
@@ -58,6 +66,8 @@ async def _path(endpoint: Endpoint, shared: Shared) -> str:
         return endpoint.at(await _of_the_organization(endpoint, shared))
     if endpoint.path.startswith(_FINANCE):
         return await _of_finance(endpoint, shared)
+    if "{action_id}" in endpoint.path or "{detector}" in endpoint.path:
+        return await _of_enforcement(endpoint, shared)
     if endpoint.path.endswith("/orphan-decisions") or endpoint.id_prefix in {"li", "mc"}:
         is_machine = endpoint.id_prefix == "mc"
         return await (_of_a_machine if is_machine else _of_an_orphan)(endpoint, shared)
@@ -178,6 +188,8 @@ async def _of_finance(endpoint: Endpoint, shared: Shared) -> str:
     """A customer or an invoice in the endpoint's body; or a month that is over, and closed already if it is to be reopened."""
     if endpoint.path == "/v1/finance/credit-notes":
         return await _of_an_invoice(endpoint, shared)
+    if endpoint.path.startswith("/v1/finance/supplier-"):
+        return await _of_a_supplier(endpoint, shared)
     if endpoint.path.startswith("/v1/finance/price-agreements"):
         return await _of_a_price(endpoint, shared)
     if "{month}" not in endpoint.path:
@@ -219,12 +231,59 @@ async def _of_an_invoice(endpoint: Endpoint, shared: Shared) -> str:
         project = (await rows(connection, PROJECT, id=shared.acme.id))[0].id
         line = a_row("invoice_lines", shared.acme.id, 1, invoice_id=invoice["id"], kind="usage", cents=150)
         line |= used | {"project_id": project, "used_in": month, "purchase": "spot", "unit": "gpu"}
-        line |= {"number": 1, "stopped": False}
+        line |= {"number": 1, "stopped": False, "sla": "bronze"} | dict.fromkeys(
+            ("credit_id", "lease_id", "reason")
+        )
         await insert(connection, "invoices", invoice)
         await insert(connection, "invoice_lines", line)
     assert endpoint.body is not None
     endpoint.body["invoice_id"] = f"inv_{invoice['id'].hex}"
     return endpoint.path
+
+
+async def _of_a_supplier(endpoint: Endpoint, shared: Shared) -> str:
+    """A supplier's file that is uploaded, its import, and for what is voided, its posting."""
+    if endpoint.path == "/v1/finance/supplier-uploads":
+        return endpoint.path
+    http, number = shared.operator.http, next(_NUMBERS)
+    wanted = {"provider": "fake", "period": "2026-11"}
+    upload = (await http.post("/v1/finance/supplier-uploads", json=wanted)).json()["id"]
+    if "{upload_id}" in endpoint.path:
+        return endpoint.at(upload)
+    part = SUPPLIER_PART | {"csv": SUPPLIER_PART["csv"].replace("fake-1", f"fake-{number}")}
+    stored = await http.post(f"/v1/finance/supplier-uploads/{upload}/parts", json=part)
+    assert stored.is_success, stored.text
+    whole = {"upload_id": upload, "parts": 1}
+    if endpoint.path == "/v1/finance/supplier-invoices":
+        (endpoint.body or {}).update(whole)
+        return endpoint.path
+    invoice = (await http.post("/v1/finance/supplier-invoices", json=whole)).json()["id"]
+    if endpoint.path.endswith("/voids"):
+        posted = await http.post(
+            f"/v1/finance/supplier-invoices/{invoice}/postings",
+            json={"reason": "ticket"},
+            headers={"Idempotency-Key": f"posting {number}"},
+        )
+        assert posted.is_success, posted.text
+    return endpoint.at(invoice)
+
+
+async def _of_enforcement(endpoint: Endpoint, shared: Shared) -> str:
+    """A detector, or an action that is in force."""
+    if "{detector}" in endpoint.path:
+        return endpoint.path.replace("{detector}", "idle")
+    tenant, number = shared.operator, 9_000 + next(_NUMBERS)
+    lease = await ready(shared.api, tenant)
+    await add_machine(shared.api, tenant, lease, number=number)
+    ids = {name: a_row("machines", tenant.id, number)["id"] for name in ("machine_id", "claim_id")}
+    ids["lease_id"] = UUID(hex=lease.removeprefix("le_"))
+    async with shared.api.owner.db.transaction() as connection:
+        ids["project_id"] = (await rows(connection, PROJECT, id=tenant.id))[0].id
+        finding = a_row("findings", tenant.id, number, **ids)
+        action = a_row("enforcement_actions", tenant.id, number, finding_id=finding["id"], **ids)
+        await insert(connection, "findings", finding)
+        await insert(connection, "enforcement_actions", action)
+    return endpoint.at(f"ea_{action['id'].hex}")
 
 
 async def _of_clusters(endpoint: Endpoint, shared: Shared) -> str:

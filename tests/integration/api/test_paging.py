@@ -16,6 +16,10 @@ from tests.support.cases import case
 pytestmark = pytest.mark.database
 
 
+WHOLE = {"/v1/operator/detectors"}
+"""Lists of what the code has, which do not grow."""
+
+
 def _lists(api: Api) -> dict[str, HTTPRouteHandler]:
     """The handlers whose answer has a list as its subject."""
     found = {}
@@ -27,6 +31,8 @@ def _lists(api: Api) -> dict[str, HTTPRouteHandler]:
                 and issubclass(kind, msgspec.Struct)
                 and "items" in kind.__struct_fields__
             ):
+                if route.path in WHOLE:
+                    continue
                 found[route.path] = handler
                 assert "next_cursor" in kind.__struct_fields__, route.path
     return found

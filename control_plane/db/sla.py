@@ -126,18 +126,22 @@ SELECT count(*) AS waiting, count(*) FILTER (WHERE u.since > coalesce({_APPROVED
        (SELECT count(*) FROM sla_clocks WHERE NOT ended) AS leases
 FROM sla_uncredited u JOIN sla_breaches b ON b.id = u.breach_id AND b.organization_id = u.organization_id {_OPEN}
 """)
+# The clock of the lease is locked as well, as for a judgement: an assessment that was made between reading the latest
+# one and taking the breach out of the queue would never be posted. A statement of its own reads them, so that it sees
+# all that was committed before the locks were had.
 _TAKE_UNCREDITED = text(f"""
-WITH taken AS (
-  SELECT u.breach_id, u.organization_id, u.since
-  FROM sla_uncredited u JOIN sla_breaches b ON b.id = u.breach_id AND b.organization_id = u.organization_id {_OPEN}
-  WHERE NOT :approved_only OR u.since <= {_APPROVED_UNTIL}
-  ORDER BY u.since, u.breach_id LIMIT :limit FOR UPDATE OF u SKIP LOCKED
-)
+SELECT u.breach_id
+FROM sla_uncredited u JOIN sla_breaches b ON b.id = u.breach_id AND b.organization_id = u.organization_id {_OPEN}
+JOIN sla_clocks k ON k.lease_id = b.lease_id AND k.organization_id = b.organization_id
+WHERE NOT :approved_only OR u.since <= {_APPROVED_UNTIL}
+ORDER BY u.since, u.breach_id LIMIT :limit FOR UPDATE OF u, k SKIP LOCKED
+""")
+_UNCREDITED = text(f"""
 SELECT b.id, b.organization_id, b.project_id, b.lease_id, l.name AS lease_name, b.promise, b.month,
        a.number AS assessment, a.credit_nano, credited.nano AS credited_nano, a.why
-FROM taken JOIN sla_breaches b ON b.id = taken.breach_id AND b.organization_id = taken.organization_id
+FROM sla_uncredited u JOIN sla_breaches b ON b.id = u.breach_id AND b.organization_id = u.organization_id
 JOIN leases l ON l.id = b.lease_id AND l.organization_id = b.organization_id {_LATEST}
-ORDER BY taken.since, b.id
+WHERE u.breach_id = ANY(:ids) ORDER BY u.since, b.id
 """)
 _DEQUEUE = text(
     "DELETE FROM sla_uncredited WHERE organization_id = :organization_id AND breach_id = :breach_id"
@@ -273,8 +277,9 @@ class Uncredited:
 
 
 async def take_uncredited(connection: Connection, *, approved_only: bool, limit: int) -> list[Uncredited]:
-    """Breaches whose credit is to be posted, the oldest first; locked for this transaction."""
-    return await read(connection, _TAKE_UNCREDITED, Uncredited, approved_only=approved_only, limit=limit)
+    """Breaches whose credit is to be posted, the oldest first. They are locked, and no lease of them is judged."""
+    ids = await read(connection, _TAKE_UNCREDITED, UUID, approved_only=approved_only, limit=limit)
+    return await read(connection, _UNCREDITED, Uncredited, ids=ids) if ids else []
 
 
 async def credited(

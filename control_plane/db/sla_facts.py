@@ -73,7 +73,9 @@ JOIN sla_clocks k ON k.lease_id = l.id AND k.organization_id = l.organization_id
 WHERE l.id = ANY(:ids) AND l.sla_version IS NOT NULL
 """)
 _USED = text("""
-SELECT c.lease_id, c.machine_id, c.admitted_at AS since, c.ended_at AS until FROM claims c
+SELECT c.lease_id, c.machine_id, c.admitted_at AS since, c.ended_at AS until, EXISTS (
+  SELECT FROM hand_backs b WHERE b.organization_id = c.organization_id AND b.claim_id = c.id) AS handed_back
+FROM claims c
 WHERE c.lease_id = ANY(:ids) AND c.admitted_at IS NOT NULL
 """)
 _HEALTH = text("""
@@ -91,6 +93,7 @@ class _Used:
     machine_id: MachineId
     since: datetime
     until: datetime | None
+    handed_back: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,8 @@ async def evidence(connection: Connection, lease_ids: Collection[LeaseId]) -> Ev
     ids = [lease.id for lease in leases]
     used: dict[LeaseId, tuple[Used, ...]] = {}
     for row in await read(connection, _USED, _Used, ids=ids):
-        used[row.lease_id] = (*used.get(row.lease_id, ()), Used(row.machine_id, row.since, row.until))
+        use = Used(row.machine_id, row.since, row.until, row.handed_back)
+        used[row.lease_id] = (*used.get(row.lease_id, ()), use)
     machine_ids = list({each.machine_id for uses in used.values() for each in uses})
     health = [
         HealthChange(row.machine_id, row.number, row.at, row.verdict, row.fault)

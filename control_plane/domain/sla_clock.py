@@ -15,8 +15,9 @@ What counts as time in which a lease was not available, while it was ready:
 
 Time in which the customer had the machine stopped does not count, neither as promised time nor as lack of it. Nor does
 time in which the customer's own envelope kept the lease from being placed, before it was ready or after its machine
-failed. After the customer released the lease, nothing counts. Time in which we could not look counts as available:
-losing contact is no failure.
+failed, nor time without a machine because the customer handed one back that was fit by all that we knew: otherwise
+whoever hands machines back would be paid for it. After the customer released the lease, nothing counts. Time in which
+we could not look counts as available: losing contact is no failure.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
-from control_plane.domain.health import FaultCode, Verdict
+from control_plane.domain.health import UNFIT, FaultCode, Verdict
 from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import EndReason
 from control_plane.domain.money import NOTHING, Nano
@@ -76,6 +77,8 @@ class Used:
     since: datetime
     until: datetime | None
     """None while it has it."""
+    handed_back: bool = False
+    """Whether its customer asked for another one in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,12 +257,13 @@ class _Seen:
         self.stop = now if end is None else min(now, floor(end.at))
         self.ready_at = None if facts.ready_at is None else billing_start(facts.ready_at)
         self.held = joined(spans_of(facts.held, self.stop))
-        self.stops = joined([*spans_of(facts.stops, self.stop), *self.held])
+        # A bill is resumed a fraction of a second late, as it starts: exactly these seconds are not billed.
+        failures = [(since, until and billing_start(until)) for since, until in facts.failures]
+        self.own = joined([*self.held, *spans_of(self._handed_back(failures), self.stop)])
+        self.stops = joined([*spans_of(facts.stops, self.stop), *self.own])
         ready = [] if self.ready_at is None else [Span(self.ready_at, self.stop)]
         self.promised = without(joined(ready), self.stops)
-        # A bill is resumed a fraction of a second late, as it starts: exactly these seconds are not billed.
-        resumed = [(since, until and billing_start(until)) for since, until in facts.failures]
-        self.failed = joined(spans_of(resumed, self.stop))
+        self.failed = joined(spans_of(failures, self.stop))
         self.failures = runs_of(self.failed, self.stops)
         self.down = _in_causes(
             {
@@ -360,7 +364,7 @@ class _Seen:
             return []
         late = [part for run in self.failures for part in run.after(limit)]
         end, release_at = self.facts.end, self.facts.release_at
-        if end is not None and end.by_us and not self._ends_held:
+        if end is not None and end.by_us and not self._ends_by_choice:
             since = self._lost_since()
             due = since + timedelta(seconds=limit)
             if self.now > due and (release_at is None or release_at > due):
@@ -368,9 +372,29 @@ class _Seen:
         return joined(late)
 
     @property
-    def _ends_held(self) -> bool:
-        """Whether it ended because its customer's envelope let it have no other machine."""
-        return bool(self.held) and self.held[-1].until == self.stop
+    def _ends_by_choice(self) -> bool:
+        """Whether it had no machine at its end because its customer handed one back, or set the envelope so."""
+        return bool(self.own) and self.own[-1].until == self.stop
+
+    def _handed_back(
+        self, failures: Sequence[tuple[datetime, datetime | None]]
+    ) -> Iterator[tuple[datetime, datetime | None]]:
+        """The failures that are none: its customer handed a machine back that was fit, by all that we knew."""
+        for used in self.facts.used:
+            at = used.until
+            if at is None or not used.handed_back or self._verdict(used.machine_id, at) in UNFIT:
+                continue
+            for since, until in failures:
+                if since <= at and (until is None or at < until):
+                    yield since, until
+
+    def _verdict(self, machine_id: MachineId, at: datetime) -> Verdict:
+        """The verdict about a machine at a moment."""
+        changes = [
+            change for change in self.facts.health if change.machine_id == machine_id and change.at <= at
+        ]
+        last = max(changes, key=lambda change: (change.at, change.number), default=None)
+        return Verdict.HEALTHY if last is None else last.verdict
 
     def _lost_since(self) -> datetime:
         """Since when a lease that ended with its machine had none that worked."""

@@ -163,6 +163,7 @@ class _OfLease:
             "ready_seconds": self.judged.ready_seconds,
             "held": self.facts.held[:EVIDENCE_SPANS_MAX],
             "held_seconds": self.judged.held_seconds,
+            "handed_back": [use for use in self.facts.used if use.handed_back][:EVIDENCE_SPANS_MAX],
             "promised_seconds": seen.promised_seconds,
             "down_seconds": seen.down_seconds,
             "down": seen.down[:EVIDENCE_SPANS_MAX],

@@ -27,6 +27,8 @@ from control_plane.world import uuid7
 from providers.fake import FakeMachine
 from reconciler.worlds.complete import CompleteWorld
 from tests.support.crash import Crash
+from tests.support.hand_backs import asked_for_another
+from tests.support.promises import broken
 from tests.support.ready import ready_leases
 from tests.support.rows import rows
 from tests.support.stage import Stage
@@ -215,6 +217,37 @@ async def test_who_releases_a_lease_because_its_machine_failed_for_too_long_is_c
     assert sum(await _posted(stage)) == await _charged(stage, lease) > 0, (
         "all of it, because so much was missing"
     )
+    await stage.finish()
+
+
+async def test_a_lease_is_not_judged_while_its_credit_is_posted_nor_the_other_way_round(stage: Stage) -> None:
+    """An assessment that came in between would take its place in the queue, and never be posted."""
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await broken(stage, lease)
+    now = stage.clock.now() + timedelta(days=1)
+    async with stage.db.transaction() as posting, stage.db.transaction() as judging:
+        assert len(await sla.take_uncredited(posting, approved_only=False, limit=10)) == 1
+        assert await sla.take_due(judging, now=now, limit=10) == []
+    async with stage.db.transaction() as judging, stage.db.transaction() as posting:
+        assert await sla.take_due(judging, now=now, limit=10) == [lease.id]
+        assert await sla.take_uncredited(posting, approved_only=False, limit=10) == []
+
+
+async def test_whoever_hands_back_a_machine_that_works_gets_another_one_and_no_credit(stage: Stage) -> None:
+    (lease,) = await _golden(stage)
+    await stage.play(3_600, step=600)
+    stock = dict(stage.cloud.stock)
+    stage.cloud.stock.update(dict.fromkeys(stock, 0))
+    await asked_for_another(stage, lease)
+    await stage.play(1_200, step=60)
+    stage.cloud.stock.update(stock)
+    await stage.play_until(lease, "ready", seconds_max=600)
+    await stage.play(3_600, step=600)
+    await stage.release(lease)
+    await _settle(stage)
+    assert len(await stage.machines(lease)) == 2
+    assert await _found(stage, _BREACHES) == []
+    assert await _posted(stage) == []
     await stage.finish()
 
 

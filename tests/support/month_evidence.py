@@ -26,7 +26,8 @@ _CHARGES = text("""
 SELECT lease_id, machine_id, started_at, ended_at, stopped, amount_nano FROM charges ORDER BY started_at
 """)
 _CLAIMS = text("""
-SELECT c.lease_id, c.machine_id, m.launch_key, c.claimed_at, c.admitted_at, c.ended_at, m.fail_reason, m.purpose
+SELECT c.lease_id, c.machine_id, m.launch_key, c.claimed_at, c.admitted_at, c.ended_at, m.fail_reason, m.purpose,
+       EXISTS (SELECT FROM hand_backs b WHERE b.claim_id = c.id) AS handed_back
 FROM claims c JOIN machines m ON m.id = c.machine_id ORDER BY c.claimed_at
 """)
 _MACHINES = text("""
@@ -205,7 +206,7 @@ def _promised(
         journal=[Line(line.at, line.event, line.state_after) for line in lines],
         charges=[_charge(charge) for charge in charges],
         uses=[
-            Use(str(claim.machine_id), claim.admitted_at, claim.ended_at)
+            Use(str(claim.machine_id), claim.admitted_at, claim.ended_at, claim.handed_back)
             for claim in claims
             if claim.admitted_at is not None
         ],

@@ -22,6 +22,8 @@ _BY_US = frozenset({"machine_lost", "evicted", "proof_failed"})
 """Events with which a lease ends though nobody wanted that."""
 _BROKEN = frozenset({"quarantined", "maintenance_required"})
 """Verdicts that nobody reaches by a machine's word alone (docs/health.md)."""
+_UNFIT = _BROKEN | {"lost"}
+"""Verdicts about machines that no lease is given."""
 _WORKS = frozenset({"eviction_announced", "under_maintenance"})
 """Faults with which all that was sold works."""
 
@@ -50,6 +52,8 @@ class Use:
     machine: str
     since: datetime
     until: datetime | None
+    handed_back: bool = False
+    """Whether its customer asked for another one."""
 
 
 @dataclass(frozen=True)
@@ -184,6 +188,10 @@ class _Life:
         # What no hold covered in time is ours to pay (docs/operating.md): nothing failed then.
         unpaid = any(line.event == "use_not_billed" for line in lease.journal)
         self.ours_from = max((_down(charge.until) for charge in lease.charges), default=0) if unpaid else None
+        self.wanted = _Seconds(())
+        self.pieces = self._cut(())
+        # A customer who hands a machine back that was fit has none meanwhile because they want it so.
+        self.wanted = _Seconds(self._wanted())
         self.pieces = self._cut(())
         self.broken = self._broken_after(grace)
         self.pieces = self._cut(begin for begin, _ in self.broken.spans)
@@ -211,7 +219,26 @@ class _Life:
         assert len(covering) <= 1, "a second is charged twice"
         stopped = bool(covering) and covering[0].stopped
         ours = self.ours_from is not None and begin >= self.ours_from
-        return _Piece(begin, end, billed=bool(covering) or ours, stopped=stopped, ready=True)
+        return _Piece(
+            begin, end, billed=bool(covering) or ours, stopped=stopped or begin in self.wanted, ready=True
+        )
+
+    def _wanted(self) -> Iterable[tuple[int, int]]:
+        """The pieces in which nothing was billed around the end of a use that its customer ended."""
+        for use in self.lease.uses:
+            if not use.handed_back or use.until is None:
+                continue
+            said = [one for one in self.lease.verdicts if one.machine == use.machine and one.at <= use.until]
+            if said and max(said, key=lambda one: (one.at, one.number)).verdict in _UNFIT:
+                continue
+            ends = _down(use.until)
+            after = [piece for piece in self.pieces if piece.begin >= ends]
+            before = [piece for piece in reversed(self.pieces) if piece.end <= ends]
+            for side in (after, before):
+                for piece in side:
+                    if piece.billed:
+                        break
+                    yield piece.begin, piece.end
 
     def months(self) -> set[Month]:
         return {piece.month for piece in self.pieces}
@@ -228,7 +255,7 @@ class _Life:
         if limit is None:
             return set()
         late = {piece.month for piece in self._after(lambda piece: not piece.billed, limit)}
-        if self.by_us:  # Its machine never came back.
+        if self.by_us and not (self.pieces and self.pieces[-1].begin in self.wanted):  # It never came back.
             late.add(_month(self._lost_since()))
         return late
 

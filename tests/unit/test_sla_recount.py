@@ -72,6 +72,19 @@ def test_what_the_customer_stopped_is_neither_promised_nor_missed_and_stops_the_
     assert due.broken == {"replacement"}
 
 
+def test_who_hands_a_fit_machine_back_has_none_meanwhile_because_they_want_it_so() -> None:
+    ends, again = BEGIN + 10 * HOUR, BEGIN + 12 * HOUR
+    replaced = lease("gold", charged((BEGIN, ends), (again, END)))
+    uses = [Use("m", BEGIN, ends + timedelta(seconds=7), handed_back=True), Use("n", again, END)]
+    assert owed(replace(replaced, uses=[replace(uses[0], handed_back=False), uses[1]]), TERMS) != {}
+    assert owed(replace(replaced, uses=uses), TERMS) == {}
+    broken = Verdict("m", 1, ends - MINUTE, "quarantined", "gpu_lost")
+    assert owed(replace(replaced, uses=uses, verdicts=[broken]), TERMS)[OCTOBER].broken == {
+        "availability",
+        "replacement",
+    }
+
+
 def test_a_fault_counts_after_its_grace_and_only_when_we_saw_it() -> None:
     since = BEGIN + HOUR
     whole = lease("gold", charged((BEGIN, END)))

@@ -282,6 +282,25 @@ def test_an_envelope_that_lets_a_lease_have_no_other_machine_stops_the_clocks_of
     assert Promise.REPLACEMENT in breaches(too_late), "it was late before it was held"
 
 
+def test_who_hands_back_a_machine_that_was_fit_is_not_paid_for_having_none() -> None:
+    other = Used(MachineId(UUID(int=2)), at(10, 6, 0, 1), None)
+    used = (Used(MACHINE, MONTH, at(10, 4, 0, 20), handed_back=True), other)
+    replaced = facts(failures=((at(10, 4), at(10, 6, 0, 1)),), used=used)
+    assert breaches(replaced) == {}
+    (october, *_) = clocks(replaced, GOLD, NOVEMBER_SETTLED).months
+    assert (october.promised_seconds, october.down_seconds) == (31 * 86_400 - 7_201, 0)
+    seen = health(Verdict.QUARANTINED, at(10, 3, 59), FaultCode.GPU_LOST)
+    rumour = health(Verdict.DEGRADED, at(10, 3, 59), FaultCode.GPU_LOST)
+    both = {Promise.AVAILABILITY, Promise.REPLACEMENT}
+    assert breaches(replace(replaced, health=(rumour,))) == {}, "the machine alone says so"
+    assert breaches(replace(replaced, health=(seen,))).keys() == both
+    assert breaches(replace(replaced, used=(replace(used[0], handed_back=False), other))).keys() == both
+    later = replace(replaced, failures=(*replaced.failures, (at(12), at(12, 2))))
+    assert breaches(later).keys() == both, "another failure is not excused by it"
+    never = replace(replaced, used=used[:1], failures=((at(10, 4), None),), end=End(at(10, 8), by_us=True))
+    assert breaches(never) == {}
+
+
 # Laws
 
 _MOMENTS = st.integers(0, 40 * 86_400).map(lambda second: MONTH + timedelta(seconds=second))

@@ -102,6 +102,7 @@ class Deployment(Component):
                 "namespace": namespace(self.stack),
                 "load_balancer_networks": ",".join(self.network.public_blocks),
                 "sealing_key": self.keys.sealing.arn,
+                "samples_bucket": self.storage.buckets["samples"].bucket,
                 "hub_private_address": self.hosts.hub.port.private_ip,
                 "hub_public_address": self.hosts.hub.address.public_ip,
             },

@@ -63,6 +63,8 @@ class Service:
     keys: Keys | None = None
     writes: frozenset[str] = frozenset()
     """Buckets that it may put objects into."""
+    keeps: frozenset[str] = frozenset()
+    """Buckets in which it may put, read, list and delete objects."""
     connections: int = 0
     """Database connections of one task at most."""
     requests_per_task: int | None = None
@@ -106,6 +108,7 @@ RECONCILER = Service(
         "SPLITPLANE_HUB_OUTSIDE": "{hub_public_address}",
         "SPLITPLANE_INGEST_ADDRESS": "ingest.{namespace}:8441",
         "SPLITPLANE_K3S_FILES": "/opt/k3s",
+        "SPLITPLANE_SAMPLE_ARCHIVE": "s3://{samples_bucket}",
         "SPLITPLANE_VERIFIER_ADDRESS": "verifier.{namespace}:7443",
         "SPLITPLANE_VERIFIER_CA": f"{FILES}/verifier-ca.pem",
         "SPLITPLANE_VERIFIER_CALLER_CERTIFICATE": f"{FILES}/caller.pem",
@@ -119,6 +122,7 @@ RECONCILER = Service(
     },
     keys=Keys.OPENS,
     writes=frozenset({"audit"}),
+    keeps=frozenset({"samples"}),
     connections=33,
 )
 INGEST = Service(

@@ -45,7 +45,7 @@ class Keys(Component):
         self.database = self._key(
             "database", "the database and its snapshots", self._through("rds", "secretsmanager")
         )
-        self.exports = self._key("exports", "exports and the audit log", self._through("s3"))
+        self.exports = self._key("exports", "exports, the audit log and samples", self._through("s3"))
         self.hosts = self._key("hosts", "disks of the hub and of servers", self._through("ec2"))
         self.operations = self._key(
             "operations",

@@ -148,26 +148,32 @@ class Services(Component):
                 policy=arn.apply(lambda key: policy_text(keys, key, self.stack.account)),
                 opts=self.below(),
             )
-        buckets = [self._around.storage.buckets[name].arn for name in sorted(service.writes)]
-        if not buckets:
+        statements = [*self._on_objects(service.writes, "s3:PutObject")]
+        if service.keeps:
+            statements += self._on_objects(service.keeps, "s3:PutObject", "s3:GetObject", "s3:DeleteObject")
+            # Without this, S3 answers that nobody may read an object that is not there.
+            kept = [self._around.storage.buckets[name].arn for name in sorted(service.keeps)]
+            statements.append({"Effect": "Allow", "Action": "s3:ListBucket", "Resource": kept})
+        if not statements:
             return
-        put = {
-            "Effect": "Allow",
-            "Action": "s3:PutObject",
-            "Resource": [pulumi.Output.concat(arn, "/*") for arn in buckets],
-        }
         encrypt = {
             "Effect": "Allow",
-            "Action": "kms:GenerateDataKey",
+            "Action": ["kms:GenerateDataKey", *(["kms:Decrypt"] if service.keeps else [])],
             "Resource": self._around.keys.exports.arn,
             "Condition": {"StringEquals": {"kms:ViaService": f"s3.{self.stack.region}.amazonaws.com"}},
         }
         yield aws.iam.RolePolicy(
             f"{service.name}-buckets",
             role=self._around.roles.of[service.name].task.id,
-            policy=document(put, encrypt),
+            policy=document(*statements, encrypt),
             opts=self.below(),
         )
+
+    def _on_objects(self, buckets: frozenset[str], *actions: str) -> list[Document]:
+        """The right to do this to objects in these buckets; nothing without a bucket."""
+        arns = [self._around.storage.buckets[name].arn for name in sorted(buckets)]
+        on = [pulumi.Output.concat(arn, "/*") for arn in arns]
+        return [{"Effect": "Allow", "Action": list(actions), "Resource": on}] if on else []
 
     def _keep_running(self, service: Service, task: aws.ecs.TaskDefinition) -> aws.ecs.Service:
         balancer, size = self._around.balancer, self.stack.services[service.name]

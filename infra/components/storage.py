@@ -16,9 +16,16 @@ class BucketKind:
     name: str
     locked_days: int | None
     """So long nobody may change or delete an object, in the mode GOVERNANCE; None where objects may be replaced."""
+    forgotten_days: int | None = None
+    """So long what was deleted or replaced can be brought back; None where that is for ever."""
 
 
-BUCKETS = (BucketKind("exports", 365), BucketKind("audit", 400), BucketKind("artifacts", None))
+BUCKETS = (
+    BucketKind("exports", 365),
+    BucketKind("audit", 400),
+    BucketKind("artifacts", None),
+    BucketKind("samples", None, forgotten_days=7),
+)
 
 
 class Storage(Component):
@@ -74,12 +81,19 @@ class Storage(Component):
             force_destroy=False,
             opts=self.guarded(),
         )
-        aws.s3.BucketVersioning(
+        versioning = aws.s3.BucketVersioning(
             kind.name,
             bucket=bucket.id,
             versioning_configuration=aws.s3.BucketVersioningVersioningConfigurationArgs(status="Enabled"),
             opts=self.below(),
         )
+        if kind.forgotten_days is not None:
+            aws.s3.BucketLifecycleConfiguration(
+                kind.name,
+                bucket=bucket.id,
+                rules=[_forgetting(kind.forgotten_days)],
+                opts=self.below(depends_on=[versioning]),
+            )
         aws.s3.BucketServerSideEncryptionConfiguration(
             kind.name,
             bucket=bucket.id,
@@ -120,6 +134,19 @@ class Storage(Component):
                 opts=self.below(),
             )
         return bucket
+
+
+def _forgetting(days: int) -> aws.s3.BucketLifecycleConfigurationRuleArgs:
+    """What was deleted or replaced is gone after so many days."""
+    return aws.s3.BucketLifecycleConfigurationRuleArgs(
+        id="forget",
+        status="Enabled",
+        filter=aws.s3.BucketLifecycleConfigurationRuleFilterArgs(prefix=""),
+        noncurrent_version_expiration=aws.s3.BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgs(
+            noncurrent_days=days
+        ),
+        expiration=aws.s3.BucketLifecycleConfigurationRuleExpirationArgs(expired_object_delete_marker=True),
+    )
 
 
 def _tls_only(bucket: aws.s3.Bucket) -> dict[str, object]:

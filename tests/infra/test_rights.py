@@ -166,6 +166,20 @@ def test_only_the_reconciler_puts_objects_into_the_audit_bucket_and_nobody_reads
     assert may == {("reconciler", "audit")}
 
 
+def test_only_the_reconciler_keeps_samples_and_finds_that_one_is_not_there(cloud: Cloud) -> None:
+    bucket = cloud.bucket("samples")
+    for role in cloud.users:
+        client, may = cloud.as_role(role, "s3"), role == "reconciler"
+        assert _refused(client.put_object, Bucket=bucket, Key=f"of {role}", Body=b"x") is not may, role
+        assert _refused(client.get_object, Bucket=bucket, Key="there") is not may, role
+        assert _refused(client.list_objects_v2, Bucket=bucket) is not may, role
+        assert _refused(client.delete_object, Bucket=bucket, Key=f"of {role}") is not may, role
+        assert _refused(client.delete_bucket, Bucket=bucket), role
+    assert (
+        cloud.graph.one("BucketLifecycleConfiguration", "samples").inputs["rules"][0]["status"] == "Enabled"
+    )
+
+
 def test_finance_writes_and_reads_exports_and_deletes_none(cloud: Cloud) -> None:
     client = boto3.client("s3", region_name=REGION, **cloud.finance)
     for name in ("exports", "audit", "artifacts"):
@@ -174,6 +188,7 @@ def test_finance_writes_and_reads_exports_and_deletes_none(cloud: Cloud) -> None
         assert _refused(client.get_object, Bucket=bucket, Key="there") is not may, name
         assert _refused(client.list_objects_v2, Bucket=bucket) is not may, name
         assert _refused(client.delete_object, Bucket=bucket, Key="there"), name
+    assert _refused(client.get_object, Bucket=cloud.bucket("samples"), Key="there")
     secrets = boto3.client("secretsmanager", region_name=REGION, **cloud.finance)
     assert all(_refused(secrets.get_secret_value, SecretId=arn) for arn in cloud.secrets.values())
 

@@ -53,6 +53,8 @@ def test_every_process_reads_the_settings_that_it_is_given() -> None:
         assert reach.verifier is not None
         assert reach.keys.kms_key == given.kms_key
         assert reconciler.read(_environment(graph, "reconciler")).metrics_listen == ("0.0.0.0", 9465)
+        archive = reconciler.read_telemetry(_environment(graph, "reconciler")).sample_archive
+        assert archive == f"s3://{graph.one('Bucket', 'samples').inputs['bucket']}"
         assert verifier.read_server(_environment(graph, "verifier"), cores=4).workers == 4
         for name in ("migrate", "admin", "logins"):
             assert (

@@ -146,9 +146,11 @@ class Around:
     armed: bool
 
 
+# What an operator took out says nothing about the others, and may wait for days for its planned time.
 _AROUND = text(f"""
 SELECT m.account, count(o.id) AS machines, a.armed_at IS NOT NULL AS armed,
-  count(*) FILTER (WHERE h.verdict IN ('{Verdict.MAINTENANCE_REQUIRED}', '{Verdict.QUARANTINED}')) AS unhealthy
+  count(*) FILTER (WHERE h.verdict IN ('{Verdict.MAINTENANCE_REQUIRED}', '{Verdict.QUARANTINED}')
+    AND h.fault <> '{FaultCode.UNDER_MAINTENANCE}') AS unhealthy
 FROM machines m JOIN provider_accounts a ON a.name = m.account
 JOIN machines o ON o.account = m.account AND o.region = m.region AND o.state = '{MachineState.VERIFIED}'
 LEFT JOIN machine_health h ON h.machine_id = o.id

@@ -156,6 +156,40 @@ async def test_the_customer_of_a_faulty_machine_has_it_replaced_and_pays_nothing
     await stage.finish()
 
 
+_TAKE_OUT = text("""
+INSERT INTO maintenances (id, machine_id, since, taken_by, why, planned_at) VALUES (:id, :machine, :now, 'test', 'fan', :at)
+""")
+
+
+async def test_planned_work_reboots_nobody_waits_for_its_time_and_holds_back_no_other_repair(
+    stage: Stage,
+) -> None:
+    await promise_replacements(stage)
+    organization = await stage.organization()
+    leases = [
+        await stage.lease(organization, CapacityRequest("h100x1", sla=SlaTier.SILVER), name=f"work-{number}")
+        for number in range(4)
+    ]
+    for lease in leases:
+        await stage.play_until(lease, "ready", seconds_max=120)
+    planned = stage.clock.now() + timedelta(hours=8)
+    for lease in leases[:3]:
+        machine = await machine_of(stage, lease)
+        async with stage.db.transaction() as connection:
+            values = {"id": uuid7(), "machine": machine.id, "now": stage.clock.now(), "at": planned}
+            await connection.execute(_TAKE_OUT, values)
+    await stage.play(2 * 3_600, step=300)
+    assert [len(await stage.machines(lease)) for lease in leases] == [1, 1, 1, 1]
+    assert "rebooted" not in await stage.story(leases[0])
+    shows(stage, await machine_of(stage, leases[3]), LOST)
+    await reports(stage, leases[3], Gpu(0, lost=True))
+    await stage.play(30 * 60, step=60)
+    assert [len(await stage.machines(lease)) for lease in leases] == [1, 1, 1, 2]
+    await stage.play(7 * 3_600, step=300)
+    assert [len(await stage.machines(lease)) for lease in leases] == [2, 2, 2, 2]
+    await stage.finish()
+
+
 async def test_a_sick_account_keeps_its_machines_until_an_operator_permits_it(stage: Stage) -> None:
     """Machines that all fail at once are more likely our fault than theirs."""
     await promise_replacements(stage)

@@ -83,12 +83,11 @@ class Endpoint:
 
     def at(self, wire_id: str) -> str:
         """Its path, with an id in place of the first `{...}`; a second one is a request, an environment or a network."""
-        head, _, rest = self.path.replace("{month}", "2026-10").partition("{")
+        head, _, rest = self.path.replace("{month}", "2026-10").replace("{detector}", "idle").partition("{")
         path = head + (wire_id + rest.partition("}")[2] if rest else "")
         return (
             path.replace("{quota_request_id}", f"qr_{0:032x}")
             .replace("{environment}", "default")
-            .replace("{detector}", "idle")
             .replace("/leases/{lease_id}", f"/leases/le_{0:032x}")
             .replace("{rule_id}", f"fw_{0:032x}")
             .replace("{certificate_id}", f"cert_{0:032x}")

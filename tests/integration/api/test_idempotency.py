@@ -250,7 +250,7 @@ async def _of_a_supplier(endpoint: Endpoint, shared: Shared) -> str:
     upload = (await http.post("/v1/finance/supplier-uploads", json=wanted)).json()["id"]
     if "{upload_id}" in endpoint.path:
         return endpoint.at(upload)
-    part = SUPPLIER_PART | {"csv": SUPPLIER_PART["csv"].replace("fake-1", f"fake-{number}")}
+    part = SUPPLIER_PART | {"csv": str(SUPPLIER_PART["csv"]).replace("fake-1", f"fake-{number}")}
     stored = await http.post(f"/v1/finance/supplier-uploads/{upload}/parts", json=part)
     assert stored.is_success, stored.text
     whole = {"upload_id": upload, "parts": 1}

@@ -8,11 +8,12 @@ from uuid import UUID
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
+from control_plane.db.powers import NOT_ON
 from control_plane.db.rows import document, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, PreemptionId
-from control_plane.domain.lease import LeaseState
+from control_plane.domain.lease import EndReason, LeaseState
 from control_plane.domain.machine import WANTED, MachineState
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.preemption import (
@@ -52,6 +53,12 @@ class Preemption:
 _COLUMNS = ", ".join(field.name for field in fields(Preemption))
 _HISTORY = f"interval '{int(HISTORY.total_seconds())} seconds'"
 _INTERRUPTED = among("p.state", INTERRUPTS)
+# A machine whose agent or proof is in doubt is left to those who repair it. One that its customer stopped may hold no
+# place at its provider, and its disk is its customer's.
+_LISTED = f"""m.missed_since IS NULL AND m.down_since IS NULL AND m.suspect_since IS NULL
+  AND NOT {NOT_ON.format(machine="m.id")}"""
+
+_FOR_NOTHING = frozenset({PreemptionState.WITHDRAWN, PreemptionState.IN_VAIN})
 
 # Leases in need
 
@@ -67,13 +74,18 @@ class Waiting:
     """How many machines were taken back for it."""
     told: int
     """How many notices were given for it."""
+    let_go: int
+    """How many leases its customer released within 24 hours while a machine was taken back for them."""
 
 
 # A machine that is reserved for the lease is being made ready already.
 _WAITING = f"""
 SELECT l.id AS lease_id, l.waiting_since, l.waiting_why,
   (SELECT count(*) FROM preemptions p WHERE p.for_lease_id = l.id AND {_INTERRUPTED}) AS tried,
-  (SELECT count(*) FROM preemptions p WHERE p.for_lease_id = l.id) AS told
+  (SELECT count(*) FROM preemptions p WHERE p.for_lease_id = l.id) AS told,
+  (SELECT count(*) FROM preemptions p JOIN leases released ON released.id = p.for_lease_id
+    WHERE released.organization_id = l.organization_id AND released.end_reason = '{EndReason.RELEASED}'
+      AND {among("p.state", _FOR_NOTHING)} AND p.notified_at > CAST(:now AS timestamptz) - interval '1 day') AS let_go
 FROM leases l JOIN organizations o ON o.id = l.organization_id
 JOIN sla_terms t ON t.version = l.sla_version AND t.tier = l.sla
 WHERE l.state = '{LeaseState.PLACING}' AND l.waiting_since IS NOT NULL AND l.sla_version IS NOT NULL
@@ -89,17 +101,17 @@ ORDER BY t.priority DESC, l.created_at, l.id LIMIT :limit
 _WAITING_ONE = text(f"{_WAITING} AND l.id = :id")
 
 
-async def waiting(connection: Connection, *, limit: int) -> list[Waiting]:
+async def waiting(connection: Connection, *, now: datetime, limit: int) -> list[Waiting]:
     """Leases with a promise that nothing can serve, those with the highest priority first. None is locked."""
-    return await read(connection, _WAITING_PAGE, Waiting, limit=limit)
+    return await read(connection, _WAITING_PAGE, Waiting, now=now, limit=limit)
 
 
-async def still_waiting(connection: Connection, lease_id: LeaseId) -> Waiting | None:
+async def still_waiting(connection: Connection, lease_id: LeaseId, *, now: datetime) -> Waiting | None:
     """The same about one lease, which the caller has locked; None when it is not in need any more."""
-    return await read_one(connection, _WAITING_ONE, Waiting, id=lease_id)
+    return await read_one(connection, _WAITING_ONE, Waiting, id=lease_id, now=now)
 
 
-# Interruptible leases. A machine whose agent or proof is in doubt is left to those who repair it.
+# Interruptible leases
 _RUNNING = text(f"""
 SELECT l.id AS lease_id, l.organization_id, c.id AS claim_id, m.id AS machine_id, m.account, m.offer_key, l.gpu_count,
   l.priority, c.admitted_at AS running_since,
@@ -110,7 +122,7 @@ SELECT l.id AS lease_id, l.organization_id, c.id AS claim_id, m.id AS machine_id
   (SELECT count(*) FROM preemptions p WHERE p.organization_id = l.organization_id AND p.lease_id <> l.id
     AND {_INTERRUPTED} AND p.interrupted_at > CAST(:now AS timestamptz) - {_HISTORY}) AS others_interrupted,
   EXISTS (SELECT FROM preemptions p WHERE p.lease_id = l.id AND p.closed_at IS NULL) AS yields_already,
-  m.missed_since IS NULL AND m.down_since IS NULL AND m.suspect_since IS NULL AS listed,
+  {_LISTED} AS listed,
   a.armed_at IS NOT NULL AS armed
 FROM leases l JOIN claims c ON c.lease_id = l.id AND c.ended_at IS NULL AND c.slot IS NULL
 JOIN machines m ON m.id = c.machine_id JOIN provider_accounts a ON a.name = m.account
@@ -126,6 +138,14 @@ async def running(
     """Interruptible leases with a machine of this shape, those that run for the shortest time first."""
     values = {"gpu_model": None if gpu_model is None else gpu_model.value, "gpu_count": gpu_count}
     return await read(connection, _RUNNING, Interruptible, **values, now=now, limit=limit)
+
+
+_LISTED_NOW = text(f"SELECT m.id FROM machines m WHERE m.id = :id AND {_LISTED}")
+
+
+async def listed(connection: Connection, machine_id: MachineId) -> bool:
+    """Whether the provider of a machine lists it as running, and nothing about it is in doubt."""
+    return await read_one(connection, _LISTED_NOW, MachineId, id=machine_id) is not None
 
 
 # Preemptions

@@ -45,6 +45,9 @@ TRIED_MAX = 2
 """How many machines are taken back for one lease, so that one that nothing can serve does not end everybody's."""
 TOLD_MAX = 4
 """How many notices are given for one lease, so that one whose need comes and goes does not alarm others all day."""
+LET_GO_MAX = 3
+"""How many leases of one customer may be released in 24 hours while a machine is taken back for them. A lease that
+waits costs nothing, so a customer could have others interrupted again and again."""
 ORDERS_MAX = 3
 """How many machines are ordered in place of one that was taken back, when a provider refuses."""
 COOL_DOWN = timedelta(hours=1)
@@ -129,6 +132,8 @@ class Need:
     """How many machines were taken back for it before."""
     told: int
     """How many notices were given for it before, withdrawn ones included."""
+    let_go: int
+    """How many leases its customer released within 24 hours while a machine was taken back for them."""
 
     @property
     def deadline(self) -> datetime | None:
@@ -156,16 +161,28 @@ def held_back(need: Need, now: datetime, *, started: int, under_way: int) -> str
         return f"{need.terms.tier} promises no time by which it has a machine"
     if now + NOTICE >= need.lease.gives_up_at:
         return "it gives up before a machine could be taken back for it"
-    if need.tried >= TRIED_MAX:
-        return f"{need.tried} machines were taken back for it; {TRIED_MAX} is the limit"
-    if need.told >= TOLD_MAX:
-        return f"{need.told} notices were given for it; {TOLD_MAX} is the limit"
+    if (exhausted := _exhausted(need)) is not None:
+        return exhausted
     if now < begins_at:
         return f"stock may return by itself until {begins_at:%Y-%m-%d %H:%M:%S} UTC"
     if started >= STARTED_PER_RUN_MAX:
         return f"{started} notices were given in this run"
     if under_way >= OPEN_MAX:
         return f"{under_way} preemptions are under way; {OPEN_MAX} is the limit"
+    return None
+
+
+def _exhausted(need: Need) -> str | None:
+    """Why no further machine is taken back for a lease, by what was done for it and its customer before."""
+    if need.tried >= TRIED_MAX:
+        return f"{need.tried} machines were taken back for it; {TRIED_MAX} is the limit"
+    if need.told >= TOLD_MAX:
+        return f"{need.told} notices were given for it; {TOLD_MAX} is the limit"
+    if need.let_go >= LET_GO_MAX:
+        return (
+            f"its customer released {need.let_go} leases in 24 hours while a machine was taken back for them;"
+            f" {LET_GO_MAX} is the limit"
+        )
     return None
 
 
@@ -291,6 +308,8 @@ class Facts:
     """Whether it had one since the notice, or one starts for it, whichever that is."""
     has_machine: bool
     """Whether the interruptible lease still has the machine that it is to yield."""
+    listed: bool
+    """Whether its provider lists that machine as running, so that ending it frees a place there."""
     armed: bool
     """Whether operators let preemptions happen."""
     refused: str | None
@@ -359,6 +378,10 @@ def _not_needed(facts: Facts) -> str | None:
         return "the lease in need waits no longer"
     if facts.has_machine and not facts.armed:
         return "an operator switched preemption off"
+    if facts.has_machine and not facts.listed:
+        return (
+            "its provider does not list the machine as running any more, so that ending it may free nothing"
+        )
     return facts.refused if facts.has_machine else None
 
 

@@ -18,6 +18,7 @@ from control_plane.db import (
     leases,
     machines,
     offer_blocks,
+    organizations,
     preemptions,
     proof_records,
     sla_terms,
@@ -89,7 +90,15 @@ async def _need(connection: Connection, lease: Lease, waiting: preemptions.Waiti
     of_tier = terms.get((lease.sla_version, lease.sla))
     if of_tier is None:
         return None
-    return Need(lease, of_tier, waiting.waiting_since, waiting.waiting_why, waiting.tried, waiting.told)
+    return Need(
+        lease,
+        of_tier,
+        waiting.waiting_since,
+        waiting.waiting_why,
+        tried=waiting.tried,
+        told=waiting.told,
+        let_go=waiting.let_go,
+    )
 
 
 async def consider(connection: Connection, lease_id: LeaseId, setting: Setting, *, started: int) -> bool:
@@ -98,7 +107,7 @@ async def consider(connection: Connection, lease_id: LeaseId, setting: Setting, 
     `started` notices were given in this run. When preemption is not armed, the decision is stored, and nothing follows.
     """
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
-    waiting = await preemptions.still_waiting(connection, lease_id)
+    waiting = await preemptions.still_waiting(connection, lease_id, now=setting.now)
     need = None if lease is None or waiting is None else await _need(connection, lease, waiting)
     if need is None or need.deadline is None:
         return False
@@ -335,6 +344,8 @@ async def advance(connection: Connection, preemption_id: PreemptionId, setting: 
 async def _place(
     connection: Connection, preemption: Preemption, in_need: Lease, setting: Setting
 ) -> Offer | str:
+    if await organizations.not_spending(connection, [in_need.organization_id]):
+        return "The customer of the lease in need must not spend any more."
     envelopes = await _envelopes(connection, in_need, setting)
     if envelopes is None:
         return "The envelopes of the lease in need do not allow it any more."
@@ -359,6 +370,7 @@ async def _facts(case: _Case, *, refused: str | None) -> Facts:
         got_machine=case.in_need.state in (LeaseState.STARTING, LeaseState.READY)
         or await preemptions.was_served(connection, preemption),
         has_machine=case.claim is not None and case.interruptible.state is LeaseState.READY,
+        listed=await preemptions.listed(connection, preemption.machine_id),
         armed=case.setting.armed,
         refused=refused,
         gone=machine is None or machine.state is MachineState.GONE,
@@ -430,7 +442,7 @@ async def _order(case: _Case, facts: Facts) -> bool:
 async def _close(case: _Case, facts: Facts, state: PreemptionState, why: str) -> bool:
     await preemptions.move(case.connection, case.preemption, state, why=why, closed_at=case.setting.now)
     if state is PreemptionState.WITHDRAWN and facts.has_machine:
-        told = "The machine is not taken back after all: the other lease does not need it any more."
+        told = "The machine is not taken back after all."
         await case.tell(NoticeKind.PREEMPTION_WITHDRAWN, told)
         await case.note(case.interruptible, told, Note.PREEMPTION_WITHDRAWN)
     if facts.waits:

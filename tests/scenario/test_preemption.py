@@ -17,7 +17,9 @@ from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.notice import NoticeKind
 from control_plane.domain.placement import RejectCode
-from control_plane.domain.preemption import NOTICE, PreemptionDecision, PreemptionState
+from control_plane.domain.power import PowerState
+from control_plane.domain.power_action import PowerAction
+from control_plane.domain.preemption import LET_GO_MAX, NOTICE, PreemptionDecision, PreemptionState
 from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sla import SlaTier
@@ -27,6 +29,7 @@ from control_plane.world import uuid7
 from reconciler.worlds.complete import CompleteWorld
 from tests.scenario.test_enforcement import signal
 from tests.support.crash import Crash
+from tests.support.power import asked
 from tests.support.rows import rows
 from tests.support.stage import BOOK, Stage
 
@@ -105,6 +108,17 @@ async def short_of(
 async def a_golden_one(stage: Stage, *, sku: str = "h100x1") -> Lease:
     """A lease of another customer that is promised a machine, and waits."""
     return await stage.lease(await stage.organization(), replace(GOLD, sku=sku))
+
+
+async def stopped(stage: Stage, lease: Lease) -> None:
+    """Its customer stops its machine."""
+    await asked(stage, lease, PowerAction.STOP)
+    for _ in range(20):
+        power = (await stage.shown(lease)).overview.power
+        if power is not None and power.state is PowerState.OFF:
+            return
+        await stage.play(5, step=5)
+    raise AssertionError("it was not stopped")
 
 
 async def billed(stage: Stage, lease: Lease, price: Nano) -> int:
@@ -261,9 +275,9 @@ async def test_a_lease_in_need_that_goes_away_during_the_notice_interrupts_nobod
     while not await all_of_them(stage):
         await stage.play(20, step=5)
     (preemption,) = await all_of_them(stage)
-    asked = await signal(ingest_db, stage, yields)
-    assert asked is not None, "the workload can read it on the machine"
-    assert (asked.action, asked.reason, asked.ends_at) == ("evict", "preemption", preemption.interrupt_at)
+    evicts = await signal(ingest_db, stage, yields)
+    assert evicts is not None, "the workload can read it on the machine"
+    assert (evicts.action, evicts.reason, evicts.ends_at) == ("evict", "preemption", preemption.interrupt_at)
     await stage.release(golden)
     await stage.play(300, step=20)
     assert await stage.state(yields) == "ready"
@@ -272,6 +286,70 @@ async def test_a_lease_in_need_that_goes_away_during_the_notice_interrupts_nobod
     kinds = [notice.kind for notice in await found(stage, _NOTICES, id=yields.id)]
     assert kinds == [NoticeKind.PREEMPTION_PLANNED, NoticeKind.PREEMPTION_WITHDRAWN]
     assert "lease preemption_withdrawn" in await stage.story(yields)
+    await stage.finish()
+
+
+async def test_a_machine_that_its_customer_stopped_is_not_taken_back(stage: Stage) -> None:
+    """At some providers it holds no place any more, so ending it would delete its disk for nothing."""
+    (yields,) = await short_of(stage)
+    await stopped(stage, yields)
+    await arm(stage)
+    golden = await a_golden_one(stage)
+    await stage.play(1_200, step=60)
+    assert (await stage.state(golden), await stage.state(yields)) == ("placing", "ready")
+    assert await all_of_them(stage) == []
+    (last,) = [each for each in await decisions(stage) if each.evidence.considered]
+    assert [each.kept for each in last.evidence.considered] == ["not_listed"]
+    await stage.finish()
+
+
+async def test_a_machine_that_its_customer_stops_during_the_notice_is_not_taken_back(stage: Stage) -> None:
+    (yields,) = await short_of(stage)
+    await arm(stage)
+    await a_golden_one(stage)
+    while not await all_of_them(stage):
+        await stage.play(20, step=5)
+    await stopped(stage, yields)
+    await stage.play(300, step=20)
+    assert await stage.state(yields) == "ready"
+    assert [each.state for each in await all_of_them(stage)] == [S.WITHDRAWN]
+    await stage.finish()
+
+
+async def test_nobody_is_interrupted_for_a_customer_who_was_suspended_during_the_notice(stage: Stage) -> None:
+    (yields,) = await short_of(stage)
+    await arm(stage)
+    golden = await a_golden_one(stage)
+    while not await all_of_them(stage):
+        await stage.play(20, step=5)
+    await stage.suspend_organization(golden.organization_id)
+    await stage.play(300, step=20)
+    assert (await stage.state(golden), await stage.state(yields)) == ("placing", "ready")
+    assert [each.state for each in await all_of_them(stage)] == [S.WITHDRAWN]
+    await stage.finish()
+
+
+async def test_a_customer_who_lets_go_again_and_again_interrupts_nobody_for_the_rest_of_the_day(
+    stage: Stage,
+) -> None:
+    """A lease that waits costs nothing, so each of these would interrupt another customer for nothing."""
+    (yields,) = await short_of(stage)
+    await arm(stage)
+    hasty, soon = await stage.organization(), LeaseTerms(wait_timeout_seconds=1_200)
+    for number in range(1, LET_GO_MAX + 1):
+        lease = await stage.lease(hasty, GOLD, terms=soon)
+        while len(await all_of_them(stage)) < number:
+            await stage.play(20, step=5)
+        await stage.release(lease)
+        await stage.play(60, step=10)
+    last = await stage.lease(hasty, GOLD, terms=soon)
+    await stage.play(900, step=30)
+    assert [each.state for each in await all_of_them(stage)] == [S.WITHDRAWN] * LET_GO_MAX
+    assert f"released {LET_GO_MAX} leases in 24 hours" in (await decisions(stage))[-1].why
+    await stage.release(last)
+    golden = await a_golden_one(stage)
+    await stage.play_until(golden, "ready", seconds_max=900, step=5)
+    assert await stage.state(yields) == "ended", "the promise to another customer is kept"
     await stage.finish()
 
 

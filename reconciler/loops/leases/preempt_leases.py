@@ -29,7 +29,7 @@ UNDER_WAY_PER_ACTIVATION_MAX = 4 * OPEN_MAX
 async def activate(world: AccountWorld) -> Report:
     async with world.db.reading() as connection:
         under_way = await preemptions.under_way(connection, limit=UNDER_WAY_PER_ACTIVATION_MAX)
-        in_need = await preemptions.waiting(connection, limit=LEASES_PER_ACTIVATION_MAX)
+        in_need = await preemptions.waiting(connection, now=world.now(), limit=LEASES_PER_ACTIVATION_MAX)
     run = _Run(world, Report(looked_at=len(under_way) + len(in_need)))
     for preemption_id in under_way:
         await each([preemption_id], run.advance, run.report)

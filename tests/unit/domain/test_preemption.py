@@ -15,6 +15,7 @@ from control_plane.domain.preemption import (
     COOL_DOWN,
     INTERRUPTED_PER_DAY_MAX,
     LASTS_MAX,
+    LET_GO_MAX,
     NOTICE,
     OPEN,
     OPEN_MAX,
@@ -63,7 +64,7 @@ NOW = START + timedelta(minutes=10)
 
 def a_need(terms: Terms = GOLD, **other: Any) -> Need:
     """A gold lease that waits since its creation at START."""
-    return Need(a_lease(sla=terms.tier, sla_version=1, **other), terms, START, "Sold out.", tried=0, told=0)
+    return Need(a_lease(sla=terms.tier, sla_version=1, **other), terms, START, "Sold out.", 0, 0, 0)
 
 
 def running(number: int = 1, **other: Any) -> Interruptible:
@@ -229,6 +230,7 @@ def test_nothing_is_taken_back_beyond_the_bounds_or_for_who_has_no_promise() -> 
         (a_need(), 0, OPEN_MAX, "are under way"),
         (replace(a_need(), tried=TRIED_MAX), 0, 0, "machines were taken back for it"),
         (replace(a_need(), told=TOLD_MAX), 0, 0, "notices were given for it"),
+        (replace(a_need(), let_go=LET_GO_MAX), 0, 0, "released 3 leases in 24 hours"),
         (a_need(replace(GOLD, ready_seconds=None)), 0, 0, "promises no time"),
         (a_need(wait_timeout_seconds=360), 0, 0, "gives up before"),
     ):
@@ -252,6 +254,7 @@ def facts(state: PreemptionState = S.NOTIFIED, **other: Any) -> Facts:
         "waits": True,
         "got_machine": False,
         "has_machine": state is S.NOTIFIED,
+        "listed": state is S.NOTIFIED,
         "armed": True,
         "refused": None,
         "gone": False,
@@ -279,6 +282,7 @@ def test_a_notice_is_withdrawn_when_it_is_not_needed_any_more() -> None:
         {"waits": False},
         {"waits": False, "got_machine": True},
         {"armed": False},
+        {"listed": False},
         {"refused": "The account is frozen."},
     ):
         for seconds in (-60, 0, 60):
@@ -286,7 +290,7 @@ def test_a_notice_is_withdrawn_when_it_is_not_needed_any_more() -> None:
 
 
 def test_capacity_that_comes_free_by_itself_is_used_even_when_preemption_was_switched_off() -> None:
-    assert after(facts(has_machine=False, armed=False, refused="resting"), -60) == Interrupt()
+    assert after(facts(has_machine=False, listed=False, armed=False, refused="resting"), -60) == Interrupt()
 
 
 def test_a_machine_is_ordered_once_the_old_one_is_gone_and_again_when_that_fails_up_to_the_bound() -> None:
@@ -313,6 +317,7 @@ def test_it_is_over_when_the_lease_has_a_machine_or_waits_no_longer_or_it_took_t
         st.sampled_from(sorted(OPEN)),
         waits=st.booleans(),
         has_machine=st.booleans(),
+        listed=st.booleans(),
         armed=st.booleans(),
         refused=st.sampled_from([None, "no"]),
         gone=st.booleans(),
@@ -327,6 +332,7 @@ def test_nobody_is_interrupted_before_the_time_or_for_a_lease_that_does_not_wait
     action = after(found, seconds)
     if action == Interrupt() and found.has_machine:
         assert (found.state, found.waits, found.armed, found.refused) == (S.NOTIFIED, True, True, None)
+        assert found.listed
         assert seconds >= 0
     if action == OrderInPlace():
         assert found.state is not S.NOTIFIED

@@ -15,7 +15,7 @@ from control_plane.db import health, journal, permits, pools, powers, repairs, s
 from control_plane.db.connection import Connection
 from control_plane.db.repairs import Repair
 from control_plane.domain.actor import Actor
-from control_plane.domain.claim import Claim
+from control_plane.domain.claim import Claim, why_not
 from control_plane.domain.health import judge
 from control_plane.domain.health_watch import NewNotice, Watched, of_rows
 from control_plane.domain.ids import MachineId
@@ -143,7 +143,7 @@ async def _facts(
         used=bool(_used(locked.claims)),
         consent=consent_of(await _terms(connection, locked)),
         agreed=watched.handed_back_at is not None,
-        spare_ready=await _spare_ready(connection, locked),
+        spare_ready=await _spare_ready(connection, locked, now),
         challenged=challenged(watched.proof),
         reboots=PowerAction.REBOOT in offered,
         not_before=watched.maintenance_planned_at if judgement.is_maintenance else None,
@@ -164,13 +164,15 @@ async def _terms(connection: Connection, locked: Locked) -> Terms | None:
     )
 
 
-async def _spare_ready(connection: Connection, locked: Locked) -> bool:
-    """Whether a machine that is reserved for the machine's only lease is verified."""
+async def _spare_ready(connection: Connection, locked: Locked, now: datetime) -> bool:
+    """Whether the machine's only lease could claim a machine that is reserved for it: one that its provider lists as
+    down, for instance, would leave the lease without any.
+    """
     if len(locked.leases) != 1:
         return False
     (lease,) = locked.leases.values()
     waiting = await pools.waiting(connection, (), [lease.id])
-    return any(machine.state is MachineState.VERIFIED for machine in waiting)
+    return any(why_not(lease, machine, (), None, now) is None for machine in waiting)
 
 
 def _used(claims: Sequence[Claim]) -> list[Claim]:

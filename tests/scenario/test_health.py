@@ -16,6 +16,7 @@ from control_plane.db.health import Health, Notice
 from control_plane.db.permits import Permit
 from control_plane.db.repairs import Repair
 from control_plane.domain.actor import ActorKind
+from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import FailReason
 from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.ids import ProviderRef
@@ -308,6 +309,33 @@ async def test_a_spare_that_is_not_needed_any_more_is_ended(stage: Stage) -> Non
     async with stage.db.reading() as connection:
         assert await pools.waiting(connection, (), [lease.id]) == []
     assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+async def test_no_spare_is_ordered_where_an_envelope_of_the_lease_allows_none(stage: Stage) -> None:
+    """The lease could not claim it, and would lose the machine that it has all the same."""
+    await promise_replacements(stage)
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", sla=SlaTier.GOLD))
+    await stage.play_until(lease, "ready", seconds_max=90)
+    (machine,) = await stage.machines(lease)
+    await stage.narrow(lease.organization_id, Envelope(regions=frozenset({machine.region})))
+    for native_type, native_region in stage.cloud.stock:
+        if native_region == machine.native_region:
+            stage.cloud.stock[native_type, native_region] = 0
+    stage.clock.advance(31)
+    await stage.run("refresh_offers")
+    async with stage.db.transaction() as connection:
+        await connection.execute(
+            _WANTS_A_SPARE, {"id": uuid7(), "machine": machine.id, "now": stage.clock.now()}
+        )
+    await stage.run("order_spares")
+    async with stage.db.reading() as connection:
+        assert await pools.waiting(connection, (), [lease.id]) == []
+    await stage.narrow(lease.organization_id, Envelope())
+    await stage.run("order_spares")
+    async with stage.db.reading() as connection:
+        (spare,) = await pools.waiting(connection, (), [lease.id])
+    assert spare.region != machine.region
     await stage.finish()
 
 

@@ -11,7 +11,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from control_plane.db import catalogue, leases, offer_blocks, proof_records, repairs
+from control_plane.db import (
+    attempts,
+    catalogue,
+    envelopes,
+    leases,
+    offer_blocks,
+    preemptions,
+    proof_records,
+    repairs,
+)
 from control_plane.db.connection import Connection
 from control_plane.domain.block import in_force
 from control_plane.domain.ids import AccountName, LeaseId, MachineId
@@ -60,23 +69,26 @@ async def _order(world: AccountWorld, report: Report, lease_id: LeaseId) -> None
 async def _offers(
     connection: Connection, world: AccountWorld, lease: Lease, now: datetime
 ) -> Sequence[Offer]:
-    """What can serve the lease, best first, as its request and its price allow."""
+    """What could serve the lease if it waited, best first: what `place_leases` would not give it is not ordered."""
     prices = await catalogue.prices(connection, now=now, sku=lease.sku)
     if not prices:
         return ()
     shape = prices[0].sku.shape
     accounts = [AccountName(name) for name in world.account_names]
     found = await catalogue.offers_of_shape(connection, shape.gpu_model, shape.gpu_count, accounts=accounts)
+    applied = await envelopes.applied(connection, [lease.environment_id], now=now)
     return rank(
         lease.request,
         shape,
         lease.nano_per_hour,
         lots_of(found),
-        failures={},
+        failures=(await attempts.failures(connection, [lease.id])).get(lease.id, {}),
         unhealthy_accounts=await unhealthy_accounts(connection),
         disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
         blocks=in_force(await offer_blocks.in_force(connection, now=now), now),
         now=now,
+        envelopes=[each.envelope for each in applied[lease.environment_id]],
+        yielded={each.offer_key for each in await preemptions.kept(connection)},
     ).candidates
 
 

@@ -22,6 +22,7 @@ from control_plane.domain.scope import ScopeKind
 from control_plane.services import enforcement
 from control_plane.services.enforcement import ShownAction
 from control_plane.services.idempotency import Connection
+from control_plane.wire.common import LEASE_ID_PATTERN
 from control_plane.wire.enforcement import (
     DetectorList,
     DetectorRequest,
@@ -35,7 +36,10 @@ from control_plane.wire.enforcement import (
 )
 
 Ended = Annotated[bool, QueryParameter(description="Also those that have ended.")]
-OfLease = Annotated[str | None, QueryParameter(max_length=100, description="The id of a lease.")]
+OfLease = Annotated[
+    str | None,
+    QueryParameter(pattern=LEASE_ID_PATTERN, max_length=35, description="The id of a lease."),
+]
 
 
 def _after(kind: str, row: ShownAction) -> str:

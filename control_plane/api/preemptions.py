@@ -17,6 +17,7 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import preemptions
 from control_plane.services.idempotency import Connection
+from control_plane.wire.common import LEASE_ID_PATTERN
 from control_plane.wire.preemptions import (
     PreemptionDecisionPage,
     PreemptionPage,
@@ -26,7 +27,13 @@ from control_plane.wire.preemptions import (
 
 Closed = Annotated[bool, QueryParameter(description="Also those that are over.")]
 ForLease = Annotated[
-    str | None, QueryParameter(name="for_lease_id", description="Only about this lease in need.")
+    str | None,
+    QueryParameter(
+        name="for_lease_id",
+        pattern=LEASE_ID_PATTERN,
+        max_length=35,
+        description="Only about this lease in need.",
+    ),
 ]
 
 

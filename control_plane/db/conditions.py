@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import Recordset, convert, read, read_one, write
+from control_plane.db.rows import Recordset, read, read_one, readable, write
 from control_plane.domain.enforcement import EnforcementAction, WatchedLease
 from control_plane.domain.ids import ClaimId, LeaseId, OrganizationId, Prefix
 from control_plane.domain.known_conditions import Breach
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.power_action import PowerAction
-from control_plane.domain.reading import Reading
+from control_plane.domain.reading import Reading, ServerReading
 from control_plane.domain.throughput import Sampled
 
 
@@ -24,8 +23,8 @@ class Watched(WatchedLease):
 
     idle_stop_seconds: int | None
     sampled_at: datetime | None
-    document: Mapping[str, Any] | None
-    """The last sample of its machine."""
+    document: str | None
+    """The last sample of its machine, as JSON."""
     envelope_warned_at: datetime | None
     envelope_ends_at: datetime | None
     envelope_why: str | None
@@ -35,7 +34,13 @@ class Watched(WatchedLease):
     def last(self) -> Sampled | None:
         if self.sampled_at is None or self.document is None:
             return None
-        return Sampled(self.sampled_at, convert(self.document, Reading))
+        return _sampled(self.sampled_at, self.document)
+
+
+def _sampled(at: datetime, document: str) -> Sampled | None:
+    """None for a sample that cannot be read: it says nothing, and keeps nobody from what others say."""
+    reading = readable(document.encode(), Reading)
+    return None if reading is None else Sampled(at, reading)
 
 
 # A lease that is ready on a machine that it was admitted to.
@@ -44,7 +49,7 @@ _STOPS = f"""(l.node_pool_id IS NULL AND m.power @> '["{PowerAction.STOP}"]')"""
 _PAGE = text(f"""
 SELECT c.lease_id, c.id AS claim_id, c.machine_id, c.organization_id, c.project_id, m.account, m.region, l.sla AS tier,
   l.priority, l.created_at, CASE WHEN {_STOPS} THEN i.after_seconds END AS idle_stop_seconds,
-  s.at AS sampled_at, s.document,
+  s.at AS sampled_at, s.document::text AS document,
   w.warned_at AS envelope_warned_at, w.ends_at AS envelope_ends_at, w.why AS envelope_why, l.funding_warned_at
 FROM claims c JOIN leases l ON l.id = c.lease_id AND l.organization_id = c.organization_id
 JOIN machines m ON m.id = c.machine_id
@@ -59,11 +64,26 @@ WHERE {USED} AND (CAST(:after AS uuid) IS NULL OR c.id > :after)
 ORDER BY c.id LIMIT :limit
 """)
 _WINDOWS = text("""
-SELECT s.claim_id, s.at, s.document
-FROM unnest(CAST(:claim_ids AS uuid[]), CAST(:since AS timestamptz[])) w(claim_id, since)
-JOIN samples s ON s.claim_id = w.claim_id AND s.at >= w.since
-ORDER BY s.claim_id, s.at, s.sequence
+SELECT w.claim_id, s.at, s.document
+FROM unnest(CAST(:claim_ids AS uuid[]), CAST(:since AS timestamptz[]), CAST(:most AS integer[]))
+  w(claim_id, since, most)
+CROSS JOIN LATERAL (
+  SELECT x.at, x.sequence, x.document::text AS document FROM samples x
+  WHERE x.claim_id = w.claim_id AND x.at >= w.since ORDER BY x.at DESC, x.sequence DESC LIMIT w.most) s
+ORDER BY w.claim_id, s.at, s.sequence
 """)
+_SERVERS = text("""
+SELECT w.claim_id, s.at, s.servers
+FROM unnest(CAST(:claim_ids AS uuid[])) w(claim_id)
+CROSS JOIN LATERAL (
+  SELECT x.at, x.sequence, coalesce(x.document -> 'servers', '[]')::text AS servers FROM samples x
+  WHERE x.claim_id = w.claim_id AND x.at >= :since AND x.at < :until ORDER BY x.at, x.sequence LIMIT :most) s
+ORDER BY w.claim_id, s.at, s.sequence
+""")
+SAMPLES_PER_QUERY_MAX = 1_000
+"""A sample has up to 64 KiB, which its machine decides."""
+_SHORTEST = timedelta(seconds=10)
+"""The least time between two samples of an agent, with which windows have room for some more than there should be."""
 
 
 async def watched(connection: Connection, *, after: ClaimId | None, limit: int) -> list[Watched]:
@@ -75,17 +95,67 @@ async def watched(connection: Connection, *, after: ClaimId | None, limit: int) 
 class _WindowSample:
     claim_id: ClaimId
     at: datetime
-    document: Mapping[str, Any]
+    document: str
 
 
-async def windows(connection: Connection, since: Mapping[ClaimId, datetime]) -> dict[ClaimId, list[Sampled]]:
-    """The samples of claims from a moment on, the oldest first."""
-    found: dict[ClaimId, list[Sampled]] = {claim_id: [] for claim_id in since}
-    if not since:
+def samples_max(length: timedelta) -> int:
+    """So many samples of a window are read, the latest ones. A machine that sends more gets a shorter window."""
+    return length // _SHORTEST + 10
+
+
+def portions(lengths: Mapping[ClaimId, timedelta]) -> list[list[ClaimId]]:
+    """Claims whose windows are read together, so that what machines send does not decide how much we hold at a time."""
+    found: list[list[ClaimId]] = []
+    room = 0
+    for claim_id, length in lengths.items():
+        room -= samples_max(length)
+        if not found or room < 0:
+            found.append([])
+            room = SAMPLES_PER_QUERY_MAX - samples_max(length)
+        found[-1].append(claim_id)
+    return found
+
+
+async def windows(
+    connection: Connection, lengths: Mapping[ClaimId, timedelta], now: datetime
+) -> dict[ClaimId, list[Sampled]]:
+    """The samples of claims of the last while, the oldest first. See `portions`, and `samples_max`."""
+    found: dict[ClaimId, list[Sampled]] = {claim_id: [] for claim_id in lengths}
+    if not lengths:
         return found
-    values = {"claim_ids": list(since), "since": list(since.values())}
+    values = {
+        "claim_ids": list(lengths),
+        "since": [now - length for length in lengths.values()],
+        "most": [samples_max(length) for length in lengths.values()],
+    }
     for sample in await read(connection, _WINDOWS, _WindowSample, **values):
-        found[sample.claim_id].append(Sampled(sample.at, convert(sample.document, Reading)))
+        read_sample = _sampled(sample.at, sample.document)
+        if read_sample is not None:
+            found[sample.claim_id].append(read_sample)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _ServersOfSample:
+    claim_id: ClaimId
+    at: datetime
+    servers: str
+
+
+async def served(
+    connection: Connection, claim_ids: Sequence[ClaimId], since: datetime, until: datetime
+) -> dict[ClaimId, list[Sampled]]:
+    """What samples between two moments say about inference servers, and nothing else of them, the oldest first."""
+    found: dict[ClaimId, list[Sampled]] = {claim_id: [] for claim_id in claim_ids}
+    if not found:
+        return found
+    values = {"claim_ids": list(claim_ids), "since": since, "until": until}
+    for sample in await read(
+        connection, _SERVERS, _ServersOfSample, most=samples_max(until - since), **values
+    ):
+        servers = readable(sample.servers.encode(), tuple[ServerReading, ...])
+        if servers is not None:
+            found[sample.claim_id].append(Sampled(sample.at, Reading(servers=servers)))
     return found
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from control_plane.db.conditions import USED
 from control_plane.db.connection import Connection
-from control_plane.db.rows import document, read, read_one, write
+from control_plane.db.rows import Recordset, document, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.enforcement import (
     LEFT_ALONE_AFTER,
@@ -86,6 +86,23 @@ SELECT :id, :organization_id, :project_id, :lease_id, :claim_id, :machine_id, :d
 ON CONFLICT DO NOTHING
 """)
 _WAIT = text("UPDATE findings SET why = :why WHERE id = :id AND closed_at IS NULL AND why <> :why")
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """What an open finding waits for."""
+
+    id: FindingId
+    why: str
+
+
+# A finding that somebody else holds is about to change anyway.
+_WAIT_ALL = text(f"""
+UPDATE findings f SET why = n.why FROM (
+  SELECT x.id, waits.why FROM {Recordset(Waits, "waits")} JOIN findings x ON x.id = waits.id
+  WHERE x.closed_at IS NULL AND x.why <> waits.why FOR UPDATE OF x SKIP LOCKED) n
+WHERE f.id = n.id
+""")
 _STEP = text("UPDATE findings SET why = :why, step_at = :step_at WHERE id = :id AND closed_at IS NULL")
 _CLOSE = text("""
 UPDATE findings SET closed_at = :now, outcome = :outcome, why = :why WHERE id = :id AND closed_at IS NULL
@@ -154,6 +171,10 @@ async def open_finding(
 async def wait(connection: Connection, finding_id: FindingId, why: str) -> None:
     """Store what a finding waits for."""
     await write(connection, _WAIT, id=finding_id, why=why)
+
+
+async def wait_all(connection: Connection, waits: Sequence[Waits]) -> None:
+    await write(connection, _WAIT_ALL, waits=Recordset.document(waits))
 
 
 async def step(connection: Connection, finding_id: FindingId, why: str, *, step_at: datetime) -> None:
@@ -246,10 +267,15 @@ class RunningAction:
     why: str
 
 
+# What has not ended is the last action of an open finding: the next action ends the one before, and so does the end of
+# the finding. So the history of actions, which only grows, is not looked through.
 _OVER = text("""
 SELECT a.id, a.lease_id, a.action, a.detector, a.armed, coalesce(u.asked_by, '') AS by, coalesce(u.why, '') AS why
-FROM enforcement_actions a LEFT JOIN enforcement_undos u ON u.action_id = a.id
-WHERE (a.expires_at <= :now OR u.action_id IS NOT NULL)
+FROM findings f CROSS JOIN LATERAL (
+  SELECT x.id, x.lease_id, x.action, x.detector, x.armed, x.expires_at FROM enforcement_actions x
+  WHERE x.finding_id = f.id ORDER BY x.at DESC, x.id DESC LIMIT 1) a
+LEFT JOIN enforcement_undos u ON u.action_id = a.id
+WHERE f.closed_at IS NULL AND (a.expires_at <= :now OR u.action_id IS NOT NULL)
   AND NOT EXISTS (SELECT FROM enforcement_ends e WHERE e.action_id = a.id)
 ORDER BY a.expires_at, a.id LIMIT :limit
 """)

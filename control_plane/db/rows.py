@@ -73,6 +73,14 @@ def from_document(content: bytes, kind: type[Kind]) -> Kind:
     return msgspec.json.decode(content, type=kind)
 
 
+def readable(content: bytes, kind: type[Kind]) -> Kind | None:
+    """Read JSON text that somebody outside decided upon; None when it is no `kind`."""
+    try:
+        return from_document(content, kind)
+    except msgspec.ValidationError:
+        return None
+
+
 class Recordset(Generic[Kind]):
     """Many values of one dataclass as a single JSON parameter.
 

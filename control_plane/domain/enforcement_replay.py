@@ -80,16 +80,18 @@ class _Player:
         self._incident, self._rules = incident, rules
         self._findings: dict[tuple[ClaimId, Detector], Finding] = {}
         self._muted_until: dict[tuple[ClaimId, Detector], datetime] = {}
-        self._places = Counter(recorded.lease.place for recorded in incident)
+        customers = {(recorded.lease.place, recorded.lease.organization_id) for recorded in incident}
+        self._customers = Counter(place for place, _ in customers)
         self._made = 0
         self.decisions: list[Decision] = []
 
     def play(self, now: datetime) -> None:
         """One activation of the loop."""
         cases = [case for recorded in self._incident for case in self._cases(recorded, now)]
-        affected = Counter((*case.lease.place, case.detector) for case in cases)
+        showing = {(case.lease.place, case.detector, case.lease.organization_id) for case in cases}
+        affected = Counter((*place, detector) for place, detector, _ in showing)
         wanted = [found for case in cases if (found := self._decided(case, now)) is not None]
-        run = Run(self._rules.ladders.bounds, self._places, affected)
+        run = Run(self._rules.ladders.bounds, self._customers, affected)
         for each in in_order(wanted):
             held = run.held_back(each)
             if held is None:

@@ -39,10 +39,10 @@ class Run:
     """What the actions of one run share."""
 
     bounds: Bounds
-    leases: Mapping[tuple[str, str], int]
-    """How many leases are watched in each account and region."""
+    customers: Mapping[tuple[str, str], int]
+    """How many customers have leases in each account and region."""
     affected: Mapping[tuple[str, str, Detector], int]
-    """For how many of them a condition holds."""
+    """For how many of them a condition of some lease holds."""
     taken: int = 0
     of_place: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     stops_of_place: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
@@ -73,15 +73,21 @@ class Run:
         return None
 
     def _of_many(self, case: Case, basis: Basis) -> str | None:
-        """The same claim of many machines is more likely our mistake."""
+        """The same claim of many customers' machines is more likely our mistake.
+
+        Customers are counted, because machines of one often do the same: a job that ends leaves all of them idle. So
+        what somebody's own machines claim keeps no one else from being helped.
+        """
         if basis is Basis.OURS:
             return None
         account, region = case.lease.place
-        affected, leases = (
+        affected, customers = (
             self.affected.get((account, region, case.detector), 0),
-            self.leases.get((account, region), 0),
+            self.customers.get((account, region), 0),
         )
-        allowed = max(self.bounds.always_allowed, -(-leases // self.bounds.share_per_region))
+        allowed = max(self.bounds.always_allowed, -(-customers // self.bounds.share_per_region))
         if affected <= allowed:
             return None
-        return f"{affected} of {leases} leases in {region} show the same, more than {allowed}"
+        return (
+            f"machines of {affected} of {customers} customers in {region} show the same, more than {allowed}"
+        )

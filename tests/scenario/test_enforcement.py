@@ -2,19 +2,31 @@
 
 import dataclasses
 from datetime import timedelta
+from typing import Any
+from uuid import UUID
 
 import pytest
 from sqlalchemy import text
 
+from control_plane.db import conditions as condition_rows
 from control_plane.db import enforcement, health
 from control_plane.db.enforcement import Arm, MachineSignal
 from control_plane.db.engine import Database
 from control_plane.domain.access import EVERYWHERE
-from control_plane.domain.enforcement import ActionEnd, Detector, EnforcementAction, FindingOutcome
+from control_plane.domain.enforcement import (
+    ActionEnd,
+    Case,
+    Detector,
+    EnforcementAction,
+    FindingOutcome,
+    next_step,
+)
 from control_plane.domain.envelope import Envelope
+from control_plane.domain.ids import ClaimId
 from control_plane.domain.lease import Lease
 from control_plane.domain.notice import NoticeKind
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.throughput import THROUGHPUT_MAX
 from control_plane.services import enforcement as services
 from control_plane.world import uuid7
 from data_plane.documents.sample import Gpu, Server
@@ -69,7 +81,7 @@ async def signal(ingest_db: Database, stage: Stage, lease: Lease) -> MachineSign
     return next((each for each in found.values() if each.claim_id in claims), None)
 
 
-async def claims_of(stage: Stage, lease: Lease) -> set[object]:
+async def claims_of(stage: Stage, lease: Lease) -> set[UUID]:
     async with stage.db.reading() as connection:
         found = await rows(connection, text("SELECT id, lease_id FROM claims"))
     return {row.id for row in found if row.lease_id == lease.id}
@@ -331,4 +343,59 @@ async def test_a_broken_promise_is_told_and_its_credit_is_named_once_and_given_o
     async with stage.db.reading() as connection:
         given = await rows(connection, text("SELECT amount_nano FROM sla_credits"))
     assert [row.amount_nano for row in given] == [10]
+    await stage.finish()
+
+
+async def test_nothing_that_one_machine_claims_keeps_other_leases_from_being_watched(stage: Stage) -> None:
+    forger, other = await ready_leases(stage, 2, seconds=60)
+    await arm(stage, Detector.MEMORY_PRESSURE)
+    start = stage.clock.now().replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    stage.clock.advance((start - stage.clock.now()).total_seconds() + 5 * 60)
+    absurd = Server(8000, "vllm", running=1, generation_tokens_per_second=2**64 - 1)
+    for number in range(30):
+        await machine_samples.sent(stage, forger, servers=(absurd,), ago=timedelta(seconds=5 * number))
+    stage.clock.advance(60 * 60)
+    await machine_samples.sent(stage, forger, servers=(absurd,))
+    await conditions.full_memory(stage, other)
+    (report,) = await stage.run("enforce_rules")
+    assert report.errors == []
+    assert await findings(stage, other) == [(Detector.MEMORY_PRESSURE, None)]
+    async with stage.db.reading() as connection:
+        found = await rows(connection, text("SELECT throughput FROM throughput_hours WHERE batch > 0"))
+    assert [row.throughput for row in found] == [THROUGHPUT_MAX]
+
+
+async def test_a_failure_about_one_lease_is_told_and_the_others_are_acted_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken, other = await ready_leases(stage, 2, seconds=60)
+    for lease in (broken, other):
+        await conditions.full_memory(stage, lease)
+
+    def fails_for_one(case: Case, *more: Any) -> Any:
+        if case.lease.lease_id == broken.id:
+            raise OverflowError("a number that nobody thought of")
+        return next_step(case, *more)
+
+    monkeypatch.setattr("reconciler.loops.enforcement.enforce_rules.next_step", fails_for_one)
+    (report,) = await stage.run("enforce_rules")
+    assert report.errors == [f"{broken.id}: OverflowError: a number that nobody thought of"]
+    assert await findings(stage, other) == [(Detector.MEMORY_PRESSURE, None)]
+    assert await findings(stage, broken) == []
+    await stage.finish()
+
+
+async def test_a_machine_that_sends_many_samples_has_a_shorter_window_and_no_larger_one(stage: Stage) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    stage.clock.advance(1_000)
+    for number in range(120):
+        await machine_samples.sent(stage, lease, ago=timedelta(seconds=number))
+    (claim_id,) = await claims_of(stage, lease)
+    length, now = timedelta(seconds=120), stage.clock.now()
+    async with stage.db.reading() as connection:
+        found = await condition_rows.windows(connection, {ClaimId(claim_id): length}, now)
+    (samples,) = found.values()
+    assert len(samples) == condition_rows.samples_max(length) == 22
+    assert samples[-1].at == now, "the latest ones, in their order"
+    assert [sample.at for sample in samples] == sorted(sample.at for sample in samples)
     await stage.finish()

@@ -6,21 +6,25 @@ a fleet without conditions costs a few queries a page.
 
 What a detector that no operator armed would do is stored, and not done. Actions are taken in one order over all leases,
 with a bound per run and per region; what has no room waits for the next run.
+
+Machines of customers write samples, so what fails about one lease is an error of the report, and the others are served.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from control_plane.db import conditions, enforcement, holds, organizations
 from control_plane.db.conditions import Hour, Watched
 from control_plane.db.connection import Connection
+from control_plane.db.enforcement import Waits
+from control_plane.db.errors import is_database_trouble
 from control_plane.domain import detection, known_conditions, throughput
 from control_plane.domain.detection import Watch
 from control_plane.domain.enforcement import (
     Case,
-    Close,
     Detector,
     Finding,
     Open,
@@ -35,7 +39,7 @@ from control_plane.domain.enforcement import (
 from control_plane.domain.enforcement_rules import EnforcementRules
 from control_plane.domain.enforcement_run import Run, Wanted, in_order
 from control_plane.domain.funding import runs_out
-from control_plane.domain.ids import ClaimId, FindingId
+from control_plane.domain.ids import ClaimId, FindingId, OrganizationId
 from control_plane.domain.known_conditions import Breach, EnvelopeWarning, FundingWarning
 from control_plane.domain.throughput import Sampled, Usual, throughput_of
 from control_plane.outcomes import enforcement as outcomes
@@ -46,6 +50,10 @@ from reconciler.worlds.enforcement import EnforcementWorld
 
 NAME = "enforce_rules"
 LEASES_PER_PAGE_MAX = 500
+SERVING_PER_QUERY_MAX = 25
+"""Machines of whose last hour the throughput is read together: some 10,000 samples."""
+WAITS_PER_STATEMENT_MAX = 500
+NOTES_MAX = 20
 HOUR = timedelta(hours=1)
 NOTHING_USUAL = Usual({})
 
@@ -62,19 +70,11 @@ async def activate(world: EnforcementWorld) -> Report:
         if step is not None:
             wanted.append(step)
     bounds = world.enforcement_rules.ladders.bounds
-    shared = Run(bounds, Counter(case.lease.place for case in run.leases.values()), run.affected)
+    shared = Run(bounds, Counter(place for place, _ in run.customers), run.affected())
     for each in in_order(wanted):
         await run.act(each, shared.held_back(each))
+    await run.store_waits()
     return report
-
-
-@dataclass(frozen=True, slots=True)
-class _Lease:
-    lease: Watched
-
-    @property
-    def place(self) -> tuple[str, str]:
-        return self.lease.place
 
 
 class _Activation:
@@ -85,8 +85,24 @@ class _Activation:
     ) -> None:
         self._world, self._armed, self._now, self._report = world, armed, now, report
         self._rules = world.enforcement_rules
-        self.leases: dict[ClaimId, _Lease] = {}
-        self.affected: Counter[tuple[str, str, Detector]] = Counter()
+        self._waits: list[Waits] = []
+        self.customers: set[tuple[tuple[str, str], OrganizationId]] = set()
+        """Who has leases where."""
+        self._affected: set[tuple[tuple[str, str], Detector, OrganizationId]] = set()
+
+    def affected(self) -> Counter[tuple[str, str, Detector]]:
+        """For how many customers a condition holds, by place and detector."""
+        return Counter((*place, detector) for place, detector, _ in self._affected)
+
+    @asynccontextmanager
+    async def _apart(self, what: object) -> AsyncIterator[None]:
+        """A failure in here is one of these leases alone. When the database is away, the whole run ends."""
+        try:
+            yield
+        except Exception as error:
+            if is_database_trouble(error):
+                raise
+            self._report.errors.append(f"{what}: {type(error).__name__}: {error}")
 
     async def cases(self) -> list[Case]:
         """Every condition that is open or may begin, of all leases."""
@@ -98,10 +114,12 @@ class _Activation:
                 cases = await _cases_of(connection, page, self._world, self._now)
             await self._add_hours(page)
             self._report.looked_at += len(page)
-            self.leases |= {lease.claim_id: _Lease(lease) for lease in page}
-            for case in cases:
-                if case.finding is not None or isinstance(case.symptom, Present):
-                    self.affected[(*case.lease.place, case.detector)] += 1
+            self.customers |= {(lease.place, lease.organization_id) for lease in page}
+            self._affected |= {
+                (case.lease.place, case.detector, case.lease.organization_id)
+                for case in cases
+                if case.finding is not None or isinstance(case.symptom, Present)
+            }
             found += cases
             if len(page) < LEASES_PER_PAGE_MAX:
                 return found
@@ -110,25 +128,34 @@ class _Activation:
     async def _add_hours(self, page: Sequence[Watched]) -> None:
         """Store the throughput of the last full hour of machines with inference servers, once."""
         hour = self._now.replace(minute=0, second=0, microsecond=0) - HOUR
-        serving = [
-            lease for lease in page if lease.last is not None and throughput_of(lease.last.reading.servers)
-        ]
+        serving = [lease for lease in page if _serves(lease)]
         if not serving:
             return
-        async with self._world.db.transaction() as connection:
+        async with self._world.db.reading() as connection:
             ids = [lease.claim_id for lease in serving]
             known = {found.claim_id for found in await conditions.hours_of(connection, ids, since=hour)}
-            new = [lease for lease in serving if lease.claim_id not in known]
-            samples = await conditions.windows(connection, {lease.claim_id: hour for lease in new})
+        new = [lease for lease in serving if lease.claim_id not in known]
+        for first in range(0, len(new), SERVING_PER_QUERY_MAX):
+            some = new[first : first + SERVING_PER_QUERY_MAX]
+            async with self._world.db.reading() as connection:
+                claim_ids = [lease.claim_id for lease in some]
+                samples = await conditions.served(connection, claim_ids, hour, hour + HOUR)
             hours = [
                 Hour(lease.claim_id, lease.organization_id, hour, batch, median)
-                for lease in new
-                for batch, median in _median(samples[lease.claim_id], hour, self._rules).items()
+                for lease in some
+                for batch, median in _median(samples[lease.claim_id], self._rules).items()
             ]
-            await conditions.add_hours(connection, hours)
+            who = f"throughput of {len(some)} machines, the first of {some[0].lease_id}"
+            async with self._apart(who), self._world.db.transaction() as connection:
+                await conditions.add_hours(connection, hours)
 
     async def decided(self, case: Case) -> Wanted | None:
-        """Open, close and wait at once; an action that needs room is returned."""
+        """Open and close at once; an action that needs room is returned."""
+        async with self._apart(case.lease.lease_id):
+            return await self._decided(case)
+        return None
+
+    async def _decided(self, case: Case) -> Wanted | None:
         step = next_step(case, self._rules.ladders, self._now)
         if isinstance(step, Open):
             opened = await self._open(case, step.present)
@@ -141,14 +168,20 @@ class _Activation:
         finding = case.finding
         if finding is None or isinstance(step, Open):
             return None
+        if isinstance(step, Wait):
+            self._waits.append(Waits(finding.id, step.why))
+            return None
         async with self._world.db.transaction() as connection:
-            if isinstance(step, Close):
-                self._report.count(
-                    await outcomes.close(self._work(connection, case.detector), case, finding, step)
-                )
-            elif isinstance(step, Wait):
-                await enforcement.wait(connection, finding.id, step.why)
+            self._report.count(
+                await outcomes.close(self._work(connection, case.detector), case, finding, step)
+            )
         return None
+
+    async def store_waits(self) -> None:
+        """What findings wait for, together: most of those that are open wait most of the time."""
+        for first in range(0, len(self._waits), WAITS_PER_STATEMENT_MAX):
+            async with self._world.db.transaction() as connection:
+                await enforcement.wait_all(connection, self._waits[first : first + WAITS_PER_STATEMENT_MAX])
 
     async def _open(self, case: Case, present: Present) -> Case | None:
         new = FindingId(self._world.new_id())
@@ -163,16 +196,21 @@ class _Activation:
         case, step = wanted.case, wanted.step
         if case.finding is None:
             return
+        if held is not None:
+            self._waits.append(Waits(case.finding.id, f"it is held back: {held}"))
+            if len(self._report.notes) < NOTES_MAX:
+                self._report.notes.append(f"{case.lease.lease_id}: {case.detector} is held back: {held}")
+            return
+        async with self._apart(case.lease.lease_id):
+            await self._act(case, case.finding, step)
+
+    async def _act(self, case: Case, finding: Finding, step: Take | StopMachine) -> None:
         async with self._world.db.transaction() as connection:
             work = self._work(connection, case.detector)
-            if held is not None:
-                await enforcement.wait(connection, case.finding.id, f"it is held back: {held}")
-                self._report.notes.append(f"{case.lease.lease_id}: {case.detector} is held back: {held}")
-                return
             if isinstance(step, StopMachine):
-                done = await outcomes.stop_machine(work, case, case.finding, step)
+                done = await outcomes.stop_machine(work, case, finding, step)
             else:
-                done = await outcomes.take(work, case, case.finding, step, self._world.new_id())
+                done = await outcomes.take(work, case, finding, step, self._world.new_id())
         self._report.count(done)
 
     def _work(self, connection: Connection, detector: Detector) -> Work:
@@ -181,10 +219,14 @@ class _Activation:
         )
 
 
-def _median(samples: Sequence[Sampled], hour: datetime, rules: EnforcementRules) -> Mapping[int, int]:
+def _serves(lease: Watched) -> bool:
+    last = lease.last
+    return last is not None and throughput_of(last.reading.servers) is not None
+
+
+def _median(samples: Sequence[Sampled], rules: EnforcementRules) -> Mapping[int, int]:
     """Batch 0 stands for an hour that was looked at."""
-    of_hour = [sample for sample in samples if sample.at < hour + HOUR]
-    return throughput.hour_of(of_hour, rules.throughput) or {0: 0}
+    return throughput.hour_of(samples, rules.throughput) or {0: 0}
 
 
 async def _cases_of(
@@ -198,31 +240,37 @@ async def _cases_of(
     left_alone = await enforcement.left_alone_since(connection, ids, now - mute)
     breaches = await conditions.breaches(connection, [lease.lease_id for lease in page])
     usual = await _usual(connection, page, rules, now)
+    own_of: dict[ClaimId, dict[Detector, Finding]] = {lease.claim_id: {} for lease in page}
+    for (claim_id, detector), found in findings.items():
+        own_of[claim_id][detector] = found
     reads = {
         lease.claim_id: detection.read_by(
             lease.last,
-            [detector for claim_id, detector in findings if claim_id == lease.claim_id],
+            own_of[lease.claim_id],
             usual.get(lease.claim_id, NOTHING_USUAL),
             rules,
             now,
         )
         for lease in page
     }
-    since = {claim_id: now - max(windows.values()) for claim_id, windows in reads.items() if windows}
-    samples = await conditions.windows(connection, since)
+    by_claim = {lease.claim_id: lease for lease in page}
+    of_samples: dict[ClaimId, dict[Detector, Symptom]] = {}
+    lengths = {claim_id: max(windows.values()) for claim_id, windows in reads.items() if windows}
+    for portion in conditions.portions(lengths):
+        samples = await conditions.windows(connection, {each: lengths[each] for each in portion}, now)
+        for claim_id in portion:
+            idle_stop = by_claim[claim_id].idle_stop_seconds
+            watch = Watch(
+                samples[claim_id],
+                usual.get(claim_id, NOTHING_USUAL),
+                None if idle_stop is None else timedelta(seconds=idle_stop),
+            )
+            begun = {detector: finding.since for detector, finding in own_of[claim_id].items()}
+            of_samples[claim_id] = detection.sample_symptoms(watch, reads[claim_id], begun, rules, now)
     cases: list[Case] = []
     for lease in page:
-        own = {
-            detector: found for (claim_id, detector), found in findings.items() if claim_id == lease.claim_id
-        }
-        idle_stop = lease.idle_stop_seconds
-        watch = Watch(
-            samples.get(lease.claim_id, ()),
-            usual.get(lease.claim_id, NOTHING_USUAL),
-            None if idle_stop is None else timedelta(seconds=idle_stop),
-        )
-        begun = {detector: finding.since for detector, finding in own.items()}
-        symptoms = detection.sample_symptoms(watch, reads[lease.claim_id], begun, rules, now)
+        own = own_of[lease.claim_id]
+        symptoms = of_samples.get(lease.claim_id, {})
         symptoms |= await _of_rows(connection, lease, breaches.get(lease.lease_id), world, now)
         for detector, symptom in symptoms.items():
             if detector not in own and not isinstance(symptom, Present):
@@ -237,11 +285,7 @@ async def _usual(
     connection: Connection, page: Sequence[Watched], rules: EnforcementRules, now: datetime
 ) -> dict[ClaimId, Usual]:
     """What is usual for machines with inference servers that serve something now."""
-    serving = [
-        lease.claim_id
-        for lease in page
-        if lease.last is not None and throughput_of(lease.last.reading.servers)
-    ]
+    serving = [lease.claim_id for lease in page if _serves(lease)]
     since = now - timedelta(days=rules.throughput.usual_days)
     hours: dict[ClaimId, list[tuple[int, int]]] = {}
     for hour in await conditions.hours_of(connection, serving, since=since):

@@ -261,11 +261,11 @@ def test_the_order_is_by_tier_priority_and_age_whatever_order_leases_are_found_i
     assert in_order(shuffled) == expected
 
 
-def run(leases: int = 100, affected: int = 1, **bounds: int) -> Run:
+def run(customers: int = 100, affected: int = 1, **bounds: int) -> Run:
     place = ("fake", "us-east-1")
     return Run(
         replace(LADDERS.bounds, **bounds),
-        {place: leases},
+        {place: customers},
         {(*place, detector): affected for detector in Detector},
     )
 
@@ -293,19 +293,19 @@ def test_a_run_never_takes_more_than_its_bounds(
 
 
 def test_notices_and_credits_are_never_held_back() -> None:
-    shared = run(leases=100, affected=90, actions_per_run=1)
+    shared = run(customers=100, affected=90, actions_per_run=1)
     for action in (A.NOTIFY, A.CREDIT):
         assert shared.held_back(wanted(1, SlaTier.BRONZE, 50, 1, action=action, basis=Basis.OURS)) is None
 
 
-def test_what_many_machines_say_at_once_is_more_likely_our_mistake() -> None:
+def test_what_machines_of_many_customers_say_at_once_is_more_likely_our_mistake() -> None:
     one = wanted(1, SlaTier.BRONZE, 50, 1)
-    assert run(leases=100, affected=20).held_back(one) is None
-    held = run(leases=100, affected=21).held_back(one)
-    assert held == "21 of 100 leases in us-east-1 show the same, more than 20"
-    assert run(leases=3, affected=3).held_back(one) is None
+    assert run(customers=100, affected=20).held_back(one) is None
+    held = run(customers=100, affected=21).held_back(one)
+    assert held == "machines of 21 of 100 customers in us-east-1 show the same, more than 20"
+    assert run(customers=3, affected=3).held_back(one) is None
     ours = wanted(1, SlaTier.BRONZE, 50, 1, basis=Basis.OURS, detector=Detector.UNFUNDED)
-    assert run(leases=100, affected=100).held_back(ours) is None
+    assert run(customers=100, affected=100).held_back(ours) is None
 
 
 def test_throughput_that_no_server_has_is_bounded_by_what_the_database_takes() -> None:

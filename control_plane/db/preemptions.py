@@ -20,12 +20,15 @@ from control_plane.domain.preemption import (
     HISTORY,
     INTERRUPTS,
     TAKES_CAPACITY,
+    TOLD_MAX,
+    TRIED_MAX,
     Evidence,
     Interruptible,
     PreemptionDecision,
     PreemptionState,
 )
 from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.request import PRIORITY_DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,8 @@ SELECT l.id AS lease_id, l.waiting_since, l.waiting_why,
   (SELECT count(*) FROM preemptions p WHERE p.for_lease_id = l.id) AS told,
   (SELECT count(*) FROM preemptions p JOIN leases released ON released.id = p.for_lease_id
     WHERE released.organization_id = l.organization_id AND released.end_reason = '{EndReason.RELEASED}'
-      AND {among("p.state", _FOR_NOTHING)} AND p.notified_at > CAST(:now AS timestamptz) - interval '1 day') AS let_go
+      AND {among("p.state", _FOR_NOTHING)} AND p.notified_at > CAST(:now AS timestamptz) - interval '1 day') AS let_go,
+  l.organization_id, t.priority, l.created_at
 FROM leases l JOIN organizations o ON o.id = l.organization_id
 JOIN sla_terms t ON t.version = l.sla_version AND t.tier = l.sla
 WHERE l.state = '{LeaseState.PLACING}' AND l.waiting_since IS NOT NULL AND l.sla_version IS NOT NULL
@@ -94,9 +98,19 @@ WHERE l.state = '{LeaseState.PLACING}' AND l.waiting_since IS NOT NULL AND l.sla
   AND NOT EXISTS (SELECT FROM preemptions p WHERE p.for_lease_id = l.id AND p.closed_at IS NULL)
   AND NOT EXISTS (SELECT FROM machines m WHERE m.reserved_for = l.id AND {among("m.state", WANTED)})
 """
+# Leases that nothing can ever serve wait for hours and cost nothing. So customers take turns for a place on a page, and
+# those leases come last for which enough was tried: nobody's keep those of others from being looked at.
 _WAITING_PAGE = text(f"""
-{_WAITING} AND (l.ready_at IS NULL AND t.ready_seconds IS NOT NULL OR t.replacement_seconds IS NOT NULL)
-ORDER BY t.priority DESC, l.created_at, l.id LIMIT :limit
+WITH promised AS (
+  {_WAITING} AND (l.ready_at IS NULL AND t.ready_seconds IS NOT NULL OR t.replacement_seconds IS NOT NULL)
+), page AS (
+  SELECT *, tried >= {TRIED_MAX} OR told >= {TOLD_MAX} AS is_over FROM promised
+  ORDER BY is_over, row_number() OVER (
+    PARTITION BY organization_id, tried >= {TRIED_MAX} OR told >= {TOLD_MAX}
+    ORDER BY priority DESC, created_at, lease_id), priority DESC, created_at, lease_id
+  LIMIT :limit
+)
+SELECT lease_id, waiting_since, waiting_why, tried, told, let_go FROM page ORDER BY priority DESC, created_at, lease_id
 """)
 _WAITING_ONE = text(f"{_WAITING} AND l.id = :id")
 
@@ -128,15 +142,27 @@ FROM leases l JOIN claims c ON c.lease_id = l.id AND c.ended_at IS NULL AND c.sl
 JOIN machines m ON m.id = c.machine_id JOIN provider_accounts a ON a.name = m.account
 WHERE l.state = '{LeaseState.READY}' AND l.purchase = '{PurchaseKind.INTERRUPTIBLE}' AND c.admitted_at IS NOT NULL
   AND m.state = '{MachineState.VERIFIED}' AND m.gpu_model IS NOT DISTINCT FROM :gpu_model AND m.gpu_count = :gpu_count
-ORDER BY c.admitted_at DESC, l.id LIMIT :limit
+ORDER BY least(l.priority, {PRIORITY_DEFAULT}), c.admitted_at DESC, l.id LIMIT :limit OFFSET :passed
 """)
 
 
 async def running(
-    connection: Connection, gpu_model: GpuModel | None, gpu_count: int, *, now: datetime, limit: int
+    connection: Connection,
+    gpu_model: GpuModel | None,
+    gpu_count: int,
+    *,
+    now: datetime,
+    limit: int,
+    passed: int,
 ) -> list[Interruptible]:
-    """Interruptible leases with a machine of this shape, those that run for the shortest time first."""
-    values = {"gpu_model": None if gpu_model is None else gpu_model.value, "gpu_count": gpu_count}
+    """Interruptible leases with a machine of this shape: those with the lowest priority first, then those that run for
+    the shortest time. The first `passed` ones are left out.
+    """
+    values = {
+        "gpu_model": None if gpu_model is None else gpu_model.value,
+        "gpu_count": gpu_count,
+        "passed": passed,
+    }
     return await read(connection, _RUNNING, Interruptible, **values, now=now, limit=limit)
 
 

@@ -64,8 +64,12 @@ from control_plane.outcomes import leases as lease_outcomes
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.outcomes.leases import unhealthy_accounts
 
-RUNNING_MAX = 100
-"""So many interruptible leases are considered, those that run for the shortest time."""
+RUNNING_PER_LOOK_MAX = 100
+"""So many interruptible leases are considered at a time, those with the lowest priority that run for the shortest time.
+When none of them can yield its machine, the next ones are: others are in other regions, or at accounts that are not
+armed.
+"""
+LOOKS_MAX = 5
 _CAPACITY = frozenset({FailReason.NO_CAPACITY, FailReason.QUOTA_REACHED})
 """Refusals that say nothing about the place of a machine that ends: it makes room for another one."""
 
@@ -142,15 +146,27 @@ async def _choose(
     connection: Connection, need: Need, envelopes: Sequence[Envelope], setting: Setting
 ) -> Choice:
     lease = need.lease
-    running = await preemptions.running(
-        connection, lease.gpu_model, lease.gpu_count, now=setting.now, limit=RUNNING_MAX
-    )
-    places = await _in_place(
-        connection, lease, envelopes, {each.offer_key for each in running}, setting, ordering=False
-    )
-    refused = {each.machine_id: places[each.offer_key] for each in running}
-    unfit = {machine_id: why for machine_id, why in refused.items() if isinstance(why, str)}
-    return choose(need, running, unfit=unfit, now=setting.now)
+    running: list[Interruptible] = []
+    unfit: dict[MachineId, str] = {}
+    for look in range(LOOKS_MAX):
+        found = await preemptions.running(
+            connection,
+            lease.gpu_model,
+            lease.gpu_count,
+            now=setting.now,
+            limit=RUNNING_PER_LOOK_MAX,
+            passed=look * RUNNING_PER_LOOK_MAX,
+        )
+        places = await _in_place(
+            connection, lease, envelopes, {each.offer_key for each in found}, setting, ordering=False
+        )
+        refused = {each.machine_id: places[each.offer_key] for each in found}
+        unfit |= {machine_id: why for machine_id, why in refused.items() if isinstance(why, str)}
+        running += found
+        choice = choose(need, running, unfit=unfit, now=setting.now)
+        if choice.chosen is not None or len(found) < RUNNING_PER_LOOK_MAX:
+            break
+    return choice
 
 
 async def _in_place(

@@ -24,6 +24,7 @@ from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.tariff import unit_seconds_total
+from control_plane.outcomes import preemptions as outcomes
 from control_plane.services import sla_terms
 from control_plane.world import uuid7
 from reconciler.worlds.complete import CompleteWorld
@@ -381,6 +382,45 @@ async def test_leases_without_a_promised_time_take_nothing_and_leases_with_one_y
     (last,) = [each for each in await decisions(stage) if each.evidence.considered]
     assert [each.kept for each in last.evidence.considered] == ["does_not_fit"]
     await stage.finish()
+
+
+async def test_customers_take_turns_however_many_leases_of_one_wait(stage: Stage) -> None:
+    """Leases that nothing can serve wait for hours and cost nothing, so nobody's may take all the places there are."""
+    await short_of(stage)
+    greedy = await stage.organization()
+    many = [await stage.lease(greedy, GOLD) for _ in range(3)]
+    await stage.play(60, step=20)
+    golden = await a_golden_one(stage)
+    await stage.play(60, step=20)
+    async with stage.db.reading() as connection:
+        in_need = await preemptions.waiting(connection, now=stage.clock.now(), limit=2)
+    assert [each.lease_id for each in in_need] == [many[0].id, golden.id]
+    await stage.finish()
+
+
+async def test_leases_that_keep_their_machine_hide_no_other_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcomes, "RUNNING_PER_LOOK_MAX", 1)
+    leases = await short_of(stage, 2)
+    await arm(stage)
+    async with stage.db.transaction() as connection:
+        (keeps,) = await preemptions.running(
+            connection, leases[0].gpu_model, 1, now=stage.clock.now(), limit=1, passed=0
+        )
+        await connection.execute(
+            text("""
+            UPDATE machines SET suspect_since = :now
+            WHERE id = (SELECT machine_id FROM claims WHERE lease_id = :id AND ended_at IS NULL)"""),
+            {"now": stage.clock.now(), "id": keeps.lease_id},
+        )
+    await a_golden_one(stage)
+    await stage.run("place_leases")
+    stage.clock.advance(5 * 60)
+    await stage.run("refresh_offers")
+    await stage.run("preempt_leases")
+    (yields,) = [lease.id for lease in leases if lease.id != keeps.lease_id]
+    assert [each.lease_id for each in await all_of_them(stage)] == [yields]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -22,6 +22,7 @@ from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import Conflict, KubernetesPort, NotFound
 from data_plane.cluster.resource import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE_POOL, Object
 from reconciler.loop import Report
+from reconciler.nodes import OURS
 from reconciler.scaling_objects import UnreadableObjectError, node_pool_wish
 from reconciler.scaling_status import Told
 from reconciler.worlds.clusters import ClusterWorld
@@ -43,6 +44,17 @@ class Project:
     report: Report
     cordoned: set[str] = field(default_factory=set[str])
     """Nodes that were cordoned in this look."""
+
+
+async def answers(project: Project) -> bool:
+    """Whether the cluster is there. Then a failure is one of the project, whose objects may be too many or refused."""
+    try:
+        await project.port.get(NAMESPACE, project.tenant.namespace)
+    except NotFound:
+        return True
+    except OURS:
+        return False
+    return True
 
 
 async def follow_all(project: Project) -> tuple[dict[str, NodePoolWish], dict[str, Told]]:
@@ -67,8 +79,7 @@ async def follow_all(project: Project) -> tuple[dict[str, NodePoolWish], dict[st
 
 
 async def rows_of(connection: Connection, project: Project) -> list[ScaledPool]:
-    found = await scaled_pools.of_cluster(connection, project.place.cluster.id)
-    return [row for row in found if row.project_id == project.place.project_id]
+    return await scaled_pools.of_project(connection, project.place.cluster.id, project.place.project_id)
 
 
 async def _follow(

@@ -44,6 +44,9 @@ conditions"""
 _OF_CLUSTER = text(
     f"SELECT {_COLUMNS} FROM scaled_pools WHERE cluster_id = :cluster_id ORDER BY project_id, name"
 )
+_OF_PROJECT = text(f"""
+SELECT {_COLUMNS} FROM scaled_pools WHERE cluster_id = :cluster_id AND project_id = :project_id ORDER BY name
+""")
 _OF_POOLS = text(f"SELECT {_COLUMNS} FROM scaled_pools WHERE node_pool_id = ANY(:ids)")
 _FOLLOW = text("""
 INSERT INTO scaled_pools (id, organization_id, project_id, cluster_id, name, object_uid, node_pool_id, created_at)
@@ -132,6 +135,12 @@ async def tenants(connection: Connection, cluster_id: ClusterId) -> list[TenantR
 
 async def of_cluster(connection: Connection, cluster_id: ClusterId) -> list[ScaledPool]:
     return await read(connection, _OF_CLUSTER, ScaledPool, cluster_id=cluster_id)
+
+
+async def of_project(
+    connection: Connection, cluster_id: ClusterId, project_id: ProjectId
+) -> list[ScaledPool]:
+    return await read(connection, _OF_PROJECT, ScaledPool, cluster_id=cluster_id, project_id=project_id)
 
 
 async def of_pools(connection: Connection, ids: Sequence[NodePoolId]) -> list[ScaledPool]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import LIVE, Lease
 from control_plane.domain.node_pool import NodePool, NodePoolState
 from data_plane.cluster.objects.tenant import Tenant
-from data_plane.cluster.port import NotFound
+from data_plane.cluster.port import Invalid, NotFound
 from data_plane.cluster.resource import NODE_POOL, POD, SCALING_POLICY, Object, resource_of
 from data_plane.simulation.kubernetes import FakeKubernetes
 from reconciler.cluster_tenants import tenant_of
@@ -398,3 +399,24 @@ async def test_a_pod_that_the_scheduler_keeps_off_its_node_costs_one_node_for_a_
     assert "stuck: scaling does not understand what keeps it off a node" in said["message"]
     await place.cluster.play(1_200, step=60)
     assert not place.stage.cloud.alive(), "nothing is bought for it again"
+
+
+async def test_what_a_cluster_refuses_of_one_project_is_no_failure_of_the_cluster(place: Place) -> None:
+    """What a customer stores in a cluster can make requests about it fail, and others share the cluster."""
+    await _opened(place)
+    patch_status = place.server.apply_status
+
+    async def refused(intent: Object) -> Object:
+        raise Invalid(f"{intent['metadata']['name']} is refused as it is")
+
+    place.server.apply_status = refused  # type: ignore[method-assign] # Only of this project.
+    place.pend("later")
+    place.stage.clock.advance(11)
+    (report,) = await place.stage.run("scale_clusters")
+    assert "Invalid" in report.errors[0]
+    async with place.stage.db.reading() as connection:
+        (turn,) = await rows(connection, text("SELECT tries, due_at FROM scaling_turns"))
+    assert turn.tries == 0, "the cluster itself is well"
+    assert turn.due_at - place.stage.clock.now() <= timedelta(seconds=10)
+    place.server.apply_status = patch_status  # type: ignore[method-assign] # It is accepted again.
+    await _look(place)

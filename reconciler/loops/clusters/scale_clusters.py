@@ -6,6 +6,7 @@ and `outcomes/scaled_pools.py` has each node admitted like any other lease. A cl
 answers in part, changes nothing.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from functools import partial
 from uuid import UUID
 
 from control_plane.db import clusters, node_pools, scaled_pools
+from control_plane.db.scaled_pools import TenantRow
 from control_plane.domain.backoff import delay
 from control_plane.domain.cluster import Cluster, ClusterState
 from control_plane.domain.node_pool import NodePoolState as PoolState
@@ -41,19 +43,13 @@ from control_plane.outcomes import scaled_pools as outcomes
 from control_plane.outcomes.scaled_pools import Growth, Namespace, PriceRoseError
 from data_plane.cluster.objects.scaling import CONSOLIDATING
 from data_plane.cluster.port import KubernetesPort, NotFound
-from data_plane.cluster.resource import (
-    NODE,
-    NODE_POOL,
-    POD,
-    SCALING_POLICY,
-    Object,
-)
+from data_plane.cluster.resource import NODE, NODE_POOL, POD, SCALING_POLICY, Object
 from data_plane.cluster.tenant import define_scaling
 from reconciler.cluster_tenants import tenant_of
 from reconciler.loop import Loop, Report, each
 from reconciler.nodes import OURS
 from reconciler.renewal import renewed
-from reconciler.scaled_objects import Project, follow_all, rows_of
+from reconciler.scaled_objects import Project, answers, follow_all, rows_of
 from reconciler.scaling_look import (
     Inside,
     Stored,
@@ -78,6 +74,12 @@ HELD_FOR = timedelta(minutes=1)
 """How long a cluster waits when the process of its worker is gone."""
 LASTS = timedelta(minutes=5)
 """Of an activation: clusters with many projects, slowly answered."""
+PROJECT_SECONDS_MAX = 20.0
+"""How long a look at a project may take, so that what one stores in a cluster does not keep the others waiting."""
+CLUSTER_SECONDS_MAX = 60.0
+"""After so long, the projects of a cluster that are left wait for its next look. Two looks at empty nodes of other
+clusters must not be further apart than `LOOKED_WITHIN`.
+"""
 AGAIN = timedelta(seconds=10)
 """How long what somebody wrote there may wait."""
 RETRY_FIRST, RETRY_CEILING = timedelta(seconds=10), timedelta(minutes=5)
@@ -145,7 +147,11 @@ async def _scale_projects(
         await define_scaling(port)
         return
     with_rows = {row.project_id for row in rows}
-    for found in tenants:
+    began = asyncio.get_running_loop().time()
+    for found in _in_turn(tenants, world.now()):
+        if asyncio.get_running_loop().time() - began > CLUSTER_SECONDS_MAX:
+            report.notes.append(f"{cluster.name}: the look took too long, and the next one goes on")
+            return
         tenant = tenant_of(found.organization_id, found.project_id)
         mine = partial(_in_namespace, tenant.namespace)
         project = Project(
@@ -162,6 +168,12 @@ async def _scale_projects(
             await _scale_project(project)
 
 
+def _in_turn(tenants: Sequence[TenantRow], now: datetime) -> Sequence[TenantRow]:
+    """Each look begins with another project, so that slow ones do not always come before the same others."""
+    first = int(now.timestamp() / AGAIN.total_seconds()) % max(1, len(tenants))
+    return [*tenants[first:], *tenants[:first]]
+
+
 def _in_namespace(namespace: str, things: Sequence[Object]) -> list[Object]:
     found = [thing for thing in things if thing["metadata"].get("namespace") == namespace]
     return sorted(found, key=lambda thing: str(thing["metadata"]["name"]))
@@ -170,19 +182,24 @@ def _in_namespace(namespace: str, things: Sequence[Object]) -> list[Object]:
 async def _scale_project(project: Project) -> None:
     """One project. What cannot be done for it holds up no other one, unless the cluster is away."""
     try:
-        wishes, told = await follow_all(project)
-        policies, unreadable = _policies(project)
-        decided = deciding(policies)
-        entries = await _stored(project)
-        cluster = await inside(project.port, project.tenant) if entries else Inside()
-        planned = _planned(project, entries, decided, cluster)
-        await _act(project, planned, wishes, cluster)
-        refused = _Refused(told, {**decided.taken, **unreadable})
-        await _keep(project, planned, decided, cluster, refused)
-    except OURS:
-        raise
-    except Exception as error:  # noqa: BLE001 - one project that cannot be scaled holds up no other one
+        async with asyncio.timeout(PROJECT_SECONDS_MAX):
+            await _look(project)
+    except Exception as error:
+        if isinstance(error, OURS) and not await answers(project):
+            raise
         project.report.errors.append(f"{project.tenant.project}: {type(error).__name__}: {error}")
+
+
+async def _look(project: Project) -> None:
+    wishes, told = await follow_all(project)
+    policies, unreadable = _policies(project)
+    decided = deciding(policies)
+    entries = await _stored(project)
+    cluster = await inside(project.port, project.tenant) if entries else Inside()
+    planned = _planned(project, entries, decided, cluster)
+    await _act(project, planned, wishes, cluster)
+    refused = _Refused(told, {**decided.taken, **unreadable})
+    await _keep(project, planned, decided, cluster, refused)
 
 
 def _policies(project: Project) -> tuple[list[PolicyWish], dict[str, str]]:
@@ -372,11 +389,13 @@ async def _is_empty(project: Project, node: str) -> bool:
 
 async def _uncordon(project: Project, cluster: Inside, ended: Collection[str]) -> None:
     """Nodes that were about to leave and do not: a pod landed there at the last moment, or a worker died in between."""
+    cordoned = {name for name, thing in cluster.nodes.items() if is_consolidating(thing)} | project.cordoned
+    if not cordoned:
+        return
     async with project.world.db.reading() as connection:
         entries = await stored(connection, await rows_of(connection, project), project.world.now())
     live = {node.node for entry in entries for node in entry.nodes}
-    cordoned = {name for name, thing in cluster.nodes.items() if is_consolidating(thing)}
-    for name in sorted((cordoned | project.cordoned) & live - set(ended)):
+    for name in sorted(cordoned & live - set(ended)):
         undo = {"metadata": {"annotations": {CONSOLIDATING: None}}, "spec": {"unschedulable": None}}
         with suppress(NotFound):
             await project.port.patch(NODE, name, undo)

@@ -31,7 +31,6 @@ UPDATE scaling_turns SET due_at = :due_at, tries = 0, tried_at = NULL, {work.GIV
 """)
 _FAIL = work.retry("scaling_turns")
 _RENEW = text(f"UPDATE scaling_turns SET work_until = :until WHERE id = ANY(:ids) AND {work.HELD}")
-_IS_HELD = text(f"SELECT id FROM scaling_turns WHERE id = :id AND {work.HELD}")
 _TRIES = text("SELECT tries FROM scaling_turns WHERE id = :id")
 _TENANTS = text("""
 SELECT organization_id, project_id FROM cluster_tenants WHERE cluster_id = :cluster_id AND ready_at IS NOT NULL
@@ -106,10 +105,6 @@ async def renew_turns(
     connection: Connection, ids: Sequence[ClusterId], *, token: UUID, until: datetime
 ) -> bool:
     return bool(await write(connection, _RENEW, ids=ids, token=token, until=until))
-
-
-async def holds_turn(connection: Connection, cluster_id: ClusterId, *, token: UUID) -> bool:
-    return bool(await read(connection, _IS_HELD, UUID, id=cluster_id, token=token))
 
 
 async def end_turn(connection: Connection, cluster_id: ClusterId, *, token: UUID, due_at: datetime) -> None:
@@ -189,6 +184,7 @@ async def refused(
 
 
 async def nothing_refused(connection: Connection, pool_id: ScaledPoolId) -> None:
+    """Store that it lacks no nodes that were refused: nobody asks for them any more."""
     await write(connection, _ADMITTED, id=pool_id)
 
 

@@ -225,6 +225,15 @@ async def test_an_object_spends_no_more_than_the_organization_may(place: Place) 
     for _ in range(5):
         await _look(place)
     assert len(await place.live()) == 4
+    assert condition(place.pool_object(), "Admitted")["status"] == "False", (
+        "the fifth one is asked for in vain"
+    )
+    await place.end("pod-4")
+    for _ in range(4):
+        await _look(place)
+    assert condition(place.pool_object(), "Admitted")["status"] == "True", (
+        "nobody asks for another one any more"
+    )
 
 
 async def test_the_object_itself_says_how_many_nodes_while_no_policy_does(place: Place) -> None:

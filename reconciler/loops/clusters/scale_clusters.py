@@ -299,9 +299,15 @@ async def _act(
     for part in planned:
         for entry in part.entries:
             wish = wishes.get(entry.pool.name)
+            count = part.plan.grow.get(entry.pool.name, 0)
+            wanted = (
+                wish.nodes - entry.pool.nodes if part.group == _BY_OBJECTS and wish is not None else count
+            )
+            if entry.row.refused_at is not None and entry.keeps is None and wanted <= 0:
+                async with project.world.db.transaction() as connection:
+                    await scaled_pools.nothing_refused(connection, entry.row.id)
             if part.group == _BY_OBJECTS and wish is not None:
                 await _resize(project, entry, wish.nodes)
-            count = part.plan.grow.get(entry.pool.name, 0)
             if count:
                 why = f"the ScalingPolicy {part.group} ordered {_nodes(count)}, for pods that wait or for its minimum"
                 await _grow(project, entry, count, why)

@@ -5,6 +5,7 @@ import tomllib
 from importlib import resources
 from pathlib import Path
 
+import control_plane
 from control_plane.domain.enforcement_rules import EnforcementRules, EnforcementRulesError, rules_of
 from environment.reading import SettingsError
 
@@ -20,7 +21,7 @@ def parse_rules(text: str) -> EnforcementRules:
 
 def shipped_rules() -> EnforcementRules:
     """The rules that are in force unless an operator names others."""
-    return parse_rules((resources.files("control_plane") / "enforcement_rules.toml").read_text("utf-8"))
+    return parse_rules((resources.files(control_plane) / "enforcement_rules.toml").read_text("utf-8"))
 
 
 def read_rules(path: Path | None) -> EnforcementRules:

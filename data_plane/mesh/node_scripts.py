@@ -161,6 +161,7 @@ PostUp = wg set %i private-key $key
 PostUp = sh $routes
 PostUp = wg addconf %i $sections
 PostDown = ip rule del priority {TABLE} || true; ip route flush table {TABLE} || true
+PostDown = ip route del unreachable $pods || true
 END
 # Restarting the interface deletes flannel's device, which lies on it, and nothing makes that again.
 if cmp -s "$conf.new" "$conf" && cmp -s "$routes.new" "$routes" && standing; then

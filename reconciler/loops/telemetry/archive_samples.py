@@ -50,8 +50,8 @@ async def activate(world: TelemetryWorld) -> Report:
         hours = await sample_archives.unwritten(connection)
     try:
         for hour in hours:
+            report.looked_at += 1
             if hour + HOUR + SETTLED_AFTER <= now:
-                report.looked_at += 1
                 report.count(await _write(world, world.archive, hour))
         await _delete(world, world.archive, report)
     except ArchiveError as error:

@@ -72,4 +72,4 @@ async def test_an_operator_arms_it_and_both_customers_read_what_happens_to_them(
     assert (await operator.http.get(LIST)).json()["items"] == []
     (over,) = (await operator.http.get(LIST, params={"closed": "true"})).json()["items"]
     assert over["state"] == "served"
-    hold(await operator.http.get(DECISIONS, params={"for_lease_id": "le_1"}), "lease_not_found")
+    hold(await operator.http.get(DECISIONS, params={"for_lease_id": "le_1"}), "invalid_parameter")

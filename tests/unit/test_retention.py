@@ -19,6 +19,7 @@ LIVES = {
     "terminals that waited to be signed in": prune_records.DEVICES_KEPT,
     "budgets of requests": prune_records.BUDGETS_KEPT,
     "the last report of a replica of a loop": prune_records.REPORTS_KEPT,
+    "files of suppliers' invoices that were not imported": prune_records.UPLOADS_KEPT,
     "orphans that are gone": prune_records.ORPHANS_KEPT,
     "SSH certificates": prune_records.CERTIFICATES_KEPT,
     "kubeconfigs": prune_records.KUBECONFIGS_KEPT,

@@ -16,6 +16,7 @@ from control_plane.domain.metering import HOUR, Use, UsedUntil, used_until
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OrganizationState
 from control_plane.domain.period import month_after, month_of
+from control_plane.domain.sla import SlaTier
 from control_plane.outcomes.funding import funding
 from control_plane.services.billing import bill_lines
 from reconciler.loops.money.meter_usage import intervals
@@ -71,6 +72,7 @@ def _answers(use: Use) -> Answers:
         project="default",
         name="training",
         sku="h100x1",
+        sla=SlaTier.BRONZE,
         node_pool=None,
         metered_until=None,
         unit_seconds=0,

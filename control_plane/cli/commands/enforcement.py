@@ -70,8 +70,7 @@ def add(to: Commands) -> None:
             "A machine that was stopped is started by its customer."
         ),
         examples="""
-        splitplane enforcement undo ea_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 \\
-          --reason "a benchmark"
+        splitplane enforcement undo ea_0190c2f07d1e --reason "a benchmark"
         """,
     )
     parser.add_argument("action", metavar="ACTION", help=ACTION_HELP)
@@ -93,7 +92,7 @@ def add(to: Commands) -> None:
             "Until then its actions are only decided: look at them first with\n"
             "`splitplane enforcement list --all`."
         ),
-        examples='splitplane enforcement arm kv_cache_growth --reason "a week without wrong ones"',
+        examples='splitplane enforcement arm kv_cache_growth --reason "a good week"',
     )
     parser.add_argument("detector", metavar="DETECTOR", help=DETECTOR_HELP)
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why")

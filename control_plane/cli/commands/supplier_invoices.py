@@ -76,8 +76,8 @@ def add(finance: Commands) -> None:
             "explains, --reason has to say why the invoice is right."
         ),
         examples="""
-        splitplane finance supplier-invoice post 2026-10 --provider verda
-        splitplane finance supplier-invoice post 2026-10 --provider verda --reason "ticket 4711"
+        splitplane finance supplier-invoice post 2026-10 --provider aws
+        splitplane finance supplier-invoice post 2026-10 --provider aws --reason 4711
         """,
     )
     parser.add_argument("--reason", metavar="TEXT", help="why it is right although it differs")
@@ -87,7 +87,7 @@ def add(finance: Commands) -> None:
         "void",
         void,
         "Void a supplier's invoice, and take back what is posted of its month.",
-        examples="splitplane finance supplier-invoice void 2026-10 --provider verda --reason withdrawn",
+        examples="splitplane finance supplier-invoice void 2026-10 --provider aws --reason 4711",
     )
     parser.add_argument("--reason", required=True, metavar="TEXT", help="why")
     _add_month(parser)

@@ -14,14 +14,14 @@ PROJECT = answers.FLEET["items"][1]["project_id"]
 
 def test_the_fleet_as_csv_has_exact_amounts_and_filters_are_sent(tmp_path: Path) -> None:
     stand = Stand(tmp_path, {"GET /v1/operator/fleet/machines": answers.FLEET})
-    shown = stand.run("fleet", "list", "--csv", "--health", "missing", "--region", "eu", "--project", PROJECT)
+    shown = stand.run("fleet", "list", "--csv", "--verdict", "lost", "--region", "eu", "--project", PROJECT)
     header, first, *_ = csv.DictReader(io.StringIO(shown.out)), *csv.DictReader(io.StringIO(shown.out))
     assert header.fieldnames is not None
     assert tuple(header.fieldnames) == CSV_COLUMNS
-    assert (first["health"], first["organization"]) == ("starting", "")
+    assert (first["verdict"], first["organization"]) == (answers.FLEET["items"][0]["verdict"] or "", "")
     assert (first["cost_usd_per_hour"], first["cost_usd"]) == ("19.920000000", "29.880000000")
     asked = stand.requests[-1].url.params
-    assert (asked["health"], asked["region"], asked["project"]) == ("missing", "eu", PROJECT)
+    assert (asked["verdict"], asked["region"], asked["project"]) == ("lost", "eu", PROJECT)
     assert stand.run("fleet", "list", "--csv", "--json").code == 2
 
 

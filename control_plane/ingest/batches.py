@@ -99,7 +99,7 @@ class Batches:
         began = loop.time()
         try:
             new = await self._write(samples)
-        except Exception as error:  # noqa: BLE001 - every request that waits gets it
+        except Exception as error:  # noqa: BLE001 - passed on to every request that waits
             if len(batch) > 1 and self._is_bad(error):
                 for waiting in batch:
                     await self._write_batch([waiting])

@@ -60,7 +60,7 @@ class Senders:
             digests = list(self._waiting)[:ASKED_MAX]
             try:
                 found = {sender.digest: sender for sender in await self._ask(digests)}
-            except Exception as error:  # noqa: BLE001 - every request that waits gets it
+            except Exception as error:  # noqa: BLE001 - passed on to every request that waits
                 for digest in digests:
                     waiting = self._waiting.pop(digest)
                     waiting.set_exception(error)

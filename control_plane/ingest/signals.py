@@ -41,7 +41,7 @@ class Signals:
         """Read all signals. What fails is told once, and tried again."""
         try:
             self._known = await self._ask()
-        except Exception as error:  # noqa: BLE001 - samples go on, whatever this is
+        except Exception as error:  # noqa: BLE001 - storing samples must not stop for a signal
             if not self._failing:
                 self._say(f"{type(error).__name__}: {error}")
             self._failing = True

@@ -61,7 +61,7 @@ def _terms(tier: SlaTier, table: dict[str, Any]) -> Terms:
             raise ValueError(f"'{promise}_credit' needs '{promise}_seconds'")
     replaces = table.get("replace_before_end", False)
     if not isinstance(replaces, bool):
-        raise ValueError("'replace_before_end' must be true or false")  # noqa: TRY004 - a wrong file
+        raise ValueError("'replace_before_end' must be true or false")  # noqa: TRY004 - the file is wrong, not a type in our code
     return Terms(
         tier=tier,
         ready_seconds=_seconds(table, "ready_seconds"),

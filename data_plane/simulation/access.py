@@ -205,7 +205,7 @@ class FakeSession:
         arguments: Sequence[str] = (),
         *,
         stdin: bytes = b"",
-        private: Sequence[str] = (),  # noqa: ARG002 - as above
+        private: Sequence[str] = (),  # noqa: ARG002 - the signature of a Session; nothing here fails with secrets
     ) -> Answer:
         effects: dict[str, Callable[[bytes], Answer]] = {
             CLOSE_OTHER_LOGINS.name: lambda _: _printed(b""),
@@ -235,7 +235,7 @@ class FakeSession:
         return answer
 
     @asynccontextmanager
-    async def converse(self, step: Step, arguments: Sequence[str] = ()) -> AsyncIterator[Line]:  # noqa: ARG002 - as above
+    async def converse(self, step: Step, arguments: Sequence[str] = ()) -> AsyncIterator[Line]:  # noqa: ARG002 - the signature of a Session
         await self._begin(step)
         if self.access.proving is None:
             raise Unreachable(f"{step.name}: this simulated machine has no prover")

@@ -14,28 +14,26 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from control_plane.db import catalogue, offer_blocks, pools, proof_records
+from control_plane.db import catalogue, pools
 from control_plane.db.connection import Connection
 from control_plane.db.pools import PoolDecision
 from control_plane.domain.admission import Price
-from control_plane.domain.block import in_force
 from control_plane.domain.claim import not_at_hand
 from control_plane.domain.ids import AccountName, MachineId, PoolId
-from control_plane.domain.lot import lots_of
 from control_plane.domain.machine import Machine, MachineOrder, MachineState, Purpose
 from control_plane.domain.machine_order import order_of
 from control_plane.domain.money import Nano
-from control_plane.domain.placement import PROOF_RECORD_WINDOW, Failure, Offer
+from control_plane.domain.placement import Failure, Offer
 from control_plane.domain.pool import Pool, PoolPolicy, PoolState
 from control_plane.domain.pool_figures import by_hour, compute_since
 from control_plane.domain.pool_plan import FAILED_WITHIN, PoolFacts, PoolPlan, plan
 from control_plane.domain.pool_sizing import HISTORY, Measured, Sizing, lead_times, size
-from control_plane.domain.ranking import rank
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.outcomes import machines as machine_outcomes
 from control_plane.outcomes import pools as outcomes
 from control_plane.outcomes.leases import unhealthy_accounts
+from control_plane.outcomes.rankings import ranking_to_order
 from reconciler.loop import Loop, Report, each
 from reconciler.worlds.accounts import AccountWorld
 
@@ -86,19 +84,14 @@ async def _market(connection: Connection, pool: Pool, world: AccountWorld, now: 
     if not prices:
         return _Market(None, (), frozenset(unhealthy), failures)
     price = prices[0].within(None, pool.sla or SlaTier.BRONZE)
-    shape = price.sku.shape
-    accounts = [AccountName(name) for name in world.account_names]
-    offers = await catalogue.offers_of_shape(connection, shape.gpu_model, shape.gpu_count, accounts=accounts)
-    ranking = rank(
+    ranking = await ranking_to_order(
+        connection,
         CapacityRequest(pool.sku, regions=(pool.region,)),
-        shape,
+        price.sku.shape,
         price.nano_per_hour,
-        lots_of(offers),
-        failures={each.offer_key: Failure(each.reason, each.at, each.times) for each in failures},
-        unhealthy_accounts=unhealthy,
-        disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
-        blocks=in_force(await offer_blocks.in_force(connection, now=now), now),
+        accounts=[AccountName(name) for name in world.account_names],
         now=now,
+        failures={each.offer_key: Failure(each.reason, each.at, each.times) for each in failures},
     )
     return _Market(price, ranking.candidates, frozenset(unhealthy), failures)
 

@@ -16,22 +16,16 @@ from control_plane.db import (
     catalogue,
     envelopes,
     leases,
-    offer_blocks,
-    preemptions,
-    proof_records,
     repairs,
 )
 from control_plane.db.connection import Connection
-from control_plane.domain.block import in_force
 from control_plane.domain.ids import AccountName, LeaseId, MachineId
 from control_plane.domain.lease import Lease, LeaseState
-from control_plane.domain.lot import lots_of
 from control_plane.domain.machine import MachineOrder, Purpose
 from control_plane.domain.machine_order import order_of
-from control_plane.domain.placement import PROOF_RECORD_WINDOW, Offer
-from control_plane.domain.ranking import rank
+from control_plane.domain.placement import Offer
 from control_plane.outcomes import machines as outcomes
-from control_plane.outcomes.leases import unhealthy_accounts
+from control_plane.outcomes.rankings import ranking_to_order
 from reconciler.loop import Loop, Report, each
 from reconciler.worlds.accounts import AccountWorld
 
@@ -73,23 +67,18 @@ async def _offers(
     prices = await catalogue.prices(connection, now=now, sku=lease.sku)
     if not prices:
         return ()
-    shape = prices[0].sku.shape
-    accounts = [AccountName(name) for name in world.account_names]
-    found = await catalogue.offers_of_shape(connection, shape.gpu_model, shape.gpu_count, accounts=accounts)
     applied = await envelopes.applied(connection, [lease.environment_id], now=now)
-    return rank(
+    ranking = await ranking_to_order(
+        connection,
         lease.request,
-        shape,
+        prices[0].sku.shape,
         lease.nano_per_hour,
-        lots_of(found),
-        failures=(await attempts.failures(connection, [lease.id])).get(lease.id, {}),
-        unhealthy_accounts=await unhealthy_accounts(connection),
-        disproven=await proof_records.disproven(connection, since=now - PROOF_RECORD_WINDOW),
-        blocks=in_force(await offer_blocks.in_force(connection, now=now), now),
+        accounts=[AccountName(name) for name in world.account_names],
         now=now,
+        failures=(await attempts.failures(connection, [lease.id])).get(lease.id, {}),
         envelopes=[each.envelope for each in applied[lease.environment_id]],
-        yielded={each.offer_key for each in await preemptions.kept(connection)},
-    ).candidates
+    )
+    return ranking.candidates
 
 
 def _machine(world: AccountWorld, lease: Lease, offer: Offer) -> MachineOrder:

@@ -114,6 +114,13 @@ async def lasts(
 IDLE = Gpu(0, memory_total_mib=80_000, memory_used_mib=10, utilisation_percent=0)
 
 
+async def stop_when_idle(stage: Stage, lease: Lease) -> None:
+    """Its customer wants its machine stopped after an idle hour."""
+    async with stage.db.transaction(lease.organization_id) as connection:
+        values = {"organization_id": lease.organization_id, "id": lease.id, "seconds": 3_600}
+        await connection.execute(_IDLE_STOP, {**values, "now": stage.clock.now()})
+
+
 async def test_a_cache_that_fills_up_is_told_and_asked_about_and_the_file_goes_when_it_is_over(
     stage: Stage, ingest_db: Database
 ) -> None:
@@ -196,9 +203,7 @@ async def test_an_idle_machine_is_stopped_as_its_customer_wanted_after_a_notice(
     stage.sell_cheap_stops()
     (lease,) = await ready_leases(stage, 1, seconds=60)
     await arm(stage, Detector.IDLE)
-    async with stage.db.transaction(lease.organization_id) as connection:
-        values = {"organization_id": lease.organization_id, "id": lease.id, "seconds": 3_600}
-        await connection.execute(_IDLE_STOP, {**values, "now": stage.clock.now()})
+    await stop_when_idle(stage, lease)
     began = stage.clock.now()
     await lasts(stage, lease, 55 * 60, gpu=IDLE)
     asked = await signal(ingest_db, stage, lease)
@@ -237,9 +242,7 @@ async def test_a_machine_that_works_again_before_the_announced_time_runs_on(
     stage.sell_cheap_stops()
     (lease,) = await ready_leases(stage, 1, seconds=60)
     await arm(stage, Detector.IDLE)
-    async with stage.db.transaction(lease.organization_id) as connection:
-        values = {"organization_id": lease.organization_id, "id": lease.id, "seconds": 3_600}
-        await connection.execute(_IDLE_STOP, {**values, "now": stage.clock.now()})
+    await stop_when_idle(stage, lease)
     await lasts(stage, lease, 55 * 60, gpu=IDLE)
     await lasts(stage, lease, 15 * 60, kv_bp=1_000)
     assert await findings(stage, lease) == [(Detector.IDLE, FindingOutcome.RECOVERED)]

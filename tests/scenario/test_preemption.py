@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from sqlalchemy import TextClause, text
 
-from control_plane.db import preemptions
+from control_plane.db import pools, preemptions
 from control_plane.db.engine import Database
 from control_plane.db.preemptions import Preemption, StoredDecision, Switch
 from control_plane.domain.ids import OrganizationId
@@ -17,6 +17,7 @@ from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.notice import NoticeKind
 from control_plane.domain.placement import RejectCode
+from control_plane.domain.pool import PoolPolicy
 from control_plane.domain.power import PowerState
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.preemption import LET_GO_MAX, NOTICE, PreemptionDecision, PreemptionState
@@ -30,6 +31,7 @@ from control_plane.world import uuid7
 from reconciler.worlds.complete import CompleteWorld
 from tests.scenario.test_enforcement import signal
 from tests.support.crash import Crash
+from tests.support.pools import a_pool
 from tests.support.power import asked
 from tests.support.rows import rows
 from tests.support.stage import BOOK, Stage
@@ -208,6 +210,25 @@ async def test_nobody_else_takes_the_place_however_long_the_order_takes(stage: S
     assert {rejection.code for rejection in placement.ranking.rejected} >= {RejectCode.YIELDED}
     await stage.play_until(golden, "ready", seconds_max=600, step=5)
     assert [await stage.state(lease) for lease in (yields, *others)] == ["placing"] * 3
+    await stage.finish()
+
+
+async def test_no_pool_takes_the_place_that_a_lease_in_need_waits_for(stage: Stage) -> None:
+    (yields,) = await short_of(stage)
+    await arm(stage)
+    (machine,) = await stage.machines(yields)
+    golden = await a_golden_one(stage)
+    while stage.cloud.alive():
+        await stage.play(10, step=5)
+    now = stage.clock.now()
+    pool = a_pool(
+        policy=PoolPolicy.FIXED, machines_min=1, region=machine.region, created_at=now, changed_at=now
+    )
+    async with stage.db.transaction() as connection:
+        assert await pools.insert(connection, pool)
+    await stage.play(90, step=5, without={"preempt_leases"})  # Offers are refreshed, and show the free place.
+    assert not stage.cloud.alive()
+    await stage.play_until(golden, "ready", seconds_max=600, step=5)
     await stage.finish()
 
 

@@ -75,8 +75,10 @@ def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> Non
         "read_consoles",  # Likewise.
         "challenge_machines",
         "erase_machines",
-        "export_audit",  # Waits for the bucket.
-        "prune_audit",  # Waits for the bucket too.
+        "scale_clusters",  # Waits for API servers of clusters.
+        "export_audit",  # Waits for the bucket, as do the next two.
+        "prune_audit",
+        "archive_samples",
         "rotate_keys",  # Waits for the key manager.
         "sweep_children",  # Waits for providers to list what they keep.
     }

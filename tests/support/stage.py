@@ -54,6 +54,7 @@ from control_plane.services.organizations import Organization
 from control_plane.world import World as ApiWorld
 from control_plane.world import uuid7
 from data_plane.access.port import HostKey, Target
+from data_plane.cluster.resource import NODE_POOL
 from data_plane.documents.inventory import Inventory
 from data_plane.inspection.bundle import Bundle
 from data_plane.simulation.access import FakeAccess
@@ -184,7 +185,12 @@ class Stage:
         return self.cloud.plant(machine.order)
 
     async def release_all(self) -> None:
-        """Every customer releases everything, and operators delete the warm pools."""
+        """Every customer releases everything, also what objects in clusters ask for; operators delete the warm pools."""
+        if isinstance(self.world.kubernetes, FakeClusters):
+            for server in self.world.kubernetes.servers.values():
+                for pool in await server.list(NODE_POOL):
+                    name, namespace = pool["metadata"]["name"], pool["metadata"]["namespace"]
+                    await server.delete(NODE_POOL, name, namespace)
         async with self.db.transaction() as connection:
             await connection.execute(_DELETE_WARM_POOLS, {"now": self.clock.now()})
         async with self.db.reading() as connection:

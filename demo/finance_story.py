@@ -1,4 +1,4 @@
-"""The demo's chapters for finance: the running month as an export, and last month closed, invoiced and matched."""
+"""The demo's chapters for finance: the running month as an export, and last month from its close to its export."""
 
 import csv
 import json
@@ -29,16 +29,24 @@ Finance = Callable[..., str]
 
 @dataclass(frozen=True, slots=True)
 class ClosedMonth:
-    """What came of last month."""
+    """A month that is closed and invoiced."""
 
     month: str
     invoice: str
     """The number of its invoice."""
-    focus_rows: int
-    difference_nano: int
-    """What the links of its reconciliation differ by in all."""
+    total: Decimal
+    """What is printed on it, in US dollars."""
+    charged_at: datetime
+    """When its last entries were made."""
     matched: bool
     """Whether every difference between the supplier's invoice and our records is explained."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinalExport:
+    focus_rows: int
+    difference_nano: int
+    """What the links of the month's reconciliation differ by in all."""
 
 
 class FinanceStory:
@@ -53,7 +61,7 @@ class FinanceStory:
         past_month.plant(self._city.owner_url, self._past)
 
     def close(self, customer: Finance) -> ClosedMonth:
-        """Close last month, issue its invoice, match what the supplier invoices, reconcile, and export it as final.
+        """Close last month, issue its invoice, and match what the supplier invoices.
 
         `customer` types what the customer of that month does.
         """
@@ -80,11 +88,15 @@ class FinanceStory:
         matched = self._match(month)
         entries = json.loads(customer("balance", "entries", "--month", month, "--json", show=False))["items"]
         times = [*(entry["recorded_at"] for entry in entries), issued[0]["issued_at"]]
-        self._wait_to_settle(max(map(datetime.fromisoformat, times)))
-        rows = self._exported(month, self._city.directory / "closed")
-        self._hold_to_invoice(number, Decimal(issued[0]["total"]["usd"]))
-        difference = self._reconciled(month)
-        return ClosedMonth(month, number, rows, difference, matched)
+        charged_at = max(map(datetime.fromisoformat, times))
+        return ClosedMonth(month, number, Decimal(issued[0]["total"]["usd"]), charged_at, matched)
+
+    def export_closed(self, closed: ClosedMonth) -> FinalExport:
+        """Export a closed month for good, hold the rows to its invoice, and reconcile it."""
+        self._wait_to_settle(closed.charged_at)
+        rows = self._exported(closed.month, self._city.directory / "closed")
+        self._hold_to_invoice(closed.invoice, closed.total)
+        return FinalExport(rows, self._reconciled(closed.month))
 
     def _hold_to_invoice(self, number: str, total: Decimal) -> None:
         """Raises DemoError unless the rows of the export that name the invoice sum to what is printed on it."""

@@ -21,7 +21,7 @@ from control_plane.world import utc_now
 from demo.city import City
 from demo.cluster_story import NODES, ClusterStory
 from demo.fault_story import FaultStory
-from demo.finance_story import FinanceStory
+from demo.finance_story import ClosedMonth, FinanceStory
 from demo.pool_story import REGION as POOL_REGION
 from demo.pool_story import SKU as POOL_SKU
 from demo.pool_story import PoolStory
@@ -117,13 +117,15 @@ class Story:
         self._crash()
         self._demand_proof()
         self._release()
+        # Before the cluster, so that its entries are old enough to be exported when that is done.
+        closed = self._close_month()
         charged_at = self._charged()
         if self.city.cluster:
             self._join()
         self._expect_no_machines()
         self._settle()
         self._prove(charged_at)
-        self._close_month()
+        self._export_closed(closed)
 
     # --- the customer's tools
 
@@ -400,10 +402,8 @@ class Story:
         self.summary.reconcile_difference_nano = self._books.reconcile()
         expect(self.summary.reconcile_difference_nano == 0, "the books do not reconcile")
 
-    def _close_month(self) -> None:
-        self._title(
-            "Finance: last month is closed, invoiced, matched with the supplier, and exported for good"
-        )
+    def _close_month(self) -> ClosedMonth:
+        self._title("Finance: last month is closed, invoiced, and matched with the supplier")
         self.city.say(
             "  (the running month cannot be closed, so this is the month of another customer: what it used"
         )
@@ -412,12 +412,17 @@ class Story:
         )
         closed = self._books.close(self._past_customer)
         self.summary.closed_month, self.summary.invoice = closed.month, closed.invoice
-        self.summary.closed_focus_rows = closed.focus_rows
-        self.summary.closed_difference_nano = closed.difference_nano
         self.summary.supplier_matched = closed.matched
         expect(closed.matched, "the supplier's invoice does not match")
-        expect(closed.difference_nano == 0, "the books of last month do not reconcile")
-        expect(closed.focus_rows > 0, "nothing of last month is in its export")
+        return closed
+
+    def _export_closed(self, closed: ClosedMonth) -> None:
+        self._title("Finance: last month is exported for good, and its books reconcile")
+        final = self._books.export_closed(closed)
+        self.summary.closed_focus_rows = final.focus_rows
+        self.summary.closed_difference_nano = final.difference_nano
+        expect(final.difference_nano == 0, "the books of last month do not reconcile")
+        expect(final.focus_rows > 0, "nothing of last month is in its export")
 
     def _past_customer(self, *arguments: str, show: bool = True) -> str:
         """Type a command as the customer of last month would."""

@@ -12,7 +12,8 @@ from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.credit_note import CreditNote, CreditNoteLine
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.invoice import Credited
-from control_plane.domain.money import Nano
+from control_plane.domain.ledger import AccountKind, TransactionKind
+from control_plane.domain.money import NANO_PER_CENT, Nano
 
 _COLUMNS = ", ".join(field.name for field in fields(CreditNote))
 _VALUES = ", ".join(f":{field.name}" for field in fields(CreditNote))
@@ -47,6 +48,22 @@ SELECT invoice_line, sum(cents)::bigint AS cents FROM credit_note_lines WHERE in
 GROUP BY invoice_line
 """)
 
+_RECONCILED = text(f"""
+SELECT organization_id, sum(total)::bigint AS totals, sum(posted)::bigint AS postings
+FROM (
+  SELECT n.organization_id, (n.net_cents + n.tax_cents) * {NANO_PER_CENT} AS total, -n.credits_nano AS posted
+  FROM credit_notes n JOIN transactions t ON t.organization_id = n.organization_id
+    AND t.key = 'credit_note:' || replace(n.id::text, '-', '')
+  WHERE n.organization_id = ANY(:ids) AND t.period = :period
+  UNION ALL
+  SELECT t.organization_id, 0, p.amount_nano
+  FROM transactions t JOIN postings p ON p.transaction_id = t.id AND p.organization_id = t.organization_id
+  JOIN ledger_accounts a ON a.id = p.account_id
+    AND a.kind IN ('{AccountKind.WALLET}', '{AccountKind.RECEIVABLE}')
+  WHERE t.organization_id = ANY(:ids) AND t.period = :period AND t.kind = '{TransactionKind.CREDIT_NOTE}'
+) d GROUP BY organization_id
+""")
+
 
 @dataclass(frozen=True, slots=True)
 class _Credited:
@@ -60,6 +77,15 @@ class _Credited:
 class _CreditedLine:
     invoice_line: int
     cents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What the credit notes of a customer that are booked in a month come to, and what the ledger has of them."""
+
+    organization_id: OrganizationId
+    totals: Nano
+    postings: Nano
 
 
 async def insert(connection: Connection, note: CreditNote, lines: Sequence[CreditNoteLine]) -> None:
@@ -127,3 +153,10 @@ async def page(
         before_id=before[1] if before else None,
         limit=limit,
     )
+
+
+async def reconciled(
+    connection: Connection, customer_ids: Sequence[OrganizationId], *, period: datetime
+) -> list[Reconciled]:
+    """The credit notes of these customers that are booked in the month, with what the ledger has of them."""
+    return await read(connection, _RECONCILED, Reconciled, ids=list(customer_ids), period=period)

@@ -50,7 +50,7 @@ WHERE c.organization_id = :organization_id AND c.period = :period
 GROUP BY c.project_id, p.name, c.sku, c.purchase, c.sla, c.stopped, s.gpu_count, c.nano_per_unit_hour, used_in
 ORDER BY p.name COLLATE "C", c.project_id, used_in, c.sku, c.purchase, c.sla, c.stopped, c.nano_per_unit_hour
 """)
-# A credit that was corrected downwards may have more left here than may be used: `_UNUSED_CREDITS` has the corrections.
+# Credits and corrections of credits. How much of either is used, or taken back, follows from `_UNUSED_CREDITS`.
 _CREDITS_LEFT = text(f"""
 SELECT given.id, given.left_nano, given.reason, given.project_id, p.name AS project, given.lease_id, given.used_in
 FROM (
@@ -65,13 +65,12 @@ FROM (
     LEFT JOIN sla_credits s ON s.transaction_id = t.id AND s.organization_id = t.organization_id
     LEFT JOIN sla_breaches b ON b.id = s.breach_id AND b.organization_id = s.organization_id
     WHERE t.organization_id = :organization_id AND t.kind = '{TransactionKind.CREDIT}' AND t.period <= :period
-      AND p.amount_nano > 0
     UNION ALL
     SELECT n.id, n.credits_nano, n.reason, NULL, NULL, NULL, n.issued_at
     FROM credit_notes n WHERE n.organization_id = :organization_id AND n.credits_nano > 0
   ) source
 ) given LEFT JOIN projects p ON p.id = given.project_id AND p.organization_id = :organization_id
-WHERE given.left_nano > 0 ORDER BY given.given_at, given.id
+WHERE given.left_nano <> 0 ORDER BY given.given_at, given.id
 """)
 
 
@@ -157,7 +156,10 @@ async def usage(connection: Connection, organization_id: OrganizationId, period:
 
 
 async def unused_credits(connection: Connection, organization_id: OrganizationId, period: datetime) -> Nano:
-    """Credits that are booked in the month or earlier and that no invoice has used; negative if others used more."""
+    """Credits that are booked in the month or earlier and that no invoice has used.
+
+    Negative where invoices used more than corrections have left of them.
+    """
     (unused,) = await read(connection, _UNUSED_CREDITS, int, organization_id=organization_id, period=period)
     return Nano(unused)
 
@@ -165,7 +167,7 @@ async def unused_credits(connection: Connection, organization_id: OrganizationId
 async def credits_left(
     connection: Connection, organization_id: OrganizationId, period: datetime
 ) -> list[GivenCredit]:
-    """The credits that are booked in the month or earlier of which something is left, the oldest first."""
+    """Credits and corrections booked in the month or earlier of which something is left, the oldest first."""
     return await read(connection, _CREDITS_LEFT, GivenCredit, organization_id=organization_id, period=period)
 
 

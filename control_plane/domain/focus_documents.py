@@ -4,12 +4,13 @@ The rows of a document, with its number as their InvoiceId, sum to the total tha
 an invoice are its charges, and from here:
 
 - Credit, for each credit that it used: what a broken promise gave back, or finance. It names the lease if there is one.
+  What is taken back of a credit that an earlier invoice used, because it was corrected, is positive, and a Correction.
 - Adjustment: the fraction of a cent by which the subtotal is rounded down.
 - Tax.
 
 A credit note is in the month in which it is booked, and corrects an earlier one: ChargeClass is Correction, and the
-charge period is the month of the invoice. Its rows are Usage for each line that it corrects, Credit for what it gives
-back as credit, Adjustment for the fraction of a cent of that, and Tax.
+charge period is the month of the invoice. Its rows are Usage for each line that it corrects, or Credit where that line
+took a credit back, Credit for what it gives back as credit, Adjustment for the fraction of a cent of that, and Tax.
 
 Money that a customer pays in or gets paid back is no charge, and has no row.
 """
@@ -134,11 +135,14 @@ class _Billed:
     line: DocumentLine | None = None
     list_nano: Nano | None = None
     """The amount at list prices, where that is another one."""
+    corrects: bool = False
+    """Whether it corrects what is on an earlier document, whatever month it is about."""
 
     def values(self, seller: str) -> dict[str, Value]:
         document, line = self.document, self.line
         own = None if line is None else line.used_in
         about = own or document.corrected_period or document.period
+        corrects = about < document.period or document.corrects is not None or self.corrects
         cost = usd(self.amount_nano)
         prefix = Prefix.INVOICE if document.corrects is None else Prefix.CREDIT_NOTE
         values: dict[str, Value] = {
@@ -150,7 +154,7 @@ class _Billed:
             "BillingPeriodEnd": month_after(document.period),
             "BillingPeriodStart": document.period,
             "ChargeCategory": self.category,
-            "ChargeClass": None if about >= document.period and document.corrects is None else "Correction",
+            "ChargeClass": "Correction" if corrects else None,
             "ChargeDescription": self.description,
             "ChargeFrequency": "One-Time",
             "ChargePeriodEnd": month_after(about),
@@ -213,11 +217,15 @@ def _line(facts: DocumentFacts, line: DocumentLine) -> _Billed:
     if line.kind is LineKind.ADJUSTMENT:
         what = f"Rounding of {facts.number} down to whole cents"
         return _Billed(facts, part, "Adjustment", amount, what, line)
-    if line.kind is LineKind.CREDIT:
-        why = "" if line.reason is None else f": {line.reason}"
-        return _Billed(facts, part, "Credit", amount, f"Credit used by {facts.number}{why}", line)
-    what = f"{facts.number} corrects line {line.invoice_line} of {facts.corrects}: {facts.reason}"
-    return _Billed(facts, part, "Usage", amount, what, line)
+    if facts.corrects is not None:
+        category = "Credit" if line.kind is LineKind.CREDIT else "Usage"
+        what = f"{facts.number} corrects line {line.invoice_line} of {facts.corrects}: {facts.reason}"
+        return _Billed(facts, part, category, amount, what, line)
+    why = "" if line.reason is None else f": {line.reason}"
+    if amount > 0:
+        what = f"Credit of an earlier invoice taken back by {facts.number}{why}"
+        return _Billed(facts, part, "Credit", amount, what, line, corrects=True)
+    return _Billed(facts, part, "Credit", amount, f"Credit used by {facts.number}{why}", line)
 
 
 def _credit_given_back(facts: DocumentFacts) -> Sequence[_Billed]:

@@ -52,7 +52,7 @@ class LineKind(StrEnum):
     """The charges of one project, SKU, kind of purchase, tier and price."""
     CREDIT = "credit"
     """What the customer used of a credit, which is money that we gave it without a payment. It lowers the taxable
-    amount."""
+    amount. With a positive amount, a credit is taken back that an earlier invoice used: it was corrected since then."""
     ADJUSTMENT = "adjustment"
     """What the total is below the exact sum, so that it is in whole cents."""
 
@@ -108,11 +108,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenCredit:
-    """A credit of which something is left that no invoice has used."""
+    """A credit of which something is left that no invoice has used, or the correction of one."""
 
     id: UUID
     """The transaction that gave it, or the credit note that gave it back."""
     left_nano: Nano
+    """Negative for a correction, which no invoice has taken back in whole."""
     reason: str
     project_id: ProjectId | None = None
     project: str | None = None
@@ -142,7 +143,7 @@ class InvoiceLine:
     lease_id: LeaseId | None = None
     """Of a credit, the lease whose promise was broken."""
     reason: str | None = None
-    """Why a credit was given."""
+    """Why a credit was given, or corrected."""
     amount_nano: Nano
     """The exact amount."""
     cents: int
@@ -182,7 +183,7 @@ class Invoice:
     usage_nano: Nano
     """The sum of the charges that are booked in the period, as the ledger has it."""
     credits_nano: Nano
-    """What of it was used of money that nobody paid in."""
+    """What of it was used of money that nobody paid in; negative where credits of earlier invoices are taken back."""
     adjustment_nano: Nano
     """From -9,999,999 to 0: makes the subtotal a whole number of cents."""
     subtotal_cents: int
@@ -203,7 +204,8 @@ class Invoice:
         """Where it stands after its credit notes."""
         if self.number is None:
             return InvoiceState.DRAFT
-        whole = (credited.net_cents, credited.credits_nano) == (self.subtotal_cents, self.credits_nano)
+        credits_used = max(NOTHING, self.credits_nano)
+        whole = (credited.net_cents, credited.credits_nano) == (self.subtotal_cents, credits_used)
         return InvoiceState.VOIDED if whole and credited != UNCORRECTED else InvoiceState.ISSUED
 
     @property
@@ -243,8 +245,11 @@ def tax(cents: int, rate: int) -> int:
 
 
 def credits_used(usage: Nano, unused: Nano) -> Nano:
-    """What of the usage was used of credits, when `unused` of them were on no invoice yet."""
-    return Nano(max(0, min(usage, unused)))
+    """What of the usage was used of credits, when `unused` of them were on no invoice yet.
+
+    Negative for what is taken back: earlier invoices used more of credits than is left of these after corrections.
+    """
+    return Nano(min(usage, unused))
 
 
 def draft(
@@ -261,15 +266,16 @@ def draft(
     unspent_credits: Nano = NOTHING,
     payment_days: int = 0,
 ) -> tuple[Invoice, tuple[InvoiceLine, ...]]:
-    """The invoice of what was used, and its lines. Raises ValueError when nothing was used.
+    """The invoice of what was used, and its lines. Raises ValueError when there is nothing to invoice.
 
-    `unused_credits` may be used, of `given` in their order; corrections may have taken a part of these back. The
-    balances are those at the end of the month and now. What they are below zero is left to pay. `unspent_credits` are
-    the credits of all months that no usage has used yet, but for that of this invoice: what it leaves of them is in
-    the balance of now for a later invoice, and pays nothing of this one.
+    `unused_credits` may be used, of those `given` in their order; corrections may have taken a part of these back.
+    Below zero, they are what earlier invoices used and corrections have taken away since: it is invoiced, with the
+    reasons of the latest corrections. The balances are those at the end of the month and now. What they are below zero
+    is left to pay. `unspent_credits` are the credits of all months that no usage has used yet, but for that of this
+    invoice: what it leaves of them is in the balance of now for a later invoice, and pays nothing of this one.
     """
-    if not usage:
-        raise ValueError("nothing was used")
+    if not usage and unused_credits >= NOTHING:
+        raise ValueError("there is nothing to invoice")
     used = Nano(sum(line.amount_nano for line in usage))
     credits_nano = credits_used(used, unused_credits)
     lines = _lines(usage, _used_of(given, credits_nano))
@@ -305,7 +311,13 @@ def draft(
 
 
 def _used_of(given: Sequence[GivenCredit], amount: Nano) -> list[tuple[GivenCredit | None, Nano]]:
-    """How much of each credit is used, in their order. What is left of the amount is of none that is known."""
+    """How much of each credit is used, in their order. What is left of the amount is of none that is known.
+
+    A negative amount is taken back by corrections, the latest first.
+    """
+    if amount < NOTHING:
+        corrections = [replace(each, left_nano=Nano(-each.left_nano)) for each in reversed(given)]
+        return [(credit, Nano(-taken)) for credit, taken in _used_of(corrections, Nano(-amount))]
     used: list[tuple[GivenCredit | None, Nano]] = []
     for credit in given:
         taken = Nano(min(credit.left_nano, amount))

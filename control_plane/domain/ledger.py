@@ -331,17 +331,17 @@ def credit_note(
     """What a credit note posts: what it gives back of usage and of tax.
 
     Revenue stays what was charged. `credited` is the sum of its lines in whole cents. The customer gets `to_wallet`,
-    and owes `to_receivable` less; the difference is rounding. The tax is owed neither by the customer nor by us, even
-    where it was paid: the customer then owes less by its other invoices.
+    and owes `to_receivable` less; what both are less than the lines and the tax is rounding. The tax is not owed by us
+    any more.
     """
     if credited <= 0 or to_wallet < 0 or to_receivable < 0 or tax < 0:
         raise ValueError("a credit note gives something back")
     moves = (
         (AccountKind.CREDITS, Nano(-credited)),
         (AccountKind.WALLET, to_wallet),
-        (AccountKind.ROUNDING, Nano(credited - to_wallet - to_receivable)),
+        (AccountKind.ROUNDING, Nano(credited + tax - to_wallet - to_receivable)),
         (AccountKind.TAX_PAYABLE, Nano(-tax)),
-        (AccountKind.RECEIVABLE, Nano(tax + to_receivable)),
+        (AccountKind.RECEIVABLE, to_receivable),
     )
     postings = tuple(Posting(kind, amount) for kind, amount in moves if amount)
     key = f"credit_note:{credit_note_id.hex}"

@@ -42,6 +42,8 @@ class LinkName(StrEnum):
     """The amounts of the charges and the lines of the customer's invoice of the month."""
     INVOICE_POSTED = "invoice_posted"
     """The total of this invoice, in whole cents with tax, and the ledger."""
+    CREDIT_NOTE_POSTED = "credit_note_posted"
+    """The totals of the credit notes that are booked in the month, in whole cents with tax, and the ledger."""
     EXPORTED_TO_CUSTOMER = "exported_to_customer"
     """What is billed, charges and documents, and the customer's own last complete export."""
     EXPORTED = "exported"
@@ -80,6 +82,10 @@ class Amounts:
     """What the invoices come to in whole cents, with tax."""
     invoice_postings: Nano = NOTHING
     """The same by the ledger: the postings of usage, less credits and what went to the wallet, with what is owed."""
+    credit_note_totals: Nano = NOTHING
+    """What the credit notes come to in whole cents, with tax."""
+    credit_note_postings: Nano = NOTHING
+    """The same by the ledger: what went to the wallet and is owed less, without what is credit again."""
     billed_before_own_export: Nano = NOTHING
     """Of those booked, what belongs in the customer's own last complete export, with what its invoice and credit notes
     add to the charges."""
@@ -118,6 +124,7 @@ LINKS: tuple[Link, ...] = (
     Link(LinkName.POSTED, lambda a: a.booked, lambda a: a.posted),
     Link(LinkName.INVOICED, lambda a: a.to_invoice, lambda a: a.invoiced),
     Link(LinkName.INVOICE_POSTED, lambda a: a.invoice_totals, lambda a: a.invoice_postings),
+    Link(LinkName.CREDIT_NOTE_POSTED, lambda a: a.credit_note_totals, lambda a: a.credit_note_postings),
     Link(LinkName.EXPORTED_TO_CUSTOMER, lambda a: a.billed_before_own_export, lambda a: a.in_own_export),
     Link(LinkName.EXPORTED, lambda a: a.billed_before_export, lambda a: a.in_export),
     Link(LinkName.SUPPLIER_POSTED, lambda a: a.supplier_lines, lambda a: a.supplier_cost),

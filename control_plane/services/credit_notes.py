@@ -67,6 +67,8 @@ async def issue(connection: Connection, world: World, order: CreditNoteOrder) ->
         )
         if isinstance(found, Refused):
             return found
+        owed = await ledger.owed(connection, invoice.organization_id)
+        to_receivable = less_owed(invoice, found, before=before, owed=owed)
         note = CreditNote(
             id=world.new_id(),
             organization_id=invoice.organization_id,
@@ -77,20 +79,18 @@ async def issue(connection: Connection, world: World, order: CreditNoteOrder) ->
             net_cents=found.net_cents,
             tax_cents=found.tax_cents,
             credits_nano=found.credits_nano,
+            to_wallet_nano=Nano(found.given_back_nano - to_receivable),
             reason=order.approval.reason,
             issued_at=now,
             issued_by=order.approval.by,
         )
-        tax = Nano(note.tax_cents * NANO_PER_CENT)
-        owed = Nano(await ledger.owed(connection, note.organization_id) - tax)
-        to_receivable = less_owed(invoice, note, before=before, owed=owed)
         transaction = ledger_domain.credit_note(
             note.organization_id,
             credit_note_id=note.id,
             credited=Nano(note.credited_cents * NANO_PER_CENT),
-            to_wallet=Nano(note.balance_nano - to_receivable),
+            to_wallet=note.to_wallet_nano,
             to_receivable=to_receivable,
-            tax=tax,
+            tax=Nano(note.tax_cents * NANO_PER_CENT),
             at=now,
             approval=order.approval,
         )

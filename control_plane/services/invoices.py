@@ -32,7 +32,7 @@ from control_plane.domain.invoice import (
     draft_refusal,
     issue_refusal,
 )
-from control_plane.domain.money import NANO_PER_CENT, Nano
+from control_plane.domain.money import NANO_PER_CENT, NOTHING, Nano
 from control_plane.domain.period import MAIN_ISSUER, Period
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
@@ -212,12 +212,12 @@ async def _draft(
     if number is not None:
         return Refused(RefusalCode.INVOICE_EXISTS, f"{number} is its invoice of {period.name}.")
     usage = await invoices.usage(connection, organization_id, period.month)
-    if not usage:
+    unused = await invoices.unused_credits(connection, organization_id, period.month)
+    if not usage and unused >= NOTHING:
         return Refused(RefusalCode.NOTHING_TO_INVOICE, f"No charge of it is booked in {period.name}.")
     buyer = await billing_details.get(connection, organization_id)
     if buyer is None:
         return Refused(RefusalCode.BILLING_DETAILS_MISSING, "Nobody has set its billing details.")
-    unused = await invoices.unused_credits(connection, organization_id, period.month)
     credits_left = await invoices.credits_left(connection, organization_id, period.month)
     balances = await invoices.balances(connection, organization_id, period.month)
     terms = await credit_terms.get(connection, organization_id)

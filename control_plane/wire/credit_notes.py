@@ -93,7 +93,9 @@ class CreditNoteSummaryView(View):
     total: Money
     """Both together."""
     to_balance: Money
-    """What went to the prepaid balance: the net amount, and what had been used of credits."""
+    """What went to the balance: what had been paid, with its tax, and what had been used of credits."""
+    less_due: Money
+    """What is owed less by invoices: what had not been paid."""
     reason: str
     """Why it was issued."""
     issued_at: Timestamp

@@ -44,7 +44,8 @@ InvoiceLineKindWord = Annotated[
         "InvoiceLineKind",
         "What a line of an invoice is.",
         usage="The charges of one project, SKU, kind of purchase, tier and price.",
-        credit="What was used of a credit, which nobody paid for. It lowers the taxable amount.",
+        credit="What was used of a credit, which nobody paid for. It lowers the taxable amount. With a positive amount:"
+        " what an earlier invoice used of a credit that was corrected since then.",
         adjustment="What the subtotal is below the exact sum, so that it is in whole cents.",
     ),
 ]

@@ -33,6 +33,7 @@ LinkWord = Annotated[
         posted="The amounts of the charges booked in the month, and the postings of usage.",
         invoiced="The amounts of the charges, and the lines of the customer's invoice of the month.",
         invoice_posted="The total of this invoice in whole cents, with tax, and the ledger.",
+        credit_note_posted="The totals of credit notes that are booked in the month, with tax, and the ledger.",
         exported_to_customer="What is billed, charges and documents, and the customer's own last complete export.",
         exported="What is billed, and the last complete export of all customers. In total only.",
         supplier_posted="The lines of suppliers' invoices that are posted, and the ledger's cost. In total only.",

@@ -58,5 +58,6 @@ def _line(line: CreditNoteLine) -> str:
 
 
 def _given_back(note: CreditNote) -> str:
-    tax = f"{cents(note.tax_cents)} USD of tax is no longer owed"
-    return f"<p>{exact(note.balance_nano)} USD went back to the prepaid balance, and {tax}.</p>"
+    parts = [f"{exact(note.to_wallet_nano)} USD went to the balance"] if note.to_wallet_nano else []
+    parts += [f"{exact(note.less_owed_nano)} USD less is due"] if note.less_owed_nano else []
+    return f"<p>{', and '.join(parts)}.</p>"

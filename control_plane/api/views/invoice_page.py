@@ -93,6 +93,8 @@ def _description(line: InvoiceLine, period: str) -> tuple[str, list[str]]:
     """What a line is for, and what is to be said about it."""
     if line.kind is LineKind.CREDIT:
         why = "" if line.reason is None else f": {isolated(line.reason)}"
+        if line.amount_nano > 0:
+            return f"Credit taken back{why}", ["an earlier invoice had used it"]
         return f"Credit used{why}", ["paid for by a credit that we gave"]
     if line.kind is LineKind.ADJUSTMENT:
         return "Rounding down to whole cents", [
@@ -139,7 +141,8 @@ def _remarks(full: FullInvoice) -> Iterable[str]:
         lowers = f"{cents(note.net_cents)} USD and its tax by {cents(note.tax_cents)} USD"
         yield (
             f"<p>Credit note {text(note.number)} of {note.issued_at.astimezone(UTC):%Y-%m-%d} lowers the subtotal by"
-            f" {lowers}; {exact(note.balance_nano)} USD went back to the balance, or is owed less."
+            f" {lowers}; {exact(note.to_wallet_nano)} USD went to the balance, and {exact(note.less_owed_nano)} USD"
+            " less is due."
             f" Reason: {isolated(note.reason)}</p>"
         )
 

@@ -117,6 +117,7 @@ def credit_note_page(note: CreditNoteView) -> RenderableType:
             ("Net", f"{rounded(note.net)} USD"),
             ("Tax", f"{rounded(note.tax)} USD"),
             ("To the balance", f"{price(note.to_balance)} USD"),
+            ("Less due", f"{price(note.less_due)} USD" if note.less_due.nano else None),
             ("Of it credits", f"{price(note.credits)} USD" if note.credits.nano else None),
         ),
     )
@@ -125,7 +126,9 @@ def credit_note_page(note: CreditNoteView) -> RenderableType:
 def _line(line: InvoiceLineView, period: str) -> Sequence[Cell]:
     if line.kind != "usage":
         shown = price(line.exact) if line.kind == "adjustment" else rounded(line.amount)
-        what = spaced(line.kind) if line.reason is None else f"{spaced(line.kind)}: {line.reason}"
+        taken_back = line.kind == "credit" and line.exact.nano > 0
+        kind = "credit taken back" if taken_back else spaced(line.kind)
+        what = kind if line.reason is None else f"{kind}: {line.reason}"
         return (str(line.number), line.project or "", what, "", "", shown)
     notes = [line.sku or "", spaced(line.purchase or "")]
     notes += [line.sla] if line.sla not in (None, "bronze") else []

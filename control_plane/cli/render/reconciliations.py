@@ -19,6 +19,7 @@ _SIDES = {
     "posted": ("charges booked", "ledger"),
     "invoiced": ("charges to bill", "invoice lines"),
     "invoice_posted": ("invoices", "ledger"),
+    "credit_note_posted": ("credit notes", "ledger"),
     "exported_to_customer": ("billed", "own exports"),
     "exported": ("billed", "export of all"),
     "supplier_posted": ("suppliers", "provider cost"),

@@ -111,7 +111,7 @@ invoices = table(
     ),
     CheckConstraint("adjustment_nano BETWEEN -9999999 AND 0", name="rounded_down"),
     CheckConstraint(
-        "usage_nano >= 0 AND credits_nano BETWEEN 0 AND usage_nano AND tax_cents >= 0"
+        "usage_nano >= 0 AND credits_nano <= usage_nano AND tax_cents >= 0"
         " AND paid_cents BETWEEN 0 AND subtotal_cents + tax_cents",
         name="bounded",
     ),
@@ -190,13 +190,15 @@ credit_notes = table(
     Column("net_cents", BigInteger, nullable=False),
     Column("tax_cents", BigInteger, nullable=False),
     Column("credits_nano", BigInteger, nullable=False),
+    # What went to the balance; the rest is owed less.
+    Column("to_wallet_nano", BigInteger, nullable=False),
     Column("reason", Text, nullable=False),
     at("issued_at", nullable=False),
     # The id of the subject that decided on it.
     Column("issued_by", Text, nullable=False),
     CheckConstraint(
         "credited_cents > 0 AND net_cents BETWEEN 0 AND credited_cents AND tax_cents BETWEEN 0 AND net_cents"
-        " AND credits_nano >= 0",
+        " AND credits_nano >= 0 AND to_wallet_nano BETWEEN 0 AND (net_cents + tax_cents) * 10000000 + credits_nano",
         name="bounded",
     ),
     # What is printed of credits is in whole cents, and what is given back of them is exact.

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from uuid import UUID
 
-from control_plane.db import reconciliations, supplier_invoices
+from control_plane.db import credit_notes, reconciliations, supplier_invoices
 from control_plane.db.reconciliations import Batch, Cut, Difference, ExportedSum, Reconciliation
 from control_plane.domain.ids import OrganizationId, Prefix, on_wire
 from control_plane.domain.period import month_after
@@ -180,9 +180,13 @@ def _cut(customer_id: OrganizationId, own: ExportedSum | None, of_all: ExportedS
 async def _examine_invoices(
     world: World, asked: Reconciliation, examined: dict[OrganizationId, Examined]
 ) -> None:
-    """Compare what is booked with the invoices of the month, and these with the ledger."""
+    """Compare what is booked with the invoices of the month, and these and the credit notes with the ledger."""
     async with world.db.reading() as connection:
         invoices = await reconciliations.invoices(connection, list(examined), period=asked.period)
+        notes = await credit_notes.reconciled(connection, list(examined), period=asked.period)
+    for sums in notes:
+        amounts = Amounts(credit_note_totals=sums.totals, credit_note_postings=sums.postings)
+        examined[sums.organization_id].add(amounts)
     of_customers = {invoice.organization_id: invoice for invoice in invoices}
     for customer_id, customer in examined.items():
         customer.add(invoice_amounts(of_customers.get(customer_id), customer.amounts))

@@ -1,6 +1,6 @@
 """Reconciliation of a month: books that follow from what happened agree, and a wrong row in any source is found."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -9,17 +9,20 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import exports, invoices, reconciliations
+from control_plane.db import credit_notes, exports, invoices, reconciliations
 from control_plane.db import ledger as ledger_rows
+from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
 from control_plane.db.exports import DeliveredFile, ExportRun
 from control_plane.db.reconciliations import Batch, Difference
 from control_plane.db.rows import read
 from control_plane.domain import ledger
+from control_plane.domain.credit_note import Correction, CreditNote, LineToCredit, correction
 from control_plane.domain.export_run import FileName
 from control_plane.domain.focus import decimal_text
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
-from control_plane.domain.invoice import BillingDetails, Seller, draft
+from control_plane.domain.invoice import UNCORRECTED, BillingDetails, Invoice, InvoiceLine, Seller, draft
+from control_plane.domain.ledger import Approval
 from control_plane.domain.money import NANO_PER_CENT, Nano, accrued
 from control_plane.domain.period import MAIN_ISSUER, Period, PeriodState
 from control_plane.domain.reconciliation import Amounts, LinkName, sides
@@ -80,7 +83,7 @@ class Books:
     async def planted(self, *statements: str) -> AsyncIterator[None]:
         """Wrong rows, as whoever owns the database could make them, and then the right ones again."""
         tables = (
-            "journal", "intervals", "charges", "postings", "export_files", "invoices", "invoice_lines"
+            "journal", "intervals", "charges", "postings", "export_files", "invoices", "invoice_lines", "credit_notes"
         )  # fmt: skip
         names = {"lease_id": self.lease_id, "acme": self.acme, "invoiced": self.invoiced}
         async with self.owner.transaction() as connection:
@@ -162,6 +165,45 @@ async def _invoice(books: Books) -> None:
         )
         assert posted is not None
         await ledger_rows.post(connection, [(uuid7(), posted)], now=now)
+        await _correct(connection, issued, lines, now)
+
+
+async def _correct(
+    connection: Connection, invoice: Invoice, lines: Sequence[InvoiceLine], now: datetime
+) -> None:
+    """A credit note over a dollar of it, booked in the same month."""
+    asked = [LineToCredit(1, 100)]
+    found = correction(invoice, lines, before=UNCORRECTED, credited_lines={}, asked=asked)
+    assert isinstance(found, Correction)
+    assert invoice.id is not None
+    tax, decided = Nano(found.tax_cents * NANO_PER_CENT), Approval("user_grace", "ticket 4711")
+    note = CreditNote(
+        id=uuid7(),
+        organization_id=invoice.organization_id,
+        invoice_id=invoice.id,
+        issuer=invoice.issuer,
+        number="CN-2026-000001",
+        credited_cents=found.credited_cents,
+        net_cents=found.net_cents,
+        tax_cents=found.tax_cents,
+        credits_nano=found.credits_nano,
+        to_wallet_nano=Nano(found.given_back_nano - tax),
+        reason=decided.reason,
+        issued_at=now,
+        issued_by=decided.by,
+    )
+    await credit_notes.insert(connection, note, found.lines)
+    posted = ledger.credit_note(
+        note.organization_id,
+        credit_note_id=note.id,
+        credited=Nano(note.credited_cents * NANO_PER_CENT),
+        to_wallet=note.to_wallet_nano,
+        to_receivable=tax,
+        tax=tax,
+        at=now,
+        approval=decided,
+    )
+    await ledger_rows.post(connection, [(uuid7(), posted)], now=now)
 
 
 async def _export(books: Books) -> UUID:
@@ -219,6 +261,7 @@ async def test_books_that_follow_from_what_happened_have_no_difference(books: Bo
     assert batch.amounts.to_invoice == batch.amounts.invoiced == 7_200 * SECOND
     assert batch.amounts.not_invoiced == 9_000 * SECOND
     assert batch.amounts.invoice_totals == batch.amounts.invoice_postings == 8_570_000_000
+    assert batch.amounts.credit_note_totals == batch.amounts.credit_note_postings == 1_190_000_000
     assert batch.amounts.in_own_export == 9_000 * SECOND
     assert batch.amounts.in_export == (9_000 + 7_200) * SECOND
 
@@ -317,6 +360,19 @@ async def test_a_wrong_row_makes_one_link_of_one_customer_differ_by_its_amount(
             """
             UPDATE postings p SET amount_nano = p.amount_nano + 7 * sign(p.amount_nano)::bigint
             FROM transactions t WHERE p.transaction_id = t.id AND t.kind = 'invoice'
+            """,
+        ),
+        (
+            LinkName.CREDIT_NOTE_POSTED,
+            -NANO_PER_CENT,
+            "UPDATE credit_notes SET net_cents = net_cents + 1, credited_cents = credited_cents + 1",
+        ),
+        (
+            LinkName.CREDIT_NOTE_POSTED,
+            -7,
+            """
+            UPDATE postings p SET amount_nano = p.amount_nano - 7 FROM transactions t, ledger_accounts a
+            WHERE p.transaction_id = t.id AND t.kind = 'credit_note' AND a.id = p.account_id AND a.kind = 'wallet'
             """,
         ),
     ],

@@ -14,7 +14,7 @@ from control_plane.api.views.printed_page import HEADERS
 from control_plane.domain.credit_note import CreditNote, CreditNoteLine
 from control_plane.domain.ids import OrganizationId, ProjectId
 from control_plane.domain.invoice import BillingDetails, GivenCredit, Seller, Usage, draft
-from control_plane.domain.money import Nano
+from control_plane.domain.money import NANO_PER_CENT, Nano
 from control_plane.domain.period import MAIN_ISSUER, Period, PeriodState
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import Unit
@@ -145,6 +145,7 @@ def a_credit_note(full: FullInvoice, *, net_cents: int, tax_cents: int, reason: 
         net_cents=net_cents,
         tax_cents=tax_cents,
         credits_nano=Nano(2_500_000_000),
+        to_wallet_nano=Nano(net_cents * NANO_PER_CENT + 2_500_000_000),
         reason=reason,
         issued_at=datetime(2026, 11, 5, 9, tzinfo=UTC),
         issued_by="user_1",
@@ -158,7 +159,7 @@ def test_a_corrected_invoice_names_its_credit_notes_and_what_they_leave_to_pay()
     for said in (
         "Due, to be paid by 2026-11-03 2,724.83 USD Tax of CN-2026-000001 \N{MINUS SIGN}19.00 USD Due after credit notes 2,705.83 USD",
         "Credit note CN-2026-000001 of 2026-11-05 lowers the subtotal by 100.00 USD and its tax by 19.00 USD; 102.50",
-        "102.50 USD went back to the balance, or is owed less. Reason: <b>late</b>",
+        "102.50 USD went to the balance, and 19.00 USD less is due. Reason: <b>late</b>",
     ):
         assert said in words, said
     assert "is void" not in words
@@ -175,7 +176,7 @@ def test_the_page_of_a_credit_note_says_what_it_corrects_and_what_it_gives_back(
         "# Corrects the line USD 1 2 2.50 2 1 100.00",
         "Sum of the lines 102.50 USD Of it, used of credits \N{MINUS SIGN}2.50 USD Net 100.00 USD",
         "Tax, 19 % 19.00 USD Total 119.00 USD",
-        "102.50 USD went back to the prepaid balance, and 19.00 USD of tax is no longer owed.",
+        "102.50 USD went to the balance, and 19.00 USD less is due.",
     ):
         assert said in seen.words, said
     assert "script" not in {tag for tag, _ in seen.elements}
@@ -187,7 +188,7 @@ def test_a_voided_invoice_says_so() -> None:
     words = Seen(invoice_page(replace(full, credit_notes=[whole]))).words
     assert "This invoice is void: credit notes cover all of it." in words
     assert "Due after credit notes 0.00 USD" in words
-    assert "14,343.73 USD went back to the balance, or is owed less." in words
+    assert "14,343.73 USD went to the balance, and 2,724.83 USD less is due." in words
 
 
 def test_a_rate_of_tax_has_only_the_places_that_it_needs() -> None:

@@ -2221,6 +2221,7 @@ _RECONCILED: Json = {
     ] + [
         {"link": "invoiced", "before": usd(41_000_000_000_001), "after": usd(41_000_000_000_001), "difference": usd(0)},
         {"link": "invoice_posted", "before": usd(48_790_000_000_000), "after": usd(48_790_000_000_000), "difference": usd(0)},
+        {"link": "credit_note_posted", "before": usd(0), "after": usd(0), "difference": usd(0)},
         {"link": "exported_to_customer", "before": usd(0), "after": usd(0), "difference": usd(0)},
         {"link": "exported", "before": usd(41_250_000_000_001), "after": usd(41_250_000_000_001), "difference": usd(0)},
         {"link": "supplier_posted", "before": usd(27_001_200_000_000), "after": usd(27_001_200_000_000),
@@ -2390,6 +2391,7 @@ _CREDIT_NOTE: Json = {
     "id": f"cn_{'8' * 32}", "number": "CN-2026-000001", "invoice_id": _INVOICE["id"], "invoice_number": _INVOICE["number"],
     "organization_id": OTHER_ORGANIZATION["id"], "legal_name": "Heliotrope GmbH", "net": usd(14_341_230_000_000),
     "tax": usd(2_724_830_000_000), "total": usd(17_066_060_000_000), "to_balance": usd(14_343_730_000_000),
+    "less_due": usd(2_724_830_000_000),
     "reason": "billed by mistake, ticket 4711", "issued_at": at(minutes=5), "issued_by": USER,
 }  # fmt: skip
 CREDIT_NOTE: Json = _CREDIT_NOTE | {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.credit_note import CreditNote, less_owed
+from control_plane.domain.credit_note import Correction, less_owed
 from control_plane.domain.credit_terms import CreditTerms, left, on_account
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.invoice import UNCORRECTED, Credited, Invoice
@@ -40,20 +40,7 @@ INVOICE = Invoice(
     payment_days=14,
     issued_at=START,
 )
-NOTE = CreditNote(
-    id=UUID(int=2),
-    organization_id=INVOICE.organization_id,
-    invoice_id=UUID(int=3),
-    issuer="main",
-    number="CN-1",
-    credited_cents=50,
-    net_cents=50,
-    tax_cents=9,
-    credits_nano=Nano(0),
-    reason="ticket",
-    issued_at=START,
-    issued_by="sa_1",
-)
+NOTE = Correction((), net_cents=50, tax_cents=9, credits_nano=Nano(0))
 
 
 def test_terms_have_bounds() -> None:
@@ -99,10 +86,11 @@ def test_an_invoice_is_due_after_its_days_and_credit_notes_lower_it_by_what_was_
         with case(net):
             assert INVOICE.left_cents(Credited(net_cents=net, tax_cents=tax)) == left_to_pay
     for note, before, owed, cents in (
-        (NOTE, UNCORRECTED, 89, 50),
-        (NOTE, Credited(net_cents=50), 89, 20),
-        (NOTE, Credited(net_cents=70), 89, 0),
+        (NOTE, UNCORRECTED, 89, 59),
+        (NOTE, Credited(net_cents=50), 89, 29),
+        (NOTE, Credited(net_cents=70), 89, 9),
         (NOTE, UNCORRECTED, 10, 10),
+        (NOTE, UNCORRECTED, 5, 5),
         (NOTE, UNCORRECTED, -10, 0),
     ):
         with case(before.net_cents, owed):

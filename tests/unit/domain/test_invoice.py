@@ -14,6 +14,7 @@ from control_plane.domain.invoice import (
     TAX_RATE_MAX,
     UNCORRECTED,
     BillingDetails,
+    GivenCredit,
     InvoiceState,
     LineKind,
     Seller,
@@ -70,7 +71,7 @@ def test_the_lines_are_the_charges_to_the_nano_and_add_up_in_cents(
     invoice, lines = draft(ACME, CLOSED, seller=SELLER, buyer=buyer, usage=usage, unused_credits=Nano(unused))
     exact = {kind: sum(line.amount_nano for line in lines if line.kind is kind) for kind in LineKind}
     assert exact[LineKind.USAGE] == sum(amounts) == invoice.usage_nano
-    assert -exact[LineKind.CREDIT] == invoice.credits_nano == max(0, min(unused, sum(amounts)))
+    assert -exact[LineKind.CREDIT] == invoice.credits_nano == min(unused, sum(amounts))
     assert exact[LineKind.ADJUSTMENT] == invoice.adjustment_nano
     assert -NANO_PER_CENT < invoice.adjustment_nano <= 0
     assert sum(line.amount_nano for line in lines) == invoice.subtotal_cents * NANO_PER_CENT
@@ -139,8 +140,38 @@ def test_only_credits_that_a_later_invoice_will_use_pay_nothing_of_this_one() ->
 
 
 def test_without_usage_there_is_no_draft() -> None:
-    with pytest.raises(ValueError, match="nothing was used"):
+    with pytest.raises(ValueError, match="nothing to invoice"):
         draft(ACME, CLOSED, seller=SELLER, buyer=BUYER, usage=[], unused_credits=Nano(5))
+
+
+def test_credits_that_were_corrected_after_an_invoice_used_them_are_invoiced_by_the_latest_corrections() -> (
+    None
+):
+    """Also where nothing was used in the month: the customer may have left."""
+    cents = Nano(NANO_PER_CENT)
+    given = [
+        GivenCredit(id=UUID(int=1), left_nano=Nano(-30 * cents), reason="first"),
+        GivenCredit(id=UUID(int=2), left_nano=Nano(50 * cents), reason="another credit"),
+        GivenCredit(id=UUID(int=3), left_nano=Nano(-20 * cents), reason="second"),
+    ]
+    for usage in ([], [replace(USED, amount_nano=Nano(100 * cents))]):
+        used = 100 * len(usage)
+        invoice, lines = draft(
+            ACME,
+            CLOSED,
+            seller=SELLER,
+            buyer=BUYER,
+            usage=usage,
+            unused_credits=Nano(-45 * cents),
+            given=given,
+            balance_at_end=Nano(-(used + 45) * cents),
+            balance_now=Nano(-(used + 45) * cents),
+            unspent_credits=Nano(-45 * cents),
+        )
+        taken = [(line.reason, line.cents) for line in lines if line.kind is LineKind.CREDIT]
+        assert taken == [("second", 20), ("first", 25)]
+        assert (invoice.subtotal_cents, invoice.paid_cents) == (used + 45, 0)
+        assert invoice.tax_cents == tax(used + 45, BUYER.tax_rate)
 
 
 def test_a_draft_becomes_issued_by_its_number() -> None:

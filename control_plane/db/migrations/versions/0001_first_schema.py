@@ -5228,7 +5228,7 @@ def _create_tables() -> None:
         ),
         sa.CheckConstraint("tax_rate BETWEEN 0 AND 5000", name=op.f("ck_invoices_tax_rate_bounded")),
         sa.CheckConstraint(
-            "usage_nano >= 0 AND credits_nano BETWEEN 0 AND usage_nano AND tax_cents >= 0 AND paid_cents BETWEEN 0 AND subtotal_cents + tax_cents",
+            "usage_nano >= 0 AND credits_nano <= usage_nano AND tax_cents >= 0 AND paid_cents BETWEEN 0 AND subtotal_cents + tax_cents",
             name=op.f("ck_invoices_bounded"),
         ),
         sa.ForeignKeyConstraint(["issuer"], ["issuers.code"], name=op.f("fk_invoices_issuer_issuers")),
@@ -5324,6 +5324,7 @@ def _create_tables() -> None:
         sa.Column("net_cents", sa.BigInteger(), nullable=False),
         sa.Column("tax_cents", sa.BigInteger(), nullable=False),
         sa.Column("credits_nano", sa.BigInteger(), nullable=False),
+        sa.Column("to_wallet_nano", sa.BigInteger(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("issued_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("issued_by", sa.Text(), nullable=False),
@@ -5332,7 +5333,7 @@ def _create_tables() -> None:
             name=op.f("ck_credit_notes_adds_up"),
         ),
         sa.CheckConstraint(
-            "credited_cents > 0 AND net_cents BETWEEN 0 AND credited_cents AND tax_cents BETWEEN 0 AND net_cents AND credits_nano >= 0",
+            "credited_cents > 0 AND net_cents BETWEEN 0 AND credited_cents AND tax_cents BETWEEN 0 AND net_cents AND credits_nano >= 0 AND to_wallet_nano BETWEEN 0 AND (net_cents + tax_cents) * 10000000 + credits_nano",
             name=op.f("ck_credit_notes_bounded"),
         ),
         sa.ForeignKeyConstraint(["issuer"], ["issuers.code"], name=op.f("fk_credit_notes_issuer_issuers")),
@@ -5592,7 +5593,7 @@ def _create_tables() -> None:
         sa.Column("after_nano", sa.BigInteger(), nullable=False),
         sa.Column("examples", postgresql.ARRAY(sa.Text()), nullable=False),
         sa.CheckConstraint(
-            "link IN ('charged', 'exported', 'exported_to_customer', 'invoice_posted', 'invoiced', 'metered', 'posted', 'rated', 'supplier_owed', 'supplier_posted')",
+            "link IN ('charged', 'credit_note_posted', 'exported', 'exported_to_customer', 'invoice_posted', 'invoiced', 'metered', 'posted', 'rated', 'supplier_owed', 'supplier_posted')",
             name=op.f("ck_reconciliation_differences_link_known"),
         ),
         sa.ForeignKeyConstraint(

@@ -19,6 +19,8 @@ from control_plane.domain.organization import OrganizationState
 from control_plane.domain.preemption import (
     HISTORY,
     INTERRUPTS,
+    OPEN_PER_PLACE_MAX,
+    STARTED_WITHIN,
     TAKES_CAPACITY,
     TOLD_MAX,
     TRIED_MAX,
@@ -126,9 +128,22 @@ async def still_waiting(connection: Connection, lease_id: LeaseId, *, now: datet
 
 
 # Interruptible leases
+_USES = f"""
+FROM leases l JOIN claims c ON c.lease_id = l.id AND c.ended_at IS NULL AND c.slot IS NULL
+JOIN machines m ON m.id = c.machine_id JOIN provider_accounts a ON a.name = m.account
+WHERE l.state = '{LeaseState.READY}' AND l.purchase = '{PurchaseKind.INTERRUPTIBLE}' AND c.admitted_at IS NOT NULL
+  AND m.state = '{MachineState.VERIFIED}' AND m.gpu_model IS NOT DISTINCT FROM :gpu_model AND m.gpu_count = :gpu_count
+"""
+_OFFER_KEYS = text(f"SELECT DISTINCT m.offer_key {_USES} ORDER BY m.offer_key")
+# Those that could yield are looked at first, however many others there are, in other regions or at accounts that are
+# not armed.
 _RUNNING = text(f"""
-SELECT l.id AS lease_id, l.organization_id, c.id AS claim_id, m.id AS machine_id, m.account, m.offer_key, l.gpu_count,
-  l.priority, c.admitted_at AS running_since,
+WITH places AS (
+  SELECT m.account, m.region, count(*) AS under_way FROM preemptions p JOIN machines m ON m.id = p.machine_id
+  WHERE p.closed_at IS NULL GROUP BY m.account, m.region)
+SELECT * FROM (
+SELECT l.id AS lease_id, l.organization_id, c.id AS claim_id, m.id AS machine_id, m.account, m.region, m.offer_key,
+  l.gpu_count, l.priority, c.admitted_at AS running_since,
   (SELECT count(*) FROM preemptions p WHERE p.lease_id = l.id AND {_INTERRUPTED}
     AND p.interrupted_at > CAST(:now AS timestamptz) - {_HISTORY}) AS interruptions,
   (SELECT count(*) FROM preemptions p WHERE p.lease_id = l.id AND {_INTERRUPTED}
@@ -137,13 +152,24 @@ SELECT l.id AS lease_id, l.organization_id, c.id AS claim_id, m.id AS machine_id
     AND {_INTERRUPTED} AND p.interrupted_at > CAST(:now AS timestamptz) - {_HISTORY}) AS others_interrupted,
   EXISTS (SELECT FROM preemptions p WHERE p.lease_id = l.id AND p.closed_at IS NULL) AS yields_already,
   {_LISTED} AS listed,
-  a.armed_at IS NOT NULL AS armed
-FROM leases l JOIN claims c ON c.lease_id = l.id AND c.ended_at IS NULL AND c.slot IS NULL
-JOIN machines m ON m.id = c.machine_id JOIN provider_accounts a ON a.name = m.account
-WHERE l.state = '{LeaseState.READY}' AND l.purchase = '{PurchaseKind.INTERRUPTIBLE}' AND c.admitted_at IS NOT NULL
-  AND m.state = '{MachineState.VERIFIED}' AND m.gpu_model IS NOT DISTINCT FROM :gpu_model AND m.gpu_count = :gpu_count
-ORDER BY least(l.priority, {PRIORITY_DEFAULT}), c.admitted_at DESC, l.id LIMIT :limit OFFSET :passed
+  a.armed_at IS NOT NULL AS armed,
+  coalesce((SELECT x.under_way FROM places x WHERE x.account = m.account AND x.region = m.region), 0) AS under_way
+{_USES}
+) r
+ORDER BY (r.offer_key = ANY(:fitting) AND r.listed AND r.armed AND NOT r.yields_already
+    AND r.under_way < {OPEN_PER_PLACE_MAX}) DESC,
+  least(r.priority, {PRIORITY_DEFAULT}), r.running_since DESC, r.lease_id
+LIMIT :limit OFFSET :passed
 """)
+
+
+def _of_shape(gpu_model: GpuModel | None, gpu_count: int) -> dict[str, object]:
+    return {"gpu_model": None if gpu_model is None else gpu_model.value, "gpu_count": gpu_count}
+
+
+async def offer_keys(connection: Connection, gpu_model: GpuModel | None, gpu_count: int) -> list[str]:
+    """The offers of the machines of this shape that interruptible leases have."""
+    return await read(connection, _OFFER_KEYS, str, **_of_shape(gpu_model, gpu_count))
 
 
 async def running(
@@ -151,18 +177,15 @@ async def running(
     gpu_model: GpuModel | None,
     gpu_count: int,
     *,
+    fitting: Collection[str],
     now: datetime,
     limit: int,
     passed: int,
 ) -> list[Interruptible]:
-    """Interruptible leases with a machine of this shape: those with the lowest priority first, then those that run for
-    the shortest time. The first `passed` ones are left out.
+    """Interruptible leases with a machine of this shape: first those at the offers `fitting` that may yield it, then
+    those with the lowest priority, then those that run for the shortest time. The first `passed` ones are left out.
     """
-    values = {
-        "gpu_model": None if gpu_model is None else gpu_model.value,
-        "gpu_count": gpu_count,
-        "passed": passed,
-    }
+    values = {**_of_shape(gpu_model, gpu_count), "fitting": list(fitting), "passed": passed}
     return await read(connection, _RUNNING, Interruptible, **values, now=now, limit=limit)
 
 
@@ -184,8 +207,14 @@ SELECT :id, l.organization_id, l.project_id, l.id, :claim_id, :machine_id, :for_
 FROM leases l WHERE l.id = :lease_id
 ON CONFLICT DO NOTHING
 """)
-_OPEN = text("SELECT id FROM preemptions WHERE closed_at IS NULL ORDER BY notified_at, id LIMIT :limit")
-_COUNT_OPEN = text("SELECT count(*) FROM preemptions WHERE closed_at IS NULL")
+# Regions take turns, so that no one with slow ends keeps the others from being looked at.
+_OPEN = text("""
+SELECT id FROM (
+  SELECT p.id, p.notified_at, row_number() OVER (PARTITION BY m.account, m.region ORDER BY p.notified_at, p.id) AS turn
+  FROM preemptions p JOIN machines m ON m.id = p.machine_id WHERE p.closed_at IS NULL) o
+ORDER BY turn, notified_at, id LIMIT :limit
+""")
+_COUNT_STARTED = text("SELECT count(*) FROM preemptions WHERE notified_at > :after")
 _ONE_AT_A_TIME = text("SELECT pg_advisory_xact_lock(hashtext('preemptions'))")
 _GET = text(f"SELECT {_COLUMNS} FROM preemptions WHERE id = :id")
 _LOCK = text(f"SELECT {_COLUMNS} FROM preemptions WHERE id = :id FOR UPDATE")
@@ -199,7 +228,7 @@ WHERE id = :id AND state = :seen
 
 
 async def start_alone(connection: Connection) -> None:
-    """Wait until no other worker gives notice, so that together they keep the bound of what is under way."""
+    """Wait until no other worker gives notice, so that all of them together keep the bounds."""
     await connection.execute(_ONE_AT_A_TIME, {})
 
 
@@ -234,8 +263,9 @@ async def under_way(connection: Connection, *, limit: int) -> list[PreemptionId]
     return await read(connection, _OPEN, PreemptionId, limit=limit)
 
 
-async def count_under_way(connection: Connection) -> int:
-    return await read_one(connection, _COUNT_OPEN, int) or 0
+async def count_started(connection: Connection, *, now: datetime) -> int:
+    """How many notices all workers together gave within STARTED_WITHIN."""
+    return await read_one(connection, _COUNT_STARTED, int, after=now - STARTED_WITHIN) or 0
 
 
 async def get(connection: Connection, preemption_id: PreemptionId) -> Preemption | None:

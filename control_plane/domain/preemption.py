@@ -37,10 +37,13 @@ TAKES = NOTICE + timedelta(minutes=9)
 the order and the start of the next one, and a minute for loops that come late."""
 LASTS_MAX = timedelta(minutes=30)
 """So long after the interruption a preemption ends in vain."""
-STARTED_PER_RUN_MAX = 2
-"""How many notices one run gives."""
-OPEN_MAX = 5
-"""How many preemptions are under way at a time. A wrong price or limit that makes every lease wait looks like more."""
+STARTED_WITHIN = timedelta(seconds=10)
+STARTED_MAX = 2
+"""How many notices are given in any STARTED_WITHIN, by all workers of an installation together. A wrong price or limit
+that makes every lease wait looks like more, and somebody can disarm preemption meanwhile."""
+OPEN_PER_PLACE_MAX = 5
+"""How many preemptions are under way at a time in one region of an account. Where a provider confirms ends slowly, the
+next ones wait, and those in other regions do not."""
 TRIED_MAX = 2
 """How many machines are taken back for one lease, so that one that nothing can serve does not end everybody's."""
 TOLD_MAX = 4
@@ -118,6 +121,8 @@ class KeptCode(StrEnum):
     """Its provider does not list its machine as running, so that ending it may free nothing."""
     NOT_ARMED = "not_armed"
     """Nothing is ended at its account by itself."""
+    PLACE_FULL = "place_full"
+    """OPEN_PER_PLACE_MAX preemptions are under way in the region of its machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +156,10 @@ class Need:
         return max(self.waiting_since + PATIENCE, min(self.deadline, self.lease.gives_up_at) - TAKES)
 
 
-def held_back(need: Need, now: datetime, *, started: int, under_way: int) -> str | None:
+def held_back(need: Need, now: datetime, *, started: int) -> str | None:
     """Why nothing is taken back for a lease now; None when something may be.
 
-    `started` notices were given in this run; `under_way` preemptions are open.
+    `started` notices were given within STARTED_WITHIN.
     """
     begins_at = need.begins_at
     if begins_at is None:
@@ -165,10 +170,9 @@ def held_back(need: Need, now: datetime, *, started: int, under_way: int) -> str
         return exhausted
     if now < begins_at:
         return f"stock may return by itself until {begins_at:%Y-%m-%d %H:%M:%S} UTC"
-    if started >= STARTED_PER_RUN_MAX:
-        return f"{started} notices were given in this run"
-    if under_way >= OPEN_MAX:
-        return f"{under_way} preemptions are under way; {OPEN_MAX} is the limit"
+    if started >= STARTED_MAX:
+        seconds = int(STARTED_WITHIN.total_seconds())
+        return f"{started} notices were given within {seconds} s; {STARTED_MAX} is the limit"
     return None
 
 
@@ -195,6 +199,7 @@ class Interruptible:
     claim_id: ClaimId
     machine_id: MachineId
     account: str
+    region: str
     offer_key: str
     gpu_count: int
     priority: int
@@ -212,6 +217,8 @@ class Interruptible:
     """Whether its provider lists its machine as running."""
     armed: bool
     """Whether its account is armed."""
+    under_way: int
+    """Preemptions that are under way in the region of its machine."""
 
     @property
     def rank(self) -> int:
@@ -282,10 +289,24 @@ def _kept(
         return KeptCode.YIELDS_ALREADY, "It yields its machine to another lease."
     if lease.machine_id in unfit:
         return KeptCode.DOES_NOT_FIT, unfit[lease.machine_id]
+    return _kept_by_its_place(lease) or _kept_by_its_past(lease, now)
+
+
+def _kept_by_its_place(lease: Interruptible) -> tuple[KeptCode, str] | None:
     if not lease.armed:
         return KeptCode.NOT_ARMED, f"The account {lease.account} is not armed."
     if not lease.listed:
         return KeptCode.NOT_LISTED, "Its provider does not list its machine as running."
+    if lease.under_way >= OPEN_PER_PLACE_MAX:
+        why = (
+            f"{lease.under_way} preemptions are under way at {lease.account} in {lease.region};"
+            f" {OPEN_PER_PLACE_MAX} is the limit."
+        )
+        return KeptCode.PLACE_FULL, why
+    return None
+
+
+def _kept_by_its_past(lease: Interruptible, now: datetime) -> tuple[KeptCode, str] | None:
     if lease.interruptions and now - lease.running_since < COOL_DOWN:
         minutes = int(COOL_DOWN.total_seconds() // 60)
         return KeptCode.COOLS_DOWN, f"It was interrupted, and runs again for less than {minutes} minutes."

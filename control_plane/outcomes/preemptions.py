@@ -65,9 +65,9 @@ from control_plane.outcomes import machines as machine_outcomes
 from control_plane.outcomes.leases import unhealthy_accounts
 
 RUNNING_PER_LOOK_MAX = 100
-"""So many interruptible leases are considered at a time, those with the lowest priority that run for the shortest time.
-When none of them can yield its machine, the next ones are: others are in other regions, or at accounts that are not
-armed.
+"""So many interruptible leases are considered at a time: first those whose machine may be taken back now and would serve
+the lease in need, and of these first those with the lowest priority that run for the shortest time. When none of them
+can yield its machine, the next ones are considered.
 """
 LOOKS_MAX = 5
 _CAPACITY = frozenset({FailReason.NO_CAPACITY, FailReason.QUOTA_REACHED})
@@ -105,10 +105,10 @@ async def _need(connection: Connection, lease: Lease, waiting: preemptions.Waiti
     )
 
 
-async def consider(connection: Connection, lease_id: LeaseId, setting: Setting, *, started: int) -> bool:
+async def consider(connection: Connection, lease_id: LeaseId, setting: Setting) -> bool:
     """Decide whether an interruptible lease yields its machine to a lease in need, and which. True when one is told.
 
-    `started` notices were given in this run. When preemption is not armed, the decision is stored, and nothing follows.
+    When preemption is not armed, the decision is stored, and nothing follows.
     """
     lease = (await leases.lock(connection, [lease_id])).get(lease_id)
     waiting = await preemptions.still_waiting(connection, lease_id, now=setting.now)
@@ -119,8 +119,8 @@ async def consider(connection: Connection, lease_id: LeaseId, setting: Setting, 
     if envelopes is None:
         return False
     await preemptions.start_alone(connection)
-    under_way = await preemptions.count_under_way(connection)
-    why = held_back(need, setting.now, started=started, under_way=under_way)
+    started = await preemptions.count_started(connection, now=setting.now)
+    why = held_back(need, setting.now, started=started)
     if why is not None:
         await _hold_back(connection, need, setting, why, None)
         return False
@@ -148,19 +148,23 @@ async def _choose(
     lease = need.lease
     running: list[Interruptible] = []
     unfit: dict[MachineId, str] = {}
+    keys = await preemptions.offer_keys(connection, lease.gpu_model, lease.gpu_count)
+    places = await _in_place(connection, lease, envelopes, keys, setting, ordering=False)
+    fitting = [key for key, place in places.items() if isinstance(place, Offer)]
     for look in range(LOOKS_MAX):
         found = await preemptions.running(
             connection,
             lease.gpu_model,
             lease.gpu_count,
+            fitting=fitting,
             now=setting.now,
             limit=RUNNING_PER_LOOK_MAX,
             passed=look * RUNNING_PER_LOOK_MAX,
         )
-        places = await _in_place(
-            connection, lease, envelopes, {each.offer_key for each in found}, setting, ordering=False
-        )
-        refused = {each.machine_id: places[each.offer_key] for each in found}
+        refused = {
+            each.machine_id: places.get(each.offer_key, "Its machine was found a moment too late.")
+            for each in found
+        }
         unfit |= {machine_id: why for machine_id, why in refused.items() if isinstance(why, str)}
         running += found
         choice = choose(need, running, unfit=unfit, now=setting.now)

@@ -48,6 +48,7 @@ KeptWord = Annotated[
         interrupted_often="It was interrupted three times in 24 hours.",
         not_listed="Its provider does not list its machine as running.",
         not_armed="Nothing is ended at its account by itself.",
+        place_full="Five preemptions are under way in the region of its machine, which is the limit.",
     ),
 ]
 

@@ -2,14 +2,9 @@
 
 import asyncio
 import hashlib
-import os
 import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
@@ -28,6 +23,7 @@ from data_plane.documents.sample import Sample
 from data_plane.documents.sample_delivery import encode_delivery, read_answer
 from tests.integration.db.sample import A, a_row, insert
 from tests.support.database import login_url
+from tests.support.ingest_process import free_port, ready, running
 from tests.support.samples import AT_MS, busy_delivery, busy_sample
 
 pytestmark = pytest.mark.database
@@ -49,45 +45,6 @@ async def owner(database_url: str) -> AsyncIterator[Database]:
     await database.close()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def running(url: str) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """The process, and the URLs of its two listeners."""
-    listen, metrics = (f"127.0.0.1:{_free_port()}" for _ in range(2))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "control_plane.ingest"],
-        env={
-            "PATH": os.environ["PATH"],
-            "SPLITPLANE_DATABASE_URL": url,
-            "SPLITPLANE_INGEST_LISTEN": listen,
-            "SPLITPLANE_INGEST_METRICS_LISTEN": metrics,
-        },
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process, f"http://{listen}", f"http://{metrics}"
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-async def _ready(url: str) -> None:
-    async with httpx.AsyncClient() as client:
-        for _ in range(10 * SECONDS_MAX):
-            with suppress(httpx.TransportError):
-                if (await client.get(f"{url}/readyz")).status_code == 200:
-                    return
-            await asyncio.sleep(0.1)
-    raise TimeoutError
-
-
 async def _send(url: str, first: int) -> httpx.Response:
     headers = {"Authorization": f"Bearer {CREDENTIAL}", "Content-Encoding": "gzip"}
     body = encode_delivery(busy_delivery(2, first=first))
@@ -99,7 +56,7 @@ async def test_what_a_machine_sends_is_stored_until_its_claim_ends_and_the_proce
     database_url: str, owner: Database
 ) -> None:
     with running(login_url(database_url, Role.INGEST)) as (process, url, metrics):
-        await _ready(url)
+        await ready(url)
         answer = read_answer((await _send(url, 1)).content)
         assert (answer.verdict, answer.accepted_through) == ("accepted", 2)
         assert read_answer((await _send(url, 1)).content).verdict == "accepted"
@@ -138,7 +95,7 @@ async def test_what_an_agent_kept_while_the_process_was_away_is_stored_once_and_
         return busy_sample(of.next_sequence, at_ms=AT_MS + int(1000 * now[0]))
 
     agent = Sampling(
-        read, spool, sample_line.sender(_config(_free_port())), lambda: AT_MS / 1000 + now[0], lambda: now[0]
+        read, spool, sample_line.sender(_config(free_port())), lambda: AT_MS / 1000 + now[0], lambda: now[0]
     )
 
     def step(times: int) -> None:
@@ -149,7 +106,7 @@ async def test_what_an_agent_kept_while_the_process_was_away_is_stored_once_and_
     await asyncio.to_thread(step, 40)
     assert len(spool) == 40
     with running(login_url(database_url, Role.INGEST)) as (_, url, _):
-        await _ready(url)
+        await ready(url)
         agent.send = sample_line.sender(_config(int(url.rpartition(":")[2])))
         now[0] += PAUSE_SECONDS_MAX * 1.4
         await asyncio.to_thread(step, 5)

@@ -26,8 +26,8 @@ from reconciler.loops.telemetry import write_samples
 from reconciler.remote_write import targets
 from reconciler.worlds.telemetry import Target, TelemetryWorld
 from tests.integration.db.sample import A, a_row, insert
-from tests.integration.test_ingest_process import _free_port
 from tests.support.database import login_url
+from tests.support.ingest_process import free_port
 from tests.support.samples import busy_sample
 
 pytestmark = pytest.mark.database
@@ -156,7 +156,7 @@ def prometheus() -> Iterator[str]:
     """A server that takes remote write; its URL."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "prometheus.yml").write_text("global: {scrape_interval: 1h}\n")
-        listen = f"127.0.0.1:{_free_port()}"
+        listen = f"127.0.0.1:{free_port()}"
         process = subprocess.Popen(
             [
                 "prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",

@@ -1,5 +1,6 @@
 """An interruptible lease yields its machine to a lease that was promised one: notice, interruption, and two exact bills."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -12,6 +13,7 @@ from sqlalchemy import TextClause, text
 from control_plane.db import pools, preemptions
 from control_plane.db.engine import Database
 from control_plane.db.preemptions import Preemption, StoredDecision, Switch
+from control_plane.domain import preemption as rules
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import Nano, accrued
@@ -20,7 +22,13 @@ from control_plane.domain.placement import RejectCode
 from control_plane.domain.pool import PoolPolicy
 from control_plane.domain.power import PowerState
 from control_plane.domain.power_action import PowerAction
-from control_plane.domain.preemption import LET_GO_MAX, NOTICE, PreemptionDecision, PreemptionState
+from control_plane.domain.preemption import (
+    LET_GO_MAX,
+    NOTICE,
+    STARTED_MAX,
+    PreemptionDecision,
+    PreemptionState,
+)
 from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sla import SlaTier
@@ -28,6 +36,7 @@ from control_plane.domain.tariff import unit_seconds_total
 from control_plane.outcomes import preemptions as outcomes
 from control_plane.services import sla_terms
 from control_plane.world import uuid7
+from reconciler.loops.leases import preempt_leases
 from reconciler.worlds.complete import CompleteWorld
 from tests.scenario.test_enforcement import signal
 from tests.support.crash import Crash
@@ -427,7 +436,7 @@ async def test_leases_that_keep_their_machine_hide_no_other_one(
     await arm(stage)
     async with stage.db.transaction() as connection:
         (keeps,) = await preemptions.running(
-            connection, leases[0].gpu_model, 1, now=stage.clock.now(), limit=1, passed=0
+            connection, leases[0].gpu_model, 1, fitting=[], now=stage.clock.now(), limit=1, passed=0
         )
         await connection.execute(
             text("""
@@ -442,6 +451,48 @@ async def test_leases_that_keep_their_machine_hide_no_other_one(
     await stage.run("preempt_leases")
     (yields,) = [lease.id for lease in leases if lease.id != keeps.lease_id]
     assert [each.lease_id for each in await all_of_them(stage)] == [yields]
+
+
+async def test_a_region_where_machines_end_slowly_holds_up_no_preemption_in_another_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "OPEN_PER_PLACE_MAX", 1)
+    organization_id = await seller(stage)
+    await stage.run("refresh_offers")
+    in_eu = [await stage.lease(organization_id, replace(YIELDING, regions=("eu",))) for _ in range(2)]
+    in_us = await stage.lease(organization_id, replace(YIELDING, regions=("us",)))
+    for lease in (*in_eu, in_us):
+        await stage.play_until(lease, "ready", seconds_max=300)
+    for place in stage.cloud.stock:
+        stage.cloud.stock[place] = 0
+    await arm(stage)
+    for regions in (("eu",), ("eu",), ("us",)):
+        await stage.lease(await stage.organization(), replace(GOLD, regions=regions))
+    await stage.play(600, step=10, without={"terminate_machines"})
+    taken = [each.lease_id for each in await all_of_them(stage)]
+    assert len(taken) == 2, "one in each region, however long the end of the first one takes"
+    assert in_us.id in taken
+    held = [each for each in await decisions(stage) if each.decision is D.HELD_BACK][-1]
+    assert "place_full" in [each.kept for each in held.evidence.considered]
+    await stage.play(1_200, step=20)
+    assert len(await all_of_them(stage)) == 3, "the second one in eu follows"
+    await stage.finish()
+
+
+async def test_all_workers_together_give_no_more_notices_than_one_may(stage: Stage) -> None:
+    await short_of(stage, 4)
+    await arm(stage)
+    for _ in range(4):
+        await a_golden_one(stage)
+    await stage.run("place_leases")
+    stage.clock.advance(5 * 60)
+    await stage.run("refresh_offers")
+    workers = [stage.replica(name) for name in ("a", "b", "c")]
+    await asyncio.gather(*(preempt_leases.activate(worker) for worker in workers))
+    assert len(await all_of_them(stage)) == STARTED_MAX
+    stage.clock.advance(10)
+    await asyncio.gather(*(preempt_leases.activate(worker) for worker in workers))
+    assert len(await all_of_them(stage)) == 2 * STARTED_MAX
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

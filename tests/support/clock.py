@@ -35,12 +35,16 @@ class Clock:
 class WallClock(Clock):
     """Real time, where a stage expects a clock: for what a virtual one cannot show. `advance` sets it ahead."""
 
-    def __init__(self) -> None:
-        super().__init__(utc_now())
-        self._started = self._now
+    def __init__(self, *, behind: timedelta = timedelta()) -> None:
+        super().__init__(utc_now() - behind)
+        self._started = self._now + behind
 
     def now(self) -> datetime:
         return utc_now() + (self._now - self._started)
+
+    def catch_up(self) -> None:
+        """From now on it shows the real time, which it has to be behind."""
+        self.advance((self._started - self._now).total_seconds())
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

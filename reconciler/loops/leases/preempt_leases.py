@@ -15,7 +15,6 @@ from datetime import timedelta
 from control_plane.db import preemptions
 from control_plane.db.connection import Connection
 from control_plane.domain.ids import LeaseId, PreemptionId
-from control_plane.domain.preemption import OPEN_MAX
 from control_plane.outcomes import preemptions as outcomes
 from control_plane.outcomes.preemptions import Setting
 from reconciler.loop import Loop, Report, each
@@ -23,7 +22,7 @@ from reconciler.worlds.accounts import AccountWorld
 
 NAME = "preempt_leases"
 LEASES_PER_ACTIVATION_MAX = 50
-UNDER_WAY_PER_ACTIVATION_MAX = 4 * OPEN_MAX
+UNDER_WAY_PER_ACTIVATION_MAX = 200
 
 
 async def activate(world: AccountWorld) -> Report:
@@ -33,7 +32,7 @@ async def activate(world: AccountWorld) -> Report:
     run = _Run(world, Report(looked_at=len(under_way) + len(in_need)))
     for preemption_id in under_way:
         await each([preemption_id], run.advance, run.report)
-    for waiting in in_need:  # One by one: each notice counts for the next one.
+    for waiting in in_need:  # One by one: each notice counts for the next one, also one of another worker.
         await each([waiting.lease_id], run.consider, run.report)
     return run.report
 
@@ -43,7 +42,6 @@ class _Run:
 
     def __init__(self, world: AccountWorld, report: Report) -> None:
         self._world = world
-        self._started = 0
         self.report = report
 
     async def advance(self, preemption_id: PreemptionId) -> None:
@@ -54,8 +52,7 @@ class _Run:
     async def consider(self, lease_id: LeaseId) -> None:
         async with self._world.db.transaction() as connection:
             setting = await _setting(self._world, connection)
-            told = await outcomes.consider(connection, lease_id, setting, started=self._started)
-        self._started += told
+            told = await outcomes.consider(connection, lease_id, setting)
         self.report.count(told)
 
 

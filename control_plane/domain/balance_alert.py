@@ -134,7 +134,7 @@ def _next(alerts: BalanceAlerts, funds: Funds, state: BalanceState) -> Notice | 
     if state is BalanceState.STOPPED:
         return None if lacking.kept_leases else _over(lacking)
     if lacking.kept_leases:
-        return Notice(BalanceEvent.MACHINES_STOPPED, lacking.short_nano, _stopped(lacking))
+        return Notice(BalanceEvent.MACHINES_STOPPED, lacking.short_nano, _stopped(funds))
     if state is BalanceState.EXHAUSTED:
         return None if lacking.short_leases else Notice(BalanceEvent.RELIEVED, NOTHING, _RELIEVED)
     if lacking.short_leases:
@@ -145,9 +145,7 @@ def _next(alerts: BalanceAlerts, funds: Funds, state: BalanceState) -> Notice | 
 def _of_threshold(alerts: BalanceAlerts, funds: Funds, state: BalanceState) -> Notice | None:
     limit = threshold(alerts, funds)
     low = funds.spendable_nano < limit
-    balance = (
-        f"{dollars_down(max(NOTHING, funds.spendable_nano))} USD{' with credit' if funds.credit_nano else ''}"
-    )
+    balance = f"{dollars_down(funds.spendable_nano)} USD{' with credit' if funds.credit_nano else ''}"
     if low and state is BalanceState.FUNDED:
         why = f"The balance is {balance}, below {dollars_up(limit)} USD{_lasts(funds)}; top up."
         return Notice(BalanceEvent.FELL_LOW, limit, why)
@@ -159,7 +157,7 @@ def _of_threshold(alerts: BalanceAlerts, funds: Funds, state: BalanceState) -> N
 
 def _ran_out(funds: Funds) -> str:
     count, short = funds.lacking.short_leases, dollars_up(funds.lacking.short_nano)
-    available = dollars_down(max(NOTHING, funds.available_nano))
+    available = dollars_down(funds.available_nano)
     leases = "a lease" if count == 1 else f"{count} leases"
     return (
         f"{available} USD is available, and the next hour of {leases} costs {short} USD. New leases are refused, and"
@@ -167,12 +165,14 @@ def _ran_out(funds: Funds) -> str:
     )
 
 
-def _stopped(lacking: Lacking) -> str:
+def _stopped(funds: Funds) -> str:
+    lacking = funds.lacking
+    missing = Nano(lacking.short_nano - min(NOTHING, funds.available_nano))
     machines = "A machine was" if lacking.kept_leases == 1 else f"{lacking.kept_leases} machines were"
     until = "" if lacking.kept_until is None else f" until {lacking.kept_until:%Y-%m-%d %H:%M} UTC"
     return (
         f"{machines} stopped for lack of money. The data is kept{until}, and deleted after that. Top up"
-        f" {dollars_up(lacking.short_nano)} USD, and start what you need: nothing starts by itself."
+        f" {dollars_up(missing)} USD, and start what you need: nothing starts by itself."
     )
 
 

@@ -105,6 +105,8 @@ class TransactionKind(StrEnum):
     """A customer paid money in."""
     REFUND = "refund"
     """We paid back what a customer had not used."""
+    CHARGE_BACK = "charge_back"
+    """A customer's bank took back what it had paid in."""
     USAGE = "usage"
     """A charge for metered time."""
     CREDIT = "credit"
@@ -123,6 +125,7 @@ APPROVED = frozenset(
     {
         TransactionKind.TOP_UP,
         TransactionKind.REFUND,
+        TransactionKind.CHARGE_BACK,
         TransactionKind.CREDIT,
         TransactionKind.PAYMENT,
         TransactionKind.CREDIT_NOTE,

@@ -28,7 +28,9 @@ class PaymentEventKind(StrEnum):
     SUCCEEDED = "payment.succeeded"
     """A customer paid, and the provider has the money."""
     REFUNDED = "payment.refunded"
-    """The provider gave money of a payment back: because somebody asked it to, or the customer's bank did."""
+    """The provider gave money of a payment back, because somebody asked it to."""
+    CHARGED_BACK = "payment.charged_back"
+    """The customer's bank took money of a payment back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,22 @@ def top_up_key(event: PaymentEvent) -> str:
     return f"payment:{event.payment}"
 
 
-def refund_prefix(payment: str) -> str:
-    return f"refund:payment:{payment}:"
+def back_prefixes(payment: str) -> tuple[str, str]:
+    """What the keys of refunds and of charge-backs of a payment begin with."""
+    return f"refund:payment:{payment}:", f"charge_back:payment:{payment}:"
+
+
+def charge_back(event: PaymentEvent) -> Transaction:
+    """Money that the customer's bank took back: the reversal of its top-up.
+
+    All of it leaves the wallet, which may fall below zero, and below what is on hold. Then nothing new is admitted, no
+    hold is renewed, and what runs is stopped or ends when its hold is used (`exhaustion.py`), until that is paid in.
+    """
+    postings = (
+        Posting(AccountKind.WALLET, Nano(-event.amount_nano)),
+        Posting(AccountKind.CASH, event.amount_nano),
+    )
+    return _back(event, TransactionKind.CHARGE_BACK, f"{back_prefixes(event.payment)[1]}{event.id}", postings)
 
 
 def refund(event: PaymentEvent, *, from_wallet: Nano) -> Transaction:
@@ -100,15 +116,12 @@ def refund(event: PaymentEvent, *, from_wallet: Nano) -> Transaction:
         (AccountKind.RECEIVABLE, Nano(from_wallet - event.amount_nano)),
         (AccountKind.CASH, event.amount_nano),
     )
-    return Transaction(
-        key=f"{refund_prefix(event.payment)}{event.id}",
-        kind=TransactionKind.REFUND,
-        organization_id=event.organization_id,
-        project_id=None,
-        effective_at=event.at,
-        postings=tuple(Posting(kind, amount) for kind, amount in moves if amount),
-        approval=event.approval,
-    )
+    postings = tuple(Posting(kind, amount) for kind, amount in moves if amount)
+    return _back(event, TransactionKind.REFUND, f"{back_prefixes(event.payment)[0]}{event.id}", postings)
+
+
+def _back(event: PaymentEvent, kind: TransactionKind, key: str, postings: tuple[Posting, ...]) -> Transaction:
+    return Transaction(key, kind, event.organization_id, None, event.at, postings, event.approval)
 
 
 def from_wallet(amount: Nano, own: Nano) -> Nano:
@@ -117,7 +130,7 @@ def from_wallet(amount: Nano, own: Nano) -> Nano:
 
 
 def refund_refusal(event: PaymentEvent, paid: Nano | None, refunded: Nano) -> Refused | None:
-    """Why a refund is not posted: we know no such payment, or less was paid."""
+    """Why a refund or a charge-back is not posted: we know no such payment, or less was paid."""
     if paid is None:
         why = f"No payment {event.payment} of this organization is posted; send its event first."
         return Refused(RefusalCode.PAYMENT_UNKNOWN, why)

@@ -4,13 +4,14 @@ from pathlib import Path
 
 from control_plane.db import balance_alerts, ledger, organizations, payments
 from control_plane.db.connection import Connection
-from control_plane.domain.ledger import top_up
+from control_plane.domain.ledger import Transaction, top_up
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OPEN
 from control_plane.domain.payment import (
     SECRET_LENGTH_MIN,
     PaymentEvent,
     PaymentEventKind,
+    charge_back,
     from_wallet,
     refund,
     refund_refusal,
@@ -45,9 +46,11 @@ async def take(world: World, event: PaymentEvent) -> bool | Refused:
         if standing is None:
             return Refused(RefusalCode.ORGANIZATION_UNKNOWN, "There is no such organization.")
         if event.kind is PaymentEventKind.REFUNDED:
-            return await _refund(
-                connection, world, event, Nano(standing.available_nano - standing.credit_nano)
-            )
+            own = Nano(standing.available_nano - standing.credit_nano)
+            refunded = refund(event, from_wallet=from_wallet(event.amount_nano, own))
+            return await _give_back(connection, world, event, refunded)
+        if event.kind is PaymentEventKind.CHARGED_BACK:
+            return await _give_back(connection, world, event, charge_back(event))
         if standing.state not in OPEN:
             why = f"The organization is {standing.state}; give the money back, because nobody can use it."
             return Refused(RefusalCode.ORGANIZATION_STATE, why)
@@ -70,8 +73,9 @@ async def _pay(connection: Connection, world: World, event: PaymentEvent) -> boo
     return True
 
 
-async def _refund(connection: Connection, world: World, event: PaymentEvent, own: Nano) -> bool | Refused:
-    transaction = refund(event, from_wallet=from_wallet(event.amount_nano, own))
+async def _give_back(
+    connection: Connection, world: World, event: PaymentEvent, transaction: Transaction
+) -> bool | Refused:
     known = repeats(event, await payments.posted(connection, event.organization_id, transaction.key))
     if known is not False:
         return known if isinstance(known, Refused) else False
@@ -79,7 +83,7 @@ async def _refund(connection: Connection, world: World, event: PaymentEvent, own
     refused = refund_refusal(
         event,
         await payments.posted(connection, event.organization_id, paid_key),
-        await payments.refunded(connection, event.organization_id, event.payment),
+        await payments.given_back(connection, event.organization_id, event.payment),
     )
     if refused is not None:
         return refused

@@ -15,7 +15,7 @@ class PaymentEventRequest(Request):
 
     id: PaymentId
     """The provider's id of the event. The same event again changes nothing."""
-    type: Literal["payment.succeeded", "payment.refunded"]
+    type: Literal["payment.succeeded", "payment.refunded", "payment.charged_back"]
     """What happened."""
     organization_id: NamedOrganizationId
     """Whose payment it is."""

@@ -193,6 +193,7 @@ TransactionKindWord = Annotated[
         "What a transaction of the ledger records.",
         usage="A charge for metered time.",
         invoice="Tax and rounding of an invoice.",
+        charge_back="What a customer had paid in and its bank took back.",
         credit_note="What a credit note gave back.",
         supplier_invoice="What a provider invoiced us.",
         **_DECIDED,

@@ -13,9 +13,10 @@ from control_plane.domain.exhaustion import BalanceEvent, BalanceState
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.payment import PaymentEvent, PaymentEventKind
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.services import ledger
+from control_plane.services import ledger, payments
 from reconciler.loops.money import watch_balances
 from tests.support.power import asked
 from tests.support.rows import rows
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.database
 E = BalanceEvent
 _DUE = text("SELECT balance_due_at FROM standings WHERE organization_id = :id")
 _KEPT = text("SELECT kept_until FROM holds WHERE lease_id = :id")
+_STANDING = text("SELECT posted_nano, held_nano FROM standings WHERE organization_id = :id")
 _MAKE_DUE = text("UPDATE standings SET balance_due_at = :now")
 _AUDITED = text("""
 SELECT rule FROM audit_events WHERE organization_id = :id AND event = 'balances.notice' ORDER BY sequence
@@ -160,4 +162,60 @@ async def test_a_top_up_lets_the_customer_start_a_machine_that_was_stopped_for_l
             "it may be stopped for good reasons"
         )
     assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+async def told(stage: Stage, organization_id: OrganizationId, kind: PaymentEventKind, *, event: str) -> bool:
+    """The payment provider tells of 100 USD of a payment. False when it was posted before."""
+    found = await payments.take(
+        stage.api,
+        PaymentEvent(event, kind, organization_id, "pay-1", usd(100), stage.clock.now()),
+    )
+    assert isinstance(found, bool), found
+    return found
+
+
+async def test_a_charged_back_payment_takes_a_prepaid_customer_down_the_steps_and_what_it_lacks_back_up(
+    stage: Stage,
+) -> None:
+    stage.sell_cheap_stops()
+    organization_id = await stage.organization(usd=1)
+    assert await told(stage, organization_id, PaymentEventKind.SUCCEEDED, event="evt-1")
+    lease = await stage.lease(organization_id)  # 3.60 USD an hour.
+    await stage.play_until(lease, "ready", seconds_max=60)
+    await stage.play(60 * 60, step=600)
+    assert await recorded(stage, organization_id) == []
+
+    assert await told(stage, organization_id, PaymentEventKind.CHARGED_BACK, event="evt-2")
+    assert not await told(stage, organization_id, PaymentEventKind.CHARGED_BACK, event="evt-2")
+    await stage.play(30, step=15)
+    low, *_ = await recorded(stage, organization_id)
+    assert low.event is E.FELL_LOW
+    assert "The balance is -2." in low.why, "it does not read as if nothing were missing"
+    refused = await stage.try_lease(organization_id, name="another")
+    assert isinstance(refused, Refused), "nothing new is admitted, at once"
+    assert await stage.state(lease) == "ready", "the hour that was set aside is not cut off"
+    await stage.check()
+
+    await stage.play(50 * 60, step=60)
+    assert [machine.stopped for machine in stage.cloud.alive()] == [True]
+    assert await events(stage, lease) == [E.FELL_LOW, E.RAN_OUT, E.MACHINES_STOPPED]
+    await stage.check()
+    async with stage.db.reading() as connection:
+        (standing,) = await rows(connection, _STANDING, id=organization_id)
+    assert -usd(8) < standing.posted_nano < 0, (
+        "what was used of the money that is gone, and no more than a hold"
+    )
+    why = await warning(stage, lease)
+    assert why is not None
+    asked_for = re.search(r"Top up (\d+\.\d\d) USD", why)
+    assert asked_for is not None, why
+
+    await top_up(stage, organization_id, usd(float(asked_for[1])))
+    await stage.play(60, step=15)
+    assert (await events(stage, lease))[3:] == [E.RELIEVED]
+    assert not await told(stage, organization_id, PaymentEventKind.CHARGED_BACK, event="evt-2"), "nor later"
+    await asked(stage, lease, PowerAction.START)
+    await stage.play(10 * 60, step=60)
+    assert [machine.stopped for machine in stage.cloud.alive()] == [False]
     await stage.finish()

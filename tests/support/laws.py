@@ -54,7 +54,10 @@ SELECT s.organization_id, s.gpus_held, s.transaction_count, s.posted_nano, s.rec
   (SELECT coalesce(sum(amount_nano), 0) FROM postings p JOIN ledger_accounts a ON a.id = p.account_id
    WHERE a.organization_id = s.organization_id AND a.kind = 'receivable') AS owed,
   (SELECT coalesce(sum(amount_nano), 0) FROM holds h WHERE h.organization_id = s.organization_id) AS held,
-  (SELECT coalesce(max(limit_nano), 0) FROM credit_terms t WHERE t.organization_id = s.organization_id) AS credit_limit
+  (SELECT coalesce(max(limit_nano), 0) FROM credit_terms t WHERE t.organization_id = s.organization_id) AS credit_limit,
+  (SELECT coalesce(-sum(amount_nano), 0) FROM postings p JOIN ledger_accounts a ON a.id = p.account_id
+   JOIN transactions t ON t.id = p.transaction_id AND t.kind = 'charge_back'
+   WHERE a.organization_id = s.organization_id AND a.kind = 'wallet') AS charged_back
 FROM standings s
 """)
 # Each transaction follows the one before it: the next number, and the balances after it.
@@ -134,7 +137,8 @@ async def check(db: Database, *clouds: FakeProvider, planted: Collection[str] = 
         assert standing.posted_nano == standing.wallet, "the cached balance is not the postings'"
         assert standing.receivable_nano == standing.owed, "the cached receivable is not the postings'"
         assert standing.held_nano == standing.held, "the cached holds are not the holds'"
-        assert standing.posted_nano + standing.credit_limit >= standing.held_nano >= 0, (
+        may_lack = standing.credit_limit + standing.charged_back
+        assert standing.posted_nano + may_lack >= standing.held_nano >= 0, (
             f"{standing.organization_id} has {standing.posted_nano} and set {standing.held_nano} aside"
         )
 

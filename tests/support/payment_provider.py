@@ -36,6 +36,12 @@ class PaymentProvider:
         """Money of a payment is given back."""
         return await self._tell("payment.refunded", customer, usd, payment, changes)
 
+    async def charge_back(
+        self, customer: OrganizationId, usd: str, *, payment: str, **changes: str
+    ) -> httpx.Response:
+        """The customer's bank takes money of a payment back."""
+        return await self._tell("payment.charged_back", customer, usd, payment, changes)
+
     async def _tell(
         self, kind: str, customer: OrganizationId, usd: str, payment: str, changes: dict[str, str]
     ) -> httpx.Response:

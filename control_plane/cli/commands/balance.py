@@ -11,7 +11,7 @@ from control_plane.cli.terminal import Terminal
 from control_plane.wire.balance import BalanceEntryPage, BalanceView
 
 PATH = "/v1/balance"
-KINDS = ("top_up", "credit", "refund", "usage", "payment", "invoice", "credit_note")
+KINDS = ("top_up", "credit", "refund", "charge_back", "usage", "payment", "invoice", "credit_note")
 
 
 def add(to: Commands) -> None:
@@ -35,7 +35,7 @@ def add(to: Commands) -> None:
             "A charge takes an hour of a lease out of it. A payment of an invoice leaves it\n"
             "as it is: --json and --csv show what invoices left to pay as well. A month has\n"
             "what is booked in it: the charges of its invoice. Kinds: top_up, credit, refund,\n"
-            "usage, payment, invoice, credit_note."
+            "charge_back, usage, payment, invoice, credit_note."
         ),
         examples="""
         splitplane balance entries --month 2026-11

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import Cell, facts, table
-from control_plane.cli.words import cents, plural, price, rounded, spaced, span
+from control_plane.cli.words import plural, price, rounded, spaced, span
 from control_plane.wire.balance import BalanceEntryView, BalanceView
 from control_plane.wire.common import Money
 
@@ -26,13 +26,6 @@ def balance_page(balance: BalanceView) -> RenderableType:
 
 
 def _owed(due: Money) -> tuple[str, str | None]:
-    if (
-        due.nano < 0
-    ):  # Credit notes took back what was paid already, such as the tax of an invoice that was voided.
-        return (
-            "Overpaid",
-            f"{cents(-due.nano)} USD on invoices, which lowers what the next ones leave to pay",
-        )
     return ("Due", f"{rounded(due)} USD, which invoices left to pay" if due.nano else None)
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from control_plane.domain.ids import Prefix, on_wire
+from control_plane.domain.organization import OrganizationState
 from control_plane.services import payments
 from control_plane.settings import SettingsError
-from tests.integration.api.conftest import Api, Tenant
+from tests.integration.api.conftest import Api, Tenant, tenant_in
 from tests.integration.api.problems import hold
 from tests.support.payment_provider import PaymentProvider
 
@@ -65,6 +67,62 @@ async def test_what_a_provider_gave_back_leaves_the_wallet_and_what_it_lacks_is_
     balance, due = await _balance(poor)
     assert balance == held, "what is on hold for a lease stays"
     assert due == held, "and is owed, because its money is gone"
+
+
+async def test_a_charge_back_reverses_its_payment_once_in_whichever_order_it_is_told_and_finance_sees_it(
+    api: Api, operator: Tenant, provider: PaymentProvider
+) -> None:
+    poor = await api.tenant("poor", credit=None)
+    hold(await provider.charge_back(poor.id, "10", payment="pay-1"), "payment_unknown")
+    await provider.pay(poor.id, "10", payment="pay-1")
+    lease = await poor.http.post("/v1/leases", json={"sku": "h100x1"})
+    assert lease.status_code == 202, lease.text
+    held = (await poor.http.get("/v1/balance")).json()["held"]["nano"]
+    told = await asyncio.gather(*(provider.again(0) for _ in range(6)))
+    assert sorted(answer.json()["posted"] for answer in told) == [False] * 5 + [True], (
+        "it waited for its payment"
+    )
+    assert await _balance(poor) == (0, 0), "also what is on hold is gone"
+    assert (await poor.http.get("/v1/balance")).json()["available"]["nano"] == -held
+    hold(await poor.http.post("/v1/leases", json={"sku": "h100x1"}), "balance_too_low")
+    hold(await provider.charge_back(poor.id, "0.01", payment="pay-1"), "refund_exceeds_payment")
+    hold(await provider.give_back(poor.id, "0.01", payment="pay-1"), "refund_exceeds_payment")
+
+    await provider.pay(poor.id, "8", payment="pay-2")
+    assert (await provider.give_back(poor.id, "3", payment="pay-2")).json() == {"posted": True}
+    hold(await provider.charge_back(poor.id, "5.01", payment="pay-2"), "refund_exceeds_payment")
+    assert (await provider.charge_back(poor.id, "5", payment="pay-2")).json() == {"posted": True}
+    assert (await provider.pay(poor.id, "8", payment="pay-2")).json() == {"posted": False}, "told late"
+
+    (entry, first) = (await poor.http.get("/v1/balance/entries?kind=charge_back")).json()["items"]
+    assert (entry["amount"]["nano"], first["amount"]["nano"]) == (-5_000_000_000, -10_000_000_000)
+    assert "charged_back pay-2" in entry["reason"]
+    organization = on_wire(Prefix.ORGANIZATION, poor.id)
+    listed = (
+        await operator.http.get(f"/v1/finance/entries?account=cash&organization={organization}")
+    ).json()["items"]
+    assert [(item["kind"], item["amount"]["nano"]) for item in listed if item["kind"] == "charge_back"] == [
+        ("charge_back", -5_000_000_000),
+        ("charge_back", -10_000_000_000),
+    ]
+    assert {item["approved_by"] for item in listed} == {"payment_provider"}
+    (wallet,) = [
+        item
+        for item in (await operator.http.get("/v1/finance/wallets")).json()["items"]
+        if item["organization_id"] == organization
+    ]
+    balance, due = await _balance(poor)
+    assert (wallet["balance"]["nano"], wallet["due"]["nano"]) == (balance, due)
+
+
+async def test_a_charge_back_of_a_suspended_customer_is_posted_all_the_same(
+    api: Api, operator: Tenant, provider: PaymentProvider
+) -> None:
+    suspended = await tenant_in(api, operator, OrganizationState.SUSPENDED, "late")
+    before, _ = await _balance(suspended)
+    assert (await provider.pay(suspended.id, "10", payment="pay-1")).json() == {"posted": True}
+    assert (await provider.charge_back(suspended.id, "10", payment="pay-1")).json() == {"posted": True}
+    assert await _balance(suspended) == (before, 0)
 
 
 async def test_nobody_else_tells_of_payments(api: Api, acme: Tenant, provider: PaymentProvider) -> None:

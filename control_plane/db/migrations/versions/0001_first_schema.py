@@ -1775,7 +1775,7 @@ def _create_tables() -> None:
         sa.Column("wallet_after_nano", sa.BigInteger(), nullable=False),
         sa.Column("receivable_after_nano", sa.BigInteger(), nullable=False),
         sa.CheckConstraint(
-            "kind IN ('credit', 'credit_note', 'invoice', 'payment', 'refund', 'supplier_invoice', 'top_up', 'usage')",
+            "kind IN ('charge_back', 'credit', 'credit_note', 'invoice', 'payment', 'refund', 'supplier_invoice', 'top_up', 'usage')",
             name=op.f("ck_transactions_kind_known"),
         ),
         sa.CheckConstraint(
@@ -1784,7 +1784,7 @@ def _create_tables() -> None:
             name=op.f("ck_transactions_booked"),
         ),
         sa.CheckConstraint(
-            "(kind IN ('credit', 'credit_note', 'payment', 'refund', 'supplier_invoice', 'top_up')) = (approved_by IS NOT NULL AND reason IS NOT NULL)",
+            "(kind IN ('charge_back', 'credit', 'credit_note', 'payment', 'refund', 'supplier_invoice', 'top_up')) = (approved_by IS NOT NULL AND reason IS NOT NULL)",
             name=op.f("ck_transactions_approved"),
         ),
         sa.ForeignKeyConstraint(

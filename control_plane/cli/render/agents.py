@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from control_plane.cli.render.layout import table
 from control_plane.cli.words import ago, coarse
@@ -11,6 +12,8 @@ from control_plane.wire.agents import AgentResultView, AgentView, LeaseAgentView
 
 
 def agent_table(agents: Sequence[AgentView]) -> RenderableType:
+    if not agents:
+        return Text("No agents: none was installed on a machine of a lease.")
     rows = [
         (
             agent.lease_id,

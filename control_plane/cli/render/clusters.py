@@ -20,6 +20,8 @@ _SHARED = "all organizations"
 
 
 def cluster_table(clusters: Sequence[ClusterView], now: datetime) -> RenderableType:
+    if not clusters:
+        return Text("No clusters.")
     rows = [
         (
             cluster.name,
@@ -100,6 +102,8 @@ def _inside(cluster: str, inside: Inside | Everybodys, now: datetime) -> Iterato
 
 
 def server_host_table(hosts: Sequence[ServerHostView], now: datetime) -> RenderableType:
+    if not hosts:
+        return Text("No hosts for the servers of clusters. To add one: splitplane server-host add --help")
     rows = [
         (
             host.name,

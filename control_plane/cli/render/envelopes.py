@@ -104,6 +104,8 @@ def quota_request_table(
     requests: Sequence[QuotaRequestView], now: datetime, *, organizations: Mapping[str, str] | None = None
 ) -> RenderableType:
     """With the names of `organizations` by their ids, a column says whose each request is."""
+    if not requests:
+        return Text("No quota requests.")
     named = organizations is not None
     ids = [request.id for request in requests]
     rows = [

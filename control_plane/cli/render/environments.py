@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from control_plane.cli.render.layout import table
 from control_plane.cli.words import coarse
@@ -11,6 +12,8 @@ from control_plane.wire.environments import EnvironmentView
 
 
 def environment_table(environments: Sequence[EnvironmentView], now: datetime) -> RenderableType:
+    if not environments:
+        return Text("No environments that you may see.")
     rows = [
         (environment.name, environment.id, coarse(now - environment.created_at))
         for environment in environments

@@ -14,6 +14,8 @@ _STYLES = {"closed": "green", "closing": "yellow"}
 
 
 def period_table(periods: Sequence[PeriodView]) -> RenderableType:
+    if not periods:
+        return Text("No months: nothing was used yet.")
     rows = [
         (
             Text(period.month, style="bold"),

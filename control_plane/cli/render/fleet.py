@@ -37,33 +37,29 @@ def fleet_table(machines: Sequence[FleetMachineView], now: datetime) -> Renderab
     shown = _id_length([machine.id for machine in machines])
     rows = [
         (
-            machine.id[:shown],
-            f"{machine.account} {machine.region}",
-            f"{machine.gpu_count} x {machine.gpu_model}" if machine.gpu_model else "-",
+            Text(machine.id[:shown]).append(f"\n{coarse(now - machine.created_at)} old", style="dim"),
+            f"{machine.account}\n{machine.region}\n{_gpus(machine)}",
             Text(_health(machine), style=_STYLES.get(machine.verdict, "yellow")),
-            "-" if machine.organization is None else f"{machine.organization} / {machine.project}",
-            coarse(now - machine.created_at),
+            "-" if machine.organization is None else f"{machine.organization} /\n{machine.project}",
             cents(machine.cost_per_hour.nano),
             cents(machine.cost.nano),
         )
         for machine in machines
     ]
-    columns = ("MACHINE", "WHERE", "GPUS", "HEALTH", "FOR", "AGE", "USD/H", "USD")
+    columns = ("MACHINE", "WHERE AND WHAT", "HEALTH", "FOR", "USD/H", "USD")
     nano = sum(machine.cost_per_hour.nano for machine in machines)
     so_far = sum(machine.cost.nano for machine in machines)
     return Group(
-        table(
-            columns,
-            rows,
-            right=("AGE", "USD/H", "USD"),
-            whole=("MACHINE", "HEALTH"),
-            varying=("WHERE",),
-        ),
+        table(columns, rows, right=("USD/H", "USD"), whole=("MACHINE", "WHERE AND WHAT", "HEALTH")),
         Text(),
         Text(
             f"{plural(len(machines), 'machine')}, {cents(nano)} USD per hour in all, {cents(so_far)} USD so far."
         ),
     )
+
+
+def _gpus(machine: FleetMachineView) -> str:
+    return f"{machine.gpu_count} x {machine.gpu_model}" if machine.gpu_model else "no GPUs"
 
 
 def _id_length(ids: Sequence[str]) -> int:
@@ -78,9 +74,10 @@ def totals_table(totals: FleetTotals) -> RenderableType:
     if not totals.lines:
         return Text("No such machines.")
     words = tuple(word.upper() for word in _COUNTED)
-    columns = ("PROVIDER", "GPU MODEL", "", *words)
+    columns = ("PROVIDER, GPUS", "", *words)
+    rows = [row for line in (*totals.lines, totals.total) for row in _rows(line)]
     return Group(
-        table(columns, [row for line in (*totals.lines, totals.total) for row in _rows(line)], right=words),
+        table(columns, rows, right=words),
         Text(),
         Text(f"{cents(totals.total.cost_per_hour.nano)} USD per hour in all."),
     )
@@ -89,10 +86,10 @@ def totals_table(totals: FleetTotals) -> RenderableType:
 def _rows(line: FleetTotalView) -> list[tuple[str, ...]]:
     """Its machines, and below them their GPUs."""
     counts = (line.all, line.delivered, line.healthy, line.reserved, line.active)
-    model = "" if line.provider is None else line.gpu_model or "-"
+    model = "" if line.provider is None else line.gpu_model or "no GPUs"
     return [
-        (line.provider or "all", model, "machines", *(f"{count.machines:,}" for count in counts)),
-        ("", "", "GPUs", *(f"{count.gpus:,}" for count in counts)),
+        (line.provider or "all", "machines", *(f"{count.machines:,}" for count in counts)),
+        (model, "GPUs", *(f"{count.gpus:,}" for count in counts)),
     ]
 
 

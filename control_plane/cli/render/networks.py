@@ -13,6 +13,8 @@ from control_plane.wire.networks import NetworkMemberView, NetworkView
 
 
 def network_table(networks: Sequence[NetworkView], now: datetime) -> RenderableType:
+    if not networks:
+        return Text("No networks that you may see.")
     rows = [
         (network.name, network.id, network.range, str(network.members), coarse(now - network.created_at))
         for network in networks

@@ -46,6 +46,8 @@ def standing(organization: OrganizationView) -> tuple[Fact, ...]:
 
 
 def organization_table(organizations: Sequence[OrganizationView]) -> RenderableType:
+    if not organizations:
+        return Text("No organizations. To create one: splitplane organization create NAME")
     ids = [organization.id for organization in organizations]
     rows = [
         (

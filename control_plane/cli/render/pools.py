@@ -14,6 +14,8 @@ _STATES = {"active": "green", "dry_run": "yellow", "deleting": "red"}
 
 
 def pool_table(pools: Sequence[PoolView]) -> RenderableType:
+    if not pools:
+        return Text("No warm pools. To create one: splitplane pool create --help")
     rows = [
         (
             Text(pool.name, style="bold"),

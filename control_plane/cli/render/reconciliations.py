@@ -38,6 +38,8 @@ def progress_of(found: PeriodReconciliationView) -> str:
 
 
 def reconciliation_table(found: Sequence[PeriodReconciliationView], now: datetime) -> RenderableType:
+    if not found:
+        return Text("No reconciliations. To ask for one: splitplane finance reconcile MONTH")
     rows = [
         (
             one.id,

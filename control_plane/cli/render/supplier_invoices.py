@@ -41,6 +41,10 @@ def _state(invoice: SupplierInvoiceView) -> str:
 
 
 def supplier_invoice_table(invoices: Sequence[SupplierInvoiceView], now: datetime) -> RenderableType:
+    if not invoices:
+        return Text(
+            "No suppliers' invoices. To import one: splitplane finance supplier-invoice import --help"
+        )
     rows = [
         (
             Text(invoice.provider, style="bold"),

@@ -19,8 +19,7 @@ def pool_table(pools: Sequence[PoolView]) -> RenderableType:
     rows = [
         (
             Text(pool.name, style="bold"),
-            pool.sku,
-            pool.region,
+            f"{pool.sku}\nin {pool.region}",
             pool.sla or "all",
             Text(spaced(pool.state), style=_STATES.get(pool.state, "")),
             f"{pool.verified} + {pool.starting}",
@@ -31,8 +30,9 @@ def pool_table(pools: Sequence[PoolView]) -> RenderableType:
         for pool in pools
     ]
     return table(
-        ("NAME", "SKU", "REGION", "SLA", "STATE", "READY", "TARGET", "HITS", "IDLE USD/DAY"),
+        ("NAME", "SKU, REGION", "SLA", "STATE", "READY", "TARGET", "HITS", "IDLE USD/DAY"),
         rows,
+        whole=("SKU, REGION",),
         right=("READY", "TARGET", "HITS", "IDLE USD/DAY"),
     )
 

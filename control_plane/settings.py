@@ -138,7 +138,8 @@ class Settings:
     ] = ""
     seller: Annotated[
         str,
-        Field(min_length=1, max_length=200),
+        # It begins a cell of exports, which a spreadsheet would take for a formula.
+        Field(min_length=1, max_length=200, pattern=r"^[^=+@\s-]"),
         Variable("SPLITPLANE_SELLER", "the company that sells and invoices, as exports of charges name it"),
     ] = "Splitplane"
     seller_address: Annotated[

@@ -1,10 +1,10 @@
-"""Lists as CSV (RFC 4180), written while they are read, so that memory stays small however long they are."""
+"""Lists as CSV, written while they are read, so that memory stays small however long they are."""
 
-import csv
-import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
+
+from control_plane.wire import csv_lines
 
 Row = TypeVar("Row")
 
@@ -17,12 +17,12 @@ async def stream(
     rows_per_read: int,
 ) -> AsyncIterator[bytes]:
     """A header, and a line for each row. `read` answers up to `rows_per_read` rows behind the given one."""
-    yield _lines([columns])
+    yield csv_lines.lines([columns]).encode()
     last: Row | None = None
     while True:
         rows = await read(last)
         if rows:
-            yield _lines([cells(row) for row in rows])
+            yield csv_lines.lines(map(cells, rows)).encode()
             last = rows[-1]
         if len(rows) < rows_per_read:
             return
@@ -36,9 +36,3 @@ def utc(at: datetime | None) -> str:
 def attachment(name: str) -> dict[str, str]:
     """The header with which a browser stores the answer as a file of this name."""
     return {"Content-Disposition": f'attachment; filename="{name}"'}
-
-
-def _lines(rows: Sequence[Sequence[object]]) -> bytes:
-    buffer = io.StringIO()
-    csv.writer(buffer).writerows(rows)
-    return buffer.getvalue().encode()

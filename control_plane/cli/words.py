@@ -46,18 +46,6 @@ def printable(text: str) -> str:
     return "\r\n".join("".join(map(_visible, part)) for part in text.split("\r\n"))
 
 
-def csv_cell(value: object) -> object:
-    """A value for CSV, in which no spreadsheet takes a text for a formula: a leading apostrophe makes it a text.
-
-    Providers choose some texts. Numbers are no texts: a negative one stays as it is.
-    https://owasp.org/www-community/attacks/CSV_Injection (2026-11-24)
-    """
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
 def _visible(character: str) -> str:
     if character in "\n\t" or unicodedata.category(character) not in _CONTROLS:
         return character

@@ -1,8 +1,7 @@
 """Show service levels: what each tier promises, how a lease's promises stand, and what was given back."""
 
-import csv
-import io
 from argparse import Namespace
+from collections.abc import Sequence
 
 from control_plane.cli.commands.lookup import LEASE_HELP, find
 from control_plane.cli.commands.money_once import add_key, post
@@ -10,7 +9,7 @@ from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.sla import approval_page, report_page, standing_page
 from control_plane.cli.render.sla_terms import tier_table
 from control_plane.cli.terminal import Terminal
-from control_plane.cli.words import csv_cell
+from control_plane.wire import csv_lines
 from control_plane.wire.sla import (
     LeaseSlaView,
     SlaApprovalRequest,
@@ -112,34 +111,19 @@ def report(terminal: Terminal, args: Namespace) -> None:
     path = "/v1/finance/sla-report" if args.all else "/v1/sla-report"
     answer = terminal.client().every(path, SlaReportView, query)
     if args.csv and not args.json:
-        terminal.write(_csv(answer.value.items))
+        terminal.write(csv_lines.lines([COLUMNS, *map(_csv_row, answer.value.items)]))
         return
     terminal.present(args.json, answer, report_page)
 
 
-def _csv(breaches: tuple[SlaBreachView, ...]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for breach in breaches:
-        amounts = (breach.charged, breach.credit, breach.credited)
-        writer.writerow(
-            csv_cell(value)
-            for value in (
-                *(
-                    breach.id,
-                    breach.organization_id,
-                    breach.lease_id,
-                    breach.promise,
-                    breach.month,
-                    breach.sla,
-                ),
-                *(breach.sla_version, breach.since.isoformat(), breach.found_at.isoformat()),
-                *("" if amount is None else amount.usd for amount in amounts),
-                *("" if breach.credited_at is None else breach.credited_at.isoformat(), breach.why),
-            )
-        )
-    return text.getvalue()
+def _csv_row(breach: SlaBreachView) -> Sequence[object]:
+    amounts = (breach.charged, breach.credit, breach.credited)
+    return (
+        *(breach.id, breach.organization_id, breach.lease_id, breach.promise, breach.month, breach.sla),
+        *(breach.sla_version, breach.since.isoformat(), breach.found_at.isoformat()),
+        *("" if amount is None else amount.usd for amount in amounts),
+        *("" if breach.credited_at is None else breach.credited_at.isoformat(), breach.why),
+    )
 
 
 def approve(terminal: Terminal, args: Namespace) -> None:

@@ -1,7 +1,5 @@
 """The fleet on the screen, and as CSV."""
 
-import csv
-import io
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -9,7 +7,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import table
-from control_plane.cli.words import ID_DIGITS_MIN, cents, coarse, csv_cell, plural, spaced
+from control_plane.cli.words import ID_DIGITS_MIN, cents, coarse, plural, spaced
+from control_plane.wire import csv_lines
 from control_plane.wire.fleet import FleetMachineView, FleetTotals, FleetTotalView
 
 _STYLES = {"healthy": "green", None: "dim"}
@@ -103,14 +102,12 @@ TOTALS_COLUMNS = (
 
 def totals_csv(totals: FleetTotals) -> str:
     """A header and one line for each provider and GPU model. The sum is left to the reader's program."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(TOTALS_COLUMNS)
+    rows: list[Sequence[object]] = [TOTALS_COLUMNS]
     for line in totals.lines:
         counts = (line.all, line.delivered, line.healthy, line.reserved, line.active)
         numbers = [number for count in counts for number in (count.machines, count.gpus)]
-        writer.writerow((line.provider, line.gpu_model, *numbers, line.cost_per_hour.usd))
-    return text.getvalue()
+        rows.append((line.provider, line.gpu_model, *numbers, line.cost_per_hour.usd))
+    return csv_lines.lines(rows)
 
 
 def _health(machine: FleetMachineView) -> str:
@@ -127,19 +124,16 @@ def _health(machine: FleetMachineView) -> str:
 
 def fleet_csv(machines: Sequence[FleetMachineView]) -> str:
     """A header and one line for each machine. Amounts are exact."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(CSV_COLUMNS)
-    for machine in machines:
-        writer.writerow(
-            (
-                *(machine.id, machine.account, machine.provider, csv_cell(machine.provider_ref)),
-                *(machine.region, machine.gpu_model, machine.gpu_count, machine.state, machine.verdict),
-                *(csv_cell(machine.native_status), machine.organization_id, csv_cell(machine.organization)),
-                *(machine.project_id, machine.project),
-                *(machine.lease_id, machine.lease, machine.created_at.isoformat()),
-                *(machine.cost_per_hour.usd, machine.cost.usd),
-                *("true" if each else "false" for each in (machine.silent, machine.stopped)),
-            )
-        )
-    return text.getvalue()
+    return csv_lines.lines([CSV_COLUMNS, *map(_csv_row, machines)])
+
+
+def _csv_row(machine: FleetMachineView) -> Sequence[object]:
+    return (
+        *(machine.id, machine.account, machine.provider, machine.provider_ref),
+        *(machine.region, machine.gpu_model, machine.gpu_count, machine.state, machine.verdict),
+        *(machine.native_status, machine.organization_id, machine.organization),
+        *(machine.project_id, machine.project),
+        *(machine.lease_id, machine.lease, machine.created_at.isoformat()),
+        *(machine.cost_per_hour.usd, machine.cost.usd),
+        *("true" if each else "false" for each in (machine.silent, machine.stopped)),
+    )

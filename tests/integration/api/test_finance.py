@@ -1,13 +1,18 @@
 """Finance over HTTP: periods are closed and reopened, and what somebody decides on is posted once and in its bounds."""
 
+import csv
+import io
+
 import pytest
 
+from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.role import Role
 from control_plane.domain.scope import PLATFORM
 from control_plane.services import api_keys, organizations
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.problems import hold
 from tests.support.laws import check
+from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
 OCTOBER = "/v1/finance/periods/2026-10"
@@ -166,3 +171,27 @@ async def test_nothing_is_paid_back_that_is_not_there_and_nothing_is_overpaid(
     nobody = {"organization_id": f"org_{'0' * 32}", "kind": "credit", "amount_usd": "5"} | TICKET
     hold(await finance.http.post(path, json=nobody, headers=key), "not_found")
     await check(api.owner.db)
+
+
+async def test_the_csv_of_a_balance_and_of_usage_holds_no_formula_whatever_reasons_and_labels_say(
+    acme: Tenant, operator: Tenant, stage: Stage
+) -> None:
+    formula = '=HYPERLINK("https://a.example","open")'
+    body = {"organization_id": on_wire(Prefix.ORGANIZATION, acme.id), "kind": "credit", "amount_usd": "1"}
+    headers = {"Idempotency-Key": "formula"}
+    given = await operator.http.post(
+        "/v1/finance/transactions", json=body | {"reason": formula}, headers=headers
+    )
+    assert given.status_code == 201, given.text
+    await acme.lease(labels={"team": formula})
+    await stage.play(60)
+    await stage.play(3_700, step=600)
+    read = [
+        list(csv.DictReader(io.StringIO((await acme.http.get(path)).text)))
+        for path in ("/v1/balance/entries.csv", "/v1/usage.csv")
+    ]
+    entries, charges = read
+    assert [row["reason"] for row in entries if row["kind"] == "credit"] == [f"'{formula}"]
+    assert {row["amount_usd"][0] for row in entries if row["kind"] == "usage"} == {"-"}, "a number stays one"
+    assert charges, "something was used"
+    assert all(row["labels"].startswith("{") and formula not in row["lease_name"] for row in charges)

@@ -28,7 +28,7 @@ def test_the_fleet_as_csv_has_exact_amounts_and_filters_are_sent(tmp_path: Path)
 def test_what_a_provider_calls_a_machine_is_no_formula_in_a_spreadsheet(tmp_path: Path) -> None:
     machines = [
         answers.FLEET["items"][0] | {"provider_ref": text, "native_status": text}
-        for text in ('=HYPERLINK("https://a.example")', "+1", "-1", "@SUM(A1)", "\t=1", "i-0abc")
+        for text in ('=HYPERLINK("https://a.example")', "+1", "-1+1", "@SUM(A1)", "\t=1", "i-0abc")
     ]
     answer = {"items": machines, "next_cursor": None}
     stand = Stand(tmp_path, {"GET /v1/operator/fleet/machines": answer})

@@ -25,7 +25,6 @@ LOCK_TIMEOUT_MS = 5_000
 IDLE_IN_TRANSACTION_TIMEOUT_MS = 30_000
 
 _SET_TENANT = text("SELECT set_config('app.organization_id', :organization, true)")
-_CHECK_NOW = text("SET CONSTRAINTS ALL IMMEDIATE")
 
 
 class Role(StrEnum):
@@ -137,12 +136,7 @@ class Database:
 
 @asynccontextmanager
 async def acting_for(connection: Connection, tenant: UUID, *, back_to: UUID) -> AsyncIterator[None]:
-    """Let an operator's transaction write rows of another tenant, and then return to its own tenant.
-
-    Deferred constraints are checked before the return, because the check sees only rows of the tenant
-    that is set at that moment.
-    """
+    """Let an operator's transaction write rows of another tenant, and then return to its own tenant."""
     await connection.execute(_SET_TENANT, {"organization": str(tenant)})
     yield
-    await connection.execute(_CHECK_NOW)
     await connection.execute(_SET_TENANT, {"organization": str(back_to)})

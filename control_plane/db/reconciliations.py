@@ -190,7 +190,8 @@ CROSS JOIN LATERAL (
   SELECT coalesce(sum(cost), 0)::bigint AS amount, coalesce(sum(cost) FILTER (WHERE waits), 0)::bigint AS unrated
   FROM (
     SELECT {_cost(_AGREED, "i.unit_seconds_before", "i.unit_seconds")} AS cost,
-           EXISTS (SELECT FROM unrated u WHERE u.lease_id = i.lease_id AND u.number = i.number) AS waits
+           EXISTS (SELECT FROM unrated u WHERE u.organization_id = i.organization_id AND u.lease_id = i.lease_id
+                   AND u.number = i.number) AS waits
     FROM intervals i WHERE i.lease_id = l.id AND i.started_at >= :since AND i.started_at < :until
   ) interval_costs
 ) metered

@@ -80,10 +80,10 @@ WITH due AS (
     AND (l.billed_until IS NOT NULL OR CASE WHEN {PAUSED}
       THEN coalesce(l.metered_until, l.ready_at) < date_trunc('second', l.paused_at[cardinality(l.paused_at)])
       ELSE coalesce(l.metered_until, l.ready_at) < :hour END)
-  ORDER BY l.metered_until, l.id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
+  ORDER BY l.id LIMIT :limit FOR NO KEY UPDATE SKIP LOCKED
 )
 SELECT l.id AS lease_id, l.organization_id, l.project_id, l.metered_until, l.intervals, {USE}
-FROM due l {USED} ORDER BY l.metered_until, l.id
+FROM due l {USED} ORDER BY l.id
 """)
 # An interval is of the machine that the customer had been admitted to when it began.
 _RECORD = text(f"""
@@ -184,12 +184,14 @@ class NewCharge:
 
 RATE = "CASE WHEN i.stopped THEN l.stopped_nano_per_unit_hour ELSE l.nano_per_unit_hour END"
 """SQL: the price of interval `i` of lease `l`, of a unit for an hour."""
+# By organization, so that a batch locks few standings, and a second replica takes those of others. Rows are deleted by
+# their place in the table: statistics of a queue are often of when it was empty, and a join then reads it for each row.
 _TAKE_UNRATED = text(f"""
-WITH due AS (
-  SELECT lease_id, number FROM unrated ORDER BY lease_id, number LIMIT :limit FOR UPDATE SKIP LOCKED
-), taken AS (
-  DELETE FROM unrated u USING due WHERE (u.lease_id, u.number) = (due.lease_id, due.number)
-  RETURNING u.lease_id, u.number
+WITH taken AS (
+  DELETE FROM unrated WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM unrated ORDER BY organization_id, lease_id, number LIMIT :limit FOR UPDATE SKIP LOCKED
+  ))
+  RETURNING lease_id, number
 )
 SELECT i.lease_id, i.number, i.organization_id, i.project_id, i.machine_id, i.provider, i.region, l.sku, l.purchase,
        l.price_book, {RATE} AS nano_per_unit_hour, i.started_at, i.ended_at, i.unit_seconds_before,

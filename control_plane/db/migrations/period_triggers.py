@@ -182,7 +182,7 @@ LOOKED_UP = {
     ),
     "intervals": ("lease_id", "number", "organization_id", "started_at"),
     "periods": ("issuer", "month", "state"),
-    "transactions": ("id", "organization_id", "period", *ledger_functions.TRANSACTION_COLUMNS),
+    "transactions": ("id", "organization_id", "project_id", "period", *ledger_functions.TRANSACTION_COLUMNS),
     "standings": ledger_functions.STANDING_COLUMNS,
     "unrated": ("lease_id", "number"),
 }

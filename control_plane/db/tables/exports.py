@@ -25,7 +25,7 @@ charge_names = table(
     Column("lease_id", Uuid, nullable=False),
     # Of the charge, in its lease.
     Column("number", Integer, nullable=False),
-    tenant(),
+    tenant(of_owner=True),
     own("lease_id", "leases"),
     Column("project", Text, nullable=False),
     Column("lease", Text, nullable=False),

@@ -146,7 +146,14 @@ def at(name: str, *, nullable: bool = True) -> Column[datetime]:
     return Column(name, DateTime(timezone=True), nullable=nullable)
 
 
-def tenant(*, nullable: bool = False) -> Column[UUID]:
+def tenant(*, nullable: bool = False, of_owner: bool = False) -> Column[UUID]:
+    """The organization of a row.
+
+    With `of_owner`, the table has a reference made by `own` that is never null. It shows that the organization exists,
+    so that a foreign key of this column would only be checked a second time for every row.
+    """
+    if of_owner:
+        return Column("organization_id", Uuid, nullable=False)
     return Column("organization_id", Uuid, ForeignKey("organizations.id"), nullable=nullable)
 
 

@@ -118,7 +118,7 @@ intervals = table(
     "intervals",
     Column("lease_id", Uuid, nullable=False),
     Column("number", Integer, nullable=False),
-    tenant(),
+    tenant(of_owner=True),
     *project(),
     own("lease_id", "leases"),
     Column("machine_id", Uuid, ForeignKey("machines.id"), nullable=False),
@@ -145,14 +145,15 @@ unrated = table(
     Column("lease_id", Uuid, nullable=False),
     Column("number", Integer, nullable=False),
     tenant(),
-    PrimaryKeyConstraint("lease_id", "number"),
+    # In the order in which they are taken. An interval, whose number is unique in its lease, is queued once.
+    PrimaryKeyConstraint("organization_id", "lease_id", "number"),
     lookups=Lookups.READ,
 )
 
 charges = table(
     "charges",
     Column("id", Uuid, primary_key=True),
-    tenant(),
+    tenant(of_owner=True),
     *project(),
     Column("lease_id", Uuid, nullable=False),
     own("lease_id", "leases"),
@@ -252,8 +253,9 @@ postings = table(
     "postings",
     Column("transaction_id", Uuid, nullable=False),
     Column("line", SmallInteger, nullable=False),
-    tenant(),
-    *project(nullable=True),
+    tenant(of_owner=True),
+    # That of the transaction: a trigger refuses any other one.
+    Column("project_id", Uuid),
     # An account of the same organization, or of ours: a trigger refuses any other one.
     Column("account_id", Uuid, ForeignKey("ledger_accounts.id"), nullable=False),
     Column("amount_nano", BigInteger, nullable=False),

@@ -252,6 +252,25 @@ def _references() -> Iterator[tuple[Table, Any]]:
                 yield table, key
 
 
+def test_an_organization_without_a_foreign_key_is_that_of_a_row_that_has_one() -> None:
+    """Where the column has no reference of its own, another one of the table, which is never null, includes it."""
+    found = set()
+    for table in metadata.tables.values():
+        column = table.columns.get("organization_id")
+        if (
+            column is None
+            or column.nullable
+            or any(key.column.table.name == "organizations" for key in column.foreign_keys)
+        ):
+            continue
+        if not any(
+            column.name in key.column_keys and not any(each.nullable for each in key.columns)
+            for key in table.foreign_key_constraints
+        ):
+            found.add(table.name)
+    assert found == {"samples"}  # They come by the million, and are written by the name of a claim.
+
+
 # References that the database holds within an organization in another way, or that need not be.
 _OTHERWISE = {
     ("postings", "ledger_accounts"): "the account may be ours; transaction_balances() refuses any other one",
@@ -299,33 +318,61 @@ def test_a_row_refers_only_to_rows_of_its_own_organization() -> None:
     assert otherwise == set(_OTHERWISE)
 
 
-async def test_a_posting_to_another_organizations_account_is_refused(filled_url: str) -> None:
-    for role, tenant in ((Role.API, A), (Role.RECONCILER, None)):
-        async with connected(login_url(filled_url, role), role=role.value, tenant=tenant) as connection:
-            transaction = connection.transaction()
-            await transaction.start()
-            made = a_row("transactions", A, 41)
+_WRONG_POSTINGS: tuple[tuple[str, type[asyncpg.PostgresError], UUID, UUID | None, int], ...] = (
+    ("account of another organization", asyncpg.ForeignKeyViolationError, B, None, -5),
+    ("out of balance by 1 nano-USD", asyncpg.CheckViolationError, A, None, -4),
+    ("posting of another project", asyncpg.ForeignKeyViolationError, A, a_row("projects", A)["id"], -5),
+)
+"""What the second posting of a transaction is refused for, its account's owner, its project and its amount."""
+
+
+@pytest.mark.parametrize(("role", "tenant"), [(Role.API, A), (Role.RECONCILER, None)])
+async def test_postings_that_do_not_fit_their_transaction_are_refused(
+    filled_url: str, role: Role, tenant: UUID | None
+) -> None:
+    async with connected(login_url(filled_url, role), role=role.value, tenant=tenant) as connection:
+        for words, error, owner, project, amount in _WRONG_POSTINGS:
+            async with rolled_back(connection):
+                made = await _a_transaction(connection)
+                with pytest.raises(error, match=words):
+                    await connection.execute(
+                        "INSERT INTO postings (transaction_id, line, organization_id, project_id, account_id, amount_nano)"
+                        " VALUES ($1, 1, $2, NULL, $3, 5), ($1, 2, $2, $4, $5, $6)",
+                        made,
+                        A,
+                        a_row("ledger_accounts", A)["id"],
+                        project,
+                        a_row("ledger_accounts", owner)["id"],
+                        amount,
+                    )
+
+
+async def test_no_statement_leaves_a_transaction_out_of_balance(filled_url: str) -> None:
+    async with acting_as_a(filled_url) as connection, rolled_back(connection):
+        made = await _a_transaction(connection)
+        with pytest.raises(asyncpg.CheckViolationError, match="out of balance by 5 nano-USD"):
             await connection.execute(
-                "INSERT INTO transactions (id, organization_id, key, kind, effective_at, period, recorded_at,"
-                " number, wallet_after_nano, receivable_after_nano)"
-                " VALUES ($1, $2, $3, $4, now(), date_trunc('month', now(), 'UTC'), now(), 41, 0, 0)",
-                made["id"],
+                "INSERT INTO postings (transaction_id, line, organization_id, account_id, amount_nano)"
+                " VALUES ($1, 1, $2, $3, 5)",
+                made,
                 A,
-                made["key"],
-                made["kind"],
+                a_row("ledger_accounts", A)["id"],
             )
-            for line, account, amount in ((1, A, 5), (2, B, -5)):
-                await connection.execute(
-                    "INSERT INTO postings (transaction_id, line, organization_id, account_id, amount_nano)"
-                    " VALUES ($1, $2, $3, $4, $5)",
-                    made["id"],
-                    line,
-                    A,
-                    a_row("ledger_accounts", account)["id"],
-                    amount,
-                )
-            with pytest.raises(asyncpg.ForeignKeyViolationError, match="account of another organization"):
-                await transaction.commit()
+
+
+async def _a_transaction(connection: Any) -> UUID:
+    """A transaction without postings. Returns its id."""
+    made = a_row("transactions", A, 41)
+    await connection.execute(
+        "INSERT INTO transactions (id, organization_id, key, kind, effective_at, period, recorded_at,"
+        " number, wallet_after_nano, receivable_after_nano)"
+        " VALUES ($1, $2, $3, $4, now(), date_trunc('month', now(), 'UTC'), now(), 41, 0, 0)",
+        made["id"],
+        A,
+        made["key"],
+        made["kind"],
+    )
+    return UUID(str(made["id"]))
 
 
 # Oracles: what an error tells

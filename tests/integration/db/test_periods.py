@@ -167,12 +167,16 @@ async def closed(owner: Database) -> AsyncIterator[Database]:
 
 @pytest.mark.parametrize("table", ["charges", "transactions", "postings"])
 async def test_a_row_in_a_closed_period_is_refused_whoever_writes_it(closed: Database, table: str) -> None:
-    row = a_row(table, A, 7) | (
-        {"transaction_id": a_row("transactions", A)["id"]} if table == "postings" else {}
-    )
+    written = [a_row(table, A, 7)]
+    if table == "postings":
+        transaction_id = a_row("transactions", A)["id"]
+        written = [
+            a_row(table, A, transaction_id=transaction_id, line=line, amount_nano=amount)
+            for line, amount in ((7, 7), (8, -7))
+        ]
     with pytest.raises(DBAPIError, match=r"the period 2026-11 of issuer main is closed"):
         async with closed.transaction() as connection:
-            await insert(connection, table, row)
+            await insert(connection, table, *written)
 
 
 async def test_no_row_is_booked_before_its_month(owner: Database) -> None:

@@ -123,8 +123,8 @@ class FinanceCreditNoteController(Controller):
     async def issue(self, request: ApiRequest, data: JSONBody[CreditNoteRequest]) -> Response[bytes]:
         """Correct an issued invoice in whole or in part.
 
-        What its lines come to goes to the prepaid balance, and the tax of it is no longer owed. It is booked in the
-        open period, whichever month was invoiced.
+        What is not paid of its lines and their tax is no longer due, and what was paid goes to the balance. It is
+        booked in the open period, whichever month was invoiced.
         """
         principal = request.principal
         order = CreditNoteOrder(

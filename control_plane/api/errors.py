@@ -176,7 +176,9 @@ KINDS: dict[str, Kind] = {
     ),
     RefusalCode.NETWORKS_TOO_MANY: Kind(409, "Delete a network that no lease uses."),
     RefusalCode.ORGANIZATION_UNKNOWN: Kind(
-        422, "Use the id of an open organization that GET /v1/organizations lists.", "organization_id"
+        422,
+        "Use the id of an open organization that GET /v1/operator/organizations lists.",
+        "organization_id",
     ),
     RefusalCode.HOST_KEY_INVALID: Kind(
         422, "Send one line of an OpenSSH host key file, such as ssh_host_ed25519_key.pub.", "host_key"
@@ -350,7 +352,7 @@ KINDS: dict[str, Kind] = {
     RefusalCode.INVOICE_EXISTS: Kind(409, "Read the invoice that `detail` names: a month has one."),
     RefusalCode.NOTHING_TO_CREDIT: Kind(409, "Read the invoice: its credit notes cover all of it."),
     RefusalCode.LINE_NOT_CREDITABLE: Kind(
-        409, "Choose a line whose `kind` is `usage`; credits are given back with the usage.", "lines"
+        409, "Choose a line of usage, or one that takes a credit back.", "lines"
     ),
     RefusalCode.CREDIT_EXCEEDS_LINE: Kind(
         409, "Credit no more than `detail` says is left of the line.", "lines"

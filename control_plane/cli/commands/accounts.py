@@ -26,7 +26,7 @@ PATH = "/v1/operator/provider-accounts"
 
 def add(to: Commands) -> None:
     accounts = noun(
-        to, "account", "Add, change and see provider accounts, and permit terminations there (operators)."
+        to, "account", "See, add and change provider accounts, and permit terminations (operators)."
     )
     command(
         accounts,
@@ -69,10 +69,11 @@ def add(to: Commands) -> None:
             "Read splitplane proof record first. Once you know that the provider is the\n"
             "cause, permit the terminations: they begin within 15 minutes, two machines in\n"
             "each run.\n\n"
-            "With --missing you permit instead that machines are given up which the lists of\n"
-            "a frozen account miss: their leases end. Look at the console first. The\n"
-            "permit ends with the freeze, and covers no list that misses more machines.\n"
-            "Machines whose agents reported in the last five minutes stay all the same."
+            "With --missing you permit something else: to give up the machines that are not\n"
+            "in the lists of a frozen account, which ends their leases. Look at the\n"
+            "provider's console first. The permit ends with the freeze, and covers no list\n"
+            "that misses more machines. Machines whose agents reported in the last five\n"
+            "minutes stay all the same."
         ),
         examples="""
         splitplane account permit-terminations lambda_cloud --reason "ticket 4711"

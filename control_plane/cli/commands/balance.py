@@ -15,9 +15,7 @@ KINDS = ("top_up", "credit", "refund", "charge_back", "usage", "payment", "invoi
 
 
 def add(to: Commands) -> None:
-    balance = noun(
-        to, "balance", "Show your organization's balance and what changed it, and be warned when it is low."
-    )
+    balance = noun(to, "balance", "Show your balance and what changed it, and be warned when it is low.")
     command(
         balance,
         "show",

@@ -50,7 +50,7 @@ def add(to: Commands) -> None:
         "Show this month's bill so far, and the balance, or the bill of another month.",
         more=(
             "Where leases of several projects are on the bill, each project has a subtotal.\n"
-            "What was used in the last minutes is not yet billed."
+            "What was used since the last full hour is shown as not yet billed."
         ),
         examples="""
         splitplane bill

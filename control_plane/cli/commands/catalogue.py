@@ -44,7 +44,7 @@ def add(to: Commands) -> None:
         "Show what a lease would cost and where it would go, without creating it.",
         more=(
             "When the lease would be refused, it says by which limits and exits with 1.\n"
-            "--verbose shows every rule that spoke. With --keep, the price stands for\n"
+            "--verbose shows every rule that was checked. With --keep, the price stands for\n"
             "15 minutes: splitplane lease create SKU --quote QUOTE. With the id of such a\n"
             "quote in the place of the SKU, it shows what was kept."
         ),

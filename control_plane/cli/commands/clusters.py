@@ -52,8 +52,8 @@ def add(to: Commands) -> None:
             "dedicated to one. Leaving early (Ctrl-C, --no-wait) does not end the building."
         ),
         examples="""
-        splitplane cluster create eu --region eu-1
-        splitplane cluster create acme --region eu-1 --organization org_0190c2...
+        splitplane cluster create eu-1 --region eu-central-1
+        splitplane cluster create acme --region eu-west-1 --organization org_0190c2...
         """,
     )
     parser.add_argument("name", metavar="NAME", help="unique among the clusters; not cl_...")

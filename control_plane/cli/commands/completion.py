@@ -16,7 +16,7 @@ def add(to: Commands) -> None:
         "completion",
         completion,
         "Print the script with which a shell completes commands, options and names.",
-        more=("Names of leases, SKUs, projects and SSH keys are asked of the API when you press\nTab."),
+        more="When you press Tab, names of leases, SKUs, projects and the like are read from\nthe API.",
         examples="""
         source <(splitplane completion bash)                    (in ~/.bashrc)
         splitplane completion zsh > ~/.zfunc/_splitplane        (a folder in fpath)

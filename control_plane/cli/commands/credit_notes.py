@@ -49,8 +49,8 @@ def add_of_all(finance: Commands) -> None:
         more=(
             "Give --line 2 --amount 24.90 for a part of a line, and repeat both for several\n"
             "lines. Without --amount, all that is left of the lines is credited. --all\n"
-            "voids the invoice. The sum goes to the prepaid balance, and its tax is no\n"
-            "longer owed. It is final."
+            "voids the invoice. What is not paid of the lines and their tax is no longer due;\n"
+            "what was paid goes to the balance. It is final."
         ),
         examples="""
         splitplane finance credit-note create INV-2026-000001 --line 2 --reason late
@@ -59,7 +59,12 @@ def add_of_all(finance: Commands) -> None:
     )
     parser.add_argument("invoice", metavar="INVOICE", help=INVOICE_HELP)
     parser.add_argument(
-        "--line", type=int, action="append", default=[], metavar="N", help="a line with usage; repeatable"
+        "--line",
+        type=int,
+        action="append",
+        default=[],
+        metavar="N",
+        help="a line with usage, or one that takes a credit back; repeatable",
     )
     parser.add_argument(
         "--amount", action="append", default=[], metavar="USD", help="how much of the line, in whole cents"

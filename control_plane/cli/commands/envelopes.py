@@ -56,17 +56,17 @@ def _add_set(envelopes: Commands) -> None:
         "--burst",
         type=int,
         metavar="PERCENT",
-        help="how much GPUs and the spend per hour may exceed the limits",
+        help="by how many percent GPUs and the spend per hour may exceed the limits",
     )
     parser.add_argument(
-        "--burst-seconds", type=int, metavar="N", default=3_600, help="how long; default: 3600"
+        "--burst-seconds", type=int, metavar="N", default=3_600, help="for how many seconds (default: 3600)"
     )
     parser.add_argument(
         "--burst-price",
         type=int,
         metavar="PERCENT",
         default=100,
-        help="the price of what exceeds; default: 100",
+        help="price of a lease that is admitted over a limit, in percent (default: 100)",
     )
     parser.add_argument(
         "--ends-after",
@@ -92,21 +92,25 @@ def add_limits(parser: ArgumentParser) -> None:
     parser.add_argument("--hour", metavar="USD", help="spend per hour")
     parser.add_argument("--month", metavar="USD", help="spend per calendar month (UTC)")
     parser.add_argument("--sku", action="append", metavar="SKU", help="allow this SKU; may be repeated")
-    parser.add_argument("--region", action="append", metavar="REGION", help="allow this region")
-    parser.add_argument("--provider", action="append", metavar="PROVIDER", help="allow this provider")
+    parser.add_argument(
+        "--region", action="append", metavar="REGION", help="allow this region; may be repeated"
+    )
+    parser.add_argument(
+        "--provider", action="append", metavar="PROVIDER", help="allow this provider; may be repeated"
+    )
     parser.add_argument(
         "--tier",
         action="append",
         metavar="TIER",
         choices=("listed", "proven", "attested"),
-        help="allow this tier",
+        help="allow this proof tier: listed, proven or attested; may be repeated",
     )
     parser.add_argument(
         "--purchase",
         action="append",
         metavar="KIND",
         choices=("on_demand", "spot", "interruptible"),
-        help="allow leases that are bought so",
+        help="allow this way to buy: on_demand, spot or interruptible; may be repeated",
     )
     parser.add_argument("--priority", type=int, metavar="N", help="the highest priority of a lease")
     parser.add_argument("--batch", type=int, metavar="N", help="how many leases one request may create")

@@ -23,9 +23,9 @@ def add(to: Commands) -> None:
         list_machines,
         "List every machine that may exist, with whoever holds it, newest first.",
         more=(
-            "HEALTH is the verdict about a machine that is verified, and the state of others;\n"
-            "stopped by its customer, or silent because its agent does not report, stands\n"
-            "beside it. Silence is no fault. Why: splitplane repair list."
+            "HEALTH is the verdict about a verified machine, and the state of any other.\n"
+            "Beside it, `stopped` means that its customer stopped it, and `silent` that its\n"
+            "agent does not report, which is no fault. For reasons: splitplane repair list."
         ),
         examples="""
         splitplane fleet list --provider lambda_cloud --verdict lost

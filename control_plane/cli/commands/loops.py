@@ -15,8 +15,8 @@ def add(to: Commands) -> None:
         loops,
         "Show the last report of every loop (operators).",
         more=(
-            "A loop is stuck when its report is later than three intervals and one run\n"
-            "allow, and stopped when that is so in one replica while another one runs it.\n"
+            "A loop is stuck when its last report is older than three of its intervals and\n"
+            "one run. It is stopped when that is so in one replica and another one runs it.\n"
             "A loop with no report is run by no process, or its first run has not ended."
         ),
         examples="splitplane loops",

@@ -30,7 +30,7 @@ def add(finance: Commands) -> None:
         """,
     )
     parser.add_argument("month", metavar="MONTH", help="such as 2026-10")
-    parser.add_argument("--by", choices=BY, default=BY[0], help="by what it is added up (default: provider)")
+    parser.add_argument("--by", choices=BY, default=BY[0], help="what each line adds up (default: provider)")
     add_lines(parser, "lines")
 
 

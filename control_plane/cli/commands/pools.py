@@ -95,7 +95,7 @@ def _add_create(pools: Commands) -> None:
         ),
         examples="""
         splitplane pool create eu --sku h100-sxm.1x --region eu --max 4 --budget 99
-        splitplane pool create gold --sku h100.8x --region us --max 2 --budget 900
+        splitplane pool create us --sku h100-sxm.8x --region us --max 2 --budget 900
         """,
     )
     parser.add_argument("name", metavar="NAME", help="unique among the pools")
@@ -141,7 +141,7 @@ def _add_simulate(pools: Commands) -> None:
         pools,
         "simulate",
         simulate,
-        "Compare policies over a trace of requests: what idles against who waits.",
+        "Compare policies over a trace of requests: idle cost against waiting time.",
         more=(
             "The file is CSV with the header arrival,sku,region,duration, or a JSON object\n"
             "with these fields a line. An arrival is a time such as 2026-11-28T12:00:00Z, or\n"

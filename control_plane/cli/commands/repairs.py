@@ -42,7 +42,11 @@ def add(to: Commands) -> None:
     )
     parser.add_argument("machine", metavar="MACHINE", help=MACHINE_HELP)
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; its customer reads it")
-    parser.add_argument("--planned-at", metavar="TIME", help="when the work begins, with an offset from UTC")
+    parser.add_argument(
+        "--planned-at",
+        metavar="TIME",
+        help="when the work begins, such as 2026-12-01T06:00:00+00:00 (default: now)",
+    )
     add_yes(parser)
     parser = command(
         repairs,

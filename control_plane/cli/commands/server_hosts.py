@@ -32,7 +32,7 @@ def add(to: Commands) -> None:
             "installed before a cluster takes it."
         ),
         examples="""
-        splitplane server-host add k8s-1 192.0.2.10 --region eu-1 --host-key host.pub
+        splitplane server-host add k8s 192.0.2.1 --region eu-west-1 --host-key k8s.pub
         """,
     )
     parser.add_argument("name", metavar="NAME", help="unique among the server hosts")

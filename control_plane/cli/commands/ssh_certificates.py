@@ -27,7 +27,8 @@ def add(to: Commands) -> None:
         more=(
             "`lease ssh` does this by itself. The certificate is for a key pair of its own,\n"
             "for your key (-i), or for a public key alone (--public-key), for instance of a\n"
-            "machine that has no login; it is then written beside it, where ssh finds it."
+            "machine that has no login. With -i or --public-key it is written beside your\n"
+            "key, where ssh finds it."
         ),
         examples="""
         splitplane ssh-certificate get train-1

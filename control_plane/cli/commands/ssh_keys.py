@@ -18,13 +18,17 @@ FILES = ("id_ed25519.pub", "id_ecdsa.pub", "id_rsa.pub")
 
 
 def add(to: Commands) -> None:
-    keys = noun(to, "ssh-key", "Add, list and delete the SSH keys that your machines accept.")
+    keys = noun(to, "ssh-key", "Add, list and delete stored SSH keys, which leases can be limited to.")
     parser = command(
         keys,
         "add",
         add_key,
         "Add a public key.",
-        more="Without FILE: the first of ~/.ssh/id_ed25519.pub, id_ecdsa.pub, id_rsa.pub.",
+        more=(
+            "To log in you need no stored key: see splitplane lease ssh. A lease that is\n"
+            "created with --ssh-key admits the keys that it names, and no other.\n"
+            "Without FILE: the first of ~/.ssh/id_ed25519.pub, id_ecdsa.pub, id_rsa.pub."
+        ),
         examples="""
         splitplane ssh-key add laptop
         splitplane ssh-key add ci ./deploy_key.pub
@@ -41,7 +45,8 @@ def add(to: Commands) -> None:
         keys,
         "delete",
         delete_key,
-        "Delete a key. Running leases keep it until they end.",
+        "Delete a key. Leases that are limited to it admit it no longer.",
+        more="Certificates for this key are revoked at once, and their sessions end.",
         examples="splitplane ssh-key delete laptop",
     )
     parser.add_argument("key", metavar="KEY", help="name or id")

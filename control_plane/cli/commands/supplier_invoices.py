@@ -97,8 +97,8 @@ def add(finance: Commands) -> None:
         match,
         "Match our meter, suppliers' invoices and customers' bills of a month.",
         more=(
-            "Every difference has a word, such as billed_by_block. Exits with 1 while a\n"
-            "difference is open, which nothing explains, or an invoice is missing."
+            "Every difference has a word, such as billed_by_block. Exits with 1 while an\n"
+            "invoice is missing, or a difference is open: then nothing explains it."
         ),
         examples="""
         splitplane finance match 2026-10

@@ -54,8 +54,8 @@ USERS = subjects.Kind(
     help=USER_HELP,
     summaries={
         "show": "Show one user.",
-        "suspend": "Refuse the API keys of a user until it is resumed.",
-        "resume": "Accept the API keys of a suspended user again.",
+        "suspend": "End a user's sessions, and refuse sign-ins and API keys until resumed.",
+        "resume": "Let a suspended user sign in and use API keys again.",
         "remove": "Remove a user for good: its API keys are revoked and its roles end.",
     },
 )

@@ -1,4 +1,4 @@
-"""Decisions of admission on the screen: every rule that spoke, with its figures."""
+"""Decisions of admission on the screen: every rule that was checked, with its figures."""
 
 from collections.abc import Sequence
 

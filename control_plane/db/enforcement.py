@@ -49,6 +49,7 @@ class _OpenFinding:
     action_at: datetime | None
     expires_at: datetime | None
     planned_at: datetime | None
+    armed: bool | None
     ended: ActionEnd | None
 
     def value(self) -> Finding:
@@ -60,15 +61,21 @@ class _OpenFinding:
         if self.action_id is None or self.action is None or self.action_at is None or self.expires_at is None:
             return None
         return Taken(
-            self.action_id, self.action, self.action_at, self.expires_at, self.planned_at, self.ended
+            self.action_id,
+            self.action,
+            self.action_at,
+            self.expires_at,
+            self.planned_at,
+            self.ended,
+            armed=bool(self.armed),
         )
 
 
 _FINDING = """
 SELECT f.id, f.detector, f.claim_id, f.opened_at, f.since, f.step_at, a.id AS action_id, a.action, a.at AS action_at,
-  a.expires_at, a.planned_at, e.ended
+  a.expires_at, a.planned_at, a.armed, e.ended
 FROM findings f LEFT JOIN LATERAL (
-  SELECT x.id, x.action, x.at, x.expires_at, x.planned_at FROM enforcement_actions x
+  SELECT x.id, x.action, x.at, x.expires_at, x.planned_at, x.armed FROM enforcement_actions x
   WHERE x.finding_id = f.id ORDER BY x.at DESC, x.id DESC LIMIT 1) a ON true
 LEFT JOIN enforcement_ends e ON e.action_id = a.id
 """

@@ -252,6 +252,8 @@ class Taken:
     expires_at: datetime
     planned_at: datetime | None
     ended: ActionEnd | None
+    armed: bool = True
+    """Whether it was done, and not only decided."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +279,16 @@ class Case:
     symptom: Symptom
     finding: Finding | None
     muted_until: datetime | None = None
+    armed: bool = True
+    """Whether what is decided is also done."""
+
+    @property
+    def taken(self) -> Taken | None:
+        """The last action. One that was only decided, and about which nobody was told, does not count any more once the
+        detector is armed: then the ladder begins anew.
+        """
+        taken = None if self.finding is None else self.finding.taken
+        return None if taken is not None and self.armed and not taken.armed else taken
 
 
 # Decisions.
@@ -351,19 +363,16 @@ def _opened(case: Case, symptom: Symptom, now: datetime) -> Step:
 
 
 def _present(case: Case, finding: Finding, present: Present, ladders: Ladders, now: datetime) -> Step:
-    taken = finding.taken
     if present.credited:
-        done = taken is not None and taken.action is EnforcementAction.CREDIT
+        done = finding.taken is not None and finding.taken.action is EnforcementAction.CREDIT
         if done:
             return _CREDITED
         return _take(EnforcementAction.CREDIT, present, ladders, now)
-    announced = taken is not None and taken.action is EnforcementAction.SHUTDOWN and taken.ended is None
-    if announced and not may(EnforcementAction.SHUTDOWN, present.basis):
-        return Close(
-            FindingOutcome.RECOVERED, "its customer does not want the machine to be stopped any more"
-        )
-    if announced and present.fully and _planned(taken) <= now:
-        return StopMachine(present)
+    taken = case.taken
+    if taken is not None and taken.action is EnforcementAction.SHUTDOWN and taken.ended is None:
+        announced = _announced(case, taken, present, now)
+        if announced is not None:
+            return announced
     wanted = _wanted(case, finding, present, ladders, now) if present.fully else None
     if wanted is not None:
         return _take(wanted, present, ladders, now, notice=ladders.tiers[case.lease.tier].notice_seconds)
@@ -372,11 +381,19 @@ def _present(case: Case, finding: Finding, present: Present, ladders: Ladders, n
     return Wait("its last action has time to help")
 
 
-def _planned(taken: Taken | None) -> datetime:
-    """When the last action stops the machine."""
-    if taken is None or taken.planned_at is None:
+def _announced(case: Case, taken: Taken, present: Present, now: datetime) -> Step | None:
+    """What becomes of a stop that was announced; None while its time has not come."""
+    if taken.armed and not case.armed:
+        return Close(
+            FindingOutcome.UNDONE, "an operator disarmed the detector, so the machine is not stopped"
+        )
+    if not may(EnforcementAction.SHUTDOWN, present.basis):
+        return Close(
+            FindingOutcome.RECOVERED, "its customer does not want the machine to be stopped any more"
+        )
+    if taken.planned_at is None:
         raise ValueError("a shutdown has a planned time")
-    return taken.planned_at
+    return StopMachine(present) if present.fully and taken.planned_at <= now else None
 
 
 def _runs_out(taken: Taken, ladders: Ladders, now: datetime) -> bool:
@@ -389,11 +406,11 @@ def _wanted(
     case: Case, finding: Finding, present: Present, ladders: Ladders, now: datetime
 ) -> EnforcementAction | None:
     """The action of the ladder whose turn it is; None when it is not yet that of another one."""
-    tier = ladders.tiers[case.lease.tier]
+    tier, taken = ladders.tiers[case.lease.tier], case.taken
     rest = [action for action in ladders.of[case.detector] if action is not EnforcementAction.CREDIT]
     ladder = [action for action in rest if may(action, present.basis)]
-    position = -1 if finding.taken is None else _position(ladder, finding.taken.action)
-    if position < 0:
+    position = -1 if taken is None else _position(ladder, taken.action)
+    if taken is None or position < 0:
         return ladder[0] if ladder else None
     if case.detector in _BY_STEPS:
         due = now - finding.step_at >= timedelta(seconds=tier.step_seconds)
@@ -403,7 +420,9 @@ def _wanted(
     notices = (present.until - now) / timedelta(seconds=tier.notice_seconds)
     # The last action is taken one notice before the end, the one before it two notices before, and so on.
     due_position = max((at for at in range(len(ladder)) if at == 0 or notices <= len(ladder) - at), default=0)
-    return ladder[due_position] if due_position > position else None
+    # An end that was postponed, or a stop that was held back, is announced again.
+    again = due_position == position and taken.ended is ActionEnd.EXPIRED and taken.action in SIGNALS
+    return ladder[due_position] if due_position > position or again else None
 
 
 _BY_STEPS = frozenset({Detector.MEMORY_PRESSURE, Detector.KV_CACHE_GROWTH, Detector.THROUGHPUT_DEGRADATION})

@@ -128,14 +128,18 @@ def _ask(step: Take) -> str:
 
 
 async def close(work: Work, case: Case | None, seen: Finding, step: Close) -> bool:
-    """Close a finding, and end its last action. False when somebody else has moved it."""
+    """Close a finding, and end its last action. False when somebody else has moved it.
+
+    The customer is told that nothing is asked any more, if something was.
+    """
     finding = await enforcement.lock_finding(work.connection, seen.id)
     if finding is None or finding.taken != seen.taken:
         return False
     ended = ActionEnd.DONE if step.outcome is FindingOutcome.CREDITED else ActionEnd.OVER
-    told = await _end_last(work, finding, ended, step.why)
+    in_force = await _end_last(work, finding, ended, step.why)
     await enforcement.close(work.connection, finding.id, step.outcome, step.why, now=work.now)
-    if told and work.armed and case is not None:
+    was_told = in_force and finding.taken is not None and finding.taken.armed
+    if was_told and case is not None:
         line = f"{finding.detector.value.replace('_', ' ')}: {step.why}; nothing is asked of the workload any more"
         await journal.note_lease(
             work.connection,

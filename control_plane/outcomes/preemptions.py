@@ -1,7 +1,8 @@
 """How an interruptible lease yields its machine to a lease in need: notice, interruption, and a machine in its place.
 
-These functions run in the caller's open transaction. Each locks both leases, then claims and machines, and the
-preemption last. What they decide is `domain/preemption.py`; every decision is stored with what it was based on.
+These functions run in the caller's open transaction. `consider` locks the lease in need alone; `advance` locks both
+leases, then claims and machines, and the preemption last. What they decide is `domain/preemption.py`; every decision is
+stored with what it was based on.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -65,9 +66,9 @@ from control_plane.outcomes import machines as machine_outcomes
 from control_plane.outcomes.leases import unhealthy_accounts
 
 RUNNING_PER_LOOK_MAX = 100
-"""So many interruptible leases are considered at a time: first those whose machine may be taken back now and would serve
-the lease in need, and of these first those with the lowest priority that run for the shortest time. When none of them
-can yield its machine, the next ones are considered.
+"""So many interruptible leases are considered at a time: first those whose machine may be taken back now and would
+serve the lease in need, and of these first those with the lowest priority that run for the shortest time. When none of
+them can yield its machine, the next ones are considered.
 """
 LOOKS_MAX = 5
 _CAPACITY = frozenset({FailReason.NO_CAPACITY, FailReason.QUOTA_REACHED})

@@ -63,13 +63,13 @@ async def findings(stage: Stage, lease: Lease) -> list[tuple[str, str | None]]:
     return [(row.detector, row.outcome) for row in found]
 
 
-async def arm(stage: Stage, *detectors: Detector) -> None:
+async def arm(stage: Stage, *detectors: Detector, armed: bool = True) -> None:
     async with stage.db.transaction() as connection:
         for detector in detectors:
             await enforcement.arm(
                 connection,
                 uuid7(),
-                Arm(detector, armed=True, at=stage.clock.now(), set_by="test", why="looked"),
+                Arm(detector, armed=armed, at=stage.clock.now(), set_by="test", why="looked"),
             )
 
 
@@ -248,6 +248,50 @@ async def test_a_machine_that_works_again_before_the_announced_time_runs_on(
     assert await findings(stage, lease) == [(Detector.IDLE, FindingOutcome.RECOVERED)]
     assert await signal(ingest_db, stage, lease) is None
     assert "lease power_requested" not in await stage.story(lease)
+    await stage.finish()
+
+
+async def test_a_stop_that_was_only_decided_is_announced_before_it_happens_once_the_detector_is_armed(
+    stage: Stage, ingest_db: Database
+) -> None:
+    stage.sell_cheap_stops()
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await stop_when_idle(stage, lease)
+    await lasts(stage, lease, 58 * 60, gpu=IDLE)
+    assert [action for _, action, _ in await actions(stage, lease)] == [A.NOTIFY, A.SHUTDOWN]
+    await arm(stage, Detector.IDLE)
+    armed_at = stage.clock.now()
+    await lasts(stage, lease, 4 * 60, gpu=IDLE)
+    assert "lease power_requested" not in await stage.story(lease), "its customer was told of nothing before"
+    asked = await signal(ingest_db, stage, lease)
+    assert asked is not None
+    assert asked.ends_at is not None
+    assert asked.ends_at - armed_at >= timedelta(minutes=10)
+    async with stage.db.reading() as connection:
+        stop, told = await health.notices_of_lease(connection, lease.id, before=None, limit=50)
+    assert (stop.kind, told.kind) == (NoticeKind.STOP_PLANNED, NoticeKind.CONDITION_FOUND)
+    await lasts(stage, lease, 8 * 60, gpu=IDLE)
+    assert await findings(stage, lease) == [(Detector.IDLE, FindingOutcome.STOPPED)]
+    await stage.finish()
+
+
+async def test_a_stop_that_was_announced_is_taken_back_when_the_detector_is_disarmed(
+    stage: Stage, ingest_db: Database
+) -> None:
+    stage.sell_cheap_stops()
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.IDLE)
+    await stop_when_idle(stage, lease)
+    await lasts(stage, lease, 55 * 60, gpu=IDLE)
+    assert await signal(ingest_db, stage, lease) is not None
+    await arm(stage, Detector.IDLE, armed=False)
+    await lasts(stage, lease, 8 * 60, gpu=IDLE)
+    assert await findings(stage, lease) == [(Detector.IDLE, FindingOutcome.UNDONE)], "nothing was stopped"
+    assert [ended for _, _, ended in await actions(stage, lease)] == [ActionEnd.SUPERSEDED, ActionEnd.OVER]
+    assert await signal(ingest_db, stage, lease) is None
+    story = await stage.story(lease)
+    assert "lease power_requested" not in story
+    assert story.count("lease enforcement") == 3, "the notice, the announcement, and that it is taken back"
     await stage.finish()
 
 

@@ -111,7 +111,7 @@ class _Activation:
         while True:
             async with self._world.db.reading() as connection:
                 page = await conditions.watched(connection, after=after, limit=LEASES_PER_PAGE_MAX)
-                cases = await _cases_of(connection, page, self._world, self._now)
+                cases = await _cases_of(connection, page, self._world, self._armed, self._now)
             await self._add_hours(page)
             self._report.looked_at += len(page)
             self.customers |= {(lease.place, lease.organization_id) for lease in page}
@@ -230,7 +230,11 @@ def _median(samples: Sequence[Sampled], rules: EnforcementRules) -> Mapping[int,
 
 
 async def _cases_of(
-    connection: Connection, page: Sequence[Watched], world: EnforcementWorld, now: datetime
+    connection: Connection,
+    page: Sequence[Watched],
+    world: EnforcementWorld,
+    armed: frozenset[Detector],
+    now: datetime,
 ) -> list[Case]:
     """The cases of a page of leases: those with a finding, and those whose condition may hold."""
     rules = world.enforcement_rules
@@ -277,7 +281,9 @@ async def _cases_of(
                 continue
             was = left_alone.get((lease.claim_id, detector))
             muted_until = None if was is None else was + mute
-            cases.append(Case(lease, detector, symptom, own.get(detector), muted_until))
+            cases.append(
+                Case(lease, detector, symptom, own.get(detector), muted_until, armed=detector in armed)
+            )
     return cases
 
 

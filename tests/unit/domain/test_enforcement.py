@@ -181,6 +181,28 @@ def test_a_machine_that_works_again_or_whose_customer_changed_their_mind_is_not_
     assert isinstance(next_step(no_wish, LADDERS, later), Close)
 
 
+def test_an_announcement_that_ran_out_is_made_again_while_its_time_is_due() -> None:
+    held_back = case(
+        Detector.IDLE,
+        Present(AT - 120 * MINUTE, "idle", Basis.CONSENT, until=AT),
+        taken=A.SHUTDOWN,
+        planned_at=AT,
+        ended=ActionEnd.EXPIRED,
+    )
+    now = AT + 20 * MINUTE
+    step = next_step(held_back, LADDERS, now)
+    assert isinstance(step, Take)
+    assert (step.action, step.planned_at) == (A.SHUTDOWN, now + 10 * MINUTE)
+    postponed = Present(AT, "no money", Basis.OURS, until=AT + 120 * MINUTE)
+    evicting = case(Detector.UNFUNDED, postponed, taken=A.EVICT, ended=ActionEnd.EXPIRED)
+    assert isinstance(next_step(evicting, LADDERS, AT + 20 * MINUTE), Wait)
+    again = next_step(evicting, LADDERS, AT + 111 * MINUTE)
+    assert isinstance(again, Take)
+    assert (again.action, again.planned_at) == (A.EVICT, AT + 120 * MINUTE)
+    told = case(Detector.ENVELOPE_BREACH, postponed, taken=A.NOTIFY, ended=ActionEnd.EXPIRED)
+    assert isinstance(next_step(told, LADDERS, AT + 20 * MINUTE), Wait), "a notice is not repeated"
+
+
 def test_an_undone_action_closes_the_finding_and_the_lease_is_left_alone_for_a_while() -> None:
     undone = case(taken=A.STOP_ADMISSION, ended=ActionEnd.UNDONE)
     assert next_step(undone, LADDERS, AT + MINUTE) == Close(FindingOutcome.UNDONE, "an operator undid it")

@@ -19,7 +19,9 @@ from data_plane.heartbeats.collector.exchange import ANSWER_BYTES_MAX
 from data_plane.heartbeats.relay_units import IngestPlace
 from data_plane.heartbeats.units import FOLDER, LIBRARY, PROXY, SANDBOX, network_socket, overlay_socket
 
-MISSING = 75
+MISSING = 66
+"""The exit status of an exchange on a host without this collector: EX_NOINPUT. One that waited in vain for another
+exchange has `turns.BUSY`: a push would restart a collector that works, which then forgets what it holds."""
 
 _SERVICE = "splitplane-heartbeats.service"
 _SERVER_SOCKET = "splitplane-heartbeats.socket"

@@ -32,7 +32,7 @@ CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 30.0
 """After so long without an answer a try is given up and repeated."""
 TRIES_OF_A_FAULT_MAX = 4
-"""How often a request is sent that the API answers with 500, which a repetition rarely mends."""
+"""How often a request is sent that the API answers with 500, which a repetition rarely changes."""
 FIRST_WAIT_SECONDS = 0.5
 WAIT_SECONDS_MAX = 10.0
 PAGES_MAX = 200

@@ -187,7 +187,7 @@ def _read(path: Path) -> dict[str, Any]:
         for each in lists
     ):
         raise CliError(
-            f"{path} is no configuration of kubectl, and was left as it is. Use --output FILE, or mend it.",
+            f"{path} is no configuration of kubectl, and was left as it is. Use --output FILE, or repair it.",
             code="file_unreadable",
         )
     return dict(found)

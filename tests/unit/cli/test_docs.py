@@ -1,4 +1,4 @@
-"""Every `splitplane` command in the docs is one: its words and options exist."""
+"""Every `splitplane` command in the docs is one: its words and options exist. Every error code of the CLI is in the docs."""
 
 import argparse
 import re
@@ -49,3 +49,11 @@ def test_every_command_in_the_docs_exists() -> None:
     commands = list(_commands())
     assert len(commands) > 150
     assert [(page, command, fault) for page, command in commands if (fault := _fault(command))] == []
+
+
+def test_every_error_code_of_the_command_line_is_in_the_docs() -> None:
+    page = Path("docs/cli.md").read_text()
+    sources = [source.read_text() for source in Path("control_plane/cli").rglob("*.py")]
+    codes = {code for source in sources for code in re.findall(r'code="([a-z_]+)"', source)}
+    assert len(codes) > 50
+    assert sorted(code for code in codes if f"`{code}`" not in page) == []

@@ -1,4 +1,7 @@
-"""Every `splitplane` command in the docs is one: its words and options exist. Every error code of the CLI is in the docs."""
+"""Every `splitplane` command in the docs is one: its words and options exist. Every error code of the CLI is in the docs.
+
+The README lists every page.
+"""
 
 import argparse
 import re
@@ -57,3 +60,8 @@ def test_every_error_code_of_the_command_line_is_in_the_docs() -> None:
     codes = {code for source in sources for code in re.findall(r'code="([a-z_]+)"', source)}
     assert len(codes) > 50
     assert sorted(code for code in codes if f"`{code}`" not in page) == []
+
+
+def test_the_readme_lists_every_page() -> None:
+    table = Path("README.md").read_text()
+    assert [str(page) for page in PAGES[1:] if f"| [{page}]({page}) |" not in table] == []

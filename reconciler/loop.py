@@ -111,6 +111,9 @@ class Loop(Generic[Needs_contra]):
     hears: tuple[str, ...] = ()
     """Channels of PostgreSQL. A notification there starts an activation at once, in every replica. One may be lost, so
     that the loop must find its work without it, at its interval."""
+    beside: Callable[[Needs_contra, Callable[[], None]], Awaitable[None]] | None = None
+    """Runs beside the loop until it is cancelled, and calls its second argument to start an activation at once. The
+    loop must find its work without it."""
 
 
 @dataclass(frozen=True, slots=True)

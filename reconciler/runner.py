@@ -51,6 +51,8 @@ FOLLOW_ACCOUNTS = timedelta(seconds=2)
 """How often a process looks whether operators added, changed or removed an account."""
 REPORT_EVERY = timedelta(seconds=5)
 """How often a loop stores an uneventful report. An eventful one is stored at once."""
+BESIDE_AGAIN_SECONDS = 5.0
+"""After what runs beside a loop has failed."""
 LATE_AFTER_TURNS = 3
 FINISH_SECONDS_MAX = 15.0
 """How long activations may go on after the request to stop. Then they are cancelled, which is as safe as a crash."""
@@ -89,10 +91,14 @@ class Runner:
         self._keep(self._roster.keep(self._stopping), "roster")
         if isinstance(self._world, AccountWorld):
             self._keep(self._follow_accounts(self._world), "accounts")
-        hearing = self._keep(self._hear(), "notifications")
+        waking = [self._keep(self._hear(), "notifications")]
+        waking += [
+            self._keep(self._beside(loop), f"{loop.name} beside") for loop in self._loops if _has_beside(loop)
+        ]
         try:
             await self._stopping.wait()
-            hearing.cancel()
+            for task in waking:
+                task.cancel()
             await _ended(self._tasks, FINISH_SECONDS_MAX, "activations_cancelled")
         finally:
             self.stop()
@@ -114,6 +120,19 @@ class Runner:
         listener.on_connected(partial(self._wake_loops, tuple(loop.name for loop in hearing)))
         if hearing:
             await listener.run()
+
+    async def _beside(self, loop: AnyLoop) -> None:
+        """Run what runs beside a loop, until cancelled. When it fails, it begins anew."""
+        if isinstance(loop, AccountLoop) or loop.beside is None:
+            return
+        while True:
+            try:
+                await loop.beside(self._world, partial(self._wake_loops, (loop.name,)))
+            except Exception as error:  # noqa: BLE001 - the loop itself finds its work without it
+                log.warning(
+                    "beside_loop_failed", loop=loop.name, error=f"{type(error).__name__}: {error}"[:TEXT_MAX]
+                )
+            await asyncio.sleep(BESIDE_AGAIN_SECONDS)
 
     def _wake_hearing(self, names: tuple[str, ...], _payload: str) -> None:
         self._wake_loops(names)
@@ -234,6 +253,10 @@ class Runner:
         for (name, _), event in self._wake.items():
             if name in names:
                 event.set()
+
+
+def _has_beside(loop: AnyLoop) -> bool:
+    return not isinstance(loop, AccountLoop) and loop.beside is not None
 
 
 def late_after(loop: AnyLoop) -> timedelta:

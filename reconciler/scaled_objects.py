@@ -6,6 +6,7 @@ after a restore of the cluster's database, loses nodes only when they are empty.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from control_plane.db import node_pools, scaled_pools
 from control_plane.db.connection import Connection
@@ -30,6 +31,16 @@ from reconciler.worlds.clusters import ClusterWorld
 DEFINITION = f"{NODE_POOL.plural}.{NODE_POOL.group}"
 
 
+@dataclass
+class Due:
+    """When the next look at a cluster is due, by what was found there."""
+
+    at: datetime | None = None
+
+    def by(self, moment: datetime) -> None:
+        self.at = moment if self.at is None else min(self.at, moment)
+
+
 @dataclass(frozen=True, slots=True)
 class Project:
     """What a project has in a cluster, as far as scaling goes."""
@@ -42,6 +53,7 @@ class Project:
     policies: Sequence[Object]
     actor: Actor
     report: Report
+    due: Due
     cordoned: set[str] = field(default_factory=set[str])
     """Nodes that were cordoned in this look."""
 

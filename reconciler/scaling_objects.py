@@ -142,10 +142,11 @@ def use_of_nodes(pods: Objects) -> dict[str, NodeUse]:
 
 def pending_pods(pods: Objects) -> list[PendingPod]:
     """The pods for which the scheduler found no node. Those of DaemonSets come with a node and ask for none."""
-    return [_pending(pod, since) for pod in pods if (since := _pending_since(pod)) is not None]
+    return [_pending(pod, since) for pod in pods if (since := pending_since(pod)) is not None]
 
 
-def _pending_since(pod: Object) -> datetime | None:
+def pending_since(pod: Object) -> datetime | None:
+    """Since when the scheduler finds no node for a pod; None when it needs none."""
     spec, status = pod.get("spec", {}), pod.get("status", {})
     if spec.get("nodeName") or "deletionTimestamp" in pod["metadata"] or status.get("phase") != "Pending":
         return None

@@ -26,9 +26,29 @@ _DROP_TURNS = text(f"""
 DELETE FROM scaling_turns t USING clusters c WHERE c.id = t.id AND c.state <> '{ClusterState.READY}'
 """)
 _TAKE = work.take("scaling_turns", "due_at <= :now", order="due_at, id")
+# What was changed while the cluster was looked at, the look may have missed.
 _GIVE_BACK = text(f"""
-UPDATE scaling_turns SET due_at = :due_at, tries = 0, tried_at = NULL, {work.GIVE_BACK} WHERE id = :id AND {work.HELD}
+UPDATE scaling_turns SET tries = 0, tried_at = NULL, {work.GIVE_BACK},
+  due_at = CASE WHEN changed_at >= CAST(:began_at AS timestamptz) THEN CAST(:now AS timestamptz)
+    WHEN watch_until > CAST(:now AS timestamptz) THEN CAST(:watched_at AS timestamptz)
+    ELSE CAST(:due_at AS timestamptz) END
+WHERE id = :id AND {work.HELD}
 """)
+# One that does not answer is tried again when its time has come.
+_CHANGED = text("""
+UPDATE scaling_turns SET changed_at = CAST(:now AS timestamptz),
+  due_at = CASE WHEN tries = 0 THEN least(due_at, CAST(:now AS timestamptz)) ELSE due_at END
+WHERE id = :id
+""")
+_TAKE_WATCHES = text("""
+UPDATE scaling_turns SET watch_token = :token, watch_until = :until WHERE id = ANY(ARRAY(
+  SELECT id FROM scaling_turns WHERE watch_token = :token OR watch_until IS NULL OR watch_until <= :now
+  ORDER BY watch_token IS DISTINCT FROM :token, id LIMIT :limit FOR UPDATE SKIP LOCKED))
+RETURNING id
+""")
+_END_WATCHES = text(
+    "UPDATE scaling_turns SET watch_token = NULL, watch_until = NULL WHERE watch_token = :token"
+)
 _FAIL = work.retry("scaling_turns")
 _RENEW = text(f"UPDATE scaling_turns SET work_until = :until WHERE id = ANY(:ids) AND {work.HELD}")
 _TRIES = text("SELECT tries FROM scaling_turns WHERE id = :id")
@@ -107,8 +127,38 @@ async def renew_turns(
     return bool(await write(connection, _RENEW, ids=ids, token=token, until=until))
 
 
-async def end_turn(connection: Connection, cluster_id: ClusterId, *, token: UUID, due_at: datetime) -> None:
-    await write(connection, _GIVE_BACK, id=cluster_id, token=token, due_at=due_at)
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A look at a cluster, and when the next one is due unless something changes there."""
+
+    began_at: datetime
+    ended_at: datetime
+    due_at: datetime
+    watched_at: datetime
+    """Instead of `due_at`, while the cluster is watched."""
+
+
+async def end_turn(connection: Connection, cluster_id: ClusterId, looked: Looked, *, token: UUID) -> None:
+    """Give a cluster back. It is due at once if something changed since the look began."""
+    values = {"began_at": looked.began_at, "now": looked.ended_at}
+    due = {"due_at": looked.due_at, "watched_at": looked.watched_at}
+    await write(connection, _GIVE_BACK, id=cluster_id, token=token, **values, **due)
+
+
+async def changed(connection: Connection, cluster_id: ClusterId, *, now: datetime) -> None:
+    """Store that something changed in a cluster: it is looked at next."""
+    await write(connection, _CHANGED, id=cluster_id, now=now)
+
+
+async def take_watches(
+    connection: Connection, *, token: UUID, now: datetime, until: datetime, limit: int
+) -> list[ClusterId]:
+    """The clusters that the process with this token watches until then: its own, and those that nobody does."""
+    return await read(connection, _TAKE_WATCHES, ClusterId, token=token, now=now, until=until, limit=limit)
+
+
+async def end_watches(connection: Connection, *, token: UUID) -> None:
+    await write(connection, _END_WATCHES, token=token)
 
 
 async def fail_turn(

@@ -236,6 +236,8 @@ class _Packing:
         self.held: dict[tuple[Bound, str], Held] = {}
         self.unplaced: dict[str, str] = {}
         self.vain: dict[str, str] = {}
+        self._first: dict[tuple[bool, str], int] = {}
+        """The first room, of those on time or late, in which a pod of a kind may fit: rooms only become smaller."""
 
     def keep_minimum(self, pool: ScaledPool) -> None:
         while self._nodes[pool.name] < pool.nodes_min and not self._is_enough():
@@ -253,10 +255,10 @@ class _Packing:
         if pod.beyond is not None:
             self.unplaced[pod.name] = _beyond_why(pod.beyond)
             return
-        if self._put_on(self._rooms, pod):
+        if self._put_on(self._rooms, pod, is_late=False):
             return
         fitting = [pool for pool in self.pools if misfit(pod, pool.face, pool.room) is None]
-        if not fitting and not self._put_on(self._late, pod):
+        if not fitting and not self._put_on(self._late, pod, is_late=True):
             self.unplaced[pod.name] = self._why_none(pod)
         elif fitting:
             self._order_for(pod, fitting)
@@ -268,7 +270,7 @@ class _Packing:
         for pool in (each for each in fitting if is_due and not each.is_short):
             if self._grow(pool, pod, refusals):
                 return
-        if self._put_on(self._late, pod) or not is_due:
+        if self._put_on(self._late, pod, is_late=True) or not is_due:
             return
         for pool in (each for each in fitting if each.is_short):
             if self._grow(pool, pod, refusals):
@@ -281,19 +283,27 @@ class _Packing:
         if held is not None:
             refusals.append(held)
             return False
-        return self._is_enough() or self._put_on([self._add(pool)], pod)
+        return self._is_enough() or self._put_in(self._add(pool), pod)
 
-    def _put_on(self, rooms: Sequence[_Room], pod: PendingPod) -> bool:
-        for room in rooms:
-            if misfit(pod, room.face, room.left) is None:
-                if self._is_kept_off(room, pod):
-                    self.vain[pod.name] = room.pool
-                    self.unplaced[pod.name] = _beyond_why(VAIN_WHY)
-                    return True
-                room.left = room.left.minus(pod.asks)
-                self.used.add(room.key)
+    def _put_on(self, rooms: Sequence[_Room], pod: PendingPod, *, is_late: bool) -> bool:
+        kind = (is_late, repr((pod.asks, pod.selector, pod.terms, pod.tolerations)))
+        for number in range(self._first.get(kind, 0), len(rooms)):
+            if self._put_in(rooms[number], pod):
+                self._first[kind] = number
                 return True
+        self._first[kind] = len(rooms)
         return False
+
+    def _put_in(self, room: _Room, pod: PendingPod) -> bool:
+        if misfit(pod, room.face, room.left) is not None:
+            return False
+        if self._is_kept_off(room, pod):
+            self.vain[pod.name] = room.pool
+            self.unplaced[pod.name] = _beyond_why(VAIN_WHY)
+            return True
+        room.left = room.left.minus(pod.asks)
+        self.used.add(room.key)
+        return True
 
     def _is_kept_off(self, room: _Room, pod: PendingPod) -> bool:
         since = None if room.open_since is None else max(room.open_since, pod.pending_since)

@@ -62,7 +62,10 @@ class FakeKubernetes:
     """So many pods pass after an admission policy was applied: the real one takes seconds too."""
     _applied: dict[Place, Object] = field(default_factory=dict[Place, Object])
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
-    _watches: list["asyncio.Queue[Change]"] = field(default_factory=list["asyncio.Queue[Change]"])
+    watched_by: list["asyncio.Queue[Change | None]"] = field(
+        default_factory=list["asyncio.Queue[Change | None]"]
+    )
+    """One for each watch. None ends it as a lost connection does."""
 
     def __post_init__(self) -> None:
         for name in ("default", "kube-system"):
@@ -82,6 +85,11 @@ class FakeKubernetes:
         """Store what somebody else than us writes, such as a kubelet."""
         metadata = thing["metadata"]
         self._store((resource_of(thing).plural, metadata.get("namespace"), metadata["name"]), thing)
+
+    def break_watches(self) -> None:
+        """Every watch that is open loses its connection."""
+        for queue in self.watched_by:
+            queue.put_nowait(None)
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         self._call()
@@ -113,12 +121,14 @@ class FakeKubernetes:
         labels: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[Snapshot | Change, None]:
-        queue: asyncio.Queue[Change] = asyncio.Queue()
-        self._watches.append(queue)
+        queue: asyncio.Queue[Change | None] = asyncio.Queue()
+        self.watched_by.append(queue)
         try:
             yield Snapshot(tuple(await self.list(resource, namespace, labels=labels, fields=fields)))
             while True:
                 change = await queue.get()
+                if change is None:
+                    raise Unreachable("the connection of the watch was lost")
                 thing = change.changed
                 if (
                     resource_of(thing) == resource
@@ -128,7 +138,7 @@ class FakeKubernetes:
                 ):
                     yield change
         finally:
-            self._watches.remove(queue)
+            self.watched_by.remove(queue)
 
     async def apply(self, intent: Object, *, take_over: bool = False) -> Object:  # noqa: ARG002 - nobody else writes here
         self._call()
@@ -244,7 +254,7 @@ class FakeKubernetes:
         self._tell(ChangeKind.DELETED, self.objects.pop(place))
 
     def _tell(self, kind: ChangeKind, thing: Object) -> None:
-        for queue in self._watches:
+        for queue in self.watched_by:
             queue.put_nowait(Change(kind, copy.deepcopy(thing)))
 
 
@@ -276,7 +286,7 @@ def _has_labels(thing: Object, labels: Mapping[str, str] | None) -> bool:
 
 
 def _has_fields(thing: Object, fields: Mapping[str, str] | None) -> bool:
-    return all(_at(thing, path.split(".")) == value for path, value in (fields or {}).items())
+    return all((_at(thing, path.split(".")) or "") == value for path, value in (fields or {}).items())
 
 
 def _at(thing: Any, path: list[str]) -> Any:

@@ -31,7 +31,7 @@ OWNERS = {
     "pydantic": r"environment/reading\.py|.*/settings\.py",
     "opentelemetry": r"tracing/exporting\.py",
     "requests": r"tracing/exporting\.py",
-    "structlog": r"control_plane/(api/observe|ingest/process|server_process)\.py|reconciler/(runner|roster|compose|keys|live_accounts|health|process|__main__)\.py|data_plane/proof/verifier/service/.*",
+    "structlog": r"control_plane/(api/observe|ingest/process|server_process)\.py|reconciler/(runner|roster|scaling_watch|compose|keys|live_accounts|health|process|__main__)\.py|data_plane/proof/verifier/service/.*",
     "grpc": r"data_plane/proof/verifier/service/.*|providers/rpc\.py|providers/emulators/grpc_server\.py",
     "grpc_health": r"data_plane/proof/verifier/service/server\.py",
     "google": r"data_plane/proof/verifier/service/.*|reconciler/remote_write/.*|providers/(rpc|nebius|nebius_api/.*|emulators/clouds/nebius)\.pyi?",

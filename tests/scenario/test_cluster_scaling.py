@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,15 +10,17 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import clusters as cluster_rows
-from control_plane.db import projects
+from control_plane.db import projects, scaled_pools
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import LIVE, Lease
 from control_plane.domain.node_pool import NodePool, NodePoolState
+from control_plane.world import uuid7
 from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import Invalid, NotFound
 from data_plane.cluster.resource import NODE_POOL, POD, SCALING_POLICY, Object, resource_of
 from data_plane.simulation.kubernetes import FakeKubernetes
+from reconciler import scaling_watch
 from reconciler.cluster_tenants import tenant_of
 from reconciler.loops.clusters import scale_clusters
 from tests.support import clusters, node_pools, scaling
@@ -429,3 +432,134 @@ async def test_what_a_cluster_refuses_of_one_project_is_no_failure_of_the_cluste
     assert turn.due_at - place.stage.clock.now() <= timedelta(seconds=10)
     place.server.apply_status = patch_status  # type: ignore[method-assign] # It is accepted again.
     await _look(place)
+
+
+async def eventually(what: str, is_true: Callable[[], bool]) -> None:
+    try:
+        async with asyncio.timeout(20):
+            while not is_true():  # noqa: ASYNC110 - rows and lists have no event
+                await asyncio.sleep(0)
+    except TimeoutError:
+        raise AssertionError(what) from None
+
+
+class Bell:
+    """Rung by what watches clusters."""
+
+    def __init__(self) -> None:
+        self._rung = asyncio.Event()
+
+    def ring(self) -> None:
+        self._rung.set()
+
+    async def rings(self) -> None:
+        async with asyncio.timeout(20):
+            await self._rung.wait()
+        self._rung.clear()
+
+
+@pytest.fixture
+async def bell(place: Place, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bell]:
+    """The cluster is watched, and was looked at."""
+    for name in ("LOOKS_APART_SECONDS", "HELD_AGAIN_SECONDS"):
+        monkeypatch.setattr(scaling_watch, name, 0.01)
+    monkeypatch.setattr(scaling_watch, "RETRY_FIRST", timedelta(milliseconds=10))
+    await _look(place)
+    bell = Bell()
+    watching = asyncio.create_task(scaling_watch.keep(place.stage.world, bell.ring))
+    await bell.rings()
+    yield bell
+    watching.cancel()
+    await asyncio.wait([watching])
+    async with place.stage.db.reading() as connection:
+        (turn,) = await rows(connection, text("SELECT watch_until FROM scaling_turns"))
+    assert turn.watch_until is None, "another process may watch it at once"
+
+
+async def test_a_cluster_that_is_watched_is_looked_at_when_something_changes_and_a_pod_when_it_is_time(
+    place: Place, bell: Bell
+) -> None:
+    (report,) = await place.stage.run("scale_clusters")
+    assert report.looked_at == 1, "what was there when the watch began"
+    place.scale()
+    await bell.rings()
+    (report,) = await place.stage.run("scale_clusters")
+    assert (report.looked_at, report.errors) == (1, []), "no second has passed"
+    assert condition(place.pool_object(), "Accepted")["status"] == "True"
+    place.pend("trainer")
+    await bell.rings()
+    await place.stage.run("scale_clusters")
+    assert await place.live() == [], "a pod waits for ten seconds"
+    place.stage.clock.advance(10)
+    await place.stage.run("scale_clusters")
+    assert len(await place.live()) == 1
+
+
+async def test_a_watch_that_breaks_begins_anew_and_misses_nothing(place: Place, bell: Bell) -> None:
+    await place.stage.run("scale_clusters")
+    place.server.away = True
+    place.server.break_watches()
+    place.scale()
+    place.server.away = False
+    await bell.rings()
+    (report,) = await place.stage.run("scale_clusters")
+    assert (report.looked_at, report.errors) == (1, [])
+    assert condition(place.pool_object(), "Accepted")["status"] == "True"
+
+
+async def test_a_change_during_a_look_leads_to_the_next_one_at_once(place: Place, bell: Bell) -> None:
+    place.scale()
+    await bell.rings()
+    apply_status = place.server.apply_status
+
+    async def later(intent: Object) -> Object:
+        place.server.apply_status = apply_status  # type: ignore[method-assign] # Once.
+        place.write(scaling.node_pool(place.tenant.namespace, "more"))
+        await bell.rings()
+        return await apply_status(intent)
+
+    place.server.apply_status = later  # type: ignore[method-assign] # Somebody is quicker.
+    await place.stage.run("scale_clusters")
+    assert "status" not in place.pool_object("more")
+    await place.stage.run("scale_clusters")
+    assert condition(place.pool_object("more"), "Accepted")["status"] == "True"
+
+
+async def test_one_process_watches_a_cluster_and_another_one_takes_over_when_it_is_gone(
+    place: Place, bell: Bell
+) -> None:
+    other = Bell()
+    replica = place.stage.replica("other")
+    waits = asyncio.create_task(scaling_watch.keep(replica, other.ring))
+    place.scale()
+    await bell.rings()
+    assert len(place.server.watched_by) == 3, "one connection for each kind, whatever the number of processes"
+    # The first process goes on here, so that what another one takes over is only that its time was over.
+    async with place.stage.db.transaction() as connection:
+        await connection.execute(text("UPDATE scaling_turns SET watch_token = NULL, watch_until = NULL"))
+        await scaled_pools.take_watches(
+            connection,
+            token=uuid7(),
+            now=place.stage.clock.now(),
+            until=place.stage.clock.now() + scaling_watch.HELD_FOR,
+            limit=1,
+        )
+    await eventually("who lost it stops", lambda: not place.server.watched_by)
+    place.stage.clock.advance(scaling_watch.HELD_FOR.total_seconds())
+    await eventually("another one has begun", lambda: len(place.server.watched_by) == 3)
+    waits.cancel()
+    await asyncio.wait([waits])
+
+
+async def test_a_cluster_without_objects_of_ours_is_looked_at_more_rarely_while_it_is_watched(
+    place: Place, bell: Bell
+) -> None:
+    place.stage.clock.advance(1)
+    await place.stage.run("scale_clusters")
+    place.stage.clock.advance(scale_clusters.AGAIN.total_seconds())
+    (report,) = await place.stage.run("scale_clusters")
+    assert report.looked_at == 0
+    place.stage.clock.advance(scale_clusters.AGAIN_IDLE.total_seconds())
+    (report,) = await place.stage.run("scale_clusters")
+    assert report.looked_at == 1, "a watch may miss something"
+    assert bell is not None

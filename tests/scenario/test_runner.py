@@ -185,6 +185,35 @@ async def test_a_notification_wakes_the_loops_that_hear_its_channel_and_each_new
     )  # It does not wait for the listener, which never ends by itself.
 
 
+async def test_what_runs_beside_a_loop_wakes_it_begins_anew_after_a_failure_and_ends_with_it(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "BESIDE_AGAIN_SECONDS", 0.01)
+    stage = await set_stage(db, WallClock())
+    runs: Counter[str] = Counter()
+
+    async def activate(_: World) -> Report:
+        runs["activations"] += 1
+        return Report()
+
+    async def beside(_: World, wake: Callable[[], None]) -> None:
+        runs["begun"] += 1
+        if runs["begun"] < 3:
+            wake()
+            raise ConnectionRefusedError("its cluster is away")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            runs["ended"] += 1
+
+    runner = Runner(stage.world, [Loop("meter_usage", timedelta(hours=1), activate, beside=beside)])
+    running = asyncio.create_task(runner.run())
+    await until(lambda: runs["begun"] == 3 and runs["activations"] >= 2, seconds_max=SECONDS_MAX)
+    runner.stop()
+    await asyncio.wait_for(running, timeout=SECONDS_MAX)
+    assert runs["ended"] == 1
+
+
 def test_a_loop_per_account_in_a_wing_without_accounts_is_refused_when_it_is_discovered() -> None:
     async def activate(_: World, account: AccountName) -> Report:
         return Report(notes=[account])

@@ -273,6 +273,10 @@ scaling_turns = table(
     # Of the cluster.
     Column("id", Uuid, ForeignKey("clusters.id"), primary_key=True),
     *work(),
+    # When the process that watches it saw a change there, and until when that process does.
+    at("changed_at"),
+    Column("watch_token", Uuid),
+    at("watch_until"),
     Index("ix_scaling_turns_due", "due_at"),
     shared="when a cluster is looked at: no row of a customer, and nothing secret",
 )

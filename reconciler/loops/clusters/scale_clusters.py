@@ -21,7 +21,6 @@ from control_plane.domain.cluster import Cluster, ClusterState
 from control_plane.domain.node_pool import NodePoolState as PoolState
 from control_plane.domain.node_pool import to_release
 from control_plane.domain.scaled_pool import (
-    MISSING_EMPTY_FOR,
     Deciding,
     NodePoolWish,
     PolicyWish,
@@ -30,32 +29,25 @@ from control_plane.domain.scaled_pool import (
 )
 from control_plane.domain.scaling import (
     VAIN_FOR,
-    VAIN_WHY,
-    Place,
     Plan,
-    Policy,
     known_empty,
-    plan,
-    still_known,
 )
-from control_plane.domain.scaling import ScaledPool as PoolFacts
 from control_plane.outcomes import scaled_pools as outcomes
 from control_plane.outcomes.scaled_pools import Growth, Namespace, PriceRoseError
 from data_plane.cluster.objects.scaling import CONSOLIDATING
 from data_plane.cluster.port import KubernetesPort, NotFound
 from data_plane.cluster.resource import NODE, NODE_POOL, POD, SCALING_POLICY, Object
 from data_plane.cluster.tenant import define_scaling
+from reconciler import scaling_watch
 from reconciler.cluster_tenants import tenant_of
 from reconciler.loop import Loop, Report, each
 from reconciler.nodes import OURS
 from reconciler.renewal import renewed
-from reconciler.scaled_objects import Project, answers, follow_all, rows_of
+from reconciler.scaled_objects import Due, Project, answers, follow_all, rows_of
 from reconciler.scaling_look import (
     Inside,
     Stored,
-    facts_of,
     inside,
-    places_of,
     seen_room,
     stored,
 )
@@ -64,6 +56,7 @@ from reconciler.scaling_objects import (
     policy_wish,
     use_of_nodes,
 )
+from reconciler.scaling_plan import BY_OBJECTS, MISSING, Planned, bounds_of, group_of, known_of, plans_of
 from reconciler.scaling_status import PolicyFacts, Told, conditions_of_pool, tell_node_pool, tell_policy
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
@@ -81,7 +74,10 @@ CLUSTER_SECONDS_MAX = 60.0
 clusters must not be further apart than `LOOKED_WITHIN`.
 """
 AGAIN = timedelta(seconds=10)
-"""How long what somebody wrote there may wait."""
+"""How long what somebody wrote there may wait where nobody watches, and how far apart looks at clusters are in which
+nodes are scaled: much of what they decide follows from the time."""
+AGAIN_IDLE = timedelta(seconds=60)
+"""How far apart looks are at a cluster that is watched and has no object of ours: a watch may miss something."""
 RETRY_FIRST, RETRY_CEILING = timedelta(seconds=10), timedelta(minutes=5)
 
 
@@ -105,16 +101,22 @@ async def activate(world: ClusterWorld) -> Report:
 
 
 async def _scale(world: ClusterWorld, token: UUID, report: Report, cluster: Cluster) -> None:
+    began_at = world.now()
+    due: Due | None = None
     try:
         if cluster.state is ClusterState.READY:
             async with connected(world, cluster) as port:
-                await _scale_projects(world, port, cluster, report)
+                due = await _scale_projects(world, port, cluster, report)
     except OURS as error:
         report.errors.append(f"{cluster.name}: {type(error).__name__}: {error}")
         await _fail(world, cluster, token)
         return
+    now = world.now()
+    due_at = now + AGAIN if due is None or due.at is None else min(now + AGAIN, due.at)
+    watched_at = now + AGAIN_IDLE if due is None else due_at
+    looked = scaled_pools.Looked(began_at, now, due_at, watched_at)
     async with world.db.statement() as connection:
-        await scaled_pools.end_turn(connection, cluster.id, token=token, due_at=world.now() + AGAIN)
+        await scaled_pools.end_turn(connection, cluster.id, looked, token=token)
 
 
 async def _fail(world: ClusterWorld, cluster: Cluster, token: UUID) -> None:
@@ -135,7 +137,8 @@ class _Refused:
 
 async def _scale_projects(
     world: ClusterWorld, port: KubernetesPort, cluster: Cluster, report: Report
-) -> None:
+) -> Due | None:
+    """When the next look is due by what was found; None when there is nothing to scale."""
     async with world.db.reading() as connection:
         tenants = await scaled_pools.tenants(connection, cluster.id)
         rows = await scaled_pools.of_cluster(connection, cluster.id)
@@ -145,13 +148,14 @@ async def _scale_projects(
         if rows:  # They were there: something of the cluster is missing, and that says nothing about pools.
             raise
         await define_scaling(port)
-        return
+        return None
     with_rows = {row.project_id for row in rows}
     began = asyncio.get_running_loop().time()
+    due, is_busy = Due(), False
     for found in _in_turn(tenants, world.now()):
         if asyncio.get_running_loop().time() - began > CLUSTER_SECONDS_MAX:
             report.notes.append(f"{cluster.name}: the look took too long, and the next one goes on")
-            return
+            return due
         tenant = tenant_of(found.organization_id, found.project_id)
         mine = partial(_in_namespace, tenant.namespace)
         project = Project(
@@ -163,9 +167,12 @@ async def _scale_projects(
             mine(policies),
             world.actor(NAME),
             report,
+            due,
         )
         if project.pools or project.policies or found.project_id in with_rows:
+            is_busy = True
             await _scale_project(project)
+    return due if is_busy else None
 
 
 def _in_turn(tenants: Sequence[TenantRow], now: datetime) -> Sequence[TenantRow]:
@@ -196,10 +203,23 @@ async def _look(project: Project) -> None:
     decided = deciding(policies)
     entries = await _stored(project)
     cluster = await inside(project.port, project.tenant) if entries else Inside()
-    planned = _planned(project, entries, decided, cluster)
+    _soon(project, policies, cluster)
+    # A second of computing, for a large cluster, must not keep all other loops waiting.
+    planned = await asyncio.to_thread(
+        plans_of, project.tenant, entries, decided, cluster, project.world.now()
+    )
     await _act(project, planned, wishes, cluster)
     refused = _Refused(told, {**decided.taken, **unreadable})
     await _keep(project, planned, decided, cluster, refused)
+
+
+def _soon(project: Project, policies: Sequence[PolicyWish], cluster: Inside) -> None:
+    """The next look is due when the first of the pods that have just come has waited for long enough."""
+    after = min((wish.policy.scale_up_after for wish in policies), default=None)
+    now = project.world.now()
+    for pod in cluster.pending:
+        if after is not None and pod.pending_since + after > now:
+            project.due.by(pod.pending_since + after)
 
 
 def _policies(project: Project) -> tuple[list[PolicyWish], dict[str, str]]:
@@ -222,91 +242,22 @@ async def _stored(project: Project) -> list[Stored]:
     return [entry for entry in entries if entry.pool.state is PoolState.READY]
 
 
-# Plans
-
-
-_BY_OBJECTS = ""
-"""Pools of which the objects themselves say how many nodes there are."""
-_MISSING = " missing"
-"""Pools whose objects are missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    group: str
-    """The name of a policy, or one of the above."""
-    plan: Plan
-    entries: Sequence[Stored]
-
-
-def _planned(
-    project: Project, entries: Sequence[Stored], decided: Deciding, cluster: Inside
-) -> list[_Planned]:
-    """Pods are put on the nodes of pools without a policy first, then on those of each policy, so none counts twice."""
-    now = project.world.now()
-    groups: dict[str, list[Stored]] = {}
-    for entry in entries:
-        groups.setdefault(_group(entry, decided), []).append(entry)
-    vain = {pod for entry in entries for pod, until in entry.row.vain.items() if until > now}
-    pods = [replace(pod, beyond=VAIN_WHY) if pod.name in vain else pod for pod in cluster.pending]
-    planned: list[_Planned] = []
-    for group in sorted(groups):  # Those of objects first, and of missing ones.
-        mine = groups[group]
-        facts, places, empty_since = list[PoolFacts](), list[Place](), dict[str, datetime]()
-        for entry in mine:
-            low, high = _bounds(entry, decided)
-            facts.append(facts_of(entry, cluster, project.tenant, nodes_min=low, nodes_max=high))
-            places += places_of(entry, cluster, project.tenant)
-            empty_since |= _known(entry, now)
-        made = plan(_policy(group, mine, decided), facts, places, pods, empty_since=empty_since, now=now)
-        pods = [pod for pod in pods if pod.name not in made.placed]
-        planned.append(_Planned(group, made, mine))
-    return planned
-
-
-def _group(entry: Stored, decided: Deciding) -> str:
-    if entry.row.missing_since is not None:
-        return _MISSING
-    chosen = decided.of_pool.get(entry.pool.name)
-    return _BY_OBJECTS if chosen is None else chosen[0].name
-
-
-def _policy(group: str, entries: Sequence[Stored], decided: Deciding) -> Policy:
-    if group in (_BY_OBJECTS, _MISSING):
-        return Policy(group, empty_for=None if group == _BY_OBJECTS else MISSING_EMPTY_FOR)
-    return decided.of_pool[entries[0].pool.name][0].policy
-
-
-def _bounds(entry: Stored, decided: Deciding) -> tuple[int, int]:
-    """How many nodes a pool has at least and at most. Without a policy, no plan lets it grow."""
-    chosen = decided.of_pool.get(entry.pool.name)
-    if chosen is None or entry.row.missing_since is not None:
-        return 0, entry.pool.nodes
-    return chosen[1].nodes_min, chosen[1].nodes_max
-
-
-def _known(entry: Stored, now: datetime) -> Mapping[str, datetime]:
-    return still_known(entry.row.empty_since, looked_at=entry.row.looked_at, now=now)
-
-
 # What is done about them
 
 
 async def _act(
-    project: Project, planned: Sequence[_Planned], wishes: Mapping[str, NodePoolWish], cluster: Inside
+    project: Project, planned: Sequence[Planned], wishes: Mapping[str, NodePoolWish], cluster: Inside
 ) -> None:
     ended: set[str] = set()
     for part in planned:
         for entry in part.entries:
             wish = wishes.get(entry.pool.name)
             count = part.plan.grow.get(entry.pool.name, 0)
-            wanted = (
-                wish.nodes - entry.pool.nodes if part.group == _BY_OBJECTS and wish is not None else count
-            )
+            wanted = wish.nodes - entry.pool.nodes if part.group == BY_OBJECTS and wish is not None else count
             if entry.row.refused_at is not None and entry.keeps is None and wanted <= 0:
                 async with project.world.db.transaction() as connection:
                     await scaled_pools.nothing_refused(connection, entry.row.id)
-            if part.group == _BY_OBJECTS and wish is not None:
+            if part.group == BY_OBJECTS and wish is not None:
                 await _resize(project, entry, wish.nodes)
             if count:
                 why = f"the ScalingPolicy {part.group} ordered {_nodes(count)}, for pods that wait or for its minimum"
@@ -412,7 +363,7 @@ async def _uncordon(project: Project, cluster: Inside, ended: Collection[str]) -
 
 async def _keep(
     project: Project,
-    planned: Sequence[_Planned],
+    planned: Sequence[Planned],
     decided: Deciding,
     cluster: Inside,
     refused: _Refused,
@@ -474,15 +425,15 @@ def _looked_at(entry: Stored, decided: Deciding, cluster: Inside, seen: _Seen, n
     mine = {str(node.lease_id) for node in entry.nodes} | {
         f"{entry.pool.name}#{number}" for number in range(len(entry.nodes), entry.pool.nodes)
     }
-    group = _group(entry, decided)
-    low, high = _bounds(entry, decided)
+    group = group_of(entry, decided)
+    low, high = bounds_of(entry, decided)
     found = replace(
         row,
-        policy=None if group in (_BY_OBJECTS, _MISSING) else group,
+        policy=None if group in (BY_OBJECTS, MISSING) else group,
         nodes_min=low,
         nodes_max=high,
         room=seen_room(entry, cluster),
-        empty_since=known_empty(mine & seen.empty, _known(entry, now), now),
+        empty_since=known_empty(mine & seen.empty, known_of(entry, now), now),
         looked_at=now,
         vain=_in_vain(entry, seen, now),
     )
@@ -491,4 +442,11 @@ def _looked_at(entry: Stored, decided: Deciding, cluster: Inside, seen: _Seen, n
     )
 
 
-LOOP = Loop(NAME, timedelta(seconds=2), activate, wakes=("place_leases", "release_machines"), lasts=LASTS)
+LOOP = Loop(
+    NAME,
+    timedelta(seconds=2),
+    activate,
+    wakes=("place_leases", "release_machines"),
+    lasts=LASTS,
+    beside=scaling_watch.keep,
+)

@@ -7,23 +7,28 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 
 from control_plane.db import cluster_tenants, projects
 from control_plane.db import clusters as cluster_rows
 from control_plane.db.engine import Database
 from control_plane.domain.ids import OrganizationId
 from data_plane.cluster import kubeconfig as kubeconfigs
+from data_plane.cluster.clusters import Clusters
 from data_plane.cluster.kubeconfig import Address, Role
 from data_plane.cluster.lightkube_port import LightkubePort
 from data_plane.cluster.objects.tenant import NODE_PROJECT, Tenant
-from data_plane.cluster.port import ClusterError, Token
+from data_plane.cluster.port import Cluster, ClusterError, KubernetesPort, Token
 from data_plane.cluster.resource import NODE, NODE_POOL, POD, SCALING_POLICY, Object
 from data_plane.cluster.tenant import define_scaling
 from data_plane.simulation.agents import FakeAgents
+from reconciler import scaling_watch
 from reconciler.cluster_tenants import tenant_of
+from reconciler.loops.clusters import scale_clusters
 from tests.support import clusters, scaling
 from tests.support.clock import WallClock
 from tests.support.kubernetes.clients import new_name, pod, port, scaling_kinds_counted
@@ -219,3 +224,68 @@ async def _says(place: Place, kind: str, status: str) -> bool:
 
 async def _are_bound(place: Place, *names: str) -> bool:
     return all([await _is_bound(place, name) for name in names])
+
+
+async def test_a_watch_sees_objects_and_pods_at_once_and_goes_on_after_its_connections_were_lost(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    space = place.tenant.namespace
+    await play(place.stage, 20, step=5)
+    for name in ("AGAIN", "AGAIN_IDLE"):  # From now on, the clock alone leads to no look.
+        monkeypatch.setattr(scale_clusters, name, timedelta(days=1))
+    await play(place.stage, 70, step=10)
+    await place.customer.apply(scaling.node_pool(space))
+    await play(place.stage, 60, step=10)
+    assert "status" not in await place.pool(), "nobody looks"
+
+    monkeypatch.setattr(scaling_watch, "RETRY_FIRST", timedelta(milliseconds=100))
+    opened = Opened(place.stage.world.kubernetes)
+    watching = asyncio.create_task(
+        scaling_watch.keep(dataclasses.replace(place.stage.world, kubernetes=opened), lambda: None)
+    )
+    try:
+        await place.until("the pool is followed", lambda: _has_status(place))
+        await place.customer.apply(scaling.policy(space, pools={"train": (0, 2)}))
+        await place.until("the policy is followed", lambda: _says(place, "Accepted", "True"))
+        await opened.lose_connections()
+        await place.until("the pod is accepted", lambda: place.pend("trainer"))
+        await place.until("the pod is bound", lambda: _is_bound(place, "trainer"))
+        assert opened.count >= 2, "it has begun anew"
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
+    monkeypatch.undo()
+    await place.customer.delete(POD, "trainer", space, grace_s=0)
+    await place.customer.delete(SCALING_POLICY, "grow", space)
+    await place.customer.delete(NODE_POOL, "train", space)
+    async with place.stage.db.transaction() as connection:
+        await connection.execute(text("UPDATE scaling_turns SET due_at = now()"))
+    await place.until("the pool is gone", lambda: _has_no_pool(place))
+    await place.stage.check()
+
+
+async def _has_status(place: Place) -> bool:
+    return "status" in await place.pool()
+
+
+@dataclasses.dataclass
+class Opened:
+    """Clusters whose connections can be lost."""
+
+    inner: Clusters
+    count: int = 0
+    """How many connections there were."""
+    ports: list[KubernetesPort] = dataclasses.field(default_factory=list[KubernetesPort])
+
+    @asynccontextmanager
+    async def connect(self, cluster: Cluster) -> AsyncIterator[KubernetesPort]:
+        async with self.inner.connect(cluster) as port:
+            self.count += 1
+            self.ports.append(port)
+            yield port
+
+    async def lose_connections(self) -> None:
+        for opened in self.ports:
+            assert isinstance(opened, LightkubePort)
+            await opened.aclose()
+        self.ports.clear()

@@ -4823,6 +4823,9 @@ def _create_tables() -> None:
         sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("changed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("watch_token", sa.Uuid(), nullable=True),
+        sa.Column("watch_until", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(["id"], ["clusters.id"], name=op.f("fk_scaling_turns_id_clusters")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_scaling_turns")),
     )

@@ -4,6 +4,7 @@ The README lists every page.
 """
 
 import argparse
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -65,3 +66,23 @@ def test_every_error_code_of_the_command_line_is_in_the_docs() -> None:
 def test_the_readme_lists_every_page() -> None:
     table = Path("README.md").read_text()
     assert [str(page) for page in PAGES[1:] if f"| [{page}]({page}) |" not in table] == []
+
+
+def test_every_endpoint_in_the_docs_exists() -> None:
+    paths = json.loads(Path("docs/generated/openapi.json").read_text())["paths"]
+    endpoints = [
+        (method.upper(), re.compile(re.sub(r"\{\w+\}", "[^/]+", path)))
+        for path, methods in paths.items()
+        for method in methods
+    ]
+    named = [
+        (page.name, *found)
+        for page in PAGES
+        for found in re.findall(r"\b(GET|POST|PUT|PATCH|DELETE) (/v1/[\w/{}.-]*[\w}])", page.read_text())
+    ]
+    assert len(named) > 50
+    assert [
+        (page, verb, path)
+        for page, verb, path in named
+        if not any(verb == method and pattern.fullmatch(path) for method, pattern in endpoints)
+    ] == []

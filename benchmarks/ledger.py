@@ -2,10 +2,10 @@
 
 A client is a process with one connection. It pays a dollar into the wallet of a random customer, in a database
 transaction of its own: here it locks the customer's standing and calls `ledger.post`, as everything does that posts, in
-the role of the API and under row-level security, and there it calls `Account.transfer_to`. In both, the
-database holds that a transaction sums to zero: ours at the end of each statement, theirs at the commit. Ours also numbers transactions, keeps the balances
-after each, refuses a second transaction with the same key, and books each one in a period that is open. The two take
-turns, so that other work on the machine slows both.
+the role of the API and under row-level security, and there it calls `Account.transfer_to`. In both, the database
+refuses a transaction that does not sum to zero: ours at the end of each statement, theirs at the commit. Ours also
+numbers transactions, keeps the balances after each, refuses a second transaction with the same key, and books each one
+in a period that is open. The two take turns, so that other work on the machine slows both.
 """
 
 import asyncio

@@ -7,9 +7,10 @@ import csv
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ MANIFEST = "manifest.json"
 _READ_BYTES = 1 << 20
 _KEY = ("BillingAccountId", "ChargePeriodStart", "x_ChargeId")
 """The order of the rows."""
+_CHECKED = ("x_ChargeId", "InvoiceId", "BilledCost", "BillingAccountId", "ChargePeriodStart")
 _CENT = Decimal("0.01")
 
 Row = Mapping[str, str]
@@ -90,16 +92,16 @@ def _check_rows(path: Path, manifest: Mapping[str, Any]) -> None:
     sums = dict.fromkeys(manifest["sums"], Decimal(0))
     invoices: dict[str, Decimal] = defaultdict(Decimal)
     rows, last = 0, ("", "", "")
-    for row in _rows(path):
+    for *found, charge, invoice, billed, account, start in _fields(path, [*sums, *_CHECKED]):
         rows += 1
-        key = _key(row)
+        key = account, start, charge
         if key <= last:
-            raise broken(f"{path}: {row['x_ChargeId']} is out of order, or there twice.")
+            raise broken(f"{path}: {charge} is out of order, or there twice.")
         last = key
-        for name in sums:
-            sums[name] += Decimal(row[name] or 0)
-        if row["InvoiceId"]:
-            invoices[row["InvoiceId"]] += Decimal(row["BilledCost"])
+        for name, value in zip(sums, found, strict=True):
+            sums[name] += Decimal(value or 0)
+        if invoice:
+            invoices[invoice] += Decimal(billed)
     if rows != manifest["rows"]:
         raise broken(f"{path} has {rows:,} rows, and the manifest says {manifest['rows']:,}.")
     for name, total in sums.items():
@@ -112,6 +114,20 @@ def _check_rows(path: Path, manifest: Mapping[str, Any]) -> None:
             raise broken(
                 f"{path}: the rows of {number} add up to {total}, which is no whole number of cents."
             )
+
+
+def _fields(path: Path, names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """These columns of every row. Several times as fast as a dictionary for each row."""
+    with path.open(encoding="utf-8", newline="") as file:
+        reader = csv.reader(file)
+        columns = next(reader, [])
+        picked = itemgetter(*map(columns.index, names))
+        for row in reader:
+            if len(row) != len(columns):
+                raise broken(
+                    f"{path}: line {reader.line_num} has {len(row)} fields instead of {len(columns)}."
+                )
+            yield picked(row)
 
 
 def changes(before: Path, after: Path) -> Iterator[Change]:

@@ -1,5 +1,6 @@
 """Queries on exports: their runs, the files that were delivered, and charges with all that a row says of them."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,9 +9,9 @@ from uuid import UUID
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import document, read, read_one, write
+from control_plane.db.rows import Alike, convert, document, read, read_one, write
 from control_plane.domain.export_run import FileName
-from control_plane.domain.focus import ChargeFacts
+from control_plane.domain.focus import AlikeFacts, OwnFacts, Pattern
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import Nano
 
@@ -91,26 +92,35 @@ ON CONFLICT DO NOTHING
 _WITHIN = """
 c.organization_id = :organization_id AND c.period = :month AND c.rated_at <= :cut_at
 """
-# A page is cut before anything is joined to it: otherwise all charges that are left are joined for every page.
+# A page is cut before anything is joined to it: otherwise all charges that are left are joined for every page. What all
+# of them have in common is looked up once, and the rest row by row by its key: `OFFSET 0` keeps PostgreSQL from a join
+# that reads whole tables. The first columns are those of `OwnFacts`.
 _CHARGES = text(f"""
-WITH page AS MATERIALIZED (
+SELECT c.id, c.number, c.started_at, c.ended_at, i.unit_seconds_before,
+       c.organization_id, (SELECT name FROM organizations WHERE id = :organization_id) AS organization,
+       c.project_id, n.project, c.lease_id, n.lease,
+       c.machine_id, c.provider, c.region, c.sku, s.gpu_model, s.gpu_count, s.capacity, c.purchase, c.sla, c.price_book,
+       c.period, c.unit_seconds, c.stopped, c.nano_per_unit_hour, c.list_nano_per_unit_hour, c.amount_nano,
+       CAST(n.labels AS text) AS labels, n.node_pool,
+       (SELECT number FROM invoices v WHERE v.organization_id = :organization_id AND v.period = :month
+        AND v.issued_at <= :invoiced_until) AS invoice
+FROM (
   SELECT c.* FROM charges c
   WHERE {_WITHIN} AND (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid))
   ORDER BY c.started_at, c.id LIMIT :limit
-)
-SELECT c.id, c.organization_id, o.name AS organization, c.project_id, n.project, c.lease_id, n.lease, c.number,
-       c.machine_id, c.provider, c.region, c.sku, s.gpu_model, s.gpu_count, s.capacity, c.purchase, c.sla, c.price_book,
-       c.period, c.started_at, c.ended_at, i.unit_seconds_before, c.unit_seconds, c.stopped, c.nano_per_unit_hour,
-       c.list_nano_per_unit_hour, c.amount_nano,
-       coalesce(n.labels, '{{}}') AS labels, n.node_pool, v.number AS invoice
-FROM page c
-JOIN intervals i ON i.lease_id = c.lease_id AND i.number = c.number
-JOIN organizations o ON o.id = c.organization_id
+) c
 JOIN skus s ON s.name = c.sku
-LEFT JOIN charge_names n ON n.lease_id = c.lease_id AND n.number = c.number
-LEFT JOIN invoices v ON v.organization_id = c.organization_id AND v.period = c.period AND v.issued_at <= :invoiced_until
+CROSS JOIN LATERAL (
+  SELECT unit_seconds_before FROM intervals WHERE lease_id = c.lease_id AND number = c.number OFFSET 0
+) i
+LEFT JOIN LATERAL (
+  SELECT project, lease, labels, node_pool FROM charge_names
+  WHERE organization_id = :organization_id AND lease_id = c.lease_id AND number = c.number OFFSET 0
+) n ON true
 ORDER BY c.started_at, c.id
 """)
+_PATTERNS_MAX = 10_000
+"""Of a reader: 40 MB at the most."""
 _SUMS = text(f"""
 SELECT count(*) AS charges, coalesce(sum(c.amount_nano), 0)::bigint AS amount_nano,
        coalesce(sum(c.unit_seconds), 0)::bigint AS unit_seconds
@@ -168,34 +178,49 @@ async def insert_file(connection: Connection, file: DeliveredFile) -> None:
     await write(connection, _INSERT_FILE, **values)
 
 
-async def charges(
-    connection: Connection,
-    organization_id: OrganizationId,
-    *,
-    month: datetime,
-    cut_at: datetime,
-    invoiced_until: datetime,
-    after: tuple[datetime, UUID] | None,
-    limit: int,
-) -> list[ChargeFacts]:
-    """Charges that are booked in the month and were rated until the cut, in order of start and id.
+class ChargeReader:
+    """Reads the charges of an export, page by page, and keeps the patterns of their rows from page to page.
 
-    They name their invoice if it was issued until `invoiced_until`. `after` is start and id of the last one that was
-    read.
+    Most charges of a month are hours of leases that go on, so few columns of a row are new. The others are turned into
+    values once for each pattern, which takes a fifth of the time.
     """
-    after_at, after_id = after or (_BEFORE_ALL, UUID(int=0))
-    return await read(
-        connection,
-        _CHARGES,
-        ChargeFacts,
-        organization_id=organization_id,
-        month=month,
-        cut_at=cut_at,
-        invoiced_until=invoiced_until,
-        after_at=after_at,
-        after_id=after_id,
-        limit=limit,
-    )
+
+    def __init__(self, *, seller: str) -> None:
+        self._seller = seller
+        self._alike = Alike(OwnFacts, self._pattern, kept=_PATTERNS_MAX)
+
+    async def page(
+        self,
+        connection: Connection,
+        organization_id: OrganizationId,
+        *,
+        month: datetime,
+        cut_at: datetime,
+        invoiced_until: datetime,
+        after: tuple[datetime, UUID] | None,
+        limit: int,
+    ) -> list[tuple[Pattern, OwnFacts]]:
+        """Charges that are booked in the month and were rated until the cut, in order of start and id.
+
+        They name their invoice if it was issued until `invoiced_until`. `after` is start and id of the last one that
+        was read.
+        """
+        after_at, after_id = after or (_BEFORE_ALL, UUID(int=0))
+        return await self._alike.read(
+            connection,
+            _CHARGES,
+            organization_id=organization_id,
+            month=month,
+            cut_at=cut_at,
+            invoiced_until=invoiced_until,
+            after_at=after_at,
+            after_id=after_id,
+            limit=limit,
+        )
+
+    def _pattern(self, columns: dict[str, object]) -> Pattern:
+        columns["labels"] = json.loads(str(columns["labels"] or "{}"))
+        return Pattern(convert(columns, AlikeFacts), seller=self._seller)
 
 
 async def sums(

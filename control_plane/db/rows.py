@@ -6,7 +6,7 @@ parameter, with the column list generated from the same hints.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -20,6 +20,7 @@ from sqlalchemy import TextClause
 from control_plane.db.connection import Connection
 
 Kind = TypeVar("Kind")
+Made = TypeVar("Made")
 
 _SQL_TYPES: dict[Any, str] = {
     bool: "boolean",
@@ -48,6 +49,37 @@ async def read(
 def convert(row: object, kind: type[Kind]) -> Kind:
     """Read a row as a `kind`, for a query whose rows hold several values side by side."""
     return msgspec.convert(row, kind, from_attributes=True)
+
+
+class Alike(Generic[Kind, Made]):
+    """Reads rows most of which say what an earlier one said, but for their first columns.
+
+    The first columns are the fields of the dataclass `own`, in their order, and have its values for each row. `make`
+    gets all other columns by name, once for each different set of them, and what it made stands for them. `kept` is
+    how many are kept from one statement to the next.
+    """
+
+    def __init__(self, own: type[Kind], make: Callable[[dict[str, object]], Made], *, kept: int) -> None:
+        self._own = own
+        self._columns = len(_hints(own))
+        self._make = make
+        self._kept = kept
+        self._made: dict[tuple[object, ...], Made] = {}
+
+    async def read(
+        self, connection: Connection, statement: TextClause, /, **values: object
+    ) -> list[tuple[Made, Kind]]:
+        if len(self._made) > self._kept:
+            self._made.clear()
+        found = (await connection.execute(statement, values)).all()
+        return [(self._made_of(row), convert(row, self._own)) for row in found]
+
+    def _made_of(self, row: Any) -> Made:
+        alike = row[self._columns :]
+        made = self._made.get(alike)
+        if made is None:
+            made = self._made[alike] = self._make(dict([*row.items()][self._columns :]))
+        return made
 
 
 async def read_one(

@@ -27,7 +27,7 @@ from uuid import UUID
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, Prefix, ProjectId, on_wire
 from control_plane.domain.money import NANO_PER_USD, SECONDS_PER_HOUR, Nano
-from control_plane.domain.period import month_after, month_of
+from control_plane.domain.period import month_after
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.rating import charge
 from control_plane.domain.sku import CapacityShape, Unit, unit_of
@@ -119,18 +119,18 @@ SUMMED = ("BilledCost", "ConsumedQuantity", "ContractedCost", "EffectiveCost", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChargeFacts:
-    """A charge with everything that its row says. Names and labels are those of when it was rated."""
+class AlikeFacts:
+    """What the rows of many charges say alike, as most hours of a lease do.
 
-    id: UUID
+    Names and labels are those of when it was rated.
+    """
+
     organization_id: OrganizationId
     organization: str
     project_id: ProjectId
     project: str | None
     lease_id: LeaseId
     lease: str | None
-    number: int
-    """The number of its interval in the lease."""
     machine_id: MachineId
     provider: str
     region: str
@@ -143,10 +143,6 @@ class ChargeFacts:
     price_book: int
     period: datetime
     """The first instant of the month in which it is booked: a later one than its own if that was closed already."""
-    started_at: datetime
-    ended_at: datetime
-    unit_seconds_before: int
-    """Of the lease at the same price, before this interval."""
     unit_seconds: int
     stopped: bool
     nano_per_unit_hour: Nano
@@ -158,7 +154,31 @@ class ChargeFacts:
     """The number of its invoice; None unless that was issued a minute before the export."""
 
 
-# Rows of one lease name the same ids, and most rows of a file begin in the same month.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnFacts:
+    """What a row says of its charge alone."""
+
+    id: UUID
+    number: int
+    """The number of its interval in the lease."""
+    started_at: datetime
+    ended_at: datetime
+    unit_seconds_before: int
+    """Of the lease at the same price, before this interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargeFacts(AlikeFacts):
+    """A charge with everything that its row says."""
+
+    id: UUID
+    number: int
+    started_at: datetime
+    ended_at: datetime
+    unit_seconds_before: int
+
+
+# Rows of one lease name the same ids, most rows of a file begin in the same month, and many leases run hour by hour.
 _wire = lru_cache(maxsize=8_192)(on_wire)
 _month_after = lru_cache(maxsize=32)(month_after)
 _encode_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
@@ -166,12 +186,55 @@ _encode_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(
 
 def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
     """The row of a charge for the use of a lease. `seller` is the company that sells and invoices."""
+    return Pattern(facts, seller=seller).row(facts)
+
+
+class Pattern:
+    """The row of charges that are alike, made once; what differs from charge to charge is put into it."""
+
+    __slots__ = ("_until", "_values", "facts")
+
+    def __init__(self, facts: AlikeFacts, *, seller: str) -> None:
+        self.facts = facts
+        self._until = _month_after(facts.period)
+        # All others are null: there are no availability zones, commitments or reservations to name.
+        self._values = list(map(_alike(facts, seller).get, NAMES))
+
+    def row(self, own: OwnFacts | ChargeFacts) -> Row:
+        """The row of one of the charges."""
+        facts, values = self.facts, self._values.copy()
+        values[_CLASS] = None if facts.period <= own.started_at < self._until else "Correction"
+        values[_START] = own.started_at
+        values[_END] = own.ended_at
+        values[_LIST_COST] = _cost(facts.list_nano_per_unit_hour, own.unit_seconds_before, facts.unit_seconds)
+        values[_QUANTITY] = _quantity(own.unit_seconds_before, facts.unit_seconds)
+        values[_ID] = on_wire(Prefix.CHARGE, own.id)
+        values[_NUMBER] = str(own.number)
+        return tuple(values)
+
+
+_CLASS, _END, _START, _LIST_COST, _QUANTITY, _ID, _NUMBER = map(
+    NAMES.index,
+    (
+        "ChargeClass",
+        "ChargePeriodEnd",
+        "ChargePeriodStart",
+        "ListCost",
+        "PricingQuantity",
+        "x_ChargeId",
+        "x_IntervalNumber",
+    ),
+)
+
+
+def _alike(facts: AlikeFacts, seller: str) -> dict[str, Value]:
+    """The values by column that charges have in common."""
     unit = unit_of(facts.gpu_count)
     word = "GPU" if unit is Unit.GPU else "Machine"
     cost = usd(facts.amount_nano)
     list_price, contracted_price = usd(facts.list_nano_per_unit_hour), usd(facts.nano_per_unit_hour)
     account = _wire(Prefix.ORGANIZATION, facts.organization_id)
-    values: dict[str, Value] = {
+    return {
         "BilledCost": cost,
         "BillingAccountId": account,
         "BillingAccountName": facts.organization,
@@ -180,11 +243,8 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
         "BillingPeriodEnd": _month_after(facts.period),
         "BillingPeriodStart": facts.period,
         "ChargeCategory": "Usage",
-        "ChargeClass": None if facts.period == month_of(facts.started_at) else "Correction",
         "ChargeDescription": _description(facts, word),
         "ChargeFrequency": "Usage-Based",
-        "ChargePeriodEnd": facts.ended_at,
-        "ChargePeriodStart": facts.started_at,
         "ConsumedQuantity": Scaled(facts.unit_seconds * _ONE),
         "ConsumedUnit": f"{word}-Seconds",
         "ContractedCost": cost,
@@ -192,7 +252,6 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
         "EffectiveCost": cost,
         "InvoiceId": facts.invoice,
         "InvoiceIssuerName": seller,
-        "ListCost": usd(charge(facts.list_nano_per_unit_hour, facts.unit_seconds_before, facts.unit_seconds)),
         "ListUnitPrice": list_price,
         "PricingCategory": "Dynamic" if facts.purchase is PurchaseKind.SPOT else "Standard",
         # These must not be null where the columns are present, and the price book is in the currency of the bill.
@@ -200,9 +259,6 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
         "PricingCurrencyContractedUnitPrice": contracted_price,
         "PricingCurrencyEffectiveCost": cost,
         "PricingCurrencyListUnitPrice": list_price,
-        "PricingQuantity": Scaled(
-            _hours(facts.unit_seconds_before + facts.unit_seconds) - _hours(facts.unit_seconds_before)
-        ),
         "PricingUnit": f"{word}-Hours",
         "ProviderName": seller,
         "PublisherName": seller,
@@ -221,15 +277,11 @@ def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
         "SubAccountName": facts.project,
         "SubAccountType": "Project",
         "Tags": _json(facts.labels) if facts.labels else "{}",
-        "x_ChargeId": on_wire(Prefix.CHARGE, facts.id),
         "x_HostProviderName": facts.provider,
-        "x_IntervalNumber": str(facts.number),
         "x_MachineId": _wire(Prefix.MACHINE, facts.machine_id),
         "x_NodePoolName": facts.node_pool,
         "x_PriceBookVersion": f"v{facts.price_book}",
     }
-    # All others are null: there are no availability zones, commitments or reservations to name.
-    return tuple(map(values.get, NAMES))
 
 
 def usd(amount: Nano) -> Scaled:
@@ -286,7 +338,7 @@ def parse_decimal(text: str) -> Scaled:
 
 def time_text(at: datetime) -> str:
     """As `2026-10-01T00:00:00Z`."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{at.astimezone(UTC).isoformat(timespec='seconds').removesuffix('+00:00')}Z"
 
 
 def _hours(unit_seconds: int) -> int:
@@ -296,7 +348,18 @@ def _hours(unit_seconds: int) -> int:
     return whole + 1 if rest > half or (rest == half and whole % 2 == 1) else whole
 
 
-def _description(facts: ChargeFacts, word: str) -> str:
+@lru_cache(maxsize=8_192)
+def _cost(nano_per_unit_hour: Nano, unit_seconds_before: int, unit_seconds: int) -> Scaled:
+    return usd(charge(nano_per_unit_hour, unit_seconds_before, unit_seconds))
+
+
+@lru_cache(maxsize=8_192)
+def _quantity(unit_seconds_before: int, unit_seconds: int) -> Scaled:
+    """In hours: the difference of two totals, each rounded once."""
+    return Scaled(_hours(unit_seconds_before + unit_seconds) - _hours(unit_seconds_before))
+
+
+def _description(facts: AlikeFacts, word: str) -> str:
     bought = facts.purchase.replace("_", " ")
     stopped = ", machine stopped" if facts.stopped else ""
     tier = "" if facts.sla is SlaTier.BRONZE else f", {facts.sla}"

@@ -87,6 +87,12 @@ class _Collected(io.RawIOBase):
 
 
 def _array(column: Column, values: Sequence[Any]) -> Any:
+    if values.count(values[0]) == len(values):
+        return pa.repeat(_array_of(column, values[:1])[0], len(values))
+    return _array_of(column, values)
+
+
+def _array_of(column: Column, values: Sequence[Any]) -> Any:
     if column.kind is Kind.DECIMAL:
         return _decimals(values)
     return pa.array(values, type=_TYPES[column.kind])

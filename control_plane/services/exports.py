@@ -12,9 +12,9 @@ from uuid import UUID
 
 from control_plane.db import exported_documents, exports, organizations, periods
 from control_plane.db.connection import Connection
-from control_plane.db.exports import ChargeSums, DeliveredFile, ExportRun
+from control_plane.db.exports import ChargeReader, ChargeSums, DeliveredFile, ExportRun
 from control_plane.domain.export_run import FileName, cut_at, invoiced_until, refusal
-from control_plane.domain.focus import ChargeFacts, Row, decimal_text, parse_decimal, usage_row
+from control_plane.domain.focus import OwnFacts, Pattern, Row, decimal_text, parse_decimal
 from control_plane.domain.focus_documents import DocumentDiffersError, DocumentFacts, document_rows, key
 from control_plane.domain.ids import OrganizationId, Prefix, on_wire
 from control_plane.domain.money import Nano
@@ -36,6 +36,8 @@ ROWS_PER_READ = 5_000
 """Also the rows of a Parquet file's row group."""
 _ORGANIZATIONS_MAX = 1_000_000
 _ALL = "all"
+_Charge = tuple[Pattern, OwnFacts]
+"""What makes the row of a charge."""
 
 
 class ExportDiffersError(Exception):
@@ -185,17 +187,18 @@ async def _batches(
     world: World, run: ExportRun, encoder: Encoder, totals: Totals, books: set[int]
 ) -> AsyncIterator[bytes]:
     """The rows of a run as bytes, organization by organization: each is read as its own tenant."""
+    reader = ChargeReader(seller=run.seller)
     for organization_id in await _covered(world, run):
         documents = await _documents(world, run, organization_id)
         others = _document_rows(documents, run.seller)
         exported = ChargeSums(0, Nano(0), 0)
-        async with aclosing(_pages(world, run, organization_id)) as pages:
-            async for facts in pages:
-                yield await asyncio.to_thread(_encode, facts, others, run.seller, encoder, totals)
-                books |= {charge.price_book for charge in facts}
-                exported = _added(exported, facts)
+        async with aclosing(_pages(world, run, organization_id, reader)) as pages:
+            async for charges in pages:
+                yield await asyncio.to_thread(_encode, charges, others, encoder, totals)
+                books |= {pattern.facts.price_book for pattern, _ in charges}
+                exported = _added(exported, charges)
         if others:
-            yield await asyncio.to_thread(_encode, (), others, run.seller, encoder, totals)
+            yield await asyncio.to_thread(_encode, (), others, encoder, totals)
         if exported != await _sums(world, run, organization_id):
             raise ExportDiffersError(f"the charges of {organization_id} do not add up to what was read")
         for document in documents:
@@ -204,20 +207,21 @@ async def _batches(
 
 
 async def _pages(
-    world: World, run: ExportRun, organization_id: OrganizationId
-) -> AsyncGenerator[list[ChargeFacts], None]:
+    world: World, run: ExportRun, organization_id: OrganizationId, reader: ChargeReader
+) -> AsyncGenerator[Sequence[_Charge], None]:
     """The charges of an organization, page by page. While one is encoded, the database finds the next one."""
-    reading: asyncio.Task[list[ChargeFacts]] | None = asyncio.create_task(
-        _read(world, run, organization_id, None)
+    reading: asyncio.Task[Sequence[_Charge]] | None = asyncio.create_task(
+        _read(world, run, organization_id, reader, None)
     )
     try:
         while reading is not None:
-            facts, reading = await reading, None
-            if len(facts) == ROWS_PER_READ:
-                after = (facts[-1].started_at, facts[-1].id)
-                reading = asyncio.create_task(_read(world, run, organization_id, after))
-            if facts:
-                yield facts
+            charges, reading = await reading, None
+            if len(charges) == ROWS_PER_READ:
+                _, last = charges[-1]
+                after = (last.started_at, last.id)
+                reading = asyncio.create_task(_read(world, run, organization_id, reader, after))
+            if charges:
+                yield charges
     finally:
         if reading is not None:
             reading.cancel()
@@ -232,10 +236,14 @@ async def _covered(world: World, run: ExportRun) -> Sequence[OrganizationId]:
 
 
 async def _read(
-    world: World, run: ExportRun, organization_id: OrganizationId, after: tuple[datetime, UUID] | None
-) -> list[ChargeFacts]:
+    world: World,
+    run: ExportRun,
+    organization_id: OrganizationId,
+    reader: ChargeReader,
+    after: tuple[datetime, UUID] | None,
+) -> Sequence[_Charge]:
     async with world.db.reading(organization_id) as connection:
-        return await exports.charges(
+        return await reader.page(
             connection,
             organization_id,
             month=run.period_start,
@@ -270,19 +278,17 @@ async def _sums(world: World, run: ExportRun, organization_id: OrganizationId) -
         return await exports.sums(connection, organization_id, month=run.period_start, cut_at=run.cut_at)
 
 
-def _added(before: ChargeSums, facts: Sequence[ChargeFacts]) -> ChargeSums:
+def _added(before: ChargeSums, charges: Sequence[_Charge]) -> ChargeSums:
     return ChargeSums(
-        before.charges + len(facts),
-        Nano(before.amount_nano + sum(charge.amount_nano for charge in facts)),
-        before.unit_seconds + sum(charge.unit_seconds for charge in facts),
+        before.charges + len(charges),
+        Nano(before.amount_nano + sum(pattern.facts.amount_nano for pattern, _ in charges)),
+        before.unit_seconds + sum(pattern.facts.unit_seconds for pattern, _ in charges),
     )
 
 
-def _encode(
-    facts: Sequence[ChargeFacts], others: deque[Row], seller: str, encoder: Encoder, totals: Totals
-) -> bytes:
+def _encode(charges: Sequence[_Charge], others: deque[Row], encoder: Encoder, totals: Totals) -> bytes:
     """The rows of charges, with those of `others` that belong among them; without charges, all that are left."""
-    rows = [usage_row(charge, seller=seller) for charge in facts]
+    rows = [pattern.row(own) for pattern, own in charges]
     between: list[Row] = []
     while others and (not rows or key(others[0]) < key(rows[-1])):
         between.append(others.popleft())

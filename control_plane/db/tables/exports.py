@@ -31,9 +31,8 @@ charge_names = table(
     Column("lease", Text, nullable=False),
     Column("labels", JSONB, nullable=False),
     Column("node_pool", Text),
-    PrimaryKeyConstraint("lease_id", "number"),
-    # What an erasure finds its rows by.
-    Index("ix_charge_names_organization_id", "organization_id"),
+    # By organization first, which is what an erasure and row-level security find its rows by.
+    PrimaryKeyConstraint("organization_id", "lease_id", "number"),
 )
 
 # The organization is the one that exported: an operator's, where the run covers all organizations.

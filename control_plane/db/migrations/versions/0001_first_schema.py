@@ -5057,9 +5057,8 @@ def _create_tables() -> None:
             ["leases.organization_id", "leases.id"],
             name=op.f("fk_charge_names_organization_id_leases"),
         ),
-        sa.PrimaryKeyConstraint("lease_id", "number", name=op.f("pk_charge_names")),
+        sa.PrimaryKeyConstraint("organization_id", "lease_id", "number", name=op.f("pk_charge_names")),
     )
-    op.create_index("ix_charge_names_organization_id", "charge_names", ["organization_id"], unique=False)
     op.create_table(
         "credit_terms",
         sa.Column("organization_id", sa.Uuid(), nullable=False),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import enforcement, journal, leases
+from control_plane.db import conditions, enforcement, journal, leases
 from control_plane.db.connection import Connection
 from control_plane.db.enforcement import NewAction, RunningAction
 from control_plane.domain.actor import Actor
@@ -26,7 +26,7 @@ from control_plane.domain.enforcement import (
 )
 from control_plane.domain.ids import EnforcementActionId, FindingId
 from control_plane.domain.journal import Note
-from control_plane.domain.lease import LeaseState
+from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.notice import NoticeKind
 from control_plane.outcomes import powers
 
@@ -159,15 +159,16 @@ async def stop_machine(work: Work, case: Case, seen: Finding, step: StopMachine)
     """
     lease = None
     if work.armed:
-        found = await leases.lock(work.connection, [case.lease.lease_id])
-        lease = found.get(case.lease.lease_id)
-        if lease is None or lease.state is not LeaseState.READY:
+        lease = await _to_stop(work, case)
+        if lease is None:
             return False
     finding = await enforcement.lock_finding(work.connection, seen.id)
     if finding is None or finding.taken != seen.taken:
         return False
     if lease is not None:
         locked = await powers.lock_power(work.connection, lease, now=work.now)
+        if locked is not None and locked[0] != finding.claim_id:
+            return False  # It has another machine by now.
         why = f"the machine is stopped, because its customer wanted that: {step.present.why}"
         if locked is None or not await powers.request_stop(
             work.connection, lease, locked, why=why, actor=work.actor, now=work.now
@@ -178,6 +179,16 @@ async def stop_machine(work: Work, case: Case, seen: Finding, step: StopMachine)
     return await enforcement.close(
         work.connection, finding.id, FindingOutcome.STOPPED, "the machine is stopped", now=work.now
     )
+
+
+async def _to_stop(work: Work, case: Case) -> Lease | None:
+    """The lease, locked; None when it is not ready any more, or its customer does not want its machine stopped."""
+    wanted = case.lease
+    lease = (await leases.lock(work.connection, [wanted.lease_id])).get(wanted.lease_id)
+    if lease is None or lease.state is not LeaseState.READY:
+        return None
+    after = await conditions.idle_stop(work.connection, wanted.organization_id, wanted.lease_id)
+    return None if after is None else lease
 
 
 async def _end_last(work: Work, finding: Finding, ended: ActionEnd, why: str) -> bool:

@@ -13,7 +13,7 @@ from control_plane.domain.actor import Actor
 from control_plane.domain.enforcement import Detector
 from control_plane.domain.ids import EnforcementActionId, LeaseId, OrganizationId
 from control_plane.domain.journal import Note
-from control_plane.domain.lease import LeaseKind
+from control_plane.domain.lease import LIVE, LeaseKind
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import lease_reach
@@ -68,6 +68,10 @@ async def set_idle_stop(
             return lease
         if lease.kind is LeaseKind.NODE:
             return of_node_pool(lease, "stopped")
+        if lease.state not in LIVE:
+            return Refused(
+                RefusalCode.LEASE_ENDING, f"The lease is {lease.state}, so nothing of it can change."
+            )
         found = await claims.lock_open(connection, lease_ids=[lease.id])
         offered = await powers.offered(connection, found[0].machine_id) if found else None
         if after_seconds is not None and offered is not None and PowerAction.STOP not in offered:

@@ -12,13 +12,18 @@ from control_plane.db import conditions as condition_rows
 from control_plane.db import enforcement, health
 from control_plane.db.enforcement import Arm, MachineSignal
 from control_plane.db.engine import Database
+from control_plane.domain import detection
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.enforcement import (
     ActionEnd,
+    Basis,
     Case,
     Detector,
     EnforcementAction,
+    Finding,
     FindingOutcome,
+    Present,
+    StopMachine,
     next_step,
 )
 from control_plane.domain.envelope import Envelope
@@ -27,6 +32,8 @@ from control_plane.domain.lease import Lease
 from control_plane.domain.notice import NoticeKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.throughput import THROUGHPUT_MAX
+from control_plane.outcomes import enforcement as outcomes
+from control_plane.outcomes.enforcement import Work
 from control_plane.services import enforcement as services
 from control_plane.world import uuid7
 from data_plane.documents.sample import Gpu, Server
@@ -295,6 +302,33 @@ async def test_a_stop_that_was_announced_is_taken_back_when_the_detector_is_disa
     await stage.finish()
 
 
+async def test_what_changed_since_the_look_keeps_a_machine_from_being_stopped(stage: Stage) -> None:
+    stage.sell_cheap_stops()
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.IDLE)
+    await stop_when_idle(stage, lease)
+    await lasts(stage, lease, 55 * 60, gpu=IDLE)
+    async with stage.db.reading() as connection:
+        (watched,) = await condition_rows.watched(connection, after=None, limit=10)
+        (finding,) = (await enforcement.open_findings(connection, [watched.claim_id])).values()
+    present = Present(finding.since, "idle", Basis.CONSENT)
+
+    async def stops(finding: Finding) -> bool:
+        case = Case(watched, Detector.IDLE, present, finding)
+        async with stage.db.transaction() as connection:
+            work = Work(connection, armed=True, rules="", actor=OPERATOR, now=stage.clock.now())
+            return await outcomes.stop_machine(work, case, finding, StopMachine(present))
+
+    await services.set_idle_stop(
+        stage.api, lease.organization_id, lease.id, None, actor=CUSTOMER, reach=EVERYWHERE
+    )
+    assert not await stops(finding), "its customer does not want it any more"
+    assert "lease power_requested" not in await stage.story(lease)
+    await stop_when_idle(stage, lease)
+    assert await stops(finding)
+    await stage.finish()
+
+
 async def test_a_lease_outside_of_an_envelope_is_asked_to_end_before_the_envelope_ends_it(
     stage: Stage, ingest_db: Database
 ) -> None:
@@ -368,6 +402,10 @@ async def test_operators_arm_see_and_undo_and_customers_wish_and_read(stage: Sta
     assert isinstance(read, services.LeaseEnforcement)
     assert read.idle_stop_seconds == 7_200
     assert [(action.id, action.ended) for action in read.actions] == [(made, ActionEnd.UNDONE)]
+    await stage.release(lease)
+    late = await services.set_idle_stop(stage.api, whose, lease.id, None, actor=CUSTOMER, reach=EVERYWHERE)
+    assert isinstance(late, Refused)
+    assert late.code is RefusalCode.LEASE_ENDING
     await stage.finish()
 
 
@@ -429,6 +467,29 @@ async def test_a_failure_about_one_lease_is_told_and_the_others_are_acted_on(
     assert report.errors == [f"{broken.id}: OverflowError: a number that nobody thought of"]
     assert await findings(stage, other) == [(Detector.MEMORY_PRESSURE, None)]
     assert await findings(stage, broken) == []
+    await stage.finish()
+
+
+async def test_samples_that_a_detector_fails_about_keep_no_other_lease_from_being_watched(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leases = await ready_leases(stage, 2, seconds=60)
+    for lease in leases:
+        await conditions.full_memory(stage, lease)
+    read = detection.sample_symptoms
+    fails = iter([True])
+
+    def fails_once(*values: Any) -> Any:
+        if next(fails, False):
+            raise OverflowError("a number that nobody thought of")
+        return read(*values)
+
+    monkeypatch.setattr(detection, "sample_symptoms", fails_once)
+    (report,) = await stage.run("enforce_rules")
+    (error,) = report.errors
+    (broken,) = [lease for lease in leases if error.startswith(f"{lease.id}: OverflowError: ")]
+    for lease in leases:
+        assert await findings(stage, lease) == ([] if lease is broken else [(Detector.MEMORY_PRESSURE, None)])
     await stage.finish()
 
 

@@ -111,7 +111,7 @@ class _Activation:
         while True:
             async with self._world.db.reading() as connection:
                 page = await conditions.watched(connection, after=after, limit=LEASES_PER_PAGE_MAX)
-                cases = await _cases_of(connection, page, self._world, self._armed, self._now)
+                cases = await self._cases_of(connection, page)
             await self._add_hours(page)
             self._report.looked_at += len(page)
             self.customers |= {(lease.place, lease.organization_id) for lease in page}
@@ -124,6 +124,61 @@ class _Activation:
             if len(page) < LEASES_PER_PAGE_MAX:
                 return found
             after = page[-1].claim_id
+
+    async def _cases_of(self, connection: Connection, page: Sequence[Watched]) -> list[Case]:
+        """The cases of a page of leases: those with a finding, and those whose condition may hold."""
+        ids = [lease.claim_id for lease in page]
+        own_of: dict[ClaimId, dict[Detector, Finding]] = {claim_id: {} for claim_id in ids}
+        for (claim_id, detector), found in (await enforcement.open_findings(connection, ids)).items():
+            own_of[claim_id][detector] = found
+        mute = timedelta(seconds=self._rules.ladders.bounds.mute_seconds)
+        left_alone = await enforcement.left_alone_since(connection, ids, self._now - mute)
+        breaches = await conditions.breaches(connection, [lease.lease_id for lease in page])
+        of_samples = await self._of_samples(connection, page, own_of)
+        cases: list[Case] = []
+        for lease in page:
+            own, symptoms = own_of[lease.claim_id], dict(of_samples.get(lease.claim_id, {}))
+            async with self._apart(lease.lease_id):
+                breach = breaches.get(lease.lease_id)
+                symptoms |= await _of_rows(connection, lease, breach, self._world, self._now)
+            for detector, symptom in symptoms.items():
+                if detector not in own and not isinstance(symptom, Present):
+                    continue
+                was = left_alone.get((lease.claim_id, detector))
+                muted_until = None if was is None else was + mute
+                armed = detector in self._armed
+                cases.append(Case(lease, detector, symptom, own.get(detector), muted_until, armed=armed))
+        return cases
+
+    async def _of_samples(
+        self,
+        connection: Connection,
+        page: Sequence[Watched],
+        own_of: Mapping[ClaimId, Mapping[Detector, Finding]],
+    ) -> dict[ClaimId, dict[Detector, Symptom]]:
+        """What samples show. Windows are read only of machines whose last sample is suspicious, or with findings."""
+        rules, now = self._rules, self._now
+        usual = await _usual(connection, page, rules, now)
+        reads: dict[ClaimId, dict[Detector, timedelta]] = {}
+        for lease in page:
+            async with self._apart(lease.lease_id):
+                own, known = own_of[lease.claim_id], usual.get(lease.claim_id, NOTHING_USUAL)
+                reads[lease.claim_id] = detection.read_by(lease.last, own, known, rules, now)
+        by_claim = {lease.claim_id: lease for lease in page}
+        lengths = {claim_id: max(windows.values()) for claim_id, windows in reads.items() if windows}
+        found: dict[ClaimId, dict[Detector, Symptom]] = {}
+        for portion in conditions.portions(lengths):
+            samples = await conditions.windows(connection, {each: lengths[each] for each in portion}, now)
+            for claim_id in portion:
+                lease, known = by_claim[claim_id], usual.get(claim_id, NOTHING_USUAL)
+                idle_stop = lease.idle_stop_seconds
+                watch = Watch(
+                    samples[claim_id], known, None if idle_stop is None else timedelta(seconds=idle_stop)
+                )
+                begun = {detector: finding.since for detector, finding in own_of[claim_id].items()}
+                async with self._apart(lease.lease_id):
+                    found[claim_id] = detection.sample_symptoms(watch, reads[claim_id], begun, rules, now)
+        return found
 
     async def _add_hours(self, page: Sequence[Watched]) -> None:
         """Store the throughput of the last full hour of machines with inference servers, once."""
@@ -227,64 +282,6 @@ def _serves(lease: Watched) -> bool:
 def _median(samples: Sequence[Sampled], rules: EnforcementRules) -> Mapping[int, int]:
     """Batch 0 stands for an hour that was looked at."""
     return throughput.hour_of(samples, rules.throughput) or {0: 0}
-
-
-async def _cases_of(
-    connection: Connection,
-    page: Sequence[Watched],
-    world: EnforcementWorld,
-    armed: frozenset[Detector],
-    now: datetime,
-) -> list[Case]:
-    """The cases of a page of leases: those with a finding, and those whose condition may hold."""
-    rules = world.enforcement_rules
-    ids = [lease.claim_id for lease in page]
-    findings = await enforcement.open_findings(connection, ids)
-    mute = timedelta(seconds=rules.ladders.bounds.mute_seconds)
-    left_alone = await enforcement.left_alone_since(connection, ids, now - mute)
-    breaches = await conditions.breaches(connection, [lease.lease_id for lease in page])
-    usual = await _usual(connection, page, rules, now)
-    own_of: dict[ClaimId, dict[Detector, Finding]] = {lease.claim_id: {} for lease in page}
-    for (claim_id, detector), found in findings.items():
-        own_of[claim_id][detector] = found
-    reads = {
-        lease.claim_id: detection.read_by(
-            lease.last,
-            own_of[lease.claim_id],
-            usual.get(lease.claim_id, NOTHING_USUAL),
-            rules,
-            now,
-        )
-        for lease in page
-    }
-    by_claim = {lease.claim_id: lease for lease in page}
-    of_samples: dict[ClaimId, dict[Detector, Symptom]] = {}
-    lengths = {claim_id: max(windows.values()) for claim_id, windows in reads.items() if windows}
-    for portion in conditions.portions(lengths):
-        samples = await conditions.windows(connection, {each: lengths[each] for each in portion}, now)
-        for claim_id in portion:
-            idle_stop = by_claim[claim_id].idle_stop_seconds
-            watch = Watch(
-                samples[claim_id],
-                usual.get(claim_id, NOTHING_USUAL),
-                None if idle_stop is None else timedelta(seconds=idle_stop),
-            )
-            begun = {detector: finding.since for detector, finding in own_of[claim_id].items()}
-            of_samples[claim_id] = detection.sample_symptoms(watch, reads[claim_id], begun, rules, now)
-    cases: list[Case] = []
-    for lease in page:
-        own = own_of[lease.claim_id]
-        symptoms = of_samples.get(lease.claim_id, {})
-        symptoms |= await _of_rows(connection, lease, breaches.get(lease.lease_id), world, now)
-        for detector, symptom in symptoms.items():
-            if detector not in own and not isinstance(symptom, Present):
-                continue
-            was = left_alone.get((lease.claim_id, detector))
-            muted_until = None if was is None else was + mute
-            cases.append(
-                Case(lease, detector, symptom, own.get(detector), muted_until, armed=detector in armed)
-            )
-    return cases
 
 
 async def _usual(

@@ -25,6 +25,7 @@ from control_plane.domain.scaling import Plan
 from data_plane.cluster.objects import scaling as objects
 from data_plane.cluster.port import Conflict, KubernetesPort, NotFound
 from data_plane.cluster.resource import NODE_POOL, SCALING_POLICY, Object, Resource
+from data_plane.documents.strict import shown
 from reconciler.scaling_look import Stored
 from reconciler.scaling_objects import conditions_of
 
@@ -139,14 +140,12 @@ async def _tell(
 ) -> None:
     """Write a status that is another one than before. Whoever deleted the object meanwhile needs none."""
     told = [
-        objects.Condition(each.kind, each.is_so, each.reason, _printable(each.message), each.since)
+        objects.Condition(
+            each.kind, each.is_so, each.reason, shown(each.message, objects.MESSAGE_MAX), each.since
+        )
         for each in continued(conditions_of(thing), conditions)
     ]
     intent = objects.status_of(resource, thing, dict(status), told)
     if intent["status"] != thing.get("status"):
         with suppress(NotFound, Conflict):
             await port.apply_status(intent)
-
-
-def _printable(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -211,7 +211,7 @@ class EnforcementController(Controller):
     async def disarm(
         self, request: ApiRequest, detector: FromPath[str], data: JSONBody[DetectorRequest]
     ) -> Response[bytes]:
-        """Have a detector only decide. What it has done ends when its time is over, or when it is undone."""
+        """Have a detector only decide. A stop that it announced is taken back; what else it did ends in its time."""
         return await _set(request, detector, data, armed=False)
 
 

@@ -102,7 +102,10 @@ def add(to: Commands) -> None:
         "disarm",
         disarm,
         "Have a detector only decide.",
-        more="What it has done ends when its time is over, or when it is undone.",
+        more=(
+            "A stop that it announced is taken back. What else it has done ends when its time\n"
+            "is over, or when it is undone."
+        ),
         examples='splitplane enforcement disarm idle --reason "wrong readings"',
     )
     parser.add_argument("detector", metavar="DETECTOR", help=DETECTOR_HELP)

@@ -176,9 +176,7 @@ KINDS: dict[str, Kind] = {
     ),
     RefusalCode.NETWORKS_TOO_MANY: Kind(409, "Delete a network that no lease uses."),
     RefusalCode.ORGANIZATION_UNKNOWN: Kind(
-        422,
-        "Use the id of an open organization that GET /v1/operator/organizations lists.",
-        "organization_id",
+        422, "Use the id of an open one that GET /v1/operator/organizations lists.", "organization_id"
     ),
     RefusalCode.HOST_KEY_INVALID: Kind(
         422, "Send one line of an OpenSSH host key file, such as ssh_host_ed25519_key.pub.", "host_key"

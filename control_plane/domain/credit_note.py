@@ -162,7 +162,9 @@ def _refusal(line: LineToCredit, left: Mapping[int, int]) -> Refused | None:
         )
     if (left[number] if line.cents is None else line.cents) > left[number] or not left[number]:
         remains = dollars(Nano(left[number] * NANO_PER_CENT))
-        return Refused(RefusalCode.CREDIT_EXCEEDS_LINE, f"{remains} USD is left of line {number}.")
+        return Refused(
+            RefusalCode.CREDIT_EXCEEDS_LINE, f"{remains} USD is left of line {number}; credit no more."
+        )
     return None
 
 

@@ -384,7 +384,10 @@ def decision(kind: TransactionKind, available: Nano, owed: Nano, amount: Nano) -
         why = f"{dollars_down(available)} USD is available; what is on hold for running leases cannot be paid back."
         return Refused(RefusalCode.BALANCE_TOO_LOW, why)
     if kind is TransactionKind.PAYMENT and amount > owed:
-        return Refused(RefusalCode.OVERPAYMENT, f"{dollars(max(NOTHING, owed))} USD is owed by invoices.")
+        return Refused(
+            RefusalCode.OVERPAYMENT,
+            f"{dollars(max(NOTHING, owed))} USD is owed by invoices; post the rest as a top-up.",
+        )
     return None
 
 

@@ -48,7 +48,10 @@ async def accept(
     """Give a NodePool object a node pool, which is ready and has no nodes yet."""
     organization = await organizations.get(connection, place.organization_id)
     if organization is None or organization.state is not OrganizationState.ACTIVE:
-        return Refused(RefusalCode.ORGANIZATION_SUSPENDED, "The organization gets no node pool now.")
+        return Refused(
+            RefusalCode.ORGANIZATION_SUSPENDED,
+            "The organization is suspended or closed, so it gets no node pool.",
+        )
     environment = await _environment(connection, place, wish.environment)
     if isinstance(environment, Refused):
         return environment

@@ -217,7 +217,7 @@ async def _draft(
         return Refused(RefusalCode.NOTHING_TO_INVOICE, f"No charge of it is booked in {period.name}.")
     buyer = await billing_details.get(connection, organization_id)
     if buyer is None:
-        return Refused(RefusalCode.BILLING_DETAILS_MISSING, "Nobody has set its billing details.")
+        return Refused(RefusalCode.BILLING_DETAILS_MISSING, "It has no billing details; set who is invoiced.")
     credits_left = await invoices.credits_left(connection, organization_id, period.month)
     balances = await invoices.balances(connection, organization_id, period.month)
     terms = await credit_terms.get(connection, organization_id)

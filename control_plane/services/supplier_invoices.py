@@ -46,7 +46,9 @@ async def post(connection: Connection, world: World, deciding: Deciding) -> Supp
     if isinstance(found, Refused) or found.state is SupplierEvent.POSTED:
         return found
     if found.state is SupplierEvent.VOIDED:
-        return Refused(RefusalCode.SUPPLIER_INVOICE_VOID, "This invoice is void.")
+        return Refused(
+            RefusalCode.SUPPLIER_INVOICE_VOID, "This invoice is void; import the supplier's new one."
+        )
     reason = deciding.reason
     if reason is None:
         report = await match(world, deciding.platform, found.month, found.provider, lines=0)

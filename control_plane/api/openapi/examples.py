@@ -31,7 +31,7 @@ _TEXTS: Mapping[str, str] = {
     "CreditTermsView.reason": "contract 17",
     "BillingDetailsView.changed_by": "user_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
     "NotInvoicedView.code": "billing_details_missing",
-    "NotInvoicedView.detail": "Nobody has set its billing details.",
+    "NotInvoicedView.detail": "It has no billing details; set who is invoiced.",
     "AccountView.name": "lambda_cloud/research",
     "GpuReading.name": "NVIDIA H100 80GB HBM3",
     "OrganizationView.name": "heliotrope",

@@ -2414,7 +2414,7 @@ INVOICE_DRAFT: Json = INVOICE | {
 INVOICE_BATCH: Json = {
     "period": "2026-10", "items": [INVOICE], "next_cursor": None,
     "refused": [{"organization_id": OTHER_ORGANIZATION["id"], "code": "billing_details_missing",
-                 "detail": "Nobody has set its billing details."}],
+                 "detail": "It has no billing details; set who is invoiced."}],
 }  # fmt: skip
 BILLING_DETAILS: Json = {
     "organization_id": OTHER_ORGANIZATION["id"], "legal_name": "Fresh SAS", "address_lines": ["1 rue Foch", "75116 Paris"],

@@ -14,7 +14,7 @@ from control_plane.domain.known_conditions import Breach
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.reading import Reading, ServerReading
-from control_plane.domain.throughput import Sampled
+from control_plane.domain.throughput import HoursOfBatch, Sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +224,13 @@ _HOURS = text("""
 SELECT claim_id, organization_id, hour, batch, throughput FROM throughput_hours
 WHERE claim_id = ANY(:claim_ids) AND hour >= :since ORDER BY claim_id, hour, batch
 """)
+# Of an even number of hours, this is the lower one of the two in the middle. A machine has hundreds of them, which are
+# added up here, because they are asked for with every look.
+_USUAL = text("""
+SELECT claim_id, batch, count(*) AS hours, percentile_disc(0.5) WITHIN GROUP (ORDER BY throughput) AS median
+FROM throughput_hours WHERE claim_id = ANY(:claim_ids) AND hour >= :since AND batch > 0
+GROUP BY claim_id, batch ORDER BY claim_id, batch
+""")
 _FORGET = text("DELETE FROM throughput_hours WHERE hour < :before")
 
 
@@ -235,6 +242,22 @@ async def add_hours(connection: Connection, hours: Sequence[Hour]) -> None:
 async def hours_of(connection: Connection, claim_ids: Sequence[ClaimId], *, since: datetime) -> list[Hour]:
     values = {"claim_ids": list(claim_ids), "since": since}
     return await read(connection, _HOURS, Hour, **values) if claim_ids else []
+
+
+@dataclass(frozen=True, slots=True)
+class _HoursOfClaim(HoursOfBatch):
+    claim_id: ClaimId
+
+
+async def usual(
+    connection: Connection, claim_ids: Sequence[ClaimId], *, since: datetime
+) -> dict[ClaimId, list[HoursOfBatch]]:
+    """The hours of claims with their medians, by batch. Claims without any are left out."""
+    found: dict[ClaimId, list[HoursOfBatch]] = {}
+    values = {"claim_ids": list(claim_ids), "since": since}
+    for each in await read(connection, _USUAL, _HoursOfClaim, **values) if claim_ids else []:
+        found.setdefault(each.claim_id, []).append(each)
+    return found
 
 
 async def forget_hours(connection: Connection, *, before: datetime) -> int:

@@ -1,6 +1,6 @@
 """The throughput of inference servers: what it is now, and what is usual with about as many requests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -58,14 +58,20 @@ def hour_of(samples: Sequence[Sampled], rule: ThroughputRule) -> dict[int, int]:
     }
 
 
-def usual_of(hours: Sequence[tuple[int, int]], rule: ThroughputRule) -> Usual:
-    """What is usual, from the medians of hours: pairs of batch and throughput."""
-    by_batch: dict[int, list[int]] = {}
-    for batch, throughput in hours:
-        by_batch.setdefault(batch, []).append(throughput)
-    return Usual(
-        {batch: _median(values) for batch, values in by_batch.items() if len(values) >= rule.usual_hours_min}
-    )
+@dataclass(frozen=True, slots=True)
+class HoursOfBatch:
+    """The hours of a machine with about as many requests."""
+
+    batch: int
+    hours: int
+    """How many there are."""
+    median: int
+    """Of their throughputs, as `hour_of` takes it."""
+
+
+def usual_of(found: Iterable[HoursOfBatch], rule: ThroughputRule) -> Usual:
+    """What is usual: the median of the hours of each batch that has enough of them."""
+    return Usual({each.batch: each.median for each in found if each.hours >= rule.usual_hours_min})
 
 
 def _median(values: Sequence[int]) -> int:

@@ -450,6 +450,28 @@ async def test_nothing_that_one_machine_claims_keeps_other_leases_from_being_wat
     assert [row.throughput for row in found] == [THROUGHPUT_MAX]
 
 
+async def test_the_database_takes_the_median_of_hours_as_the_rules_do(stage: Stage) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    (claim,) = map(ClaimId, await claims_of(stage, lease))
+    now = stage.clock.now()
+    of_batch = {0: (0, 0), 2: (7,), 3: (5, 1, 3), 4: (100, 110, 90, 5_000, 105, 95)}
+    hours = [
+        condition_rows.Hour(claim, lease.organization_id, now - timedelta(hours=ago), batch, value)
+        for batch, values in of_batch.items()
+        for ago, value in enumerate(values, start=1)
+    ]
+    before = condition_rows.Hour(claim, lease.organization_id, now - timedelta(days=8), 3, 1)
+    async with stage.db.transaction() as connection:
+        await condition_rows.add_hours(connection, [*hours, before])
+        found = await condition_rows.usual(connection, [claim], since=now - timedelta(days=7))
+    assert [(each.batch, each.hours, each.median) for each in found[claim]] == [
+        (2, 1, 7),
+        (3, 3, 3),
+        (4, 6, 100),
+    ]
+    await stage.finish()
+
+
 async def test_a_failure_about_one_lease_is_told_and_the_others_are_acted_on(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

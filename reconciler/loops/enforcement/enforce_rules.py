@@ -290,10 +290,7 @@ async def _usual(
     """What is usual for machines with inference servers that serve something now."""
     serving = [lease.claim_id for lease in page if _serves(lease)]
     since = now - timedelta(days=rules.throughput.usual_days)
-    hours: dict[ClaimId, list[tuple[int, int]]] = {}
-    for hour in await conditions.hours_of(connection, serving, since=since):
-        if hour.batch:
-            hours.setdefault(hour.claim_id, []).append((hour.batch, hour.throughput))
+    hours = await conditions.usual(connection, serving, since=since)
     return {claim_id: throughput.usual_of(found, rules.throughput) for claim_id, found in hours.items()}
 
 

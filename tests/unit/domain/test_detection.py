@@ -29,7 +29,7 @@ from control_plane.domain.enforcement import (
     Unclear,
 )
 from control_plane.domain.reading import GpuReading, HostReading, PressureReading, Reading
-from control_plane.domain.throughput import Sampled, Usual
+from control_plane.domain.throughput import HoursOfBatch, Sampled, Usual
 from tests.support.enforcement import AT, EVERY, RULES, idles, sampled, serves
 
 HYSTERESIS = Hysteresis(enter_seconds=60, leave_seconds=180)
@@ -112,7 +112,7 @@ def test_throughput_is_held_against_what_is_usual_with_about_as_many_requests() 
 
 
 def test_what_is_usual_is_the_median_of_hours_and_needs_several() -> None:
-    hours = [(4, 100), (4, 110), (4, 90), (4, 5_000), (4, 105), (4, 95), (2, 7)]
+    hours = [HoursOfBatch(4, 6, median=100), HoursOfBatch(2, 5, median=7)]
     assert throughput.usual_of(hours, RULES.throughput) == Usual({4: 100})
     assert throughput.hour_of(sampled([serves()] * 19), RULES.throughput) == {}
     assert throughput.hour_of(sampled([serves()] * 21), RULES.throughput) == {4: 100_000}

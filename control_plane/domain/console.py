@@ -117,9 +117,7 @@ class Console:
 def refusal(state: LeaseState, recent: int) -> Refused | None:
     """Why no request is stored for a lease in this state with so many recent ones; None when one is."""
     if state in (LeaseState.ENDING, LeaseState.ENDED):
-        why = (
-            "The lease has ended, and its machine is ours no more; `lease why` shows what was recorded of it."
-        )
+        why = "The lease has ended, and so has its machine; `splitplane why` shows what was recorded of it."
         return Refused(RefusalCode.STATE_CONFLICT, why)
     if recent >= RECENT_MAX:
         why = f"The console of this lease was asked for {recent} times within a minute; wait a minute."

@@ -55,7 +55,7 @@ async def post(connection: Connection, world: World, deciding: Deciding) -> Supp
         if isinstance(report, Refused):
             return report
         if not report.is_matched:
-            why = f"{report.open_count} machines have a difference that nothing explains."
+            why = f"{report.open_count} machines have a difference that nothing explains; give a reason to post it."
             return Refused(RefusalCode.SUPPLIER_INVOICE_DIFFERS, why)
         reason = "matched"
     return await _decide(connection, world, deciding, found, event=SupplierEvent.POSTED, reason=reason)

@@ -43,30 +43,32 @@ FILES = {
     "profiles": ("profile",),
     "sessions": ("session",),
     "api_keys": ("api-key",),
+    "completion": ("completion",),
+    "catalogue": ("skus", "offers", "quote"),
+    "leases": ("lease", "why"),
+    "sla": ("sla",),
+    "proofs": ("proof",),
     "ssh_keys": ("ssh-key",),
     "ssh_certificates": ("ssh-certificate",),
     "firewalls": ("firewall",),
-    "projects": ("project",),
-    "environments": ("environment",),
     "networks": ("network",),
     "clusters": ("cluster",),
     "kubeconfigs": ("kubeconfig",),
     "node_pools": ("node-pool",),
     "nodes": ("node",),
-    "envelopes": ("envelope",),
-    "quota_requests": ("quota",),
+    "projects": ("project",),
+    "environments": ("environment",),
     "users": ("user",),
     "service_accounts": ("service-account",),
     "roles": ("role",),
-    "catalogue": ("skus", "offers", "quote"),
-    "leases": ("lease", "why"),
-    "sla": ("sla",),
-    "proofs": ("proof",),
+    "envelopes": ("envelope",),
+    "quota_requests": ("quota",),
+    "audit": ("audit",),
     "billing": ("usage", "bill", "reconciliation"),
     "balance": ("balance",),
-    "exports": ("export",),
     "invoices": ("invoice",),
     "credit_notes": ("credit-note",),
+    "exports": ("export",),
     "finance": ("finance",),
     "organizations": ("organization",),
     "loops": ("loops",),
@@ -80,15 +82,24 @@ FILES = {
     "accounts": ("account",),
     "pools": ("pool",),
     "server_hosts": ("server-host",),
-    "audit": ("audit",),
-    "completion": ("completion",),
 }
 """The files of `commands/`, in the order of the help, and the commands that each of them adds."""
+
+GROUPS = {
+    "login": "sign in, and set up this command",
+    "skus": "lease machines",
+    "ssh-key": "reach machines",
+    "cluster": "use Kubernetes clusters",
+    "project": "organize people, projects and limits",
+    "usage": "see what it costs",
+    "finance": "run an installation",
+}
+"""The headings of the help, by the command that comes first below each."""
 
 
 def parser(first: str | None = None) -> Parser:
     """The parser of all commands, or of those that come with the command `first`."""
-    made = Parser(prog="splitplane", description=DESCRIPTION, epilog=EPILOG)
+    made = Parser(prog="splitplane", description=DESCRIPTION, epilog=EPILOG, groups=GROUPS)
     made.add_argument("--version", action="version", version=PROGRAM)
     to = made.add_subparsers(metavar="COMMAND", title="commands", required=True, parser_class=Parser)
     only = [file for file, names in FILES.items() if first in names]

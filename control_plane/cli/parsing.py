@@ -2,8 +2,9 @@
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from control_plane.cli.errors import CliError, Exit, usage
@@ -27,14 +28,29 @@ Commands = Any
 """What `add_subparsers` returns; argparse does not export the name of its type."""
 
 
+NO_GROUPS: Mapping[str, str] = MappingProxyType({})
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help of 80 columns, in which commands may stand below headings."""
+
+    def __init__(self, prog: str, groups: Mapping[str, str]) -> None:
+        super().__init__(prog, width=80, max_help_position=28)
+        self._groups = groups
+
+    def _format_action(self, action: argparse.Action) -> str:
+        shown = super()._format_action(action)
+        heading = self._groups.get(action.dest)
+        return shown if heading is None else f"\n  {heading}:\n{shown}"
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser whose help fits 80 columns and whose errors do not repeat an API key."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, groups: Mapping[str, str] = NO_GROUPS, **options: Any) -> None:
+        """`groups` has the headings of the help, by the command that comes first below each."""
         super().__init__(
-            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
-                prog, width=80, max_help_position=28
-            ),
+            formatter_class=lambda prog: _Help(prog, groups),
             allow_abbrev=False,  # `--s` must not change its meaning when a flag that begins with s is added.
             **options,
         )

@@ -52,5 +52,19 @@ def test_the_page_shows_every_command() -> None:
     assert [name for name in COMMANDS if f"    {name}" not in page and f"| {name}" not in page] == []
 
 
-def test_the_overview_fits_80_columns() -> None:
-    assert [line for line in main.parser().format_help().splitlines() if len(line) > 80] == []
+def test_the_overview_and_the_help_of_every_noun_fit_80_columns() -> None:
+    every = main.parser()
+    nouns = next(
+        action for action in every._actions if isinstance(action, argparse._SubParsersAction)
+    ).choices
+    for text in (every.format_help(), *(noun.format_help() for noun in nouns.values())):
+        assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
+def test_the_overview_has_each_command_below_a_heading() -> None:
+    _, _, shown = main.parser().format_help().partition("\ncommands:\n")
+    first = {found[2]: found[1] for found in re.finditer(r"\n  (\w.*):\n    ([a-z-]+)", shown)}
+    assert first == main.GROUPS
+    listed = re.findall(r"^    ([a-z-]+)", shown.partition("\n\nEvery command")[0], re.MULTILINE)
+    assert listed == [name for names in main.FILES.values() for name in names]
+    assert listed[0] in main.GROUPS

@@ -30,10 +30,7 @@ class S3Archive:
         await self._ask("put_object", Key=self._prefix + key, Body=body, ContentType=content_type)
 
     async def get(self, key: str) -> bytes | None:
-        found = await self._ask("get_object", "NoSuchKey", Key=self._prefix + key)
-        if found is None:
-            return None
-        content: bytes = await asyncio.to_thread(found["Body"].read)
+        content: bytes | None = await self._ask("get_object", "NoSuchKey", Key=self._prefix + key)
         return content
 
     async def delete(self, keys: Sequence[str]) -> None:
@@ -44,7 +41,7 @@ class S3Archive:
                 raise ArchiveError(f"S3 answers {error.get('Code')} to delete_objects in {self._bucket}")
 
     async def _ask(self, verb: str, missing: str | None = None, **values: Any) -> Any:
-        """The answer of S3; None for the error code `missing`."""
+        """The answer of S3, or the object that it sends; None for the error code `missing`."""
         try:
             return await asyncio.to_thread(self._call, verb, values)
         except ClientError as error:
@@ -58,4 +55,5 @@ class S3Archive:
     def _call(self, verb: str, values: Any) -> Any:
         if self._client is None:
             self._client = boto3.client("s3", config=_CONFIG)
-        return getattr(self._client, verb)(Bucket=self._bucket, **values)
+        answer = getattr(self._client, verb)(Bucket=self._bucket, **values)
+        return answer["Body"].read() if "Body" in answer else answer

@@ -14,6 +14,7 @@ from uuid import UUID
 import boto3
 import pyarrow.parquet as pq
 import pytest
+from botocore.exceptions import IncompleteReadError
 from moto import mock_aws
 from sqlalchemy import text
 
@@ -325,3 +326,16 @@ def test_the_setting_is_a_folder_or_a_bucket_and_nothing_else(tmp_path: Path) ->
     for place in ("gs://bucket", "s3://", "s3://key:secret@bucket"):
         with pytest.raises(SettingsError, match="SPLITPLANE_SAMPLE_ARCHIVE"):
             sample_archiving.opened(TelemetrySettings(sample_archive=place))
+
+
+async def test_an_object_that_breaks_off_while_it_is_read_is_a_failure_of_the_archive() -> None:
+    class Breaking:
+        def read(self) -> bytes:
+            raise IncompleteReadError(actual_bytes=1, expected_bytes=2)
+
+    class Client:
+        def get_object(self, **_: object) -> dict[str, object]:
+            return {"Body": Breaking()}
+
+    with pytest.raises(ArchiveError, match="S3: IncompleteReadError at get_object in samples"):
+        await S3Archive("samples", Client()).get("manifests/one.json")

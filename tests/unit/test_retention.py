@@ -40,7 +40,7 @@ def _words(life: timedelta) -> str:
 
 def _rows() -> dict[str, tuple[str, str]]:
     """What is kept: for how long, and which loop deletes it."""
-    section = PAGE.read_text().partition(HEADING)[2].partition("\n\n**")[0]
+    section = PAGE.read_text().partition(HEADING)[2].partition("\n\n### ")[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| ")]
     return {
         what.strip(): (life.strip(), loop.strip(" `")) for what, life, loop in rows[1:] if "---" not in what

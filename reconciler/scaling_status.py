@@ -7,7 +7,7 @@ from datetime import datetime
 
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.lease import LeaseState
-from control_plane.domain.money import Nano, usd
+from control_plane.domain.money import Nano, short_usd
 from control_plane.domain.scaled_pool import (
     Condition,
     ConditionKind,
@@ -81,8 +81,7 @@ def _ready(nodes: Sequence[PoolNode]) -> int:
 
 
 def _usd_per_hour(nodes: Sequence[PoolNode]) -> str:
-    whole, _, places = usd(Nano(sum(node.nano_per_hour for node in nodes))).partition(".")
-    return f"{whole}.{places.rstrip('0').ljust(2, '0')}"
+    return short_usd(Nano(sum(node.nano_per_hour for node in nodes)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,12 @@ def usd(amount: Nano) -> str:
     return f"{sign}{whole}.{rest:09d}"
 
 
+def short_usd(amount: Nano) -> str:
+    """The exact amount with as few places as it needs, and two at least: `short_usd(2_490_000_000) == "2.49"`."""
+    whole, _, places = usd(amount).partition(".")
+    return f"{whole}.{places.rstrip('0').ljust(2, '0')}"
+
+
 def dollars(amount: Nano) -> str:
     """The amount for a sentence: to the nearest cent, half to even, with thousands separators."""
     whole, rest = divmod(amount, NANO_PER_CENT)

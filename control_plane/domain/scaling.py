@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from control_plane.domain.money import NOTHING, Nano, usd
+from control_plane.domain.money import NOTHING, Nano, short_usd
 from control_plane.domain.node_capacity import GPU, MEMORY_SHORTFALL_PERCENT, PODS_MAX
 from control_plane.domain.pod_fit import GIB, Amounts, NodeFace, PendingPod, misfit
 from control_plane.domain.sku import Shape
@@ -338,8 +338,8 @@ class _Packing:
         if budget is not None and used.nano_per_hour + pool.nano_per_hour > budget:
             return Held(
                 Bound.BUDGET,
-                f"nodes cost {_short_usd(used.nano_per_hour)} of {_short_usd(budget)} USD per hour, and one more of"
-                f" {pool.name} costs {_short_usd(pool.nano_per_hour)}",
+                f"nodes cost {short_usd(used.nano_per_hour)} of {short_usd(budget)} USD per hour, and one more of"
+                f" {pool.name} costs {short_usd(pool.nano_per_hour)}",
             )
         return None
 
@@ -355,12 +355,6 @@ class _Packing:
 
 def _beyond_why(what: str) -> str:
     return f"scaling does not understand {what}, so no node is bought for it"
-
-
-def _short_usd(amount: Nano) -> str:
-    """The exact amount without zeros that say nothing, and with two places at least."""
-    whole, _, places = usd(amount).partition(".")
-    return f"{whole}.{places.rstrip('0').ljust(2, '0')}"
 
 
 def _used_first(place: Place) -> tuple[bool, str]:

@@ -17,12 +17,24 @@ from control_plane.domain.money import (
     dollars_down,
     dollars_up,
     parse_usd,
+    short_usd,
     usd,
 )
 from control_plane.domain.rating import charge
 
 PRICES = st.integers(0, 100 * NANO_PER_USD).map(Nano)
 GPU_SECONDS = st.integers(0, 64 * 86_400 * 400)
+
+
+def test_a_short_amount_is_exact_and_has_two_places_at_least() -> None:
+    amounts = (0, 2_490_000_000, 12_000_000_000, 1, -500_000_000)
+    assert [short_usd(Nano(amount)) for amount in amounts] == [
+        "0.00",
+        "2.49",
+        "12.00",
+        "0.000000001",
+        "-0.50",
+    ]
 
 
 @given(PRICES, GPU_SECONDS)

@@ -35,17 +35,28 @@ def in_order(wanted: Sequence[Wanted]) -> list[Wanted]:
 
 
 @dataclass
+class _Room:
+    """What was taken in a run so far."""
+
+    taken: int = 0
+    of_place: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    stops_of_place: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+
+
+@dataclass
 class Run:
-    """What the actions of one run share."""
+    """What the actions of one run share.
+
+    What is only decided has the same bounds, and takes no room from what is done.
+    """
 
     bounds: Bounds
     customers: Mapping[tuple[str, str], int]
     """How many customers have leases in each account and region."""
     affected: Mapping[tuple[str, str, Detector], int]
     """For how many of them a condition of some lease holds."""
-    taken: int = 0
-    of_place: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    stops_of_place: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    done: _Room = field(default_factory=_Room)
+    decided: _Room = field(default_factory=_Room)
 
     def held_back(self, wanted: Wanted) -> str | None:
         """Why an action is not taken now; None when it is, and then it is counted.
@@ -56,20 +67,21 @@ class Run:
         action = EnforcementAction.SHUTDOWN if isinstance(step, StopMachine) else step.action
         if action not in SIGNALS:
             return None
-        held = self._of_many(wanted.case, step.present.basis) or self._full(place, action)
+        room = self.done if wanted.case.armed else self.decided
+        held = self._of_many(wanted.case, step.present.basis) or self._full(room, place, action)
         if held is None:
-            self.taken += 1
-            self.of_place[place] += 1
-            self.stops_of_place[place] += action in INTERRUPTS
+            room.taken += 1
+            room.of_place[place] += 1
+            room.stops_of_place[place] += action in INTERRUPTS
         return held
 
-    def _full(self, place: tuple[str, str], action: EnforcementAction) -> str | None:
-        if self.taken >= self.bounds.actions_per_run:
-            return f"{self.taken} actions were taken in this run"
-        if self.of_place[place] >= self.bounds.actions_per_region:
-            return f"{self.of_place[place]} actions were taken in this run in {place[1]}"
-        if action in INTERRUPTS and self.stops_of_place[place] >= self.bounds.stops_per_region:
-            return f"{self.stops_of_place[place]} leases in {place[1]} were interrupted in this run"
+    def _full(self, room: _Room, place: tuple[str, str], action: EnforcementAction) -> str | None:
+        if room.taken >= self.bounds.actions_per_run:
+            return f"{room.taken} actions were taken in this run"
+        if room.of_place[place] >= self.bounds.actions_per_region:
+            return f"{room.of_place[place]} actions were taken in this run in {place[1]}"
+        if action in INTERRUPTS and room.stops_of_place[place] >= self.bounds.stops_per_region:
+            return f"{room.stops_of_place[place]} leases in {place[1]} were interrupted in this run"
         return None
 
     def _of_many(self, case: Case, basis: Basis) -> str | None:

@@ -314,6 +314,18 @@ def test_a_run_never_takes_more_than_its_bounds(
     assert all(count <= stops for count in interrupted.values())
 
 
+def test_what_is_only_decided_takes_no_room_from_what_is_done() -> None:
+    shared = run(actions_per_run=1)
+    first, second, third = (
+        wanted(number, SlaTier.BRONZE, 50, 1, action=A.STOP_ADMISSION, basis=Basis.OURS)
+        for number in (1, 2, 3)
+    )
+    decided = replace(first, case=replace(first.case, armed=False))
+    assert shared.held_back(decided) is None
+    assert shared.held_back(second) is None
+    assert shared.held_back(third) == "1 actions were taken in this run"
+
+
 def test_notices_and_credits_are_never_held_back() -> None:
     shared = run(customers=100, affected=90, actions_per_run=1)
     for action in (A.NOTIFY, A.CREDIT):

@@ -284,8 +284,10 @@ def _default(kind: type[Any], field: str, variable: Variable) -> str:
         return "required"
     if isinstance(default, bool):
         return "`yes`" if default else "`no`"
+    if default is None:
+        return "not set"
     text = ":".join(map(str, default)) if isinstance(default, tuple) else str(default)
-    return f"`{text}`"
+    return f"`{text}`" if text else "not set"
 
 
 def test_the_table_of_settings_names_every_variable_of_every_process() -> None:
@@ -303,14 +305,18 @@ def test_the_table_of_settings_names_every_variable_of_every_process() -> None:
     drawn = {"SPLITPLANE_URL", "SPLITPLANE_API_KEY", "SPLITPLANE_PROFILE", "SPLITPLANE_ALLOW_HTTP"}
     for process_name, kinds in SETTINGS.items():
         lines += [f"## {process_name}", "", "| Variable | Meaning | Default |", "| --- | --- | --- |"]
-        for kind in kinds:
-            for field, variable in variables(kind):
-                if variable.name.startswith(PREFIX):
-                    drawn.add(variable.name)
-                lines.append(
-                    f"| `{variable.name}` | {variable.meaning} | {_default(kind, field, variable)} |"
-                )
-        lines.append("")
+        rows = [
+            f"| `{variable.name}` | {variable.meaning} | {_default(kind, field, variable)} |"
+            for kind in kinds
+            for field, variable in variables(kind)
+        ]
+        lines += [*dict.fromkeys(rows), ""]  # Two kinds of a process may read the same variable.
+        drawn |= {
+            variable.name
+            for kind in kinds
+            for _, variable in variables(kind)
+            if variable.name.startswith(PREFIX)
+        }
     assert drawn == KNOWN
     golden.check(GENERATED / "settings.md", "\n".join(lines))
 

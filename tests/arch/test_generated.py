@@ -145,6 +145,9 @@ def test_the_table_of_loops_names_every_loop() -> None:
         NOTE,
         "# Loops",
         "",
+        "What the reconciler does, again and again, each loop by itself. *Runs*: once for the installation, or per provider account.",
+        "*Wakes*: the loops that run at once after it did something. `splitplane loops` shows the last report of each.",
+        "",
         "| Wing | Loop | Runs | Every | Wakes | What for |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
@@ -178,6 +181,11 @@ def test_the_table_of_providers_names_every_provider() -> None:
     lines = [
         NOTE,
         "# Providers",
+        "",
+        "`splitplane account add PROVIDER` asks for `api_key`; give other settings with `--ask`, `--setting` or `--file`. Where",
+        "they come from is in [providers.md](../providers.md). *List lags*: how long a new machine may be missing from",
+        "the provider's list. *Boot at most*: a machine that does not run by then is given up. *User data*: the largest script that the",
+        "provider takes for a machine. *Calls*: its published rate limits, which all reconciler processes share.",
         "",
         "| Provider | What it is | Settings | List lags | Boot at most | User data | Calls |",
         "| --- | --- | --- | --- | --- | --- | --- |",

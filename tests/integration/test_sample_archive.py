@@ -225,6 +225,28 @@ async def test_an_hour_that_is_emptied_while_it_is_written_has_no_manifest(
     assert not _keys(store, "manifests/date=2026-11-28/hour=12")
 
 
+async def test_a_replica_that_goes_on_after_the_hour_was_emptied_replaces_no_file_of_another_one(
+    owner: Database, reconciler: Database
+) -> None:
+    for claim, organization_id in ((7, ONE), (8, OTHER)):
+        await receive(owner, organization_id, claim=claim, count=8)
+    late = HOUR_AT + HOUR * (KEPT_HOURS_MAX + 1) + timedelta(minutes=1)
+    other = Shelf()
+
+    class Stalling(Shelf):
+        async def put(self, key: str, body: bytes, content_type: str = "") -> None:
+            await super().put(key, body, content_type)
+            if key.startswith("organization=") and not _keys(other, "manifests/date=2026-11-28/hour=12"):
+                await archive_samples.activate(a_world(reconciler, other))
+                await empty_samples.activate(a_world(reconciler, other, now=late))
+
+    stalled = Stalling()
+    stalled.objects = other.objects
+    await archive_samples.activate(a_world(reconciler, stalled))
+    for key in _keys(other, "organization="):
+        assert table(other, key).num_rows == 2, key
+
+
 async def test_files_are_deleted_when_they_are_old_and_the_manifest_goes_last(
     owner: Database, reconciler: Database
 ) -> None:

@@ -68,11 +68,13 @@ async def _write(world: TelemetryWorld, archive: SampleArchive, hour: datetime) 
         own = list(group)
         for part, first in enumerate(range(0, len(own), CLAIMS_PER_FILE_MAX)):
             some = own[first : first + CLAIMS_PER_FILE_MAX]
-            key = file_key(organization_id, hour, part)
-            files.append(await _write_file(world, archive, hour, key, some))
+            written = await _write_file(world, archive, hour, file_key(organization_id, hour, part), some)
+            if written is None:
+                return False
+            files.append(written)
     async with world.db.reading() as connection:
         if not await sample_archives.is_open(connection, hour):
-            return False  # Perhaps it was emptied before the last file was read.
+            return False
     received = sum(sender.samples for sender in senders)
     body = manifest(hour, files, received=received, every_seconds=archive.every_seconds)
     await archive.store.put(manifest_key(hour), body, JSON)
@@ -95,7 +97,8 @@ async def _write_file(
     hour: datetime,
     key: str,
     senders: Sequence[HourSender],
-) -> ArchivedFile:
+) -> ArchivedFile | None:
+    """None when the hour is written or lost: perhaps it was emptied before all was read, and the file lacks samples."""
     encoder, rows = ParquetEncoder(COLUMNS), 0
     body = bytearray(encoder.begin())
     for first in range(0, len(senders), CLAIMS_PER_READ_MAX):
@@ -108,6 +111,9 @@ async def _write_file(
         body += encoder.encode([_row(sample) for sample in found])
     body += encoder.end()
     content = bytes(body)
+    async with world.db.reading() as connection:
+        if not await sample_archives.is_open(connection, hour):
+            return None
     await archive.store.put(key, content, PARQUET)
     return ArchivedFile(
         key, senders[0].organization_id, rows, len(content), hashlib.sha256(content).hexdigest()

@@ -228,6 +228,13 @@ def routes() -> Iterator[None]:
 
     What an app serves with (its world, its settings, its metrics) is in its state and around its routes.
     """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api_app, "Litestar", litestar_once())
+        yield
+
+
+def litestar_once() -> Callable[..., Litestar]:
+    """Makes apps that share the routes of the first one."""
     made: list[Litestar] = []
 
     def litestar(*, state: State, **options: Any) -> Litestar:
@@ -237,9 +244,7 @@ def routes() -> Iterator[None]:
         app.state = state
         return app
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api_app, "Litestar", litestar)
-        yield
+    return litestar
 
 
 async def serve(db: Database, api_db: Database, clock: Clock) -> Api:

@@ -24,6 +24,7 @@ from control_plane.db.figures import (
     OrganizationCount,
     UnratedMoney,
 )
+from control_plane.db.sla_credits import Undecided
 from control_plane.db.warm_pool_figures import WarmPoolFigures
 from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.money import NANO_PER_USD, Nano
@@ -57,6 +58,7 @@ class Figures:
     unclaimed: Liability
     accounts: Sequence[AccountFigures]
     unrated: UnratedMoney
+    undecided: Undecided
     organizations: Sequence[OrganizationCount]
     clusters: Sequence[ClusterFigures]
     node_pools: Sequence[PoolCount]
@@ -87,6 +89,7 @@ class FigureCollector(Collector):
             yield from _of_liabilities(figures)
             yield from _of_accounts(figures.accounts)
             yield from _of_unrated(figures.unrated)
+            yield from _of_undecided(figures.undecided)
             yield from _of_organizations(figures.organizations)
             yield from of_clusters(figures.clusters, figures.node_pools)
             yield from of_warm_pools(figures.warm_pools)
@@ -265,6 +268,17 @@ def _of_unrated(unrated: UnratedMoney) -> Iterator[Metric]:
     oldest = _gauge("unrated_oldest_timestamp_seconds", "When the oldest such interval was recorded.")
     if unrated.oldest_at is not None:
         oldest.add_metric((), unrated.oldest_at.timestamp())
+    yield oldest
+
+
+def _of_undecided(undecided: Undecided) -> Iterator[Metric]:
+    yield _gauge(
+        "sla_credits_undecided", "Broken promises with a credit that waits for finance.", undecided.breaches
+    )
+    yield _gauge("sla_credits_undecided_usd", "What waits of them.", _usd(Nano(undecided.nano)))
+    oldest = _gauge("sla_credits_undecided_oldest_timestamp_seconds", "Since when the first one waits.")
+    if undecided.oldest_at is not None:
+        oldest.add_metric((), undecided.oldest_at.timestamp())
     yield oldest
 
 

@@ -244,6 +244,7 @@ KINDS: dict[str, Kind] = {
         409,
         "Wait, or ask us to look at the machine; three machines of a lease can be handed back within a day.",
     ),
+    RefusalCode.CREDIT_NOT_WAITING: Kind(409, "Choose one that GET /v1/finance/sla-credits lists."),
     RefusalCode.ENFORCEMENT_ENDED: Kind(409, "Leave it: the action has ended, and asks nothing any more."),
     RefusalCode.LEASE_HAS_MACHINE: Kind(
         409, "Change this only while the lease waits for a machine; afterwards create another lease."

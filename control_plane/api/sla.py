@@ -11,11 +11,17 @@ from control_plane.api import idempotency, paging
 from control_plane.api.documents import PROBLEMS, made, refusable
 from control_plane.api.errors import refusal
 from control_plane.api.idempotency import Made
-from control_plane.api.identifiers import read_lease_id
+from control_plane.api.identifiers import read_id, read_lease_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.sla import lease_sla_view, sla_approval_view, sla_report_view
-from control_plane.domain.ids import OrganizationId
+from control_plane.api.views.sla import (
+    breach_view,
+    lease_sla_view,
+    sla_approval_view,
+    sla_credit_list,
+    sla_report_view,
+)
+from control_plane.domain.ids import OrganizationId, Prefix, SlaBreachId
 from control_plane.domain.period import parse_month
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
@@ -23,7 +29,15 @@ from control_plane.domain.scope import ScopeKind
 from control_plane.services import sla
 from control_plane.services.idempotency import Connection
 from control_plane.wire.exports import PERIOD_PATTERN
-from control_plane.wire.sla import LeaseSlaView, SlaApprovalRequest, SlaApprovalView, SlaReportView
+from control_plane.wire.sla import (
+    LeaseSlaView,
+    SlaApprovalRequest,
+    SlaApprovalView,
+    SlaBreachView,
+    SlaCreditList,
+    SlaDecisionRequest,
+    SlaReportView,
+)
 
 Month = Annotated[
     str | None,
@@ -117,6 +131,76 @@ class SlaController(Controller):
             )
 
         return await idempotency.once(request, effect, status=200)
+
+    @get(
+        "/finance/sla-credits",
+        operation_id="listWaitingSlaCredits",
+        permission=Permission.LEDGER_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=refusable(422),
+    )
+    async def undecided(
+        self, request: ApiRequest, *, limit: Limit = paging.LIMIT_DEFAULT, cursor: Cursor = None
+    ) -> SlaCreditList:
+        """The broken promises of which a part of the credit waits for your decision.
+
+        Nothing but what was read on the machine shows that part, and its customer has root there.
+        """
+        after = paging.place("sla_credits", cursor, _AfterBreach)
+        found = await sla.undecided(
+            request.world,
+            request.principal.organization_id,
+            after=None if after is None else after.id,
+            limit=limit + 1,
+        )
+        page, following = paging.cut(
+            found, limit, lambda breach: paging.after_place("sla_credits", _AfterBreach(breach.id))
+        )
+        return sla_credit_list(page, following)
+
+    @post(
+        "/finance/sla-credits/{breach_id:str}/approve",
+        operation_id="approveSlaCredit",
+        permission=Permission.LEDGER_POST,
+        scope=ScopeKind.PLATFORM,
+        status_code=200,
+        responses=made(SlaBreachView, 200),
+    )
+    async def approve_one(
+        self, request: ApiRequest, breach_id: FromPath[str], data: JSONBody[SlaDecisionRequest]
+    ) -> Response[bytes]:
+        """Let what waits of a credit be posted, within seconds.
+
+        Each is decided once, and nobody decides on that of a lease that they asked for.
+        """
+        return await _decide(request, breach_id, approved=True, reason=data.reason)
+
+    @post(
+        "/finance/sla-credits/{breach_id:str}/refuse",
+        operation_id="refuseSlaCredit",
+        permission=Permission.LEDGER_POST,
+        scope=ScopeKind.PLATFORM,
+        status_code=200,
+        responses=made(SlaBreachView, 200),
+    )
+    async def refuse_one(
+        self, request: ApiRequest, breach_id: FromPath[str], data: JSONBody[SlaDecisionRequest]
+    ) -> Response[bytes]:
+        """Refuse what waits of a credit. Its customer reads the reason."""
+        return await _decide(request, breach_id, approved=False, reason=data.reason)
+
+
+async def _decide(request: ApiRequest, text: str, *, approved: bool, reason: str) -> Response[bytes]:
+    breach_id = SlaBreachId(read_id(Prefix.SLA_BREACH, text))
+
+    async def effect(connection: Connection) -> Made | Refused:
+        by = request.principal.subject.on_wire
+        found = await sla.decide(
+            connection, request.world, breach_id, approved=approved, by=by, reason=reason
+        )
+        return found if isinstance(found, Refused) else Made(breach_view(found))
+
+    return await idempotency.once(request, effect, status=200)
 
 
 async def _report(

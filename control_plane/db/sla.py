@@ -16,7 +16,6 @@ from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId, SlaBreachId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import Nano
-from control_plane.domain.organization import OPEN
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import Maintenance, Promise
 
@@ -85,13 +84,17 @@ class KnownBreach:
     """The number of its latest assessment; 0 before the first."""
     credit_nano: Nano
     """By that."""
+    outside_nano: Nano
+    """What of it evidence from outside of the machine shows."""
     credited_nano: Nano
     """What the ledger got for it so far."""
+    waits: bool
+    """Whether a part of it waits for a decision."""
 
 
-_LATEST = """
+LATEST = """
 LEFT JOIN LATERAL (
-  SELECT number, charged_nano, credit_nano, why FROM sla_assessments
+  SELECT number, charged_nano, credit_nano, outside_nano, why FROM sla_assessments
   WHERE breach_id = b.id AND organization_id = b.organization_id ORDER BY number DESC LIMIT 1
 ) a ON true
 CROSS JOIN LATERAL (
@@ -101,8 +104,11 @@ CROSS JOIN LATERAL (
 """
 _KNOWN = text(f"""
 SELECT b.id, b.lease_id, b.promise, b.month, coalesce(a.number, 0) AS assessment,
-       coalesce(a.credit_nano, 0)::bigint AS credit_nano, credited.nano AS credited_nano
-FROM sla_breaches b {_LATEST} WHERE b.lease_id = ANY(:lease_ids)
+       coalesce(a.credit_nano, 0)::bigint AS credit_nano, coalesce(a.outside_nano, 0)::bigint AS outside_nano,
+       credited.nano AS credited_nano,
+       EXISTS (SELECT FROM sla_undecided w
+               WHERE w.breach_id = b.id AND w.organization_id = b.organization_id) AS waits
+FROM sla_breaches b {LATEST} WHERE b.lease_id = ANY(:lease_ids)
 """)
 _INSERT = text("""
 INSERT INTO sla_breaches (id, organization_id, project_id, lease_id, promise, month, sla, sla_version, since, found_at,
@@ -112,46 +118,14 @@ VALUES (:id, :organization_id, :project_id, :lease_id, :promise, :month, :sla, :
 ON CONFLICT (lease_id, promise, month) DO NOTHING
 """)
 _ASSESS = text("""
-INSERT INTO sla_assessments (breach_id, number, organization_id, assessed_at, charged_nano, credit_nano, why, evidence)
-VALUES (:breach_id, :number, :organization_id, :now, :charged_nano, :credit_nano, :why, CAST(:evidence AS jsonb))
+INSERT INTO sla_assessments (breach_id, number, organization_id, assessed_at, charged_nano, credit_nano, outside_nano,
+                             why, evidence)
+VALUES (:breach_id, :number, :organization_id, :now, :charged_nano, :credit_nano, :outside_nano, :why,
+        CAST(:evidence AS jsonb))
 """)
 _QUEUE = text("""
 INSERT INTO sla_uncredited (organization_id, breach_id, since) VALUES (:organization_id, :breach_id, :now)
 ON CONFLICT DO NOTHING
-""")
-_OPEN = f"JOIN organizations o ON o.id = b.organization_id AND {among('o.state', OPEN)}"
-_APPROVED_UNTIL = "(SELECT max(approved_at) FROM sla_approvals)"
-_WAITING = text(f"""
-SELECT count(*) AS waiting, count(*) FILTER (WHERE u.since > coalesce({_APPROVED_UNTIL}, '-infinity')) AS unapproved,
-       (SELECT count(*) FROM sla_clocks WHERE NOT ended) AS leases
-FROM sla_uncredited u JOIN sla_breaches b ON b.id = u.breach_id AND b.organization_id = u.organization_id {_OPEN}
-""")
-# The clock of the lease is locked as well, as for a judgement: an assessment that was made between reading the latest
-# one and taking the breach out of the queue would never be posted. A statement of its own reads them, so that it sees
-# all that was committed before the locks were had.
-_TAKE_UNCREDITED = text(f"""
-SELECT u.breach_id
-FROM sla_uncredited u JOIN sla_breaches b ON b.id = u.breach_id AND b.organization_id = u.organization_id {_OPEN}
-JOIN sla_clocks k ON k.lease_id = b.lease_id AND k.organization_id = b.organization_id
-WHERE NOT :approved_only OR u.since <= {_APPROVED_UNTIL}
-ORDER BY u.since, u.breach_id LIMIT :limit FOR UPDATE OF u, k SKIP LOCKED
-""")
-_UNCREDITED = text(f"""
-SELECT b.id, b.organization_id, b.project_id, b.lease_id, l.name AS lease_name, b.promise, b.month,
-       a.number AS assessment, a.credit_nano, credited.nano AS credited_nano, a.why
-FROM sla_uncredited u JOIN sla_breaches b ON b.id = u.breach_id AND b.organization_id = u.organization_id
-JOIN leases l ON l.id = b.lease_id AND l.organization_id = b.organization_id {_LATEST}
-WHERE u.breach_id = ANY(:ids) ORDER BY u.since, b.id
-""")
-_DEQUEUE = text(
-    "DELETE FROM sla_uncredited WHERE organization_id = :organization_id AND breach_id = :breach_id"
-)
-_CREDIT = text("""
-INSERT INTO sla_credits (breach_id, assessment, organization_id, transaction_id, amount_nano, credited_at)
-VALUES (:breach_id, :assessment, :organization_id, :transaction_id, :amount_nano, :now)
-""")
-_APPROVE = text("""
-INSERT INTO sla_approvals (id, approved_at, approved_by, reason) VALUES (:id, :now, :by, :reason)
 """)
 
 
@@ -216,12 +190,13 @@ async def assess(
     *,
     charged_nano: Nano,
     credit_nano: Nano,
-    credited_nano: Nano,
+    outside_nano: Nano,
+    queued: bool,
     why: str,
     evidence: object,
     now: datetime,
 ) -> None:
-    """Store what is to be given back for a breach from now on. When the ledger had another amount, it waits for it."""
+    """Store what is to be given back for a breach from now on; with `queued`, the ledger has to get it."""
     ids = {"breach_id": breach_id, "organization_id": organization_id, "now": now}
     await write(
         connection,
@@ -230,73 +205,12 @@ async def assess(
         number=number,
         charged_nano=charged_nano,
         credit_nano=credit_nano,
+        outside_nano=outside_nano,
         why=why,
         evidence=document(evidence),
     )
-    if credit_nano != credited_nano:
+    if queued:
         await write(connection, _QUEUE, **ids)
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """How many breaches the ledger has yet to get the credit of."""
-
-    waiting: int
-    unapproved: int
-    """Since the last time that an operator approved those that waited."""
-    leases: int
-    """How many live leases have promises."""
-
-
-async def waiting(connection: Connection) -> Waiting:
-    """The breaches whose credit is not posted, of organizations that can use it."""
-    found = await read_one(connection, _WAITING, Waiting)
-    return found or Waiting(0, 0, 0)
-
-
-async def waiting_now(connection: Connection) -> int:
-    """How many breaches wait for their credit, of those that the reader may see."""
-    return await read_one(connection, text("SELECT count(*) FROM sla_uncredited"), int) or 0
-
-
-@dataclass(frozen=True, slots=True)
-class Uncredited:
-    """A breach that the ledger has another amount for than its latest assessment says."""
-
-    id: SlaBreachId
-    organization_id: OrganizationId
-    project_id: ProjectId
-    lease_id: LeaseId
-    lease_name: str
-    promise: Promise
-    month: datetime
-    assessment: int
-    credit_nano: Nano
-    credited_nano: Nano
-    why: str
-
-
-async def take_uncredited(connection: Connection, *, approved_only: bool, limit: int) -> list[Uncredited]:
-    """Breaches whose credit is to be posted, the oldest first. They are locked, and no lease of them is judged."""
-    ids = await read(connection, _TAKE_UNCREDITED, UUID, approved_only=approved_only, limit=limit)
-    return await read(connection, _UNCREDITED, Uncredited, ids=ids) if ids else []
-
-
-async def credited(
-    connection: Connection, breach: Uncredited, transaction_id: UUID | None, *, now: datetime
-) -> None:
-    """Store that the ledger has what the latest assessment says; with the transaction, when one was needed."""
-    ids = {"breach_id": breach.id, "organization_id": breach.organization_id}
-    await write(connection, _DEQUEUE, **ids)
-    if transaction_id is not None:
-        amount = breach.credit_nano - breach.credited_nano
-        values = {"assessment": breach.assessment, "transaction_id": transaction_id, "amount_nano": amount}
-        await write(connection, _CREDIT, **ids, **values, now=now)
-
-
-async def approve(connection: Connection, approval_id: UUID, *, by: str, reason: str, now: datetime) -> None:
-    """Let the breaches that wait now be credited, however many they are."""
-    await write(connection, _APPROVE, id=approval_id, by=by, reason=reason, now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,27 +235,47 @@ class BreachRecord:
     credited_nano: Nano
     credited_at: datetime | None
     """When the balance got the latest part of it."""
+    waiting_nano: Nano
+    """What waits for a decision, because only what was read on the machine shows it."""
+    waiting_since: datetime | None
+    refused_at: datetime | None
+    """When a part of it was refused; None while the last decision is not a refusal."""
+    refused_why: str | None
 
 
 _RECORD = """
 b.id, b.organization_id, b.lease_id, b.promise, b.month, b.sla, b.sla_version, b.since, b.found_at,
 coalesce(a.why, b.why) AS why, a.number IS NOT NULL AS assessed, coalesce(a.charged_nano, 0)::bigint AS charged_nano,
-coalesce(a.credit_nano, 0)::bigint AS credit_nano, credited.nano AS credited_nano, credited.at AS credited_at
+coalesce(a.credit_nano, 0)::bigint AS credit_nano, credited.nano AS credited_nano, credited.at AS credited_at,
+coalesce(w.amount_nano, 0)::bigint AS waiting_nano, w.since AS waiting_since,
+r.decided_at AS refused_at, r.reason AS refused_why
+"""
+_DECISIONS = f"""{LATEST}
+LEFT JOIN sla_undecided w ON w.breach_id = b.id AND w.organization_id = b.organization_id
+LEFT JOIN LATERAL (
+  SELECT decided_at, approved, reason FROM sla_decisions
+  WHERE breach_id = b.id AND organization_id = b.organization_id ORDER BY assessment DESC LIMIT 1
+) r ON NOT r.approved
 """
 _OF_LEASE = text(f"""
-SELECT {_RECORD} FROM sla_breaches b {_LATEST}
+SELECT {_RECORD} FROM sla_breaches b {_DECISIONS}
 WHERE b.organization_id = :organization_id AND b.lease_id = :lease_id ORDER BY b.month, b.found_at, b.id
 """)
 _OF_MONTH = text(f"""
-SELECT {_RECORD} FROM sla_breaches b {_LATEST}
+SELECT {_RECORD} FROM sla_breaches b {_DECISIONS}
 WHERE b.month = :month AND (CAST(:organization_id AS uuid) IS NULL OR b.organization_id = :organization_id)
   AND (CAST(:after AS uuid) IS NULL OR b.id > :after)
 ORDER BY b.id LIMIT :limit
 """)
+_UNDECIDED = text(f"""
+SELECT {_RECORD} FROM sla_breaches b {_DECISIONS}
+WHERE w.breach_id IS NOT NULL AND (CAST(:after AS uuid) IS NULL OR b.id > :after) ORDER BY b.id LIMIT :limit
+""")
+_ONE = text(f"SELECT {_RECORD} FROM sla_breaches b {_DECISIONS} WHERE b.id = :id")
 _TIERS = text(f"""
 SELECT b.sla, count(*) AS breaches, count(DISTINCT b.lease_id) AS leases,
        coalesce(sum(a.credit_nano), 0)::bigint AS credit_nano, coalesce(sum(credited.nano), 0)::bigint AS credited_nano
-FROM sla_breaches b {_LATEST}
+FROM sla_breaches b {LATEST}
 WHERE b.month = :month AND (CAST(:organization_id AS uuid) IS NULL OR b.organization_id = :organization_id)
 GROUP BY b.sla ORDER BY b.sla
 """)
@@ -380,6 +314,16 @@ async def of_month(
     return await read(connection, _OF_MONTH, BreachRecord, **values)
 
 
+async def undecided(connection: Connection, *, after: UUID | None, limit: int) -> list[BreachRecord]:
+    """The breaches of all organizations of which something waits for a decision."""
+    return await read(connection, _UNDECIDED, BreachRecord, after=after, limit=limit)
+
+
+async def get(connection: Connection, breach_id: SlaBreachId) -> BreachRecord | None:
+    """A breach, of those that the reader may see."""
+    return await read_one(connection, _ONE, BreachRecord, id=breach_id)
+
+
 async def tiers(
     connection: Connection, organization_id: OrganizationId | None, month: datetime
 ) -> list[TierTotal]:
@@ -401,7 +345,7 @@ class BilledCredit:
 
 _BILLED = text(f"""
 SELECT b.id, b.lease_id, l.name AS lease_name, b.promise, coalesce(a.why, b.why) AS why, credited.nano AS amount_nano
-FROM sla_breaches b JOIN leases l ON l.id = b.lease_id AND l.organization_id = b.organization_id {_LATEST}
+FROM sla_breaches b JOIN leases l ON l.id = b.lease_id AND l.organization_id = b.organization_id {LATEST}
 WHERE b.organization_id = :organization_id AND b.month = :month AND credited.nano <> 0
   AND (CAST(:project_id AS uuid) IS NULL OR b.project_id = :project_id) AND {within("l")}
 ORDER BY l.name, b.id

@@ -8,12 +8,15 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read
+from control_plane.db.tables.marks import among
 from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.lease import EndReason, LeaseState
 from control_plane.domain.money import Nano
+from control_plane.domain.proof import Occasion, OwnCode, ProofOutcome
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import (
+    BROKEN,
     Facts,
     HealthChange,
     Maintenance,
@@ -22,6 +25,7 @@ from control_plane.domain.sla_clock import (
     failures_of,
     in_turn,
 )
+from control_plane.domain.sla_evidence import FROM_OUTSIDE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,21 @@ SELECT machine_id, number, at, verdict, fault FROM health_changes WHERE machine_
 _CHARGED = text("""
 SELECT lease_id, date_trunc('month', started_at, 'UTC') AS month, sum(amount_nano)::bigint AS amount_nano
 FROM charges WHERE lease_id = ANY(:ids) GROUP BY 1, 2
+""")
+# A GPU that was proven on one of these machines and is on another one, which failed: when we looked at it before
+# anybody had it, or with a tenant who never had the first one. Which GPUs a machine has counts as of its first proof,
+# before any customer could forge that.
+_CONFIRMED = text(f"""
+SELECT DISTINCT mine.machine_id FROM proofs mine
+JOIN proofs other ON other.gpu_uuids && mine.gpu_uuids AND other.machine_id <> mine.machine_id AND other.at > mine.at
+WHERE mine.machine_id = ANY(:machine_ids) AND mine.outcome = '{ProofOutcome.PASSED}' AND mine.gpu_uuids <> '{{}}'
+  AND mine.occasion = '{Occasion.START}' AND other.occasion = '{Occasion.START}'
+  AND other.code IS DISTINCT FROM '{OwnCode.SOLD_TWICE}'
+  AND NOT EXISTS (
+    SELECT FROM claims c WHERE c.machine_id = other.machine_id AND c.organization_id = :organization_id)
+  AND (other.outcome = '{ProofOutcome.FAILED}' OR EXISTS (
+    SELECT FROM health_changes h WHERE h.machine_id = other.machine_id
+      AND {among("h.verdict", BROKEN)} AND NOT {among("h.fault", FROM_OUTSIDE)}))
 """)
 
 
@@ -148,6 +167,19 @@ class Evidence:
             maintenance=lease.maintenance if maintenance is None else tuple(maintenance),
             charged=self._charged.get(lease.id, {}),
         )
+
+
+async def confirmed(
+    connection: Connection, organization_id: OrganizationId, machine_ids: Collection[MachineId]
+) -> list[MachineId]:
+    """Those of an organization's machines with a GPU that failed on another machine as well, which it never had."""
+    return await read(
+        connection,
+        _CONFIRMED,
+        MachineId,
+        machine_ids=list(machine_ids),
+        organization_id=organization_id,
+    )
 
 
 async def evidence(connection: Connection, lease_ids: Collection[LeaseId]) -> Evidence:

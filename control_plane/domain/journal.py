@@ -68,6 +68,10 @@ class Note(StrEnum):
     """A promise of the lease was broken in a month."""
     SLA_CREDITED = "sla_credited"
     """The balance got what is given back for it, or a correction of that."""
+    SLA_CREDIT_WAITS = "sla_credit_waits"
+    """A part of what is given back waits until finance has decided."""
+    SLA_CREDIT_REFUSED = "sla_credit_refused"
+    """Finance refused the part that waited."""
     CHILD_DELETION_REQUESTED = "child_deletion_requested"
     """The provider is asked to delete what the launch made beside the machine, such as its start-up script."""
 

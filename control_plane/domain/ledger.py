@@ -260,12 +260,16 @@ def sla_credit(
     *,
     breach_id: SlaBreachId,
     assessment: int,
+    approved: bool = False,
     at: datetime,
     approval: Approval,
 ) -> Transaction:
-    """What a broken promise gives back, once for each assessment. A correction downwards has a negative amount."""
+    """What a broken promise gives back, once for each assessment, and once more when finance `approved` a part of it.
+
+    A correction downwards has a negative amount.
+    """
     return Transaction(
-        f"credit:sla:{breach_id.hex}:{assessment}",
+        f"credit:sla:{breach_id.hex}:{assessment}{':approved' if approved else ''}",
         TransactionKind.CREDIT,
         organization_id,
         project_id,

@@ -39,7 +39,7 @@ _SECOND = timedelta(seconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SETTLES_AFTER = timedelta(minutes=1)
 """How long after the end of a month, or of a lease, what is given back for it is computed."""
-_BROKEN = frozenset({Verdict.MAINTENANCE_REQUIRED, Verdict.QUARANTINED})
+BROKEN = frozenset({Verdict.MAINTENANCE_REQUIRED, Verdict.QUARANTINED})
 """Verdicts that no machine reaches by its own word alone."""
 _WORKS = frozenset({FaultCode.EVICTION_ANNOUNCED, FaultCode.UNDER_MAINTENANCE})
 """Faults of such a verdict with which everything that was sold works."""
@@ -111,13 +111,16 @@ class End:
     at: datetime
     by_us: bool
     """Its machine failed; nobody wanted the end."""
+    disproven: bool = False
+    """Its machine failed its GPU proof."""
 
 
 def end_of(at: datetime | None, reason: EndReason | None, *, was_ready: bool) -> End | None:
     """How a lease ended at a moment. One that gave up waiting for another machine had lost its own."""
     if at is None or reason is None:
         return None
-    return End(at, reason in LOST_BY_US or (reason is EndReason.NO_CAPACITY and was_ready))
+    by_us = reason in LOST_BY_US or (reason is EndReason.NO_CAPACITY and was_ready)
+    return End(at, by_us, reason is EndReason.PROOF_FAILED)
 
 
 def in_turn(moments: Sequence[datetime]) -> list[tuple[datetime, datetime | None]]:
@@ -167,6 +170,18 @@ class Facts:
     maintenance: Sequence[Maintenance] = ()
     charged: Mapping[datetime, Nano] = field(default_factory=dict[datetime, Nano])
     """What it was charged for each month, by the first instant of the month."""
+
+
+def covers(failure: tuple[datetime, datetime | None], at: datetime) -> bool:
+    """Whether a failure had begun and was not over at a moment."""
+    since, until = failure
+    return since <= at and (until is None or at < until)
+
+
+def last_change(health: Sequence[HealthChange], machine_id: MachineId, at: datetime) -> HealthChange | None:
+    """The verdict about a machine that was in force at a moment."""
+    changes = [change for change in health if change.machine_id == machine_id and change.at <= at]
+    return max(changes, key=lambda change: (change.at, change.number), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,16 +399,11 @@ class _Seen:
             at = used.until
             if at is None or not used.handed_back or self._verdict(used.machine_id, at) in UNFIT:
                 continue
-            for since, until in failures:
-                if since <= at and (until is None or at < until):
-                    yield since, until
+            yield from (failure for failure in failures if covers(failure, at))
 
     def _verdict(self, machine_id: MachineId, at: datetime) -> Verdict:
         """The verdict about a machine at a moment."""
-        changes = [
-            change for change in self.facts.health if change.machine_id == machine_id and change.at <= at
-        ]
-        last = max(changes, key=lambda change: (change.at, change.number), default=None)
+        last = last_change(self.facts.health, machine_id, at)
         return Verdict.HEALTHY if last is None else last.verdict
 
     def _lost_since(self) -> datetime:
@@ -416,7 +426,7 @@ class _Seen:
             )
             for change, following in pairwise((*changes, None)):
                 until = self.stop if following is None else floor(following.at)
-                if change and change.verdict in _BROKEN and change.fault not in _WORKS:
+                if change and change.verdict in BROKEN and change.fault not in _WORKS:
                     yield from common([Span(floor(change.at), until)], [had])
 
     def _unannounced(self) -> list[Span]:

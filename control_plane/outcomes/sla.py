@@ -1,6 +1,6 @@
 """What the clocks of promises mean: breaches are stored once, and assessed anew when the figures change."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -10,12 +10,20 @@ from control_plane.db.connection import Connection
 from control_plane.db.sla import KnownBreach, NewBreach
 from control_plane.db.sla_facts import PromisedLease
 from control_plane.domain.actor import Actor
-from control_plane.domain.ids import LeaseId, SlaBreachId
+from control_plane.domain.ids import LeaseId, MachineId, SlaBreachId
 from control_plane.domain.journal import Note
 from control_plane.domain.money import NOTHING, Nano, usd
 from control_plane.domain.period import month_after
-from control_plane.domain.sla_clock import Breach, Clocks, Facts, Month, Promise, clocks
+from control_plane.domain.sla_clock import (
+    Breach,
+    Clocks,
+    Facts,
+    Month,
+    Promise,
+    clocks,
+)
 from control_plane.domain.sla_credit import next_judgement
+from control_plane.domain.sla_evidence import from_outside, is_inside
 
 EVIDENCE_SPANS_MAX = 100
 """How many spans of time an evidence names; the sums are of all of them."""
@@ -50,8 +58,14 @@ async def judge(
     found = assessed = 0
     for lease in evidence.leases:
         facts = evidence.facts(lease, work)
-        judged = clocks(facts, terms[lease.sla_version, lease.sla], now)
-        of_lease = _OfLease(connection, lease, facts, judged, charged_until[lease.id], actor, now)
+        promised = terms[lease.sla_version, lease.sla]
+        judged = clocks(facts, promised, now)
+        outside = from_outside(facts, await _confirmed(connection, lease, facts))
+        certain = {
+            (breach.promise, breach.month): breach.credit_nano
+            for breach in clocks(outside, promised, now).breaches
+        }
+        of_lease = _OfLease(connection, lease, facts, judged, certain, charged_until[lease.id], actor, now)
         found += await of_lease.store_breaches(known.setdefault(lease.id, {}), new_id)
         assessed += await of_lease.assess(known[lease.id])
         used = {each.machine_id for each in facts.used}
@@ -67,6 +81,12 @@ async def judge(
     return Judged(found, assessed)
 
 
+async def _confirmed(connection: Connection, lease: PromisedLease, facts: Facts) -> Collection[MachineId]:
+    """Machines that were found faulty by what they showed, and whose GPUs failed elsewhere as well."""
+    doubted = {change.machine_id for change in facts.health if is_inside(change)}
+    return await sla_facts.confirmed(connection, lease.organization_id, doubted) if doubted else ()
+
+
 @dataclass(frozen=True, slots=True)
 class _OfLease:
     """A lease that is judged."""
@@ -75,6 +95,8 @@ class _OfLease:
     lease: PromisedLease
     facts: Facts
     judged: Clocks
+    certain: Mapping[tuple[Promise, datetime], Nano]
+    """What breaches would give back by evidence from outside of its machines alone."""
     charged_until: datetime
     actor: Actor
     now: datetime
@@ -111,7 +133,7 @@ class _OfLease:
                     actor=self.actor,
                     now=self.now,
                 )
-            known[key] = KnownBreach(new.id, lease.id, *key, 0, NOTHING, NOTHING)
+            known[key] = KnownBreach(new.id, lease.id, *key, 0, NOTHING, NOTHING, NOTHING, waits=False)
         return count
 
     async def assess(self, known: Mapping[tuple[Promise, datetime], KnownBreach]) -> int:
@@ -125,7 +147,8 @@ class _OfLease:
                 continue
             breach = broken.get(key)
             credit = NOTHING if breach is None else breach.credit_nano
-            if stored.assessment and credit == stored.credit_nano:
+            outside = min(credit, self.certain.get(key, NOTHING))
+            if stored.assessment and (credit, outside) == (stored.credit_nano, stored.outside_nano):
                 continue
             count += 1
             await sla.assess(
@@ -135,7 +158,8 @@ class _OfLease:
                 stored.assessment + 1,
                 charged_nano=month.charged_nano,
                 credit_nano=credit,
-                credited_nano=stored.credited_nano,
+                outside_nano=outside,
+                queued=credit != stored.credited_nano or stored.waits,
                 why="by late evidence, the promise was kept" if breach is None else breach.why,
                 evidence=self._evidence(stored.month, breach),
                 now=self.now,
@@ -189,6 +213,17 @@ def credit_reason(lease_name: str, promise: Promise, month: datetime, amount: Na
     """Why the balance gets a credit or, with a negative amount, a correction."""
     what = "SLA credit" if amount > 0 else "SLA credit, corrected"
     return f"{what} for {lease_name}, {month:%B %Y}, {_named(promise)}: {why}"
+
+
+def waits_why(amount: Nano, promise: Promise, month: datetime) -> str:
+    return (
+        f"{usd(amount)} USD for {_named(promise)} in {month:%B %Y}: only what we read on the machine shows it, and the"
+        " credits of another lease were posted for that month on such evidence"
+    )
+
+
+def refused_why(promise: Promise, month: datetime, reason: str) -> str:
+    return f"what waited for {_named(promise)} in {month:%B %Y} is not given back: {reason}"
 
 
 def credited_why(amount: Nano, promise: Promise, month: datetime) -> str:

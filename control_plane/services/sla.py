@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import sla, sla_facts, sla_terms
+from control_plane.db import sla, sla_credits, sla_facts, sla_terms
 from control_plane.db.connection import Connection
 from control_plane.db.sla import BreachRecord, TierTotal
 from control_plane.domain.access import Reach
-from control_plane.domain.ids import LeaseId, OrganizationId
+from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, SlaBreachId, on_wire
 from control_plane.domain.lease import Lease
 from control_plane.domain.period import month_of, month_text
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -82,6 +82,33 @@ async def report(
     return SlaReport(month, tiers, breaches)
 
 
+async def undecided(
+    world: World, platform: OrganizationId, *, after: UUID | None, limit: int
+) -> Sequence[BreachRecord]:
+    """The breaches of which a part of the credit waits for a decision. `platform` is the operators' organization."""
+    async with world.db.reading(platform) as connection:
+        return await sla.undecided(connection, after=after, limit=limit)
+
+
+async def decide(
+    connection: Connection, world: World, breach_id: SlaBreachId, *, approved: bool, by: str, reason: str
+) -> BreachRecord | Refused:
+    """Store finance's decision on what waits of a breach's credit. It is carried out within seconds."""
+    breach = await sla.get(connection, breach_id)
+    if breach is None:
+        return Refused(
+            RefusalCode.NOT_FOUND, f"There is no broken promise {on_wire(Prefix.SLA_BREACH, breach_id)}."
+        )
+    if await sla_credits.ordered_by(connection, breach_id) == by:
+        why = "You asked for the lease yourself, so somebody else decides on its credit."
+        return Refused(RefusalCode.OWN_REQUEST, why)
+    now = world.now()
+    if not await sla_credits.decide(connection, breach_id, approved=approved, by=by, reason=reason, now=now):
+        why = "Nothing of its credit waits for a decision, or somebody has decided already."
+        return Refused(RefusalCode.CREDIT_NOT_WAITING, why)
+    return breach
+
+
 @dataclass(frozen=True, slots=True)
 class Approved:
     at: datetime
@@ -94,6 +121,6 @@ class Approved:
 async def approve(connection: Connection, world: World, *, by: str, reason: str) -> Approved:
     """Let the credits that wait now be posted, however many they are."""
     now = world.now()
-    waiting = await sla.waiting_now(connection)
-    await sla.approve(connection, world.new_id(), by=by, reason=reason, now=now)
+    waiting = await sla_credits.waiting_now(connection)
+    await sla_credits.approve(connection, world.new_id(), by=by, reason=reason, now=now)
     return Approved(now, by, reason, waiting)

@@ -79,6 +79,9 @@ JournalEventWord = Annotated[
         envelope_passed="Your envelopes no longer keep the lease from being placed.",
         sla_breached="A promise of the lease was broken in a month; `GET /v1/leases/{id}/sla` has the evidence.",
         sla_credited="The balance got what is given back for a broken promise, or a correction of that.",
+        sla_credit_waits="A part of what is given back for a broken promise waits until finance has decided; `why` says"
+        " how much, and why.",
+        sla_credit_refused="Finance refused the part that waited; `why` has the reason.",
         child_deletion_requested="The provider is asked to delete a child of the machine, such as its start-up script.",
     ),
 ]

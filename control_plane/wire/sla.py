@@ -123,6 +123,14 @@ class SlaBreachView(View):
     """What of it the balance has."""
     credited_at: Timestamp | None
     """When the balance got the latest part of it; null before that."""
+    waiting: Money
+    """What of it waits until our finance has decided, because nothing but what we read on the machine shows it."""
+    waiting_since: Timestamp | None
+    """Since when; null when nothing waits."""
+    refused_at: Timestamp | None
+    """When the part that waited was refused; null when it was not."""
+    refused_why: str | None
+    """Why."""
 
 
 class LeaseSlaView(View):
@@ -176,6 +184,22 @@ class SlaReportView(View):
     """The breaches, in the order in which they were found."""
     next_cursor: NextCursor | None
     """Pass it as `?cursor=` to get more breaches; null on the last page."""
+
+
+class SlaCreditList(View):
+    """Broken promises of which a part of the credit waits for a decision."""
+
+    items: tuple[SlaBreachView, ...]
+    """In the order in which they were found."""
+    next_cursor: NextCursor | None
+    """Pass it as `?cursor=` to get more; null on the last page."""
+
+
+class SlaDecisionRequest(Request):
+    """A decision on the part of a credit that waits."""
+
+    reason: Sentence
+    """What was looked at. The customer reads it when the credit is refused, and on the balance when it is approved."""
 
 
 class SlaApprovalRequest(Request):

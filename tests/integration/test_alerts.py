@@ -107,6 +107,12 @@ JUDGED: dict[str, Judged] = {
     "SplitplaneOrganizationUnfinished": Judged(
         {UNFINISHED: STUCK}, {UNFINISHED: FRESH}, {"state": "closing"}, minutes=90
     ),
+    "SplitplaneSlaCreditUndecided": Judged(
+        {"splitplane_sla_credits_undecided_oldest_timestamp_seconds": "0x4600"},
+        {"splitplane_sla_credits_undecided_oldest_timestamp_seconds": "0+60x4600"},
+        {},
+        minutes=3 * 24 * 60 + 30,
+    ),
     "SplitplaneUnratedMoney": Judged(
         {"splitplane_unrated_oldest_timestamp_seconds": STUCK},
         {"splitplane_unrated_oldest_timestamp_seconds": FRESH},

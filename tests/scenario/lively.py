@@ -228,7 +228,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.close_organization(closed)
     await clusters.created(stage, "building")
     await reconciliations.asked_for(db, clock.now())
-    await promises.broken(stage, steady)
+    await promises.broken(stage, steady.id)
     await _sick(stage, suspect, handed_back=proven)
     await _yields(stage, steady, to=suspect)
     await conditions.full_memory(stage, steady)

@@ -412,7 +412,7 @@ async def test_operators_arm_see_and_undo_and_customers_wish_and_read(stage: Sta
 async def test_a_broken_promise_is_told_and_its_credit_is_named_once_and_given_once(stage: Stage) -> None:
     (lease,) = await ready_leases(stage, 1, seconds=60)
     await arm(stage, Detector.SLA_VIOLATION)
-    await promises.broken(stage, lease)
+    await promises.broken(stage, lease.id)
     await stage.run("enforce_rules")
     assert [action for _, action, _ in await actions(stage, lease)] == [A.NOTIFY]
     await stage.run("credit_breaches")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 from sqlalchemy import TextClause, text
 
-from control_plane.db import sla
+from control_plane.db import sla, sla_credits
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.envelope import Envelope, Level
 from control_plane.domain.ids import OrganizationId, ProviderRef
@@ -223,14 +223,14 @@ async def test_who_releases_a_lease_because_its_machine_failed_for_too_long_is_c
 async def test_a_lease_is_not_judged_while_its_credit_is_posted_nor_the_other_way_round(stage: Stage) -> None:
     """An assessment that came in between would take its place in the queue, and never be posted."""
     (lease,) = await ready_leases(stage, 1, seconds=60)
-    await broken(stage, lease)
+    await broken(stage, lease.id)
     now = stage.clock.now() + timedelta(days=1)
     async with stage.db.transaction() as posting, stage.db.transaction() as judging:
-        assert len(await sla.take_uncredited(posting, approved_only=False, limit=10)) == 1
+        assert len(await sla_credits.take_uncredited(posting, approved_only=False, limit=10)) == 1
         assert await sla.take_due(judging, now=now, limit=10) == []
     async with stage.db.transaction() as judging, stage.db.transaction() as posting:
         assert await sla.take_due(judging, now=now, limit=10) == [lease.id]
-        assert await sla.take_uncredited(posting, approved_only=False, limit=10) == []
+        assert await sla_credits.take_uncredited(posting, approved_only=False, limit=10) == []
 
 
 async def test_whoever_hands_back_a_machine_that_works_gets_another_one_and_no_credit(stage: Stage) -> None:
@@ -350,7 +350,7 @@ async def test_a_flood_of_breaches_waits_for_an_operator(stage: Stage) -> None:
     (report,) = await stage.run("credit_breaches")
     assert "splitplane sla approve" in report.notes[0]
     async with stage.db.transaction() as connection:
-        await sla.approve(connection, uuid7(), by="user_1", reason="looked at", now=stage.clock.now())
+        await sla_credits.approve(connection, uuid7(), by="user_1", reason="looked at", now=stage.clock.now())
     await stage.run("credit_breaches")
     assert len(await _posted(stage)) == ALWAYS_POSTED + 1
     assert await _found(stage, _QUEUE) == []

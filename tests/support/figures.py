@@ -11,6 +11,7 @@ from control_plane.db.figures import (
     OrganizationCount,
     UnratedMoney,
 )
+from control_plane.db.sla_credits import Undecided
 from control_plane.db.warm_pool_figures import WarmPoolFigures
 from control_plane.domain.cluster import ClusterState
 from control_plane.domain.ids import AccountName
@@ -50,6 +51,7 @@ SAMPLE_FIGURES = Figures(
         )
     ],
     unrated=UnratedMoney(intervals=1, oldest_at=AT, nano=Nano(1)),
+    undecided=Undecided(breaches=1, nano=1, oldest_at=AT),
     organizations=[OrganizationCount(OrganizationState.CLOSING, organizations=1, oldest_at=AT)],
     clusters=[
         ClusterFigures(

@@ -33,6 +33,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
         "request concerning a provider account",
     ),
     ("api-keys", "key_id"): (Prefix.API_KEY, "API key"),
+    ("sla-credits", "breach_id"): (Prefix.SLA_BREACH, "broken promise"),
     ("quota-requests", "quota_request_id"): (Prefix.QUOTA_REQUEST, "quota request"),
     ("sessions", "session_id"): (Prefix.SESSION, "session"),
     ("ssh-certificates", "certificate_id"): (Prefix.SSH_CERTIFICATE, "SSH certificate"),

@@ -1,5 +1,7 @@
 """Promises of leases on the wire, in words with units."""
 
+from collections.abc import Sequence
+
 from control_plane.api.views.money import money
 from control_plane.api.views.sla_terms import percent
 from control_plane.domain.ids import Prefix, on_wire
@@ -12,6 +14,7 @@ from control_plane.wire.sla import (
     LeaseSlaView,
     SlaApprovalView,
     SlaBreachView,
+    SlaCreditList,
     SlaDownView,
     SlaMonthView,
     SlaPromiseView,
@@ -133,7 +136,15 @@ def breach_view(breach: BreachRecord) -> SlaBreachView:
         credit=money(breach.credit_nano) if breach.assessed else None,
         credited=money(breach.credited_nano or NOTHING),
         credited_at=breach.credited_at,
+        waiting=money(breach.waiting_nano),
+        waiting_since=breach.waiting_since,
+        refused_at=breach.refused_at,
+        refused_why=breach.refused_why,
     )
+
+
+def sla_credit_list(breaches: Sequence[BreachRecord], following: str | None) -> SlaCreditList:
+    return SlaCreditList(items=tuple(map(breach_view, breaches)), next_cursor=following)
 
 
 def sla_report_view(report: SlaReport, following: str | None) -> SlaReportView:

@@ -1,12 +1,21 @@
-"""Show service levels: what each tier promises, how a lease's promises stand, and what was given back."""
+"""Show service levels: what each tier promises, how a lease's promises stand, and what was given back.
+
+Finance decides here on credits that wait.
+"""
 
 from argparse import Namespace
 from collections.abc import Sequence
 
 from control_plane.cli.commands.lookup import LEASE_HELP, find
 from control_plane.cli.commands.money_once import add_key, post
-from control_plane.cli.parsing import Commands, command, noun
-from control_plane.cli.render.sla import approval_page, report_page, standing_page
+from control_plane.cli.parsing import Commands, Parser, command, noun
+from control_plane.cli.render.sla import (
+    approval_page,
+    decision_page,
+    report_page,
+    standing_page,
+    waiting_page,
+)
 from control_plane.cli.render.sla_terms import tier_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire import csv_lines
@@ -15,6 +24,8 @@ from control_plane.wire.sla import (
     SlaApprovalRequest,
     SlaApprovalView,
     SlaBreachView,
+    SlaCreditList,
+    SlaDecisionRequest,
     SlaReportView,
 )
 from control_plane.wire.sla_terms import SlaTierList
@@ -31,7 +42,7 @@ COLUMNS = (
         "since",
         "found_at",
     ),
-    *("charged_usd", "credit_usd", "credited_usd", "credited_at", "why"),
+    *("charged_usd", "credit_usd", "credited_usd", "credited_at", "waiting_usd", "refused_why", "why"),
 )
 
 
@@ -73,24 +84,55 @@ def add(to: Commands) -> None:
     )
     reported.add_argument("--csv", action="store_true", help="print the breaches as CSV")
     reported.add_argument("--all", action="store_true", help="of all organizations (platform role finance)")
+    command(
+        sla,
+        "waiting",
+        waiting,
+        "Show the credits that wait for your decision (platform role finance).",
+        more=(
+            "Nothing but what was read on the machine shows them, and its customer has root\n"
+            "there. Such credits of one lease of an organization and month post themselves."
+        ),
+        examples="""
+        splitplane sla waiting
+        splitplane sla refuse br_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --reason forged
+        """,
+    )
     approved = command(
         sla,
         "approve",
         approve,
-        "Let the credits that wait now be posted (platform role finance).",
+        "Let a credit that waits be posted, or a flood of them (platform role finance).",
         more=(
-            "Credits post themselves. Only when suspiciously many of them come at a time, as\n"
-            "after a fault of our own, they wait for somebody to look. `splitplane loops`\n"
-            "says so at credit_breaches."
+            "Credits post themselves. Two kinds wait for somebody to look: one that nothing\n"
+            "but the machine shows (`splitplane sla waiting`; name the broken promise), and\n"
+            "suspiciously many at a time, as after a fault of our own (name none;\n"
+            "`splitplane loops` says so at credit_breaches)."
         ),
         examples="""
+        splitplane sla approve br_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --reason "ticket 7"
         splitplane sla approve --reason "real: provider outage of 12 November"
         """,
     )
-    approved.add_argument(
-        "--reason", required=True, help="what was looked at; it is stored with who approved"
+    approved.add_argument("breach", metavar="BREACH", nargs="?", help="the id of the broken promise")
+    _add_reason(approved)
+    refused = command(
+        sla,
+        "refuse",
+        refuse,
+        "Refuse what waits of a credit (platform role finance).",
+        more="The customer reads the reason in `splitplane sla show` and `splitplane why`.",
+        examples="""
+        splitplane sla refuse br_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --reason forged
+        """,
     )
-    add_key(approved)
+    refused.add_argument("breach", metavar="BREACH", help="the id of the broken promise")
+    _add_reason(refused)
+
+
+def _add_reason(to: Parser) -> None:
+    to.add_argument("--reason", required=True, help="what was looked at; it is stored with who decided")
+    add_key(to)
 
 
 def tiers(terminal: Terminal, args: Namespace) -> None:
@@ -122,11 +164,30 @@ def _csv_row(breach: SlaBreachView) -> Sequence[object]:
         *(breach.id, breach.organization_id, breach.lease_id, breach.promise, breach.month, breach.sla),
         *(breach.sla_version, breach.since.isoformat(), breach.found_at.isoformat()),
         *("" if amount is None else amount.usd for amount in amounts),
-        *("" if breach.credited_at is None else breach.credited_at.isoformat(), breach.why),
+        "" if breach.credited_at is None else breach.credited_at.isoformat(),
+        *(breach.waiting.usd, breach.refused_why or "", breach.why),
     )
 
 
+def waiting(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().every("/v1/finance/sla-credits", SlaCreditList)
+    terminal.present(args.json, answer, lambda found: waiting_page(found, terminal.now()))
+
+
+def refuse(terminal: Terminal, args: Namespace) -> None:
+    _decide(terminal, args, "refuse")
+
+
+def _decide(terminal: Terminal, args: Namespace, verb: str) -> None:
+    body, path = SlaDecisionRequest(reason=args.reason), f"/v1/finance/sla-credits/{args.breach}/{verb}"
+    answer = post(terminal.client(), args, path, SlaBreachView, body)
+    terminal.present(args.json, answer, lambda breach: decision_page(breach, approved=verb == "approve"))
+
+
 def approve(terminal: Terminal, args: Namespace) -> None:
+    if args.breach is not None:
+        _decide(terminal, args, "approve")
+        return
     body = SlaApprovalRequest(reason=args.reason)
     answer = post(terminal.client(), args, "/v1/finance/sla-approvals", SlaApprovalView, body)
     terminal.present(args.json, answer, approval_page)

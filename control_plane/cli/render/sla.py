@@ -13,6 +13,7 @@ from control_plane.wire.sla import (
     LeaseSlaView,
     SlaApprovalView,
     SlaBreachView,
+    SlaCreditList,
     SlaMonthView,
     SlaReportView,
 )
@@ -66,6 +67,21 @@ def _breach(breach: SlaBreachView, now: datetime) -> RenderableType:
         ("Since", both(breach.since, now)),
         ("Why", sentence(breach.why)),
         ("Credit", _credit(breach)),
+        ("Waits", _waits(breach, now)),
+        ("Refused", _refused(breach, now)),
+    )
+
+
+def _refused(breach: SlaBreachView, now: datetime) -> str | None:
+    return None if breach.refused_at is None else f"{both(breach.refused_at, now)}: {breach.refused_why}"
+
+
+def _waits(breach: SlaBreachView, now: datetime) -> str | None:
+    if breach.waiting_since is None:
+        return None
+    return (
+        f"{_usd(breach.waiting)} USD for a decision of our finance, since {both(breach.waiting_since, now)}:"
+        " nothing but what we read on the machine shows it"
     )
 
 
@@ -103,6 +119,25 @@ def report_page(report: SlaReportView) -> RenderableType:
     columns = ("LEASE", "PROMISE", "SINCE", "CREDIT USD", "ORGANIZATION")
     parts.append(indented(table(columns, rows, right=("CREDIT USD",), varying=("ORGANIZATION",))))
     return Group(*parts)
+
+
+def waiting_page(found: SlaCreditList, now: datetime) -> RenderableType:
+    if not found.items:
+        return Text("No credit waits for a decision.")
+    parts: list[RenderableType] = []
+    for breach in found.items:
+        parts += [heading(breach.id, f"{_usd(breach.waiting)} USD"), indented(_breach(breach, now))]
+        parts += [
+            indented(facts(("Lease", breach.lease_id), ("Organization", breach.organization_id))),
+            Text(),
+        ]
+    return Group(*parts[:-1])
+
+
+def decision_page(breach: SlaBreachView, *, approved: bool) -> RenderableType:
+    if approved:
+        return Text(f"Approved: {_usd(breach.waiting)} USD will be posted within seconds.")
+    return Text(f"Refused: {_usd(breach.waiting)} USD. The customer reads your reason.")
 
 
 def approval_page(approved: SlaApprovalView) -> RenderableType:

@@ -112,12 +112,15 @@ sla_assessments = table(
     at("assessed_at", nullable=False),
     Column("charged_nano", BigInteger, nullable=False),
     Column("credit_nano", BigInteger, nullable=False),
+    # What of it evidence from outside of the machine shows.
+    Column("outside_nano", BigInteger, nullable=False),
     Column("why", Text, nullable=False),
     Column("evidence", JSONB, nullable=False),
     PrimaryKeyConstraint("breach_id", "number"),
     UniqueConstraint("organization_id", "breach_id", "number"),
     CheckConstraint("number > 0", name="number_positive"),
     CheckConstraint("credit_nano BETWEEN 0 AND charged_nano", name="no_more_than_charged"),
+    CheckConstraint("outside_nano BETWEEN 0 AND credit_nano", name="outside_is_a_part"),
     fact=True,
     tenancy=Tenancy.WATCHED,
 )
@@ -134,7 +137,60 @@ sla_uncredited = table(
     tenancy=Tenancy.WATCHED,
 )
 
-# What the ledger got for an assessment: the difference from what it had. Negative for a correction downwards.
+# The lease of an organization of which credits for a month are posted although only its machines show why.
+sla_trusts = table(
+    "sla_trusts",
+    tenant(),
+    # The first instant of the month.
+    at("month", nullable=False),
+    Column("lease_id", Uuid, nullable=False),
+    own("lease_id", "leases"),
+    at("since", nullable=False),
+    PrimaryKeyConstraint("organization_id", "month"),
+    fact=True,
+    tenancy=Tenancy.WATCHED,
+)
+
+# Breaches of which a part of the credit waits for a decision, because only the machine shows it.
+sla_undecided = table(
+    "sla_undecided",
+    Column("breach_id", Uuid, nullable=False),
+    tenant(),
+    Column("assessment", Integer, nullable=False),
+    ForeignKeyConstraint(
+        ["organization_id", "breach_id", "assessment"],
+        ["sla_assessments.organization_id", "sla_assessments.breach_id", "sla_assessments.number"],
+    ),
+    Column("amount_nano", BigInteger, nullable=False),
+    at("since", nullable=False),
+    PrimaryKeyConstraint("organization_id", "breach_id"),
+    CheckConstraint("amount_nano > 0", name="amount_positive"),
+    Index("ix_sla_undecided_breach_id", "breach_id"),
+    tenancy=Tenancy.WATCHED,
+)
+
+# Finance's decision on an assessment that waited, once. Later assessments of more wait again.
+sla_decisions = table(
+    "sla_decisions",
+    Column("breach_id", Uuid, nullable=False),
+    Column("assessment", Integer, nullable=False),
+    tenant(),
+    ForeignKeyConstraint(
+        ["organization_id", "breach_id", "assessment"],
+        ["sla_assessments.organization_id", "sla_assessments.breach_id", "sla_assessments.number"],
+    ),
+    Column("approved", Boolean, nullable=False),
+    Column("decided_by", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    at("decided_at", nullable=False),
+    PrimaryKeyConstraint("breach_id", "assessment"),
+    fact=True,
+    tenancy=Tenancy.OFFERED,
+    api=("INSERT",),
+)
+
+# What the ledger got for an assessment: the difference from what it had. Negative for a correction downwards. An
+# assessment has a second row when the part that waited was approved.
 sla_credits = table(
     "sla_credits",
     Column("breach_id", Uuid, nullable=False),
@@ -147,8 +203,9 @@ sla_credits = table(
     Column("transaction_id", Uuid, nullable=False),
     own("transaction_id", "transactions"),
     Column("amount_nano", BigInteger, nullable=False),
+    Column("approved", Boolean, nullable=False),
     at("credited_at", nullable=False),
-    PrimaryKeyConstraint("breach_id", "assessment"),
+    PrimaryKeyConstraint("breach_id", "assessment", "approved"),
     CheckConstraint("amount_nano <> 0", name="not_zero"),
     Index("ix_sla_credits_transaction_id", "transaction_id"),
     fact=True,

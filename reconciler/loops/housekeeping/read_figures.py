@@ -1,12 +1,12 @@
-"""Reads the figures of the business metrics: leases, machines, liabilities, orphans, accounts, money, organizations,
-clusters, warm pools.
+"""Reads the figures of the business metrics: leases, machines, liabilities, orphans, accounts, money, credits
+that wait, organizations, clusters, warm pools.
 
 When the database does not answer, the metrics keep the last figures, and their age shows it.
 """
 
 from datetime import timedelta
 
-from control_plane.db import agents, cluster_figures, figures, usage, warm_pool_figures
+from control_plane.db import agents, cluster_figures, figures, sla_credits, usage, warm_pool_figures
 from control_plane.domain import agent
 from control_plane.domain.metering import SILENT_AFTER
 from reconciler.figures import FIGURES, Figures
@@ -28,6 +28,7 @@ async def activate(world: World) -> Report:
             unclaimed=await figures.unclaimed(connection, now=now),
             accounts=await figures.accounts(connection, now=now),
             unrated=await figures.unrated(connection),
+            undecided=await sla_credits.undecided_figures(connection),
             organizations=await figures.organizations(connection),
             clusters=await cluster_figures.clusters(connection, now=now),
             node_pools=await cluster_figures.node_pools(connection),

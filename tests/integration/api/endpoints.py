@@ -314,6 +314,13 @@ ENDPOINTS = (
     _get("/v1/sla-report", Permission.BILLING_READ, "month", "limit", "cursor"),
     _get("/v1/finance/sla-report", Permission.LEDGER_READ, "month", "limit", "cursor"),
     _post("/v1/finance/sla-approvals", Permission.LEDGER_POST, {"reason": "looked at"}),
+    _get("/v1/finance/sla-credits", Permission.LEDGER_READ, "limit", "cursor"),
+    *(
+        _post(
+            f"/v1/finance/sla-credits/{{breach_id}}/{verb}", Permission.LEDGER_POST, {"reason": "looked at"}
+        )
+        for verb in ("approve", "refuse")
+    ),
     _get("/v1/leases/{lease_id}/sla", Permission.LEASES_READ),
     _get(
         *("/v1/offers", Permission.OFFERS_READ, "limit", "cursor"),

@@ -139,7 +139,12 @@ async def _break_promise(cloud: Cloud, month: datetime, number: int) -> None:
         )
         await ledger_rows.post(connection, [(transaction_id, given)], now=cloud.clock.now())
         credit = {"breach_id": breach["id"], "assessment": 1, "transaction_id": transaction_id}
-        credit |= {"amount_nano": 333_333_333, "credited_at": cloud.clock.now(), "organization_id": whose}
+        credit |= {
+            "amount_nano": 333_333_333,
+            "approved": False,
+            "credited_at": cloud.clock.now(),
+            "organization_id": whose,
+        }
         await insert(connection, "sla_credits", credit)
 
 

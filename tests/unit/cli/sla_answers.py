@@ -63,6 +63,10 @@ def _breach(promise: str, why: str, credit: int | None, **changes: Any) -> Json:
         "credit": None if credit is None else answers.usd(credit),
         "credited": answers.usd(credit or 0),
         "credited_at": None if credit is None else answers.at(hours=1),
+        "waiting": answers.usd(0),
+        "waiting_since": None,
+        "refused_at": None,
+        "refused_why": None,
     }
     return breach | changes
 
@@ -131,6 +135,30 @@ NOTHING: Json = STANDING | {
     "months": [],
     "breaches": [],
 }
+WAITING: Json = {
+    "items": [
+        _breach(
+            "availability",
+            _SCARCE,
+            100_000_000_000,
+            credited=answers.usd(0),
+            credited_at=None,
+            waiting=answers.usd(100_000_000_000),
+            waiting_since=answers.at(hours=3),
+        )
+    ],
+    "next_cursor": None,
+}
+DECIDED: list[Json] = [
+    WAITING["items"][0],
+    WAITING["items"][0]
+    | {
+        "waiting": answers.usd(0),
+        "waiting_since": None,
+        "refused_at": answers.at(hours=1),
+        "refused_why": "NVML of this machine was replaced",
+    },
+]
 REPORT: Json = {
     "month": "2026-11",
     "tiers": [

@@ -145,6 +145,7 @@ ACTS_AT_ONCE = {
     "pool delete": "pool create; leases keep the machines that they have claimed",
     "server-host add": "server-host remove",
     "sla approve": "it posts what is owed; late evidence corrects it by itself",
+    "sla refuse": "it takes nothing from a balance, and a credit by hand gives what was refused",
     "server-host remove": "server-host add; it is refused while a cluster uses the host",
 }
 """The commands that change something and do not ask, each with what takes it back."""
@@ -157,7 +158,7 @@ READS = {
     *("whoami", "skus", "offers", "quote", "why", "usage", "bill", "reconciliation", "loops", "completion"),
     "balance entries",
     "pool simulate",
-    *("sla tiers", "sla report"),
+    *("sla tiers", "sla report", "sla waiting"),
     *(
         "lease watch",
         "lease ssh",

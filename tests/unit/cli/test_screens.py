@@ -97,6 +97,20 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     ),
     "sla_report": ("sla report 2026-11", {"GET /v1/sla-report": sla_answers.REPORT}),
     "sla_report_all": ("sla report --all", {"GET /v1/finance/sla-report": sla_answers.REPORT}),
+    "sla_show_decided": (
+        f"sla show {LEASE_ID}",
+        {SHOW: answers.a_lease(), f"{SHOW}/sla": sla_answers.STANDING | {"breaches": sla_answers.DECIDED}},
+    ),
+    "sla_waiting": ("sla waiting", {"GET /v1/finance/sla-credits": sla_answers.WAITING}),
+    "sla_waiting_none": ("sla waiting", {"GET /v1/finance/sla-credits": EMPTY}),
+    "sla_approve_one": (
+        f"sla approve br_{'0' * 31}1 --reason looked",
+        {f"POST /v1/finance/sla-credits/br_{'0' * 31}1/approve": sla_answers.DECIDED[0]},
+    ),
+    "sla_refuse": (
+        f"sla refuse br_{'0' * 31}1 --reason looked",
+        {f"POST /v1/finance/sla-credits/br_{'0' * 31}1/refuse": sla_answers.DECIDED[0]},
+    ),
     "sla_approve": (
         "sla approve --reason looked",
         {"POST /v1/finance/sla-approvals": sla_answers.APPROVAL},

@@ -26,6 +26,7 @@ from control_plane.domain.sla_clock import (
     Used,
     clocks,
 )
+from control_plane.domain.sla_evidence import from_outside
 from control_plane.domain.tariff import Tariff
 from control_plane.services.sla_terms import parse_terms
 
@@ -420,3 +421,80 @@ def test_once_a_month_is_settled_only_other_facts_change_it(known: Facts, later:
 def test_no_more_time_is_missed_than_was_promised(known: Facts) -> None:
     for month in clocks(known, GOLD, FAR).months:
         assert 0 <= month.down_seconds <= month.promised_seconds
+
+
+OTHER = MachineId(UUID(int=2))
+LATE = Used(OTHER, at(10, 6), None)
+
+
+def from_provider(fault: FaultCode, since: datetime, number: int = 1) -> HealthChange:
+    return health(Verdict.LOST, since, fault, number)
+
+
+def test_what_only_the_machine_shows_is_left_out_of_the_facts_from_outside() -> None:
+    """A broken GPU, and the time without a machine that was taken away for it."""
+    broken = facts(health=[health(Verdict.QUARANTINED, at(10, 4), FaultCode.GPU_LOST)])
+    taken = facts(
+        health=[health(Verdict.QUARANTINED, at(10, 4), FaultCode.PROOF_FAILED)],
+        failures=[(at(10, 5), at(10, 8))],
+        used=[Used(MACHINE, MONTH, at(10, 5)), replace(LATE, since=at(10, 8))],
+    )
+    lost = facts(
+        end=End(at(10, 8), by_us=True, disproven=True),
+        failures=[(at(10, 5), None)],
+        used=[Used(MACHINE, MONTH, at(10, 8))],
+    )
+    gave_up = facts(
+        end=End(at(10, 8), by_us=True),
+        failures=[(at(10, 5), None), (at(10, 5), None)],
+        health=[health(Verdict.QUARANTINED, at(10, 4), FaultCode.PROOF_FAILED)],
+        used=[Used(MACHINE, MONTH, at(10, 5))],
+    )
+    for name, known in {"broken": broken, "taken": taken, "lost": lost, "gave_up": gave_up}.items():
+        assert breaches(known), name
+        assert not breaches(from_outside(known)), name
+        assert breaches(from_outside(known, {MACHINE})) == breaches(known), f"{name}: another source shows it"
+
+
+def test_what_somebody_else_says_stays_in_the_facts_from_outside() -> None:
+    used = [Used(MACHINE, MONTH, at(10, 5, 30)), LATE]
+    for name, known in {
+        "failed": facts(failures=[(at(10, 4), at(10, 6))]),
+        "replaced": facts(
+            failures=[(at(10, 4), at(10, 6))],
+            health=[
+                health(Verdict.QUARANTINED, at(10, 3), FaultCode.GPU_LOST),
+                from_provider(FaultCode.PROVIDER_MISSING, at(10, 5), 2),
+            ],
+            used=used,
+        ),
+        "ended": facts(
+            end=End(at(10, 8), by_us=True),
+            failures=[(at(10, 4), None)],
+            used=[Used(MACHINE, MONTH, at(10, 8))],
+        ),
+        "late": facts(ready_at=at(2)),
+        "work": facts(maintenance=[Maintenance(MACHINE, at(9, 23), at(10), at(11))]),
+    }.items():
+        found = breaches(known)
+        assert found, name
+        assert {
+            promise for promise, breach in breaches(from_outside(known)).items() if breach.credit_nano
+        } == {promise for promise, breach in found.items() if breach.credit_nano}, name
+
+
+def test_a_fit_machine_that_was_handed_back_earns_nothing_from_outside_either() -> None:
+    """A fault that only the machine shows must not turn into one that its provider confirms."""
+    known = facts(
+        failures=[(at(10, 5), at(10, 9))],
+        health=[health(Verdict.QUARANTINED, at(10, 4), FaultCode.GPU_LOST)],
+        used=[Used(MACHINE, MONTH, at(10, 5), handed_back=True), replace(LATE, since=at(10, 9))],
+    )
+    assert Promise.REPLACEMENT in breaches(known)
+    assert not breaches(from_outside(known))
+
+
+@given(_FACTS)
+def test_evidence_from_outside_never_gives_more_than_all_of_it(known: Facts) -> None:
+    every, certain = _credits(known), _credits(from_outside(known))
+    assert all(credit <= every.get(month, 0) for month, credit in certain.items())

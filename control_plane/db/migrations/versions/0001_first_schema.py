@@ -67,7 +67,9 @@ FACTS = (
     "sla_assessments",
     "sla_breaches",
     "sla_credits",
+    "sla_decisions",
     "sla_terms",
+    "sla_trusts",
     "supplier_invoice_parts",
     "supplier_invoices",
     "supplier_postings",
@@ -315,8 +317,11 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "sla_breaches": ((), ()),
     "sla_clocks": (("INSERT",), ()),
     "sla_credits": ((), ()),
+    "sla_decisions": (("INSERT",), ()),
     "sla_terms": ((), ()),
+    "sla_trusts": ((), ()),
     "sla_uncredited": ((), ()),
+    "sla_undecided": ((), ()),
     "ssh_authorities": ((), ()),
     "ssh_certificates": (("INSERT",), ("revoked_at", "revoked_why")),
     "ssh_keys": (("DELETE", "INSERT"), ("name",)),
@@ -950,9 +955,18 @@ def _filter_rows() -> None:
     steps.filter_offered("invoice_lines")
     steps.filter_offered("invoices")
     steps.filter_offered("price_agreements")
+    steps.filter_offered("sla_decisions")
     steps.filter_claimed("machines")
-    for watched in ("agents", "sla_assessments", "sla_breaches", "sla_credits", "sla_uncredited"):
+    for watched in (
+        "agents",
+        "sla_assessments",
+        "sla_breaches",
+        "sla_credits",
+        "sla_trusts",
+        "sla_uncredited",
+    ):
         steps.filter_watched(watched)
+    steps.filter_watched("sla_undecided")
     for watched in ("enforcement_actions", "enforcement_ends", "findings"):
         steps.filter_watched(watched)
     steps.filter_watched("samples")
@@ -6285,12 +6299,16 @@ def _create_tables() -> None:
         sa.Column("assessed_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("charged_nano", sa.BigInteger(), nullable=False),
         sa.Column("credit_nano", sa.BigInteger(), nullable=False),
+        sa.Column("outside_nano", sa.BigInteger(), nullable=False),
         sa.Column("why", sa.Text(), nullable=False),
         sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.CheckConstraint(
             "credit_nano BETWEEN 0 AND charged_nano", name=op.f("ck_sla_assessments_no_more_than_charged")
         ),
         sa.CheckConstraint("number > 0", name=op.f("ck_sla_assessments_number_positive")),
+        sa.CheckConstraint(
+            "outside_nano BETWEEN 0 AND credit_nano", name=op.f("ck_sla_assessments_outside_is_a_part")
+        ),
         sa.ForeignKeyConstraint(
             ["organization_id", "breach_id"],
             ["sla_breaches.organization_id", "sla_breaches.id"],
@@ -6328,12 +6346,76 @@ def _create_tables() -> None:
     )
     op.create_index("ix_sla_uncredited_since", "sla_uncredited", ["since"], unique=False)
     op.create_table(
+        "sla_trusts",
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("month", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_sla_trusts_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_sla_trusts_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "month", name=op.f("pk_sla_trusts")),
+    )
+
+    op.create_table(
+        "sla_undecided",
+        sa.Column("breach_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("assessment", sa.Integer(), nullable=False),
+        sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.Column("since", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("amount_nano > 0", name=op.f("ck_sla_undecided_amount_positive")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "breach_id", "assessment"],
+            ["sla_assessments.organization_id", "sla_assessments.breach_id", "sla_assessments.number"],
+            name=op.f("fk_sla_undecided_organization_id_sla_assessments"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_sla_undecided_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "breach_id", name=op.f("pk_sla_undecided")),
+    )
+    op.create_index("ix_sla_undecided_breach_id", "sla_undecided", ["breach_id"], unique=False)
+
+    op.create_table(
+        "sla_decisions",
+        sa.Column("breach_id", sa.Uuid(), nullable=False),
+        sa.Column("assessment", sa.Integer(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("approved", sa.Boolean(), nullable=False),
+        sa.Column("decided_by", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("decided_at", sa.DateTime(timezone=True), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "breach_id", "assessment"],
+            ["sla_assessments.organization_id", "sla_assessments.breach_id", "sla_assessments.number"],
+            name=op.f("fk_sla_decisions_organization_id_sla_assessments"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_sla_decisions_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("breach_id", "assessment", name=op.f("pk_sla_decisions")),
+    )
+
+    op.create_table(
         "sla_credits",
         sa.Column("breach_id", sa.Uuid(), nullable=False),
         sa.Column("assessment", sa.Integer(), nullable=False),
         sa.Column("organization_id", sa.Uuid(), nullable=False),
         sa.Column("transaction_id", sa.Uuid(), nullable=False),
         sa.Column("amount_nano", sa.BigInteger(), nullable=False),
+        sa.Column("approved", sa.Boolean(), nullable=False),
         sa.Column("credited_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("amount_nano <> 0", name=op.f("ck_sla_credits_not_zero")),
         sa.ForeignKeyConstraint(
@@ -6351,7 +6433,7 @@ def _create_tables() -> None:
             ["organizations.id"],
             name=op.f("fk_sla_credits_organization_id_organizations"),
         ),
-        sa.PrimaryKeyConstraint("breach_id", "assessment", name=op.f("pk_sla_credits")),
+        sa.PrimaryKeyConstraint("breach_id", "assessment", "approved", name=op.f("pk_sla_credits")),
     )
     op.create_index("ix_sla_credits_transaction_id", "sla_credits", ["transaction_id"], unique=False)
     op.create_table(

@@ -74,6 +74,7 @@ class Endpoint:
             ("{supplier_invoice_id}", "sinv"),
             ("{upload_id}", "sup"),
             ("{action_id}", "ea"),
+            ("{breach_id}", "br"),
         ):
             if name in self.path:
                 return prefix

@@ -49,7 +49,7 @@ KEY = {"Idempotency-Key": "order 66 / 7f3a"}
 
 _FINANCE = tuple(
     f"/v1/finance/{things}"
-    for things in ("periods", "transactions", "credit-notes", "price-agreements", "supplier-")
+    for things in ("periods", "transactions", "credit-notes", "price-agreements", "supplier-", "sla-credits")
 )
 
 
@@ -190,6 +190,8 @@ async def _of_finance(endpoint: Endpoint, shared: Shared) -> str:
         return await _of_an_invoice(endpoint, shared)
     if endpoint.path.startswith("/v1/finance/supplier-"):
         return await _of_a_supplier(endpoint, shared)
+    if endpoint.id_prefix == "br":
+        return await _of_a_credit(endpoint, shared)
     if endpoint.path.startswith("/v1/finance/price-agreements"):
         return await _of_a_price(endpoint, shared)
     if "{month}" not in endpoint.path:
@@ -202,6 +204,23 @@ async def _of_finance(endpoint: Endpoint, shared: Shared) -> str:
         closed = await shared.operator.http.post(path.replace("/reopen", "/close"))
         assert closed.is_success, closed.text
     return path
+
+
+async def _of_a_credit(endpoint: Endpoint, shared: Shared) -> str:
+    """A broken promise with a credit that waits for a decision."""
+    number, whose = 6_000 + next(_NUMBERS), shared.acme.id
+    lease_id = UUID((await ready(shared.api, shared.acme)).removeprefix("le_"))
+    async with shared.api.owner.db.transaction() as connection:
+        found = await rows(connection, text("SELECT project_id FROM leases WHERE id = :id"), id=lease_id)
+        terms = a_row("sla_terms", whose, effective_from=datetime(2999, 1, 1, tzinfo=UTC))
+        if not await rows(connection, text("SELECT FROM sla_terms")):
+            await insert(connection, "sla_terms", terms)
+        breach = a_row("sla_breaches", whose, number, lease_id=lease_id, project_id=found[0].project_id)
+        of_breach = {"breach_id": breach["id"]}
+        await insert(connection, "sla_breaches", breach)
+        await insert(connection, "sla_assessments", a_row("sla_assessments", whose, 1, **of_breach))
+        await insert(connection, "sla_undecided", a_row("sla_undecided", whose, 1, assessment=1, **of_breach))
+    return endpoint.at(f"br_{breach['id'].hex}")
 
 
 async def _of_a_price(endpoint: Endpoint, shared: Shared) -> str:

@@ -77,7 +77,7 @@ async def _seen(database: Database, statement: str, tenant: UUID | None) -> list
 
 OFFERED_TO_ONE = (
     *("billing_details", "invoices", "invoice_lines", "credit_notes", "credit_note_lines"),
-    *("credit_terms", "price_agreements"),
+    *("credit_terms", "price_agreements", "sla_decisions"),
 )
 """What operators make for one organization each, and for everybody never."""
 

@@ -51,7 +51,8 @@ async def post(connection: Connection, world: World, deciding: Deciding) -> Supp
         )
     reason = deciding.reason
     if reason is None:
-        report = await match(world, deciding.platform, found.month, found.provider, lines=0)
+        # By this transaction, which would idle while another connection reads the machines of a month.
+        report = await _match(connection, world.now(), found.month, found.provider, lines=0)
         if isinstance(report, Refused):
             return report
         if not report.is_matched:
@@ -170,23 +171,28 @@ async def match(
     `platform` is the operators' organization. None as the month is the current one; `lines` machines are named at most.
     Refused for a month that has not begun.
     """
-    now = world.now()
+    async with world.db.reading(platform) as connection:
+        return await _match(connection, world.now(), month, provider, lines=lines)
+
+
+async def _match(
+    connection: Connection, now: datetime, month: datetime | None, provider: str | None, *, lines: int
+) -> MatchReport | Refused:
     month = month_of(now) if month is None else month
     if now < month:
         return Refused(RefusalCode.PERIOD_IN_FUTURE, f"{month_text(month)} has not begun.")
     until = min(now, month_after(month))
-    async with world.db.reading(platform) as connection:
-        found = {
-            theirs.provider: Match(month, until, await _by_machine(connection, theirs.id))
-            for theirs in await supplier_invoices.counting(connection, month, provider)
-        }
-        missing: set[str] = set()
-        async for records in machine_costs.of_month(connection, since=month, until=until, provider=provider):
-            for record in records:
-                if record.provider in found:
-                    found[record.provider].add(record)
-                elif record.cost(month, until):
-                    missing.add(record.provider)
+    found = {
+        theirs.provider: Match(month, until, await _by_machine(connection, theirs.id))
+        for theirs in await supplier_invoices.counting(connection, month, provider)
+    }
+    missing: set[str] = set()
+    async for records in machine_costs.of_month(connection, since=month, until=until, provider=provider):
+        for record in records:
+            if record.provider in found:
+                found[record.provider].add(record)
+            elif record.cost(month, until):
+                missing.add(record.provider)
     for each in found.values():
         each.finish()
     machines = ordered(machine for each in found.values() for machine in each.machines)

@@ -1,13 +1,19 @@
 """Suppliers' invoices over HTTP: what finance imports, and how it matches our records and the bills."""
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from control_plane.api.identifiers import read_id
 from control_plane.db import ledger
+from control_plane.domain.ids import Prefix
 from control_plane.domain.ledger import AccountKind
 from control_plane.domain.money import Nano, usd
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.services import supplier_invoices
+from control_plane.services.supplier_invoices import Deciding
 from control_plane.world import uuid7
 from reconciler.loops.housekeeping import prune_records
 from reconciler.loops.money import reconcile_periods
@@ -207,3 +213,18 @@ async def test_a_file_that_is_never_imported_is_dropped_after_a_day(operator: Te
     await prune_records.activate(World(db=stage.db, now=stage.clock.now, new_id=uuid7))
     body = {"number": 1, "first_line": 1, "csv": HEADER}
     hold(await operator.http.post(f"{UPLOADS}/{begun['id']}/parts", json=body), "not_found")
+
+
+async def test_the_match_of_a_post_is_read_by_its_own_transaction(stage: Stage, operator: Tenant) -> None:
+    """On a second connection, the first one would idle, and PostgreSQL ends a transaction that idles for 30 s."""
+    month = f"{stage.clock.now():%Y-%m}"
+    line = f"i-unknown,{month}-01T00:00:00Z,{month}-01T01:00:00Z,1,piece,1.00,USD\n"
+    imported = (await _import(operator, month, HEADER + line)).json()
+    invoice_id = read_id(Prefix.SUPPLIER_INVOICE, imported["id"])
+    no_second_connection: Any = None
+    world = replace(stage.api, db=no_second_connection)
+    deciding = Deciding(invoice_id, None, "user", operator.id)
+    async with stage.api.db.transaction(operator.id) as connection:
+        refused = await supplier_invoices.post(connection, world, deciding)
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.SUPPLIER_INVOICE_DIFFERS

@@ -72,7 +72,7 @@ def policy_wish(thing: Object) -> PolicyWish:
     metadata, spec = thing["metadata"], thing.get("spec") or {}
     limits, budget = spec.get("limits") or {}, spec.get("budget") or {}
     consolidation, scale_up = spec.get("consolidation") or {}, spec.get("scaleUp") or {}
-    most = budget.get("usdPerHour")
+    most, of_month = budget.get("usdPerHour"), budget.get("usdPerMonth")
     empty_for = timedelta(seconds=int(consolidation.get("emptyForSeconds", 600)))
     return PolicyWish(
         name=metadata["name"],
@@ -86,6 +86,7 @@ def policy_wish(thing: Object) -> PolicyWish:
             nodes_max=limits.get("nodes"),
             gpus_max=limits.get("gpus"),
             nano_per_hour_max=None if most is None else _money("spec.budget.usdPerHour", most),
+            nano_per_month_max=None if of_month is None else _money("spec.budget.usdPerMonth", of_month),
             scale_up_after=timedelta(seconds=int(scale_up.get("delaySeconds", 10))),
             empty_for=empty_for if consolidation.get("enabled", True) else None,
         ),

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from control_plane.domain.money import Nano
+from control_plane.domain.period import month_of
 from control_plane.domain.scaled_pool import MISSING_EMPTY_FOR, Deciding
 from control_plane.domain.scaling import VAIN_WHY, Place, Plan, Policy, plan, still_known
 from control_plane.domain.scaling import ScaledPool as PoolFacts
@@ -45,7 +47,9 @@ def plans_of(
             facts.append(facts_of(entry, cluster, tenant, nodes_min=low, nodes_max=high))
             places += places_of(entry, cluster, tenant)
             empty_since |= known_of(entry, now)
-        made = plan(_policy(group, mine, decided), facts, places, pods, empty_since=empty_since, now=now)
+        policy = _policy(group, mine, decided)
+        spent = spent_by(mine, now)
+        made = plan(policy, facts, places, pods, empty_since=empty_since, now=now, spent=spent)
         pods = [pod for pod in pods if pod.name not in made.placed]
         planned.append(Planned(group, made, mine))
     return planned
@@ -62,6 +66,13 @@ def _policy(group: str, entries: Sequence[Stored], decided: Deciding) -> Policy:
     if group in (BY_OBJECTS, MISSING):
         return Policy(group, empty_for=None if group == BY_OBJECTS else MISSING_EMPTY_FOR)
     return decided.of_pool[entries[0].pool.name][0].policy
+
+
+def spent_by(entries: Sequence[Stored], now: datetime) -> Nano:
+    """What pools were charged this month (UTC), as far as somebody looked."""
+    month = month_of(now)
+    rows = [entry.row for entry in entries]
+    return Nano(sum(row.spent_nano for row in rows if row.spent_at is not None and row.spent_at >= month))
 
 
 def bounds_of(entry: Stored, decided: Deciding) -> tuple[int, int]:

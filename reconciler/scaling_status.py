@@ -95,6 +95,8 @@ class PolicyFacts:
     """Pods of the project that wait for a node."""
     refused: str | None
     """Why it is not in force; None when it is."""
+    spent: Nano | None
+    """What its pools were charged this month; None where no budget needs it."""
 
 
 async def tell_policy(port: KubernetesPort, thing: Object, facts: PolicyFacts, now: datetime) -> None:
@@ -109,6 +111,7 @@ async def tell_policy(port: KubernetesPort, thing: Object, facts: PolicyFacts, n
         "readyNodes": _ready(nodes),
         "gpus": sum(node.gpus for node in nodes),
         "usdPerHour": _usd_per_hour(nodes),
+        "usdThisMonth": None if facts.spent is None else short_usd(facts.spent),
         "pendingPods": facts.pending,
         "lastScaledAt": objects.moment(max(scaled)) if scaled else None,
     }

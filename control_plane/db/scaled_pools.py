@@ -9,14 +9,16 @@ from sqlalchemy import text
 
 from control_plane.db import work
 from control_plane.db.connection import Connection
-from control_plane.db.rows import document, read, write
+from control_plane.db.rows import document, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.cluster import ClusterState
 from control_plane.domain.ids import ClusterId, NodePoolId, OrganizationId, ProjectId, ScaledPoolId
 from control_plane.domain.lease import LIVE as LIVE_LEASES
+from control_plane.domain.lease import EndReason
 from control_plane.domain.node import NodeState
 from control_plane.domain.node_pool import NodePool
-from control_plane.domain.scaled_pool import PoolNode, ScaledPool
+from control_plane.domain.period import month_of
+from control_plane.domain.scaled_pool import UNUSED_FOR, WITHIN, Pace, PoolNode, ScaledPool
 
 _ADD_TURNS = text(f"""
 INSERT INTO scaling_turns (id, due_at) SELECT id, :now FROM clusters WHERE state = '{ClusterState.READY}'
@@ -59,7 +61,7 @@ ORDER BY project_id
 _COLUMNS = """
 id, organization_id, project_id, cluster_id, name, object_uid, node_pool_id, policy, nodes_min, nodes_max, room,
 empty_since, looked_at, vain, missing_since, scaled_at, scaled_why, refused_at, refused_code, refused_why,
-conditions"""
+spent_nano, spent_at, conditions"""
 _OF_CLUSTER = text(
     f"SELECT {_COLUMNS} FROM scaled_pools WHERE cluster_id = :cluster_id ORDER BY project_id, name"
 )
@@ -95,6 +97,27 @@ UPDATE scaled_pools SET policy = :policy, nodes_min = :nodes_min, nodes_max = :n
 WHERE id = :id
 """)
 _DELETE = text("DELETE FROM scaled_pools WHERE id = :id")
+# A pool that was deleted and made again goes on with what its predecessors of the name cost.
+_SPENT = text("""
+UPDATE scaled_pools s SET spent_at = :now, spent_nano = coalesce((
+  SELECT sum(c.amount_nano) FROM node_pools p
+  JOIN leases l ON l.node_pool_id = p.id AND l.organization_id = p.organization_id
+  JOIN charges c ON c.lease_id = l.id AND c.organization_id = l.organization_id AND c.started_at >= :since
+  WHERE p.cluster_id = s.cluster_id AND p.organization_id = s.organization_id AND p.project_id = s.project_id
+    AND p.name = s.name), 0)
+WHERE s.id = ANY(:ids)
+""")
+_UNUSED_FOR = f"interval '{int(UNUSED_FOR.total_seconds())} seconds'"
+_PACE = text(f"""
+SELECT
+  (SELECT count(*) FROM leases l WHERE l.organization_id = :organization_id AND l.created_at > :since
+    AND l.node_pool_id IS NOT NULL) AS ordered,
+  (SELECT count(*) FROM leases l WHERE l.organization_id = :organization_id AND l.created_at > :since
+    AND l.node_pool_id IS NOT NULL AND l.end_reason = '{EndReason.RELEASED}'
+    AND (l.ready_at IS NULL OR l.billed_until < l.ready_at + {_UNUSED_FOR})
+    AND EXISTS (SELECT FROM claims c WHERE c.lease_id = l.id)) AS unused,
+  (SELECT count(*) FROM node_pools p WHERE p.organization_id = :organization_id AND p.created_at > :since) AS made
+""")
 _NODES = text(f"""
 SELECT l.id AS lease_id, l.node_pool_id, l.state, l.gpu_count AS gpus,
   (l.nano_per_unit_hour * l.units)::bigint AS nano_per_hour, l.waiting_since, l.waiting_why,
@@ -254,6 +277,16 @@ async def keep(connection: Connection, pool: ScaledPool) -> None:
         missing_since=pool.missing_since,
         conditions=document(pool.conditions),
     )
+
+
+async def look_at_spent(connection: Connection, ids: Sequence[ScaledPoolId], *, now: datetime) -> None:
+    """Store what each of these pools, and those of its name before it, were charged for this month (UTC) until now."""
+    await write(connection, _SPENT, ids=ids, since=month_of(now), now=now)
+
+
+async def pace(connection: Connection, organization_id: OrganizationId, *, now: datetime) -> Pace:
+    found = await read_one(connection, _PACE, Pace, organization_id=organization_id, since=now - WITHIN)
+    return found or Pace(0, 0, 0)
 
 
 async def delete(connection: Connection, pool_id: ScaledPoolId) -> None:

@@ -31,6 +31,16 @@ TRIED_AGAIN_AFTER = timedelta(seconds=30)
 """The time after a refusal until nodes are asked for again."""
 PODS_NAMED_MAX = 3
 """In a message about pods."""
+WITHIN = timedelta(hours=1)
+"""In which what objects of an organization lead to is bounded, in all clusters together."""
+ORDERED_MAX = 256
+"""Nodes that are ordered WITHIN, before its objects get no more."""
+UNUSED_MAX = 16
+"""Nodes ordered WITHIN that got a machine and were given up before they were ready, or within UNUSED_FOR of that. Such
+a machine costs us more than its customer."""
+UNUSED_FOR = timedelta(minutes=10)
+MADE_MAX = 64
+"""Node pools that are made WITHIN, before objects get no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,31 @@ def deciding(policies: Collection[PolicyWish]) -> Deciding:
             continue
         of_pool.update({bounds.name: (wish, bounds) for bounds in wish.pools})
     return Deciding(of_pool, taken)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What an organization did WITHIN, in all of its clusters together and through the API as well."""
+
+    ordered: int
+    """Nodes."""
+    unused: int
+    """Of these, nodes that got a machine and were given up before they were ready, or soon after that."""
+    made: int
+    """Node pools."""
+
+    def too_fast(self) -> tuple[str, str] | None:
+        """Why objects get no more nodes for now, as a code and a sentence; None when they may."""
+        if self.unused >= UNUSED_MAX:
+            why = (
+                f"{self.unused} nodes that the organization ordered within an hour were given up unused, before they"
+                f" were ready or within ten minutes of it; {UNUSED_MAX} is the limit"
+            )
+            return "unused_nodes_too_many", why
+        if self.ordered >= ORDERED_MAX:
+            why = f"the organization ordered {self.ordered} nodes within an hour; {ORDERED_MAX} is the limit"
+            return "ordered_nodes_too_many", why
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +195,10 @@ class ScaledPool:
     """When nodes that it lacks were last refused; None when they are not."""
     refused_code: str | None
     refused_why: str | None
+    spent_nano: int
+    """What pools of its name were charged in the month of `spent_at`, as far as it was rated by then."""
+    spent_at: datetime | None
+    """None while no budget per month needs it."""
     conditions: tuple[Condition, ...]
 
 

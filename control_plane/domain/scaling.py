@@ -28,6 +28,9 @@ SHORT_AFTER = timedelta(seconds=60)
 """When a node has waited for stock for so long, another pool is tried for its pods."""
 LOOKED_WITHIN = timedelta(minutes=2)
 """If two looks are further apart, nobody saw whether nodes were empty in between."""
+STAYS_FOR = timedelta(minutes=10)
+"""How long a node stays once it is open, however empty. One that has a machine becomes open first. Without that, pods
+that come and go would have us buy machines that nobody uses or pays for."""
 VAIN_AFTER = timedelta(minutes=10)
 """A pod that was kept off an open node for so long on which it seems to fit would be kept off another one as well. The
 scheduler looks at each pod again after 5 minutes at the latest (flag --pod-max-in-unschedulable-pods-duration)."""
@@ -108,7 +111,9 @@ class Policy:
     """In all of its pools together."""
     gpus_max: int | None = None
     nano_per_hour_max: Nano | None = None
-    """The budget."""
+    """The budget per hour."""
+    nano_per_month_max: Nano | None = None
+    """The budget per calendar month (UTC)."""
     scale_up_after: timedelta = timedelta(seconds=10)
     """How long a pod has to wait before a node is bought for it."""
     empty_for: timedelta | None = timedelta(minutes=10)
@@ -173,12 +178,14 @@ def plan(
     *,
     empty_since: Mapping[str, datetime],
     now: datetime,
+    spent: Nano = NOTHING,
 ) -> Plan:
     """What is to be done now. The same facts give the same plan, in whatever order they come.
 
-    `empty_since` says since when nodes are known to be empty, without interruption.
+    `empty_since` says since when nodes are known to be empty, without interruption; `spent` is what the pools of the
+    policy were charged this month.
     """
-    packing = _Packing(policy, pools, places, now)
+    packing = _Packing(policy, pools, places, now, spent)
     for pool in packing.pools:
         packing.keep_minimum(pool)
     waiting = sorted(pods, key=lambda pod: (pod.pending_since, pod.name))[:PODS_PER_LOOK_MAX]
@@ -190,7 +197,7 @@ def plan(
         for place in places
         if place.phase is not Phase.CLOSED and not place.has_work and place.key not in packing.used
     )
-    due = [] if policy.empty_for is None else _due(places, empty, empty_since, now - policy.empty_for)
+    due = [] if policy.empty_for is None else _due(places, empty, empty_since, now, policy.empty_for)
     ends = tuple(_ends(pools, places, due))
     placed = frozenset(pod.name for pod in pods) - packing.unplaced.keys()
     held = tuple(packing.held.values())
@@ -215,8 +222,14 @@ class _Packing:
     """Pods on nodes, on paper."""
 
     def __init__(
-        self, policy: Policy, pools: Sequence[ScaledPool], places: Sequence[Place], now: datetime
+        self,
+        policy: Policy,
+        pools: Sequence[ScaledPool],
+        places: Sequence[Place],
+        now: datetime,
+        spent: Nano,
     ) -> None:
+        self._spent = spent
         self._policy = policy
         self._now = now
         self.pools = sorted(pools, key=lambda pool: (pool.nano_per_hour or NOTHING, pool.name))
@@ -341,7 +354,18 @@ class _Packing:
                 f"nodes cost {short_usd(used.nano_per_hour)} of {short_usd(budget)} USD per hour, and one more of"
                 f" {pool.name} costs {short_usd(pool.nano_per_hour)}",
             )
-        return None
+        return self._beyond_month(pool, pool.nano_per_hour)
+
+    def _beyond_month(self, pool: ScaledPool, nano_per_hour: Nano) -> Held | None:
+        """A node is ordered only if all of them together can be paid for another hour of this month."""
+        budget, next_hour = self._policy.nano_per_month_max, self._usage.nano_per_hour + nano_per_hour
+        if budget is None or self._spent + next_hour <= budget:
+            return None
+        return Held(
+            Bound.BUDGET,
+            f"{short_usd(self._spent)} of {short_usd(budget)} USD were charged this month (UTC), and an hour of all"
+            f" nodes with one more of {pool.name} costs {short_usd(Nano(next_hour))}",
+        )
 
     def _hold(self, held: Held) -> None:
         self.held.setdefault((held.bound, held.why), held)
@@ -374,10 +398,17 @@ def _due(
     places: Sequence[Place],
     empty: Collection[str],
     empty_since: Mapping[str, datetime],
-    by: datetime,
+    now: datetime,
+    empty_for: timedelta,
 ) -> list[Place]:
-    """The nodes that are empty without interruption since a moment."""
-    return [place for place in places if place.key in empty and _is_by(empty_since.get(place.key), by)]
+    """The nodes that were empty without interruption for long enough, and that may leave by now."""
+    return [
+        place
+        for place in places
+        if place.key in empty
+        and _is_by(empty_since.get(place.key), now - empty_for)
+        and (place.phase is Phase.WAITING or _is_by(place.open_since, now - STAYS_FOR))
+    ]
 
 
 def _is_by(since: datetime | None, by: datetime) -> bool:

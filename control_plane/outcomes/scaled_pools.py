@@ -152,6 +152,11 @@ async def grow(
     pool = await _unchanged(connection, growth.pool)
     if pool is None:
         return 0
+    pace = await scaled_pools.pace(connection, pool.organization_id, now=now)
+    if (too_fast := pace.too_fast()) is not None:
+        code, why = too_fast
+        await scaled_pools.refused(connection, scaled.id, code=code, why=f"{why}.", now=now)
+        return 0
     made = 0
     refused: Refused | None = None
     while made < growth.count and refused is None:

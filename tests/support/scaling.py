@@ -19,6 +19,7 @@ def policy(
     pools: dict[str, tuple[int, int]] | None = None,
     limits: dict[str, int] | None = None,
     usd_per_hour: str | None = None,
+    usd_per_month: str | None = None,
     empty_for: int = 300,
     delay: int = 10,
 ) -> Object:
@@ -33,8 +34,9 @@ def policy(
     }
     if limits is not None:
         spec["limits"] = limits
-    if usd_per_hour is not None:
-        spec["budget"] = {"usdPerHour": usd_per_hour}
+    budget = {"usdPerHour": usd_per_hour, "usdPerMonth": usd_per_month}
+    if any(budget.values()):
+        spec["budget"] = {name: usd for name, usd in budget.items() if usd is not None}
     return {**head(SCALING_POLICY, name, namespace), "spec": spec}
 
 

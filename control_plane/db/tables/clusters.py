@@ -255,6 +255,9 @@ scaled_pools = table(
     at("refused_at"),
     Column("refused_code", Text),
     Column("refused_why", Text),
+    # What pools of its name were charged in the month (UTC) of `spent_at`, where a budget per month needs it.
+    Column("spent_nano", BigInteger, nullable=False, server_default=text("0")),
+    at("spent_at"),
     # What the object is told.
     Column("conditions", JSONB, nullable=False, server_default=text("'[]'")),
     at("created_at", nullable=False),

@@ -165,16 +165,7 @@ def _scaling_policies() -> Object:
                     "gpus": _whole("GPUs.", 0, GPUS_MAX),
                 },
             },
-            "budget": {
-                "type": "object",
-                "description": "What all of its nodes together may cost.",
-                "required": ["usdPerHour"],
-                "properties": {
-                    "usdPerHour": _text(
-                        "US dollars per hour, as a decimal number in quotes.", pattern=_USD, maxLength=19
-                    )
-                },
-            },
+            "budget": _budget(),
             "scaleUp": {
                 "type": "object",
                 "default": {},
@@ -205,6 +196,9 @@ def _scaling_policies() -> Object:
         "readyNodes": _whole("How many of these are open for pods.", 0),
         "gpus": _whole("GPUs of these nodes.", 0),
         "usdPerHour": _text("What they cost per hour, in US dollars."),
+        "usdThisMonth": _text(
+            "With a budget per month: what its pools were charged this month (UTC), in US dollars."
+        ),
         "pendingPods": _whole("Pods of the project that wait for a node.", 0),
         "lastScaledAt": _moment("When it last changed the number of nodes of a pool."),
     }
@@ -219,9 +213,34 @@ def _scaling_policies() -> Object:
         _column("Capacity", "string", _condition_path("CapacityAvailable")),
         _column("Limit", "string", _condition_path("LimitReached")),
         _column("Over budget", "string", _condition_path("BudgetReached"), priority=1),
+        _column("USD this month", "string", ".status.usdThisMonth", priority=1),
+        _column("Budget/month", "string", ".spec.budget.usdPerMonth", priority=1),
         _column("Age", "date", ".metadata.creationTimestamp"),
     ]
     return _definition(SCALING_POLICY, (), spec, status, columns)
+
+
+def _budget() -> Object:
+    return {
+        "type": "object",
+        "description": "What all of its nodes together may cost.",
+        "properties": {
+            "usdPerHour": _text(
+                "US dollars per hour, as a decimal number in quotes.", pattern=_USD, maxLength=19
+            ),
+            "usdPerMonth": _text(
+                "US dollars per calendar month (UTC), as a decimal number in quotes.",
+                pattern=_USD,
+                maxLength=19,
+            ),
+        },
+        "x-kubernetes-validations": [
+            {
+                "rule": "has(self.usdPerHour) || has(self.usdPerMonth)",
+                "message": "a budget has usdPerHour, usdPerMonth or both",
+            }
+        ],
+    }
 
 
 def _definition(

@@ -20,6 +20,7 @@ from control_plane.domain.backoff import delay
 from control_plane.domain.cluster import Cluster, ClusterState
 from control_plane.domain.node_pool import NodePoolState as PoolState
 from control_plane.domain.node_pool import to_release
+from control_plane.domain.period import month_of
 from control_plane.domain.scaled_pool import (
     Deciding,
     NodePoolWish,
@@ -56,7 +57,16 @@ from reconciler.scaling_objects import (
     policy_wish,
     use_of_nodes,
 )
-from reconciler.scaling_plan import BY_OBJECTS, MISSING, Planned, bounds_of, group_of, known_of, plans_of
+from reconciler.scaling_plan import (
+    BY_OBJECTS,
+    MISSING,
+    Planned,
+    bounds_of,
+    group_of,
+    known_of,
+    plans_of,
+    spent_by,
+)
 from reconciler.scaling_status import PolicyFacts, Told, conditions_of_pool, tell_node_pool, tell_policy
 from reconciler.server_hosts import connected
 from reconciler.worlds.clusters import ClusterWorld
@@ -78,6 +88,8 @@ AGAIN = timedelta(seconds=10)
 nodes are scaled: much of what they decide follows from the time."""
 AGAIN_IDLE = timedelta(seconds=60)
 """How far apart looks are at a cluster that is watched and has no object of ours: a watch may miss something."""
+SPENT_AGAIN = timedelta(minutes=1)
+"""How often it is summed up what pools with a budget per month were charged."""
 RETRY_FIRST, RETRY_CEILING = timedelta(seconds=10), timedelta(minutes=5)
 
 
@@ -201,6 +213,7 @@ async def _look(project: Project) -> None:
     wishes, told = await follow_all(project)
     policies, unreadable = _policies(project)
     decided = deciding(policies)
+    await _look_at_spent(project, decided)
     entries = await _stored(project)
     cluster = await inside(project.port, project.tenant) if entries else Inside()
     _soon(project, policies, cluster)
@@ -234,6 +247,23 @@ def _policies(project: Project) -> tuple[list[PolicyWish], dict[str, str]]:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             unreadable[str(thing["metadata"]["name"])] = f"the object cannot be read: {error}"
     return found, unreadable
+
+
+async def _look_at_spent(project: Project, decided: Deciding) -> None:
+    """What pools with a budget per month were charged, now and then: usage is rated every few minutes at most."""
+    now = project.world.now()
+    async with project.world.db.reading() as connection:
+        rows = await rows_of(connection, project)
+    due = [
+        row.id
+        for row in rows
+        if row.name in decided.of_pool
+        and decided.of_pool[row.name][0].policy.nano_per_month_max is not None
+        and (row.spent_at is None or now - row.spent_at >= SPENT_AGAIN or row.spent_at < month_of(now))
+    ]
+    if due:
+        async with project.world.db.transaction() as connection:
+            await scaled_pools.look_at_spent(connection, due, now=now)
 
 
 async def _stored(project: Project) -> list[Stored]:
@@ -383,6 +413,9 @@ async def _keep(
     for thing in project.pools:
         name = str(thing["metadata"]["name"])
         await tell_node_pool(project.port, thing, by_name.get(name), refused.pools.get(name), now)
+    monthly = {
+        wish.name for wish, _ in decided.of_pool.values() if wish.policy.nano_per_month_max is not None
+    }
     fits_somewhere = frozenset(pod for each_plan in plans.values() for pod in each_plan.placed)
     for thing in project.policies:
         name = str(thing["metadata"]["name"])
@@ -395,6 +428,7 @@ async def _keep(
             replace(made, unplaced=unplaced),
             len(cluster.pending),
             refused.policies.get(name),
+            spent_by(mine, now) if name in monthly else None,
         )
         await tell_policy(project.port, thing, facts, now)
 

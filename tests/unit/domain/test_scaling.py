@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.money import Nano
+from control_plane.domain.money import NOTHING, Nano
 from control_plane.domain.pod_fit import (
     Amounts,
     NodeFace,
@@ -22,6 +22,7 @@ from control_plane.domain.scaling import (
     ENDED_PER_LOOK_MAX,
     GROWN_PER_LOOK_MAX,
     LOOKED_WITHIN,
+    STAYS_FOR,
     VAIN_AFTER,
     Bound,
     Phase,
@@ -36,6 +37,7 @@ from control_plane.domain.scaling import (
 )
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=1)
 GPU = "nvidia.com/gpu"
 GIB = 2**30
 USD = 1_000_000_000
@@ -72,6 +74,7 @@ def _plan(
     *,
     policy: Policy | None = None,
     empty_since: Mapping[str, datetime] | None = None,
+    spent: Nano = NOTHING,
 ) -> Plan:
     return plan(
         policy or Policy("grow"),
@@ -80,6 +83,7 @@ def _plan(
         pods,
         empty_since=empty_since or {},
         now=NOW,
+        spent=spent,
     )
 
 
@@ -195,7 +199,7 @@ def test_a_minimum_is_kept_without_pods_and_takes_them_when_they_come() -> None:
 
 
 def test_an_empty_node_leaves_after_its_time_and_never_below_the_minimum() -> None:
-    places = [_place("1"), _place("2"), _place("3", has_work=True)]
+    places = [_place(key, open_since=LONG_AGO, has_work=key == "3") for key in ("1", "2", "3")]
     since = {
         "1": NOW - timedelta(minutes=10),
         "2": NOW - timedelta(minutes=9, seconds=59),
@@ -210,16 +214,47 @@ def test_an_empty_node_leaves_after_its_time_and_never_below_the_minimum() -> No
 
 def test_empty_nodes_without_a_machine_go_first_then_the_dearest_and_few_at_a_time() -> None:
     places = [
-        _place("open"),
-        _place("dear", nano_per_hour=Nano(50 * USD)),
-        _place("coming", Phase.COMING),
+        _place("open", open_since=LONG_AGO),
+        _place("dear", open_since=LONG_AGO, nano_per_hour=Nano(50 * USD)),
         _place("waiting", Phase.WAITING),
-        *(_place(f"z{n}") for n in range(5)),
+        *(_place(f"z{n}", open_since=LONG_AGO) for n in range(5)),
     ]
     since = {place.key: NOW - timedelta(hours=1) for place in places}
     ends = _plan([], places=places, empty_since=since).end
-    assert ends == ("waiting", "coming", "dear", "open")
+    assert ends == ("waiting", "dear", "open", "z0")
     assert len(ends) == ENDED_PER_LOOK_MAX
+
+
+def test_a_machine_that_was_bought_becomes_a_node_and_stays_for_a_while_however_empty() -> None:
+    places = [
+        _place("coming", Phase.COMING),
+        _place("young", open_since=NOW - STAYS_FOR + timedelta(seconds=1)),
+        _place("old", open_since=NOW - STAYS_FOR),
+    ]
+    since = {place.key: NOW - timedelta(hours=1) for place in places}
+    policy = Policy("p", empty_for=timedelta(minutes=1))
+    assert _plan([], places=places, empty_since=since, policy=policy).end == ("old",)
+
+
+@given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 9))
+def test_a_budget_per_month_is_not_passed_by_an_hour_of_all_nodes(
+    spent: int, budget: int, nodes: int
+) -> None:
+    policy = Policy("p", nano_per_month_max=Nano(budget * USD))
+    places = [_place(str(n), has_work=True, left=0) for n in range(nodes)]
+    made = _plan(
+        [_pod(str(n), 8) for n in range(9)],
+        [_pool(most=64)],
+        places,
+        policy=policy,
+        spent=Nano(spent * USD),
+    )
+    more = made.grow.get("train", 0)
+    assert more == min(9, max(0, (budget - spent) // 20 - nodes))
+    assert bool(made.held) == (more < 9)
+    assert all(
+        held.bound is Bound.BUDGET and "were charged this month (UTC)" in held.why for held in made.held
+    )
 
 
 def test_nobody_knows_what_was_between_looks_that_are_far_apart() -> None:

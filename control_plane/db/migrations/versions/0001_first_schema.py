@@ -4787,6 +4787,8 @@ def _create_tables() -> None:
         sa.Column("refused_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("refused_code", sa.Text(), nullable=True),
         sa.Column("refused_why", sa.Text(), nullable=True),
+        sa.Column("spent_nano", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("spent_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column(
             "conditions",
             postgresql.JSONB(astext_type=sa.Text()),

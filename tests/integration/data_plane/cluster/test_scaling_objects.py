@@ -85,6 +85,8 @@ async def test_nonsense_is_refused_with_a_sentence(customer: LightkubePort, tena
         (_changed(policy, nodePools=[{"name": "train", "maxNodes": 65}]), "less than or equal to 64"),
         (_changed(policy, budget={"usdPerHour": "1e9"}), "spec.budget.usdPerHour"),
         (_changed(policy, budget={"usdPerHour": "1.0000000001"}), "spec.budget.usdPerHour"),
+        (_changed(policy, budget={"usdPerMonth": "-1"}), "spec.budget.usdPerMonth"),
+        (_changed(policy, budget={}), "a budget has usdPerHour, usdPerMonth or both"),
         (_changed(policy, limits={"gpus": 9_000}), "spec.limits.gpus"),
         (_changed(policy, consolidation={"emptyForSeconds": 5}), "spec.consolidation.emptyForSeconds"),
     ]

@@ -79,12 +79,14 @@ async def measure() -> list[Figure]:
     await _plant_charges(url)
     with TemporaryDirectory() as work:
         folder = Path(work)
+        before = ground.server_cpu()
         child = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "benchmarks.export_rows", ground.login_url(url, Role.API), str(platform), work),
             stdout=asyncio.subprocess.PIPE,
         )
         printed, _ = await child.communicate()
+        server_cpu = ground.server_cpu() - before
         if child.returncode:
             raise RuntimeError(f"the export ended with {child.returncode}")
         found = json.loads(printed)
@@ -96,6 +98,7 @@ async def measure() -> list[Figure]:
         Figure(f"Parquet of {ROWS:,} charges", found["parquet"], "s"),
         Figure("both files and the manifest", found["csv"] + found["parquet"], "s", "<= 60", size),
         Figure("  CPU of this process", found["cpu"], "s"),
+        Figure("  CPU of PostgreSQL", server_cpu, "s"),
         Figure("peak memory", found["peak_mb"], "MB", "<= 500"),
         Figure("checked against the manifest", checked, "s", note="every row of both files"),
         Figure("rules of the official validator passed", validated, "", note=f"the first {VALIDATED:,} rows"),

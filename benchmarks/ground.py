@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+
+import psutil
 
 from control_plane.db import embedded
 from control_plane.db.engine import Database
@@ -61,6 +63,18 @@ def _login(role: DatabaseRole) -> str:
 def postmaster() -> int:
     """The id of the server's process."""
     return int((_SERVER / "postmaster.pid").read_text().split()[0])
+
+
+def server_cpu() -> float:
+    """The CPU seconds of the server so far: of all of its processes, and of those that have ended."""
+    server = psutil.Process(postmaster())
+    own = server.cpu_times()
+    spent = own.user + own.system + own.children_user + own.children_system
+    for process in server.children():
+        with suppress(psutil.NoSuchProcess):  # It ended meanwhile.
+            times = process.cpu_times()
+            spent += times.user + times.system
+    return float(spent)
 
 
 def stop() -> None:

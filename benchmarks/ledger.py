@@ -27,7 +27,7 @@ from benchmarks import ground, peer
 from benchmarks.results import Figure, median
 from control_plane.db import ledger
 from control_plane.db.engine import Database, Role
-from control_plane.db.organizations import standing
+from control_plane.db.organizations import lock_standings
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.ledger import Approval, top_up
 from control_plane.domain.money import NANO_PER_USD, Nano
@@ -199,7 +199,7 @@ async def _post(world: World, ids: Sequence[OrganizationId]) -> None:
     customer, now = random.choice(ids), world.now()
     paid = top_up(customer, _DOLLAR, key=uuid7().hex, at=now, approval=_PAID)
     async with world.db.transaction(customer) as connection:
-        await standing(connection, customer, lock=True)
+        await lock_standings(connection, [customer])
         posted = await ledger.post(connection, [(world.new_id(), paid)], now=now)
     if len(posted) != 1:
         raise RuntimeError("nothing was posted")

@@ -2,14 +2,14 @@
 
 An event is an hour of a lease, from the journal to the ledger: `meter_usage` stores its interval, and `rate_usage` its
 charge, the posting and the use of the hold. Each loop runs by itself and to the end, as one replica on one connection,
-with durable commits. The CPU of PostgreSQL's process for this connection says more than the rate where other work runs
-on the machine.
+with durable commits; and then both loops as two replicas at once, which share the processor of this process and have a
+connection each. CPU says more than the rate where other work runs on the machine.
 """
 
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from benchmarks.used_leases import LEASES, MONTH, Clock
 from reconciler.world import World
 
 HOURS = 5
+REPLICAS = 2
 _BACKEND = text("SELECT pg_backend_pid()")
 
 
@@ -30,17 +31,29 @@ async def measure() -> list[Figure]:
     await used_leases.customers(url, clock.now)
     await used_leases.plant(url)
     world = used_leases.loop_world(url, clock.now)
-    metered, rated, cpu = [], [], []
+    metered, rated, cpu, own, whole = [], [], [], [], []
     for hour in range(1, HOURS + 2):
         clock.time = MONTH + timedelta(hours=hour, minutes=1)
         await used_leases.listed(world)
+        began, server = time.process_time(), ground.server_cpu()
         metered.append(await _seconds(world, used_leases.meter))
         before = await _backend_cpu(world)
         rated.append(await _seconds(world, used_leases.rate))
         cpu.append(await _backend_cpu(world) - before)
+        own.append(time.process_time() - began)
+        whole.append(ground.server_cpu() - server)
         if hour == 1:
             await used_leases.analyze(url)
-    await world.db.close()
+    replicas = [world, *(used_leases.loop_world(url, clock.now) for _ in range(REPLICAS - 1))]
+    together = []
+    for hour in range(HOURS + 2, 2 * HOURS + 3):
+        clock.time = MONTH + timedelta(hours=hour, minutes=1)
+        await used_leases.listed(world)
+        together.append(
+            await _together(replicas, used_leases.meter) + await _together(replicas, used_leases.rate)
+        )
+    for replica in replicas:
+        await replica.db.close()
     # In the first hour, tables are empty, statements are prepared and connections opened.
     metered, rated, cpu = metered[1:], rated[1:], cpu[1:]
     both = [a + b for a, b in zip(metered, rated, strict=True)]
@@ -49,12 +62,24 @@ async def measure() -> list[Figure]:
         _figure("lines rated and posted", rated),
         Figure("  CPU of PostgreSQL for a line", median(cpu) / LEASES * 1e6, "us"),
         _figure("usage events, metered and rated", both, ">= 5000"),
+        _figure("the same by two replicas at once", together[1:], ">= 5000"),
+        Figure("  CPU of this process for an event", median(own[1:]) / LEASES * 1e6, "us"),
+        Figure(
+            "  CPU of PostgreSQL for an event",
+            median(whole[1:]) / LEASES * 1e6,
+            "us",
+            note="all of its processes",
+        ),
     ]
 
 
 async def _seconds(world: World, run: Callable[[World], Awaitable[int]]) -> float:
+    return await _together([world], run)
+
+
+async def _together(worlds: Sequence[World], run: Callable[[World], Awaitable[int]]) -> float:
     begun = time.perf_counter()
-    done = await run(world)
+    done = sum(await asyncio.gather(*map(run, worlds)))
     if done != LEASES:
         raise RuntimeError(f"{done} intervals instead of {LEASES}")
     return time.perf_counter() - begun

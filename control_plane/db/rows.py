@@ -134,7 +134,7 @@ class Recordset(Generic[Kind]):
     @staticmethod
     def document(values: Sequence[Kind]) -> str:
         """The parameter's value: JSON text."""
-        return json.dumps(msgspec.to_builtins([*values]))
+        return msgspec.json.encode([*values]).decode()
 
 
 def _hints(kind: type[Any]) -> dict[str, Any]:

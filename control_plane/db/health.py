@@ -83,7 +83,7 @@ async def worth_judging(
 ) -> list[Watched]:
     """Verified machines that have, or may have, something wrong with them; a page in the order of their ids.
 
-    Samples that were received from `samples_before` on are left for the next time (`samples.SETTLED_AFTER`).
+    Samples that were received from `samples_before` on are left for the next time (`samples.settled`).
     """
     return await read(connection, _PAGE, Watched, samples_before=samples_before, after=after, limit=limit)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from sqlalchemy import text
@@ -114,8 +114,17 @@ _WANT_SPARE = text("UPDATE repairs SET spare_wanted_at = coalesce(spare_wanted_a
 _SPARES_WANTED = text(f"""
 SELECT c.lease_id FROM repairs r JOIN claims c ON c.machine_id = r.machine_id
 WHERE r.closed_at IS NULL AND r.spare_wanted_at IS NOT NULL AND c.ended_at IS NULL AND c.slot IS NULL
+  AND coalesce(r.spare_due_at, r.spare_wanted_at) <= :now
+  AND (CAST(:lease_id AS uuid) IS NULL OR c.lease_id = :lease_id)
   AND NOT EXISTS (SELECT FROM machines m WHERE m.reserved_for = c.lease_id AND {among("m.state", WANTED)})
-ORDER BY r.spare_wanted_at, r.id LIMIT :limit
+ORDER BY coalesce(r.spare_due_at, r.spare_wanted_at), r.id LIMIT :limit
+""")
+_SPARE_TRIED = text("""
+UPDATE repairs SET spare_tries = spare_tries + 1,
+  spare_due_at = CAST(:now AS timestamptz)
+    + least(CAST(:ceiling AS interval), CAST(:first AS interval) * power(2, least(spare_tries, 20)))
+WHERE closed_at IS NULL AND spare_wanted_at IS NOT NULL
+  AND machine_id IN (SELECT machine_id FROM claims WHERE lease_id = :lease_id AND ended_at IS NULL)
 """)
 
 
@@ -124,9 +133,18 @@ async def want_spare(connection: Connection, repair_id: UUID, *, now: datetime) 
     await write(connection, _WANT_SPARE, id=repair_id, now=now)
 
 
-async def spares_wanted(connection: Connection, *, limit: int) -> list[LeaseId]:
-    """Leases for which another machine is to be made ready, and none is reserved yet."""
-    return await read(connection, _SPARES_WANTED, LeaseId, limit=limit)
+async def spares_wanted(
+    connection: Connection, *, now: datetime, limit: int, lease_id: LeaseId | None = None
+) -> list[LeaseId]:
+    """Leases for which another machine is to be looked for, and none is reserved yet; or this one, if it is due."""
+    return await read(connection, _SPARES_WANTED, LeaseId, now=now, limit=limit, lease_id=lease_id)
+
+
+async def spare_tried(
+    connection: Connection, lease_id: LeaseId, *, first: timedelta, ceiling: timedelta, now: datetime
+) -> None:
+    """Look for another machine again after `first`, and later and later, up to `ceiling`."""
+    await write(connection, _SPARE_TRIED, lease_id=lease_id, first=first, ceiling=ceiling, now=now)
 
 
 async def close(

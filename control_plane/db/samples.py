@@ -3,9 +3,9 @@
 A sample is a claim of its machine's. Readers get what is stored as it is: see data_plane/documents/sample.py.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import text
@@ -21,11 +21,10 @@ from control_plane.domain.reading import Reading
 
 HOUR_SECONDS = 3600
 SETTLED_AFTER = timedelta(seconds=5)
-"""How long after a sample was received it is certainly committed.
-
-Whoever walks through samples with a cursor reads those that were received before `now - SETTLED_AFTER`. Otherwise it
-misses one that is committed after the cursor has passed it.
-"""
+"""How far readers stay behind the present, for clocks of hosts that differ a little."""
+_WRITERS = 4712
+"""The class of the advisory locks that transactions hold while they add samples. The object is when they began."""
+_EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +128,13 @@ FROM (SELECT * FROM unnest(CAST(:organization_id AS uuid[]), CAST(:project_id AS
     CAST(CAST(:document AS text[]) AS jsonb[])) AS new({_COLUMNS})) new
 ON CONFLICT DO NOTHING
 """)
+_ENTER = text("SELECT pg_advisory_xact_lock_shared(CAST(:class AS integer), CAST(:second AS integer))")
+_FIRST_WRITER = text("""
+SELECT min(objid::bigint) FROM pg_locks
+WHERE locktype = 'advisory' AND classid = :class AND objsubid = 2
+  AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+HAVING count(*) > 0
+""")
 _SENDERS = text("""
 SELECT digest, organization_id, project_id, claim_id, lease_id, machine_id, ended
 FROM sample_senders(CAST(:digests AS text[]))
@@ -207,6 +213,35 @@ async def insert(connection: Connection, samples: Sequence[NewSample]) -> int:
     return await write(connection, _INSERT, **columns)
 
 
+async def enter(connection: Connection, *, now: datetime) -> None:
+    """Let readers know, until this transaction ends, that it adds samples that are received from `now` on.
+
+    Their times have to be taken after this returned.
+    """
+    second = (now - _EPOCH) // timedelta(seconds=1)
+    await connection.execute(_ENTER, {"class": _WRITERS, "second": second})
+
+
+async def receive(
+    connection: Connection, samples: Sequence[NewSample], *, now: Callable[[], datetime]
+) -> int:
+    """Add samples as `insert` does, received now: however long they waited, no reader has passed that moment."""
+    await enter(connection, now=now())
+    received_at = now()
+    return await insert(connection, [replace(sample, received_at=received_at) for sample in samples])
+
+
+async def settled(connection: Connection, *, now: datetime) -> datetime:
+    """The moment before which all samples that were ever received are committed and visible to the next statement.
+
+    Whoever walks through samples with a cursor reads those before it. A transaction that stalls holds it up for as long
+    as that takes: it has the lock of `enter`, and one that has none yet stamps its samples later than this moment.
+    """
+    first = await read_one(connection, _FIRST_WRITER, int, **{"class": _WRITERS})
+    before = now - SETTLED_AFTER
+    return before if first is None else min(before, _EPOCH + timedelta(seconds=first))
+
+
 async def senders(connection: Connection, digests: Sequence[str]) -> list[Sender]:
     """Whose the credentials with these SHA-256 digests are, of those that are known."""
     return await read(connection, _SENDERS, Sender, digests=list(digests)) if digests else []
@@ -263,7 +298,7 @@ async def received_since(
 ) -> list[NamedSample]:
     """Samples behind the cursor that were received before `before`, in the order in which they were received.
 
-    With `before` at `now - SETTLED_AFTER` none is ever missed.
+    With `before` as `settled` says none is ever missed.
     """
     values = {"received_at": cursor.received_at, "claim_id": cursor.claim_id, "sequence": cursor.sequence}
     return await read(connection, _RECEIVED, NamedSample, **values, before=before, limit=limit)
@@ -274,7 +309,7 @@ async def notable_since(
 ) -> list[StoredSample]:
     """Notable samples behind the cursor that were received before `before`, in the order in which they were received.
 
-    With `before` at `now - SETTLED_AFTER` none is ever missed.
+    With `before` as `settled` says none is ever missed.
     """
     values = {
         "received_at": None if cursor is None else cursor.received_at,

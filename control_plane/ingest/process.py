@@ -122,7 +122,7 @@ class Process:
 
     async def _write(self, new: Sequence[NewSample]) -> int:
         async with self._db.transaction() as connection:
-            return await samples.insert(connection, new)
+            return await samples.receive(connection, new, now=self._clock.now)
 
     async def _ask_signals(self) -> Mapping[ClaimId, MachineSignal]:
         async with self._db.reading() as connection:

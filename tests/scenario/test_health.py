@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ from control_plane.world import uuid7
 from data_plane.documents.health import GpuHealth
 from data_plane.documents.health import Health as HealthDocument
 from data_plane.documents.sample import Gpu, Xid
+from reconciler.loops.machines import order_spares
 from tests.support import machine_samples
 from tests.support.hand_backs import asked_for_another
 from tests.support.locks import until_somebody_waits
@@ -332,11 +334,45 @@ async def test_no_spare_is_ordered_where_an_envelope_of_the_lease_allows_none(st
     async with stage.db.reading() as connection:
         assert await pools.waiting(connection, (), [lease.id]) == []
     await stage.narrow(lease.organization_id, Envelope())
+    stage.clock.advance(16)
     await stage.run("order_spares")
     async with stage.db.reading() as connection:
         (spare,) = await pools.waiting(connection, (), [lease.id])
     assert spare.region != machine.region
     await stage.finish()
+
+
+async def test_a_lease_that_no_offer_can_serve_is_looked_at_later_and_later_and_holds_up_no_other_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a place for one lease in a run, the other one comes next."""
+    monkeypatch.setattr(order_spares, "LEASES_PER_ACTIVATION_MAX", 1)
+    await promise_replacements(stage)
+    gold = CapacityRequest("h100x1", sla=SlaTier.GOLD)
+    starved, served = [await stage.lease(await stage.organization(), gold) for _ in range(2)]
+    for lease in (starved, served):
+        await stage.play_until(lease, "ready", seconds_max=90)
+    await stage.narrow(starved.organization_id, Envelope(regions=frozenset({"nowhere"})))
+    for lease in (starved, served):
+        (machine,) = await stage.machines(lease)
+        async with stage.db.transaction() as connection:
+            values = {"id": uuid7(), "machine": machine.id, "now": stage.clock.now()}
+            await connection.execute(_WANTS_A_SPARE, values)
+        stage.clock.advance(1)
+    (report,) = await stage.run("order_spares")
+    assert (report.looked_at, report.acted_on) == (1, 0)
+    (report,) = await stage.run("order_spares")
+    assert (report.looked_at, report.acted_on) == (1, 1), report
+    async with stage.db.reading() as connection:
+        assert len(await pools.waiting(connection, (), [served.id])) == 1
+    looked = []
+    for second in range(120):
+        stage.clock.advance(1)
+        (report,) = await stage.run("order_spares")
+        if report.looked_at:
+            looked.append(second)
+    apart = [after - before for before, after in pairwise(looked)]
+    assert apart == [30, 60], f"it is looked at again after 15 s, and then later and later: {looked}"
 
 
 _WANTS_A_SPARE = text("""

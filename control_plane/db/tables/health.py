@@ -7,6 +7,7 @@ from sqlalchemy import (
     ForeignKey,
     Identity,
     Index,
+    Integer,
     PrimaryKeyConstraint,
     Text,
     UniqueConstraint,
@@ -89,6 +90,9 @@ repairs = table(
     at("notified_at"),
     # Since when another machine is to be ready before this one is taken away.
     at("spare_wanted_at"),
+    # When one is looked for next, after how many tries. Null before the first.
+    at("spare_due_at"),
+    Column("spare_tries", Integer, nullable=False, server_default=text("0")),
     *work(),
     at("closed_at"),
     Column("outcome", Text),

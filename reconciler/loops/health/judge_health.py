@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from control_plane.db import health
-from control_plane.db.samples import SETTLED_AFTER, StoredSample
+from control_plane.db.samples import StoredSample, settled
 from control_plane.domain.health_watch import Watched, assess
 from control_plane.outcomes import health as outcomes
 from reconciler.health_readings import of_sample
@@ -28,8 +28,8 @@ SAMPLES_PER_PAGE_MAX = 10_000
 async def activate(world: HealthWorld) -> Report:
     report, after = Report(), None
     while True:
-        before = world.now() - SETTLED_AFTER
         async with world.db.reading() as connection:
+            before = await settled(connection, now=world.now())
             page = await health.worth_judging(
                 connection, samples_before=before, after=after, limit=MACHINES_PER_PAGE_MAX
             )

@@ -3,7 +3,8 @@
 `repair_machines` says for which leases (`control_plane/domain/repair.py`, as their service level promises). The machine
 is ordered like one of a pool, and reserved for the lease: it is launched, checked and proven like all others, and
 `place_leases` gives it to the lease once the old machine is taken away. When no offer can serve it, the lease keeps the
-machine that it has. `keep_pools` ends what is reserved and not needed any more.
+machine that it has, and others have their turn: one is looked for again later and later, also after an order that
+failed. `keep_pools` ends what is reserved and not needed any more.
 """
 
 from collections.abc import Sequence
@@ -31,23 +32,34 @@ from reconciler.worlds.accounts import AccountWorld
 
 NAME = "order_spares"
 LEASES_PER_ACTIVATION_MAX = 20
+RETRY_FIRST = timedelta(seconds=15)
+RETRY_CEILING = timedelta(minutes=10)
 
 
 async def activate(world: AccountWorld) -> Report:
     async with world.db.reading() as connection:
-        wanted = await repairs.spares_wanted(connection, limit=LEASES_PER_ACTIVATION_MAX)
+        wanted = await repairs.spares_wanted(connection, now=world.now(), limit=LEASES_PER_ACTIVATION_MAX)
     report = Report(looked_at=len(wanted), more=len(wanted) == LEASES_PER_ACTIVATION_MAX)
     for lease_id in wanted:  # One by one: each order changes what the next one may have.
         await each([lease_id], partial(_order, world, report), report)
-    report.more = report.more and report.acted_on > 0
     return report
 
 
 async def _order(world: AccountWorld, report: Report, lease_id: LeaseId) -> None:
+    try:
+        await _look(world, report, lease_id)
+    finally:
+        async with world.db.transaction() as connection:
+            await repairs.spare_tried(
+                connection, lease_id, first=RETRY_FIRST, ceiling=RETRY_CEILING, now=world.now()
+            )
+
+
+async def _look(world: AccountWorld, report: Report, lease_id: LeaseId) -> None:
     async with world.db.transaction() as connection:
         lease = (await leases.lock(connection, [lease_id])).get(lease_id)
         # Read again under the lock of the lease, so that replicas order one machine.
-        wanted = await repairs.spares_wanted(connection, limit=LEASES_PER_ACTIVATION_MAX)
+        wanted = await repairs.spares_wanted(connection, now=world.now(), limit=1, lease_id=lease_id)
         if lease is None or lease.state is not LeaseState.READY or lease_id not in wanted:
             return
         now = world.now()

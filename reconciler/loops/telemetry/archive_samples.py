@@ -16,7 +16,7 @@ from itertools import groupby
 
 from control_plane.db import sample_archives
 from control_plane.db.sample_archives import HourSender
-from control_plane.db.samples import SETTLED_AFTER, StoredSample
+from control_plane.db.samples import StoredSample, settled
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.sample_archive import (
     COLUMNS,
@@ -48,10 +48,12 @@ async def activate(world: TelemetryWorld) -> Report:
     async with world.db.transaction() as connection:
         await sample_archives.begin(connection, begun(now))
         hours = await sample_archives.unwritten(connection)
+    async with world.db.reading() as connection:
+        before = await settled(connection, now=now)
     try:
         for hour in hours:
             report.looked_at += 1
-            if hour + HOUR + SETTLED_AFTER <= now:
+            if hour + HOUR <= before:
                 report.count(await _write(world, world.archive, hour))
         await _delete(world, world.archive, report)
     except ArchiveError as error:

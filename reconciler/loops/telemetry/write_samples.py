@@ -12,7 +12,7 @@ from datetime import timedelta
 from functools import partial
 
 from control_plane.db import sample_exports, samples
-from control_plane.db.samples import SETTLED_AFTER, Cursor, NamedSample
+from control_plane.db.samples import Cursor, NamedSample
 from reconciler.loop import Loop, Report
 from reconciler.remote_write.delivering import StoreBusyError, deliver
 from reconciler.remote_write.encoding import HEADERS
@@ -43,8 +43,8 @@ async def activate(world: TelemetryWorld) -> Report:
 
 async def _write(world: TelemetryWorld, target: Target) -> tuple[int, str | None]:
     """Write one request. Returns for how many samples the cursor moved on, and what went wrong."""
-    before = world.now() - SETTLED_AFTER
     async with world.db.transaction() as connection:
+        before = await samples.settled(connection, now=world.now())
         cursor = await sample_exports.cursor(connection, target.name, begin=before)
         found = await samples.received_since(connection, cursor, before=before, limit=SAMPLES_PER_REQUEST_MAX)
     if not found:

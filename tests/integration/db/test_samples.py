@@ -216,3 +216,46 @@ async def test_nobody_comes_to_a_partition_around_the_rules_of_the_table(url: st
                     await connection.execute(statement)
         finally:
             await connection.close()
+
+
+async def test_a_reader_passes_no_sample_of_a_transaction_that_stalls(
+    ingest: Database, reconciler: Database
+) -> None:
+    """Without the lock of `enter` it reads the later samples, and never comes back for those that are committed then."""
+    cursor, seen = Cursor(START - HOUR, ClaimId(UUID(int=0)), 0), list[int]()
+
+    async def walk(now: datetime) -> None:
+        nonlocal cursor
+        async with reconciler.reading() as connection:
+            before = await samples.settled(connection, now=now)
+            for found in await samples.notable_since(connection, cursor, before=before, limit=10):
+                seen.append(found.sequence)
+                cursor = Cursor(found.received_at, found.claim_id, found.sequence)
+
+    async with ingest.transaction() as stalled:
+        await samples.enter(stalled, now=START)
+        await samples.insert(stalled, [a_sample(1, START, notable=True)])
+        async with ingest.transaction() as quick:
+            await samples.enter(quick, now=START + HOUR / 2)
+            await samples.insert(quick, [a_sample(2, START + HOUR / 2, notable=True)])
+        await walk(START + HOUR)
+        assert seen == [], "the second one is committed, and the first one is not"
+    await walk(START + HOUR)
+    assert seen == [1, 2]
+    async with reconciler.reading() as connection:
+        settled = await samples.settled(connection, now=START + HOUR)
+    assert settled == START + HOUR - samples.SETTLED_AFTER, "nobody writes"
+
+
+async def test_samples_are_stamped_once_readers_know_that_they_are_being_added(
+    ingest: Database, reconciler: Database
+) -> None:
+    """What waited in the queue of the ingest process has no time that readers have passed already."""
+    times = iter([START + HOUR, START + HOUR + timedelta(seconds=1)])
+    async with ingest.transaction() as connection:
+        assert await samples.receive(connection, [a_sample(1, START)], now=lambda: next(times)) == 1
+        async with reconciler.reading() as reader:
+            assert await samples.settled(reader, now=START + 2 * HOUR) == START + HOUR
+    async with reconciler.reading() as reader:
+        (row,) = await rows(reader, text("SELECT received_at FROM samples"))
+    assert row.received_at == START + HOUR + timedelta(seconds=1)

@@ -5713,6 +5713,8 @@ def _create_tables() -> None:
         sa.Column("why", sa.Text(), nullable=False),
         sa.Column("notified_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("spare_wanted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("spare_due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("spare_tries", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("work_token", sa.Uuid(), nullable=True),
         sa.Column("work_until", sa.DateTime(timezone=True), nullable=True),

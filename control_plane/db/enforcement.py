@@ -14,6 +14,7 @@ from control_plane.db.rows import Recordset, document, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.enforcement import (
     LEFT_ALONE_AFTER,
+    SIGNALS,
     ActionEnd,
     Basis,
     Case,
@@ -272,6 +273,29 @@ class RunningAction:
     by: str
     """Who asked for it to be undone; empty when its time is over."""
     why: str
+
+
+_TAKEN_SINCE = text(f"""
+SELECT m.account, m.region, a.action, a.armed, count(*) AS actions
+FROM enforcement_actions a JOIN machines m ON m.id = a.machine_id
+WHERE a.at > :since AND {among("a.action", SIGNALS)} GROUP BY m.account, m.region, a.action, a.armed
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class TakenThere:
+    """How many actions of a kind were taken, or only decided, in a region of an account."""
+
+    account: str
+    region: str
+    action: EnforcementAction
+    armed: bool
+    actions: int
+
+
+async def taken_since(connection: Connection, since: datetime) -> list[TakenThere]:
+    """The actions that workloads read and that were taken since then, whichever process took them."""
+    return await read(connection, _TAKEN_SINCE, TakenThere, since=since)
 
 
 # What has not ended is the last action of an open finding: the next action ends the one before, and so does the end of

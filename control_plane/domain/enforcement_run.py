@@ -70,10 +70,15 @@ class Run:
         room = self.done if wanted.case.armed else self.decided
         held = self._of_many(wanted.case, step.present.basis) or self._full(room, place, action)
         if held is None:
-            room.taken += 1
-            room.of_place[place] += 1
-            room.stops_of_place[place] += action in INTERRUPTS
+            self.count(place, action, 1, armed=wanted.case.armed)
         return held
+
+    def count(self, place: tuple[str, str], action: EnforcementAction, actions: int, *, armed: bool) -> None:
+        """Count actions that were taken, in this run or by other processes at about the same time."""
+        room = self.done if armed else self.decided
+        room.taken += actions
+        room.of_place[place] += actions
+        room.stops_of_place[place] += actions if action in INTERRUPTS else 0
 
     def _full(self, room: _Room, place: tuple[str, str], action: EnforcementAction) -> str | None:
         if room.taken >= self.bounds.actions_per_run:

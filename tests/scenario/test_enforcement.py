@@ -529,3 +529,32 @@ async def test_a_machine_that_sends_many_samples_has_a_shorter_window_and_no_lar
     assert samples[-1].at == now, "the latest ones, in their order"
     assert [sample.at for sample in samples] == sorted(sample.at for sample in samples)
     await stage.finish()
+
+
+async def test_processes_together_take_no_more_actions_in_a_region_than_one_may(stage: Stage) -> None:
+    leases = await ready_leases(stage, 4, seconds=60)
+    await arm(stage, Detector.MEMORY_PRESSURE)
+    rules = stage.world.enforcement_rules
+    bounds = dataclasses.replace(rules.ladders.bounds, actions_per_region=2)
+    rules = dataclasses.replace(rules, ladders=dataclasses.replace(rules.ladders, bounds=bounds))
+    stage.world = dataclasses.replace(stage.world, enforcement_rules=rules)
+    full = Gpu(0, memory_total_mib=80_000, memory_used_mib=79_500, utilisation_percent=90)
+    server = Server(8000, "vllm", kv_cache_bp=9_900, running=8, waiting=0)
+
+    async def taken() -> int:
+        found = [each for lease in leases for each in await actions(stage, lease)]
+        return sum(action == A.THROTTLE_ADMISSION for _, action, _ in found)
+
+    replicas = [stage.replica(name) for name in ("a", "b", "c")]
+    seen: list[int] = []
+    for _ in range(40):
+        for lease in leases:
+            await machine_samples.sent(stage, lease, full, servers=(server,))
+        for replica in replicas:
+            await stage.run("enforce_rules", world=replica)
+        seen.append(await taken())
+        if seen[-1] == len(leases):
+            break
+        stage.clock.advance(15)
+    assert sorted({*seen}) == [0, 2, 4], "two in each region within 15 s, whoever comes next"
+    await stage.finish()

@@ -54,6 +54,7 @@ SERVING_PER_QUERY_MAX = 25
 """Machines of whose last hour the throughput is read together: some 10,000 samples."""
 WAITS_PER_STATEMENT_MAX = 500
 NOTES_MAX = 20
+EVERY = timedelta(seconds=15)
 HOUR = timedelta(hours=1)
 NOTHING_USUAL = Usual({})
 
@@ -69,10 +70,10 @@ async def activate(world: EnforcementWorld) -> Report:
         step = await run.decided(case)
         if step is not None:
             wanted.append(step)
-    bounds = world.enforcement_rules.ladders.bounds
-    shared = Run(bounds, Counter(place for place, _ in run.customers), run.affected())
-    for each in in_order(wanted):
-        await run.act(each, shared.held_back(each))
+    if wanted:
+        shared = await run.shared()
+        for each in in_order(wanted):
+            await run.act(each, shared.held_back(each))
     await run.store_waits()
     return report
 
@@ -90,9 +91,18 @@ class _Activation:
         """Who has leases where."""
         self._affected: set[tuple[tuple[str, str], Detector, OrganizationId]] = set()
 
-    def affected(self) -> Counter[tuple[str, str, Detector]]:
-        """For how many customers a condition holds, by place and detector."""
-        return Counter((*place, detector) for place, detector, _ in self._affected)
+    async def shared(self) -> Run:
+        """What the actions of this run share, also with those that other processes took within its interval."""
+        async with self._world.db.reading() as connection:
+            before = await enforcement.taken_since(connection, self._now - EVERY)
+        run = Run(
+            self._rules.ladders.bounds,
+            Counter(place for place, _ in self.customers),
+            Counter((*place, detector) for place, detector, _ in self._affected),
+        )
+        for taken in before:
+            run.count((taken.account, taken.region), taken.action, taken.actions, armed=taken.armed)
+        return run
 
     @asynccontextmanager
     async def _apart(self, what: object) -> AsyncIterator[None]:
@@ -326,5 +336,5 @@ async def _funding(connection: Connection, lease: Watched, world: EnforcementWor
     )
 
 
-LOOP = Loop(NAME, timedelta(seconds=15), activate, wakes=("end_actions", "change_power"))
+LOOP = Loop(NAME, EVERY, activate, wakes=("end_actions", "change_power"))
 """As often as agents send samples."""

@@ -81,7 +81,6 @@ class Prefix(StrEnum):
     NODE = "nd"
     NODE_POOL = "np"
     KUBECONFIG = "kc"
-    INTERVAL = "iv"
     CHARGE = "ch"
     EXPORT_RUN = "exp"
     RECONCILIATION = "rec"

@@ -13,7 +13,7 @@ from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.failure import FailReason
 from control_plane.domain.health import UNFIT
-from control_plane.domain.ids import LeaseId, PoolId
+from control_plane.domain.ids import LeaseId, MachineId, PoolId
 from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.machine import WANTED, Machine, MachineState, Purpose
 from control_plane.domain.money import Nano
@@ -393,16 +393,26 @@ _POOLED = ", ".join(
     else _OF_POOL.get(field.name, f"m.{field.name}")
     for field in fields(PooledMachine)
 )
+_UNFIT = f"""(
+  EXISTS (SELECT FROM machine_health h WHERE h.machine_id = m.id AND {among("h.verdict", UNFIT)})
+  OR EXISTS (SELECT FROM maintenances t WHERE t.machine_id = m.id AND t.ended_at IS NULL))"""
 # A machine that was claimed once is never claimed again.
 _WAITING = text(f"""
 SELECT {_POOLED} FROM machines m JOIN provider_accounts a ON a.name = m.account LEFT JOIN pools p ON p.id = m.pool_id
 WHERE m.purpose = '{Purpose.POOL}' AND m.state <> '{MachineState.GONE}' AND {among("m.state", WANTED)}
   AND (p.sku = ANY(:skus) OR m.reserved_for = ANY(:leases))
   AND NOT EXISTS (SELECT FROM claims c WHERE c.machine_id = m.id)
-  AND NOT EXISTS (SELECT FROM machine_health h WHERE h.machine_id = m.id AND {among("h.verdict", UNFIT)})
-  AND NOT EXISTS (SELECT FROM maintenances t WHERE t.machine_id = m.id AND t.ended_at IS NULL)
+  AND NOT {_UNFIT}
 ORDER BY m.state <> '{MachineState.VERIFIED}', m.created_at, m.id LIMIT :limit
 """)
+
+
+_UNFIT_ONES = text(f"SELECT m.id FROM machines m WHERE m.id = ANY(:ids) AND {_UNFIT}")
+
+
+async def unfit(connection: Connection, machine_ids: Sequence[MachineId]) -> list[MachineId]:
+    """Those of these machines that no lease is given: by their health, or because an operator took them out."""
+    return await read(connection, _UNFIT_ONES, MachineId, ids=list(machine_ids)) if machine_ids else []
 
 
 async def waiting(

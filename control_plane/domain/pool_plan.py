@@ -50,6 +50,8 @@ class PoolFacts:
     """How many of its machines failed within FAILED_WITHIN."""
     failed_at: datetime | None
     now: datetime
+    unfit: frozenset[MachineId] = frozenset()
+    """Those of its machines that no lease is given: by their health, or because an operator took them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,10 @@ def _supply(facts: PoolFacts) -> list[Machine]:
     return [
         each
         for each in facts.waiting
-        if each.id not in aged and each.suspect_since is None and not_at_hand(each) is None
+        if each.id not in aged
+        and each.id not in facts.unfit
+        and each.suspect_since is None
+        and not_at_hand(each) is None
     ]
 
 

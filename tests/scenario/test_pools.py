@@ -101,6 +101,31 @@ async def test_what_waits_is_idle_to_the_nano_and_a_claim_ends_it(stage: Stage) 
     await stage.finish()
 
 
+async def test_a_machine_that_an_operator_took_out_is_no_supply_and_counts_again_when_it_is_back(
+    stage: Stage,
+) -> None:
+    await stage.organization()
+    await kept(stage, policy=PoolPolicy.FIXED, machines_min=1, machines_max=3)
+    await stage.play(300, step=5)
+    async with stage.db.transaction() as connection:
+        await connection.execute(_TAKE_OUT, {"now": stage.clock.now()})
+    await stage.play(300, step=5)
+    assert await machines(stage) == ["verified"] * 2, "another one waits in its place"
+    assert (await shown(stage)).verified == 1
+    async with stage.db.transaction() as connection:
+        await connection.execute(_GIVE_BACK, {"now": stage.clock.now()})
+    await stage.play(1_800, step=20)
+    assert (await machines(stage)).count("verified") == 1, "the one too many is ended"
+    await stage.finish()
+
+
+_TAKE_OUT = text("""
+INSERT INTO maintenances (id, machine_id, since, taken_by, why)
+SELECT gen_random_uuid(), id, :now, 'user_1', 'a fan' FROM machines WHERE purpose = 'pool'
+""")
+_GIVE_BACK = text("UPDATE maintenances SET ended_at = :now, ended_by = 'user_1'")
+
+
 async def test_a_deleted_pool_ends_what_waits_and_leaves_what_is_leased(stage: Stage) -> None:
     organization = await stage.organization()
     pool = await kept(stage, policy=PoolPolicy.FIXED, machines_min=2)

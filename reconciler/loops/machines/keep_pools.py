@@ -108,6 +108,7 @@ async def _facts(connection: Connection, pool: Pool, market: _Market, now: datet
     return PoolFacts(
         pool=replace(pool, measured_at=now) if measures else pool,
         waiting=waiting,
+        unfit=frozenset(await pools.unfit(connection, [machine.id for machine in waiting])),
         unhealthy_accounts=market.unhealthy,
         sizing=sizing,
         idle_nano_per_hour=cost,
@@ -187,7 +188,7 @@ def _order(world: AccountWorld, pool: Pool, price: Price, offer: Offer) -> Machi
 
 
 def _decision(world: AccountWorld, facts: PoolFacts, planned: PoolPlan, ordered: int) -> PoolDecision:
-    ready = [machine for machine in facts.waiting if _is_ready(machine)]
+    ready = [machine for machine in facts.waiting if _is_ready(machine) and machine.id not in facts.unfit]
     return PoolDecision(
         id=world.new_id(),
         pool_id=facts.pool.id,

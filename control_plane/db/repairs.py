@@ -114,7 +114,7 @@ _WANT_SPARE = text("UPDATE repairs SET spare_wanted_at = coalesce(spare_wanted_a
 _SPARES_WANTED = text(f"""
 SELECT c.lease_id FROM repairs r JOIN claims c ON c.machine_id = r.machine_id
 WHERE r.closed_at IS NULL AND r.spare_wanted_at IS NOT NULL AND c.ended_at IS NULL AND c.slot IS NULL
-  AND coalesce(r.spare_due_at, r.spare_wanted_at) <= :now
+  AND (CAST(:now AS timestamptz) IS NULL OR coalesce(r.spare_due_at, r.spare_wanted_at) <= :now)
   AND (CAST(:lease_id AS uuid) IS NULL OR c.lease_id = :lease_id)
   AND NOT EXISTS (SELECT FROM machines m WHERE m.reserved_for = c.lease_id AND {among("m.state", WANTED)})
 ORDER BY coalesce(r.spare_due_at, r.spare_wanted_at), r.id LIMIT :limit
@@ -134,9 +134,12 @@ async def want_spare(connection: Connection, repair_id: UUID, *, now: datetime) 
 
 
 async def spares_wanted(
-    connection: Connection, *, now: datetime, limit: int, lease_id: LeaseId | None = None
+    connection: Connection, *, now: datetime | None, limit: int, lease_id: LeaseId | None = None
 ) -> list[LeaseId]:
-    """Leases for which another machine is to be looked for, and none is reserved yet; or this one, if it is due."""
+    """Leases for which another machine is wanted and none is reserved yet: those that are due at `now`, or all of them.
+
+    With `lease_id`, this one alone.
+    """
     return await read(connection, _SPARES_WANTED, LeaseId, now=now, limit=limit, lease_id=lease_id)
 
 

@@ -46,20 +46,18 @@ async def activate(world: AccountWorld) -> Report:
 
 
 async def _order(world: AccountWorld, report: Report, lease_id: LeaseId) -> None:
-    try:
-        await _look(world, report, lease_id)
-    finally:
-        async with world.db.transaction() as connection:
-            await repairs.spare_tried(
-                connection, lease_id, first=RETRY_FIRST, ceiling=RETRY_CEILING, now=world.now()
-            )
+    async with world.db.transaction() as connection:
+        await repairs.spare_tried(
+            connection, lease_id, first=RETRY_FIRST, ceiling=RETRY_CEILING, now=world.now()
+        )
+    await _look(world, report, lease_id)
 
 
 async def _look(world: AccountWorld, report: Report, lease_id: LeaseId) -> None:
     async with world.db.transaction() as connection:
         lease = (await leases.lock(connection, [lease_id])).get(lease_id)
         # Read again under the lock of the lease, so that replicas order one machine.
-        wanted = await repairs.spares_wanted(connection, now=world.now(), limit=1, lease_id=lease_id)
+        wanted = await repairs.spares_wanted(connection, now=None, limit=1, lease_id=lease_id)
         if lease is None or lease.state is not LeaseState.READY or lease_id not in wanted:
             return
         now = world.now()

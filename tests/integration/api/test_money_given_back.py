@@ -118,7 +118,7 @@ class Chain:
             )
             await ledger_rows.post(connection, [(transaction_id, given)], now=now)
             credit = {"breach_id": breach_id, "assessment": assessment, "transaction_id": transaction_id}
-            credit |= {"amount_nano": amount, "credited_at": now, "organization_id": whose}
+            credit |= {"amount_nano": amount, "credited_at": now, "organization_id": whose, "approved": False}
             await insert(connection, "sla_credits", credit)
 
     async def closes_to_zero(self, *months: str) -> None:

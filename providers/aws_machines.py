@@ -18,6 +18,9 @@ STATES = {
     "terminated": ListedState.GONE,
 }
 """A stopped machine costs its root volume. A stop empties its local disks."""
+_BY_AWS = "Server."
+"""How the reasons of a state begin that AWS caused, such as `Server.ScheduledStop`. The reason is
+`Client.InstanceInitiatedShutdown` for a shutdown from inside (API reference of EC2, StateReason)."""
 
 
 def machines(region: str, answer: Mapping[str, Any]) -> tuple[Page[Sighting], bool]:
@@ -30,12 +33,17 @@ def machines(region: str, answer: Mapping[str, Any]) -> tuple[Page[Sighting], bo
 
 def _sighting(region: str, machine: Mapping[str, Any]) -> Sighting | None:
     named = tags(machine.get("Tags", ()))
+    status, states = machine["State"]["Name"], STATES
+    reason = (machine.get("StateReason") or {}).get("Code") or ""
+    if STATES.get(status) is ListedState.STOPPED and reason.startswith(_BY_AWS):
+        status = f"{status}/{reason}"
+        states = {**STATES, status: ListedState.STOPPED_BY_PROVIDER}
     marks = (machine.get("ClientToken"), named.get(LAUNCH_KEY_TAG), named.get("Name"))
     return sighting(
         reference(region, machine),
         marks,
-        machine["State"]["Name"],
-        STATES,
+        status,
+        states,
         address=machine.get("PublicIpAddress"),
         native_type=machine.get("InstanceType"),
     )

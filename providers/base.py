@@ -49,10 +49,10 @@ from control_plane.domain.eviction import EvictionState as EvictionState  # noqa
 from control_plane.domain.firewall import ProviderFirewall as ProviderFirewall  # noqa: PLC0414 - part of the port
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.ingress import Ingress as Ingress  # noqa: PLC0414 - part of the port
+from control_plane.domain.listed_state import ListedState as ListedState  # noqa: PLC0414 - part of the port
 from control_plane.domain.money import Nano
 from control_plane.domain.power_action import PowerAction as PowerAction  # noqa: PLC0414 - part of the port
 from control_plane.domain.sighting import LateRefusal as LateRefusal  # noqa: PLC0414 - part of the port
-from control_plane.domain.sighting import ListedState as ListedState  # noqa: PLC0414 - part of the port
 from control_plane.domain.sku import CapacityShape, Shape
 from control_plane.domain.user_data import UserDataKind
 

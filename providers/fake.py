@@ -99,6 +99,8 @@ class FakeMachine:
     listed_from: datetime | None
     """None for a machine that is never listed."""
     failed: bool = False
+    listed_as: ListedState | None = None
+    """How lists show it in place of its own state."""
     ended_at: datetime | None = None
     """When it ended; it costs nothing from then on."""
     listed_until: datetime | None = None
@@ -114,6 +116,8 @@ class FakeMachine:
     def state(self, now: datetime) -> ListedState:
         if self.ended_at is not None:
             return ListedState.GONE
+        if self.listed_as is not None:
+            return self.listed_as
         if self.failed:
             return ListedState.FAILED
         if self.stopped:

@@ -15,6 +15,8 @@
 - 5xx answers, and codes `provider/*` of any status, do not say whether a launch happened.
 - The old host cloud.lambdalabs.com may redirect to the new one. `rest.py` follows redirects within
   one origin only, so the base URL must name the new host.
+- `unhealthy` is not explained. Nothing can be stopped there, so a machine that was shut down from inside has no other
+  word than that or `active`: it does not tell a failure of theirs from a customer's `poweroff`. `preempted` does.
 - The list has no pages today. An answer with a page token is not the whole list, so it is an error.
 - GPU model and memory are given only as text, such as `H100 (80 GB SXM5)`. Hosts of GH200 have ARM CPUs.
 """
@@ -99,7 +101,7 @@ its law, so the jurisdiction is never guessed from a name: offers in a region th
 STATES = {
     "booting": ListedState.PROVISIONING,
     "active": ListedState.RUNNING,
-    "unhealthy": ListedState.FAILED,
+    "unhealthy": ListedState.OFF_OR_FAILED,
     "preempted": ListedState.FAILED,
     "terminating": ListedState.ENDING,
     "terminated": ListedState.GONE,

@@ -71,7 +71,7 @@ GPUS = {
 STATES = {
     "booting": ListedState.PROVISIONING,
     "active": ListedState.RUNNING,
-    "failed": ListedState.FAILED,
+    "failed": ListedState.OFF_OR_FAILED,
     "terminating": ListedState.ENDING,
     "terminated": ListedState.GONE,
 }

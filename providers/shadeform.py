@@ -26,6 +26,8 @@ adapter does and what other clients saw is named):
 - `auto_delete` would end a machine at a date or an amount. A lease has no end that is known at its launch, and a date
   that comes while it is in use would end a healthy machine, so it is not used.
 - No rate limit is published. The one here is ours.
+- There is no word for a machine that is off. What the cloud below shows for one that was shut down from inside may
+  come as `error`, so that word does not tell whose doing it is.
 - A restart leaves the status at `active`, and no call stops a machine (docs.shadeform.ai, read 2026-11-23).
 """
 
@@ -105,7 +107,7 @@ STATES = {
     "pending_provider": ListedState.PROVISIONING,
     "pending": ListedState.PROVISIONING,
     "active": ListedState.RUNNING,
-    "error": ListedState.FAILED,
+    "error": ListedState.OFF_OR_FAILED,
     "deleting": ListedState.ENDING,
     "deleted": ListedState.GONE,
 }

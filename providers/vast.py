@@ -30,7 +30,9 @@ and OpenAPI in vast-ai/docs @c624622, read 2026-11-23; what others' clients do o
 - A reboot keeps the GPUs. A stop releases them to anybody, so that a start may never come, and the disk of a stopped
   instance has a price of the host's own, usually a higher one, that no list tells: nothing is stopped.
 - The status has several parts. `actual_status` is null at first. Where something else than `running` is intended, we
-  show both: Vast stops machines when the balance is used up. `offline` means that Vast lost contact with the host.
+  show both: Vast stops machines when the balance is used up, and we stop none. A machine that was shut down from inside
+  is meant to run, and so is one that broke: then the words do not tell whose doing it is. `offline` means that Vast
+  lost contact with the host.
 - A destroyed instance is not listed any more, and is HTTP 404.
 - Every endpoint has an interval of its own between calls. An answer of 429 is plain text without Retry-After.
 - The search answers an unknown key with HTTP 404 and "Invalid user key", everything else with 401.
@@ -115,13 +117,13 @@ STATES = {
     "loading": ListedState.PROVISIONING,
     "rebooting": ListedState.PROVISIONING,
     "running": ListedState.RUNNING,
-    "stopped": ListedState.STOPPED,
-    "frozen": ListedState.STOPPED,
-    "exited": ListedState.FAILED,
+    "stopped": ListedState.OFF_OR_FAILED,
+    "frozen": ListedState.OFF_OR_FAILED,
+    "exited": ListedState.OFF_OR_FAILED,
     "offline": ListedState.UNKNOWN,
     "unknown": ListedState.UNKNOWN,
-    "stopped/stopped": ListedState.STOPPED,
-    "exited/stopped": ListedState.STOPPED,
+    "stopped/stopped": ListedState.STOPPED_BY_PROVIDER,
+    "exited/stopped": ListedState.STOPPED_BY_PROVIDER,
 }
 """`actual_status`, with `intended_status` behind it where that is not `running`."""
 

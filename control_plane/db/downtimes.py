@@ -16,6 +16,7 @@ from control_plane.domain.downtime import Reworded, Wavered, WentDown
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.journal import Note
 from control_plane.domain.machine import MAY_EXIST, MachineState
+from control_plane.domain.outage import Cause
 from control_plane.domain.power import PowerState
 
 _SWITCHED = text(f"""
@@ -23,7 +24,7 @@ SELECT m.id, w.state AS power FROM machines m JOIN powers w ON w.machine_id = m.
 WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}' AND w.state <> '{PowerState.ON}'
 """)
 _DOWNTIME = text("""
-SELECT sighted_at AS since, down_failed AS failed FROM machines
+SELECT sighted_at AS since, down_cause AS cause FROM machines
 WHERE id = :id AND down_since IS NOT NULL AND sighted_at IS NOT NULL FOR UPDATE
 """)
 
@@ -37,7 +38,7 @@ class _Switched:
 @dataclass(frozen=True, slots=True)
 class _Down:
     id: MachineId
-    failed: bool
+    cause: Cause
     why: str
 
 
@@ -45,10 +46,10 @@ _DOWN = Recordset(_Down, "down")
 # A machine was last seen running by the list before.
 _BEGIN = text(f"""
 WITH went AS (
-  UPDATE machines m SET sighted_at = {SIGHTED_AT}, down_since = coalesce(m.down_since, :now), down_failed = down.failed
+  UPDATE machines m SET sighted_at = {SIGHTED_AT}, down_since = coalesce(m.down_since, :now), down_cause = down.cause
   FROM {_DOWN}, provider_accounts a
   WHERE m.id = down.id AND a.name = m.account AND m.state = '{MachineState.VERIFIED}'
-    AND (m.down_since IS NULL OR down.failed AND NOT m.down_failed)
+    AND m.down_cause IS DISTINCT FROM down.cause
   RETURNING m.id, m.state, down.why
 ), noted AS (
   {journal.insert_for("went", f"'{Note.MACHINE_DOWN}'", "went.why")}
@@ -57,7 +58,7 @@ SELECT id FROM went
 """)
 _END = text(f"""
 WITH up AS (
-  UPDATE machines SET sighted_at = :now, down_since = NULL, down_failed = false, back_since = NULL, back_at = :now
+  UPDATE machines SET sighted_at = :now, down_since = NULL, down_cause = NULL, back_since = NULL, back_at = :now
   WHERE id = :id AND down_since IS NOT NULL
   RETURNING id, state
 ), noted AS (
@@ -70,6 +71,9 @@ _WAVER = text(f"""
 UPDATE machines m SET back_since = CASE WHEN wavered.back THEN coalesce(m.back_since, :now) END, back_at = :now
 FROM {_WAVERED} WHERE m.id = wavered.id AND m.down_since IS NOT NULL
 """)
+_SEEN = text(
+    "UPDATE machines SET sighted_at = :at WHERE id = :id AND down_since IS NOT NULL AND sighted_at < :at"
+)
 _WORDS = Recordset(Reworded, "words")
 _REWORD = text(f"""
 UPDATE machines m SET provider_state = words.native_status FROM {_WORDS}
@@ -81,8 +85,8 @@ WHERE m.id = words.id AND {among("m.state", MAY_EXIST)}
 class Downtime:
     since: datetime
     """When the last list was asked for that showed the machine running."""
-    failed: bool
-    """Whether a list has shown it as failed or ending since, and not just as stopped."""
+    cause: Cause
+    """Whose doing it is, by all lists since."""
 
 
 async def of_machine(connection: Connection, machine_id: MachineId) -> Downtime | None:
@@ -96,11 +100,12 @@ async def powers(connection: Connection, account: AccountName) -> Mapping[Machin
 
 
 async def begin(connection: Connection, down: Sequence[WentDown], *, actor: Actor, now: datetime) -> None:
-    """Store that a list which was asked for at `now` shows machines as down, or as failed. Call it before the
-    account's listing time is updated, and before the machines are recorded as sighted.
+    """Store that a list which was asked for at `now` shows machines as down, or says more about whose doing it is.
+
+    Call it before the account's listing time is updated, and before the machines are recorded as sighted.
     """
     if down:
-        rows = _DOWN.document([_Down(each.id, each.failed, _down_why(each)) for each in down])
+        rows = _DOWN.document([_Down(each.id, each.cause, _down_why(each)) for each in down])
         await read(connection, _BEGIN, MachineId, down=rows, now=now, **journal.actor_values(actor))
 
 
@@ -113,6 +118,11 @@ async def end(
 ) -> None:
     """Store that a machine is no longer down."""
     await read(connection, _END, MachineId, id=machine_id, why=why, now=now, **journal.actor_values(actor))
+
+
+async def seen_working(connection: Connection, machine_id: MachineId, *, at: datetime) -> None:
+    """Store that a machine which is down was seen working by ourselves, so that it is billed until then."""
+    await write(connection, _SEEN, id=machine_id, at=at)
 
 
 async def waver(connection: Connection, wavered: Sequence[Wavered], *, now: datetime) -> None:

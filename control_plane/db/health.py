@@ -11,7 +11,8 @@ from control_plane.db import samples
 from control_plane.db.connection import Connection
 from control_plane.db.rows import document, read, read_one, write
 from control_plane.db.samples import StoredSample
-from control_plane.domain.health import Fault, FaultCode, Verdict
+from control_plane.domain.agent import SILENT_AFTER
+from control_plane.domain.health import LOOK_AGAIN_AFTER, Fault, FaultCode, Verdict
 from control_plane.domain.health_watch import Assessment, NewNotice, Watched
 from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, MachineId
 from control_plane.domain.machine import MachineState
@@ -141,10 +142,16 @@ class ToLookAt:
     host_key: str | None
 
 
+# A machine that reports although lists show it as down may work: only a look of ours tells (domain/outage.py).
+_SPEAKS_WHILE_DOWN = """(
+  coalesce(h.looked_at, '-infinity') <= :looked_before AND m.down_since IS NOT NULL AND EXISTS (
+    SELECT FROM agents a WHERE a.machine_id = m.id AND a.ended_at IS NULL
+      AND a.reported_at > greatest(m.down_since + interval '1 minute', :silent_before)))"""
 _TAKE = text(f"""
 WITH taken AS (
   SELECT h.machine_id FROM machine_health h JOIN machines m ON m.id = h.machine_id
-  WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}' AND h.look_due_at <= :now
+  WHERE m.account = :account AND m.state = '{MachineState.VERIFIED}'
+    AND (h.look_due_at <= :now OR h.look_due_at IS NULL AND {_SPEAKS_WHILE_DOWN})
     AND (h.look_until IS NULL OR h.look_until <= :now)
   ORDER BY h.look_due_at, h.machine_id LIMIT :limit FOR UPDATE OF h SKIP LOCKED
 )
@@ -163,9 +170,16 @@ async def take_due_looks(
     connection: Connection, account: AccountName, *, token: UUID, until: datetime, now: datetime, limit: int
 ) -> list[ToLookAt]:
     """Hold machines of an account at which a look is due, until `until`."""
-    return await read(
-        connection, _TAKE, ToLookAt, account=account, token=token, until=until, now=now, limit=limit
-    )
+    values = {
+        "account": account,
+        "token": token,
+        "until": until,
+        "now": now,
+        "limit": limit,
+        "looked_before": now - LOOK_AGAIN_AFTER,
+        "silent_before": now - SILENT_AFTER,
+    }
+    return await read(connection, _TAKE, ToLookAt, **values)
 
 
 async def give_back_look(

@@ -200,7 +200,9 @@ WITH switched AS (
 SELECT at FROM switched
 """)
 _PAUSE = text(f"""
-UPDATE leases l SET paused_at = l.paused_at || ARRAY[pause.since, greatest(pause.since, :until)]
+UPDATE leases l SET paused_at = l.paused_at || ARRAY[pause.since, greatest(pause.since, :until)],
+  unattributed_at = CASE WHEN CAST(:counts AS boolean) THEN l.unattributed_at
+    ELSE l.unattributed_at || ARRAY[pause.since, greatest(pause.since, :until)] END
 FROM (SELECT id, greatest(CAST(:since AS timestamptz), metered_until, paused_at[cardinality(paused_at)]) AS since
       FROM leases WHERE id = :id) pause
 WHERE l.id = pause.id AND l.state = '{LeaseState.READY}'
@@ -245,13 +247,14 @@ async def switch(connection: Connection, lease_id: LeaseId, at: datetime) -> dat
 
 
 async def pause(
-    connection: Connection, lease_id: LeaseId, since: datetime, until: datetime
+    connection: Connection, lease_id: LeaseId, since: datetime, until: datetime, *, counts: bool
 ) -> tuple[datetime, ...] | None:
-    """Let the time between two moments cost nothing, except for what is metered of it.
+    """Let the time between two moments cost nothing, except for what is metered of it. Store whether it `counts` as
+    time in which what was promised was missing.
 
     Returns the moments of all its pauses; None when it is not ready. The caller holds its lock.
     """
-    values = {"id": lease_id, "since": since, "until": until}
+    values = {"id": lease_id, "since": since, "until": until, "counts": counts}
     return await read_one(connection, _PAUSE, tuple[datetime, ...], **values)
 
 

@@ -15,7 +15,7 @@ from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import MachineState
 from control_plane.domain.offer_key import record_key
 
-_NOT_THE_OFFERS = OURS | {FailReason.LEASE_ENDED}
+_NOT_THE_OFFERS = OURS | {FailReason.LEASE_ENDED, FailReason.NOT_RUNNING}
 # A machine counts once it is usable, or a customer was on it, or it failed; a refused order and one that its lease gave
 # up before say nothing.
 _OF_ACCOUNT = text(f"""

@@ -11,10 +11,10 @@ from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId
 from control_plane.domain.journal import Note
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import MachineState
 from control_plane.domain.power import CHANGING, REQUESTS_WITHIN, Power, PowerChange, PowerEvent, PowerState
 from control_plane.domain.power_action import PowerAction
-from control_plane.domain.sighting import ListedState
 from control_plane.domain.transitions import Moved
 
 OF_CLAIM = """(SELECT jsonb_build_object('state', w.state, 'generation', w.generation, 'wanted_at', w.wanted_at,

@@ -14,6 +14,7 @@ from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, Project
 from control_plane.domain.lease import EndReason, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.proof import Occasion, OwnCode, ProofOutcome
+from control_plane.domain.outage import CONSEQUENCES
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import (
     BROKEN,
@@ -45,6 +46,7 @@ class PromisedLease:
     end_reason: EndReason | None
     switched_at: tuple[datetime, ...]
     paused_at: tuple[datetime, ...]
+    unattributed_at: tuple[datetime, ...]
     held_at: tuple[datetime, ...]
     ending_at: datetime | None
     """When it ended; its machines may live on."""
@@ -56,9 +58,10 @@ class PromisedLease:
     """Our work on its machines, as of the last judgement."""
 
 
+_COUNTED = [cause for cause, consequence in CONSEQUENCES.items() if consequence.counts]
 _LEASES = text(f"""
 SELECT l.id, l.organization_id, l.project_id, l.name, l.sla, l.sla_version, l.created_at, l.ready_at, l.release_at,
-       l.billed_until, l.end_reason, l.switched_at, l.paused_at, l.held_at, k.maintenance,
+       l.billed_until, l.end_reason, l.switched_at, l.paused_at, l.unattributed_at, l.held_at, k.maintenance,
        CASE WHEN l.state IN ('{LeaseState.ENDING}', '{LeaseState.ENDED}') THEN (
          SELECT min(j.at) FROM journal j WHERE j.lease_id = l.id AND j.state_after = '{LeaseState.ENDING}')
        END AS ending_at,
@@ -70,16 +73,17 @@ LEFT JOIN LATERAL (
 LEFT JOIN LATERAL (
   SELECT CASE WHEN last.ended_at IS NULL THEN m.sighted_at ELSE l.billed_until END AS failed_since,
     m.back_since AS failed_until
-  FROM machines m WHERE m.id = last.machine_id AND m.down_failed
+  FROM machines m WHERE m.id = last.machine_id AND {among("m.down_cause", _COUNTED)}
     AND (l.state = '{LeaseState.READY}' AND last.ended_at IS NULL
       OR l.state IN ('{LeaseState.ENDING}', '{LeaseState.ENDED}'))) f ON true
 JOIN sla_clocks k ON k.lease_id = l.id AND k.organization_id = l.organization_id
 WHERE l.id = ANY(:ids) AND l.sla_version IS NOT NULL
 """)
-_USED = text("""
+_USED = text(f"""
 SELECT c.lease_id, c.machine_id, c.admitted_at AS since, c.ended_at AS until, EXISTS (
-  SELECT FROM hand_backs b WHERE b.organization_id = c.organization_id AND b.claim_id = c.id) AS handed_back
-FROM claims c
+  SELECT FROM hand_backs b WHERE b.organization_id = c.organization_id AND b.claim_id = c.id) AS handed_back,
+  c.ended_at IS NOT NULL AND m.down_since <= c.ended_at AND NOT {among("m.down_cause", _COUNTED)} AS unattributed
+FROM claims c JOIN machines m ON m.id = c.machine_id
 WHERE c.lease_id = ANY(:ids) AND c.admitted_at IS NOT NULL
 """)
 _HEALTH = text("""
@@ -113,6 +117,7 @@ class _Used:
     since: datetime
     until: datetime | None
     handed_back: bool
+    unattributed: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,7 @@ class Evidence:
                 lease.paused_at, (lease.failed_since, lease.failed_until), end, lease.billed_until
             ),
             stops=in_turn(lease.switched_at),
+            unattributed=in_turn(lease.unattributed_at),
             held=in_turn(lease.held_at),
             used=used,
             health=[change for change in self._health if change.machine_id in machines],
@@ -188,7 +194,7 @@ async def evidence(connection: Connection, lease_ids: Collection[LeaseId]) -> Ev
     ids = [lease.id for lease in leases]
     used: dict[LeaseId, tuple[Used, ...]] = {}
     for row in await read(connection, _USED, _Used, ids=ids):
-        use = Used(row.machine_id, row.since, row.until, row.handed_back)
+        use = Used(row.machine_id, row.since, row.until, row.handed_back, bool(row.unattributed))
         used[row.lease_id] = (*used.get(row.lease_id, ()), use)
     machine_ids = list({each.machine_id for uses in used.values() for each in uses})
     health = [

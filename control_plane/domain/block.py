@@ -58,6 +58,7 @@ CONSEQUENCES: Mapping[FailReason, Consequence | None] = {
     FailReason.LAUNCH_ANSWER_LOST: None,
     FailReason.NEVER_BOOTED: None,
     FailReason.PROVIDER_REPORTED_FAILURE: None,
+    FailReason.NOT_RUNNING: None,
     FailReason.UNREACHABLE: None,
     FailReason.HOST_KEY_CHANGED: None,
     FailReason.SETUP_FAILED: None,

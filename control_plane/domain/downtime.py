@@ -6,13 +6,13 @@
                                        `--DOWN_MAX, anything else, its agent silent-----> given up
 
 A customer cannot use such a machine, so its meter does not run beyond the last list that showed it running, and the
-lease reads as unconfirmed, in the provider's own word. When it runs again, its customer pays the price while stopped
-for the time in between, because a machine can be shut down from inside; but nothing if any list showed it as failed or
-ending, which is its provider's doing (docs/decisions/0061). Nothing else follows at first: providers restart hosts, and
-law 5 keeps what may still be healthy. What its provider calls failed for an hour has failed: the lease ends, and its
-customer can have another machine. A machine that is stopped and can be started keeps its disk for its customer, who may
-have shut it down: it counts as stopped from the beginning, at the price for that (docs/decisions/0052). While its
-customer's request is under way, `power.py` alone says what its lists mean.
+lease reads as unconfirmed, in the provider's own word. What the time in between costs when it runs again, and whether
+it breaks a promise, depends on whose doing it is (`outage.py`). Nothing else follows at first: providers restart hosts,
+and law 5 keeps what may still be healthy. Where we see ourselves that it works, it is billed as far as we saw that.
+What does not run for an hour, and whose agent is silent, is given up: the lease ends, and its customer can have another
+machine. A machine that is stopped and can be started keeps its disk for its customer, who may have shut it down: it
+counts as stopped from the beginning, at the price for that (docs/decisions/0052). While its customer's request is under
+way, `power.py` alone says what its lists mean.
 
     off --a list shows it failed--> off, down --a list shows it stopped or running--> off
 
@@ -33,29 +33,29 @@ from datetime import datetime, timedelta
 
 from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import LeaseKind
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import Machine, MachineState
+from control_plane.domain.outage import CAUSES, OFF, Cause, explains_more
 from control_plane.domain.power import PowerState
 from control_plane.domain.power_action import PowerAction
-from control_plane.domain.sighting import ListedState, Sighting
+from control_plane.domain.sighting import Sighting
 
 DOWN_MAX = timedelta(hours=1)
 """How long a machine may be down before it is given up, or counts as stopped."""
 FLAPS_WITHIN = timedelta(hours=2)
 SETTLED_AFTER = timedelta(minutes=30)
 """With FLAPS_WITHIN, what bounds how often a downtime begins and ends: 48 times a day, whatever lists show."""
-_FAILED = frozenset({ListedState.FAILED, ListedState.ENDING})
-_GOES_DOWN = {PowerState.ON: _FAILED | {ListedState.STOPPED}, PowerState.OFF: _FAILED}
+_GOES_DOWN = {PowerState.ON: frozenset(CAUSES), PowerState.OFF: frozenset(CAUSES) - OFF}
 """By the state of its power, as what a machine is listed that goes down."""
 
 
 @dataclass(frozen=True, slots=True)
 class WentDown:
-    """A list shows a machine as down for the first time, or as failed for the first time since."""
+    """A list shows a machine as down for the first time, or says more about whose doing it is than lists did before."""
 
     id: MachineId
     native_status: str
-    failed: bool
-    """Whether as failed or ending, and not as stopped."""
+    cause: Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +92,17 @@ def news(machine: Machine, sighting: Sighting, power: PowerState, now: datetime)
         yield Reworded(machine.id, sighting.native_status)
     if machine.state is not MachineState.VERIFIED:
         return
-    failed, off = sighting.state in _FAILED, power is PowerState.OFF
+    cause = CAUSES.get(sighting.state)
     if machine.down_since is None:
-        if sighting.state in _GOES_DOWN.get(power, ()):
-            yield WentDown(machine.id, sighting.native_status, failed)
-    elif sighting.state is ListedState.RUNNING or (off and sighting.state is ListedState.STOPPED):
+        if cause is not None and sighting.state in _GOES_DOWN.get(power, ()):
+            yield WentDown(machine.id, sighting.native_status, cause)
+    elif sighting.state is ListedState.RUNNING or (power is PowerState.OFF and sighting.state in OFF):
         yield from _back(machine, now)
     else:
         if machine.back_since is not None:
             yield Wavered(machine.id, back=False)
-        if failed and not machine.down_failed:
-            yield WentDown(machine.id, sighting.native_status, failed)
+        if cause is not None and explains_more(cause, machine.down_cause):
+            yield WentDown(machine.id, sighting.native_status, cause)
 
 
 def _back(machine: Machine, now: datetime) -> Iterable[CameUp | Wavered]:

@@ -13,6 +13,8 @@ class FailReason(StrEnum):
     """The provider was too busy for the order, or unreachable, for too long."""
     NEVER_BOOTED = "never_booted"
     PROVIDER_REPORTED_FAILURE = "provider_reported_failure"
+    NOT_RUNNING = "not_running"
+    """It did not run any more, and its provider did not say that it had failed: somebody may have shut it down."""
     UNREACHABLE = "unreachable"
     HOST_KEY_CHANGED = "host_key_changed"
     SETUP_FAILED = "setup_failed"

@@ -24,6 +24,7 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LaunchKey, LeaseId, MachineId, PoolId, ProviderRef
 from control_plane.domain.money import Nano
+from control_plane.domain.outage import Cause
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Record, Tier, challenged
@@ -175,8 +176,8 @@ class Machine:
     down_since: datetime | None
     """When the first list was asked for that shows it as failed, stopped or ending, though nobody asked for that; None
     while none does (`downtime.py`)."""
-    down_failed: bool
-    """Whether a list has shown it as failed or ending since then, and not just as stopped."""
+    down_cause: Cause | None
+    """Whose doing that is, by all lists since then (`outage.py`)."""
     back_since: datetime | None
     """Since when lists show it as running again, or as stopped when it is off, while it is down; None while they do
     not."""

@@ -30,9 +30,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from control_plane.domain.ids import ClaimId, LaunchKey, LeaseId, MachineId, OrganizationId, ProviderRef
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.refusal import RefusalCode, Refused
-from control_plane.domain.sighting import ListedState
 from control_plane.domain.transitions import Ignored, Moved
 from control_plane.domain.transitions import step as step_table
 

@@ -61,6 +61,7 @@ _PASSING = frozenset(
         FailReason.NOT_TAKEN,
         FailReason.NEVER_BOOTED,
         FailReason.PROVIDER_REPORTED_FAILURE,
+        FailReason.NOT_RUNNING,
         FailReason.UNREACHABLE,
         FailReason.VANISHED,
         FailReason.EVICTED,

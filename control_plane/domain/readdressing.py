@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from control_plane.domain.ids import MachineId
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import Machine, MachineState
-from control_plane.domain.sighting import ListedState, Sighting
+from control_plane.domain.sighting import Sighting
 
 
 @dataclass(frozen=True, slots=True)

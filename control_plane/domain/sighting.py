@@ -2,26 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from control_plane.domain.eviction import Eviction, taken
 from control_plane.domain.ids import LaunchKey, ProviderRef
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import SHOULD_BE_SIGHTED, Machine, MachineEvent, MachineState
-
-
-class ListedState(StrEnum):
-    """A machine's state as its provider lists it. An unknown status word maps to UNKNOWN, never to GONE."""
-
-    PROVISIONING = "provisioning"
-    RUNNING = "running"
-    STOPPED = "stopped"
-    ENDING = "ending"
-    GONE = "gone"
-    """The provider says explicitly that the machine was terminated."""
-    FAILED = "failed"
-    SOLD_OUT = "sold_out"
-    """The provider accepted the order and found later that it has no place for it. Nothing runs."""
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +39,10 @@ class LateRefusal:
     """The provider's own word for the reason."""
 
 
-_FAILED = frozenset({ListedState.FAILED, ListedState.STOPPED, ListedState.SOLD_OUT})
+NOT_RUNNING = frozenset(
+    {ListedState.FAILED, ListedState.OFF_OR_FAILED, ListedState.STOPPED, ListedState.STOPPED_BY_PROVIDER}
+)
+_FAILED = NOT_RUNNING | {ListedState.SOLD_OUT}
 _MAY_FAIL = frozenset({MachineState.BOOTING, MachineState.BOOTSTRAPPING, MachineState.VERIFIED})
 
 

@@ -15,8 +15,9 @@ What counts as time in which a lease was not available, while it was ready:
 
 Time in which the customer had the machine stopped does not count, neither as promised time nor as lack of it. Nor does
 time in which the customer's own envelope kept the lease from being placed, before it was ready or after its machine
-failed, nor time without a machine because the customer handed one back that was fit by all that we knew: otherwise
-whoever hands machines back would be paid for it. After the customer released the lease, nothing counts. Time in which
+failed, nor time without a machine because the customer handed one back that was fit by all that we knew, nor time in
+which it did not run without its provider calling that a failure (`outage.py`): otherwise whoever hands machines back,
+or shuts them down, would be paid for it. After the customer released the lease, nothing counts. Time in which
 we could not look counts as available: losing contact is no failure.
 """
 
@@ -79,6 +80,8 @@ class Used:
     """None while it has it."""
     handed_back: bool = False
     """Whether its customer asked for another one in its place."""
+    unattributed: bool = False
+    """Whether it did not run when the lease lost it, and its provider did not call that a failure (`outage.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +166,8 @@ class Facts:
     """From when to when its bill was paused, or its machine was down as failed; None while that lasts."""
     stops: Sequence[tuple[datetime, datetime | None]] = ()
     """From when to when its customer had the machine stopped."""
+    unattributed: Sequence[tuple[datetime, datetime | None]] = ()
+    """Those of the failures that were not its provider's doing, as far as anybody knows (`outage.py`)."""
     held: Sequence[tuple[datetime, datetime | None]] = ()
     """From when to when its customer's own envelope kept it from being placed."""
     used: Sequence[Used] = ()
@@ -273,8 +278,9 @@ class _Seen:
         self.ready_at = None if facts.ready_at is None else billing_start(facts.ready_at)
         self.held = joined(spans_of(facts.held, self.stop))
         # A bill is resumed a fraction of a second late, as it starts: exactly these seconds are not billed.
-        failures = [(since, until and billing_start(until)) for since, until in facts.failures]
-        self.own = joined([*self.held, *spans_of(self._handed_back(failures), self.stop)])
+        failures = _whole(facts.failures)
+        excused = [*self._excused(failures), *_whole(facts.unattributed)]
+        self.own = joined([*self.held, *spans_of(excused, self.stop)])
         self.stops = joined([*spans_of(facts.stops, self.stop), *self.own])
         ready = [] if self.ready_at is None else [Span(self.ready_at, self.stop)]
         self.promised = without(joined(ready), self.stops)
@@ -388,16 +394,23 @@ class _Seen:
 
     @property
     def _ends_by_choice(self) -> bool:
-        """Whether it had no machine at its end because its customer handed one back, or set the envelope so."""
+        """Whether it had no machine at its end for a reason that breaks no promise: its customer handed one back, shut
+        it down, or set the envelope so.
+        """
         return bool(self.own) and self.own[-1].until == self.stop
 
-    def _handed_back(
+    def _excused(
         self, failures: Sequence[tuple[datetime, datetime | None]]
     ) -> Iterator[tuple[datetime, datetime | None]]:
-        """The failures that are none: its customer handed a machine back that was fit, by all that we knew."""
+        """The failures that break no promise: its customer handed a machine back that was fit, by all that we knew, or
+        its machine did not run and may have been shut down from inside.
+        """
         for used in self.facts.used:
             at = used.until
-            if at is None or not used.handed_back or self._verdict(used.machine_id, at) in UNFIT:
+            if at is None:
+                continue
+            fit = used.handed_back and self._verdict(used.machine_id, at) not in UNFIT
+            if not fit and not used.unattributed:
                 continue
             yield from (failure for failure in failures if covers(failure, at))
 
@@ -451,6 +464,12 @@ class _Seen:
                 spans_of([(used.since, used.until)], self.stop),
             )
         )
+
+
+def _whole(
+    failures: Sequence[tuple[datetime, datetime | None]],
+) -> list[tuple[datetime, datetime | None]]:
+    return [(since, until and billing_start(until)) for since, until in failures]
 
 
 def _percent(bp: int) -> str:

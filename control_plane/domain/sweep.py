@@ -22,6 +22,7 @@ from control_plane.domain.evidence import NO_EVIDENCE, Evidence
 from control_plane.domain.failure import FailReason
 from control_plane.domain.freeze import FEW, Freeze, Odd, freeze_after
 from control_plane.domain.ids import MachineId, ProviderRef, installation_of
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import (
     MAY_EXIST,
     SHOULD_BE_SIGHTED,
@@ -32,10 +33,11 @@ from control_plane.domain.machine import (
     MachineState,
     step,
 )
+from control_plane.domain.outage import CONSEQUENCES, OFF
 from control_plane.domain.power import PowerState
 from control_plane.domain.progress import Step
 from control_plane.domain.readdressing import Readdressing, readdressing
-from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, concluded, ended_unasked
+from control_plane.domain.sighting import NOT_RUNNING, LateRefusal, Sighting, concluded, ended_unasked
 from control_plane.domain.transitions import Moved
 
 SHRUNK_MIN = 3
@@ -353,7 +355,7 @@ def _in_place_of(
     machines: Iterable[Machine], listing: Iterable[Sighting], refused: Iterable[LateRefusal]
 ) -> Iterator[Sighting]:
     """A sighting for each booting machine whose launch was refused late, unless a list shows more than a failure."""
-    alive = {sighting.provider_ref for sighting in listing if sighting.state not in _NEVER_RAN}
+    alive = {sighting.provider_ref for sighting in listing if sighting.state not in NOT_RUNNING}
     refusals = {refusal.provider_ref: refusal for refusal in refused if refusal.provider_ref not in alive}
     for machine in machines:
         refusal = refusals.get(machine.provider_ref) if machine.provider_ref else None
@@ -361,9 +363,6 @@ def _in_place_of(
             yield Sighting(
                 refusal.provider_ref, machine.launch_key, refusal.state, native_status=refusal.native_status
             )
-
-
-_NEVER_RAN = frozenset({ListedState.FAILED, ListedState.STOPPED})
 
 
 def _appeared(machine: Machine, sighting: Sighting) -> bool:
@@ -422,8 +421,10 @@ def _given_up(findings: Findings, evidence: Evidence, now: datetime) -> Iterator
     for machine, sighting in overdue:
         moved = step(machine.state, MachineEvent.FAILED)
         if isinstance(moved, Moved) and not alive(machine, evidence.reported_at.get(machine.id), now):
-            reason, why = FailReason.PROVIDER_REPORTED_FAILURE, f"{_listed_as(sighting)}, for an hour"
-            stopped = sighting.state is ListedState.STOPPED
+            reason = FailReason.PROVIDER_REPORTED_FAILURE
+            if machine.down_cause is not None:
+                reason = CONSEQUENCES[machine.down_cause].fail_reason
+            why, stopped = f"{_listed_as(sighting)}, for an hour", sighting.state in OFF
             yield Loss(machine.id, MachineFailure(moved.event, reason, why, overdue=True), stopped)
 
 

@@ -11,6 +11,7 @@ from control_plane.domain.actor import Actor
 from control_plane.domain.ids import ClaimId
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import Lease
+from control_plane.domain.outage import CONSEQUENCES
 from control_plane.domain.power import Power, PowerChange, PowerEvent, PowerState, Settle, step
 from control_plane.domain.transitions import Moved
 
@@ -83,12 +84,15 @@ async def switch_price(connection: Connection, lease: Lease, at: datetime) -> Le
     return switched
 
 
-async def pause_bill(connection: Connection, lease: Lease, since: datetime, until: datetime) -> Lease:
-    """Let the time between two moments cost the customer of a locked lease nothing.
+async def pause_bill(
+    connection: Connection, lease: Lease, since: datetime, until: datetime, *, counts: bool
+) -> Lease:
+    """Let the time between two moments cost the customer of a locked lease nothing. Whether it `counts` for promises is
+    stored with it.
 
     Returns the lease with this change. One that is not ready any more stays as it is.
     """
-    paused_at = await leases.pause(connection, lease.id, since, until)
+    paused_at = await leases.pause(connection, lease.id, since, until, counts=counts)
     if paused_at is None:
         return lease
     paused = replace(lease, paused_at=paused_at)
@@ -98,11 +102,12 @@ async def pause_bill(connection: Connection, lease: Lease, since: datetime, unti
 
 async def count_as_stopped(connection: Connection, lease: Lease, down: Downtime, at: datetime) -> None:
     """Charge a locked lease the price of a stopped machine from the last list on that showed it running; but from `at`
-    on, and nothing before, if its provider called it failed meanwhile.
+    on, and nothing before, if the time until then is not billed (`outage.py`).
     """
-    if down.failed:
-        lease = await pause_bill(connection, lease, down.since, at)
-    await switch_price(connection, lease, at if down.failed else down.since)
+    consequence = CONSEQUENCES[down.cause]
+    if not consequence.billed:
+        lease = await pause_bill(connection, lease, down.since, at, counts=consequence.counts)
+    await switch_price(connection, lease, down.since if consequence.billed else at)
 
 
 async def _set_limit(connection: Connection, lease: Lease) -> None:

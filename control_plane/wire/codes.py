@@ -17,6 +17,7 @@ FailReasonWord = Annotated[
         not_taken="The provider was too busy for the order, or unreachable, for too long.",
         never_booted="The provider did not report in time that the machine runs.",
         provider_reported_failure="The provider reported that the machine failed.",
+        not_running="It did not run any more, and its provider did not say that it had failed.",
         unreachable="The machine did not answer over SSH in time.",
         host_key_changed="The machine presented another SSH host key than ours.",
         setup_failed="The machine could not be set up.",

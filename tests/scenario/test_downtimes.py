@@ -12,6 +12,8 @@ from control_plane.domain.downtime import DOWN_MAX, SETTLED_AFTER
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.listed_state import ListedState
+from control_plane.domain.outage import SEEN_LASTS
 from control_plane.domain.power import PowerState
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.status import Status, project
@@ -114,7 +116,7 @@ async def test_what_is_called_failed_for_an_hour_ends_its_lease_unless_its_agent
     last_seen = stage.clock.now()
     stage.clock.advance(2)
     for lease in leases[:3]:
-        (await _machine(stage, lease)).failed = True
+        (await _machine(stage, lease)).listed_as = ListedState.FAILED
     await _silence(stage, [silent, released])
     await stage.play(600, step=60)
     stories = [await stage.story(lease) for lease in leases]
@@ -132,7 +134,7 @@ async def test_what_is_called_failed_for_an_hour_ends_its_lease_unless_its_agent
     assert left is not None
     assert left <= last_seen + timedelta(minutes=1), "who lets go of a dead machine pays no more"
     for lease in others:
-        (await _machine(stage, lease)).failed = True
+        (await _machine(stage, lease)).listed_as = ListedState.FAILED
     await _silence(stage, [speaks, *others])
     await stage.play(2 * AN_HOUR, step=300)
     assert await stage.state(speaks) == "ended"
@@ -350,5 +352,63 @@ async def test_a_machine_that_lists_miss_again_and_again_is_told_to_be_lost_once
     machine.listed_from = listed_from
     await stage.play(SETTLED_AFTER.total_seconds() + 60, step=60)
     assert await _notices(stage) - before == 4
+    await stage.check()
+    await stage.finish()
+
+
+async def test_a_machine_that_works_although_its_provider_calls_it_failed_is_billed_as_far_as_we_saw_it_work(
+    stage: Stage,
+) -> None:
+    """Otherwise whoever can bring a provider to call a machine failed would have it for nothing."""
+    for word in (ListedState.FAILED, ListedState.OFF_OR_FAILED, ListedState.STOPPED):
+        lease, _ = await ready_leases(stage, 2, seconds=60)
+        machine, last_seen = await _machine(stage, lease), stage.clock.now()
+        stage.clock.advance(2)
+        machine.listed_as = word
+        await stage.play(3 * AN_HOUR, step=30)
+        row = await stage.lease_row(lease)
+        assert await stage.state(lease) == "ready", "its agent reports"
+        unused = row.switched_at if word is ListedState.STOPPED else row.paused_at
+        assert unused[0] == last_seen, word
+        assert len(unused) == 2, "looked at every few minutes, it was billed ever since"
+        assert unused[1] - unused[0] < timedelta(minutes=3), word
+        seen = (await stage.machines(lease))[-1].sighted_at
+        assert seen is not None
+        assert stage.clock.now() - seen < SEEN_LASTS, word
+        await _silence(stage, [lease])
+        stage.access.machine(str(machine.address)).off = True
+        at_most = stage.clock.now()
+        await stage.play(SILENT_AFTER.total_seconds() + 600, step=60)
+        billed_until = (await stage.lease_row(lease)).billed_until
+        if word is ListedState.STOPPED:
+            overview = (await stage.shown(lease)).overview
+            assert overview.power is not None
+            assert overview.power.state is PowerState.OFF
+        else:
+            assert billed_until is not None, "silent and listed as down for hours"
+            assert at_most - SEEN_LASTS < billed_until <= at_most, word
+        await stage.check()
+    await stage.finish()
+
+
+async def test_a_machine_that_was_seen_working_again_after_a_while_is_not_billed_for_the_time_in_between(
+    stage: Stage,
+) -> None:
+    lease, _ = await ready_leases(stage, 2, seconds=60)
+    machine = await _machine(stage, lease)
+    stage.clock.advance(2)
+    machine.listed_as = ListedState.FAILED
+    await stage.play(900, step=30)
+    stage.access.machine(str(machine.address)).off = True
+    off = stage.clock.now()
+    await stage.play(1_800, step=60)
+    stage.access.machine(str(machine.address)).off = False
+    on = stage.clock.now()
+    await stage.play(900, step=30)
+    paused = (await stage.lease_row(lease)).paused_at
+    assert len(paused) == 4
+    assert off - SEEN_LASTS < paused[2] <= off
+    assert timedelta() < paused[3] - on < timedelta(minutes=3)
+    await stage.release(lease)
     await stage.check()
     await stage.finish()

@@ -11,7 +11,7 @@ from control_plane.db import accounts
 from control_plane.domain.agent import SILENT_AFTER
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.lease import EndReason, Lease
-from control_plane.domain.sighting import ListedState
+from control_plane.domain.listed_state import ListedState
 from data_plane.simulation.collector import FakeCollector
 from providers.base import Sighting
 from tests.support.ready import ready_leases

@@ -14,8 +14,11 @@ from sqlalchemy import TextClause, text
 from control_plane.db import sla, sla_credits
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.envelope import Envelope, Level
+from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import OrganizationId, ProviderRef
 from control_plane.domain.lease import EndReason, Lease
+from control_plane.domain.listed_state import ListedState
+from control_plane.domain.power_action import PowerAction
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import SETTLES_AFTER, Promise
@@ -31,7 +34,7 @@ from tests.support.hand_backs import asked_for_another
 from tests.support.promises import broken
 from tests.support.ready import ready_leases
 from tests.support.rows import rows
-from tests.support.stage import Stage
+from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database
 SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
@@ -443,3 +446,87 @@ async def test_an_outage_of_ours_is_not_the_customers_however_long_an_envelope_w
     begun, ended, again = await _held(stage, lease)
     assert ended - begun <= 90
     assert again - ended >= 1_400
+
+
+SHUT_DOWN = (ListedState.STOPPED, ListedState.OFF_OR_FAILED)
+"""As what providers list a machine that its customer shut down from inside (domain/outage.py)."""
+
+
+async def _shut_down(stage: Stage, lease: Lease, word: ListedState) -> FakeMachine:
+    machine = await _machine(stage, lease)
+    machine.stopped, machine.listed_as = True, word
+    return machine
+
+
+def _can(stage: Stage, power: frozenset[PowerAction]) -> None:
+    """What the provider can do with the power of machines that are ordered from now on."""
+    account = stage.world.accounts[FAKE]
+    account.capabilities = dataclasses.replace(account.capabilities, power=power)
+
+
+@pytest.mark.parametrize("word", SHUT_DOWN)
+@pytest.mark.parametrize("power", [frozenset({PowerAction.REBOOT}), frozenset(PowerAction)])
+async def test_nobody_earns_by_shutting_a_machine_down_and_starting_it_again(
+    stage: Stage, word: ListedState, power: frozenset[PowerAction]
+) -> None:
+    _can(stage, power)
+    (lease,) = await _golden(stage)
+    machine = await _shut_down(stage, lease, word)
+    await stage.play(2_400, step=60)
+    machine.stopped, machine.listed_as = False, None
+    await stage.play(7_200, step=300)
+    row = await stage.lease_row(lease)
+    assert (len(row.paused_at), len(row.switched_at)) == (
+        (0, 2) if word is ListedState.STOPPED else (2, 0)
+    ), "the price while stopped, or nothing where it may have failed"
+    await stage.release(lease)
+    await _settle(stage)
+    assert await _found(stage, _BREACHES) == []
+    assert await _posted(stage) == []
+    await stage.check()
+    await stage.finish()
+
+
+@pytest.mark.parametrize("word", SHUT_DOWN)
+async def test_nobody_earns_by_shutting_down_a_machine_that_nobody_can_start(
+    stage: Stage, word: ListedState
+) -> None:
+    _can(stage, frozenset())
+    lost, replaced, released = await _golden(stage, 3)
+    for lease in (lost, replaced, released):
+        await _shut_down(stage, lease, word)
+    await stage.play(1_800, step=60)
+    await asked_for_another(stage, replaced)
+    await stage.release(released)
+    await stage.play(2_400, step=60)
+    assert (await stage.attempts(lost))[0].fail_reason is FailReason.NOT_RUNNING
+    await stage.play(7_200, step=300)
+    for lease in (lost, replaced):
+        await stage.release(lease)
+    await _settle(stage)
+    assert await _found(stage, _BREACHES) == []
+    assert await _posted(stage) == []
+    await stage.check()
+    await stage.finish()
+
+
+@pytest.mark.parametrize("word", [ListedState.STOPPED_BY_PROVIDER, ListedState.FAILED])
+async def test_a_failure_that_the_provider_admits_is_free_and_credited(
+    stage: Stage, word: ListedState
+) -> None:
+    (lease,) = await _golden(stage)
+    machine = await _shut_down(stage, lease, word)
+    await stage.play(2_400, step=60)
+    machine.stopped, machine.listed_as = False, None
+    await stage.play(7_200, step=300)
+    row = await stage.lease_row(lease)
+    assert (len(row.paused_at), len(row.switched_at)) == (2, 0)
+    await stage.release(lease)
+    await _settle(stage)
+    assert [breach.promise for breach in await _found(stage, _BREACHES)] == [
+        Promise.AVAILABILITY,
+        Promise.REPLACEMENT,
+    ]
+    assert sum(await _posted(stage)) > 0
+    await stage.check()
+    await stage.finish()

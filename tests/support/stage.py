@@ -514,7 +514,11 @@ class _Running:
     clouds: dict[AccountName, FakeProvider]
 
     def __call__(self, address: str) -> bool:
-        return any(machine.address == address for cloud in self.clouds.values() for machine in cloud.alive())
+        return any(
+            machine.address == address and not (machine.failed or machine.stopped)
+            for cloud in self.clouds.values()
+            for machine in cloud.alive()
+        )
 
 
 @dataclasses.dataclass

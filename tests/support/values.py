@@ -21,13 +21,14 @@ from control_plane.domain.ids import (
 )
 from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.ledger import Approval
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import Machine, MachineState, Purpose
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Offer
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import OnEviction, PurchaseKind
-from control_plane.domain.sighting import ListedState, Sighting
+from control_plane.domain.sighting import Sighting
 from control_plane.domain.sku import Shape
 from control_plane.domain.sla import SlaTier
 from tests.support.clock import START
@@ -80,7 +81,7 @@ def a_machine(number: int = 1, **other: Any) -> Machine:
         "fail_why": None,
         "provider_state": "running",
         "down_since": None,
-        "down_failed": False,
+        "down_cause": None,
         "back_since": None,
         "back_at": None,
         "suspect_since": None,

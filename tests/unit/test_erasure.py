@@ -39,7 +39,7 @@ KEPT = {
             "switched_at",
             "on_eviction",
             "paused_at",
-            "held_at",
+            "held_at", "unattributed_at",
             "sla",
         ),
     },

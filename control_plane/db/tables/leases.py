@@ -154,6 +154,8 @@ leases = table(
     Column("switched_at", ARRAY(DateTime(timezone=True)), nullable=False, server_default=text("'{}'")),
     # When its bill was paused and resumed, in turn: an odd number of them while it waits for another machine.
     Column("paused_at", ARRAY(DateTime(timezone=True)), nullable=False, server_default=text("'{}'")),
+    # The pauses among those that break no promise, because nobody knows whose doing they were (domain/outage.py).
+    Column("unattributed_at", ARRAY(DateTime(timezone=True)), nullable=False, server_default=text("'{}'")),
     # When its customer's own envelope began and ceased to keep it from being placed, in turn: promises stand still.
     Column("held_at", ARRAY(DateTime(timezone=True)), nullable=False, server_default=text("'{}'")),
     at("billed_until"),

@@ -28,11 +28,12 @@ from control_plane.db.tables.marks import (
     work,
 )
 from control_plane.domain.failure import FailReason
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import MAY_EXIST, MachineState, Purpose
+from control_plane.domain.outage import Cause
 from control_plane.domain.power import CHANGING, PowerState
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
-from control_plane.domain.sighting import ListedState
 
 machines = table(
     "machines",
@@ -95,8 +96,8 @@ machines = table(
     at("sighted_at"),
     # Since when it is listed as failed, stopped or ending, though nobody asked for that: `sighted_at` is from before.
     at("down_since"),
-    # Whether a list has shown it as failed or ending since then, and not just as stopped.
-    Column("down_failed", Boolean, nullable=False, server_default=text("false")),
+    # Whose doing that is, by all lists since then (domain/outage.py).
+    Column("down_cause", Text),
     # Since when lists show it as running again while it is down, and when they last did after it was down.
     at("back_since"),
     at("back_at"),
@@ -127,6 +128,8 @@ machines = table(
     known("step", Step),
     known("proof", Tier),
     known("fail_reason", FailReason),
+    known("down_cause", Cause),
+    CheckConstraint("(down_since IS NULL) = (down_cause IS NULL)", name="downtime_has_a_cause"),
     CheckConstraint(
         f"state <> '{MachineState.GONE}' OR asked_at IS NULL OR gone_evidence IS NOT NULL",
         name="gone_needs_evidence",

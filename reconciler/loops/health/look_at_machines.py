@@ -1,5 +1,8 @@
 """Looks at machines over SSH when something may be wrong with them: what we see ourselves confirms or ends a fault.
 
+A machine that reports while its provider lists it as down is looked at as well: what works is billed, whatever a list
+says (`domain/outage.py`).
+
 A machine that cannot be reached has not failed (law 5): it is looked at again later, and `splitplane lease health` says
 why we could not look. Its open faults stay as they are meanwhile.
 """
@@ -11,6 +14,7 @@ from uuid import UUID
 from control_plane.db import health, machines
 from control_plane.db.health import ToLookAt
 from control_plane.domain.ids import AccountName
+from control_plane.outcomes import downtimes
 from control_plane.outcomes import health as outcomes
 from data_plane.access.port import AccessError, Target
 from data_plane.inspection.health import read_health_document
@@ -66,6 +70,9 @@ async def _look(world: HealthWorld, machine: ToLookAt, token: UUID, report: Repo
             actor=world.actor(NAME),
             now=now,
         )
+    if found is not None and not found.looked:
+        async with world.db.transaction() as connection:  # Leases are locked before their machine.
+            await downtimes.seen_working(connection, machine.machine_id, at=now)
     report.count(found is not None)
 
 

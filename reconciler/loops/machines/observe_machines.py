@@ -22,8 +22,10 @@ from control_plane.domain.downtime import CameUp
 from control_plane.domain.evidence import NO_EVIDENCE, Evidence
 from control_plane.domain.freeze import Freeze, MissingPermit
 from control_plane.domain.ids import AccountName, MachineId
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import Machine, MachineEvent, MachineState
-from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, may_be_refused
+from control_plane.domain.outage import OFF
+from control_plane.domain.sighting import LateRefusal, Sighting, may_be_refused
 from control_plane.domain.sweep import (
     LOST_WINDOW,
     Loss,
@@ -260,7 +262,10 @@ async def _write_powers(
     watched = await powers.watched(connection, account)
     if not watched:
         return
-    listed = {sighting.provider_ref: sighting.state for sighting in listing}
+    listed = {
+        sighting.provider_ref: ListedState.STOPPED if sighting.state in OFF else sighting.state
+        for sighting in listing
+    }
     seen = [
         powers.Listed(machine.id, listed[machine.provider_ref])
         for machine in records

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from control_plane.domain.ids import ClaimId, LaunchKey, LeaseId, MachineId, OrganizationId, ProviderRef
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.power import (
     ALREADY,
     ASK_AGAIN_AFTER,
@@ -33,7 +34,6 @@ from control_plane.domain.power import (
 )
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.refusal import RefusalCode
-from control_plane.domain.sighting import ListedState
 from control_plane.domain.transitions import Moved
 from tests.support.clock import START
 

@@ -5,8 +5,9 @@ import itertools
 import pytest
 
 from control_plane.domain import machine
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import MachineEvent, MachineState
-from control_plane.domain.sighting import ListedState, concluded
+from control_plane.domain.sighting import concluded
 from control_plane.domain.transitions import Moved
 
 S, E = MachineState, MachineEvent

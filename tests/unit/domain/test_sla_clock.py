@@ -302,6 +302,23 @@ def test_who_hands_back_a_machine_that_was_fit_is_not_paid_for_having_none() -> 
     assert breaches(never) == {}
 
 
+def test_time_in_which_a_machine_may_have_been_shut_down_from_inside_breaks_no_promise() -> None:
+    both = {Promise.AVAILABILITY, Promise.REPLACEMENT}
+    paused = facts(failures=((at(10, 4), at(10, 6, 0, 1)),), used=(Used(MACHINE, MONTH, None),))
+    assert breaches(paused).keys() == both
+    assert breaches(replace(paused, unattributed=paused.failures)) == {}, "it ran again"
+    lost = Used(MACHINE, MONTH, at(10, 5))
+    other = Used(MachineId(UUID(int=2)), at(10, 6, 0, 1), None)
+    replaced = replace(paused, used=(lost, other))
+    assert breaches(replaced).keys() == both
+    shut_down = replace(replaced, used=(replace(lost, unattributed=True), other))
+    assert breaches(shut_down) == {}, "another machine came in its place"
+    later = replace(shut_down, failures=(*shut_down.failures, (at(12), at(12, 2))))
+    assert breaches(later).keys() == both, "another failure is not excused by it"
+    ended = replace(shut_down, used=shut_down.used[:1], failures=((at(10, 4), None),))
+    assert breaches(replace(ended, end=End(at(10, 8), by_us=True))) == {}
+
+
 # Laws
 
 _MOMENTS = st.integers(0, 40 * 86_400).map(lambda second: MONTH + timedelta(seconds=second))

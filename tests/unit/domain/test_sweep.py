@@ -26,12 +26,14 @@ from control_plane.domain.evidence import NO_EVIDENCE, Evidence
 from control_plane.domain.failure import FailReason
 from control_plane.domain.freeze import FEW, THAW_AFTER, THAW_LISTS, Freeze, MissingPermit, Odd, freeze_after
 from control_plane.domain.lease import LeaseKind
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import MAY_EXIST, SHOULD_BE_SIGHTED, Machine, MachineEvent, MachineState
+from control_plane.domain.outage import CAUSES, OFF, Cause
 from control_plane.domain.power import PowerState
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.progress import Step
 from control_plane.domain.readdressing import Readdressing
-from control_plane.domain.sighting import LateRefusal, ListedState, Sighting, may_be_refused
+from control_plane.domain.sighting import NOT_RUNNING, LateRefusal, Sighting, may_be_refused
 from control_plane.domain.sweep import (
     MISSED_LISTS_MIN,
     SETUP_MAX,
@@ -422,7 +424,7 @@ def test_only_a_booting_machine_that_the_list_lacks_or_fails_is_worth_asking_for
     assert may_be_refused([booting], a_listing(2))
     assert not may_be_refused([booting], a_listing(1))
     for state in ListedState:
-        failed = state in (ListedState.FAILED, ListedState.STOPPED, ListedState.SOLD_OUT)
+        failed = state in NOT_RUNNING | {ListedState.SOLD_OUT}
         assert may_be_refused([booting], [a_sighting(1, state=state)]) is failed, state
     assert not may_be_refused([a_machine(1), a_lost_launch(2)], [])
 
@@ -532,12 +534,11 @@ def test_a_verified_machine_that_is_listed_as_failed_or_stopped_is_down_unless_s
     machine = a_machine()
     for state in ListedState:
         down = swept([machine], [a_sighting(1, state=state)]).down
-        expected = state in (ListedState.FAILED, ListedState.STOPPED, ListedState.ENDING)
-        failed = state is not ListedState.STOPPED
-        assert down == ((WentDown(machine.id, "running", failed),) if expected else ()), state
+        cause = CAUSES.get(state)
+        assert down == ((WentDown(machine.id, "running", cause),) if cause else ()), state
         asked = Evidence(powers={machine.id: PowerState.STOPPING})
         assert not swept([machine], [a_sighting(1, state=state)], evidence=asked).down, state
-        was_down = replace(machine, down_since=AN_HOUR_BEFORE + MOMENT, down_failed=True)
+        was_down = replace(machine, down_since=AN_HOUR_BEFORE + MOMENT, down_cause=Cause.PROVIDER)
         for evidence in (NO_EVIDENCE, asked):
             now = swept([was_down], [a_sighting(1, state=state)], evidence=evidence)
             assert now.up == ((CameUp(machine.id),) if state is ListedState.RUNNING else ()), state
@@ -545,12 +546,14 @@ def test_a_verified_machine_that_is_listed_as_failed_or_stopped_is_down_unless_s
 
 
 def test_a_machine_that_was_listed_as_stopped_and_then_as_failed_counts_as_failed_from_then_on() -> None:
-    stopped = a_machine(down_since=AN_HOUR_BEFORE + MOMENT)
+    stopped = a_machine(down_since=AN_HOUR_BEFORE + MOMENT, down_cause=Cause.CUSTOMER)
     assert not swept([stopped], [a_sighting(1, state=ListedState.STOPPED)]).down
-    for state in (ListedState.FAILED, ListedState.ENDING):
+    for state in (ListedState.FAILED, ListedState.ENDING, ListedState.STOPPED_BY_PROVIDER):
         (worse,) = swept([stopped], [a_sighting(1, state=state)]).down
-        assert worse.failed, state
-        assert not swept([replace(stopped, down_failed=True)], [a_sighting(1, state=state)]).down
+        assert worse.cause is Cause.PROVIDER, state
+    failed = replace(stopped, down_cause=Cause.PROVIDER)
+    for state in CAUSES:
+        assert not swept([failed], [a_sighting(1, state=state)]).down, "what was admitted once, stays so"
 
 
 def test_a_machine_that_is_off_goes_down_when_it_is_listed_as_failed_until_it_is_where_its_customer_left_it() -> (
@@ -558,19 +561,19 @@ def test_a_machine_that_is_off_goes_down_when_it_is_listed_as_failed_until_it_is
 ):
     machine, off = a_machine(), Evidence(powers={a_machine().id: PowerState.OFF})
     for state in ListedState:
-        failed = state in (ListedState.FAILED, ListedState.ENDING)
+        cause = None if state in OFF else CAUSES.get(state)
         down = swept([machine], [a_sighting(1, state=state)], evidence=off).down
-        assert down == ((WentDown(machine.id, "running", failed=True),) if failed else ()), state
-        was_down = replace(machine, down_since=START - DOWN_MAX, down_failed=True)
+        assert down == ((WentDown(machine.id, "running", cause),) if cause else ()), state
+        was_down = replace(machine, down_since=START - DOWN_MAX, down_cause=Cause.PROVIDER)
         now = swept([was_down], [a_sighting(1, state=state)], evidence=off)
-        ends = state in (ListedState.RUNNING, ListedState.STOPPED)
+        ends = state in (ListedState.RUNNING, *OFF)
         assert now.up == ((CameUp(machine.id),) if ends else ()), state
         assert not any(loss.failure.overdue for loss in now.losses), "no agent could speak for it"
 
 
 def test_a_machine_that_goes_down_again_has_to_be_listed_as_running_for_a_while_and_without_a_break() -> None:
     running, failed = a_sighting(1), a_sighting(1, state=ListedState.FAILED)
-    first = a_machine(down_since=START - MOMENT, down_failed=True)
+    first = a_machine(down_since=START - MOMENT, down_cause=Cause.PROVIDER)
     (up,) = swept([first], [running]).up
     assert up == CameUp(first.id), "the first time, one list is enough"
     long_ago = replace(first, back_at=START - MOMENT - FLAPS_WITHIN)
@@ -591,7 +594,7 @@ def test_a_machine_that_goes_down_again_has_to_be_listed_as_running_for_a_while_
 
 def test_a_machine_that_is_listed_as_running_in_between_is_not_given_up_after_an_hour() -> None:
     failed = a_sighting(1, state=ListedState.FAILED)
-    down = a_machine(down_since=START - 3 * DOWN_MAX, down_failed=True)
+    down = a_machine(down_since=START - 3 * DOWN_MAX, down_cause=Cause.PROVIDER)
 
     def given_up(machine: Machine) -> int:
         return sum(loss.failure.overdue for loss in swept([machine], [failed]).losses)

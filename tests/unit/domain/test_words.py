@@ -13,6 +13,7 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.lease import EndReason, LeaseEvent, LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
+from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import MachineEvent, MachineState
 from control_plane.domain.organization import OrganizationEvent, OrganizationState
 from control_plane.domain.placement import RejectCode
@@ -21,7 +22,6 @@ from control_plane.domain.progress import Step
 from control_plane.domain.proof import Occasion, ProofOutcome, Tier
 from control_plane.domain.refusal import RefusalCode
 from control_plane.domain.request import CapacityRequest
-from control_plane.domain.sighting import ListedState
 from control_plane.domain.sku import REGION_PATTERN, CapacityShape, region_within
 from control_plane.domain.verification import MismatchCode
 

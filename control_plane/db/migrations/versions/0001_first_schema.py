@@ -2287,6 +2287,12 @@ def _create_tables() -> None:
             nullable=False,
         ),
         sa.Column(
+            "unattributed_at",
+            postgresql.ARRAY(sa.DateTime(timezone=True)),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
+        sa.Column(
             "held_at",
             postgresql.ARRAY(sa.DateTime(timezone=True)),
             server_default=sa.text("'{}'"),
@@ -2795,7 +2801,7 @@ def _create_tables() -> None:
         sa.Column("ssh_trust_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("sighted_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("down_since", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("down_failed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("down_cause", sa.Text(), nullable=True),
         sa.Column("back_since", sa.DateTime(timezone=True), nullable=True),
         sa.Column("back_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("eviction_announced_at", sa.DateTime(timezone=True), nullable=True),
@@ -2820,13 +2826,19 @@ def _create_tables() -> None:
             "spot = (cost_nano_per_hour_max IS NOT NULL)", name=op.f("ck_machines_spot_has_its_ceiling")
         ),
         sa.CheckConstraint(
-            "fail_reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unhealthy', 'unreachable', 'vanished')",
+            "fail_reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_running', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unhealthy', 'unreachable', 'vanished')",
             name=op.f("ck_machines_fail_reason_known"),
         ),
         sa.CheckConstraint(
             "proof IN ('attested', 'listed', 'proven', 'watched')", name=op.f("ck_machines_proof_known")
         ),
         sa.CheckConstraint("purpose IN ('lease', 'node', 'pool')", name=op.f("ck_machines_purpose_known")),
+        sa.CheckConstraint(
+            "(down_since IS NULL) = (down_cause IS NULL)", name=op.f("ck_machines_downtime_has_a_cause")
+        ),
+        sa.CheckConstraint(
+            "down_cause IN ('customer', 'provider', 'unclear')", name=op.f("ck_machines_down_cause_known")
+        ),
         sa.CheckConstraint(
             "state <> 'gone' OR asked_at IS NULL OR gone_evidence IS NOT NULL",
             name=op.f("ck_machines_gone_needs_evidence"),
@@ -2983,7 +2995,7 @@ def _create_tables() -> None:
         sa.Column("since", sa.DateTime(timezone=True), nullable=False),
         sa.Column("until", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint(
-            "reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unhealthy', 'unreachable', 'vanished')",
+            "reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_running', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unhealthy', 'unreachable', 'vanished')",
             name=op.f("ck_offer_blocks_reason_known"),
         ),
         sa.CheckConstraint(
@@ -3329,7 +3341,7 @@ def _create_tables() -> None:
         sa.Column("fail_reason", sa.Text(), nullable=True),
         sa.Column("fail_why", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "fail_reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unhealthy', 'unreachable', 'vanished')",
+            "fail_reason IN ('evicted', 'gpu_mismatch', 'host_key_changed', 'launch_answer_lost', 'lease_ended', 'never_booted', 'no_capacity', 'node_failed', 'node_hostile', 'node_lost', 'not_attended', 'not_running', 'not_taken', 'order_refused', 'proof_emulated', 'proof_failed', 'provider_reported_failure', 'quota_reached', 'setup_failed', 'unauthorized', 'unhealthy', 'unreachable', 'vanished')",
             name=op.f("ck_attempts_fail_reason_known"),
         ),
         sa.CheckConstraint(
@@ -4515,7 +4527,7 @@ def _create_tables() -> None:
             name=op.f("ck_powers_state_known"),
         ),
         sa.CheckConstraint(
-            "listed IN ('ending', 'failed', 'gone', 'provisioning', 'running', 'sold_out', 'stopped', 'unknown')",
+            "listed IN ('ending', 'failed', 'gone', 'off_or_failed', 'provisioning', 'running', 'sold_out', 'stopped', 'stopped_by_provider', 'unknown')",
             name=op.f("ck_powers_listed_known"),
         ),
         sa.CheckConstraint("asked_at IS NOT NULL OR NOT accepted", name=op.f("ck_powers_accepted_was_asked")),

@@ -9,9 +9,10 @@ from sqlalchemy import text
 from control_plane.db import journal
 from control_plane.db.connection import Connection
 from control_plane.db.leftover_decisions import COUNTS
-from control_plane.db.rows import Recordset, read, write
+from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.actor import Actor
-from control_plane.domain.child import Child, Leftover, Parent
+from control_plane.domain.child import Child, ChildKey, Leftover, Parent
+from control_plane.domain.freeze import Freeze
 from control_plane.domain.ids import AccountName, LaunchKey, MachineId
 from control_plane.domain.journal import Note
 from control_plane.domain.money import Nano, accrued
@@ -72,6 +73,24 @@ ORDER BY l.account, l.kind, l.ref LIMIT :limit
 """)
 
 
+_ACCEPTED = text("""
+UPDATE leftovers SET accepted_at = :now WHERE account = :account AND kind = :kind AND ref = :ref
+""")
+_EXPECTED = text(
+    "SELECT kind, ref, launch_key FROM leftovers WHERE account = :account AND accepted_at IS NULL"
+)
+_FROZEN = text("""
+SELECT children_frozen_since AS since, children_frozen_lists AS lists, children_frozen_why AS why,
+  children_frozen_missing AS missing
+FROM provider_accounts WHERE name = :account AND children_frozen_since IS NOT NULL
+""")
+_FREEZE = text("""
+UPDATE provider_accounts SET children_frozen_since = :since, children_frozen_lists = :lists, children_frozen_why = :why,
+  children_frozen_missing = :missing
+WHERE name = :account AND (children_frozen_since, children_frozen_lists) IS DISTINCT FROM (:since, :lists)
+""")
+
+
 @dataclass(frozen=True, slots=True)
 class ListedLeftover:
     """What a launch left at a provider, as operators read it."""
@@ -115,6 +134,36 @@ async def record_leftovers(
 async def record_failure(connection: Connection, account: AccountName, child: Child, *, why: str) -> None:
     """Count a deletion that failed."""
     await write(connection, _FAILED, account=account, kind=child.kind, ref=child.ref, why=why)
+
+
+async def record_accepted(
+    connection: Connection, account: AccountName, child: Child, *, now: datetime
+) -> None:
+    """Store that the provider accepted the deletion of a child, so that a list may lack it."""
+    await write(connection, _ACCEPTED, account=account, kind=child.kind, ref=child.ref, now=now)
+
+
+async def expected(connection: Connection, account: AccountName) -> list[ChildKey]:
+    """The children that should be on the account's list: nobody needs them, and nothing of ours removes them."""
+    return await read(connection, _EXPECTED, ChildKey, account=account)
+
+
+async def freeze(connection: Connection, account: AccountName) -> Freeze | None:
+    """The freeze of the account's lists of children; None while they look right."""
+    return await read_one(connection, _FROZEN, Freeze, account=account)
+
+
+async def record_freeze(connection: Connection, account: AccountName, freeze: Freeze | None) -> None:
+    """Store the freeze of the account's lists of children, or its end."""
+    await write(
+        connection,
+        _FREEZE,
+        account=account,
+        since=freeze.since if freeze else None,
+        lists=freeze.lists if freeze else 0,
+        why=freeze.why if freeze else None,
+        missing=freeze.missing if freeze else 0,
+    )
 
 
 async def leftovers(connection: Connection, *, limit: int) -> list[ListedLeftover]:

@@ -334,6 +334,14 @@ async def kept(connection: Connection) -> list[Kept]:
     return await read(connection, _KEPT, Kept)
 
 
+_KEPT_OFFERS = text("SELECT offer_key FROM kept_offers()")
+
+
+async def kept_offers(connection: Connection) -> list[str]:
+    """The keys of the offers of that capacity, whoever's it is, for the API: it sees one tenant's preemptions only."""
+    return await read(connection, _KEPT_OFFERS, str)
+
+
 # Decisions
 
 _LAST = text("""

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby, zip_longest
 
+from control_plane.domain.freeze import Odd, shrunk
 from control_plane.domain.ids import LaunchKey, MachineId, installation_of
 from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano
@@ -92,6 +93,21 @@ class Leftover:
     """Why it is still there."""
 
 
+def oddness(expected: Collection[ChildKey], listed: Sequence[Child]) -> Odd | None:
+    """Why a list of children is not believed: it is empty, or misses too many of those that should be on it.
+
+    Expected are those that no machine needs and whose deletion the provider has not accepted: nothing of ours removes
+    them. By such a list, nothing is deleted and no liability forgotten.
+    """
+    there = {child.key for child in listed}
+    missing = sum(key not in there for key in expected)
+    if not missing or (listed and not shrunk(missing, len(expected))):
+        return None
+    if not listed:
+        return Odd(f"The list is empty and {len(expected)} children should be on it.", missing)
+    return Odd(f"The list misses {missing} of {len(expected)} children that should be on it.", missing)
+
+
 UNRECORDED_WHY = (
     "No record of this account has its launch key, so it is not deleted: look at the provider's console."
 )
@@ -116,6 +132,7 @@ def to_delete(
     *,
     installation: str,
     frozen_why: str | None,
+    armed: bool,
     decided: Collection[ChildKey],
     late: timedelta,
     now: datetime,
@@ -126,7 +143,8 @@ def to_delete(
     the same.
 
     `late` is the longest time from a launch until its machine is listed and runs. `frozen_why` is None unless the
-    account is frozen: then no absence counts, and a child may belong to a machine that the list does not show.
+    account is frozen: then no absence counts, and a child may belong to a machine that the list does not show. While
+    the account is not `armed`, only start-up scripts are deleted, which belong to launches of ours and hold keys.
     """
     ours = [child for child in children if installation_of(child.launch_key) == installation]
     unrecorded = tuple(
@@ -144,7 +162,7 @@ def to_delete(
             continue
         if parent is None or why is None:
             continue
-        hold = _hold(child, len(unrecorded), len(ours), frozen_why)
+        hold = _hold(child, len(unrecorded), len(ours), frozen_why, armed=armed)
         left.append(
             _leftover(child, parent.machine_id, hold or f"Its deletion is requested every minute: {why}.")
         )
@@ -180,7 +198,7 @@ def _unneeded(child: Child, parent: Parent, late: timedelta, now: datetime) -> s
 _REACHED = frozenset(step for step in Step if step not in (Step.PLACED, Step.LAUNCHED, Step.BOOTED))
 
 
-def _hold(child: Child, unrecorded: int, ours: int, frozen_why: str | None) -> str | None:
+def _hold(child: Child, unrecorded: int, ours: int, frozen_why: str | None, *, armed: bool) -> str | None:
     """Why a child is kept although its machine does not need it."""
     if unrecorded > LEAK_MAX and unrecorded * 100 > ours * SHARE_MAX_PERCENT:
         return (
@@ -188,6 +206,8 @@ def _hold(child: Child, unrecorded: int, ours: int, frozen_why: str | None) -> s
         )
     if frozen_why is not None and child.needed is Needed.WHILE_IT_EXISTS:
         return f"The account is frozen: {frozen_why}"
+    if not armed and child.needed is Needed.WHILE_IT_EXISTS:
+        return "The account is not armed: this only shows what would be deleted."
     return None
 
 

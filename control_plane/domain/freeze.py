@@ -1,11 +1,15 @@
 """The freeze of a provider account: its lists look wrong, so absences from them prove nothing (docs/decisions/0043).
 
-`sweep.py` says which lists are odd.
+Lists of machines and of what belongs to them freeze by the same rule, each for itself: `sweep.py` and `child.py` say
+what should be on them.
 """
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+SHRUNK_MIN = 3
+SHRUNK_PERCENT = 30
+"""A list that misses so many, and more than this share of those that should be on it, is not believed."""
 THAW_AFTER = timedelta(minutes=15)
 THAW_LISTS = 5
 """Odd lists are believed after all once there were this many in a row, over at least this time, and they miss few."""
@@ -13,13 +17,18 @@ FEW = 3
 """As many machines of an account are believed to be gone because of odd lists, without an operator's permit."""
 
 
+def shrunk(missed: int, expected: int) -> bool:
+    """Whether a list misses too many of those that should be on it."""
+    return missed >= SHRUNK_MIN and missed * 100 > expected * SHRUNK_PERCENT
+
+
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """The list lacks too many machines to be believed at once."""
+    """The list lacks too many to be believed at once."""
 
     why: str
     missing: int
-    """How many machines it misses, with those that vanished in the last hour."""
+    """How many it misses. Of machines, with those that vanished in the last hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,11 @@ class Freeze:
         """
         if permit is not None and permit.frozen_since == self.since and self.missing <= permit.machines:
             return True
-        return not self.needs_permit and now - self.since >= THAW_AFTER and self.lists >= THAW_LISTS
+        return not self.needs_permit and self.lasted(now)
+
+    def lasted(self, now: datetime) -> bool:
+        """Whether lists have been odd in the same way for long."""
+        return now - self.since >= THAW_AFTER and self.lists >= THAW_LISTS
 
 
 def freeze_after(before: Freeze | None, odd: Odd | None, *, now: datetime) -> Freeze | None:

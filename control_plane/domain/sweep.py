@@ -20,7 +20,7 @@ from control_plane.domain.downtime import CameUp, Reworded, Wavered, WentDown
 from control_plane.domain.eviction import Notice, notices, taken
 from control_plane.domain.evidence import NO_EVIDENCE, Evidence
 from control_plane.domain.failure import FailReason
-from control_plane.domain.freeze import FEW, Freeze, Odd, freeze_after
+from control_plane.domain.freeze import FEW, Freeze, Odd, freeze_after, shrunk
 from control_plane.domain.ids import MachineId, ProviderRef, installation_of
 from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import (
@@ -40,9 +40,6 @@ from control_plane.domain.readdressing import Readdressing, readdressing
 from control_plane.domain.sighting import NOT_RUNNING, LateRefusal, Sighting, concluded, ended_unasked
 from control_plane.domain.transitions import Moved
 
-SHRUNK_MIN = 3
-SHRUNK_PERCENT = 30
-"""A list that misses so many machines, and more than this share of those that should be on it, is not believed."""
 MISSED_MAX = 10
 """A list that misses more machines than this is not believed either, however many it shows."""
 MISSED_LISTS_MIN = 2
@@ -143,11 +140,11 @@ def oddness(findings: Findings, listing_size: int, *, lost: int = 0) -> Odd | No
     if listing_size == 0:
         return Odd(f"The list is empty and {expected} machines should be on it{before}.", missing)
     most = len(missed) > 1 and len(missed) * 2 > expected - lost
-    if _shrunk(missing, expected) or most or missing > MISSED_MAX:
+    if shrunk(missing, expected) or most or missing > MISSED_MAX:
         return Odd(f"The list misses {missing} of {expected} machines that should be on it{before}.", missing)
     for region in sorted(set(missed)):
         gone, there = missed.count(region), found.count(region)
-        if _shrunk(gone, gone + there):
+        if shrunk(gone, gone + there):
             why = f"The list misses {gone} of {gone + there} machines in {region} that should be on it."
             return Odd(why, missing)
     return None
@@ -163,10 +160,6 @@ def expected_and_missed(machines: Iterable[Machine], listing: Iterable[Sighting]
     """
     listed = {sighting.provider_ref for sighting in listing if sighting.state is not ListedState.GONE}
     return [machine.id for machine in machines if _expected(machine) and machine.provider_ref not in listed]
-
-
-def _shrunk(missed: int, expected: int) -> bool:
-    return missed >= SHRUNK_MIN and missed * 100 > expected * SHRUNK_PERCENT
 
 
 # What an absence proves

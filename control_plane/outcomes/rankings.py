@@ -21,7 +21,9 @@ from control_plane.outcomes.market import Market
 
 
 async def ranking_of(connection: Connection, proposal: Proposal, market: Market, now: datetime) -> Ranking:
-    """The offers that can serve a request now, and the others with their reasons; none when nothing ever can."""
+    """The offers that can serve a request now, as a placement would rank them, and the others with their reasons; none
+    when nothing ever can.
+    """
     price = market.price
     if price is None or market.unserved is not None:
         return Ranking((), ())
@@ -33,6 +35,7 @@ async def ranking_of(connection: Connection, proposal: Proposal, market: Market,
         market.lots,
         envelopes=[applied.envelope for applied in proposal.envelopes],
         now=now,
+        yielded=await preemptions.kept_offers(connection),
     )
 
 

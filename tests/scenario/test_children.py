@@ -6,8 +6,10 @@ from uuid import UUID
 
 import pytest
 
+from control_plane.db import account_requests, children
 from control_plane.db.engine import Database
 from control_plane.domain.child import DELETED_PER_RUN_MAX
+from control_plane.domain.freeze import THAW_AFTER, THAW_LISTS
 from control_plane.domain.ids import LaunchKey, launch_key
 from control_plane.domain.journal import Note
 from control_plane.world import uuid7
@@ -209,3 +211,62 @@ async def test_only_one_replica_lists_the_children_of_an_account_each_minute(sta
     stage.clock.advance(60)
     await stage.run("sweep_children", world=other)
     assert stage.cloud.calls_of("children") == 2
+
+
+async def _left(stage: Stage) -> int:
+    async with stage.db.reading() as connection:
+        return len(await children.leftovers(connection, limit=100))
+
+
+async def test_a_list_of_children_that_is_empty_or_shrunken_deletes_nothing_and_forgets_no_liability(
+    stage: Stage,
+) -> None:
+    """They have no record of ours, so that nothing of ours removes them."""
+    keys = [an_unknown_key(stage) for _ in range(10)]
+    for key in keys:
+        stage.cloud.plant_child(key, "volume", Needed.WHILE_IT_EXISTS)
+    await stage.run("sweep_children")
+    assert await _left(stage) == 10
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=60)
+    await stage.play(65, step=5)
+    shown, before = dict(stage.cloud.leftovers), await _left(stage)
+    (machine,) = await stage.machines(lease)
+    for missing in (6, len(shown)):
+        stage.cloud.leftovers = dict([*shown.items()][missing:])
+        stage.cloud.plant_child(machine.launch_key, "another_script", Needed.UNTIL_BOOT)
+        for _ in range(3):
+            stage.clock.advance(60)
+            (report,) = await stage.run("sweep_children")
+            assert "is not believed: The list misses" in report.errors[0]
+            assert report.acted_on == 0
+        assert await _left(stage) == before
+    stage.cloud.leftovers = shown
+    stage.clock.advance(60)
+    (report,) = await stage.run("sweep_children")
+    assert "is not believed" not in report.errors[0]
+    assert await _left(stage) == before
+    stage.cloud.leftovers = {}
+    for _ in range(THAW_LISTS):
+        stage.clock.advance(THAW_AFTER.total_seconds() / THAW_LISTS + 60)
+        (report,) = await stage.run("sweep_children")
+    assert report.errors == [], "such lists have lasted"
+    assert await _left(stage) == 0
+
+
+async def test_the_volumes_of_an_account_that_is_not_armed_are_shown_and_not_deleted(stage: Stage) -> None:
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=30)
+    await stage.play(65, step=5)
+    async with stage.db.transaction() as connection:
+        await account_requests.disarm(connection, FAKE)
+    await stage.release(lease)
+    await stage.play(2_400, step=60)
+    assert len(stage.cloud.leftovers) == 1
+    async with stage.db.reading() as connection:
+        (left,) = await children.leftovers(connection, limit=10)
+    assert "not armed" in left.why
+    async with stage.db.transaction() as connection:
+        await account_requests.arm(connection, FAKE, now=stage.clock.now())
+    await stage.play(120, step=60)
+    assert stage.cloud.leftovers == {}

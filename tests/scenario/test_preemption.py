@@ -14,6 +14,7 @@ from control_plane.db import pools, preemptions
 from control_plane.db.engine import Database
 from control_plane.db.preemptions import Preemption, StoredDecision, Switch
 from control_plane.domain import preemption as rules
+from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import Nano, accrued
@@ -34,7 +35,7 @@ from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.tariff import unit_seconds_total
 from control_plane.outcomes import preemptions as outcomes
-from control_plane.services import sla_terms
+from control_plane.services import quotes, sla_terms
 from control_plane.world import uuid7
 from reconciler.loops.leases import preempt_leases
 from reconciler.worlds.complete import CompleteWorld
@@ -217,6 +218,11 @@ async def test_nobody_else_takes_the_place_however_long_the_order_takes(stage: S
     assert not stage.cloud.alive()
     *_, placement = (await stage.why(others[0])).placements
     assert {rejection.code for rejection in placement.ranking.rejected} >= {RejectCode.YIELDED}
+    asker = await stage.organization()
+    quote = await quotes.quote(stage.api, asker, CapacityRequest("h100x1"), reach=EVERYWHERE)
+    assert isinstance(quote, quotes.Quote)
+    assert quote.ranking.candidates == placement.ranking.candidates == (), "a quote ranks as a placement does"
+    assert {rejection.code for rejection in quote.ranking.rejected} >= {RejectCode.YIELDED}
     await stage.play_until(golden, "ready", seconds_max=600, step=5)
     assert [await stage.state(lease) for lease in (yields, *others)] == ["placing"] * 3
     await stage.finish()

@@ -32,6 +32,11 @@ provider_accounts = table(
     # When they were listed last, and how many there were: an account with children is not removed.
     at("children_listed_at"),
     Column("children_listed", Integer, nullable=False, server_default=text("0")),
+    # While its lists of children look wrong (domain/freeze.py).
+    at("children_frozen_since"),
+    Column("children_frozen_lists", Integer, nullable=False, server_default=text("0")),
+    Column("children_frozen_why", Text),
+    Column("children_frozen_missing", Integer, nullable=False, server_default=text("0")),
     # The same for terminating its orphans.
     at("orphans_due_at"),
     # When the last list was asked for that is stored, and the last one that is evidence.
@@ -181,6 +186,8 @@ leftovers = table(
     # How often its deletion failed, and what the provider said last.
     Column("failures", Integer, nullable=False, server_default=text("0")),
     Column("failed_why", Text),
+    # When the provider accepted its deletion last: a list need not show it any more.
+    at("accepted_at"),
     PrimaryKeyConstraint("account", "kind", "ref"),
     shared="what launches left at our accounts",
 )

@@ -5,6 +5,9 @@ the machine was reached; the rest goes once the machine is certainly gone. `doma
 provider is the only record of a child: what a killed run left is on the next list. What nobody needs and is still there
 is stored for operators, as a liability.
 
+A list that is empty, or that misses too many of those, is not believed, as for machines (`domain/freeze.py`): nothing
+is deleted by it, and no liability is forgotten. On an account that no operator armed, only scripts are deleted.
+
 The journal says what we ask the provider to delete, and why, before we do. Children are deleted one after the other:
 deletions are the least urgent of all calls, and several at once would not get their turns in time.
 """
@@ -13,7 +16,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from control_plane.db import accounts, children, leftover_decisions
-from control_plane.domain.child import Child, Sorted, Unneeded, to_delete
+from control_plane.domain.child import Child, Sorted, Unneeded, oddness, to_delete
+from control_plane.domain.freeze import freeze_after
 from control_plane.domain.ids import AccountName, installation_of
 from providers.base import HasChildren, ProviderError, Throttled
 from reconciler.loop import AccountLoop, Report
@@ -37,6 +41,9 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         listed = await provider.children()
     except ProviderError as error:
         return Report(errors=[f"{type(error).__name__}: {error}"])
+    frozen_why = await _frozen(world, account, listed)
+    if frozen_why is not None:
+        return Report(looked_at=len(listed), errors=[f"its list of children is not believed: {frozen_why}"])
     found = await _sort(world, account, listed)
     async with world.db.transaction() as connection:
         ours = sum(installation_of(child.launch_key) == world.installation for child in listed)
@@ -47,11 +54,21 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
     return report
 
 
+async def _frozen(world: MachineWorld, account: AccountName, listed: Sequence[Child]) -> str | None:
+    """Why a list is not believed; None when it is, because it looks right or such lists have lasted."""
+    now = world.now()
+    async with world.db.transaction() as connection:
+        odd = oddness(await children.expected(connection, account), listed)
+        frozen = freeze_after(await children.freeze(connection, account), odd, now=now)
+        await children.record_freeze(connection, account, frozen)
+    return None if frozen is None or frozen.lasted(now) else frozen.why
+
+
 async def _sort(world: MachineWorld, account: AccountName, listed: tuple[Child, ...]) -> Sorted:
     if not listed:
         return Sorted((), {}, (), ())
     async with world.db.reading() as connection:
-        frozen_why = (await accounts.get(connection, account)).frozen_why
+        state = await accounts.get(connection, account)
         parents = await children.parents(connection, account, (child.launch_key for child in listed))
         decided = await leftover_decisions.decided(connection, account)
     capabilities = world.accounts[account].capabilities
@@ -59,7 +76,8 @@ async def _sort(world: MachineWorld, account: AccountName, listed: tuple[Child, 
         listed,
         parents,
         installation=world.installation,
-        frozen_why=frozen_why,
+        frozen_why=state.frozen_why,
+        armed=state.armed_at is not None,
         decided=decided,
         late=timedelta(seconds=capabilities.list_lag_seconds + capabilities.boot_seconds_max),
         now=world.now(),
@@ -97,6 +115,8 @@ async def _delete_all(
                 await children.record_failure(connection, account, each.child, why=why)
         else:
             report.acted_on += 1
+            async with world.db.transaction() as connection:
+                await children.record_accepted(connection, account, each.child, now=world.now())
 
 
 async def _delete(world: MachineWorld, provider: HasChildren, unneeded: Unneeded) -> None:

@@ -554,6 +554,7 @@ DEFINERS: dict[str, str] = {
     "booking_period": "Customers see no period, and what they pay is booked in one. It answers a month.",
     "fleet_machines": "Operators read the machines of everybody, a page of hundreds or counts of all. It answers nothing"
     " unless the API acts for the platform's organization.",
+    "kept_offers": "A quote ranks offers as a placement does. It answers keys of offers, and nothing about a tenant.",
     "ledger_balances": "Finance reads what all customers' wallets hold together. It answers sums per kind of account, and"
     " nothing unless the API acts for the platform's organization.",
     "ledger_entries": "Finance reads the entries of an account of all customers, hundreds at a time. It answers nothing"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from control_plane.domain.child import DELETED_PER_RUN_MAX, Child, Needed, Parent, Sorted, to_delete
+from control_plane.domain.child import DELETED_PER_RUN_MAX, Child, Needed, Parent, Sorted, oddness, to_delete
 from control_plane.domain.machine import MAY_EXIST, MachineState
 from control_plane.domain.orphan import LEAK_MAX
 from control_plane.domain.progress import Step
@@ -38,6 +38,7 @@ def sort(
     parents: Iterable[Parent],
     *,
     frozen_why: str | None = None,
+    armed: bool = True,
     decided: Iterable[Child] = (),
     now: datetime = START,
 ) -> Sorted:
@@ -47,6 +48,7 @@ def sort(
         by_key,
         installation=OURS,
         frozen_why=frozen_why,
+        armed=armed,
         decided={child.key for child in decided},
         late=LATE,
         now=now,
@@ -147,3 +149,24 @@ def test_one_run_deletes_only_so_many_and_those_that_stay_keep_no_other_waiting(
         assert sum(found.held.values()) == number - DELETED_PER_RUN_MAX
         tried |= {unneeded.child.ref for unneeded in found.delete}
     assert len(tried) == number
+
+
+def test_on_an_account_that_is_not_armed_only_scripts_go_unless_an_operator_decided() -> None:
+    gone = [a_parent(number, MachineState.GONE, gone_at=START - LATE) for number in (1, 2)]
+    children = [a_script(1), a_volume(2)]
+    unarmed = sort(children, gone, armed=False)
+    assert [each.child.ref for each in unarmed.delete] == ["script-1"]
+    assert [left.ref for left in unarmed.leftovers] == ["script-1", "volume-2"], (
+        "it is a liability all the same"
+    )
+    assert len(sort(children, gone, armed=False, decided=[a_volume(2)]).delete) == 2
+
+
+def test_a_list_of_children_that_is_empty_or_misses_too_many_is_odd() -> None:
+    expected = [a_volume(number).key for number in range(1, 11)]
+    for there, odd in ((10, False), (8, False), (7, False), (6, True), (1, True), (0, True)):
+        listed = [a_volume(number) for number in range(1, there + 1)]
+        assert (oddness(expected, listed) is not None) is odd, there
+    assert oddness(expected[:2], [a_volume(3)]) is None, "two are too few to tell"
+    assert oddness(expected[:2], []) is not None
+    assert oddness([], []) is None

@@ -7,7 +7,7 @@ import pytest
 from control_plane.domain import machine
 from control_plane.domain.listed_state import ListedState
 from control_plane.domain.machine import MachineEvent, MachineState
-from control_plane.domain.sighting import concluded
+from control_plane.domain.sighting import NOT_RUNNING, concluded
 from control_plane.domain.transitions import Moved
 
 S, E = MachineState, MachineEvent
@@ -28,7 +28,7 @@ def test_only_an_explicit_word_says_that_a_machine_is_gone() -> None:
 
 
 def test_a_verified_machine_is_left_alone_unless_it_is_listed_as_failed_stopped_or_gone() -> None:
-    given_up = {ListedState.FAILED, ListedState.STOPPED, ListedState.SOLD_OUT}
+    given_up = NOT_RUNNING | {ListedState.SOLD_OUT}
     for listed in set(ListedState) - given_up - {ListedState.GONE}:
         assert concluded(S.VERIFIED, listed, has_address=True) is None
 

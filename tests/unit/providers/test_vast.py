@@ -260,7 +260,7 @@ async def test_an_address_counts_with_its_mapped_port_alone() -> None:
         ("running/stopped", ListedState.UNKNOWN, "192.0.2.7", 41_022),
         ("exited/stopped", ListedState.STOPPED_BY_PROVIDER, "192.0.2.7", 41_022),
         ("offline", ListedState.UNKNOWN, "192.0.2.7", 41_022),
-        ("exited", ListedState.FAILED, "192.0.2.7", 41_022),
+        ("exited", ListedState.OFF_OR_FAILED, "192.0.2.7", 41_022),
     ]
     body["total_instances"] = 11
     with pytest.raises(Unavailable):

@@ -416,7 +416,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "planned_at",
     ),
     "enforcement_ends": ("action_id",),
-    "preemptions": ("id", "claim_id", "state", "interrupt_at"),
+    "preemptions": ("id", "claim_id", "state", "interrupt_at", "closed_at", "offer_key"),
     "journal": ("number", "transaction"),
     "leases": (
         "id",
@@ -612,6 +612,16 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
     AND (states IS NULL OR o.state = ANY(states))
     AND (part IS NULL OR position(lower(part) IN lower(o.name)) > 0)
   ORDER BY o.created_at, o.id LIMIT size
+$$
+"""
+
+# Runs with the owner's rights: a quote ranks offers as a placement does, which knows whose machines were taken back for
+# whom. It answers the keys of offers, and nothing about a tenant.
+KEPT_OFFERS = """
+CREATE FUNCTION kept_offers() RETURNS TABLE (offer_key text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT DISTINCT p.offer_key FROM public.preemptions p
+  WHERE p.closed_at IS NULL AND p.state IN ('interrupted', 'ordered')
 $$
 """
 
@@ -898,6 +908,7 @@ def upgrade() -> None:
         (SESSION_PRINCIPALS, "session_principals(uuid[], timestamptz)"),
         (SIGN_IN_USERS, "sign_in_users(text, text, text)"),
         (ORGANIZATION_IDS, "organization_ids(timestamptz, uuid, text[], text, integer)"),
+        (KEPT_OFFERS, "kept_offers()"),
         (QUOTA_REQUEST_IDS, "quota_request_ids(timestamptz, text[], timestamptz, uuid, integer)"),
         (NODE_IDS, "node_ids(uuid, text[], uuid, text, timestamptz, uuid, integer)"),
         (
@@ -2576,6 +2587,10 @@ def _create_tables() -> None:
         sa.Column("children_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("children_listed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("children_listed", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("children_frozen_since", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("children_frozen_lists", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("children_frozen_why", sa.Text(), nullable=True),
+        sa.Column("children_frozen_missing", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("orphans_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listing_asked_at", sa.DateTime(timezone=True), nullable=True),
@@ -3024,6 +3039,7 @@ def _create_tables() -> None:
         sa.Column("why", sa.Text(), nullable=False),
         sa.Column("failures", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("failed_why", sa.Text(), nullable=True),
+        sa.Column("accepted_at", sa.DateTime(timezone=True), nullable=True),
         sa.ForeignKeyConstraint(
             ["account"], ["provider_accounts.name"], name=op.f("fk_leftovers_account_provider_accounts")
         ),

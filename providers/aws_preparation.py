@@ -142,6 +142,7 @@ class Preparation:
             GroupName=GROUP,
             Description="SSH and WireGuard to machines of Splitplane",
             VpcId=vpc,
+            TagSpecifications=[{"ResourceType": "security-group", "Tags": [{"Key": "Name", "Value": GROUP}]}],
         )
 
     async def _open_group(self, region: str, group: str, ports: Iterable[tuple[str, int]]) -> _Group:

@@ -9,7 +9,7 @@ whatever it raises, the provider was not asked for anything.
     header("X-API-KEY", key)    any other header that holds the key
 
 A scheme that computes something (an HMAC over the request, a token fetched with client credentials)
-is a class of the adapter with `async def __call__(self, request)`; `docs/providers.md` shows one.
+is a class of the adapter with `async def __call__(self, request)`; `docs/adding-a-provider.md` shows one.
 What it puts into headers never shows in an error: `rest.py` treats every header that a Sign adds as
 a secret. A key belongs in a header, never in the URL.
 """

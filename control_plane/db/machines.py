@@ -236,11 +236,10 @@ _LOCK = text(f"{SELECT} WHERE m.id = ANY(:ids) ORDER BY m.id FOR NO KEY UPDATE O
 _OPEN_OF_ACCOUNT = text(
     f"{SELECT} WHERE m.account = :account AND {among('m.state', MAY_EXIST)} ORDER BY m.id"
 )
-_GIVEN_UP = (FailReason.PROVIDER_REPORTED_FAILURE, FailReason.NOT_RUNNING)
 _VANISHED = text(f"""
 SELECT count(*) FROM machines
 WHERE account = :account AND (fail_reason = '{FailReason.VANISHED}'
-    OR {among("fail_reason", _GIVEN_UP)} AND down_since IS NOT NULL)
+    OR {among("fail_reason", (FailReason.PROVIDER_REPORTED_FAILURE, FailReason.NOT_RUNNING))} AND down_since IS NOT NULL)
   AND (gone_at IS NULL OR gone_at > :since)
 """)
 _ORDERED_AS = text("SELECT gpu_model, gpu_count FROM machines WHERE host_key = :host_key")

@@ -1,4 +1,4 @@
-"""The examples of docs/providers.md are programs: they run, and keep the law that the page explains."""
+"""The examples of docs/adding-a-provider.md are programs: they run, and keep the law that the page explains."""
 
 import ast
 import inspect
@@ -39,7 +39,7 @@ from tests.contract import test_adapter_laws as adapter_laws
 from tests.contract.clouds import EmulatedCloud, Network, a_key
 from tests.support.clock import Clock
 
-PAGE = Path("docs/providers.md").read_text()
+PAGE = Path("docs/adding-a-provider.md").read_text()
 ADAPTER, SIGNATURE, OTHER_CLIENT = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 ORDER = LaunchOrder(
     a_key(), "h100.8", "FIN-01", "#cloud-config\n# hunter2-bootstrap-token", "ssh-ed25519 AAAA"
@@ -91,7 +91,7 @@ class PageCloud(EmulatedCloud):
 def run(text: str, **names: Any) -> ModuleType:
     module = ModuleType("example")
     vars(module).update(names)
-    exec(compile(text, "docs/providers.md", "exec"), vars(module))
+    exec(compile(text, "docs/adding-a-provider.md", "exec"), vars(module))
     return module
 
 

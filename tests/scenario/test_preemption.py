@@ -221,7 +221,8 @@ async def test_nobody_else_takes_the_place_however_long_the_order_takes(stage: S
     asker = await stage.organization()
     quote = await quotes.quote(stage.api, asker, CapacityRequest("h100x1"), reach=EVERYWHERE)
     assert isinstance(quote, quotes.Quote)
-    assert quote.ranking.candidates == placement.ranking.candidates == (), "a quote ranks as a placement does"
+    assert not quote.ranking.candidates, "a quote ranks as a placement does"
+    assert not placement.ranking.candidates
     assert {rejection.code for rejection in quote.ranking.rejected} >= {RejectCode.YIELDED}
     await stage.play_until(golden, "ready", seconds_max=600, step=5)
     assert [await stage.state(lease) for lease in (yields, *others)] == ["placing"] * 3

@@ -255,6 +255,7 @@ async def _policies(story: Story, url: str) -> Strangers:
             ),
             "the kubelet of its node": await strangers.reach(on, machine, *kubelet),
             "another port of the cluster's DNS": await strangers.reach(on, machine, strangers.dns),
+            PROVIDERS: await strangers.reach(on, machine, *await _metadata(machine)),
         }
         assert found == {to: wanted["a stranger", to] for to in found}, on
     own = {
@@ -264,11 +265,29 @@ async def _policies(story: Story, url: str) -> Strangers:
         "the kubelet of its node": (await _inside(cloud, near), 10250),
         "the cluster's DNS, port 53": (strangers.dns, DNS_PORT),
         "another port of the cluster's DNS": (strangers.dns, PORT),
+        PROVIDERS: await _metadata(await cloud.machine(near)),
     }
     found = {to: await asyncio.to_thread(reaches, url, *address) for to, address in own.items()}
     assert found == {to: wanted["a pod of a project", to] for to in own}
-    assert len(wanted) == 11, "each line was tried"
+    assert len(wanted) == 13, "each line was tried"
     return strangers
+
+
+METADATA, PROVIDERS = "169.254.169.254", "169.254.169.254, where a provider's metadata is"
+
+
+async def _metadata(machine: Machine) -> tuple[str, int]:
+    """Where a provider's metadata would be, as pods of a machine get there. It answers whoever gets there."""
+    await machine.sh(f"sudo ip address replace {METADATA}/32 dev lo; {_SERVE.format(METADATA)}")
+    return METADATA, PORT
+
+
+_SERVE = (
+    "ss -ltn | grep -q '{0}:8080 ' || sudo systemd-run -q --collect --unit metadata-of-a-provider"
+    " python3 -I -m http.server --directory /usr/share/doc --bind {0} 8080;"
+    " for _ in $(seq 50); do ss -ltn | grep -q '{0}:8080 ' && break; sleep 0.1; done"
+)
+"""Starts a server of the provider's, unless it runs, and waits for it."""
 
 
 async def _inside(cloud: NodeCloud, node: Node) -> str:

@@ -238,8 +238,8 @@ _OPEN_OF_ACCOUNT = text(
 )
 _VANISHED = text(f"""
 SELECT count(*) FROM machines
-WHERE account = :account AND (fail_reason = '{FailReason.VANISHED}'
-    OR {among("fail_reason", (FailReason.PROVIDER_REPORTED_FAILURE, FailReason.NOT_RUNNING))} AND down_since IS NOT NULL)
+WHERE account = :account AND (fail_reason = '{FailReason.VANISHED}' OR down_since IS NOT NULL
+    AND {among("fail_reason", (FailReason.PROVIDER_REPORTED_FAILURE, FailReason.NOT_RUNNING))})
   AND (gone_at IS NULL OR gone_at > :since)
 """)
 _ORDERED_AS = text("SELECT gpu_model, gpu_count FROM machines WHERE host_key = :host_key")

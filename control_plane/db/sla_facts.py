@@ -13,8 +13,8 @@ from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.lease import EndReason, LeaseState
 from control_plane.domain.money import Nano
-from control_plane.domain.proof import Occasion, OwnCode, ProofOutcome
 from control_plane.domain.outage import CONSEQUENCES
+from control_plane.domain.proof import Occasion, OwnCode, ProofOutcome
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import (
     BROKEN,

@@ -13,6 +13,7 @@ from control_plane.domain.firewall import Protocol
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.ingress import Ingress
 from providers.aws import Aws, Settings, connect
+from providers.aws_preparation import GROUP
 from providers.emulators.clouds.aws import create_app
 from providers.emulators.clouds.aws_account import Account, Machine
 from providers.emulators.clouds.aws_spot import SpotRequest, SpotRequests
@@ -125,7 +126,7 @@ class EmulatedAws(EmulatedCloud, CloudWithChildren):
     def open_by_hand(self, ref: ProviderRef, opened: Ingress) -> None:
         region, _, instance = ref.partition("/")
         backend = self.account.backend(region)
-        (group,) = (each for each in self.groups(region, instance) if each.get_tags())
+        (group,) = (each for each in self.groups(region, instance) if each.name != GROUP)
         backend.authorize_security_group_ingress(
             group.id,
             opened.protocol.value,

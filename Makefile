@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
+# Every worker of the tests, and every process that they start, would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo up test test-changed check format golden proto kubernetes engine focus-validator image release bench conformance lock clean
 

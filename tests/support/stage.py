@@ -117,8 +117,27 @@ _LIVE_POOLS = text(
 )
 _LIVE = text("SELECT id, organization_id FROM leases WHERE state NOT IN ('ending', 'ended') ORDER BY id")
 _STATES = text("SELECT name, state FROM leases")
-_HAS_CLUSTERS = text(
-    "SELECT EXISTS (SELECT FROM clusters) OR EXISTS (SELECT FROM server_hosts) AS has_clusters"
+_WORK_LIES_IN = {
+    "answer_account_requests": ("account_requests",),
+    "apply_provider_firewalls": ("provider_firewalls",),
+    "change_power": ("powers",),
+    "end_actions": ("enforcement_actions", "findings", "throughput_hours"),
+    "look_at_machines": ("machine_health",),
+    "order_spares": ("repairs",),
+    "rate_usage": ("unrated",),
+    "read_consoles": ("consoles",),
+    "revoke_ssh_certificates": ("ssh_certificates",),
+    "rotate_keys": ("data_keys",),
+    "sign_ssh_certificates": ("ssh_certificates",),
+} | dict.fromkeys(_OF_CLUSTERS, ("clusters", "server_hosts"))
+"""Loops that find nothing to do while these tables are empty."""
+_READ_ONLY = frozenset({"audit_ledger", "read_figures"})
+"""Loops that only read for the metrics, as `test_crashes.py` shows."""
+_FILLED = text(
+    " UNION ALL ".join(
+        f"SELECT '{table}' AS name WHERE EXISTS (SELECT FROM {table})"
+        for table in sorted({table for tables in _WORK_LIES_IN.values() for table in tables})
+    )
 )
 
 
@@ -138,7 +157,6 @@ class Stage:
     """The prices of organizations that are created."""
     _due: dict[str, datetime] = dataclasses.field(default_factory=dict[str, datetime])
     """When each loop runs next, unless another loop wakes it before."""
-    _has_clusters: bool = False
 
     async def check(self) -> None:
         """The laws hold now."""
@@ -459,19 +477,23 @@ class Stage:
         return [report for name in names for report in await self._turn(name)]
 
     async def turns(self, *, without: Collection[str] = ()) -> None:
-        """Every loop that is due once, paced as by the runner: at its interval, or when another loop wakes it."""
-        left_out = {*without, *await self._idle()}
+        """Every loop that is due once, paced as by the runner: at its interval, or when another loop wakes it.
+
+        Loops without a row to work on are left out, and so are those that change nothing: `play` runs them at its end.
+        """
+        idle = await self._idle()
         for name in LOOPS:
             now = self.clock.now()
-            if name not in left_out and self._due.get(name, now) <= now:
-                await self._turn(name)
+            if name in without or name in idle or name in _READ_ONLY or self._due.get(name, now) > now:
+                continue
+            if any(report.acted_on for report in await self._turn(name)):
+                idle = await self._idle()
 
     async def _idle(self) -> Collection[str]:
-        """The loops of clusters while there was never one: a quarter of all loops, which would find nothing."""
-        if not self._has_clusters:
-            async with self.db.reading() as connection:
-                self._has_clusters = (await rows(connection, _HAS_CLUSTERS))[0].has_clusters
-        return () if self._has_clusters else _OF_CLUSTERS
+        """The loops that would find nothing now, because the tables that their work lies in are empty."""
+        async with self.db.reading() as connection:
+            filled = {row.name for row in await rows(connection, _FILLED)}
+        return {name for name, tables in _WORK_LIES_IN.items() if filled.isdisjoint(tables)}
 
     async def _turn(self, name: str) -> Sequence[Report]:
         loop, reports = LOOPS[name], await self.run(name)
@@ -487,7 +509,24 @@ class Stage:
         while self.clock.now() < end:
             await self.turns(without=without)
             self.clock.advance(min(step, (end - self.clock.now()).total_seconds()))
-        await self.round(without={*without, *await self._idle()})
+        await self._last_turns(without)
+
+    async def _last_turns(self, without: Collection[str]) -> None:
+        """Every loop once, also those that `turns` leaves out: they find nothing, or it must not leave them out.
+
+        Those of clusters do not run where there is no cluster.
+        """
+        idle = await self._idle()
+        for name in LOOPS:
+            if name in without or (name in idle and name in _OF_CLUSTERS):
+                continue
+            reports = await self._turn(name)
+            if name in idle and any(report.looked_at for report in reports):
+                assert name not in await self._idle(), (
+                    f"{name} found work that _WORK_LIES_IN does not know of"
+                )
+            if any(report.acted_on for report in reports):
+                idle = await self._idle()
 
     async def play_until(
         self, lease: Lease, state: str, *, seconds_max: float = 3_600, step: float = 2.0

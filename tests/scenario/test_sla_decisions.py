@@ -19,6 +19,7 @@ from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import SETTLES_AFTER
 from control_plane.services import sla, sla_terms
 from control_plane.services.sla import BreachRecord, LeaseSla
+from providers.base import ListedState
 from reconciler.worlds.complete import CompleteWorld
 from tests.support.crash import Crash
 from tests.support.rows import rows
@@ -192,8 +193,9 @@ async def test_what_its_provider_lists_as_failed_is_paid_however_many_there_are(
     await stage.play(3_600, step=600)
     for lease in leases:
         machine = (await stage.machines(lease))[-1]
-        stage.cloud.machines[machine.provider_ref or ProviderRef("")].failed = True
-    await stage.play(1_200, step=60)
+        failed = stage.cloud.machines[machine.provider_ref or ProviderRef("")]
+        failed.stopped, failed.listed_as = True, ListedState.FAILED
+    await stage.play(5_400, step=60)  # Until they are given up, for want of other machines.
     await _end(stage, *leases)
     for lease in leases:
         for breach in await _breaches(stage, lease):

@@ -90,7 +90,8 @@ def test_in_the_real_tree_a_loop_reaches_the_scenarios_and_a_screen_only_its_own
     assert not [path for path in loop if path.startswith(("tests/unit/data_plane/", "tests/unit/cli/"))]
     screen = affected(needs, every, {"control_plane/cli/render/leases.py"})
     assert "tests/unit/cli/test_screens.py" in screen
-    assert not [path for path in screen if path.startswith(("tests/scenario/", "tests/unit/domain/"))]
+    scenarios = [path for path in screen if path.startswith(("tests/scenario/", "tests/unit/domain/"))]
+    assert scenarios == ["tests/scenario/test_killed_money.py"], "it kills the command line too"
 
 
 def test_a_base_that_git_does_not_know_is_one_sentence(

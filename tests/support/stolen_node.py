@@ -312,6 +312,7 @@ async def _is_issued(thief: Thief, kind: str, node: str, credential: str, *addre
 
 
 Attempt = Callable[[Thief], Awaitable[bool]]
+_NETWORKING, _SLICES = "/apis/networking.k8s.io/v1", "/apis/discovery.k8s.io/v1/endpointslices"
 _POD = {"metadata": {"generateName": "x"}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
 ATTEMPTS: Mapping[tuple[str, str], Attempt] = {
     (KUBELET, "get another certificate of its node"): lambda t: _is_issued(
@@ -340,9 +341,16 @@ ATTEMPTS: Mapping[tuple[str, str], Attempt] = {
     (KUBELET, "put a pod with the label of the cluster's DNS into its namespace"): _answers_dns,
     (OWN, "list all pods"): lambda t: t.gets(OWN, "/api/v1/pods"),
     (OWN, "list all namespaces"): lambda t: t.gets(OWN, "/api/v1/namespaces"),
+    (OWN, "list all NetworkPolicies"): lambda t: t.gets(OWN, f"{_NETWORKING}/networkpolicies"),
+    (OWN, "list all Endpoints"): lambda t: t.gets(OWN, "/api/v1/endpoints"),
+    (OWN, "list all EndpointSlices or Services"): lambda t: t.gets(OWN, _SLICES, "/api/v1/services"),
+    (OWN, "read another Node"): lambda t: t.gets(OWN, f"/api/v1/nodes/{NEIGHBOUR}"),
+    (OWN, "list all Nodes"): lambda t: t.gets(OWN, "/api/v1/nodes"),
     (OWN, "list Secrets or ConfigMaps"): lambda t: t.gets(OWN, "/api/v1/secrets", "/api/v1/configmaps"),
     (OWN, "create a pod"): lambda t: t.posts(OWN, "/api/v1/namespaces/default/pods", _POD),
     (PROXY, "list all Nodes"): lambda t: t.gets(PROXY, "/api/v1/nodes"),
+    (PROXY, "list all Services"): lambda t: t.gets(PROXY, "/api/v1/services"),
+    (PROXY, "list all EndpointSlices"): lambda t: t.gets(PROXY, _SLICES),
     (PROXY, "list pods, Secrets or ConfigMaps"): lambda t: t.gets(
         PROXY, "/api/v1/pods", "/api/v1/secrets", "/api/v1/configmaps"
     ),

@@ -12,14 +12,28 @@ from data_plane.cluster import node
 from data_plane.cluster.lightkube_port import LightkubePort
 from data_plane.cluster.objects.node import joining_taint
 from data_plane.cluster.objects.tenant import NODE_PROJECT, Tenant
-from data_plane.cluster.resource import NODE, SECRET, Object, head
-from tests.support.kubernetes.clients import eventually, merge, new_name, new_node, pod, raw
+from data_plane.cluster.resource import NODE, POD, SECRET, Object, head
+from data_plane.cluster.tenant import keep_tenant
+from tests.integration.data_plane.cluster.conftest import ALLOWANCE
+from tests.support.kubernetes.clients import eventually, merge, new_name, new_node, new_tenant, pod, raw
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.tier import KUBERNETES
 
 pytestmark = KUBERNETES
 PAGE = Path("docs/security.md")
 SECTION = "## What a node's certificate opens"
+CLAIM = "claimed"
+"""The value of each label that the node gives itself."""
+PLACE = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "node.kubernetes.io/instance-type",
+    "kubernetes.io/hostname",
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+)
+KUBELETS = ("node.kubernetes.io/anything", "kubelet.kubernetes.io/anything")
+"""Kubernetes lets a kubelet set these and `PLACE` on its own Node."""
 
 
 @dataclass
@@ -42,6 +56,15 @@ class Attacker:
 
     async def change(self, path: str, change: Object) -> httpx2.Response:
         return await merge(self.client, path, change)
+
+    async def label(self, *names: str) -> httpx2.Response:
+        return await self.change(self.itself, {"metadata": {"labels": dict.fromkeys(names, CLAIM)}})
+
+    async def taint(self, key: str) -> httpx2.Response:
+        """A taint besides those that it has, which stay as they are."""
+        present = (await self.client.get(self.itself)).json()["spec"]["taints"]
+        taint = {"key": key, "value": "x", "effect": "NoSchedule"}
+        return await self.change(self.itself, {"spec": {"taints": [*present, taint]}})
 
     async def mint(self, account: str, pod_name: str) -> httpx2.Response:
         pods = (await self.client.get(f"{self.space}/pods/{pod_name}")).json()
@@ -91,6 +114,7 @@ ATTEMPTS: dict[str, Attempt] = {
     "list Nodes": lambda a: a.client.get("/api/v1/nodes"),
     "list the Services of all tenants": lambda a: a.client.get("/api/v1/services"),
     "list requests for certificates": lambda a: a.client.get(_CSR),
+    "list RuntimeClasses": lambda a: a.client.get("/apis/node.k8s.io/v1/runtimeclasses"),
     "write an Event into any namespace": lambda a: a.client.post(
         "/api/v1/namespaces/kube-system/events",
         json={**_EVENT, "metadata": {"generateName": "forged-", "namespace": "kube-system"}},
@@ -101,7 +125,12 @@ ATTEMPTS: dict[str, Attempt] = {
     "set or take off a label below `node-restriction.kubernetes.io/`": lambda a: a.change(
         a.itself, {"metadata": {"labels": {NODE_PROJECT: "prj_other"}}}
     ),
-    "change its taints": lambda a: a.change(a.itself, {"spec": {"taints": []}}),
+    "set a label below `kubernetes.io` that no kubelet has": lambda a: a.label("example.kubernetes.io/a"),
+    "set a label below `k8s.io` that no kubelet has": lambda a: a.label("example.k8s.io/a"),
+    "name its zone, region, instance type, host name, architecture and system": lambda a: a.label(*PLACE),
+    "set any label below `node.kubernetes.io/` and `kubelet.kubernetes.io/`": lambda a: a.label(*KUBELETS),
+    "take off its taints": lambda a: a.change(a.itself, {"spec": {"taints": []}}),
+    "add a taint": lambda a: a.taint("example.com/stay-away"),
     "delete its own Node": lambda a: a.client.delete(a.itself),
     "hold up the deletion of its Node": lambda a: a.change(
         a.itself, {"metadata": {"finalizers": ["example.com/stay"]}}
@@ -212,3 +241,29 @@ async def test_a_nodes_certificate_opens_what_the_page_says_and_no_more(attacker
         ):
             wrong.append((what, answer.status_code, answer.text[:300]))
     assert not wrong
+
+
+async def test_a_node_draws_no_pod_of_another_project_by_the_labels_that_it_may_set(
+    kubernetes: ControlPlane, admin: LightkubePort, attacker: Attacker
+) -> None:
+    (await attacker.label(*PLACE, *KUBELETS)).raise_for_status()
+    claims = dict.fromkeys((*PLACE, *KUBELETS), CLAIM)
+    other = new_tenant()
+    await keep_tenant(admin, other, ALLOWANCE, [])
+
+    async def condition(namespace: str) -> Object:
+        status = (await admin.get(POD, "drawn", namespace)).get("status", {})
+        return next((each for each in status.get("conditions", []) if each["type"] == "PodScheduled"), {})
+
+    for namespace in (attacker.namespace, other.namespace):
+        # It tolerates every taint, so that only the label of its project keeps it off the node.
+        await admin.apply(pod(namespace, "drawn", nodeSelector=claims, tolerations=[{"operator": "Exists"}]))
+
+    async def is_decided() -> bool:
+        found = [await condition(namespace) for namespace in (attacker.namespace, other.namespace)]
+        return all(found)
+
+    await eventually("the scheduler has looked for places", is_decided)
+    own = await admin.get(POD, "drawn", attacker.namespace)
+    assert own["spec"]["nodeName"] == attacker.node, "the claims are in force"
+    assert (await condition(other.namespace))["reason"] == "Unschedulable"

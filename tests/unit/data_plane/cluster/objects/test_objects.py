@@ -1,6 +1,8 @@
 """What is rendered for a cluster, read without one. That a real API server enforces it is tested against a real one."""
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -45,8 +47,8 @@ def _everything(tenant: Tenant) -> list[Object]:
     ]
 
 
-def test_every_object_is_of_a_kind_that_the_port_knows_and_marked_as_ours() -> None:
-    shared = [
+def _shared() -> list[Object]:
+    return [
         kubeconfigs_namespace(),
         expected_nodes(),
         role.view_role(),
@@ -55,9 +57,44 @@ def test_every_object_is_of_a_kind_that_the_port_knows_and_marked_as_ours() -> N
         *admission_policies(),
         *device_plugin_objects(DevicePlugin("registry.invalid/plugin@sha256:" + "0" * 64, is_at_hand=True)),
     ]
-    for thing in [*_everything(TENANT), *shared]:
+
+
+def test_every_object_is_of_a_kind_that_the_port_knows_and_marked_as_ours() -> None:
+    for thing in [*_everything(TENANT), *_shared()]:
         assert resource_of(thing)
         assert thing["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "splitplane"
+
+
+_CHOICES = ("nodeSelector", "nodeAffinity", "topologySpreadConstraints", "topologyKey")
+"""Fields by which a pod chooses nodes, or groups of nodes, by their labels."""
+
+
+def _choices(thing: object) -> Iterator[str]:
+    """What each such field of an object says, and each expression that sets one."""
+    if isinstance(thing, str):
+        if any(field in thing for field in _CHOICES):
+            yield thing
+    elif isinstance(thing, list):
+        for each in thing:
+            yield from _choices(each)
+    elif isinstance(thing, dict):
+        for field, value in thing.items():
+            if field in _CHOICES:
+                yield json.dumps(value)
+            else:
+                yield from _choices(value)
+
+
+def test_nodes_are_chosen_by_labels_that_no_node_can_set() -> None:
+    """A kubelet may set labels below kubernetes.io on its own Node, such as its zone: NodeRestriction leaves it these."""
+    found = [choice for thing in [*_everything(TENANT), *_shared()] for choice in _choices(thing)]
+    assert len(found) >= 3, (
+        "of the device plugin, of the rule that places pods and of the one that checks them"
+    )
+    for choice in found:
+        names = re.findall(r"[a-z0-9.-]+\.[a-z]+/[\w./-]+", choice)
+        assert all(name.startswith(f"{NODE_PREFIX}/") for name in names), choice
+        assert names or "spec.nodeName" in choice, choice
 
 
 def test_a_device_plugin_that_runs_is_not_replaced_when_its_image_changes() -> None:

@@ -21,15 +21,16 @@ from control_plane.world import utc_now
 from data_plane.cluster import node as in_cluster
 from data_plane.cluster.bootstrap_token import admit_machine, withdraw
 from data_plane.cluster.connection import tls
+from data_plane.cluster.objects.admission import FLANNEL
 from data_plane.cluster.objects.bootstrap_token import BootstrapToken
 from data_plane.cluster.objects.kubeconfig import kubeconfig
 from data_plane.cluster.objects.node import joining_taint
-from data_plane.cluster.objects.tenant import Tenant
+from data_plane.cluster.objects.tenant import NODE_PROJECT, Tenant
 from data_plane.cluster.port import ClientCertificate, Cluster, KubernetesPort, Token
 from data_plane.cluster.resource import NODE, Object, head
 from tests.support.golang.toolchain import expected_version
 from tests.support.kubernetes import pki
-from tests.support.kubernetes.clients import eventually
+from tests.support.kubernetes.clients import eventually, merge
 from tests.support.kubernetes.parts import parts
 from tests.support.kubernetes.pki import Subject
 from tests.support.machines import Machine
@@ -116,6 +117,11 @@ class Thief:
     async def posts(self, credential: str | ClientCertificate, path: str, body: object) -> bool:
         async with self.client(credential) as client:
             return (await client.post(path, json=body)).is_success
+
+    async def changes(self, credential: str, path: str, *changes: Object) -> bool:
+        """Whether any of these merge patches is taken."""
+        async with self.client(credential) as client:
+            return any([(await merge(client, path, change)).is_success for change in changes])
 
     async def certificate(
         self, kind: str, node: str, credential: str, address: str = "192.0.2.7"
@@ -311,8 +317,21 @@ async def _is_issued(thief: Thief, kind: str, node: str, credential: str, *addre
     return await thief.certificate(kind, node, credential, *address) is not None
 
 
+def _metadata(change: Object) -> Object:
+    return {"metadata": change}
+
+
 Attempt = Callable[[Thief], Awaitable[bool]]
 _NETWORKING, _SLICES = "/apis/networking.k8s.io/v1", "/apis/discovery.k8s.io/v1/endpointslices"
+_ANOTHER = f"/api/v1/nodes/{NEIGHBOUR}/status"
+_CHANGES_OF_METADATA: tuple[Object, ...] = (
+    {"labels": {NODE_PROJECT: "prj_other"}},
+    {"labels": {"a": "b"}},
+    {"finalizers": ["example.com/stay"]},
+    {"annotations": {"a": "b"}},
+    {"annotations": {f"{FLANNEL}/public-ip-overwrite": "192.0.2.7"}},
+    {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "x"}]},
+)
 _POD = {"metadata": {"generateName": "x"}, "spec": {"containers": [{"name": "x", "image": "x"}]}}
 ATTEMPTS: Mapping[tuple[str, str], Attempt] = {
     (KUBELET, "get another certificate of its node"): lambda t: _is_issued(
@@ -347,6 +366,24 @@ ATTEMPTS: Mapping[tuple[str, str], Attempt] = {
     (OWN, "read another Node"): lambda t: t.gets(OWN, f"/api/v1/nodes/{NEIGHBOUR}"),
     (OWN, "list all Nodes"): lambda t: t.gets(OWN, "/api/v1/nodes"),
     (OWN, "list Secrets or ConfigMaps"): lambda t: t.gets(OWN, "/api/v1/secrets", "/api/v1/configmaps"),
+    (OWN, "change labels, finalizers, annotations or owners of another Node"): lambda t: t.changes(
+        OWN, _ANOTHER, *(_metadata(change) for change in _CHANGES_OF_METADATA)
+    ),
+    (OWN, "say that another Node is not ready, or what it has"): lambda t: t.changes(
+        OWN,
+        _ANOTHER,
+        {"status": {"conditions": [{"type": "Ready", "status": "False"}]}},
+        {"status": {"capacity": {"nvidia.com/gpu": "64"}}},
+    ),
+    (OWN, "say at which address another Node's kubelet or its pods are"): lambda t: t.changes(
+        OWN,
+        _ANOTHER,
+        {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}},
+        _metadata({"annotations": {f"{FLANNEL}/public-ip": "192.0.2.7"}}),
+    ),
+    (OWN, "have other nodes forget the way to another Node's pods"): lambda t: t.changes(
+        OWN, _ANOTHER, _metadata({"annotations": {f"{FLANNEL}/kube-subnet-manager": "false"}})
+    ),
     (OWN, "create a pod"): lambda t: t.posts(OWN, "/api/v1/namespaces/default/pods", _POD),
     (PROXY, "list all Nodes"): lambda t: t.gets(PROXY, "/api/v1/nodes"),
     (PROXY, "list all Services"): lambda t: t.gets(PROXY, "/api/v1/services"),

@@ -9,6 +9,11 @@ Nodes register themselves. One that we do not expect is refused, and so is one t
 of the system, which choose no nodes, could land on a machine that nobody has checked. A node neither chooses the range
 of its pods, which could be another one's, nor holds up the deletion of its Node. It creates no pods anywhere: K3s
 has no static pods, and a mirror pod with the label of the cluster's DNS would answer the queries of all tenants.
+
+K3s gives the agents of all nodes one more certificate, that of `system:k3s-controller`. Since 1.32 it may change the
+status of every Node (manifests/rolebindings.yaml), and with it the metadata: flannel writes its annotations that way
+(pkg/subnet/kube/kube.go, AcquireLease). NodeRestriction does not bind it. Without a rule of ours, whoever owns one
+machine could relabel the nodes of others, have them deleted, or have the API server look for kubelets elsewhere.
 """
 
 from data_plane.cluster.objects.expected_nodes import NAME as EXPECTED_NODES
@@ -33,6 +38,7 @@ GPU_RUNTIME = "splitplane-gpu-runtime"
 NODES = "splitplane-nodes"
 NODE_CHANGES = "splitplane-node-changes"
 NODE_PODS = "splitplane-node-pods"
+NODE_NETWORK = "splitplane-node-network"
 _OURS = {MANAGED_BY: MANAGER}
 _TENANTS = {"matchExpressions": [{"key": PROJECT, "operator": "Exists"}]}
 _PROJECT_OF_NAMESPACE = f"namespaceObject.metadata.labels['{PROJECT}']"
@@ -109,6 +115,38 @@ _CHANGE_RULES = (
 
 _NODE_POD_RULES = (("false", "nodes create no pods"),)
 
+FLANNEL = "flannel.alpha.coreos.com"
+_FLANNEL_WRITES = [
+    f"{FLANNEL}/{name}" for name in ("backend-data", "backend-type", "kube-subnet-manager", "public-ip")
+]
+"""The annotations of a Node that flannel writes, in a cluster with IPv4 alone."""
+_BY_AN_AGENT = {
+    "name": "by-an-agent",
+    "expression": "request.userInfo.username == 'system:k3s-controller'",
+}
+_NETWORK_ALONE = "the certificate of all agents changes nothing of a Node but the annotations of flannel"
+_ANNOTATIONS = "metadata.?annotations.orValue({})"
+_SAME_ANNOTATIONS = f"""object.{_ANNOTATIONS}.all(it, it in {_FLANNEL_WRITES}
+  || oldObject.metadata.?annotations[?it] == optional.of(object.metadata.annotations[it]))"""
+_NO_FEWER_ANNOTATIONS = (
+    f"oldObject.{_ANNOTATIONS}.all(it, it in {_FLANNEL_WRITES} || it in object.{_ANNOTATIONS})"
+)
+_OWN_ADDRESS = f"""!('{FLANNEL}/public-ip' in object.{_ANNOTATIONS})
+  || object.status.?addresses.orValue([]).exists(it, it.type == 'InternalIP'
+       && it.address == object.metadata.annotations['{FLANNEL}/public-ip'])"""
+_NETWORK_RULES = (
+    ("object.status == oldObject.status", _NETWORK_ALONE),
+    ("object.metadata.?labels.orValue({}) == oldObject.metadata.?labels.orValue({})", _NETWORK_ALONE),
+    ("object.metadata.?finalizers.orValue([]) == oldObject.metadata.?finalizers.orValue([])", _NETWORK_ALONE),
+    (
+        "object.metadata.?ownerReferences.orValue([]) == oldObject.metadata.?ownerReferences.orValue([])",
+        _NETWORK_ALONE,
+    ),
+    (_SAME_ANNOTATIONS, _NETWORK_ALONE),
+    (_NO_FEWER_ANNOTATIONS, _NETWORK_ALONE),
+    (_OWN_ADDRESS, "packets for a node's pods go to the node's own address"),
+)
+
 
 def admission_policies() -> Objects:
     return [
@@ -118,6 +156,7 @@ def admission_policies() -> Objects:
         *_registration(),
         *_changes(),
         *_validating(NODE_PODS, _for_nodes(_on("pods", ["CREATE"]), _NODE_POD_RULES)),
+        *_network(),
     ]
 
 
@@ -182,11 +221,16 @@ def _changes() -> Objects:
     return _validating(NODE_CHANGES, _for_nodes(_on("nodes", ["UPDATE"], "nodes/status"), _CHANGE_RULES))
 
 
-def _for_nodes(what: Object, rules: tuple[tuple[str, str], ...]) -> Object:
+def _network() -> Objects:
+    what = _on("nodes", ["UPDATE"], "nodes/status")
+    return _validating(NODE_NETWORK, _for_nodes(what, _NETWORK_RULES, _BY_AN_AGENT))
+
+
+def _for_nodes(what: Object, rules: tuple[tuple[str, str], ...], by: Object = _BY_A_NODE) -> Object:
     """A kubelet registers at each of its starts, and looks for its Node only if the refusal is Forbidden."""
     return {
         "matchConstraints": {"resourceRules": [what]},
-        "matchConditions": [_BY_A_NODE],
+        "matchConditions": [by],
         "validations": [
             {"expression": rule, "message": message, "reason": "Forbidden"} for rule, message in rules
         ],

@@ -10,6 +10,8 @@ import pytest
 
 from data_plane.cluster import node
 from data_plane.cluster.lightkube_port import LightkubePort
+from data_plane.cluster.objects import node as on_node
+from data_plane.cluster.objects.admission import FLANNEL
 from data_plane.cluster.objects.node import joining_taint
 from data_plane.cluster.objects.tenant import NODE_PROJECT, Tenant
 from data_plane.cluster.resource import NODE, POD, SECRET, Object, head
@@ -17,6 +19,7 @@ from data_plane.cluster.tenant import keep_tenant
 from tests.integration.data_plane.cluster.conftest import ALLOWANCE
 from tests.support.kubernetes.clients import eventually, merge, new_name, new_node, new_tenant, pod, raw
 from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.k3s.server import RBAC, RULES_OF_AGENTS
 from tests.support.kubernetes.tier import KUBERNETES
 
 pytestmark = KUBERNETES
@@ -267,3 +270,91 @@ async def test_a_node_draws_no_pod_of_another_project_by_the_labels_that_it_may_
     own = await admin.get(POD, "drawn", attacker.namespace)
     assert own["spec"]["nodeName"] == attacker.node, "the claims are in force"
     assert (await condition(other.namespace))["reason"] == "Unschedulable"
+
+
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "x"}
+BY_AN_AGENT: Mapping[str, tuple[Object, bool]] = {
+    "flannel's annotations": (
+        {
+            "metadata": {
+                "annotations": {
+                    f"{FLANNEL}/backend-data": "{}",
+                    f"{FLANNEL}/backend-type": "vxlan",
+                    f"{FLANNEL}/kube-subnet-manager": "true",
+                    f"{FLANNEL}/public-ip": "10.64.0.9",
+                }
+            }
+        },
+        True,
+    ),
+    "an address that is not the node's": (
+        {"metadata": {"annotations": {f"{FLANNEL}/public-ip": "10.64.0.1"}}},
+        False,
+    ),
+    "what stands for that address": (
+        {"metadata": {"annotations": {f"{FLANNEL}/public-ip-overwrite": "10.64.0.9"}}},
+        False,
+    ),
+    "one more annotation": ({"metadata": {"annotations": {"b": ""}}}, False),
+    "another annotation": ({"metadata": {"annotations": {"a": "c"}}}, False),
+    "one annotation less": ({"metadata": {"annotations": {"a": None}}}, False),
+    "whose it is": ({"metadata": {"labels": {NODE_PROJECT: "prj_other"}}}, False),
+    "that it is nobody's": ({"metadata": {"labels": {NODE_PROJECT: None}}}, False),
+    "a finalizer": ({"metadata": {"finalizers": ["example.com/stay"]}}, False),
+    "an owner that is not there": ({"metadata": {"ownerReferences": [OWNER]}}, False),
+    "that it is not ready": ({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, False),
+    "what it has": ({"status": {"capacity": {"nvidia.com/gpu": "64"}}}, False),
+    "where its kubelet is": (
+        {"status": {"addresses": [{"type": "InternalIP", "address": "10.64.0.1"}]}},
+        False,
+    ),
+    "its taints": ({"spec": {"taints": []}}, True),
+}
+"""What K3s' own certificate, which all agents have, is used for on the status of a Node, and whether that is permitted.
+
+The API server takes a change of the spec there, and drops it."""
+
+
+@pytest.fixture
+async def agent(kubernetes: ControlPlane) -> AsyncIterator[httpx2.AsyncClient]:
+    """With the rights that K3s gives to all agents."""
+    name = "system:k3s-controller"
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
+    made = {
+        "clusterroles": {"metadata": {"name": name}, "rules": RULES_OF_AGENTS},
+        "clusterrolebindings": {"metadata": {"name": name}, "roleRef": role, "subjects": [user]},
+    }
+    async with raw(kubernetes, kubernetes.admin) as boss, raw(kubernetes, kubernetes.client(name)) as client:
+        for plural, thing in made.items():
+            (await boss.post(f"{RBAC}/{plural}", json=thing)).raise_for_status()
+
+        async def may_list() -> bool:
+            return (await client.get("/api/v1/nodes")).is_success
+
+        await eventually("the rights are in force", may_list)
+        yield client
+        for plural in made:
+            (await boss.delete(f"{RBAC}/{plural}/{name}")).raise_for_status()
+
+
+async def test_the_certificate_of_all_agents_changes_nothing_of_a_node_but_the_annotations_of_its_network(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant, agent: httpx2.AsyncClient
+) -> None:
+    name = await new_node(kubernetes)
+    await node.admit(admin, name, node.Marks(tenant, "le_1", "gpu"))
+    path = f"/api/v1/nodes/{name}"
+    addresses = {"status": {"addresses": [{"type": "InternalIP", "address": "10.64.0.9"}]}}
+    async with raw(kubernetes, kubernetes.admin) as boss:
+        (await merge(boss, f"{path}/status", addresses)).raise_for_status()
+        (await merge(boss, path, {"metadata": {"annotations": {"a": "b"}}})).raise_for_status()
+    wrong = []
+    for what, (change, is_permitted) in BY_AN_AGENT.items():
+        answer = await merge(agent, f"{path}/status", change)
+        if answer.status_code != (200 if is_permitted else 403):
+            wrong.append((what, answer.status_code, answer.text[:300]))
+    assert not wrong
+    seen = await admin.get(NODE, name)
+    assert seen["spec"]["taints"] == [on_node.tenant_taint(tenant)]
+    assert (await merge(agent, path, {"metadata": {"labels": {"a": "b"}}})).status_code == 403
+    assert (await agent.delete(path)).status_code == 403

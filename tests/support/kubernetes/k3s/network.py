@@ -119,7 +119,7 @@ async def _masquerade(pods: str) -> None:
 
 
 def _annotate(node: Node) -> None:
-    """Tell the others where this end is; a kubelet may write that on its own node."""
+    """Tell the others where this end is, as flannel does: with the certificate that all agents have, on the status."""
     mac = Path(f"/sys/class/net/{DEVICE}/address").read_text().strip()
     annotations = {
         f"{ANNOTATION}/backend-type": "vxlan",
@@ -128,8 +128,9 @@ def _annotate(node: Node) -> None:
         f"{ANNOTATION}/kube-subnet-manager": "true",
     }
     patch = {"metadata": {"annotations": annotations}}
-    kind = "application/merge-patch+json"
-    node.client().send("PATCH", f"/api/v1/nodes/{node.name}", patch, kind=kind)
+    kind = "application/strategic-merge-patch+json"
+    agent = node.client("client-k3s-controller")
+    agent.send("PATCH", f"/api/v1/nodes/{node.name}/status", patch, kind=kind)
 
 
 async def _follow(node: Node, known: frozenset[tuple[str, str, str]]) -> frozenset[tuple[str, str, str]]:

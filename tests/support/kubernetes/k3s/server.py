@@ -24,13 +24,14 @@ LOOK_SECONDS = 1.0
 LOOKS_FOR_ORPHANS_EVERY = 60
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 RULES_OF_AGENTS = [
-    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch"]},
+    {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["list", "watch"]},
     {"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": ["list", "watch"]},
     {"apiGroups": [""], "resources": ["endpoints", "pods"], "verbs": ["list", "get", "watch"]},
 ]
-"""Of the role system:k3s-controller, which every agent has."""
-FLANNEL_RULES = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}]
+"""Of the role system:k3s-controller, which every agent has (K3s' manifests/rolebindings.yaml since 1.32: flannel, which is
+part of the agent, lists Nodes and writes its annotations with it)."""
 
 
 async def run(options: Options, layout: Layout, now: Callable[[], datetime]) -> None:
@@ -121,12 +122,12 @@ async def _start_control_plane(
 
 def _grant(admin: Client) -> None:
     """What K3s' manifests give to its agents."""
-    for name, rules in (("system:k3s-controller", RULES_OF_AGENTS), ("flannel", FLANNEL_RULES)):
-        admin.ensure(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": rules})
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-        user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:k3s-controller"}
-        binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [user]}
-        admin.ensure(f"{RBAC}/clusterrolebindings", binding)
+    name = "system:k3s-controller"
+    admin.ensure(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": RULES_OF_AGENTS})
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name}
+    binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [user]}
+    admin.ensure(f"{RBAC}/clusterrolebindings", binding)
 
 
 def _write_secrets(options: Options, layout: Layout, made: Credentials) -> Secrets:

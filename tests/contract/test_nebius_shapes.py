@@ -18,6 +18,7 @@ from providers.base import (
     MachineNotFound,
     OutcomeUnknown,
     PowerAction,
+    Throttled,
     Unauthorized,
     Unavailable,
 )
@@ -264,3 +265,15 @@ def test_the_emulator_prints_what_an_account_of_it_needs() -> None:
         assert path.stat().st_mode & 0o077 == 0
     finally:
         path.unlink()
+
+
+async def test_too_many_calls_are_refused_until_the_minute_ends() -> None:
+    cloud = EmulatedNebius()
+    await cloud.provider.inventory()
+    limiter = cloud.server.cloud.limiter
+    while limiter.allows():
+        pass
+    with pytest.raises(Throttled):
+        await cloud.provider.inventory()
+    cloud.advance(60.0)
+    await cloud.provider.inventory()

@@ -130,3 +130,13 @@ async def test_the_account_pays_by_the_second_until_the_machine_is_being_deleted
     await cloud.provider.terminate(ref)
     cloud.advance(3_600.0)
     assert cloud.account.bill_nano() == a_minute
+
+
+async def test_too_many_requests_are_refused_until_the_minute_ends() -> None:
+    cloud = EmulatedShadeform()
+    headers = {"X-API-KEY": str(cloud.secret)}
+    async with httpx.AsyncClient(transport=cloud.network, base_url="http://shadeform.test", headers=headers) as client:
+        statuses = [(await client.get("/v1/instances")).status_code for _ in range(121)]
+        assert statuses == [200] * 120 + [429]
+        cloud.advance(60.0)
+        assert (await client.get("/v1/instances")).status_code == 200

@@ -28,6 +28,7 @@ from providers.emulators.clouds.crusoe_account import (
     new_id,
 )
 from providers.emulators.clouds.crusoe_signatures import is_signed
+from providers.emulators.clouds.minute_limit import MinuteLimit
 from providers.emulators.host import MachineHost
 from providers.emulators.rentals import Life
 from providers.emulators.scenario import (
@@ -85,25 +86,6 @@ class LaunchIn(msgspec.Struct):
     network_interfaces: list[InterfaceIn] = []
 
 
-@dataclass
-class Limiter:
-    """A number of requests in each minute of the clock."""
-
-    now: Callable[[], datetime]
-    refused: int = 0
-    _minute: datetime | None = None
-    _drawn: int = 0
-
-    def draw(self) -> None:
-        minute = self.now().replace(second=0, microsecond=0)
-        if minute != self._minute:
-            self._minute, self._drawn = minute, 0
-        self._drawn += 1
-        if self._drawn > REQUESTS_PER_MINUTE:
-            self.refused += 1
-            raise Refusal(429, "too_many_requests")
-
-
 def create_app(
     host: MachineHost,
     scenario: Scenario,
@@ -118,7 +100,7 @@ def create_app(
     `api_key` is the secret of the access key.
     """
     account = Account(host, scenario, now)
-    limiter = Limiter(now)
+    limiter = MinuteLimit(REQUESTS_PER_MINUTE, now)
     base = f"/v1/projects/{project}"
     return Litestar(
         route_handlers=[
@@ -370,7 +352,7 @@ def _body(raw: bytes, kind: type[Wanted]) -> Wanted:
 
 
 def _authentication(
-    key_id: str, secret: str, limiter: Limiter, now: Callable[[], datetime]
+    key_id: str, secret: str, limiter: MinuteLimit, now: Callable[[], datetime]
 ) -> Callable[[AnyRequest], Awaitable[Response[Any] | None]]:
     async def check(request: AnyRequest) -> Response[Any] | None:
         if request.route_handler.opt.get("open"):
@@ -387,7 +369,8 @@ def _authentication(
         )
         if not signed:
             return _error(401, "bad_credential")
-        limiter.draw()
+        if not limiter.allows():
+            raise Refusal(429, "too_many_requests")
         return None
 
     return check

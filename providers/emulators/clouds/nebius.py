@@ -31,6 +31,7 @@ from providers.emulators.clouds.nebius_account import (
     PresetOnSale,
     disk_usd_per_hour,
 )
+from providers.emulators.clouds.minute_limit import MinuteLimit
 from providers.emulators.grpc_server import GrpcServer, Refusal
 from providers.emulators.host import MachineHost
 from providers.emulators.rentals import Life
@@ -57,14 +58,17 @@ STATUS_NUMBERS = {
 
 Request = TypeVar("Request", bound=Message)
 Item = TypeVar("Item")
+REQUESTS_PER_MINUTE = 600
+"""Not published: twice what our adapter keeps to, whose minutes begin at other moments."""
 Handler = tuple[type[Any], Callable[[Any], Awaitable[Message]]]
 
 
 class Nebius:
     """Every method of the emulated API, by its path."""
 
-    def __init__(self, account: Account, scenario: Scenario) -> None:
+    def __init__(self, account: Account, scenario: Scenario, now: Callable[[], datetime]) -> None:
         self.account = account
+        self.limiter = MinuteLimit(REQUESTS_PER_MINUTE, now)
         self._scenario = scenario
         self._key: str | None = None
         self._handlers: dict[str, Handler] = {
@@ -98,6 +102,8 @@ class Nebius:
             scheme, _, token = given.get("authorization", "").partition(" ")
             if scheme != "Bearer" or not self.account.knows(token):
                 raise refusal("UNAUTHENTICATED", "The token is invalid")
+            if not self.limiter.allows():
+                raise refusal("RESOURCE_EXHAUSTED", "Too many requests", "too_many_requests")
         kind, handler = self._handlers[path]
         try:
             request = kind.FromString(body)
@@ -414,7 +420,7 @@ def create_server(
             f"private_key in {path}"
         )
     account = Account(host, scenario, now, {PUBLIC_KEY_ID: public_key})
-    return GrpcServer(Nebius(account, scenario), note)
+    return GrpcServer(Nebius(account, scenario, now), note)
 
 
 def _new_key() -> tuple[str, str]:

@@ -3,8 +3,8 @@
 Paths, fields and statuses are those of the official OpenAPI document (squat/shadeform-api @6433b00) and of
 docs.shadeform.ai; tests/contract checks them against `schemas/shadeform.json`. It documents nothing but HTTP 200, so
 that every refusal is chosen here: its status, that its body has a `message` (as another client saw), the words, that
-a second deletion is accepted while the first goes on, how much user data there may be, and that types are listed with
-a key only.
+a second deletion is accepted while the first goes on, how many requests there may be in a minute, how much user data
+there may be, and that types are listed with a key only.
 """
 
 import binascii
@@ -21,6 +21,7 @@ from litestar.exceptions import HTTPException
 from litestar.status_codes import HTTP_200_OK
 
 from providers.emulators.clouds.shadeform_account import KINDS, Account, Instance, Kind
+from providers.emulators.clouds.minute_limit import MinuteLimit
 from providers.emulators.host import MachineHost
 from providers.emulators.scenario import (
     FaultKind,
@@ -32,6 +33,8 @@ from providers.emulators.scenario import (
 
 API_KEY = "emulated-shadeform-key"
 USER_DATA_BYTES_MAX = 16_000
+REQUESTS_PER_MINUTE = 120
+"""Not published: twice what our adapter keeps to, whose minutes begin at other moments."""
 
 AnyRequest = Request[Any, Any, Any]
 Wanted = TypeVar("Wanted")
@@ -72,6 +75,7 @@ def create_app(
 ) -> Litestar:
     """The emulator as an ASGI application; tests find the emulated account at `app.state.account`."""
     account = Account(host, scenario, now)
+    limiter = MinuteLimit(REQUESTS_PER_MINUTE, now)
     return Litestar(
         route_handlers=[
             *_routes(account, scenario),
@@ -79,11 +83,11 @@ def create_app(
                 scenario, lambda: [on_wire(account, each) for each in account.instances.standing()]
             ),
         ],
-        before_request=_authentication(api_key),
+        before_request=_authentication(api_key, limiter),
         exception_handlers={Refusal: _refused, ScriptedFailure: _scripted, HTTPException: _http_error},
         middleware=[cut_connections],
         openapi_config=None,
-        state=State({"account": account}),
+        state=State({"account": account, "limiter": limiter}),
     )
 
 
@@ -215,12 +219,16 @@ def _error(status: int, message: str) -> Response[Any]:
     return Response({"message": message}, status_code=status)
 
 
-def _authentication(api_key: str) -> Callable[[AnyRequest], Awaitable[Response[Any] | None]]:
+def _authentication(
+    api_key: str, limiter: MinuteLimit
+) -> Callable[[AnyRequest], Awaitable[Response[Any] | None]]:
     async def check(request: AnyRequest) -> Response[Any] | None:
-        given = request.headers.get("X-API-KEY", "")
-        if request.route_handler.opt.get("open") or secrets.compare_digest(given.encode(), api_key.encode()):
+        if request.route_handler.opt.get("open"):
             return None
-        return _error(401, "Invalid API key")
+        given = request.headers.get("X-API-KEY", "")
+        if not secrets.compare_digest(given.encode(), api_key.encode()):
+            return _error(401, "Invalid API key")
+        return None if limiter.allows() else _error(429, "Too many requests")
 
     return check
 

@@ -135,7 +135,9 @@ async def test_the_account_pays_by_the_second_until_the_machine_is_being_deleted
 async def test_too_many_requests_are_refused_until_the_minute_ends() -> None:
     cloud = EmulatedShadeform()
     headers = {"X-API-KEY": str(cloud.secret)}
-    async with httpx.AsyncClient(transport=cloud.network, base_url="http://shadeform.test", headers=headers) as client:
+    async with httpx.AsyncClient(
+        transport=cloud.network, base_url="http://shadeform.test", headers=headers
+    ) as client:
         statuses = [(await client.get("/v1/instances")).status_code for _ in range(121)]
         assert statuses == [200] * 120 + [429]
         cloud.advance(60.0)

@@ -134,6 +134,7 @@ async def test_the_account_pays_by_the_second_until_the_machine_is_being_deleted
 
 async def test_too_many_requests_are_refused_until_the_minute_ends() -> None:
     cloud = EmulatedShadeform()
+    cloud.network.seconds_between = 0.0
     headers = {"X-API-KEY": str(cloud.secret)}
     async with httpx.AsyncClient(
         transport=cloud.network, base_url="http://shadeform.test", headers=headers

@@ -4,13 +4,15 @@ from datetime import timedelta
 
 import pytest
 
+from control_plane.db import organizations
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import ADMINISTRATOR
-from control_plane.domain.lease import Lease
+from control_plane.domain.ids import OrganizationId
 from control_plane.domain.machine import Machine
 from control_plane.domain.notice import NoticeKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import repairs
+from control_plane.world import uuid7
 from tests.scenario.test_health import machine_of, notices_of
 from tests.support.hand_backs import asked_for_another
 from tests.support.ready import ready_leases
@@ -20,8 +22,16 @@ pytestmark = pytest.mark.database
 WORK_IN = timedelta(hours=8)
 
 
-async def taken_out(stage: Stage, lease: Lease, machine: Machine) -> None:
-    async with stage.api.db.transaction(lease.organization_id) as connection:
+async def operators(stage: Stage) -> OrganizationId:
+    """The organization of those who run the installation."""
+    made = OrganizationId(uuid7())
+    async with stage.db.transaction(made) as connection:
+        await organizations.insert(connection, made, "operators", platform=True, now=stage.clock.now())
+    return made
+
+
+async def taken_out(stage: Stage, platform: OrganizationId, machine: Machine) -> None:
+    async with stage.api.db.transaction(platform) as connection:
         taken = await repairs.take_out(
             connection,
             stage.api,
@@ -33,8 +43,8 @@ async def taken_out(stage: Stage, lease: Lease, machine: Machine) -> None:
     assert not isinstance(taken, Refused), taken
 
 
-async def given_back(stage: Stage, lease: Lease, machine: Machine) -> None:
-    async with stage.api.db.transaction(lease.organization_id) as connection:
+async def given_back(stage: Stage, platform: OrganizationId, machine: Machine) -> None:
+    async with stage.api.db.transaction(platform) as connection:
         ended = await repairs.give_back(connection, stage.api, machine.id, actor=ADMINISTRATOR)
     assert not isinstance(ended, Refused), ended
 
@@ -42,23 +52,21 @@ async def given_back(stage: Stage, lease: Lease, machine: Machine) -> None:
 async def test_planned_work_is_announced_hours_ahead_with_its_time_and_its_end_is_told(stage: Stage) -> None:
     (lease,) = await ready_leases(stage, 1, seconds=60)
     machine = await machine_of(stage, lease)
-    planned = stage.clock.now() + WORK_IN
-    await taken_out(stage, lease, machine)
+    platform, planned = await operators(stage), stage.clock.now() + WORK_IN
+    await taken_out(stage, platform, machine)
     await stage.play(60, step=5)
-    (told,) = await notices_of(stage, lease)
+    told, choice = await notices_of(stage, lease)
     assert (told.kind, told.machine_id, told.planned_at) == (
         NoticeKind.MAINTENANCE_PLANNED,
         machine.id,
         planned,
     )
     assert "a fan" in told.message
+    assert choice.kind is NoticeKind.REPLACEMENT_RECOMMENDED, "its tier leaves the choice to the customer"
     assert planned - told.at > timedelta(hours=7)
-    await given_back(stage, lease, machine)
+    await given_back(stage, platform, machine)
     await stage.play(60, step=5)
-    assert [notice.kind for notice in await notices_of(stage, lease)] == [
-        NoticeKind.MAINTENANCE_PLANNED,
-        NoticeKind.RECOVERED,
-    ]
+    assert (await notices_of(stage, lease))[-1].kind is NoticeKind.RECOVERED
     assert await stage.state(lease) == "ready"
     assert [each.id for each in await stage.machines(lease)] == [machine.id]
     await stage.finish()

@@ -1,4 +1,4 @@
-"""Node pools: create, list, read, scale and delete them. Each of their nodes is a lease."""
+"""Node pools: create, list, read, scale and delete them. Each of their nodes is a lease. Operators list everybody's."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from control_plane.api.identifiers import read_id, word_in_query
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.projects import OfProject
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.node_pools import node_pool_view
+from control_plane.api.views.node_pools import node_pool_report_view, node_pool_view
 from control_plane.domain.ids import NodePoolId, Prefix
 from control_plane.domain.node_marks import Taint, TaintEffect
 from control_plane.domain.node_pool import NodePoolState
@@ -23,10 +23,11 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import node_pools
 from control_plane.services.idempotency import Connection
-from control_plane.services.node_pools import Asker, PoolFilter, PoolOverview, WantedPool
+from control_plane.services.node_pools import Asker, PoolFilter, PoolOverview, PoolReport, WantedPool
 from control_plane.wire.node_pools import (
     NodePoolChangeRequest,
     NodePoolPage,
+    NodePoolReportPage,
     NodePoolRequest,
     NodePoolView,
 )
@@ -45,11 +46,11 @@ WithName = Annotated[str | None, word_in_query("name", "Only those of this name.
 
 
 class NodePoolController(Controller):
-    path = "/node-pools"
+    path = "/"
     tags = ("node pools",)
 
     @post(
-        "/",
+        "/node-pools",
         operation_id="createNodePool",
         permission=Permission.NODE_POOLS_MANAGE,
         scope=ScopeKind.ENVIRONMENT,
@@ -66,7 +67,7 @@ class NodePoolController(Controller):
         return await idempotency.once(request, effect, status=202, collection="/v1/node-pools")
 
     @get(
-        "/",
+        "/node-pools",
         operation_id="listNodePools",
         permission=Permission.NODE_POOLS_READ,
         scope=ScopeKind.ENVIRONMENT,
@@ -100,7 +101,7 @@ class NodePoolController(Controller):
         return NodePoolPage(tuple(node_pool_view(row) for row in page), following)
 
     @get(
-        "/{node_pool_id:str}",
+        "/node-pools/{node_pool_id:str}",
         operation_id="getNodePool",
         permission=Permission.NODE_POOLS_READ,
         scope=ScopeKind.ENVIRONMENT,
@@ -119,7 +120,7 @@ class NodePoolController(Controller):
         return node_pool_view(found)
 
     @patch(
-        "/{node_pool_id:str}",
+        "/node-pools/{node_pool_id:str}",
         operation_id="scaleNodePool",
         permission=Permission.NODE_POOLS_MANAGE,
         scope=ScopeKind.ENVIRONMENT,
@@ -137,7 +138,7 @@ class NodePoolController(Controller):
         return await idempotency.once(request, effect, status=200)
 
     @post(
-        "/{node_pool_id:str}/deletion",
+        "/node-pools/{node_pool_id:str}/deletion",
         operation_id="deleteNodePool",
         permission=Permission.NODE_POOLS_MANAGE,
         scope=ScopeKind.ENVIRONMENT,
@@ -153,6 +154,40 @@ class NodePoolController(Controller):
             return _made(await node_pools.delete(connection, request.world, asker, wanted))
 
         return await idempotency.once(request, effect, status=202, collection="/v1/node-pools")
+
+    @get(
+        "/operator/node-pools",
+        operation_id="listAllNodePools",
+        permission=Permission.NODES_READ_ALL,
+        scope=ScopeKind.PLATFORM,
+        responses=refusable(422),
+    )
+    async def index_of_all(
+        self,
+        request: ApiRequest,
+        *,
+        states: PoolStates = None,
+        cluster: OfCluster = None,
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> NodePoolReportPage:
+        """The node pools of everybody, newest first."""
+        found = await node_pools.reports(
+            request.world,
+            request.principal.organization_id,
+            PoolFilter(states, cluster=cluster),
+            before=paging.moment("all_node_pools", cursor),
+            limit=limit + 1,
+        )
+        if isinstance(found, Refused):
+            raise refusal(found)
+        page, following = paging.cut(found, limit, _after_report)
+        return NodePoolReportPage(tuple(node_pool_report_view(row) for row in page), following)
+
+
+def _after_report(report: PoolReport) -> str:
+    pool = report.overview.pool
+    return paging.after_moment("all_node_pools", pool.created_at, pool.id)
 
 
 def read_node_pool_id(text: str) -> NodePoolId:

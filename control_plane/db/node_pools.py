@@ -100,7 +100,7 @@ _WHERE_IT_IS = text("""
 SELECT o.state AS organization, c.name AS cluster, c.state AS cluster_state
 FROM organizations o, clusters c WHERE o.id = :organization_id AND c.id = :cluster_id
 """)
-# What customers read
+# What customers read, and operators
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +131,23 @@ class PoolOverview:
     counts: Counts
     scaling: ScaledPool | None = None
     """The object in the cluster that it follows, as it was last looked at; None for a pool of the API."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolReport:
+    """A pool as operators see it."""
+
+    overview: PoolOverview
+    organization: str
+    """The name of the organization that it belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class WhosePool:
+    """Which pool, and whose."""
+
+    organization_id: OrganizationId
+    id: NodePoolId
 
 
 _WITH_MACHINE = among("l.state", (LeaseState.STARTING, LeaseState.READY))
@@ -179,6 +196,19 @@ WHERE p.organization_id = :organization_id AND {within("p", lease=None)}
   AND (CAST(:name AS text) IS NULL OR p.name = :name)
 ORDER BY p.created_at DESC, p.id DESC LIMIT :limit
 """)
+
+_IDS_OF_ALL = text("""
+SELECT organization_id, id FROM node_pool_ids(
+  CAST(:cluster_id AS uuid), CAST(:states AS text[]), CAST(:before_at AS timestamptz), CAST(:before_id AS uuid), :limit)
+""")
+_THESE = text(f"SELECT {_COLUMNS} FROM node_pools p WHERE p.id = ANY(:ids)")
+_OWNERS = text("SELECT id, name FROM organizations WHERE id = ANY(:ids)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    id: OrganizationId
+    name: str
 
 
 async def insert(connection: Connection, pool: NodePool) -> bool:
@@ -305,6 +335,35 @@ async def page(
         limit=limit,
     )
     return await _with_counts(connection, found)
+
+
+async def whose(
+    connection: Connection,
+    *,
+    cluster_id: ClusterId | None = None,
+    states: Sequence[NodePoolState] | None = None,
+    before: tuple[datetime, UUID] | None = None,
+    limit: int,
+) -> list[WhosePool]:
+    """Which pools there are, of everybody, newest first. Each is read as its own tenant, by `reports`."""
+    return await read(
+        connection,
+        _IDS_OF_ALL,
+        WhosePool,
+        cluster_id=cluster_id,
+        states=None if states is None else list(states),
+        before_at=before[0] if before else None,
+        before_id=before[1] if before else None,
+        limit=limit,
+    )
+
+
+async def reports(connection: Connection, ids: Sequence[NodePoolId]) -> list[PoolReport]:
+    """These pools of the connection's tenant, as operators see them."""
+    found = await _with_counts(connection, await read(connection, _THESE, NodePool, ids=list(ids)))
+    organizations = [*{each.pool.organization_id for each in found}]
+    names = {each.id: each.name for each in await read(connection, _OWNERS, _Owner, ids=organizations)}
+    return [PoolReport(each, names[each.pool.organization_id]) for each in found]
 
 
 async def _with_counts(connection: Connection, pools: Sequence[NodePool]) -> list[PoolOverview]:

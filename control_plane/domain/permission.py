@@ -107,7 +107,7 @@ class Permission(StrEnum):
     NODE_POOLS_MANAGE = "node_pools.manage"
     """Create, scale and delete node pools, whose nodes are leases."""
     NODES_READ_ALL = "nodes.read_all"
-    """Read the nodes of every organization, with the evidence of their steps."""
+    """Read the nodes and the node pools of every organization, with the evidence of their steps."""
     NODES_ROTATE_KEYS = "nodes.rotate_keys"
     """Change the WireGuard keys of nodes and of the servers of clusters at once."""
     SERVER_HOSTS_READ = "server_hosts.read"

@@ -1,8 +1,9 @@
-"""Node pools for customers: create, scale, delete, list.
+"""Node pools for customers: create, scale, delete, list. Operators list those of everybody.
 
 Each change is one transaction, which admits and stores all new leases or none.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -10,7 +11,7 @@ from uuid import UUID
 
 from control_plane.db import node_pools, scaled_pools
 from control_plane.db.connection import Connection
-from control_plane.db.node_pools import Counts, PoolOverview
+from control_plane.db.node_pools import Counts, PoolOverview, PoolReport
 from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
 from control_plane.domain.cluster import Cluster, ClusterState
@@ -32,7 +33,11 @@ from control_plane.services import admissions, clusters, leases, projects
 from control_plane.services.places import Place, place_of
 from control_plane.world import World
 
-__all__ = ["Counts", "PoolOverview"]  # For controllers and views, which must not import the layer below.
+__all__ = [
+    "Counts",
+    "PoolOverview",
+    "PoolReport",
+]  # For controllers and views, which must not import the layer below.
 
 NOT_FOUND = Refused(RefusalCode.NOT_FOUND, "There is no such node pool.")
 
@@ -249,12 +254,9 @@ async def page(
             if isinstance(project, Refused):
                 return project
             project_id = project.id
-        cluster_id: ClusterId | None = None
-        if only.cluster is not None:
-            cluster = await clusters.chosen(connection, organization_id, only.cluster)
-            if isinstance(cluster, Refused):
-                return cluster
-            cluster_id = cluster.id
+        cluster_id = await _cluster_id(connection, organization_id, only)
+        if isinstance(cluster_id, Refused):
+            return cluster_id
         return await node_pools.page(
             connection,
             organization_id,
@@ -266,3 +268,44 @@ async def page(
             name=only.name,
             limit=limit,
         )
+
+
+async def _cluster_id(
+    connection: Connection, organization_id: OrganizationId, only: PoolFilter
+) -> ClusterId | Refused | None:
+    """The cluster that the filter names; None for every one."""
+    if only.cluster is None:
+        return None
+    found = await clusters.chosen(connection, organization_id, only.cluster)
+    return found if isinstance(found, Refused) else found.id
+
+
+async def reports(
+    world: World,
+    platform: OrganizationId,
+    only: PoolFilter,
+    *,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
+) -> Sequence[PoolReport] | Refused:
+    """The pools of everybody in these states and in this cluster, newest first, as operators see them.
+
+    `platform` is their organization. Each pool is read as its own tenant.
+    """
+    async with world.db.reading(platform) as connection:
+        cluster_id = await _cluster_id(connection, platform, only)
+        if isinstance(cluster_id, Refused):
+            return cluster_id
+        places = await node_pools.whose(
+            connection, cluster_id=cluster_id, states=only.states, before=before, limit=limit
+        )
+    by_tenant: dict[OrganizationId, list[NodePoolId]] = defaultdict(list)
+    for place in places:
+        by_tenant[place.organization_id].append(place.id)
+    found: list[PoolReport] = []
+    for tenant, ids in by_tenant.items():
+        async with world.db.reading(tenant) as connection:
+            found += await node_pools.reports(connection, ids)
+    return sorted(
+        found, key=lambda each: (each.overview.pool.created_at, each.overview.pool.id), reverse=True
+    )

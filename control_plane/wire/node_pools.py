@@ -11,6 +11,7 @@ from control_plane.wire.vocabulary import (
     ClusterIdText,
     EnvironmentIdText,
     NodePoolIdText,
+    OrganizationIdText,
     ProjectIdText,
     one_of,
 )
@@ -237,6 +238,28 @@ class NodePoolPage(View):
     """A page of node pools."""
 
     items: tuple[NodePoolView, ...]
+    """The node pools, newest first."""
+    next_cursor: NextCursor | None
+    """Pass it as `?cursor=` to get the next page; null on the last one."""
+
+
+class NodePoolReportView(View, kw_only=True):
+    """A node pool as operators see it: with whose it is."""
+
+    id: NodePoolIdText
+    """The id of the node pool."""
+    node_pool: NodePoolView
+    """The node pool, as its customer sees it."""
+    organization: str
+    """The name of the organization that it belongs to."""
+    organization_id: OrganizationIdText
+    """The id of that organization."""
+
+
+class NodePoolReportPage(View):
+    """A page of node pools as operators see them."""
+
+    items: tuple[NodePoolReportView, ...]
     """The node pools, newest first."""
     next_cursor: NextCursor | None
     """Pass it as `?cursor=` to get the next page; null on the last one."""

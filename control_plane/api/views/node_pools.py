@@ -6,9 +6,10 @@ from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import Nano
 from control_plane.domain.node_pool import NodePool, NodePoolState
 from control_plane.domain.scaled_pool import ScaledPool
-from control_plane.services.node_pools import Counts, PoolOverview
+from control_plane.services.node_pools import Counts, PoolOverview, PoolReport
 from control_plane.wire.node_pools import (
     NodePoolLeasesView,
+    NodePoolReportView,
     NodePoolScalingView,
     NodePoolView,
     NodePoolWaitingView,
@@ -43,6 +44,16 @@ def node_pool_view(overview: PoolOverview) -> NodePoolView:
         created_at=pool.created_at,
         ready_at=pool.ready_at,
         gone_at=pool.gone_at,
+    )
+
+
+def node_pool_report_view(report: PoolReport) -> NodePoolReportView:
+    pool = report.overview.pool
+    return NodePoolReportView(
+        id=on_wire(Prefix.NODE_POOL, pool.id),
+        node_pool=node_pool_view(report.overview),
+        organization=report.organization,
+        organization_id=on_wire(Prefix.ORGANIZATION, pool.organization_id),
     )
 
 

@@ -13,7 +13,7 @@ from control_plane.cli.parsing import Commands, command, noun
 from control_plane.cli.render.clusters import Everybodys, Inside, cluster_page, cluster_table, progress_of
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.clusters import ClusterPage, ClusterRequest, ClusterView
-from control_plane.wire.node_pools import NodePoolPage
+from control_plane.wire.node_pools import NodePoolPage, NodePoolReportPage
 from control_plane.wire.nodes import NodePage, NodeReportPage
 
 _CLUSTER = "its name or its id"
@@ -34,6 +34,10 @@ def add(to: Commands) -> None:
         "show",
         show,
         "Show a cluster: version, URL of its API server, your node pools and nodes in it.",
+        more=(
+            "Operators see the node pools and nodes of everybody with --all-organizations:\n"
+            "what each pool waits for, and the conditions of each node."
+        ),
         examples="""
         splitplane cluster show eu-1
         splitplane cluster show eu-1 --all-organizations
@@ -103,9 +107,13 @@ def show(terminal: Terminal, args: Namespace) -> None:
 
 
 def _everybodys(client: Client, cluster: ClusterView) -> Everybodys:
-    """The nodes of all organizations in the cluster, for operators."""
-    params = {"cluster": cluster.id, "state": list(nodes.LIVE)}
-    return Everybodys(client.every(nodes.EVERYBODYS, NodeReportPage, params).cleaned().items)
+    """The node pools and the nodes of all organizations in the cluster, for operators."""
+    of_cluster = {"cluster": cluster.id}
+    pools = client.every(
+        node_pools.EVERYBODYS, NodePoolReportPage, of_cluster | {"state": list(node_pools.LIVE)}
+    )
+    found = client.every(nodes.EVERYBODYS, NodeReportPage, of_cluster | {"state": list(nodes.LIVE)})
+    return Everybodys(pools.cleaned().items, found.cleaned().items)
 
 
 def _inside(client: Client, cluster: ClusterView) -> Inside | None:

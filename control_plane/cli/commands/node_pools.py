@@ -27,6 +27,7 @@ from control_plane.wire.node_pools import (
 from control_plane.wire.nodes import NodePage
 
 LIVE = ("pending", "ready", "deleting")
+EVERYBODYS = "/v1/operator/node-pools"
 PREFIX = "np"
 _POOL = "name, id, or the unambiguous beginning of an id"
 _PATH = "/v1/node-pools"

@@ -8,11 +8,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import facts, table
-from control_plane.cli.render.node_pools import node_pool_table
+from control_plane.cli.render.node_pools import node_pool_report_table, node_pool_table
 from control_plane.cli.render.nodes import node_report_table, node_table
 from control_plane.cli.words import ago, both, coarse
 from control_plane.wire.clusters import ClusterView
-from control_plane.wire.node_pools import NodePoolView
+from control_plane.wire.node_pools import NodePoolReportView, NodePoolView
 from control_plane.wire.nodes import NodeReportView, NodeView
 from control_plane.wire.server_hosts import ServerHostView
 
@@ -55,6 +55,7 @@ class Inside:
 class Everybodys:
     """What operators see in a cluster."""
 
+    pools: Sequence[NodePoolReportView]
     nodes: Sequence[NodeReportView]
 
 
@@ -93,6 +94,8 @@ def _key_change(cluster: ClusterView, now: datetime) -> str | None:
 def _inside(cluster: str, inside: Inside | Everybodys, now: datetime) -> Iterator[RenderableType]:
     yield Text()
     if isinstance(inside, Everybodys):
+        yield node_pool_report_table(inside.pools, now)
+        yield Text()
         yield node_report_table(inside.nodes, now)
         return
     yield node_pool_table(inside.pools, now, cluster)

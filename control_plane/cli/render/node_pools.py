@@ -8,8 +8,8 @@ from rich.text import Text
 
 from control_plane.cli.render.layout import facts, indented, table
 from control_plane.cli.render.nodes import history
-from control_plane.cli.words import both, coarse, price, spaced
-from control_plane.wire.node_pools import NodePoolView, ScalingConditionView, TaintView
+from control_plane.cli.words import both, coarse, plural, price, spaced
+from control_plane.wire.node_pools import NodePoolReportView, NodePoolView, ScalingConditionView, TaintView
 from control_plane.wire.nodes import NodeView
 
 
@@ -33,6 +33,40 @@ def node_pool_table(pools: Sequence[NodePoolView], now: datetime, cluster: str =
     ]
     columns = ("NAME", "CLUSTER", "STATE", "READY", "SCALED", "SKU", "USD/H", "AGE")
     return table(columns, rows, right=("READY", "USD/H", "AGE"))
+
+
+def node_pool_report_table(reports: Sequence[NodePoolReportView], now: datetime) -> RenderableType:
+    """For operators: the node pools of everybody in a cluster."""
+    if not reports:
+        return Text("No node pools.")
+    rows = [
+        (
+            report.node_pool.name,
+            report.organization,
+            _state(report.node_pool),
+            f"{report.node_pool.leases.ready}/{report.node_pool.nodes}",
+            _waits_for(report.node_pool) or "-",
+            report.node_pool.request.sku,
+            coarse(now - report.node_pool.created_at),
+        )
+        for report in reports
+    ]
+    columns = ("NAME", "FOR", "STATE", "READY", "WAITS FOR", "SKU", "AGE")
+    return table(columns, rows, right=("READY", "AGE"))
+
+
+def _waits_for(pool: NodePoolView) -> str | None:
+    """What keeps it from its nodes, or what is on its way; None for one that has all it wants."""
+    leases = pool.leases
+    if pool.state in ("deleting", "gone"):
+        return f"{plural(leases.ending, 'machine')} to end" if leases.ending else None
+    refused = [] if pool.waiting is None else [spaced(pool.waiting.code)]
+    refused += [_WORDS.get(each.type, each.type).lower() for each in _in_the_way(pool)]
+    if refused:
+        return ", ".join(refused)
+    machines, closed = max(pool.nodes - leases.with_machine, 0), leases.with_machine - leases.ready
+    parts = [plural(machines, "machine")] if machines else []
+    return ", ".join([*parts, f"{plural(closed, 'node')} to open"] if closed else parts) or None
 
 
 def _state(pool: NodePoolView) -> str:

@@ -41,7 +41,7 @@ def _table(
 
 
 def node_report_table(reports: Sequence[NodeReportView], now: datetime) -> RenderableType:
-    """For operators: the nodes of everybody."""
+    """For operators: the nodes of everybody. States and conditions take several lines, so that all of it has room."""
     if not reports:
         return Text("No nodes.")
     ids = [report.node.id for report in reports]
@@ -51,13 +51,14 @@ def node_report_table(reports: Sequence[NodeReportView], now: datetime) -> Rende
             report.node.cluster,
             report.organization,
             report.node.node_pool,
-            _state(report.node),
+            _state(report.node).replace(", ", ",\n"),
             hardware(report.node.gpu_count, report.node.gpu_model),
+            _told(report.node, between="\n") or "-",
             coarse(now - report.node.created_at),
         )
         for report in reports
     ]
-    columns = ("NODE", "CLUSTER", "FOR", "POOL", "STATE", "GPUS", "AGE")
+    columns = ("NODE", "CLUSTER", "FOR", "POOL", "STATE", "GPUS", "CONDITIONS", "AGE")
     return table(columns, rows, right=("AGE",), whole=("NODE",), varying=("CLUSTER",))
 
 
@@ -195,19 +196,19 @@ def _state(node: NodeView) -> str:
     return "not ready" if node.state == "ready" and node.unready_since else node.state
 
 
-def _told(node: NodeView) -> str | None:
+def _told(node: NodeView, *, between: str = ", ") -> str | None:
     """Its conditions, and its agent if that does not report. A node that is gone has neither."""
     if node.state == "gone":
         return None
     agent = None if node.agent is None or node.agent.state == "reporting" else f"agent {node.agent.state}"
-    return ", ".join(part for part in (_conditions(node), agent) if part) or None
+    return between.join(part for part in (_conditions(node, between=between), agent) if part) or None
 
 
-def _conditions(node: NodeView) -> str | None:
+def _conditions(node: NodeView, *, between: str = ", ") -> str | None:
     """What is not as it is at a healthy node: `Ready` is True there, and all other conditions are False."""
     odd = [
         name if value == "True" else f"{name}={value}"
         for name, value in sorted(node.conditions.items())
         if value != _HEALTHY.get(name, "False")
     ]
-    return ", ".join(odd) or ("Ready" if node.conditions else None)
+    return between.join(odd) or ("Ready" if node.conditions else None)

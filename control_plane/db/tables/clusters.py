@@ -221,6 +221,7 @@ node_pools = table(
     Index("ix_node_pools_due", "due_at", postgresql_where=text(among("state", LIVE_POOL))),
     Index("ix_node_pools_cluster_id", "cluster_id", postgresql_where=text(among("state", LIVE_POOL))),
     api=("INSERT", "UPDATE"),
+    lookups=Lookups.READ,
 )
 
 # Which NodePool objects of a cluster are acted upon, and what was decided about each the last time. What is done about

@@ -571,6 +571,7 @@ ENDPOINTS = (
     _get("/v1/operator/nodes", Permission.NODES_READ_ALL, "limit", "cursor", "state", "cluster"),
     _get("/v1/operator/nodes/{node}", Permission.NODES_READ_ALL),
     _post("/v1/operator/nodes/{node}/key-rotations", Permission.NODES_ROTATE_KEYS),
+    _get("/v1/operator/node-pools", Permission.NODES_READ_ALL, "limit", "cursor", "state", "cluster"),
     _get("/v1/operator/pools", Permission.POOLS_READ, "limit", "cursor"),
     _post("/v1/operator/pools", Permission.POOLS_MANAGE, POOL),
     _get("/v1/operator/pools/{pool}", Permission.POOLS_READ),

@@ -292,6 +292,46 @@ async def test_operators_see_the_nodes_of_everybody_with_the_evidence_of_their_s
         hold(await acme.http.get(url), "permission_denied")
 
 
+async def test_operators_see_the_node_pools_of_everybody_with_what_they_wait_for(
+    api: Api, acme: Tenant, other: Tenant, operator: Tenant
+) -> None:
+    for name in ("eu-1", "eu-2"):
+        await ready_cluster(api, operator, name)
+    made = []
+    for tenant, cluster in ((acme, "eu-1"), (other, "eu-1"), (acme, "eu-2")):
+        made.append(await made_pool(tenant.http, cluster))
+        api.clock.advance(60)
+    async with api.owner.db.transaction() as connection:
+        await connection.execute(_WAITS, {"id": UUID(made[1]["id"].removeprefix("np_"))})
+    path = "/v1/operator/node-pools"
+    listed = (await operator.http.get(path)).json()["items"]
+    assert [each["id"] for each in listed] == [pool["id"] for pool in reversed(made)]
+    names = [(await tenant.http.get("/v1/organization")).json()["name"] for tenant in (acme, other, acme)]
+    assert [(each["organization_id"], each["organization"]) for each in listed] == [
+        (f"org_{tenant.id.hex}", names[number]) for number, tenant in ((2, acme), (1, other), (0, acme))
+    ]
+    assert listed[0]["node_pool"] == made[2], "as its customer sees it"
+    (own,) = (await other.http.get(POOLS)).json()["items"]
+    assert (own, own["waiting"]["code"]) == (listed[1]["node_pool"], "balance_too_low")
+    for query, expected in (
+        ("?cluster=eu-1", [1, 0]),
+        (f"?cluster={made[2]['cluster_id']}", [2]),
+        ("?state=ready", []),
+        ("?state=pending&state=ready", [2, 1, 0]),
+    ):
+        found = (await operator.http.get(f"{path}{query}")).json()["items"]
+        assert [each["id"] for each in found] == [made[number]["id"] for number in expected], query
+    first = (await operator.http.get(f"{path}?limit=2")).json()
+    (last,) = (await operator.http.get(f"{path}?limit=2&cursor={first['next_cursor']}")).json()["items"]
+    assert [*first["items"], last] == listed
+    hold(await operator.http.get(f"{path}?cluster=none"), "cluster_unknown")
+    hold(await acme.http.get(path), "permission_denied")
+
+
+_WAITS = text("""
+UPDATE node_pools SET waiting_since = created_at, waiting_code = 'balance_too_low', waiting_why = 'top up'
+WHERE id = :id
+""")
 _OPENS = text("UPDATE nodes SET state = 'ready', ready_at = created_at WHERE id = :id")
 
 

@@ -475,7 +475,7 @@ async def test_the_public_process_can_make_no_organization_the_platforms(api_db:
             await insert(connection, "organizations", a_row("organizations", A, platform=True))
 
 
-async def test_the_lists_of_organizations_nodes_and_kept_offers_have_ids_and_nothing_about_them(
+async def test_the_lists_of_organizations_nodes_pools_and_kept_offers_have_ids_and_nothing_about_them(
     api_db: Database,
 ) -> None:
     answers = text("SELECT pg_get_function_result(CAST(:name AS regproc)) AS answers")
@@ -484,6 +484,7 @@ async def test_the_lists_of_organizations_nodes_and_kept_offers_have_ids_and_not
             ("organization_ids", "id uuid, created_at timestamp with time zone"),
             ("kept_offers", "offer_key text"),
             ("node_ids", "organization_id uuid, id uuid"),
+            ("node_pool_ids", "organization_id uuid, id uuid"),
         ):
             [row] = await rows(connection, answers, name=name)
             assert row.answers == f"TABLE({columns})"

@@ -709,6 +709,34 @@ def _report(node: Json, organization: str, evidence: tuple[tuple[str, str], ...]
     }
 
 
+POOL_REPORTS: Json = {
+    "items": [
+        {
+            "id": pool["id"],
+            "node_pool": pool,
+            "organization": organization,
+            "organization_id": "org_019aa0000000700080000000000000aa",
+        }
+        for pool, organization in (
+            (NODE_POOLS["items"][0], "lab"),
+            (NODE_POOLS["items"][1], "acme"),
+            (SCALED_POOLS["items"][0], "acme"),
+            (
+                _node_pool("d", "old", "deleting", 0)
+                | {"leases": NODE_POOLS["items"][0]["leases"] | {"live": 0, "with_machine": 0, "ending": 2}},
+                "other",
+            ),
+            (
+                _node_pool("e", "done", "ready", 2)
+                | {
+                    "leases": NODE_POOLS["items"][0]["leases"] | {"with_machine": 2, "joining": 0, "ready": 2}
+                },
+                "other",
+            ),
+        )
+    ],
+    "next_cursor": None,
+}
 ROTATING: Json = _report(NODES["items"][1], "lab", (), key_change_requested_at=at(seconds=20))
 """A node whose WireGuard key is being changed, as an operator asked."""
 NODE_REPORTS: Json = {
@@ -725,6 +753,7 @@ NODE_REPORTS: Json = {
             ),
             failed_tries=2,
         ),
+        _report(NODES["items"][1], "acme", ()),
         _report(
             LOST_NODE,
             "acme",

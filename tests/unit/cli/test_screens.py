@@ -76,6 +76,10 @@ DENIED_NAMES: dict[str, Answer] = dict.fromkeys(answers.NAMES, PROBLEM)
 
 IN_CLUSTER: dict[str, Answer] = {"GET /v1/node-pools": answers.NODE_POOLS, "GET /v1/nodes": answers.NODES}
 EVERYBODYS: dict[str, Answer] = {"GET /v1/operator/nodes": answers.NODE_REPORTS}
+EVERYBODYS_IN_CLUSTER: dict[str, Answer] = {
+    "GET /v1/operator/node-pools": answers.POOL_REPORTS,
+    "GET /v1/operator/nodes": answers.NODE_REPORTS | {"items": answers.NODE_REPORTS["items"][:2]},
+}
 BATCH = answers.NODE_POOLS["items"][1]
 SCALED = answers.SCALED_POOLS["items"][0]
 SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
@@ -153,7 +157,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     ),
     "cluster_show_everybodys": (
         "cluster show eu-1 --all-organizations",
-        {**EVERYBODYS, "GET /v1/clusters/eu-1": answers.CLUSTERS["items"][0]},
+        EVERYBODYS_IN_CLUSTER | {"GET /v1/clusters/eu-1": answers.CLUSTERS["items"][0]},
     ),
     "cluster_rotate_key": (
         "cluster rotate-key eu-1",
@@ -206,7 +210,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     ),
     "node_show_left": (
         "node show node-019ab --all-organizations",
-        {"GET /v1/operator/nodes/node-019ab": answers.NODE_REPORTS["items"][1]},
+        {"GET /v1/operator/nodes/node-019ab": answers.NODE_REPORTS["items"][2]},
     ),
     "node_show": ("node show node-019aa", {"GET /v1/nodes/node-019aa": answers.NODES["items"][0]}),
     "pool_list": ("pool list", {"GET /v1/operator/pools": answers.POOLS}),

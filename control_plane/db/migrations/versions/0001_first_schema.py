@@ -465,6 +465,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "down_since",
         "suspect_since",
     ),
+    "node_pools": ("id", "organization_id", "cluster_id", "state", "created_at"),
     "nodes": ("id", "organization_id", "cluster_id", "name", "state", "created_at"),
     "organizations": ("id", "name", "platform", "state", "created_at", "issuer"),
     "pools": ("id", "sla"),
@@ -650,6 +651,18 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
     AND (node IS NULL OR n.id = node) AND (called IS NULL OR n.name = called)
     AND (before_at IS NULL OR (n.created_at, n.id) < (before_at, before_id))
   ORDER BY n.created_at DESC, n.id DESC LIMIT size
+$$
+"""
+
+# Runs with the owner's rights: operators see which node pools there are, and each is read as its own tenant.
+NODE_POOL_IDS = """
+CREATE FUNCTION node_pool_ids(cluster uuid, states text[], before_at timestamptz, before_id uuid, size integer)
+RETURNS TABLE (organization_id uuid, id uuid)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT p.organization_id, p.id FROM public.node_pools p
+  WHERE (cluster IS NULL OR p.cluster_id = cluster) AND (states IS NULL OR p.state = ANY(states))
+    AND (before_at IS NULL OR (p.created_at, p.id) < (before_at, before_id))
+  ORDER BY p.created_at DESC, p.id DESC LIMIT size
 $$
 """
 
@@ -911,6 +924,7 @@ def upgrade() -> None:
         (KEPT_OFFERS, "kept_offers()"),
         (QUOTA_REQUEST_IDS, "quota_request_ids(timestamptz, text[], timestamptz, uuid, integer)"),
         (NODE_IDS, "node_ids(uuid, text[], uuid, text, timestamptz, uuid, integer)"),
+        (NODE_POOL_IDS, "node_pool_ids(uuid, text[], timestamptz, uuid, integer)"),
         (
             FLEET_MACHINES,
             "fleet_machines(timestamptz, text, text, text, text, text, boolean, text, uuid, uuid, boolean, uuid, integer)",

@@ -15,7 +15,7 @@ from control_plane.db.tables.marks import among
 from control_plane.domain import node_pool
 from control_plane.domain.access import Reach
 from control_plane.domain.cluster import ClusterState
-from control_plane.domain.ids import ClusterId, NodePoolId, OrganizationId, ProjectId
+from control_plane.domain.ids import ClusterId, LeaseId, NodePoolId, OrganizationId, ProjectId
 from control_plane.domain.lease import LIVE as LIVE_LEASES
 from control_plane.domain.lease import TERMINAL as ENDED_LEASES
 from control_plane.domain.lease import LeaseState
@@ -50,8 +50,14 @@ ON CONFLICT (organization_id, project_id, cluster_id, name) WHERE {among("state"
 """)
 _GET = text(f"SELECT {_COLUMNS} FROM node_pools p WHERE p.id = :id")
 _LOCK = text(f"SELECT {_COLUMNS} FROM node_pools p WHERE p.id = :id FOR NO KEY UPDATE")
-_MEMBERS = text("""
+# Nodes that leave once others are ready in their place: few, whatever the size of the fleet.
+_LEAVING_LATER = """
+SELECT c.lease_id FROM repairs r JOIN claims c ON c.machine_id = r.machine_id
+WHERE r.closed_at IS NULL AND r.spare_wanted_at IS NOT NULL AND c.ended_at IS NULL
+"""
+_MEMBERS = text(f"""
 SELECT id AS lease_id, state, created_at, ready_at, end_reason, billed_until,
+  id IN ({_LEAVING_LATER}) AS is_leaving_later,
   CASE WHEN end_reason IS NOT NULL
        THEN coalesce((SELECT max(c.ended_at) FROM claims c WHERE c.lease_id = l.id), ended_at) END AS let_go_at
 FROM leases l WHERE node_pool_id = :id ORDER BY id
@@ -77,13 +83,14 @@ UPDATE node_pools SET waiting_since = NULL, waiting_code = NULL, waiting_why = N
 _LIVE_MEMBERS = (
     f"SELECT count(*) FROM leases l WHERE l.node_pool_id = p.id AND {among('l.state', LIVE_LEASES)}"
 )
+_STAYING_MEMBERS = f"{_LIVE_MEMBERS} AND l.id NOT IN ({_LEAVING_LATER})"
 _OPEN_MEMBERS = f"SELECT FROM leases l WHERE l.node_pool_id = p.id AND NOT ({among('l.state', ENDED_LEASES)})"
 # A steady pool is not taken at all: what is to be done about a pool is seen in its rows. This finds exactly the pools
 # about which `domain/node_pool.py` decides something.
 _DUE = text(f"""
 SELECT p.id FROM node_pools p
 WHERE {among("p.state", LIVE)} AND p.due_at <= :now AND (
-  ({among("p.state", WANTED)} AND p.nodes <> ({_LIVE_MEMBERS}))
+  ({among("p.state", WANTED)} AND p.nodes <> ({_STAYING_MEMBERS}))
   OR ({among("p.state", WANTED)} AND NOT EXISTS (
         SELECT FROM organizations o, clusters c WHERE o.id = p.organization_id AND c.id = p.cluster_id
           AND {among("o.state", OPEN)} AND {among("c.state", KEEPS_POOLS)}))
@@ -245,6 +252,20 @@ async def lock(connection: Connection, pool_id: NodePoolId) -> NodePool | None:
 async def members(connection: Connection, pool_id: NodePoolId) -> list[Member]:
     """All leases that the pool has or had, in the order of their ids."""
     return await read(connection, _MEMBERS, Member, id=pool_id)
+
+
+_CAN_DO_WITHOUT = text(f"""
+SELECT p.nodes <= (
+  SELECT count(*) FROM leases o JOIN nodes n ON n.lease_id = o.id JOIN claims c ON c.id = n.claim_id
+  WHERE o.node_pool_id = p.id AND o.id <> l.id AND o.state = '{LeaseState.READY}'
+    AND n.state = '{NodeState.READY}' AND n.unready_since IS NULL AND c.ended_at IS NULL) AS enough
+FROM leases l JOIN node_pools p ON p.id = l.node_pool_id WHERE l.id = :lease_id
+""")
+
+
+async def can_do_without(connection: Connection, lease_id: LeaseId) -> bool:
+    """Whether the pool of a lease has as many ready nodes as it wants without that of this lease."""
+    return bool(await read_one(connection, _CAN_DO_WITHOUT, bool, lease_id=lease_id))
 
 
 async def resize(connection: Connection, pool_id: NodePoolId, nodes: int) -> None:

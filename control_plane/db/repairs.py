@@ -110,10 +110,12 @@ async def wait(
 
 
 _WANT_SPARE = text("UPDATE repairs SET spare_wanted_at = coalesce(spare_wanted_at, :now) WHERE id = :id")
-# The first lease of the machine: a machine that several use has no spare.
+# The first lease of the machine: a machine that several use has no spare. A node has none either: its pool gets another
+# node (`node_pools.py`).
 _SPARES_WANTED = text(f"""
-SELECT c.lease_id FROM repairs r JOIN claims c ON c.machine_id = r.machine_id
+SELECT c.lease_id FROM repairs r JOIN claims c ON c.machine_id = r.machine_id JOIN leases l ON l.id = c.lease_id
 WHERE r.closed_at IS NULL AND r.spare_wanted_at IS NOT NULL AND c.ended_at IS NULL AND c.slot IS NULL
+  AND l.node_pool_id IS NULL
   AND (CAST(:now AS timestamptz) IS NULL OR coalesce(r.spare_due_at, r.spare_wanted_at) <= :now)
   AND (CAST(:lease_id AS uuid) IS NULL OR c.lease_id = :lease_id)
   AND NOT EXISTS (SELECT FROM machines m WHERE m.reserved_for = c.lease_id AND {among("m.state", WANTED)})
@@ -129,7 +131,7 @@ WHERE closed_at IS NULL AND spare_wanted_at IS NOT NULL
 
 
 async def want_spare(connection: Connection, repair_id: UUID, *, now: datetime) -> None:
-    """Have another machine made ready for the lease of the machine that is repaired."""
+    """Have another machine made ready for the lease of the machine that is repaired, or another node for its pool."""
     await write(connection, _WANT_SPARE, id=repair_id, now=now)
 
 

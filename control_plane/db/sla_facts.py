@@ -37,6 +37,8 @@ class PromisedLease:
     organization_id: OrganizationId
     project_id: ProjectId
     name: str
+    is_node: bool
+    """Whether it is a node of a node pool."""
     sla: SlaTier
     sla_version: int
     created_at: datetime
@@ -60,7 +62,8 @@ class PromisedLease:
 
 _COUNTED = [cause for cause, consequence in CONSEQUENCES.items() if consequence.counts]
 _LEASES = text(f"""
-SELECT l.id, l.organization_id, l.project_id, l.name, l.sla, l.sla_version, l.created_at, l.ready_at, l.release_at,
+SELECT l.id, l.organization_id, l.project_id, l.name, l.node_pool_id IS NOT NULL AS is_node, l.sla, l.sla_version,
+       l.created_at, l.ready_at, l.release_at,
        l.billed_until, l.end_reason, l.switched_at, l.paused_at, l.unattributed_at, l.held_at, k.maintenance,
        CASE WHEN l.state IN ('{LeaseState.ENDING}', '{LeaseState.ENDED}') THEN (
          SELECT min(j.at) FROM journal j WHERE j.lease_id = l.id AND j.state_after = '{LeaseState.ENDING}')

@@ -67,7 +67,8 @@ class LeaseEvent(StrEnum):
     UNFUNDED = "unfunded"
     """The next hold could not be placed."""
     MACHINE_LOST = "machine_lost"
-    """The machine of a ready lease is gone, according to the provider."""
+    """The machine of a ready lease is gone, according to the provider. Or that of a node was taken away because it is
+    not healthy: its pool gets another lease."""
     EVICTED = "evicted"
     """The provider took the machine of a ready lease back, and the lease ends with it."""
     PREEMPTED = "preempted"

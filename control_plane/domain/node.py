@@ -49,7 +49,8 @@ class NodeEvent(StrEnum):
     ADMITTED = "admitted"
     """It passed every check, and its lease begins. Its taint is removed next."""
     LEAVE = "leave"
-    """It is not needed any more: its lease ended, its pool shrank, or its cluster is being deleted."""
+    """It is not needed any more: its lease ended, its pool shrank, or its cluster is being deleted. Or its machine is
+    taken away, because it is not healthy or was announced to go."""
     FAILED = "failed"
     """It did not join in time, or a step failed too often."""
     LOST = "lost"
@@ -101,6 +102,8 @@ class LeaveReason(StrEnum):
     """It did not join."""
     LOST = "lost"
     """Nobody reaches it, or its machine is gone."""
+    TAKEN_AWAY = "taken_away"
+    """Its machine has a fault that we saw ourselves, or was announced to go. It runs, so its pods have time to go."""
     HOSTILE = "hostile"
     """It claims what it does not have."""
 
@@ -184,6 +187,8 @@ def reason_to_leave(fail_reason: FailReason | None, *, machine_is_gone: bool) ->
     """Why a node leaves whose claim has ended. `fail_reason` is that of its machine."""
     if fail_reason in _LIED:
         return LeaveReason.HOSTILE
+    if fail_reason is FailReason.UNHEALTHY and not machine_is_gone:
+        return LeaveReason.TAKEN_AWAY
     if fail_reason is not None or machine_is_gone:
         return LeaveReason.LOST
     return LeaveReason.LEASE_ENDED
@@ -202,6 +207,8 @@ def why_it_leaves(reason: LeaveReason) -> str:
             return "it did not become a healthy node of the cluster"
         case LeaveReason.LOST:
             return "it was not ready for too long, or its machine is gone"
+        case LeaveReason.TAKEN_AWAY:
+            return "its machine is not healthy, or was announced to go"
         case LeaveReason.HOSTILE:
             return "it claimed what it does not have"
 

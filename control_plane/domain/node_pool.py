@@ -157,6 +157,8 @@ class Member:
     end_reason: EndReason | None = None
     billed_until: datetime | None = None
     """When its bill ended: for a node that was lost, when it stopped being ready."""
+    is_leaving_later: bool = False
+    """Whether its node is to leave once another one is ready in its place (`repair.py`)."""
 
     def failed_since(self, moment: datetime) -> bool:
         """Whether it ended after a moment, by nobody's wish and before it served for long."""
@@ -275,9 +277,13 @@ def _given_up_why(pool: NodePool, members: Collection[Member]) -> str:
     )
 
 
+def _staying(members: Collection[Member]) -> list[Member]:
+    return [member for member in members if member.state in LIVE_LEASES and not member.is_leaving_later]
+
+
 def missing(nodes: int, members: Collection[Member]) -> int:
-    """How many leases a pool of this size lacks."""
-    return max(0, nodes - sum(member.state in LIVE_LEASES for member in members))
+    """How many leases a pool of this size lacks, besides those whose nodes are to leave once others are ready."""
+    return max(0, nodes - len(_staying(members)))
 
 
 _FIRST_TO_GO: Sequence[LeaseState] = (LeaseState.PLACING, LeaseState.STARTING, LeaseState.READY)
@@ -287,9 +293,20 @@ def to_release(nodes: int, members: Collection[Member]) -> tuple[LeaseId, ...]:
     """The leases that end when a pool is to have no more than so many nodes.
 
     Those without a machine go first, then those whose node is not ready, then the ones that were created last: what
-    has run the longest is the most likely to be missed.
+    has run the longest is the most likely to be missed. One whose node is to leave once another one is ready is not
+    counted: it goes by itself.
     """
-    live = [member for member in members if member.state in LIVE_LEASES]
-    live.sort(key=lambda member: (member.created_at, member.lease_id), reverse=True)
-    live.sort(key=lambda member: _FIRST_TO_GO.index(member.state))
-    return tuple(member.lease_id for member in live[: max(0, len(live) - nodes)])
+    staying = _staying(members)
+    staying.sort(key=lambda member: (member.created_at, member.lease_id), reverse=True)
+    staying.sort(key=lambda member: _FIRST_TO_GO.index(member.state))
+    return tuple(member.lease_id for member in staying[: max(0, len(staying) - nodes)])
+
+
+def to_release_when_scaled(nodes: int, members: Collection[Member]) -> tuple[LeaseId, ...]:
+    """The leases that end when somebody wants fewer nodes: also those that are to leave, if enough others are ready."""
+    surplus = to_release(nodes, members)
+    kept = [member for member in _staying(members) if member.lease_id not in surplus]
+    if sum(member.state is LeaseState.READY for member in kept) < nodes:
+        return surplus
+    leaving = [member for member in members if member.state in LIVE_LEASES and member.is_leaving_later]
+    return (*surplus, *(member.lease_id for member in leaving))

@@ -7,6 +7,9 @@ that cannot help is skipped: what its provider lists as down is not challenged, 
 taken out by an operator, is not reset. The customer of the machine decides about what interrupts them; `Consent` says
 how, by the SLA tier of the lease.
 
+A machine that is a node of a cluster is never rebooted, and nobody is asked about it: its pods have time to go, and its
+pool replaces it, as it replaces every node that it loses. Where the tier promises it, the pool gets another node first.
+
 A step that takes a machine away is held back while too many machines of the same account and region are not healthy,
 because the cause is then more likely ours, or concerns the whole provider (law 5). An operator may permit it.
 """
@@ -52,17 +55,17 @@ class Consent(StrEnum):
 
     ASKED = "asked"
     """Nothing happens until they agree: `splitplane lease replace`, or a reboot of their own. So it is where their tier
-    promises no replacement."""
+    promises no replacement. Never for a node, about which its customer cannot decide."""
     NOTIFIED = "notified"
     """It happens when the time of the notice is over."""
     AHEAD = "ahead"
     """As NOTIFIED, but the machine stays until another one is ready."""
 
 
-def consent_of(terms: Terms | None) -> Consent:
+def consent_of(terms: Terms | None, *, is_node: bool = False) -> Consent:
     """How the customer of a lease with these terms decides; None when nothing is promised with it."""
     if terms is None or terms.replacement_seconds is None:
-        return Consent.ASKED
+        return Consent.NOTIFIED if is_node else Consent.ASKED
     return Consent.AHEAD if terms.replace_before_end else Consent.NOTIFIED
 
 
@@ -106,17 +109,20 @@ class Facts:
     """When its customer was told what comes next; None while they were not."""
     used: bool
     """Whether a customer was admitted to it."""
+    is_node: bool
+    """Whether it is a node of a cluster: its pods go by themselves, and its pool replaces it."""
     consent: Consent
     agreed: bool
     """Whether the customer asked for another machine."""
     spare_ready: bool
-    """Whether another machine is ready for its customer."""
+    """Whether another machine is ready for its customer, or its pool has as many ready nodes without it."""
     challenged: bool
     """Whether its GPUs are challenged at all."""
     reboots: bool
     """Whether its provider can reboot it."""
     not_before: datetime | None
-    """For when the work is planned for which an operator took it out. Nothing interrupts its customer before."""
+    """For when the work is planned for which an operator took it out. Nothing interrupts its customer before. For a
+    node, when its pods have to begin to go so that all of them are gone by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +151,7 @@ class Notify:
 
 @dataclass(frozen=True, slots=True)
 class OrderSpare:
-    """Have another machine made ready."""
+    """Have another machine, or another node of the pool, made ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +243,9 @@ def _challenged(facts: Facts, fault: Fault, lasted: timedelta) -> Action:
 
 
 def _reset(facts: Facts, fault: Fault, now: datetime) -> Action:
-    if facts.verdict is Verdict.QUARANTINED or fault.code in _NOT_RESET:
-        return Climb(RepairStep.REPLACE, "no reset ends what it has now")
-    if not facts.reboots:
-        return Climb(RepairStep.REPLACE, "its provider cannot reboot it")
+    skipped = _why_not_reset(facts, fault)
+    if skipped is not None:
+        return Climb(RepairStep.REPLACE, skipped)
     if now - facts.step_at >= STEP_LASTS[RepairStep.RESET] and not _waits_for_consent(facts):
         return Climb(RepairStep.REPLACE, "the reset did not end the fault")
     if not facts.used:
@@ -252,6 +257,14 @@ def _reset(facts: Facts, fault: Fault, now: datetime) -> Action:
     if now - facts.notified_at < NOTICE[facts.verdict]:
         return Wait("its customer was told that it will be rebooted")
     return Reset()
+
+
+def _why_not_reset(facts: Facts, fault: Fault) -> str | None:
+    if facts.verdict is Verdict.QUARANTINED or fault.code in _NOT_RESET:
+        return "no reset ends what it has now"
+    if facts.is_node:
+        return "it is a node of a cluster, which its pool replaces"
+    return None if facts.reboots else "its provider cannot reboot it"
 
 
 def _waits_for_consent(facts: Facts) -> bool:

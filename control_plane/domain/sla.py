@@ -4,7 +4,7 @@ The terms of all tiers together are a version, which an operator puts in force f
 that was in force when it was created. Without any version, and for spot leases, nothing is promised.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from control_plane.domain.money import Nano
@@ -61,6 +61,11 @@ class Terms:
     def __post_init__(self) -> None:
         for problem in _problems(self):
             raise ValueError(problem)
+
+    @property
+    def of_node(self) -> "Terms":
+        """What is promised with a node of a node pool: no replacement, because the pool gets another lease for it."""
+        return replace(self, replacement_seconds=None)
 
     @property
     def availability_bp(self) -> int | None:

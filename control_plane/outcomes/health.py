@@ -81,17 +81,16 @@ async def _follow_up(
 
 
 async def take_away(
-    connection: Connection, machine_id: MachineId, *, why: str, actor: Actor, now: datetime
+    connection: Connection, machine_id: MachineId, *, pool: str | None, why: str, actor: Actor, now: datetime
 ) -> bool:
     """Give the customer of a machine another one, or end a machine that nobody uses. False when it has moved.
 
-    Locks leases, claims and the machine.
+    Locks leases, claims and the machine. `pool` is the node pool of a machine that is a node: its lease ends, and the
+    pool gets another one.
     """
-    await health.notify(
-        connection,
-        machine_id,
-        NewNotice(NoticeKind.REPLACED, f"The machine is taken away, and the lease gets another one: {why}."),
-        now=now,
-    )
+    what = "The machine is taken away, and the lease gets another one"
+    if pool is not None:
+        what = f"The node leaves its cluster, and the node pool {pool} replaces it; its lease ends"
+    await health.notify(connection, machine_id, NewNotice(NoticeKind.REPLACED, f"{what}: {why}."), now=now)
     failure = MachineFailure(MachineEvent.FAILED, FailReason.UNHEALTHY, why)
     return await machines.fail(connection, machine_id, failure, actor=actor, now=now)

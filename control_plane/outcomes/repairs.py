@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from uuid import UUID
 
-from control_plane.db import health, journal, permits, pools, powers, repairs, sla_terms
+from control_plane.db import health, journal, node_pools, permits, pools, powers, repairs, sla_terms
 from control_plane.db.connection import Connection
 from control_plane.db.repairs import Repair
 from control_plane.domain.actor import Actor
@@ -20,7 +20,9 @@ from control_plane.domain.health import judge
 from control_plane.domain.health_watch import NewNotice, Watched, of_rows
 from control_plane.domain.ids import MachineId
 from control_plane.domain.journal import Note
+from control_plane.domain.lease import LeaseKind
 from control_plane.domain.machine import MachineState
+from control_plane.domain.node import DRAIN_MAX
 from control_plane.domain.notice import NoticeKind
 from control_plane.domain.power import PowerEvent
 from control_plane.domain.power import step as power_step
@@ -30,6 +32,7 @@ from control_plane.domain.repair import (
     Action,
     Climb,
     Close,
+    Consent,
     Facts,
     Notify,
     OrderSpare,
@@ -134,6 +137,8 @@ async def _facts(
 ) -> Facts:
     judgement = judge((*watched.faults, *of_rows(watched, now)))
     offered = await powers.offered(connection, repair.machine_id)
+    is_node = _pool_of(locked) is not None
+    planned_at = watched.maintenance_planned_at if judgement.is_maintenance else None
     return Facts(
         verdict=judgement.verdict,
         fault=judgement.fault,
@@ -141,13 +146,19 @@ async def _facts(
         step_at=repair.step_at,
         notified_at=repair.notified_at,
         used=bool(_used(locked.claims)),
-        consent=consent_of(await _terms(connection, locked)),
+        is_node=is_node,
+        consent=consent_of(await _terms(connection, locked), is_node=is_node),
         agreed=watched.handed_back_at is not None,
         spare_ready=await _spare_ready(connection, locked, now),
         challenged=challenged(watched.proof),
         reboots=PowerAction.REBOOT in offered,
-        not_before=watched.maintenance_planned_at if judgement.is_maintenance else None,
+        not_before=planned_at - DRAIN_MAX if planned_at is not None and is_node else planned_at,
     )
+
+
+def _pool_of(locked: Locked) -> str | None:
+    """The name of the pool of which the machine is a node; None when it is none."""
+    return next((lease.node_pool for lease in locked.leases.values() if lease.kind is LeaseKind.NODE), None)
 
 
 async def _terms(connection: Connection, locked: Locked) -> Terms | None:
@@ -166,11 +177,13 @@ async def _terms(connection: Connection, locked: Locked) -> Terms | None:
 
 async def _spare_ready(connection: Connection, locked: Locked, now: datetime) -> bool:
     """Whether the machine's only lease could claim a machine that is reserved for it: one that its provider lists as
-    down, for instance, would leave the lease without any.
+    down, for instance, would leave the lease without any. For a node, whether its pool can do without it.
     """
     if len(locked.leases) != 1:
         return False
     (lease,) = locked.leases.values()
+    if lease.kind is LeaseKind.NODE:
+        return await node_pools.can_do_without(connection, lease.id)
     waiting = await pools.waiting(connection, (), [lease.id])
     return any(why_not(lease, machine, (), None, now) is None for machine in waiting)
 
@@ -195,20 +208,25 @@ async def _take(work: _Work, case: _Case, decided: Action) -> Done:
             await work.note(f"next step: {step}; {why}")
             return Done.CLIMBED
         case Notify():
-            await health.notify(work.connection, work.machine_id, _notice(decided), now=work.now)
+            notice = _notice(decided, _pool_of(case.locked), case.facts.consent)
+            await health.notify(work.connection, work.machine_id, notice, now=work.now)
             await work.wait("its customer was told", notified=True)
             return Done.TOLD
         case Reset():
             return await _reset(work, case.locked)
         case OrderSpare():
             await repairs.want_spare(work.connection, work.repair.id, now=work.now)
-            await work.wait("another machine is made ready for its customer")
+            what = "machine" if _pool_of(case.locked) is None else "node of its pool"
+            await work.wait(f"another {what} is made ready for its customer")
             return Done.WAITED
         case TakeAway(why=why):
             return await _taken_away(work, case, why)
 
 
-def _notice(notify: Notify) -> NewNotice:
+def _notice(notify: Notify, pool: str | None, consent: Consent) -> NewNotice:
+    """What its customer reads. `pool` is that of a node, of which nothing is asked."""
+    if pool is not None:
+        return _notice_of_node(notify.at, pool, consent)
     reset = notify.step is RepairStep.RESET
     if notify.recommended:
         kind = NoticeKind.RESET_RECOMMENDED if reset else NoticeKind.REPLACEMENT_RECOMMENDED
@@ -221,6 +239,16 @@ def _notice(notify: Notify) -> NewNotice:
     kind = NoticeKind.RESET_PLANNED if reset else NoticeKind.REPLACEMENT_PLANNED
     what = "will be rebooted" if reset else "will be replaced, and what is on its disk will be gone"
     return NewNotice(kind, f"The machine {what}, not before {notify.at:%Y-%m-%d %H:%M} UTC.", notify.at)
+
+
+def _notice_of_node(at: datetime, pool: str, consent: Consent) -> NewNotice:
+    first = " once it has another node in its place" if consent is Consent.AHEAD else ""
+    message = (
+        f"The node pool {pool} replaces this node{first}. Not before {at:%Y-%m-%d %H:%M} UTC, no new pod is scheduled"
+        f" on it, and its pods are asked to end; after {DRAIN_MAX // timedelta(minutes=1)} minutes they are killed."
+        " There is nothing that you have to do."
+    )
+    return NewNotice(NoticeKind.REPLACEMENT_PLANNED, message, at)
 
 
 async def _reset(work: _Work, locked: Locked) -> Done:
@@ -254,7 +282,10 @@ async def _taken_away(work: _Work, case: _Case, why: str) -> Done:
     if held is not None and not case.facts.agreed:
         await work.wait(f"it is not taken away: {held}")
         return Done.WAITED
-    if not await take_away(work.connection, work.machine_id, why=why, actor=work.actor, now=work.now):
+    pool = _pool_of(case.locked)
+    if not await take_away(
+        work.connection, work.machine_id, pool=pool, why=why, actor=work.actor, now=work.now
+    ):
         await work.wait("it could not be taken away")
         return Done.WAITED
     case.taken[place] += 1

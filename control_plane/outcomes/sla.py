@@ -59,6 +59,8 @@ async def judge(
     for lease in evidence.leases:
         facts = evidence.facts(lease, work)
         promised = terms[lease.sla_version, lease.sla]
+        if lease.is_node:
+            promised = promised.of_node
         judged = clocks(facts, promised, now)
         outside = from_outside(facts, await _confirmed(connection, lease, facts))
         certain = {

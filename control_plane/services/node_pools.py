@@ -24,7 +24,7 @@ from control_plane.domain.node_pool import (
     NodePoolEvent,
     NodePoolState,
     missing,
-    to_release,
+    to_release_when_scaled,
 )
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import WAIT_SECONDS_DEFAULT, CapacityRequest
@@ -189,7 +189,7 @@ async def _resized(
             else None
         )
     why = f"the node pool {pool.name} was scaled to {pool.nodes} node{'' if pool.nodes == 1 else 's'}"
-    ending = to_release(pool.nodes, members)
+    ending = to_release_when_scaled(pool.nodes, members)
     await outcomes.release(connection, ending, why=why, actor=actor, now=world.now())
     return None
 

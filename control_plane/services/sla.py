@@ -10,7 +10,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.sla import BreachRecord, TierTotal
 from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, SlaBreachId, on_wire
-from control_plane.domain.lease import Lease
+from control_plane.domain.lease import Lease, LeaseKind
 from control_plane.domain.period import month_of, month_text
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sla import Terms
@@ -49,6 +49,8 @@ async def of_lease(
             return LeaseSla(lease, now, None, None, ())
         terms = (await sla_terms.of_versions(connection, [lease.sla_version]))[lease.sla_version, lease.sla]
         breaches = await sla.of_lease(connection, organization_id, lease_id)
+    if lease.kind is LeaseKind.NODE:
+        terms = terms.of_node
     (promised,) = evidence.leases
     return LeaseSla(lease, now, terms, clocks(evidence.facts(promised), terms, now), breaches)
 

@@ -35,6 +35,7 @@ LeaveReasonWord = Annotated[
         lease_ended="Its lease ended: it was not wanted any more, or could not be paid.",
         failed="It did not become healthy in its cluster.",
         lost="It was not ready for long, or its machine is gone. Its pool replaces it.",
+        taken_away="Its machine is not healthy, or was announced to go; pods had time to end. Its pool replaces it.",
         hostile="It claimed what it does not have. Its pool replaces it.",
     ),
 ]

@@ -14,9 +14,10 @@ NoticeKindWord = Annotated[
         recovered="The machine is healthy again.",
         reset_planned="The machine will be rebooted, not before `planned_at`.",
         reset_recommended="A reboot may end the fault. Nothing happens unless you reboot it.",
-        replacement_planned="The lease gets another machine, not before `planned_at`, and its disk will be gone.",
+        replacement_planned="The lease gets another machine, not before `planned_at`, and its disk will be gone. Or it"
+        " is a node's: the node is drained, not before `planned_at`, and its node pool gets another one.",
         replacement_recommended="Another machine would end the fault. Nothing happens unless you ask for it.",
-        replaced="The machine was taken away, and the lease gets another one.",
+        replaced="The machine was taken away, and the lease, or its node pool, gets another one.",
         preemption_planned="The lease is interruptible, and we take its machine back at `planned_at`.",
         preemption_withdrawn="The machine is not taken back after all.",
         preempted="The machine was taken back for a lease whose readiness is promised.",

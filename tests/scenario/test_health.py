@@ -2,10 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -27,13 +25,11 @@ from control_plane.domain.notice import NoticeKind
 from control_plane.domain.repair import RepairOutcome, RepairStep
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
-from control_plane.services import sla_terms
 from control_plane.world import uuid7
-from data_plane.documents.health import GpuHealth
-from data_plane.documents.health import Health as HealthDocument
 from data_plane.documents.sample import Gpu, Xid
 from reconciler.loops.machines import order_spares
 from tests.support import machine_samples
+from tests.support.faults import LOST, promise_replacements, shows, taken_out, wants_a_spare
 from tests.support.hand_backs import asked_for_another
 from tests.support.locks import until_somebody_waits
 from tests.support.machine_samples import JUST_SETTLED
@@ -41,7 +37,6 @@ from tests.support.ready import ready_leases
 from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database
-SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 
 
 async def machine_of(stage: Stage, lease: Lease) -> Machine:
@@ -52,12 +47,6 @@ async def reports(stage: Stage, lease: Lease, *gpus: Gpu, xids: tuple[Xid, ...] 
     """The agent on the machine of a lease sends a sample, which is settled when this returns."""
     await machine_samples.sent(stage, lease, *gpus, xids=xids)
     stage.clock.advance(JUST_SETTLED.total_seconds())
-
-
-async def promise_replacements(stage: Stage) -> None:
-    """The shipped terms: gold keeps a machine until the next one is ready."""
-    async with stage.db.transaction() as connection:
-        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
 
 
 async def health_of(stage: Stage, machine: Machine) -> Health | None:
@@ -79,25 +68,6 @@ async def notices_of(stage: Stage, lease: Lease) -> Sequence[Notice]:
     async with stage.db.reading() as connection:
         found = await health.notices_of_lease(connection, lease.id, before=None, limit=50)
     return found[::-1]
-
-
-def shows(stage: Stage, machine: Machine, card: GpuHealth) -> None:
-    """What a look at the machine shows from now on about its only GPU."""
-    document = HealthDocument(
-        source="nvml",
-        at=int(stage.clock.now().timestamp()),
-        gpus=(card,),
-        xids=(),
-        xids_dropped=0,
-        events=False,
-        kernel_log="kmsg",
-        readings=(),
-    )
-    stage.access.machine(machine.address or "").health = document
-
-
-GOOD = GpuHealth(0, uuid=None, bus_id="0000:3b:00.0", lost=False)
-LOST = replace(GOOD, lost=True)
 
 
 async def test_what_a_machine_says_is_looked_at_and_ends_when_we_see_nothing(stage: Stage) -> None:
@@ -159,11 +129,6 @@ async def test_the_customer_of_a_faulty_machine_has_it_replaced_and_pays_nothing
     await stage.finish()
 
 
-_TAKE_OUT = text("""
-INSERT INTO maintenances (id, machine_id, since, taken_by, why, planned_at) VALUES (:id, :machine, :now, 'test', 'fan', :at)
-""")
-
-
 async def test_planned_work_reboots_nobody_waits_for_its_time_and_holds_back_no_other_repair(
     stage: Stage,
 ) -> None:
@@ -178,9 +143,7 @@ async def test_planned_work_reboots_nobody_waits_for_its_time_and_holds_back_no_
     planned = stage.clock.now() + timedelta(hours=8)
     for lease in leases[:3]:
         machine = await machine_of(stage, lease)
-        async with stage.db.transaction() as connection:
-            values = {"id": uuid7(), "machine": machine.id, "now": stage.clock.now(), "at": planned}
-            await connection.execute(_TAKE_OUT, values)
+        await taken_out(stage, machine, planned)
     await stage.play(2 * 3_600, step=300)
     assert [len(await stage.machines(lease)) for lease in leases] == [1, 1, 1, 1]
     assert "rebooted" not in await stage.story(leases[0])
@@ -299,10 +262,7 @@ async def test_a_spare_that_is_not_needed_any_more_is_ended(stage: Stage) -> Non
     lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", sla=SlaTier.GOLD))
     await stage.play_until(lease, "ready", seconds_max=90)
     (machine,) = await stage.machines(lease)
-    async with stage.db.transaction() as connection:
-        await connection.execute(
-            _WANTS_A_SPARE, {"id": uuid7(), "machine": machine.id, "now": stage.clock.now()}
-        )
+    await wants_a_spare(stage, machine)
     await stage.run("order_spares")
     await stage.run("order_spares")
     async with stage.db.reading() as connection:
@@ -326,10 +286,7 @@ async def test_no_spare_is_ordered_where_an_envelope_of_the_lease_allows_none(st
             stage.cloud.stock[native_type, native_region] = 0
     stage.clock.advance(31)
     await stage.run("refresh_offers")
-    async with stage.db.transaction() as connection:
-        await connection.execute(
-            _WANTS_A_SPARE, {"id": uuid7(), "machine": machine.id, "now": stage.clock.now()}
-        )
+    await wants_a_spare(stage, machine)
     await stage.run("order_spares")
     async with stage.db.reading() as connection:
         assert await pools.waiting(connection, (), [lease.id]) == []
@@ -355,9 +312,7 @@ async def test_a_lease_that_no_offer_can_serve_is_looked_at_later_and_later_and_
     await stage.narrow(starved.organization_id, Envelope(regions=frozenset({"nowhere"})))
     for lease in (starved, served):
         (machine,) = await stage.machines(lease)
-        async with stage.db.transaction() as connection:
-            values = {"id": uuid7(), "machine": machine.id, "now": stage.clock.now()}
-            await connection.execute(_WANTS_A_SPARE, values)
+        await wants_a_spare(stage, machine)
         stage.clock.advance(1)
     (report,) = await stage.run("order_spares")
     assert (report.looked_at, report.acted_on) == (1, 0)
@@ -373,12 +328,6 @@ async def test_a_lease_that_no_offer_can_serve_is_looked_at_later_and_later_and_
             looked.append(second)
     apart = [after - before for before, after in pairwise(looked)]
     assert apart == [30, 60], f"it is looked at again after 15 s, and then later and later: {looked}"
-
-
-_WANTS_A_SPARE = text("""
-INSERT INTO repairs (id, machine_id, opened_at, fault, step, step_at, why, due_at, spare_wanted_at)
-VALUES (:id, :machine, :now, 'gpu_lost', 'replace', :now, '', :now, :now)
-""")
 
 
 _HOLD_REPAIR = text("SELECT id FROM repairs WHERE machine_id = :id FOR UPDATE")

@@ -15,10 +15,12 @@ from control_plane.wire.nodes import (
     StepEvidenceView,
 )
 
+_OUR_WORDS = frozenset({LeaveReason.LEASE_ENDED, LeaveReason.TAKEN_AWAY})
+
 
 def _leave_why(node: NodeOverview) -> str | None:
     """What ended the lease, in our words. What failed before can be words of the machine, which operators read."""
-    if node.leave_reason is None or node.leave_reason is LeaveReason.LEASE_ENDED:
+    if node.leave_reason is None or node.leave_reason in _OUR_WORDS:
         return node.leave_why
     return why_it_leaves(node.leave_reason)
 

@@ -87,6 +87,7 @@ _EVENTS = {
     LeaveReason.LEASE_ENDED: NodeEvent.LEAVE,
     LeaveReason.FAILED: NodeEvent.FAILED,
     LeaveReason.LOST: NodeEvent.LOST,
+    LeaveReason.TAKEN_AWAY: NodeEvent.LEAVE,
     LeaveReason.HOSTILE: NodeEvent.HOSTILE,
 }
 

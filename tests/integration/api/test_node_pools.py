@@ -390,6 +390,7 @@ async def test_a_node_that_left_says_what_ended_its_lease(api: Api, acme: Tenant
     await acme.http.post(f"{POOLS}/{pool['id']}/deletion")
     for reason, why, told in (
         ("lease_ended", "its lease has ended", "the node pool train was deleted: its customer deleted it"),
+        ("taken_away", "an operator took it out: fan", "an operator took it out: fan"),
         ("lost", "StepFailed: words of a machine", "it was not ready for too long, or its machine is gone"),
     ):
         async with api.owner.db.transaction() as connection:

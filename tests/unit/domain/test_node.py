@@ -65,10 +65,11 @@ def test_a_node_that_nobody_trusts_or_reaches_is_cut_off_before_anything_else() 
 
 def test_pods_have_time_to_go_before_an_orderly_node_is_deleted() -> None:
     for reason, later in product(
-        (LeaveReason.LEASE_ENDED, LeaveReason.FAILED), (LeaveStep.DELETED, LeaveStep.CUT_OFF)
+        (LeaveReason.LEASE_ENDED, LeaveReason.FAILED, LeaveReason.TAKEN_AWAY),
+        (LeaveStep.DELETED, LeaveStep.CUT_OFF),
     ):
         steps = leaving(reason)
-        assert steps.index(LeaveStep.DRAINED) < steps.index(later)
+        assert steps.index(LeaveStep.CORDONED) < steps.index(LeaveStep.DRAINED) < steps.index(later)
 
 
 def test_a_pool_is_opened_all_or_none_until_it_was_ready_once() -> None:
@@ -83,6 +84,8 @@ def test_what_became_of_the_machine_says_why_its_node_leaves() -> None:
         (None, True, LeaveReason.LOST),
         (FailReason.VANISHED, True, LeaveReason.LOST),
         (FailReason.NODE_LOST, False, LeaveReason.LOST),
+        (FailReason.UNHEALTHY, False, LeaveReason.TAKEN_AWAY),
+        (FailReason.UNHEALTHY, True, LeaveReason.LOST),
         (FailReason.NODE_HOSTILE, False, LeaveReason.HOSTILE),
         (FailReason.PROOF_FAILED, False, LeaveReason.HOSTILE),
     ):

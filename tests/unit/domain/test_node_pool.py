@@ -28,6 +28,7 @@ from control_plane.domain.node_pool import (
     ended_why,
     step,
     to_release,
+    to_release_when_scaled,
 )
 from control_plane.domain.organization import OPEN, OrganizationState
 from control_plane.domain.request import CapacityRequest
@@ -176,6 +177,28 @@ def test_what_has_run_longest_goes_last() -> None:
     assert decide(READY, members(L.READY, L.READY, L.READY), ended_why=None, now=NOW) == Release(
         (LeaseId(UUID(int=2)),)
     )
+
+
+def test_a_node_that_leaves_later_is_replaced_before_and_is_no_surplus_when_another_one_is_there() -> None:
+    first, second, third = members(L.READY, L.READY, L.READY)
+    first = replace(first, is_leaving_later=True)
+    assert decide(READY, [first, second], ended_why=None, now=NOW) == Replace(1)
+    for state in (L.PLACING, L.STARTING, L.READY):
+        assert decide(READY, [first, second, replace(third, state=state)], ended_why=None, now=NOW) is None
+    again = [replace(first, is_leaving_later=False), second, third]
+    assert decide(READY, again, ended_why=None, now=NOW) == Release((third.lease_id,)), "it recovered"
+
+
+def test_whoever_wants_fewer_nodes_stops_paying_for_one_that_leaves_later_once_enough_others_are_ready() -> (
+    None
+):
+    first, second, third = members(L.READY, L.READY, L.STARTING)
+    first = replace(first, is_leaving_later=True)
+    assert numbers(to_release_when_scaled(1, [first, second])) == [0]
+    assert numbers(to_release_when_scaled(1, [first, second, third])) == [2, 0]
+    starting = replace(second, state=L.STARTING)
+    assert numbers(to_release_when_scaled(1, [first, starting, third])) == [2], "nothing else is ready"
+    assert numbers(to_release_when_scaled(1, [second, third])) == [2]
 
 
 def test_a_pool_that_is_not_ready_in_its_time_is_given_up_with_all_its_leases() -> None:

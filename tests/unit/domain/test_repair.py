@@ -23,6 +23,7 @@ from control_plane.domain.repair import (
     Reset,
     TakeAway,
     Wait,
+    consent_of,
     held_back,
     next_action,
 )
@@ -43,6 +44,7 @@ def facts(code: FaultCode, source: Source = Source.LOOK, *, step: RepairStep = R
         step_at=AT,
         notified_at=None,
         used=True,
+        is_node=False,
         consent=Consent.NOTIFIED,
         agreed=False,
         spare_ready=False,
@@ -200,6 +202,21 @@ def test_planned_work_reboots_nobody_and_interrupts_nobody_before_its_time() -> 
     at_once = replace(told, not_before=None, spare_ready=True)
     assert isinstance(next_action(at_once, AT + MINUTE * 14), Wait)
     assert isinstance(next_action(at_once, AT + MINUTE * 15), TakeAway)
+
+
+def test_nobody_is_asked_about_a_node_and_it_is_never_rebooted() -> None:
+    assert consent_of(None) is Consent.ASKED
+    assert consent_of(None, is_node=True) is Consent.NOTIFIED
+    for code in FaultCode:
+        for step in RepairStep:
+            for notified_at in (None, AT):
+                node = replace(facts(code, step=step), is_node=True, notified_at=notified_at)
+                for hours in (0, 1, 100):
+                    action = next_action(node, AT + timedelta(hours=hours))
+                    assert not isinstance(action, Reset), (code, step, hours)
+                    assert not (isinstance(action, Notify) and action.step is RepairStep.RESET), (code, step)
+    reset = replace(facts(FaultCode.GPU_ERROR, step=RepairStep.RESET), is_node=True)
+    assert climbs(next_action(reset, AT)) is RepairStep.REPLACE
 
 
 def test_a_machine_that_failed_a_proof_is_left_to_its_next_challenge() -> None:

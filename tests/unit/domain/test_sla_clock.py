@@ -123,6 +123,15 @@ def test_a_promise_is_kept_to_the_second_and_broken_one_second_later() -> None:
         assert (Promise.READY in breaches(late)) is broken, seconds
 
 
+def test_a_node_that_ended_with_its_machine_breaks_no_promise_of_a_replacement() -> None:
+    """Its pool gets another lease for it."""
+    lost = facts(end=End(at(10), by_us=True))
+    assert Promise.REPLACEMENT in breaches(lost)
+    assert breaches(lost, terms=GOLD.of_node) == {}
+    late = facts(ready_at=MONTH + timedelta(seconds=901))
+    assert breaches(late, terms=GOLD.of_node) == breaches(late), "every other promise stands"
+
+
 def test_availability_is_judged_when_the_month_is_over_and_everything_is_metered() -> None:
     known = facts(failures=((at(10, 4), at(10, 6)),))
     assert Promise.AVAILABILITY not in breaches(known, NOVEMBER)

@@ -4682,7 +4682,7 @@ def _create_tables() -> None:
             "(state = 'gone') = (gone_at IS NOT NULL)", name=op.f("ck_nodes_gone_has_its_time")
         ),
         sa.CheckConstraint(
-            "leave_reason IN ('failed', 'hostile', 'lease_ended', 'lost')",
+            "leave_reason IN ('failed', 'hostile', 'lease_ended', 'lost', 'taken_away')",
             name=op.f("ck_nodes_leave_reason_known"),
         ),
         sa.CheckConstraint(

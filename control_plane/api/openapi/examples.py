@@ -62,6 +62,7 @@ _TEXTS: Mapping[str, str] = {
     "cluster": "eu-1",
     "node_pool": "train",
     "NodeView.name": f"node-{_ID}",
+    "NodePoolReportView.organization": "heliotrope",
     "NodeReportView.organization": "heliotrope",
     "DifferenceView.organization": "heliotrope",
     "LedgerEntryView.organization": "heliotrope",

@@ -7,7 +7,6 @@ specification says, a completed operation is listed until a query has shown it.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 

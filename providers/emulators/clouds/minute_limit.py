@@ -1,4 +1,4 @@
-"""A limit of requests in each minute of the clock, for clouds that publish none: the number is what our adapter keeps to."""
+"""A limit of requests in each minute of the clock, for clouds that publish none: twice what our adapter keeps to."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

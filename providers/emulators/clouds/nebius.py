@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from google.protobuf.message import DecodeError, Message
 
+from providers.emulators.clouds.minute_limit import MinuteLimit
 from providers.emulators.clouds.nebius_account import (
     FABRICS,
     IMAGE_FAMILIES,
@@ -31,7 +32,6 @@ from providers.emulators.clouds.nebius_account import (
     PresetOnSale,
     disk_usd_per_hour,
 )
-from providers.emulators.clouds.minute_limit import MinuteLimit
 from providers.emulators.grpc_server import GrpcServer, Refusal
 from providers.emulators.host import MachineHost
 from providers.emulators.rentals import Life

@@ -20,8 +20,8 @@ from litestar.datastructures import State
 from litestar.exceptions import HTTPException
 from litestar.status_codes import HTTP_200_OK
 
-from providers.emulators.clouds.shadeform_account import KINDS, Account, Instance, Kind
 from providers.emulators.clouds.minute_limit import MinuteLimit
+from providers.emulators.clouds.shadeform_account import KINDS, Account, Instance, Kind
 from providers.emulators.host import MachineHost
 from providers.emulators.scenario import (
     FaultKind,

@@ -13,18 +13,29 @@ from control_plane.api.identifiers import read_id, read_lease_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
 from control_plane.api.views.leases import lease_view
-from control_plane.api.views.repairs import maintenance_view, notice_view, repair_view
+from control_plane.api.views.repairs import maintenance_view, notice_view, repair_detail_view, repair_view
 from control_plane.domain.ids import MachineId, Prefix
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import lease_overviews, repairs
 from control_plane.services.idempotency import Connection
+from control_plane.wire.common import MACHINE_ID_PATTERN
 from control_plane.wire.leases import LeaseView
 from control_plane.wire.notices import NoticePage
-from control_plane.wire.repairs import MaintenanceRequest, MaintenanceView, RepairPage, ReplacementRequest
+from control_plane.wire.repairs import (
+    MaintenanceRequest,
+    MaintenanceView,
+    RepairDetailView,
+    RepairPage,
+    ReplacementRequest,
+)
 
 Closed = Annotated[bool, QueryParameter(description="Also those that are closed.")]
+OfMachine = Annotated[
+    str | None,
+    QueryParameter(pattern=MACHINE_ID_PATTERN, max_length=35, description="Only those of this machine."),
+]
 
 
 class LeaseRepairController(Controller):
@@ -109,6 +120,7 @@ class RepairController(Controller):
         request: ApiRequest,
         *,
         closed: Closed = False,
+        machine: OfMachine = None,
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> RepairPage:
@@ -117,6 +129,7 @@ class RepairController(Controller):
             request.world,
             request.principal.organization_id,
             only_open=not closed,
+            machine_id=None if machine is None else MachineId(read_id(Prefix.MACHINE, machine)),
             before=paging.moment("repairs", cursor),
             limit=limit + 1,
         )
@@ -124,6 +137,22 @@ class RepairController(Controller):
             found, limit, lambda row: paging.after_moment("repairs", row.opened_at, row.id)
         )
         return RepairPage(tuple(map(repair_view, page)), following)
+
+    @get(
+        "/repairs/{repair_id:str}",
+        operation_id="getRepair",
+        permission=Permission.FLEET_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+    )
+    async def show(self, request: ApiRequest, repair_id: FromPath[str]) -> RepairDetailView:
+        """A repair with its evidence, and with a text for the provider of the machine that can be sent as it is."""
+        found = await repairs.show(
+            request.world, request.principal.organization_id, read_id(Prefix.REPAIR, repair_id)
+        )
+        if isinstance(found, Refused):
+            raise refusal(found)
+        return repair_detail_view(found)
 
     @post(
         "/machines/{machine_id:str}/maintenance",

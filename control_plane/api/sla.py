@@ -91,7 +91,7 @@ class SlaController(Controller):
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> SlaReportView:
-        """The promises to your organization that were broken in a month, and what was given back."""
+        """What a month came to for your organization: promises kept and broken, and what was given back."""
         whose = request.principal.organization_id
         return await _report(request, month, whose=whose, limit=limit, cursor=cursor)
 
@@ -110,7 +110,7 @@ class SlaController(Controller):
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> SlaReportView:
-        """The promises to all organizations that were broken in a month, and what was given back."""
+        """What a month came to for all organizations: promises kept and broken, and what was given back."""
         return await _report(request, month, whose=None, limit=limit, cursor=cursor)
 
     @post(

@@ -270,3 +270,48 @@ async def of_machines(connection: Connection, machine_ids: Sequence[MachineId]) 
     """What is known about the health of machines. One about which nothing was ever reported is not in the answer."""
     found = await read(connection, _OF_MACHINES, Health, ids=list(machine_ids))
     return {health.machine_id: health for health in found}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeEvidence:
+    """What a verdict was changed by; empty where nothing was stored."""
+
+    faults: tuple[Fault, ...] = ()
+    """The open faults, without those that our rows tell of."""
+    because_of: Fault | None = None
+    """The worst one, of either kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of the verdict about a machine."""
+
+    at: datetime
+    verdict_before: Verdict
+    verdict: Verdict
+    fault: FaultCode | None
+    why: str
+    evidence: ChangeEvidence
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """All of them."""
+        worst, faults = self.evidence.because_of, self.evidence.faults
+        return faults if worst is None or worst in faults else (worst, *faults)
+
+
+_CHANGES = text("""
+SELECT * FROM (
+  SELECT number, at, verdict_before, verdict, fault, why, evidence FROM health_changes
+  WHERE machine_id = :machine_id AND at >= :since AND (CAST(:until AS timestamptz) IS NULL OR at <= :until)
+  ORDER BY number DESC LIMIT :limit
+) c ORDER BY number
+""")
+
+
+async def changes(
+    connection: Connection, machine_id: MachineId, *, since: datetime, until: datetime | None, limit: int
+) -> list[Change]:
+    """How the verdict about a machine changed in a while, the oldest first; the last ones."""
+    values = {"since": since, "until": until, "limit": limit}
+    return await read(connection, _CHANGES, Change, machine_id=machine_id, **values)

@@ -12,9 +12,10 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.health import FaultCode, Verdict
-from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId
+from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, ProviderRef
 from control_plane.domain.machine import WANTED, MachineState
 from control_plane.domain.repair import RepairOutcome, RepairStep
+from control_plane.domain.repair_ticket import Done
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,28 +201,87 @@ async def of_machines(connection: Connection, machine_ids: Sequence[MachineId]) 
 
 @dataclass(frozen=True, slots=True)
 class ShownRepair(Repair):
-    """A repair as operators read it, with what they tell the provider."""
+    """A repair as operators read it."""
 
+    opened_verdict: Verdict
+    """Of its machine when it was opened."""
+    opened_why: str
     verdict: Verdict
     """Of its machine now."""
     verdict_why: str
 
 
-_PAGE = text(f"""
-SELECT {", ".join(f"r.{column}" for column in _COLUMNS.split(", "))}, h.verdict, h.why AS verdict_why
+# A repair is opened with the change of a verdict, so the last change up to then is the one that it was opened for.
+_SHOWN = f"""
+SELECT {", ".join(f"r.{column}" for column in _COLUMNS.split(", "))},
+  coalesce(c.verdict, h.verdict) AS opened_verdict, coalesce(c.why, h.why) AS opened_why,
+  h.verdict, h.why AS verdict_why
 FROM repairs r JOIN machine_health h ON h.machine_id = r.machine_id
+LEFT JOIN LATERAL (
+  SELECT verdict, why FROM health_changes WHERE machine_id = r.machine_id AND at <= r.opened_at
+  ORDER BY at DESC, number DESC LIMIT 1
+) c ON true
+"""
+_PAGE = text(f"""
+{_SHOWN}
 WHERE (NOT CAST(:open AS boolean) OR r.closed_at IS NULL)
+  AND (CAST(:machine_id AS uuid) IS NULL OR r.machine_id = :machine_id)
   AND (CAST(:at AS timestamptz) IS NULL OR (r.opened_at, r.id) < (:at, CAST(:id AS uuid)))
 ORDER BY r.opened_at DESC, r.id DESC LIMIT :limit
 """)
+_ONE = text(f"{_SHOWN} WHERE r.id = :id")
 
 
 async def page(
-    connection: Connection, *, only_open: bool, before: tuple[datetime, UUID] | None, limit: int
+    connection: Connection,
+    *,
+    only_open: bool,
+    machine_id: MachineId | None,
+    before: tuple[datetime, UUID] | None,
+    limit: int,
 ) -> list[ShownRepair]:
-    """Repairs of all machines, the latest first: those that were opened before a moment, or then with a lower id."""
+    """Repairs of a machine or, with None, of all, the latest first.
+
+    They were opened before a moment, or then with a lower id.
+    """
     at, repair_id = before or (None, None)
-    return await read(connection, _PAGE, ShownRepair, open=only_open, at=at, id=repair_id, limit=limit)
+    values = {"open": only_open, "machine_id": machine_id, "limit": limit}
+    return await read(connection, _PAGE, ShownRepair, **values, at=at, id=repair_id)
+
+
+async def get(connection: Connection, repair_id: UUID) -> ShownRepair | None:
+    return await read_one(connection, _ONE, ShownRepair, id=repair_id)
+
+
+@dataclass(frozen=True, slots=True)
+class AtProvider:
+    """A machine as its provider knows it, and what we did about it in a while, the oldest first."""
+
+    provider: str
+    account: AccountName
+    native_region: str
+    native_type: str
+    provider_ref: ProviderRef | None
+    gpu_count: int
+    gpu_uuids: tuple[str, ...]
+    """By its last reading, in the order of their indices."""
+    done: tuple[Done, ...]
+
+
+# The API's role sees machines of its own organization alone; the function answers it while it acts for operators.
+_AT_PROVIDER = text("""
+SELECT provider, account, native_region, native_type, provider_ref, gpu_count, gpu_uuids, done
+FROM machine_for_provider(:machine_id, :since, coalesce(CAST(:until AS timestamptz), 'infinity'))
+""")
+
+
+async def at_provider(
+    connection: Connection, machine_id: MachineId, *, since: datetime, until: datetime | None
+) -> AtProvider | None:
+    """What its provider is told of a machine. Only operators get another answer than None."""
+    return await read_one(
+        connection, _AT_PROVIDER, AtProvider, machine_id=machine_id, since=since, until=until
+    )
 
 
 _HAND_BACK = text("""

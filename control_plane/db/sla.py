@@ -1,6 +1,6 @@
 """Queries on broken promises: when leases are judged, breaches, assessments, and what the ledger got for them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -10,14 +10,16 @@ from sqlalchemy import text
 from control_plane.db.connection import Connection
 from control_plane.db.leases import PAUSED
 from control_plane.db.reach import reach_values, within
-from control_plane.db.rows import document, read, read_one, write
+from control_plane.db.rows import Recordset, document, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.access import Reach
+from control_plane.domain.breach_evidence import BreachEvidence
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId, SlaBreachId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import Maintenance, Promise
+from control_plane.domain.sla_month import LeaseMonth
 
 _ENDED = among("l.state", (LeaseState.ENDING, LeaseState.ENDED))
 _TAKE = text(f"""
@@ -94,7 +96,7 @@ class KnownBreach:
 
 LATEST = """
 LEFT JOIN LATERAL (
-  SELECT number, charged_nano, credit_nano, outside_nano, why FROM sla_assessments
+  SELECT number, charged_nano, credit_nano, outside_nano, why, evidence FROM sla_assessments
   WHERE breach_id = b.id AND organization_id = b.organization_id ORDER BY number DESC LIMIT 1
 ) a ON true
 CROSS JOIN LATERAL (
@@ -157,6 +159,42 @@ async def judged(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Month(LeaseMonth):
+    lease_id: LeaseId
+    organization_id: OrganizationId
+    sla: SlaTier
+
+
+_MONTHS_JUDGED = Recordset(_Month, "months")
+_STORE_MONTHS = text(f"""
+INSERT INTO sla_months AS m (lease_id, organization_id, month, sla, promised_seconds, down_seconds, kept, broken)
+SELECT lease_id, organization_id, month, sla, promised_seconds, down_seconds, kept, broken FROM {_MONTHS_JUDGED}
+ON CONFLICT (organization_id, lease_id, month) DO UPDATE SET promised_seconds = excluded.promised_seconds,
+  down_seconds = excluded.down_seconds, kept = excluded.kept, broken = excluded.broken
+WHERE (m.promised_seconds, m.down_seconds, m.kept, m.broken)
+  <> (excluded.promised_seconds, excluded.down_seconds, excluded.kept, excluded.broken)
+""")
+
+
+async def store_months(
+    connection: Connection,
+    organization_id: OrganizationId,
+    lease_id: LeaseId,
+    sla: SlaTier,
+    months: Iterable[LeaseMonth],
+) -> None:
+    """Store what the months of a lease came to, where that has changed."""
+    rows = [
+        _Month(
+            *(each.month, each.promised_seconds, each.down_seconds, each.kept, each.broken),
+            *(lease_id, organization_id, sla),
+        )
+        for each in months
+    ]
+    await write(connection, _STORE_MONTHS, months=Recordset.document(rows))
+
+
 async def maintenance(connection: Connection, machine_ids: Collection[MachineId]) -> list[Maintenance]:
     """Our work on these machines."""
     return await read(connection, _MAINTENANCE, Maintenance, machine_ids=list(machine_ids))
@@ -175,7 +213,9 @@ async def known(connection: Connection, lease_ids: Collection[LeaseId]) -> list[
     return await read(connection, _KNOWN, KnownBreach, lease_ids=list(lease_ids))
 
 
-async def insert(connection: Connection, breach: NewBreach, evidence: object, *, now: datetime) -> bool:
+async def insert(
+    connection: Connection, breach: NewBreach, evidence: BreachEvidence, *, now: datetime
+) -> bool:
     """Store a breach, once for a lease, a promise and a month. False when it is stored already."""
     values = {name: getattr(breach, name) for name in NewBreach.__slots__}
     values |= {"promise": breach.promise.value, "sla": breach.sla.value, "evidence": document(evidence)}
@@ -193,7 +233,7 @@ async def assess(
     outside_nano: Nano,
     queued: bool,
     why: str,
-    evidence: object,
+    evidence: BreachEvidence,
     now: datetime,
 ) -> None:
     """Store what is to be given back for a breach from now on; with `queued`, the ledger has to get it."""
@@ -228,6 +268,8 @@ class BreachRecord:
     found_at: datetime
     why: str
     """By its latest assessment, or as it was found."""
+    evidence: BreachEvidence
+    """What that was found by."""
     assessed: bool
     """Whether what is given back for it is known. It is once the month, or the lease, is over."""
     charged_nano: Nano
@@ -245,7 +287,8 @@ class BreachRecord:
 
 _RECORD = """
 b.id, b.organization_id, b.lease_id, b.promise, b.month, b.sla, b.sla_version, b.since, b.found_at,
-coalesce(a.why, b.why) AS why, a.number IS NOT NULL AS assessed, coalesce(a.charged_nano, 0)::bigint AS charged_nano,
+coalesce(a.why, b.why) AS why, coalesce(a.evidence, b.evidence) AS evidence,
+a.number IS NOT NULL AS assessed, coalesce(a.charged_nano, 0)::bigint AS charged_nano,
 coalesce(a.credit_nano, 0)::bigint AS credit_nano, credited.nano AS credited_nano, credited.at AS credited_at,
 coalesce(w.amount_nano, 0)::bigint AS waiting_nano, w.since AS waiting_since,
 r.decided_at AS refused_at, r.reason AS refused_why
@@ -273,21 +316,45 @@ WHERE w.breach_id IS NOT NULL AND (CAST(:after AS uuid) IS NULL OR b.id > :after
 """)
 _ONE = text(f"SELECT {_RECORD} FROM sla_breaches b {_DECISIONS} WHERE b.id = :id")
 _TIERS = text(f"""
-SELECT b.sla, count(*) AS breaches, count(DISTINCT b.lease_id) AS leases,
-       coalesce(sum(a.credit_nano), 0)::bigint AS credit_nano, coalesce(sum(credited.nano), 0)::bigint AS credited_nano
-FROM sla_breaches b {LATEST}
-WHERE b.month = :month AND (CAST(:organization_id AS uuid) IS NULL OR b.organization_id = :organization_id)
-GROUP BY b.sla ORDER BY b.sla
+SELECT sla, coalesce(m.leases, 0) AS leases, coalesce(m.kept, 0) AS kept,
+       coalesce(m.promised_seconds, 0) AS promised_seconds,
+       coalesce(m.down_seconds, 0) AS down_seconds, coalesce(b.breaches, 0) AS breaches,
+       coalesce(b.breached_leases, 0) AS breached_leases, coalesce(b.credit_nano, 0) AS credit_nano,
+       coalesce(b.credited_nano, 0) AS credited_nano
+FROM (
+  SELECT sla, count(*) AS leases, sum(kept)::bigint AS kept, sum(promised_seconds)::bigint AS promised_seconds,
+         sum(down_seconds)::bigint AS down_seconds
+  FROM sla_months
+  WHERE month = :month AND (CAST(:organization_id AS uuid) IS NULL OR organization_id = :organization_id)
+    AND (kept > 0 OR broken > 0)
+  GROUP BY sla
+) m FULL JOIN (
+  SELECT b.sla, count(*) AS breaches, count(DISTINCT b.lease_id) AS breached_leases,
+         coalesce(sum(a.credit_nano), 0)::bigint AS credit_nano,
+         coalesce(sum(credited.nano), 0)::bigint AS credited_nano
+  FROM sla_breaches b {LATEST}
+  WHERE b.month = :month AND (CAST(:organization_id AS uuid) IS NULL OR b.organization_id = :organization_id)
+  GROUP BY b.sla
+) b USING (sla) ORDER BY sla
 """)
 
 
 @dataclass(frozen=True, slots=True)
 class TierTotal:
-    """The breaches of a tier in a month."""
+    """What a month came to for the leases of a tier, as of their last judgement."""
 
     sla: SlaTier
-    breaches: int
     leases: int
+    """Those with promises."""
+    kept: int
+    """Promises that were kept, so far."""
+    promised_seconds: int
+    """In which they were to be available, all together."""
+    down_seconds: int
+    """In which they were not."""
+    breaches: int
+    """Promises that were broken."""
+    breached_leases: int
     credit_nano: Nano
     """What is given back for them, as far as it is known."""
     credited_nano: Nano

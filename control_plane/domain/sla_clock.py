@@ -202,6 +202,13 @@ class Down:
         return Span(self.since, self.until).seconds
 
 
+def available_bp(promised_seconds: int, down_seconds: int) -> int:
+    """An availability in basis points, rounded down."""
+    if not promised_seconds:
+        return WHOLE_BP
+    return (promised_seconds - down_seconds) * WHOLE_BP // promised_seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Month:
     """The availability of a lease in a month, so far."""
@@ -219,9 +226,7 @@ class Month:
     @property
     def available_bp(self) -> int:
         """The availability in basis points, rounded down."""
-        if not self.promised_seconds:
-            return WHOLE_BP
-        return (self.promised_seconds - self.down_seconds) * WHOLE_BP // self.promised_seconds
+        return available_bp(self.promised_seconds, self.down_seconds)
 
 
 @dataclass(frozen=True, slots=True)

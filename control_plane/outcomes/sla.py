@@ -10,6 +10,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.sla import KnownBreach, NewBreach
 from control_plane.db.sla_facts import PromisedLease
 from control_plane.domain.actor import Actor
+from control_plane.domain.breach_evidence import BreachEvidence, evidence_of
 from control_plane.domain.ids import LeaseId, MachineId, SlaBreachId
 from control_plane.domain.journal import Note
 from control_plane.domain.money import NOTHING, Nano, usd
@@ -24,9 +25,7 @@ from control_plane.domain.sla_clock import (
 )
 from control_plane.domain.sla_credit import next_judgement
 from control_plane.domain.sla_evidence import from_outside, is_inside
-
-EVIDENCE_SPANS_MAX = 100
-"""How many spans of time an evidence names; the sums are of all of them."""
+from control_plane.domain.sla_month import months_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +69,8 @@ async def judge(
         of_lease = _OfLease(connection, lease, facts, judged, certain, charged_until[lease.id], actor, now)
         found += await of_lease.store_breaches(known.setdefault(lease.id, {}), new_id)
         assessed += await of_lease.assess(known[lease.id])
+        months = months_of(facts, promised, judged)
+        await sla.store_months(connection, lease.organization_id, lease.id, lease.sla, months)
         used = {each.machine_id for each in facts.used}
         await sla.judged(
             connection,
@@ -174,29 +175,15 @@ class _OfLease:
         ending_at = self.lease.ending_at
         return month.settled and self.charged_until >= min(over, self.now if ending_at else over)
 
-    def _evidence(self, month: datetime, breach: Breach | None) -> dict[str, object]:
-        """The figures from which anybody can compute the credit again."""
-        seen = next((each for each in self.judged.months if each.month == month), None)
-        if seen is None:
-            return {}
-        return {
-            "tier": self.lease.sla,
-            "terms": self.lease.sla_version,
-            "month": month,
-            "created_at": self.facts.created_at,
-            "ready_at": self.facts.ready_at,
-            "ended_at": None if self.facts.end is None else self.facts.end.at,
-            "ready_seconds": self.judged.ready_seconds,
-            "held": self.facts.held[:EVIDENCE_SPANS_MAX],
-            "held_seconds": self.judged.held_seconds,
-            "handed_back": [use for use in self.facts.used if use.handed_back][:EVIDENCE_SPANS_MAX],
-            "promised_seconds": seen.promised_seconds,
-            "down_seconds": seen.down_seconds,
-            "down": seen.down[:EVIDENCE_SPANS_MAX],
-            "down_spans": len(seen.down),
-            "charged_nano": seen.charged_nano,
-            "credit_bp": 0 if breach is None else breach.credit_bp,
-        }
+    def _evidence(self, month: datetime, breach: Breach | None) -> BreachEvidence:
+        return evidence_of(
+            self.facts,
+            self.judged,
+            month,
+            tier=self.lease.sla,
+            terms=self.lease.sla_version,
+            credit_bp=0 if breach is None else breach.credit_bp,
+        )
 
 
 _NAMES = {

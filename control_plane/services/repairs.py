@@ -1,29 +1,32 @@
 """Repairs: customers hand back machines that do not work, and operators take machines out for maintenance."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from control_plane.db import claims, health, lease_overviews, maintenances, repairs
 from control_plane.db.connection import Connection
-from control_plane.db.health import Notice
+from control_plane.db.health import Change, Notice
 from control_plane.db.lease_overviews import Overview
 from control_plane.db.maintenances import Maintenance
 from control_plane.db.repairs import ShownRepair
 from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
-from control_plane.domain.ids import LeaseId, MachineId, OrganizationId
+from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, Prefix, on_wire
 from control_plane.domain.lease import LeaseKind, LeaseState
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.repair_ticket import Known, Ticket, faults_of
 from control_plane.services import lease_reach
 from control_plane.services.leases import of_node_pool
 from control_plane.world import World
 
-__all__ = ["Maintenance", "Notice", "ShownRepair"]  # For controllers and views.
+__all__ = ["Change", "Maintenance", "Notice", "ShownRepair"]  # For controllers and views.
 
 HAND_BACKS_WITHIN = timedelta(days=1)
 HAND_BACKS_MAX = 3
 """Machines of a lease that may be handed back within a day: each costs a machine that may be healthy."""
+CHANGES_SHOWN_MAX = 200
 
 
 async def hand_back(
@@ -79,12 +82,62 @@ async def page(
     platform: OrganizationId,
     *,
     only_open: bool,
+    machine_id: MachineId | None,
     before: tuple[datetime, UUID] | None,
     limit: int,
 ) -> Sequence[ShownRepair]:
-    """Repairs of all machines, the latest first, for operators."""
+    """Repairs of a machine or, with None, of all, the latest first, for operators."""
     async with world.db.reading(platform) as connection:
-        return await repairs.page(connection, only_open=only_open, before=before, limit=limit)
+        return await repairs.page(
+            connection, only_open=only_open, machine_id=machine_id, before=before, limit=limit
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RepairDetail:
+    """A repair with its evidence."""
+
+    repair: ShownRepair
+    changes: Sequence[Change]
+    """How the verdict about the machine changed meanwhile, the oldest first."""
+    ticket: Ticket
+    """What the machine's provider is told."""
+
+
+async def show(world: World, platform: OrganizationId, repair_id: UUID) -> RepairDetail | Refused:
+    """A repair with its evidence, for operators."""
+    async with world.db.reading(platform) as connection:
+        repair = await repairs.get(connection, repair_id)
+        if repair is None:
+            return Refused(RefusalCode.NOT_FOUND, "There is no such repair.")
+        machine_id, since, until = repair.machine_id, repair.opened_at, repair.closed_at
+        machine = await repairs.at_provider(connection, machine_id, since=since, until=until)
+        if machine is None:
+            raise LookupError(f"the machine {machine_id} of a repair is not there")
+        changes = await health.changes(
+            connection, machine_id, since=since, until=until, limit=CHANGES_SHOWN_MAX
+        )
+        now = (await health.of_machines(connection, [machine_id])).get(machine_id) if until is None else None
+    known = [Known(change.at, change.faults) for change in changes]
+    if now is not None:
+        known.append(Known(now.judged_at, now.faults))
+    ticket = Ticket(
+        repair=on_wire(Prefix.REPAIR, repair.id),
+        provider=machine.provider,
+        account=machine.account,
+        region=machine.native_region,
+        native_type=machine.native_type,
+        reference=machine.provider_ref,
+        gpu_count=machine.gpu_count,
+        gpu_uuids=machine.gpu_uuids,
+        opened_at=repair.opened_at,
+        closed_at=repair.closed_at,
+        verdict=repair.opened_verdict,
+        why=repair.opened_why,
+        faults=faults_of(known),
+        done=machine.done,
+    )
+    return RepairDetail(repair, changes, ticket)
 
 
 async def take_out(

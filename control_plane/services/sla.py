@@ -71,9 +71,10 @@ async def report(
     after: UUID | None,
     limit: int,
 ) -> SlaReport | Refused:
-    """The breaches of a month: of an organization or, with None, of all, for which the reader is the operators' own.
+    """What a month came to, and its breaches: of an organization or, with None, of all.
 
-    None as the month is the current one. Refused for one that has not begun.
+    For all, the reader is the operators' own organization. None as the month is the current one. Refused for one that
+    has not begun.
     """
     month = month or month_of(world.now())
     if world.now() < month:

@@ -123,6 +123,16 @@ LeaseIdQuery = Annotated[
         extra={"must": "the id of a lease: le_ and 32 lower-case hexadecimal digits"},
     ),
 ]
+MACHINE_ID_PATTERN = r"^mc_[0-9a-f]{32}$(?!\n)"
+MachineIdQuery = Annotated[
+    str,
+    Meta(
+        pattern=MACHINE_ID_PATTERN,
+        description="The id of a machine.",
+        examples=["mc_0190c2f07d1e7b3a9c54e1f2a3b4c5d6"],
+        extra={"must": "the id of a machine: mc_ and 32 lower-case hexadecimal digits"},
+    ),
+]
 # No control characters, and none that hide text or change its direction: terminals and auditors read it.
 _HIDDEN = r"\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 _PRINTABLE = f"[^{_HIDDEN}]"

@@ -42,6 +42,18 @@ FaultWord = Annotated[
         handed_back="Its customer asked for another machine.",
     ),
 ]
+FaultSourceWord = Annotated[
+    str,
+    one_of(
+        "FaultSource",
+        "Who reports a fault.",
+        sample="The agent on the machine.",
+        look="We, in a reading that we took over SSH.",
+        proof="A GPU proof.",
+        provider="The lists of its provider.",
+        operator="An operator, or its customer.",
+    ),
+]
 RepairStepWord = Annotated[
     str,
     one_of(
@@ -83,10 +95,14 @@ class RepairView(View):
     """The machine."""
     fault: FaultWord
     """The fault that it was opened for."""
+    opened_verdict: VerdictWord
+    """How healthy the machine was then."""
+    opened_why: str
+    """Why, as a sentence."""
     verdict: VerdictWord
     """How healthy the machine is now."""
     verdict_why: str
-    """Why, as a sentence. It can be sent to the provider as evidence."""
+    """Why, as a sentence."""
     step: RepairStepWord
     """What is being done."""
     step_at: Timestamp
@@ -110,6 +126,80 @@ class RepairPage(View):
     """The page."""
     next_cursor: NextCursor | None
     """Where the next page starts; null on the last one."""
+
+
+class RepairFaultView(View):
+    """A fault that was found while a machine was repaired."""
+
+    fault: FaultWord
+    """What is wrong."""
+    gpu: int | None
+    """The index of the GPU; null when it concerns the machine."""
+    gpu_uuid: str | None
+    """Its UUID, where it is known."""
+    xid: int | None
+    """The number of the driver's error; null when it is none."""
+    source: FaultSourceWord
+    """Who reported it first."""
+    first_at: Timestamp
+    """When it was reported first."""
+    last_at: Timestamp
+    """When it was reported last."""
+    confirmed_at: Timestamp | None
+    """When we saw it ourselves first; null when only the machine says so."""
+    detail: str
+    """What exactly."""
+
+
+class HealthChangeView(View):
+    """A change of the verdict about a machine."""
+
+    at: Timestamp
+    """When."""
+    verdict_before: VerdictWord
+    """How healthy it was before."""
+    verdict: VerdictWord
+    """How healthy it was from then on."""
+    fault: FaultWord | None
+    """The worst fault; null when none is known."""
+    why: str
+    """Why, as a sentence."""
+
+
+class RepairActView(View):
+    """A thing that we did."""
+
+    at: Timestamp
+    """When."""
+    what: str
+    """What, as a sentence."""
+
+
+class RepairDetailView(View):
+    """A repair with its evidence."""
+
+    repair: RepairView
+    """The repair."""
+    provider: str
+    """The provider of the machine."""
+    account: str
+    """The account of ours there."""
+    region: str
+    """The region, as the provider names it."""
+    native_type: str
+    """The type of the machine, as the provider names it."""
+    provider_ref: str | None
+    """The provider's id of the machine; null when it never told us one."""
+    gpu_uuids: tuple[str, ...]
+    """The UUIDs of its GPUs, in the order of their indices; empty when they were never read."""
+    faults: tuple[RepairFaultView, ...]
+    """Every fault that was found, the oldest first."""
+    changes: tuple[HealthChangeView, ...]
+    """How the verdict changed, the oldest first."""
+    done: tuple[RepairActView, ...]
+    """What we did, the oldest first."""
+    ticket: tuple[str, ...]
+    """The lines of a text for the provider, which can be sent as it is. It names no customer."""
 
 
 class MaintenanceRequest(Request):

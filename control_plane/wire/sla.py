@@ -46,6 +46,21 @@ CauseWord = Annotated[
     ),
 ]
 
+FactSourceWord = Annotated[
+    str,
+    one_of(
+        "SlaFactSource",
+        "Where a fact is from.",
+        journal="Our journal.",
+        bill="Seconds that were not billed.",
+        provider="The lists of the machine's provider.",
+        machine="What we read on the machine ourselves.",
+        proof="A GPU proof.",
+        operator="An operator of ours.",
+        customer="The customer of the lease.",
+    ),
+]
+
 
 class SlaPromiseView(View):
     """A promise of a lease, and how it stands."""
@@ -92,6 +107,19 @@ class SlaMonthView(View):
     """Whether only late evidence can change these figures."""
 
 
+class SlaFactView(View):
+    """A fact by which a broken promise was found."""
+
+    at: Timestamp
+    """When it happened, or began."""
+    until: Timestamp | None
+    """When it ended; null for what happened at a moment, or had not ended when the promise was judged."""
+    what: str
+    """What, as a sentence with units."""
+    source: FactSourceWord
+    """Where it is from."""
+
+
 class SlaBreachView(View):
     """A promise that was broken in a month."""
 
@@ -115,6 +143,8 @@ class SlaBreachView(View):
     """When that was found."""
     why: str
     """The evidence in figures, as a sentence."""
+    evidence: tuple[SlaFactView, ...]
+    """The facts that it follows from, the oldest first; of each kind, up to 100."""
     charged: Money | None
     """What the lease was charged for the month; null until the month, or the lease, is over."""
     credit: Money | None
@@ -159,27 +189,38 @@ class LeaseSlaView(View):
 
 
 class SlaTierTotalView(View):
-    """The breaches of a tier in a month."""
+    """What a month came to for the leases of a tier, as of their last judgement, which is minutes old at most."""
 
     sla: SlaTierWord
     """The tier."""
-    breaches: int
-    """How many promises were broken."""
     leases: int
+    """How many leases had promises in the month."""
+    kept: int
+    """How many of their promises were kept, so far."""
+    breaches: int
+    """How many were broken. One that was kept by late evidence counts as both."""
+    breached_leases: int
     """Of how many leases."""
+    available_percent: str | None
+    """The availability of all these leases together, each weighted by its promised time, in percent rounded down:
+    `99.97`. Null while no time was promised."""
+    promised_seconds: int
+    """In which they were to be available, all together."""
+    down_seconds: int
+    """In which they were not."""
     credit: Money
-    """What is given back for them, as far as it is known."""
+    """What is given back for breaches, as far as it is known."""
     credited: Money
     """What of it balances have."""
 
 
 class SlaReportView(View):
-    """The broken promises of a calendar month (UTC)."""
+    """What a calendar month (UTC) came to: promises kept and broken, and what was given back."""
 
     month: str
     """Such as `2026-10`."""
     tiers: tuple[SlaTierTotalView, ...]
-    """The sums of each tier in which a promise was broken."""
+    """The sums of each tier of which a lease had promises."""
     items: tuple[SlaBreachView, ...]
     """The breaches, in the order in which they were found."""
     next_cursor: NextCursor | None

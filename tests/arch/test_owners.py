@@ -177,6 +177,7 @@ def test_the_world_of_the_domain_is_the_standard_library_and_itself() -> None:
         "math",
         "re",
         "shlex",
+        "textwrap",
         "uuid",
         "control_plane",
     }

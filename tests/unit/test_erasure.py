@@ -71,6 +71,7 @@ KEPT = {
     "peers": {"public_key", "address", "hub_key", "hub_endpoint"},
     "quotes": {"sku", "regions", "providers", "purchase", "sla"},
     "sla_clocks": {"maintenance"},
+    "sla_months": {"sla"},
     "quota_requests": {"level", "limits", "state", "asked_by", "decided_by"},
     "relays": {"public_key", "endpoint", "applied_version"},
     "role_bindings": {"role", "scope", "granted_by"},

@@ -34,6 +34,7 @@ _IDS: Mapping[tuple[str, str], tuple[Prefix, str]] = {
     ),
     ("api-keys", "key_id"): (Prefix.API_KEY, "API key"),
     ("sla-credits", "breach_id"): (Prefix.SLA_BREACH, "broken promise"),
+    ("repairs", "repair_id"): (Prefix.REPAIR, "repair"),
     ("quota-requests", "quota_request_id"): (Prefix.QUOTA_REQUEST, "quota request"),
     ("sessions", "session_id"): (Prefix.SESSION, "session"),
     ("ssh-certificates", "certificate_id"): (Prefix.SSH_CERTIFICATE, "SSH certificate"),

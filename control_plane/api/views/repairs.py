@@ -1,9 +1,17 @@
 """Notices, repairs and maintenance on the wire."""
 
 from control_plane.domain.ids import Prefix, on_wire
-from control_plane.services.repairs import Maintenance, Notice, ShownRepair
+from control_plane.domain.repair_ticket import text_of
+from control_plane.services.repairs import Maintenance, Notice, RepairDetail, ShownRepair
 from control_plane.wire.notices import NoticeView
-from control_plane.wire.repairs import MaintenanceView, RepairView
+from control_plane.wire.repairs import (
+    HealthChangeView,
+    MaintenanceView,
+    RepairActView,
+    RepairDetailView,
+    RepairFaultView,
+    RepairView,
+)
 
 
 def notice_view(notice: Notice) -> NoticeView:
@@ -22,6 +30,8 @@ def repair_view(repair: ShownRepair) -> RepairView:
         id=on_wire(Prefix.REPAIR, repair.id),
         machine_id=on_wire(Prefix.MACHINE, repair.machine_id),
         fault=repair.fault,
+        opened_verdict=repair.opened_verdict,
+        opened_why=repair.opened_why,
         verdict=repair.verdict,
         verdict_why=repair.verdict_why,
         step=repair.step,
@@ -31,6 +41,39 @@ def repair_view(repair: ShownRepair) -> RepairView:
         notified_at=repair.notified_at,
         closed_at=repair.closed_at,
         outcome=repair.outcome,
+    )
+
+
+def repair_detail_view(detail: RepairDetail) -> RepairDetailView:
+    ticket = detail.ticket
+    return RepairDetailView(
+        repair=repair_view(detail.repair),
+        provider=ticket.provider,
+        account=ticket.account,
+        region=ticket.region,
+        native_type=ticket.native_type,
+        provider_ref=ticket.reference,
+        gpu_uuids=tuple(ticket.gpu_uuids),
+        faults=tuple(
+            RepairFaultView(
+                fault=fault.code,
+                gpu=fault.gpu,
+                gpu_uuid=ticket.uuid_of(fault.gpu),
+                xid=fault.xid,
+                source=fault.source,
+                first_at=fault.first_at,
+                last_at=fault.last_at,
+                confirmed_at=fault.confirmed_at,
+                detail=fault.detail,
+            )
+            for fault in ticket.faults
+        ),
+        changes=tuple(
+            HealthChangeView(change.at, change.verdict_before, change.verdict, change.fault, change.why)
+            for change in detail.changes
+        ),
+        done=tuple(RepairActView(done.at, done.what) for done in ticket.done),
+        ticket=tuple(text_of(ticket).splitlines()),
     )
 
 

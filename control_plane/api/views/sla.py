@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from control_plane.api.views.money import money
 from control_plane.api.views.sla_terms import percent
+from control_plane.domain.breach_evidence import Fact, facts_of
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import NOTHING, Nano
 from control_plane.domain.period import month_text
 from control_plane.domain.sla import Terms
-from control_plane.domain.sla_clock import Clocks, Month, Promise
+from control_plane.domain.sla_clock import Clocks, Month, Promise, available_bp
 from control_plane.services.sla import Approved, BreachRecord, LeaseSla, SlaReport, TierTotal
 from control_plane.wire.sla import (
     LeaseSlaView,
@@ -16,6 +17,7 @@ from control_plane.wire.sla import (
     SlaBreachView,
     SlaCreditList,
     SlaDownView,
+    SlaFactView,
     SlaMonthView,
     SlaPromiseView,
     SlaReportView,
@@ -132,6 +134,7 @@ def breach_view(breach: BreachRecord) -> SlaBreachView:
         since=breach.since,
         found_at=breach.found_at,
         why=breach.why,
+        evidence=tuple(map(_fact, facts_of(breach.promise, breach.evidence))),
         charged=money(breach.charged_nano) if breach.assessed else None,
         credit=money(breach.credit_nano) if breach.assessed else None,
         credited=money(breach.credited_nano or NOTHING),
@@ -141,6 +144,10 @@ def breach_view(breach: BreachRecord) -> SlaBreachView:
         refused_at=breach.refused_at,
         refused_why=breach.refused_why,
     )
+
+
+def _fact(fact: Fact) -> SlaFactView:
+    return SlaFactView(fact.at, fact.until, fact.what, fact.source.value)
 
 
 def sla_credit_list(breaches: Sequence[BreachRecord], following: str | None) -> SlaCreditList:
@@ -157,10 +164,16 @@ def sla_report_view(report: SlaReport, following: str | None) -> SlaReportView:
 
 
 def _tier(total: TierTotal) -> SlaTierTotalView:
+    available = available_bp(total.promised_seconds, total.down_seconds) if total.promised_seconds else None
     return SlaTierTotalView(
         sla=total.sla.value,
-        breaches=total.breaches,
         leases=total.leases,
+        kept=total.kept,
+        breaches=total.breaches,
+        breached_leases=total.breached_leases,
+        available_percent=None if available is None else percent(available),
+        promised_seconds=total.promised_seconds,
+        down_seconds=total.down_seconds,
         credit=money(total.credit_nano),
         credited=money(total.credited_nano),
     )

@@ -6,9 +6,9 @@ from datetime import datetime
 from control_plane.cli.confirming import add_yes, confirm
 from control_plane.cli.errors import usage
 from control_plane.cli.parsing import Commands, command, noun
-from control_plane.cli.render.repairs import maintenance_page, repairs_pages
+from control_plane.cli.render.repairs import maintenance_page, repairs_pages, ticket_page
 from control_plane.cli.terminal import Terminal
-from control_plane.wire.repairs import MaintenanceRequest, MaintenanceView, RepairPage
+from control_plane.wire.repairs import MaintenanceRequest, MaintenanceView, RepairDetailView, RepairPage
 
 MACHINE_HELP = 'the id of a machine, as "splitplane fleet list --json" shows it'
 
@@ -20,13 +20,33 @@ def add(to: Commands) -> None:
         "list",
         list_repairs,
         "List machines that are not healthy, and what is done about each.",
-        more="What WHY says can be sent to the provider as it is.",
         examples="""
         splitplane repair list
-        splitplane repair list --all
+        splitplane repair list --all --machine mc_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
         """,
     )
     parser.add_argument("--all", action="store_true", help="include those that are closed")
+    parser.add_argument(
+        "--machine", metavar="MACHINE", help=f"only those of {MACHINE_HELP.removeprefix('the id of ')}"
+    )
+    parser = command(
+        repairs,
+        "show",
+        show,
+        "Print a text about a repair for the provider of the machine.",
+        more=(
+            "It can be sent as it is: the machine as its provider knows it, what was found\n"
+            "and by whom, and what we did, with the times in UTC. It names no customer.\n"
+            "--json has the evidence as data as well."
+        ),
+        examples="""
+        splitplane repair show rp_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
+        splitplane repair show rp_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 > ticket.txt
+        """,
+    )
+    parser.add_argument(
+        "repair", metavar="REPAIR", help='the id of a repair, as "splitplane repair list" shows it'
+    )
     parser = command(
         repairs,
         "take-out",
@@ -59,10 +79,19 @@ def add(to: Commands) -> None:
 
 
 def list_repairs(terminal: Terminal, args: Namespace) -> None:
-    answer = terminal.client().every(
-        "/v1/operator/repairs", RepairPage, {"closed": "true"} if args.all else {}
-    )
-    terminal.present(args.json, answer, lambda found: repairs_pages(found.items, terminal.now()))
+    query = {"closed": "true"} if args.all else {}
+    if args.machine is not None:
+        query["machine"] = args.machine
+    answer = terminal.client().every("/v1/operator/repairs", RepairPage, query)
+    none = "No repairs: every machine that serves somebody is healthy as far as we know."
+    if args.machine is not None:
+        none = f"No repairs of {args.machine}{'' if args.all else ' are open'}."
+    terminal.present(args.json, answer, lambda found: repairs_pages(found.items, terminal.now(), none=none))
+
+
+def show(terminal: Terminal, args: Namespace) -> None:
+    answer = terminal.client().get(f"/v1/operator/repairs/{args.repair}", RepairDetailView)
+    terminal.present(args.json, answer, ticket_page)
 
 
 def take_out(terminal: Terminal, args: Namespace) -> None:

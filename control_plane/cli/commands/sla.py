@@ -72,7 +72,7 @@ def add(to: Commands) -> None:
         sla,
         "report",
         report,
-        "Show the promises that were broken in a month, and what was given back.",
+        "Show what a month came to: promises kept and broken, availability, credits.",
         examples="""
         splitplane sla report 2026-10
         splitplane sla report 2026-10 --csv > breaches.csv

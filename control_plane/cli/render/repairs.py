@@ -9,7 +9,7 @@ from rich.text import Text
 from control_plane.cli.render.layout import facts, heading
 from control_plane.cli.words import both, sentence, spaced
 from control_plane.wire.notices import NoticeView
-from control_plane.wire.repairs import MaintenanceView, RepairView
+from control_plane.wire.repairs import MaintenanceView, RepairDetailView, RepairView
 
 _STYLES = {"healthy": "green", "degraded": "yellow"}
 _GOOD = frozenset({"recovered", "replaced"})
@@ -28,11 +28,10 @@ def notices_table(notices: Sequence[NoticeView], now: datetime) -> RenderableTyp
     return Group(*parts)
 
 
-def repairs_pages(repairs: Sequence[RepairView], now: datetime) -> RenderableType:
+def repairs_pages(repairs: Sequence[RepairView], now: datetime, *, none: str) -> RenderableType:
+    """Repairs, or `none`."""
     if not repairs:
-        return Text(
-            "No repairs: every machine that serves somebody is healthy as far as we know.", style="green"
-        )
+        return Text(none, style="green")
     parts: list[RenderableType] = []
     for repair in repairs:
         verdict = Text(spaced(repair.verdict), style=_STYLES.get(repair.verdict, "red"))
@@ -40,8 +39,10 @@ def repairs_pages(repairs: Sequence[RepairView], now: datetime) -> RenderableTyp
         parts += [
             heading(repair.machine_id, spaced(repair.fault)),
             facts(
-                ("Machine is", verdict),
-                ("Why", sentence(repair.verdict_why)),
+                ("Repair", repair.id),
+                ("Opened for", _opened_for(repair)),
+                ("Machine is", verdict if repair.outcome is None else None),
+                ("Why", sentence(repair.verdict_why) if repair.outcome is None else None),
                 ("Step", f"{repair.step}, since {both(repair.step_at, now)}"),
                 ("Waits", sentence(repair.why) if repair.outcome is None else None),
                 ("Notified", both(repair.notified_at, now)),
@@ -51,6 +52,19 @@ def repairs_pages(repairs: Sequence[RepairView], now: datetime) -> RenderableTyp
             Text(),
         ]
     return Group(*parts[:-1])
+
+
+def _opened_for(repair: RepairView) -> str | None:
+    """Why it was opened; None while that is what the machine has now."""
+    then = (repair.opened_verdict, repair.opened_why)
+    if repair.outcome is None and then == (repair.verdict, repair.verdict_why):
+        return None
+    return f"{spaced(repair.opened_verdict)}: {sentence(repair.opened_why)}"
+
+
+def ticket_page(repair: RepairDetailView) -> RenderableType:
+    """The text as it is: an id that is longer than a line stays whole, to be copied."""
+    return Text("\n".join(repair.ticket), no_wrap=True, overflow="ignore")
 
 
 def maintenance_page(maintenance: MaintenanceView, now: datetime) -> RenderableType:

@@ -66,10 +66,18 @@ def _breach(breach: SlaBreachView, now: datetime) -> RenderableType:
         ("Promise", f"{spaced(breach.promise)}, {breach.month}"),
         ("Since", both(breach.since, now)),
         ("Why", sentence(breach.why)),
+        ("Evidence", _evidence(breach)),
         ("Credit", _credit(breach)),
         ("Waits", _waits(breach, now)),
         ("Refused", _refused(breach, now)),
     )
+
+
+def _evidence(breach: SlaBreachView) -> str | None:
+    """Each fact with its time and its source in a paragraph of its own."""
+    if not breach.evidence:
+        return None
+    return "\n".join(f"{absolute(fact.at)}, {fact.source}: {sentence(fact.what)}" for fact in breach.evidence)
 
 
 def _refused(breach: SlaBreachView, now: datetime) -> str | None:
@@ -97,15 +105,25 @@ def _usd(amount: Money | None) -> str:
 
 
 def report_page(report: SlaReportView) -> RenderableType:
-    parts: list[RenderableType] = [heading(f"Broken promises of {report.month}")]
+    parts: list[RenderableType] = [heading(f"Service levels of {report.month}")]
+    if report.tiers:
+        totals = [
+            (
+                total.sla,
+                str(total.leases),
+                str(total.kept),
+                str(total.breaches),
+                "-" if total.available_percent is None else f"{total.available_percent} %",
+                _usd(total.credit),
+                _usd(total.credited),
+            )
+            for total in report.tiers
+        ]
+        right = ("LEASES", "KEPT", "BROKEN", "AVAILABLE", "CREDIT USD", "CREDITED USD")
+        parts += [indented(table(("TIER", *right), totals, right=right)), Text()]
+    parts.append(heading("Broken promises"))
     if not report.items:
-        return Group(*parts, Text("None."))
-    totals = [
-        (total.sla, str(total.breaches), str(total.leases), _usd(total.credit), _usd(total.credited))
-        for total in report.tiers
-    ]
-    right = ("BREACHES", "LEASES", "CREDIT USD", "CREDITED USD")
-    parts += [indented(table(("TIER", *right), totals, right=right)), Text()]
+        return Group(*parts, indented(Text("None." if report.tiers else "None: no lease had promises.")))
     rows = [
         (
             breach.lease_id,

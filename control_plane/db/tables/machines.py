@@ -214,6 +214,7 @@ verification_reports = table(
     Index("ix_verification_reports_lease_id", "lease_id"),
     tenancy=Tenancy.MIXED,
     fact=True,
+    lookups=Lookups.READ,
 )
 
 # The agent on the machine of a claim. Its lease is here once more, because the API sees no claims of tenants while it

@@ -74,6 +74,27 @@ sla_clocks = table(
     api=("INSERT",),
 )
 
+# What a month came to for a lease, as of the last judgement: the report of a month adds it up.
+sla_months = table(
+    "sla_months",
+    Column("lease_id", Uuid, nullable=False),
+    tenant(),
+    own("lease_id", "leases"),
+    # The first instant of the month.
+    at("month", nullable=False),
+    Column("sla", Text, nullable=False),
+    Column("promised_seconds", BigInteger, nullable=False),
+    Column("down_seconds", BigInteger, nullable=False),
+    Column("kept", Integer, nullable=False),
+    Column("broken", Integer, nullable=False),
+    PrimaryKeyConstraint("organization_id", "lease_id", "month"),
+    known("sla", SlaTier),
+    CheckConstraint("down_seconds BETWEEN 0 AND promised_seconds", name="down_is_a_part"),
+    CheckConstraint("kept >= 0 AND broken >= 0", name="counts_not_negative"),
+    Index("ix_sla_months_month", "month"),
+    tenancy=Tenancy.WATCHED,
+)
+
 # A promise of a lease that was broken in a month, once.
 sla_breaches = table(
     "sla_breaches",

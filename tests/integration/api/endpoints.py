@@ -75,6 +75,7 @@ class Endpoint:
             ("{upload_id}", "sup"),
             ("{action_id}", "ea"),
             ("{breach_id}", "br"),
+            ("{repair_id}", "rp"),
         ):
             if name in self.path:
                 return prefix
@@ -428,7 +429,8 @@ ENDPOINTS = (
     _get("/v1/operator/fleet", Permission.FLEET_READ, *FLEET_FILTERS),
     _post("/v1/leases/{lease_id}/replace", Permission.LEASES_POWER, {"why": "GPU 3 does not answer"}),
     _get("/v1/leases/{lease_id}/notices", Permission.LEASES_READ, "limit", "cursor"),
-    _get("/v1/operator/repairs", Permission.FLEET_READ, "closed", "limit", "cursor"),
+    _get("/v1/operator/repairs", Permission.FLEET_READ, "closed", "machine", "limit", "cursor"),
+    _get("/v1/operator/repairs/{repair_id}", Permission.FLEET_READ),
     _post("/v1/operator/machines/{machine_id}/maintenance", Permission.MACHINES_MAINTAIN, {"why": "fan"}),
     _post("/v1/operator/machines/{machine_id}/return", Permission.MACHINES_MAINTAIN),
     _get("/v1/operator/preemptions", Permission.FLEET_READ, "closed", "limit", "cursor"),

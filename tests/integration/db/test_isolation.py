@@ -563,6 +563,8 @@ DEFINERS: dict[str, str] = {
     " acts for the platform's organization.",
     "machine_costs": "Finance reads what machines cost and who held them, hundreds at a time. It answers nothing unless"
     " the API acts for the platform's organization.",
+    "machine_for_provider": "Operators read what the provider of a machine is told, whoever has the machine. It answers"
+    " nothing unless the API acts for the platform's organization.",
     "node_ids": "Operators list the nodes of everybody. It answers ids alone; each is read as its own tenant.",
     "node_pool_ids": "Operators list everybody's node pools. It answers ids alone; each is read as its own tenant.",
     "organization_ids": "Operators list the organizations. It answers ids alone; each is read as its own tenant.",

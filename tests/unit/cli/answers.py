@@ -2543,6 +2543,8 @@ REPAIRS: Json = {
             "id": "rp_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c",
             "machine_id": MACHINE_ID,
             "fault": "gpu_lost",
+            "opened_verdict": "degraded",
+            "opened_why": "a GPU does not answer, as the machine itself says: GPU 3 does not answer",
             "verdict": "quarantined",
             "verdict_why": "a GPU does not answer: GPU 3 does not answer",
             "step": "replace",
@@ -2557,6 +2559,8 @@ REPAIRS: Json = {
             "id": "rp_019aa1b2c0007e5f8a9b0c1d2e3f4a00",
             "machine_id": EARLIER_MACHINE_ID,
             "fault": "hardware_slowdown",
+            "opened_verdict": "degraded",
+            "opened_why": "the hardware slows a GPU down: GPU 0 is slowed down by heat",
             "verdict": "healthy",
             "verdict_why": "no fault is known",
             "step": "watch",
@@ -2569,6 +2573,26 @@ REPAIRS: Json = {
         },
     ],
     "next_cursor": None,
+}
+REPAIR_ID = REPAIRS["items"][0]["id"]
+REPAIR: Json = {
+    "repair": REPAIRS["items"][0],
+    "provider": "lambda_cloud",
+    "account": "lambda_cloud/research",
+    "region": "us-east-1",
+    "native_type": "gpu_8x_h100_sxm5",
+    "provider_ref": "0920582c7ff041399e34823a0be62549",
+    "gpu_uuids": ["GPU-b76c6f85-9473-52f2-a106-5c04476ce803"],
+    "faults": [],
+    "changes": [],
+    "done": [],
+    "ticket": [
+        "Machine 0920582c7ff041399e34823a0be62549 is not healthy (degraded): a GPU does",
+        "not answer.",
+        "",
+        "Provider    lambda_cloud",
+        "Instance    0920582c7ff041399e34823a0be62549",
+    ],
 }
 OTHER_LEASE_ID = "le_019aa1b2c3d47e5f8a9b0c1d2e3f4aff"
 PREEMPTION_ID = "pe_019aa1b2c3d57e5f8a9b0c1d2e3f4a5c"

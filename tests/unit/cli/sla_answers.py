@@ -47,6 +47,22 @@ TIERS: Json = {
 }
 
 
+EVIDENCE: list[Json] = [
+    {
+        "at": answers.at(days=2),
+        "until": None,
+        "what": f"machine {answers.MACHINE_ID} was lost: its provider lists it as down",
+        "source": "provider",
+    },
+    {
+        "at": answers.at(days=2),
+        "until": answers.at(days=1, hours=22),
+        "what": "not available for 7,200 s: its machine had failed, or was being replaced; nothing was billed",
+        "source": "bill",
+    },
+]
+
+
 def _breach(promise: str, why: str, credit: int | None, **changes: Any) -> Json:
     breach = {
         "id": f"br_{'0' * 31}1",
@@ -59,6 +75,7 @@ def _breach(promise: str, why: str, credit: int | None, **changes: Any) -> Json:
         "since": answers.at(days=2),
         "found_at": answers.at(days=1, hours=23),
         "why": why,
+        "evidence": EVIDENCE,
         "charged": None if credit is None else answers.usd(1_000_000_000_000),
         "credit": None if credit is None else answers.usd(credit),
         "credited": answers.usd(credit or 0),
@@ -164,14 +181,34 @@ REPORT: Json = {
     "tiers": [
         {
             "sla": "gold",
+            "leases": 3,
+            "kept": 7,
             "breaches": 2,
-            "leases": 1,
+            "breached_leases": 1,
+            "available_percent": "99.97",
+            "promised_seconds": 24_105_600,
+            "down_seconds": 7_200,
             "credit": answers.usd(100_000_000_000),
             "credited": answers.usd(100_000_000_000),
         }
     ],
     "items": BREACHES,
     "next_cursor": None,
+}
+WITHOUT_BREACH: Json = REPORT | {
+    "tiers": [
+        REPORT["tiers"][0]
+        | {
+            "kept": 9,
+            "breaches": 0,
+            "breached_leases": 0,
+            "available_percent": "100.00",
+            "down_seconds": 0,
+            "credit": answers.usd(0),
+            "credited": answers.usd(0),
+        }
+    ],
+    "items": [],
 }
 APPROVAL: Json = {
     "approved_at": answers.at(),

@@ -11,6 +11,7 @@ from tests.support.cases import case, check_every
 from tests.unit.cli import answers, sla_answers
 from tests.unit.cli.answers import LEASE_ID, PROOF_ID
 from tests.unit.cli.stand import Answer, Stand
+from tests.unit.domain.test_repair_ticket import TEXT as TICKET
 
 FOLDER = Path("tests/golden/cli")
 PAGE: Answer = {"items": answers.leases(), "next_cursor": None}
@@ -101,6 +102,7 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     ),
     "sla_report": ("sla report 2026-11", {"GET /v1/sla-report": sla_answers.REPORT}),
     "sla_report_all": ("sla report --all", {"GET /v1/finance/sla-report": sla_answers.REPORT}),
+    "sla_report_without_breach": ("sla report", {"GET /v1/sla-report": sla_answers.WITHOUT_BREACH}),
     "sla_show_decided": (
         f"sla show {LEASE_ID}",
         {SHOW: answers.a_lease(), f"{SHOW}/sla": sla_answers.STANDING | {"breaches": sla_answers.DECIDED}},
@@ -803,6 +805,14 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         },
     ),
     "repair_list": ("repair list --all", {"GET /v1/operator/repairs": answers.REPAIRS}),
+    "repair_list_of_a_machine": (
+        f"repair list --machine {answers.MACHINE_ID}",
+        {"GET /v1/operator/repairs": EMPTY},
+    ),
+    "repair_show": (
+        f"repair show {answers.REPAIR_ID}",
+        {f"GET /v1/operator/repairs/{answers.REPAIR_ID}": answers.REPAIR | {"ticket": TICKET.splitlines()}},
+    ),
     "repair_list_none": ("repair list", {"GET /v1/operator/repairs": EMPTY}),
     "preemption_list": ("preemption list --all", {"GET /v1/operator/preemptions": answers.PREEMPTIONS}),
     "preemption_list_none": ("preemption list", {"GET /v1/operator/preemptions": EMPTY}),

@@ -13,6 +13,7 @@ from control_plane.db.migrations import (
     cost_functions,
     ledger_functions,
     period_triggers,
+    repair_functions,
     sample_functions,
     steps,
 )
@@ -318,6 +319,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "sla_clocks": (("INSERT",), ()),
     "sla_credits": ((), ()),
     "sla_decisions": (("INSERT",), ()),
+    "sla_months": ((), ()),
     "sla_terms": ((), ()),
     "sla_trusts": ((), ()),
     "sla_uncredited": ((), ()),
@@ -417,7 +419,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
     ),
     "enforcement_ends": ("action_id",),
     "preemptions": ("id", "claim_id", "state", "interrupt_at", "closed_at", "offer_key"),
-    "journal": ("number", "transaction"),
+    "journal": ("number", "transaction", "machine_id", "at", "event", "why"),
     "leases": (
         "id",
         "organization_id",
@@ -443,6 +445,8 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
         "account",
         "provider",
         "region",
+        "native_region",
+        "native_type",
         "spot",
         "cost_nano_per_hour",
         "stopped_cost_nano_per_hour",
@@ -500,6 +504,7 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
     "service_accounts": ("id", "state"),
     "sessions": ("id", "organization_id", "user_id", "expires_at", "ended_at"),
     "users": ("id", "organization_id", "email", "issuer", "subject", "state"),
+    "verification_reports": ("machine_id", "at", "reading"),
 }
 """The columns that functions with their owner's rights read, and the look for a restored journal (db/restored.py)."""
 
@@ -943,6 +948,7 @@ def upgrade() -> None:
     for function, signature in (
         *audit_triggers.FUNCTIONS,
         *cost_functions.FUNCTIONS,
+        *repair_functions.FUNCTIONS,
         *period_triggers.FUNCTIONS,
         *ledger_functions.FUNCTIONS,
     ):
@@ -987,6 +993,7 @@ def _filter_rows() -> None:
         "sla_assessments",
         "sla_breaches",
         "sla_credits",
+        "sla_months",
         "sla_trusts",
         "sla_uncredited",
     ):
@@ -6289,6 +6296,34 @@ def _create_tables() -> None:
         unique=False,
         postgresql_where=sa.text("NOT ended"),
     )
+    op.create_table(
+        "sla_months",
+        sa.Column("lease_id", sa.Uuid(), nullable=False),
+        sa.Column("organization_id", sa.Uuid(), nullable=False),
+        sa.Column("month", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("sla", sa.Text(), nullable=False),
+        sa.Column("promised_seconds", sa.BigInteger(), nullable=False),
+        sa.Column("down_seconds", sa.BigInteger(), nullable=False),
+        sa.Column("kept", sa.Integer(), nullable=False),
+        sa.Column("broken", sa.Integer(), nullable=False),
+        sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_sla_months_sla_known")),
+        sa.CheckConstraint(
+            "down_seconds BETWEEN 0 AND promised_seconds", name=op.f("ck_sla_months_down_is_a_part")
+        ),
+        sa.CheckConstraint("kept >= 0 AND broken >= 0", name=op.f("ck_sla_months_counts_not_negative")),
+        sa.ForeignKeyConstraint(
+            ["organization_id", "lease_id"],
+            ["leases.organization_id", "leases.id"],
+            name=op.f("fk_sla_months_organization_id_leases"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["organization_id"],
+            ["organizations.id"],
+            name=op.f("fk_sla_months_organization_id_organizations"),
+        ),
+        sa.PrimaryKeyConstraint("organization_id", "lease_id", "month", name=op.f("pk_sla_months")),
+    )
+    op.create_index("ix_sla_months_month", "sla_months", ["month"], unique=False)
     op.create_table(
         "sla_breaches",
         sa.Column("id", sa.Uuid(), nullable=False),

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from control_plane.db.samples import StoredSample
-from control_plane.domain.health import GpuReading, Reading, Source, XidReading
+from control_plane.domain.gpu_faults import GpuReading, Reading, XidReading
+from control_plane.domain.health import Source
 from data_plane.documents import sample
 from data_plane.documents.health import GpuHealth, Health, Xid
 from data_plane.documents.sample import read_sample
@@ -48,6 +49,10 @@ def _measured(gpu: sample.Gpu) -> GpuReading:
         active_links=gpu.nvlinks_active,
         fabric=gpu.fabric_health,
         throttle=gpu.throttle_reasons,
+        uuid=gpu.uuid,
+        utilisation_percent=gpu.utilisation_percent,
+        pcie_generation=gpu.pcie_generation,
+        pcie_width=gpu.pcie_width,
     )
 
 
@@ -62,6 +67,10 @@ def _gpu(gpu: GpuHealth) -> GpuReading:
         active_links=gpu.nvlink.active,
         fabric=gpu.fabric.health,
         throttle=gpu.throttle.reasons,
+        uuid=gpu.uuid,
+        utilisation_percent=gpu.usage.utilisation_percent,
+        pcie_generation=gpu.pcie.generation,
+        pcie_width=gpu.pcie.width,
     )
 
 

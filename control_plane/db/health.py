@@ -29,14 +29,27 @@ _WORTH = f"""
   UNION SELECT s.machine_id FROM samples s LEFT JOIN machine_health h ON h.machine_id = s.machine_id
     WHERE s.notable AND s.received_at < :samples_before AND s.received_at > coalesce(h.samples_until, '-infinity')
 """
+# What our reading of a machine said about the links of its GPUs when it was accepted.
+_ACCEPTED = """
+  SELECT jsonb_agg(jsonb_build_object(
+    'uuid', gpu->'uuid',
+    'nvlinks', (SELECT count(*) FROM jsonb_array_elements(gpu->'nvlinks') link WHERE link->'active' = 'true'),
+    'pcie_generation', gpu->'pcie'->'generation_max',
+    'pcie_width', gpu->'pcie'->'width')) AS accepted
+  FROM (
+    SELECT reading FROM verification_reports r WHERE r.machine_id = m.id AND r.verdict = 'verified'
+    ORDER BY r.at DESC LIMIT 1
+  ) report, jsonb_array_elements(coalesce(report.reading->'inventory'->'gpus', '[]')) gpu
+"""
 _WATCHED = f"""
 SELECT m.id AS machine_id, m.account, m.region, m.gpu_count, m.proof, m.created_at, m.down_since, m.provider_state,
-  m.missed_since, m.missed_lists, m.relisted_at, m.unsteady_until, m.suspect_since,
-  m.eviction_announced_at, m.eviction_withdrawn_at, m.last_passed_at,
+  coalesce(v.accepted, '[]') AS accepted, m.missed_since, m.missed_lists, m.relisted_at, m.unsteady_until,
+  m.suspect_since,  m.eviction_announced_at, m.eviction_withdrawn_at, m.last_passed_at,
   b.asked_at AS handed_back_at, b.why AS handed_back_why, t.since AS maintenance_since, t.why AS maintenance_why,
   t.planned_at AS maintenance_planned_at,
   coalesce(h.verdict, '{Verdict.HEALTHY}') AS verdict, coalesce(h.why, '') AS why,
-  coalesce(h.since, m.created_at) AS since, coalesce(h.faults, '[]') AS faults, h.samples_until, h.looked_at,
+  coalesce(h.since, m.created_at) AS since, coalesce(h.faults, '[]') AS faults, coalesce(h.errors, '[]') AS errors,
+  h.samples_until, h.looked_at,
   coalesce(h.looked, '[]') AS looked, h.look_due_at, h.reset_at
 FROM machines m LEFT JOIN machine_health h ON h.machine_id = m.id
 LEFT JOIN maintenances t ON t.machine_id = m.id AND t.ended_at IS NULL
@@ -44,6 +57,7 @@ LEFT JOIN LATERAL (
   SELECT b.asked_at, b.why FROM hand_backs b JOIN claims c ON c.id = b.claim_id
   WHERE b.machine_id = m.id AND c.ended_at IS NULL ORDER BY b.asked_at LIMIT 1
 ) b ON true
+LEFT JOIN LATERAL ({_ACCEPTED}) v ON true
 """
 _PAGE = text(f"""
 {_WATCHED}
@@ -61,7 +75,8 @@ _ONE = text(f"{_WATCHED} WHERE m.state = '{MachineState.VERIFIED}' AND m.id = :i
 _STORE = text("""
 UPDATE machine_health SET verdict = :verdict, fault = :fault, why = :why, judged_at = :now,
   since = CASE WHEN verdict = :verdict THEN since ELSE :now END, faults = CAST(:faults AS jsonb),
-  samples_until = :samples_until, looked_at = :looked_at, looked = CAST(:looked AS jsonb), look_due_at = :look_due_at
+  errors = CAST(:errors AS jsonb), samples_until = :samples_until, looked_at = :looked_at,
+  looked = CAST(:looked AS jsonb), look_due_at = :look_due_at
 WHERE machine_id = :id
 """)
 _CHANGED = text("""
@@ -118,6 +133,7 @@ async def store(connection: Connection, watched: Watched, assessment: Assessment
         _STORE,
         id=watched.machine_id,
         faults=document(assessment.faults),
+        errors=document(assessment.errors),
         samples_until=assessment.samples_until,
         looked_at=assessment.looked_at,
         looked=document(assessment.looked),

@@ -11,12 +11,10 @@ The verdict is that of the worst open fault. Losing contact is no fault (law 5),
 age of the evidence is shown beside it. Nothing here ends a machine: `repair.py` decides what is done about a fault.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-
-from control_plane.domain.xid import XidClass, meaning
 
 
 class Verdict(StrEnum):
@@ -60,12 +58,18 @@ class FaultCode(StrEnum):
     UNKNOWN_ERROR = "unknown_error"
     """The driver reported an error that our table does not have."""
     MEMORY_WEARS = "memory_wears"
+    PROGRAM_ERRORS = "program_errors"
+    """Errors that programs usually cause come again and again on one GPU."""
     GPU_LOST = "gpu_lost"
     GPU_MISSING = "gpu_missing"
     RECOVERY_NEEDED = "recovery_needed"
+    RESET_ADVISED = "reset_advised"
+    """The driver asks for a reset, and what runs may end first."""
     MEMORY_BROKEN = "memory_broken"
     MEMORY_REPAIR_PENDING = "memory_repair_pending"
     NVLINK_DOWN = "nvlink_down"
+    PCIE_REDUCED = "pcie_reduced"
+    """Under load, a GPU's PCIe link is narrower or slower than when its machine was accepted."""
     FABRIC_UNHEALTHY = "fabric_unhealthy"
     HARDWARE_SLOWDOWN = "hardware_slowdown"
     PROOF_FAILED = "proof_failed"
@@ -88,6 +92,8 @@ class Rule:
     confirmed: Verdict
     counts_after: timedelta = timedelta(0)
     """How long it has to be reported before it counts."""
+    forgotten_after: timedelta | None = None
+    """While it does not count yet: how long after its last report it is over by itself; None when it is not."""
     lapses_after: timedelta | None = None
     """How long after its last report it is over by itself; None when only we can clear it."""
     proves_again: bool = False
@@ -117,17 +123,34 @@ RULES: Mapping[FaultCode, Rule] = {
         lapses_after=_DAY,
         event=True,
     ),
-    _F.MEMORY_WEARS: Rule(
-        "many corrected memory errors", _V.DEGRADED, _V.DEGRADED, lapses_after=_DAY, event=True
+    _F.MEMORY_WEARS: Rule("memory that wears out", _V.DEGRADED, _V.DEGRADED, lapses_after=_DAY, event=True),
+    # It may be the customer's own program, so it costs nobody anything: its GPU is to prove itself.
+    _F.PROGRAM_ERRORS: Rule(
+        "errors that programs usually cause, again and again on one GPU",
+        _V.HEALTHY,
+        _V.HEALTHY,
+        lapses_after=_DAY,
+        proves_again=True,
+        event=True,
     ),
     _F.GPU_LOST: Rule("a GPU does not answer", _V.DEGRADED, _V.QUARANTINED, proves_again=True),
     _F.GPU_MISSING: Rule("fewer GPUs than were sold", _V.DEGRADED, _V.QUARANTINED, proves_again=True),
     _F.RECOVERY_NEEDED: Rule(
         "the driver asks for a recovery", _V.DEGRADED, _V.MAINTENANCE_REQUIRED, proves_again=True
     ),
+    _F.RESET_ADVISED: Rule("the driver asks for a reset when work is done", _V.DEGRADED, _V.DEGRADED),
     _F.MEMORY_BROKEN: Rule("memory that cannot be repaired", _V.DEGRADED, _V.QUARANTINED),
     _F.MEMORY_REPAIR_PENDING: Rule("memory that the next reset of the GPU repairs", _V.DEGRADED, _V.DEGRADED),
     _F.NVLINK_DOWN: Rule("an NVLink is down", _V.DEGRADED, _V.DEGRADED, counts_after=timedelta(minutes=1)),
+    # An idle GPU slows its link down, and values that are read one after the other may not belong together when work
+    # begins. So only several reports in a row count, and a look at an idle GPU ends nothing.
+    _F.PCIE_REDUCED: Rule(
+        "a GPU's PCIe link is narrower or slower than when the machine was accepted",
+        _V.DEGRADED,
+        _V.DEGRADED,
+        counts_after=timedelta(minutes=2),
+        forgotten_after=timedelta(minutes=1),
+    ),
     _F.FABRIC_UNHEALTHY: Rule(
         "the NVLink fabric is not healthy",
         _V.DEGRADED,
@@ -164,50 +187,8 @@ OF_ROWS = frozenset(
     }
 )
 """Faults that are read from rows of ours each time, and end when these no longer say so."""
-XIDS_FORGOTTEN_AFTER = _DAY
-"""An error that a reading lists counts for as long."""
-HARDWARE_THROTTLE = 8 | 64 | 128
-"""NVML's bits for a slowdown by hardware, by hardware because of heat, and by a power brake."""
 LOOK_AGAIN_AFTER = timedelta(minutes=5)
 LOOKS_APART = timedelta(seconds=30)
-
-
-@dataclass(frozen=True, slots=True)
-class GpuReading:
-    """What a reading says about one GPU. None where the driver does not say."""
-
-    index: int
-    lost: bool
-    recovery_action: int | None = None
-    """NVML field 230: 0 none, 1 reset the GPU, 2 reboot, 3 drain, 4 drain and reset, ..."""
-    rows_failed: bool | None = None
-    rows_pending: bool | None = None
-    links: int | None = None
-    active_links: int | None = None
-    fabric: str | None = None
-    throttle: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class XidReading:
-    number: int
-    gpu: int | None
-    """The GPU's index; None if it is not known, and for a switch."""
-    at: datetime
-    """By our clock."""
-    of_switch: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The state of a machine's GPUs at one moment, by the machine's own word."""
-
-    at: datetime
-    """By our clock."""
-    source: Source
-    gpus: tuple[GpuReading, ...] | None
-    """None when the GPUs could not be read, which is no fault: it says nothing about them."""
-    xids: tuple[XidReading, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,63 +228,17 @@ class Fault:
         return self.code, self.gpu, self.xid
 
     @property
+    def counts(self) -> bool:
+        """Whether it has been reported for long enough."""
+        return self.last_at - self.first_at >= RULES[self.code].counts_after
+
+    @property
     def verdict(self) -> Verdict:
         """What it makes of the machine."""
         rule = RULES[self.code]
-        if self.last_at - self.first_at < rule.counts_after:
+        if not self.counts:
             return Verdict.HEALTHY
         return rule.claimed if self.confirmed_at is None else rule.confirmed
-
-
-def faults_seen(reading: Reading, gpus_sold: int, *, since: datetime | None = None) -> Iterator[Seen]:
-    """The faults that a reading shows. Errors of the driver from before `since` are left out: they are cleared."""
-    for gpu in reading.gpus or ():
-        yield from _of_gpu(gpu, reading.at)
-    if reading.gpus is not None and len(reading.gpus) < gpus_sold:
-        detail = f"{len(reading.gpus)} of {gpus_sold} GPUs are there"
-        yield Seen(FaultCode.GPU_MISSING, None, reading.at, detail)
-    oldest = (
-        reading.at - XIDS_FORGOTTEN_AFTER if since is None else max(since, reading.at - XIDS_FORGOTTEN_AFTER)
-    )
-    for xid in reading.xids:
-        code = _of_xid(xid)
-        if code is not None and xid.at > oldest:
-            means = meaning(xid.number, of_switch=xid.of_switch)
-            yield Seen(code, xid.gpu, xid.at, f"XID {xid.number}: {means.words}", xid.number)
-
-
-def _of_gpu(gpu: GpuReading, at: datetime) -> Iterator[Seen]:
-    def seen(code: FaultCode, detail: str) -> Seen:
-        return Seen(code, gpu.index, at, f"GPU {gpu.index} {detail}")
-
-    if gpu.lost:
-        yield seen(FaultCode.GPU_LOST, "does not answer")
-        return  # What it said before is old.
-    if gpu.recovery_action:
-        yield seen(FaultCode.RECOVERY_NEEDED, f"needs recovery action {gpu.recovery_action}")
-    if gpu.rows_failed:
-        yield seen(FaultCode.MEMORY_BROKEN, "has a memory row that could not be remapped")
-    if gpu.rows_pending:
-        yield seen(FaultCode.MEMORY_REPAIR_PENDING, "has a memory row that the next reset remaps")
-    if gpu.links and gpu.active_links is not None and gpu.active_links < gpu.links:
-        yield seen(FaultCode.NVLINK_DOWN, f"has {gpu.active_links} of {gpu.links} NVLinks")
-    if gpu.fabric in ("unhealthy", "limited"):
-        yield seen(FaultCode.FABRIC_UNHEALTHY, f"reports an NVLink fabric that is {gpu.fabric}")
-    if gpu.throttle is not None and gpu.throttle & HARDWARE_THROTTLE:
-        yield seen(FaultCode.HARDWARE_SLOWDOWN, "is slowed down by its hardware")
-
-
-_OF_XIDS = {
-    XidClass.MACHINE_OUT: FaultCode.MACHINE_ERROR,
-    XidClass.GPU_OUT: FaultCode.GPU_ERROR,
-    XidClass.UNKNOWN: FaultCode.UNKNOWN_ERROR,
-}
-
-
-def _of_xid(xid: XidReading) -> FaultCode | None:
-    if xid.number == 92 and not xid.of_switch:
-        return FaultCode.MEMORY_WEARS
-    return _OF_XIDS.get(meaning(xid.number, of_switch=xid.of_switch).of)
 
 
 def with_seen(open_faults: Collection[Fault], seen: Iterable[Seen], source: Source) -> tuple[Fault, ...]:
@@ -347,7 +282,7 @@ class Cleared:
     looked_at: datetime | None
     """When we took the last reading ourselves."""
     seen: frozenset[tuple[FaultCode, int | None, int | None]]
-    """The faults that it showed."""
+    """The faults that it showed, and those about which it could say nothing."""
     good_since: datetime | None
     """When the GPUs passed their last proof, or the machine was reset last, whichever was later."""
 
@@ -361,7 +296,10 @@ def _is_over(fault: Fault, cleared: Cleared, now: datetime) -> bool:
     rule = RULES[fault.code]
     if fault.code in OF_ROWS:
         return False
-    if rule.lapses_after is not None and now - fault.last_at >= rule.lapses_after:
+    silent = now - fault.last_at
+    if rule.lapses_after is not None and silent >= rule.lapses_after:
+        return True
+    if rule.forgotten_after is not None and not fault.counts and silent >= rule.forgotten_after:
         return True
     good = cleared.good_since is not None and cleared.good_since > fault.last_at
     if rule.proves_again and not good:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from control_plane.domain.gpu_faults import AcceptedGpu, Reading, faults_seen, undecided
 from control_plane.domain.health import (
     RULES,
     UNFIT,
@@ -14,11 +15,9 @@ from control_plane.domain.health import (
     Fault,
     FaultCode,
     Judgement,
-    Reading,
     Seen,
     Source,
     Verdict,
-    faults_seen,
     judge,
     look_due,
     still_open,
@@ -27,16 +26,19 @@ from control_plane.domain.health import (
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.notice import NoticeKind
 from control_plane.domain.proof import Tier, challenged
+from control_plane.domain.repeated_errors import Counted, repeats_seen, with_errors
 from control_plane.domain.sweep import MISSED_LISTS_MIN
 
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """One fault that our own last reading showed."""
+    """One fault that our own last reading showed, or could not decide about."""
 
     code: FaultCode
     gpu: int | None
     xid: int | None
+    shown: bool = True
+    """False for one about which it said nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Watched:
     gpu_count: int
     proof: Tier
     created_at: datetime
+    accepted: tuple[AcceptedGpu, ...]
+    """Its GPUs when it was accepted; empty where they said nothing of their links."""
     # What our rows say about it.
     down_since: datetime | None
     provider_state: str | None
@@ -72,10 +76,11 @@ class Watched:
     since: datetime
     faults: tuple[Fault, ...]
     """Without those that follow from the rows."""
+    errors: tuple[Counted, ...]
+    """Errors of the driver that may come again."""
     samples_until: datetime | None
     looked_at: datetime | None
     looked: tuple[LookedAt, ...]
-    """What our own last reading showed."""
     look_due_at: datetime | None
     reset_at: datetime | None
 
@@ -91,6 +96,7 @@ class Assessment:
 
     faults: tuple[Fault, ...]
     """The open faults that are stored."""
+    errors: tuple[Counted, ...]
     judgement: Judgement
     looked_at: datetime | None
     looked: tuple[LookedAt, ...]
@@ -103,6 +109,7 @@ class Assessment:
         """Whether anything is to be stored."""
         return (
             self.faults != watched.faults
+            or self.errors != watched.errors
             or self.judgement.verdict is not watched.verdict
             or self.judgement.why != watched.why
             or self.looked_at != watched.looked_at
@@ -114,20 +121,28 @@ def assess(
     watched: Watched, readings: Iterable[Reading], now: datetime, *, samples_until: datetime | None = None
 ) -> Assessment:
     """What a machine's rows and new readings come to. Readings that were taken into account already change nothing."""
-    faults, looked_at, looked = watched.faults, watched.looked_at, watched.looked
+    faults, errors = watched.faults, watched.errors
+    looked_at, looked, good_since = watched.looked_at, watched.looked, watched.good_since
     known = {fault.key for fault in faults}
     for reading in sorted(readings, key=lambda reading: reading.at):
-        seen = tuple(faults_seen(reading, watched.gpu_count, since=watched.good_since))
+        errors = with_errors(errors, reading, good_since)
+        seen = (
+            *faults_seen(reading, watched.gpu_count, since=good_since, accepted=watched.accepted),
+            *repeats_seen(errors, reading.source, good_since, reading.at),
+        )
         faults = with_seen(faults, seen, reading.source)
         if reading.source is Source.LOOK and (looked_at is None or reading.at > looked_at):
-            looked_at, looked = reading.at, tuple(LookedAt(*each.key) for each in seen)
-    cleared = Cleared(
-        looked_at, frozenset((each.code, each.gpu, each.xid) for each in looked), watched.good_since
-    )
+            looked_at = reading.at
+            looked = (
+                *(LookedAt(*each.key) for each in seen),
+                *(LookedAt(*key, shown=False) for key in undecided(reading, watched.accepted)),
+            )
+    cleared = Cleared(looked_at, frozenset((each.code, each.gpu, each.xid) for each in looked), good_since)
     faults = still_open(faults, cleared, now)
     new = [fault for fault in faults if fault.key not in known]
     return Assessment(
         faults=faults,
+        errors=errors,
         judgement=judge((*faults, *of_rows(watched, now))),
         looked_at=looked_at,
         looked=looked,

@@ -227,7 +227,7 @@ def _watched(facts: Facts, fault: Fault, lasted: timedelta) -> Action:
 def _for_degraded(fault: Fault, lasted: timedelta) -> Action:
     if fault.code is FaultCode.HANDED_BACK:
         return Climb(RepairStep.REPLACE, "its customer handed it back")
-    if fault.code is FaultCode.MEMORY_REPAIR_PENDING:
+    if fault.code in (FaultCode.MEMORY_REPAIR_PENDING, FaultCode.RESET_ADVISED):
         return Climb(RepairStep.RESET, "a reset repairs it")
     if lasted < NOTICE[Verdict.DEGRADED]:
         return Wait("it works, and may recover by itself")

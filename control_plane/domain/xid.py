@@ -1,12 +1,14 @@
-"""What the errors that NVIDIA's driver reports (XIDs, and SXIDs of NVSwitches) mean for a machine.
+"""What NVIDIA's driver reports about a GPU, and what it means: errors (XIDs, and SXIDs of NVSwitches), errors that come
+again and again, and the recovery that it asks for.
 
-One table for the whole product. The classes are merged from NVIDIA's catalog of XID errors (docs.nvidia.com/deploy/
-xid-errors, as gpud published it in October 2025), NVSentinel's table and Azure's list. Where these differ, a comment
-says which one was followed.
+One file of rules for the whole product. The classes of errors are merged from NVIDIA's catalog of XID errors
+(docs.nvidia.com/deploy/xid-errors, as gpud published it in October 2025), NVSentinel's table and Azure's list. Where
+these differ, a comment says which one was followed.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 
@@ -17,8 +19,12 @@ class XidClass(StrEnum):
     """The GPU is out until it is reset and has proven itself again."""
     APPLICATION = "application"
     """A program of the customer's is the usual cause. It says nothing about the hardware until it comes often."""
+    WEAR = "wear"
+    """Memory wears out. It still works."""
     TREND = "trend"
     """Worth counting: a sign of wear, or a detail of another error."""
+    IN_DOUBT = "in_doubt"
+    """It may be the GPU or a program, which only a proof of the GPU tells. Only repeated errors are in this class."""
     UNKNOWN = "unknown"
     """Not in the table. NVIDIA's advice for such codes is to contact its support."""
 
@@ -84,6 +90,9 @@ _APPLICATION = {
         "an exception in an engine of the GPU",
     ),
 }
+_WEAR = {
+    92: "many single-bit memory errors",
+}
 _TREND = {
     14: "an unusual error of the driver",
     37: "a firmware error of the driver",
@@ -94,7 +103,6 @@ _TREND = {
     63: "a memory row was remapped, or a page retired",
     66: "an illegal access by the driver",
     67: "an illegal access by the driver",
-    92: "many single-bit memory errors",
     93: "a persistent error counter wears out",
     106: "the test of a display failed",
     107: "the test of a display failed",
@@ -122,6 +130,7 @@ XIDS: Mapping[int, XidMeaning] = {
         (XidClass.MACHINE_OUT, _MACHINE_OUT),
         (XidClass.GPU_OUT, _GPU_OUT),
         (XidClass.APPLICATION, _APPLICATION),
+        (XidClass.WEAR, _WEAR),
         (XidClass.TREND, _TREND),
     )
     for number, words in meanings.items()
@@ -138,3 +147,90 @@ def meaning(number: int, *, of_switch: bool = False) -> XidMeaning:
     if of_switch:
         return _SWITCH
     return XIDS.get(number, _UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """What errors mean that come again on the same GPU."""
+
+    numbers: frozenset[int]
+    """Each of them counts."""
+    times: int
+    """From how many on. Errors within `APART` of each other count once."""
+    within: timedelta
+    of: XidClass
+    words: str
+    """What happened so often, as in "GPU 3 had ... 2 times within 24 hours"."""
+    after_recovery: bool = False
+    """Whether it only counts what came both before and after the GPU passed a proof, or its machine was reset."""
+
+
+APART = timedelta(minutes=5)
+"""One program that fails has a GPU report the same error many times."""
+_DAY = timedelta(days=1)
+REPEATS: tuple[Repeat, ...] = (
+    Repeat(
+        frozenset({109}), 2, _DAY, XidClass.GPU_OUT, "a switch between programs that took too long (XID 109)"
+    ),
+    Repeat(frozenset({94}), 3, _DAY, XidClass.WEAR, "a contained memory error (XID 94)"),
+    Repeat(frozenset({63}), 5, _DAY, XidClass.WEAR, "a memory row remapped (XID 63)"),
+    Repeat(
+        frozenset({13, 31}),
+        5,
+        _DAY,
+        XidClass.IN_DOUBT,
+        "an error that programs usually cause (XID 13 or 31)",
+    ),
+    Repeat(
+        frozenset(_GPU_OUT),
+        2,
+        timedelta(days=7),
+        XidClass.MACHINE_OUT,
+        "an error that takes it out, both before and after its recovery,",
+        after_recovery=True,
+    ),
+)
+"""An error is in one of these rules at most. That 109 counts from the second one on, that many of 63 do, and that a GPU
+which is out again after its recovery takes its machine out, is advice of the field. How many are many is our choice to
+begin with.
+
+Errors of programs would say more if they came from different customers, but a machine serves one lease in its life. So
+they only have the GPU prove itself, and change no verdict."""
+
+
+class RecoveryClass(StrEnum):
+    """How bad it is that the driver asks for a recovery."""
+
+    NONE = "none"
+    OUT = "out"
+    """Work cannot go on, or begin, on the GPU until then."""
+    REDUCED = "reduced"
+    """The GPU works with less than it has, and work that runs may end first."""
+    FABRIC = "fabric"
+    """What the GPU shares with other machines over NVLink does not work."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryMeaning:
+    of: RecoveryClass
+    words: str
+    """What the GPU needs, as in "GPU 3 ..."."""
+
+
+RECOVERIES: Mapping[int, RecoveryMeaning] = {
+    0: RecoveryMeaning(RecoveryClass.NONE, "needs no recovery"),
+    1: RecoveryMeaning(RecoveryClass.OUT, "has to be reset"),
+    2: RecoveryMeaning(RecoveryClass.OUT, "needs its machine to be rebooted"),
+    3: RecoveryMeaning(RecoveryClass.OUT, "needs all traffic between GPUs to end before it can recover"),
+    4: RecoveryMeaning(RecoveryClass.REDUCED, "works with less than it has until it is reset"),
+    5: RecoveryMeaning(RecoveryClass.FABRIC, "needs its IMEX domain to recover"),
+    6: RecoveryMeaning(RecoveryClass.OUT, "needs its bus to be reset"),
+    7: RecoveryMeaning(RecoveryClass.OUT, "needs its whole system to be restarted"),
+}
+"""By NVML_GPU_RECOVERY_ACTION_* (field 230). What each asks for is in the manual of nvidia-smi."""
+_OTHER_RECOVERY = RecoveryMeaning(RecoveryClass.OUT, "needs a recovery that our table does not have")
+
+
+def recovery(action: int) -> RecoveryMeaning:
+    """What it means that the driver asks for an action."""
+    return RECOVERIES.get(action, _OTHER_RECOVERY)

@@ -12,7 +12,8 @@ from control_plane.db import machines as machine_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.failure import FailReason
-from control_plane.domain.health import Reading, Verdict
+from control_plane.domain.gpu_faults import Reading
+from control_plane.domain.health import Verdict
 from control_plane.domain.health_watch import Assessment, NewNotice, Watched, assess, notice_for
 from control_plane.domain.ids import MachineId
 from control_plane.domain.journal import Note

@@ -140,6 +140,7 @@ def pcie(library: Library, handle: object) -> PcieHealth:
         generation=library.ask("nvmlDeviceGetCurrPcieLinkGeneration", handle),
         width=library.ask("nvmlDeviceGetCurrPcieLinkWidth", handle),
         width_max=library.ask("nvmlDeviceGetMaxPcieLinkWidth", handle),
+        generation_max=library.ask("nvmlDeviceGetMaxPcieLinkGeneration", handle),
         **counted,
     )
 

@@ -110,6 +110,8 @@ class PcieHealth:
     correctable: Count | None = None
     non_fatal: Count | None = None
     fatal: Count | None = None
+    generation_max: Annotated[int, Whole(0, 16)] | None = None
+    """The highest that both the card and its slot support."""
 
 
 @dataclass(frozen=True)

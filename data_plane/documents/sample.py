@@ -93,6 +93,7 @@ class Gpu:
     pcie_width: Annotated[int, Whole(0, 64)] | None = None
     pcie_width_max: Annotated[int, Whole(0, 64)] | None = None
     pcie_replays: Count | None = None
+    pcie_generation_max: Annotated[int, Whole(0, 16)] | None = None
     fabric_state: Literal["not_supported", "not_started", "in_progress", "completed"] | None = None
     fabric_health: Literal["not_supported", "healthy", "unhealthy", "limited"] | None = None
 
@@ -244,10 +245,14 @@ Sign = Literal[
     "uncorrected_ecc",
     "hardware_throttle",
     "fabric_unhealthy",
+    "nvlink_down",
+    "pcie_reduced",
 ]
 SIGNS: "tuple[Sign, ...]" = get_args(Sign)
 HARDWARE_THROTTLE = 8 | 64 | 128
 """The bits of `throttle_reasons` that mean a fault: hardware slowdown, hardware thermal slowdown, power brake."""
+LOADED_PERCENT = 20
+"""From which utilisation on a card's PCIe link is expected at its best."""
 
 
 def signs(sample: Sample) -> "tuple[Sign, ...]":
@@ -280,6 +285,17 @@ def _signs_of(gpu: Gpu) -> "Iterator[Sign]":
         yield "hardware_throttle"
     if gpu.fabric_health in ("unhealthy", "limited"):
         yield "fabric_unhealthy"
+    if (
+        0 < (gpu.nvlinks_active or 0) < (gpu.nvlinks or 0)
+    ):  # A card without bridges has links, and none is up.
+        yield "nvlink_down"
+    if (gpu.utilisation_percent or 0) >= LOADED_PERCENT and _pcie_reduced(gpu):
+        yield "pcie_reduced"
+
+
+def _pcie_reduced(gpu: Gpu) -> bool:
+    pairs = ((gpu.pcie_generation, gpu.pcie_generation_max), (gpu.pcie_width, gpu.pcie_width_max))
+    return any(now is not None and best is not None and now < best for now, best in pairs)
 
 
 def sample_gpus(health: Health) -> "tuple[Gpu, ...]":
@@ -331,6 +347,7 @@ def _gpu(card: GpuHealth) -> Gpu:
         pcie_width=card.pcie.width,
         pcie_width_max=card.pcie.width_max,
         pcie_replays=card.pcie.replays,
+        pcie_generation_max=card.pcie.generation_max,
         fabric_state=card.fabric.state,
         fabric_health=card.fabric.health,
     )

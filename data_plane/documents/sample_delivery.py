@@ -34,7 +34,7 @@ SAMPLES_MAX = 32
 DOCUMENT_BYTES_MAX = 1024 * 1024
 """Of a delivery, when it is decompressed. A sample of 8 GPUs has about 10 KB."""
 BODY_BYTES_MAX = 128 * 1024
-"""Of a delivery, compressed. A sample of 8 GPUs has less than 2 KB."""
+"""Of a delivery, compressed. A sample of 8 GPUs has about 2 KB."""
 ANSWER_BYTES_MAX = 4096
 
 Verdict = Literal["accepted", "not_known", "ended", "too_fast", "too_large", "malformed", "version_not_known"]

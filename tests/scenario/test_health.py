@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from control_plane.db.engine import Database
 from control_plane.db.health import Health, Notice
 from control_plane.db.permits import Permit
 from control_plane.db.repairs import Repair
+from control_plane.db.rows import read
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import FailReason
@@ -26,7 +28,8 @@ from control_plane.domain.repair import RepairOutcome, RepairStep
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.world import uuid7
-from data_plane.documents.sample import Gpu, Xid
+from data_plane.documents.health import GpuHealth, PcieHealth, Usage
+from data_plane.documents.sample import Gpu, Xid, sample_gpus
 from reconciler.loops.machines import order_spares
 from tests.support import machine_samples
 from tests.support.faults import LOST, promise_replacements, shows, taken_out, wants_a_spare
@@ -86,6 +89,61 @@ async def test_what_a_machine_says_is_looked_at_and_ends_when_we_see_nothing(sta
     assert closed.outcome is RepairOutcome.RECOVERED
     assert await notices_of(stage, lease) == []  # It came to nothing, so nobody is alarmed.
     assert await stage.state(lease) == "ready"
+    await stage.finish()
+
+
+async def test_an_error_that_comes_again_an_hour_later_is_remembered_and_counts_then(stage: Stage) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    for expected in (None, FaultCode.GPU_ERROR):
+        error = Xid("xid", 109, "0000:3b:00.0", int(stage.clock.now().timestamp()))
+        await reports(stage, lease, Gpu(0, bus_id=error.bus_id), xids=(error,))
+        await stage.run("judge_health")
+        found = await health_of(stage, machine)
+        assert found is not None
+        assert found.fault == expected
+        await stage.play(60 * 60, step=600)
+    await stage.finish()
+
+
+_ACCEPTED = text("""
+INSERT INTO verification_reports (id, organization_id, project_id, lease_id, machine_id, at, verdict, source, reading)
+SELECT :id, organization_id, project_id, lease_id, machine_id, at + interval '1 second', verdict, source,
+  jsonb_set(reading, '{inventory,gpus,0,pcie}', '{"generation": 1, "generation_max": 5, "width": 16, "width_max": 16}')
+FROM verification_reports WHERE machine_id = :machine
+RETURNING reading->'gpus'->0->>'uuid'
+""")
+
+
+async def test_a_link_that_is_narrower_than_when_the_machine_was_accepted_degrades_it_with_both_values(
+    stage: Stage,
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    async with stage.db.transaction() as connection:
+        (uuid,) = await read(connection, _ACCEPTED, str, id=uuid7(), machine=machine.id)
+    narrow = PcieHealth(generation=5, width=8, width_max=16, generation_max=5)
+    at_work = GpuHealth(0, uuid, "0000:3b:00.0", lost=False, usage=Usage(utilisation_percent=95), pcie=narrow)
+    shows(stage, machine, at_work)
+    seen = stage.access.machine(machine.address or "").health
+    assert seen is not None
+    for _ in range(14):
+        await reports(stage, lease, *sample_gpus(seen))
+        await stage.play(5, step=5)
+    found = await health_of(stage, machine)
+    assert found is not None
+    assert (found.verdict, found.fault) == (Verdict.DEGRADED, FaultCode.PCIE_REDUCED)
+    assert found.why.endswith("GPU 0 has PCIe 5.0 x8 at 95 % use, and had 5.0 x16 when it was accepted")
+    shows(
+        stage,
+        machine,
+        replace(at_work, pcie=replace(narrow, generation=1), usage=Usage(utilisation_percent=0)),
+    )
+    await stage.play(20 * 60, step=60)
+    assert await verdict_of(stage, machine) is Verdict.DEGRADED, "an idle GPU tells nothing of its link"
+    shows(stage, machine, replace(at_work, pcie=replace(narrow, width=16)))
+    await stage.play(10 * 60, step=60)
+    assert await verdict_of(stage, machine) is Verdict.HEALTHY
     await stage.finish()
 
 

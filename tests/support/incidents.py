@@ -21,7 +21,8 @@ from typing import Any
 from uuid import UUID
 
 from control_plane.db.samples import StoredSample
-from control_plane.domain.health import Reading, Source, Verdict
+from control_plane.domain.gpu_faults import AcceptedGpu, Reading
+from control_plane.domain.health import RULES, Source, Verdict
 from control_plane.domain.health_watch import Assessment, Watched, assess, notice_for
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.proof import Tier
@@ -94,6 +95,7 @@ def _verified() -> Watched:
         gpu_count=GPUS,
         proof=Tier.PROVEN,
         created_at=START - timedelta(days=3),
+        accepted=tuple(AcceptedGpu(_uuid(index), 18, 5, 16) for index in range(GPUS)),
         down_since=None,
         provider_state=None,
         missed_since=None,
@@ -113,6 +115,7 @@ def _verified() -> Watched:
         why="no fault is known",
         since=START - timedelta(days=3),
         faults=(),
+        errors=(),
         samples_until=None,
         looked_at=None,
         looked=(),
@@ -202,10 +205,15 @@ def _bus_id(index: int) -> str:
     return f"0000:{0x1B + 0x10 * index:02x}:00.0"
 
 
+def _uuid(index: int) -> str:
+    return f"GPU-0000000{index}-0000-4000-8000-000000000000"
+
+
 def _healthy(index: int) -> Gpu:
     """One of eight H100s at work: near its power limit, which is usual under load (bit 4), with all of its links."""
     return Gpu(
         index=index,
+        uuid=_uuid(index),
         bus_id=_bus_id(index),
         utilisation_percent=97,
         power_mw=640_000,
@@ -217,6 +225,10 @@ def _healthy(index: int) -> Gpu:
         recovery_action=0,
         nvlinks=18,
         nvlinks_active=18,
+        pcie_generation=5,
+        pcie_width=16,
+        pcie_width_max=16,
+        pcie_generation_max=5,
         fabric_state="completed",
         fabric_health="healthy",
     )
@@ -227,6 +239,12 @@ def _told(watched: Watched, assessed: Assessment, second: int) -> list[str]:
     found = []
     if (judged.verdict, judged.why) != (watched.verdict, watched.why):
         found.append(f"{_clock(second)}  {judged.verdict:<21} {judged.why}")
+    known = {fault.key for fault in watched.faults}
+    found += [
+        f"{_clock(second)}  > noted: {RULES[fault.code].words}: {fault.detail}"
+        for fault in assessed.faults
+        if fault.key not in known and fault.verdict is Verdict.HEALTHY
+    ]
     if assessed.challenge:
         found.append(f"{_clock(second)}  > its GPUs are to prove themselves now")
     if (assessed.look_due_at is None) is not (watched.look_due_at is None):
@@ -243,6 +261,7 @@ def _stored(watched: Watched, assessed: Assessment, now: datetime) -> Watched:
     return replace(
         watched,
         faults=assessed.faults,
+        errors=assessed.errors,
         looked_at=assessed.looked_at,
         looked=assessed.looked,
         look_due_at=assessed.look_due_at,

@@ -84,6 +84,7 @@ def busy_gpu(index: int, chance: random.Random) -> Gpu:
         pcie_width=16,
         pcie_width_max=16,
         pcie_replays=number(10),
+        pcie_generation_max=5,
         fabric_state="completed",
         fabric_health="healthy",
     )

@@ -184,7 +184,7 @@ def _look(machine: MachineHealth, now: datetime) -> HealthCheckView:
         return HealthCheckView(
             "look", None, None, None, unread if due else "Nothing called for a look of ours."
         )
-    found = sorted({RULES[each.code].words for each in machine.looked})
+    found = sorted({RULES[each.code].words for each in machine.looked if each.shown})
     detail = f"We saw: {'; '.join(found)}." if found else "We saw no fault."
     if due and machine.looked_why_not:
         detail += " We could not look again since."

@@ -32,6 +32,8 @@ machine_health = table(
     at("since", nullable=False),
     at("judged_at", nullable=False),
     Column("faults", JSONB, nullable=False, server_default=text("'[]'")),
+    # Errors of the driver that mean more when they come again; a few for each GPU.
+    Column("errors", JSONB, nullable=False, server_default=text("'[]'")),
     # Up to which sample of its agent it was judged.
     at("samples_until"),
     # Our own reading over SSH: when the last one was taken, which faults it showed, and when the next one is due.

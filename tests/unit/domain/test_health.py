@@ -8,6 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from control_plane.domain.gpu_faults import (
+    HARDWARE_THROTTLE,
+    LOADED_PERCENT,
+    AcceptedGpu,
+    GpuReading,
+    Reading,
+    XidReading,
+    faults_seen,
+    undecided,
+)
 from control_plane.domain.health import (
     CONFIRMING,
     LOOK_AGAIN_AFTER,
@@ -17,18 +27,15 @@ from control_plane.domain.health import (
     Cleared,
     Fault,
     FaultCode,
-    GpuReading,
-    Reading,
     Seen,
     Source,
     Verdict,
-    XidReading,
-    faults_seen,
     judge,
     look_due,
     still_open,
     with_seen,
 )
+from data_plane.documents import sample
 
 AT = datetime(2026, 11, 28, 12, tzinfo=UTC)
 NOTHING = Cleared(looked_at=None, seen=frozenset(), good_since=None)
@@ -50,10 +57,16 @@ def opened(code: FaultCode, source: Source, *, last: timedelta = HOUR) -> tuple[
 
 
 def test_what_a_machine_says_about_itself_makes_it_degraded_at_most() -> None:
-    for code in set(FaultCode) - OF_ROWS:
+    for code in set(FaultCode) - OF_ROWS - {FaultCode.PROGRAM_ERRORS}:
         judged = judge(opened(code, Source.SAMPLE))
         assert judged.verdict is Verdict.DEGRADED, code
         assert "as the machine itself says" in judged.why
+
+
+def test_errors_that_a_program_may_have_caused_change_no_verdict_whoever_saw_them() -> None:
+    for source in Source:
+        assert judge(opened(FaultCode.PROGRAM_ERRORS, source)).verdict is Verdict.HEALTHY
+    assert RULES[FaultCode.PROGRAM_ERRORS].proves_again, "its GPU is challenged"
 
 
 def test_what_we_see_ourselves_is_never_milder_than_what_the_machine_says() -> None:
@@ -127,7 +140,15 @@ def test_errors_of_programs_are_no_faults_and_unknown_numbers_are() -> None:
     ("gpu", "code"),
     [
         (GpuReading(0, lost=True, recovery_action=2), FaultCode.GPU_LOST),
+        (GpuReading(0, lost=False, recovery_action=0), None),
         (GpuReading(0, lost=False, recovery_action=1), FaultCode.RECOVERY_NEEDED),
+        (GpuReading(0, lost=False, recovery_action=2), FaultCode.RECOVERY_NEEDED),
+        (GpuReading(0, lost=False, recovery_action=3), FaultCode.RECOVERY_NEEDED),
+        (GpuReading(0, lost=False, recovery_action=4), FaultCode.RESET_ADVISED),
+        (GpuReading(0, lost=False, recovery_action=5), FaultCode.FABRIC_UNHEALTHY),
+        (GpuReading(0, lost=False, recovery_action=6), FaultCode.RECOVERY_NEEDED),
+        (GpuReading(0, lost=False, recovery_action=7), FaultCode.RECOVERY_NEEDED),
+        (GpuReading(0, lost=False, recovery_action=99), FaultCode.RECOVERY_NEEDED),
         (GpuReading(0, lost=False, rows_failed=True), FaultCode.MEMORY_BROKEN),
         (GpuReading(0, lost=False, rows_pending=True), FaultCode.MEMORY_REPAIR_PENDING),
         (GpuReading(0, lost=False, links=18, active_links=17), FaultCode.NVLINK_DOWN),
@@ -140,6 +161,68 @@ def test_a_reading_shows_one_fault_for_each_thing_that_is_wrong(
     gpu: GpuReading, code: FaultCode | None
 ) -> None:
     assert [each.code for each in faults_seen(reading(gpu), 1)] == ([] if code is None else [code])
+
+
+ACCEPTED = AcceptedGpu("GPU-a", nvlinks=12, pcie_generation=5, pcie_width=16)
+
+
+def at_work(*, utilisation_percent: int = 90, pcie_generation: int = 5, pcie_width: int = 16) -> GpuReading:
+    return GpuReading(
+        0,
+        lost=False,
+        uuid="GPU-a",
+        utilisation_percent=utilisation_percent,
+        pcie_generation=pcie_generation,
+        pcie_width=pcie_width,
+    )
+
+
+def test_a_link_below_what_the_gpu_had_when_it_was_accepted_is_a_fault_under_load() -> None:
+    def shown(gpu: GpuReading, accepted: AcceptedGpu = ACCEPTED) -> list[str]:
+        return [each.detail for each in faults_seen(reading(gpu), 1, accepted=[accepted])]
+
+    assert shown(at_work()) == []
+    assert shown(at_work(pcie_width=8)) == [
+        "GPU 0 has PCIe 5.0 x8 at 90 % use, and had 5.0 x16 when it was accepted"
+    ]
+    assert len(shown(at_work(pcie_generation=3))) == 1
+    assert shown(at_work(pcie_width=8), replace(ACCEPTED, pcie_width=8)) == [], "it never had more"
+    assert shown(at_work(pcie_width=8), replace(ACCEPTED, pcie_width=None)) == []
+    assert shown(at_work(pcie_width=8), replace(ACCEPTED, uuid="GPU-b")) == [], "it is another one"
+    assert shown(at_work(pcie_width=8, pcie_generation=1, utilisation_percent=LOADED_PERCENT - 1)) == []
+
+
+def test_a_reading_of_an_idle_gpu_says_nothing_about_a_link_that_is_slow() -> None:
+    idle = at_work(pcie_generation=1, utilisation_percent=0)
+    assert list(undecided(reading(idle), [ACCEPTED])) == [(FaultCode.PCIE_REDUCED, 0, None)]
+    for gpu in (at_work(), at_work(utilisation_percent=0), at_work(pcie_generation=1)):
+        assert list(undecided(reading(gpu), [ACCEPTED])) == []
+
+
+def test_a_slow_link_counts_when_it_is_reported_again_and_again_without_a_pause() -> None:
+    minute = timedelta(minutes=1)
+    once = with_seen((), [seen(FaultCode.PCIE_REDUCED)], Source.SAMPLE)
+    assert judge(once).verdict is Verdict.HEALTHY
+    assert still_open(once, NOTHING, AT + minute / 2)
+    assert not still_open(once, NOTHING, AT + minute), "work began, and the values were of two moments"
+    often = with_seen(once, [seen(FaultCode.PCIE_REDUCED, AT + 2 * minute)], Source.SAMPLE)
+    assert judge(often).verdict is Verdict.DEGRADED
+    assert still_open(often, NOTHING, AT + 100 * HOUR), "silence does not end it then"
+
+
+def test_an_nvlink_is_down_when_fewer_are_up_than_when_the_gpu_was_accepted() -> None:
+    def shown(active: int, accepted: AcceptedGpu) -> list[str]:
+        gpu = GpuReading(0, lost=False, uuid="GPU-a", links=18, active_links=active)
+        return [each.detail for each in faults_seen(reading(gpu), 1, accepted=[accepted])]
+
+    assert shown(12, ACCEPTED) == shown(0, replace(ACCEPTED, nvlinks=0)) == []
+    assert shown(11, ACCEPTED) == ["GPU 0 has 11 of 12 NVLinks"]
+    assert shown(12, replace(ACCEPTED, nvlinks=None)) == ["GPU 0 has 12 of 18 NVLinks"]
+
+
+def test_both_sides_mean_the_same_by_load_and_by_a_slowdown_of_the_hardware() -> None:
+    assert LOADED_PERCENT == sample.LOADED_PERCENT
+    assert HARDWARE_THROTTLE == sample.HARDWARE_THROTTLE
 
 
 def test_gpus_that_are_not_there_are_a_fault_of_the_machine() -> None:

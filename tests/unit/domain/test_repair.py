@@ -118,11 +118,19 @@ def test_a_customer_who_decides_is_asked_and_nothing_comes_by_itself() -> None:
 
 
 def test_a_machine_is_replaced_at_once_when_its_customer_asks() -> None:
-    for code in FaultCode:
+    for code in set(FaultCode) - {
+        FaultCode.PROGRAM_ERRORS
+    }:  # Which changes no verdict, so there is no repair.
         for step in RepairStep:
             for consent in Consent:
                 asking = replace(facts(code, step=step), agreed=True, consent=consent)
                 assert isinstance(next_action(asking, AT), TakeAway), (code, step, consent)
+
+
+def test_a_machine_is_rebooted_for_what_a_reset_repairs_without_waiting_for_it_to_recover() -> None:
+    for code in (FaultCode.MEMORY_REPAIR_PENDING, FaultCode.RESET_ADVISED):
+        assert climbs(next_action(facts(code), AT)) is RepairStep.RESET, code
+    assert isinstance(next_action(facts(FaultCode.MEMORY_WEARS), AT), Wait)
 
 
 def test_where_the_tier_promises_it_the_machine_stays_until_another_one_is_ready() -> None:

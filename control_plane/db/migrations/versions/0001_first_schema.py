@@ -5682,6 +5682,9 @@ def _create_tables() -> None:
         sa.Column(
             "faults", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'[]'"), nullable=False
         ),
+        sa.Column(
+            "errors", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'[]'"), nullable=False
+        ),
         sa.Column("samples_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("looked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column(
@@ -5696,7 +5699,7 @@ def _create_tables() -> None:
             "(fault IS NULL) = (verdict = 'healthy')", name=op.f("ck_machine_health_fault_has_its_verdict")
         ),
         sa.CheckConstraint(
-            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'under_maintenance', 'unknown_error')",
+            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'pcie_reduced', 'program_errors', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'reset_advised', 'under_maintenance', 'unknown_error')",
             name=op.f("ck_machine_health_fault_known"),
         ),
         sa.CheckConstraint(
@@ -5733,7 +5736,7 @@ def _create_tables() -> None:
         sa.Column("why", sa.Text(), nullable=False),
         sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.CheckConstraint(
-            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'under_maintenance', 'unknown_error')",
+            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'pcie_reduced', 'program_errors', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'reset_advised', 'under_maintenance', 'unknown_error')",
             name=op.f("ck_health_changes_fault_known"),
         ),
         sa.CheckConstraint(
@@ -5772,7 +5775,7 @@ def _create_tables() -> None:
         sa.Column("closed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'under_maintenance', 'unknown_error')",
+            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'pcie_reduced', 'program_errors', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'reset_advised', 'under_maintenance', 'unknown_error')",
             name=op.f("ck_repairs_fault_known"),
         ),
         sa.CheckConstraint(

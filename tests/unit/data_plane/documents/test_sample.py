@@ -110,8 +110,8 @@ def test_what_one_side_writes_the_other_side_reads() -> None:
     assert set(STATUSES) == set(get_args(Verdict))
 
 
-def test_a_sample_of_8_busy_gpus_takes_less_than_2_kb_and_a_full_delivery_fits() -> None:
-    assert len(encode_delivery(busy_delivery())) < 2_000
+def test_a_sample_of_8_busy_gpus_takes_about_2_kb_and_a_full_delivery_fits() -> None:
+    assert len(encode_delivery(busy_delivery())) < 2_400
     assert len(encode_delivery(busy_delivery(SAMPLES_MAX))) < BODY_BYTES_MAX
     full = json.dumps(busy_delivery(SAMPLES_MAX, gpus=16), default=vars).encode()
     assert len(full) < DOCUMENT_BYTES_MAX
@@ -282,10 +282,15 @@ def test_a_fault_is_notable_and_work_is_not() -> None:
         "uncorrected_ecc": gpu(ecc_uncorrected_volatile=1),
         "hardware_throttle": gpu(throttle_reasons=64 | 4),
         "fabric_unhealthy": gpu(fabric_health="unhealthy"),
+        "nvlink_down": gpu(nvlinks_active=17),
+        "pcie_reduced": gpu(utilisation_percent=20, pcie_width=8),
     }
     assert tuple(cases) == SIGNS
     for sign, sample in cases.items():
         assert signs(sample) == (sign,)
+    assert signs(gpu(utilisation_percent=20, pcie_generation=4)) == ("pcie_reduced",)
+    assert not notable(gpu(utilisation_percent=19, pcie_generation=1, pcie_width=8)), "idle cards save power"
+    assert not notable(gpu(nvlinks_active=0)), "a card without bridges"
     for reasons in (1, 2, 4, 16, 32, 256, None):
         assert not notable(gpu(throttle_reasons=reasons)), reasons
 
@@ -306,7 +311,7 @@ def test_every_value_of_a_card_that_a_sample_has_comes_from_the_health_document(
         throttle=Throttle(*(n * 1_000_000 for n in range(16, 25))),
         recovery=Recovery(25),
         ecc=Ecc(True, 26, 27, 28, 29, 30, 31, True, True, 32, 33, True),
-        pcie=PcieHealth(6, 7, 16, 34, 35, 36, 37),
+        pcie=PcieHealth(6, 7, 16, 34, 35, 36, 37, 8),
         nvlink=NvLinkHealth(18, 17, 38, 39, 40, 41, 42, 43),
         fabric=Fabric("completed", 0, 0, "limited"),
     )

@@ -13,23 +13,28 @@ from control_plane.api.idempotency import Made
 from control_plane.api.identifiers import read_id
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.reconciliations import difference_view, reconciliation_view
-from control_plane.domain.ids import Prefix
+from control_plane.api.views.reconciliations import (
+    difference_view,
+    reconciled_customer_view,
+    reconciliation_view,
+)
+from control_plane.domain.ids import OrganizationId, Prefix
 from control_plane.domain.period import parse_month
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import reconciliations
 from control_plane.services.idempotency import Connection
-from control_plane.services.reconciliations import NamedDifference
+from control_plane.services.reconciliations import NamedDifference, ReconciledCustomer
 from control_plane.wire.reconciliations import (
     DifferencePage,
     PeriodReconciliationPage,
     PeriodReconciliationView,
+    ReconciledCustomerPage,
     ReconciliationRequest,
 )
 
-_KIND, _DIFFERENCES = "reconciliations", "differences"
+_KIND, _DIFFERENCES, _CUSTOMERS = "reconciliations", "differences", "customers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,13 @@ class _Place:
 
     customer: UUID
     link: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Customer:
+    """The last customer of a page."""
+
+    id: UUID
 
 
 class ReconciliationController(Controller):
@@ -108,6 +120,34 @@ class ReconciliationController(Controller):
         return reconciliation_view(found)
 
     @get(
+        "/{reconciliation_id:str}/customers",
+        operation_id="listReconciledCustomers",
+        permission=Permission.RECONCILIATIONS_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+    )
+    async def customers(
+        self,
+        request: ApiRequest,
+        reconciliation_id: FromPath[str],
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> ReconciledCustomerPage:
+        """The customers that were examined, with both sides of each of their links, whether they agree or not."""
+        last = paging.place(_CUSTOMERS, cursor, _Customer)
+        found = await reconciliations.customers(
+            request.world,
+            request.principal.organization_id,
+            read_id(Prefix.RECONCILIATION, reconciliation_id),
+            after=None if last is None else OrganizationId(last.id),
+            limit=limit + 1,
+        )
+        if isinstance(found, Refused):
+            raise refusal(found)
+        page, following = paging.cut(found, limit, _after_customer)
+        return ReconciledCustomerPage(tuple(map(reconciled_customer_view, page)), following)
+
+    @get(
         "/{reconciliation_id:str}/differences",
         operation_id="listReconciliationDifferences",
         permission=Permission.RECONCILIATIONS_READ,
@@ -134,6 +174,10 @@ class ReconciliationController(Controller):
             raise refusal(found)
         page, following = paging.cut(found, limit, _after)
         return DifferencePage(tuple(map(difference_view, page)), following)
+
+
+def _after_customer(customer: ReconciledCustomer) -> str:
+    return paging.after_place(_CUSTOMERS, _Customer(customer.customer_id))
 
 
 def _after(named: NamedDifference) -> str:

@@ -139,13 +139,16 @@ class Client:
 
     def whole(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Answer[T]:
         """All of a listing that an older API answers in one page, and that a newer one may divide."""
-        first, *others = self._pages(path, kind, params)
+        first, *others = self.pages(path, kind, params)
         if not others:
             return first
         items = [item for page in (first, *others) for item in page.content["items"]]
         return read({**first.content, "items": items, "next_cursor": None}, kind)
 
-    def _pages(self, path: str, kind: type[T], params: Mapping[str, Any] | None) -> Iterator[Answer[T]]:
+    def pages(
+        self, path: str, kind: type[T], params: Mapping[str, Any] | None = None
+    ) -> Iterator[Answer[T]]:
+        """The pages of a listing as they come, for one that is too long to hold."""
         asked = dict(params or {})
         for _ in range(PAGES_MAX):
             page = self.get(path, kind, asked)

@@ -71,6 +71,8 @@ _IDS = text("""
 SELECT id FROM organization_ids(CAST(:after_at AS timestamptz), CAST(:after_id AS uuid), CAST(:states AS text[]),
                                 CAST(:part AS text), CAST(:limit AS integer))
 """)
+# It answers nothing unless the connection acts for the platform's organization.
+_NAMES = text("SELECT id, name FROM organization_names(CAST(:ids AS uuid[]))")
 _LOCK = text(_GET.text + " FOR NO KEY UPDATE OF o")
 _HOLD_OPEN = text(f"SELECT id FROM organizations WHERE id = :id AND {among('state', OPEN)} FOR SHARE")
 _MOVE = text("""
@@ -153,6 +155,20 @@ async def ids(
         part=part,
         limit=limit,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    id: OrganizationId
+    name: str
+
+
+async def names(
+    connection: Connection, organization_ids: Collection[OrganizationId]
+) -> dict[OrganizationId, str]:
+    """The names of organizations, for operators. The connection acts for the platform's organization."""
+    found = await read(connection, _NAMES, _Named, ids=list(organization_ids))
+    return {organization.id: organization.name for organization in found}
 
 
 async def lock(connection: Connection, organization_id: OrganizationId) -> Organization | None:

@@ -1,7 +1,7 @@
 """Queries on reconciliations: what each source says about a month, and what was found."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from uuid import UUID
 
@@ -74,6 +74,21 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class CustomerAmounts:
+    """What a customer came to that was examined."""
+
+    customer_id: OrganizationId
+    amounts: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredCustomer:
+    customer_id: OrganizationId
+    amounts: dict[str, int]
+    """Those that are not zero. Every reconciliation keeps a row of every customer."""
+
+
+@dataclass(frozen=True, slots=True)
 class ExportedSum:
     """What a complete export of the month states."""
 
@@ -127,6 +142,10 @@ WITH made AS (
   INSERT INTO reconciliation_batches (reconciliation_id, number, reached, customers, remaining, amounts, examined_at)
   VALUES (:reconciliation_id, :number, :reached, :customers, :remaining, CAST(:amounts AS jsonb), :examined_at)
   ON CONFLICT DO NOTHING RETURNING number
+), customers AS (
+  INSERT INTO reconciliation_customers (reconciliation_id, batch, customer_id, amounts)
+  SELECT :reconciliation_id, made.number, c.customer_id, c.amounts
+  FROM made CROSS JOIN (SELECT * FROM {Recordset(_StoredCustomer, "customers")}) c
 )
 INSERT INTO reconciliation_differences
   (reconciliation_id, batch, customer_id, link, before_nano, after_nano, examples)
@@ -143,6 +162,11 @@ ORDER BY customer_id, link LIMIT :limit
 """)
 _DIFFERING = text("""
 SELECT count(DISTINCT customer_id) FROM reconciliation_differences WHERE reconciliation_id = :id
+""")
+_CUSTOMER_AMOUNTS = text("""
+SELECT customer_id, amounts FROM reconciliation_customers
+WHERE reconciliation_id = :id AND (CAST(:after AS uuid) IS NULL OR customer_id > :after)
+ORDER BY customer_id LIMIT :limit
 """)
 _CUSTOMERS = text("""
 SELECT id FROM organizations WHERE CAST(:after AS uuid) IS NULL OR id > :after ORDER BY id LIMIT :limit
@@ -364,11 +388,24 @@ async def batches(connection: Connection, reconciliation_ids: Sequence[UUID]) ->
     return await read(connection, _BATCHES, Batch, ids=list(reconciliation_ids))
 
 
-async def record(connection: Connection, batch: Batch, found: Sequence[Difference]) -> None:
-    """Store a batch with its differences, unless somebody else has stored it."""
+async def record(
+    connection: Connection,
+    batch: Batch,
+    examined: Mapping[OrganizationId, Amounts],
+    found: Sequence[Difference],
+) -> None:
+    """Store a batch with what each customer came to and its differences, unless somebody else has stored it."""
     values = {name: getattr(batch, name) for name in Batch.__slots__}
     values |= {"amounts": document(batch.amounts), "differences": Recordset.document(found)}
-    await write(connection, _RECORD, **values)
+    customers = [
+        _StoredCustomer(customer_id, _without_zeros(amounts)) for customer_id, amounts in examined.items()
+    ]
+    await write(connection, _RECORD, **values, customers=Recordset.document(customers))
+
+
+def _without_zeros(amounts: Amounts) -> dict[str, int]:
+    stated = {field.name: getattr(amounts, field.name) for field in fields(amounts)}
+    return {name: amount for name, amount in stated.items() if amount}
 
 
 async def differences(
@@ -388,6 +425,14 @@ async def differences(
         after_link=after[1] if after else None,
         limit=limit,
     )
+
+
+async def examined(
+    connection: Connection, reconciliation_id: UUID, *, after: OrganizationId | None, limit: int
+) -> list[CustomerAmounts]:
+    """What the customers came to, whether they differ or not, in the order of their ids behind `after`."""
+    values = {"id": reconciliation_id, "after": after, "limit": limit}
+    return await read(connection, _CUSTOMER_AMOUNTS, CustomerAmounts, **values)
 
 
 async def differing(connection: Connection, reconciliation_id: UUID) -> int:

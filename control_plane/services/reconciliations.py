@@ -12,7 +12,7 @@ from control_plane.db.reconciliations import Batch, Difference, Reconciliation
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import Nano
 from control_plane.domain.period import month_text
-from control_plane.domain.reconciliation import Amounts, Sides, sides
+from control_plane.domain.reconciliation import OF_CUSTOMERS, Amounts, Sides, sides
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.world import World
 
@@ -62,6 +62,20 @@ class NamedDifference:
     @property
     def sides(self) -> Sides:
         return Sides(self.difference.link, self.difference.before_nano, self.difference.after_nano)
+
+
+@dataclass(frozen=True, slots=True)
+class ReconciledCustomer:
+    """What the links of a customer came to, whether they agree or not."""
+
+    customer_id: OrganizationId
+    customer: str
+    """The name of the organization."""
+    links: tuple[Sides, ...]
+
+    @property
+    def differs(self) -> bool:
+        return any(link.difference_nano for link in self.links)
 
 
 async def create(
@@ -115,18 +129,35 @@ async def differences(
     after: tuple[UUID, str] | None,
     limit: int,
 ) -> list[NamedDifference] | Refused:
-    """The customers' links that differ, by customer. Each name is read as its own tenant."""
+    """The customers' links that differ, by customer."""
     async with world.db.reading(platform) as connection:
         if await reconciliations.get(connection, reconciliation_id) is None:
             return _NONE
         found = await reconciliations.differences(connection, reconciliation_id, after=after, limit=limit)
-    named: list[NamedDifference] = []
-    for customer_id, some in groupby(found, lambda difference: difference.customer_id):
-        async with world.db.reading(customer_id) as connection:
-            organization = await organizations.get(connection, customer_id)
-        name = "" if organization is None else organization.name
-        named.extend(NamedDifference(difference, name) for difference in some)
-    return named
+        names = await organizations.names(connection, {difference.customer_id for difference in found})
+    return [NamedDifference(difference, names[difference.customer_id]) for difference in found]
+
+
+async def customers(
+    world: World,
+    platform: OrganizationId,
+    reconciliation_id: UUID,
+    *,
+    after: OrganizationId | None,
+    limit: int,
+) -> list[ReconciledCustomer] | Refused:
+    """Both sides of every link of the customers that were examined, in the order of their ids behind `after`."""
+    async with world.db.reading(platform) as connection:
+        if await reconciliations.get(connection, reconciliation_id) is None:
+            return _NONE
+        found = await reconciliations.examined(connection, reconciliation_id, after=after, limit=limit)
+        names = await organizations.names(connection, [customer.customer_id for customer in found])
+    return [
+        ReconciledCustomer(
+            customer.customer_id, names[customer.customer_id], sides(customer.amounts, OF_CUSTOMERS)
+        )
+        for customer in found
+    ]
 
 
 def _found(asked: Reconciliation, batches: Sequence[Batch], differing: int) -> Found:

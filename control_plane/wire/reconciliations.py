@@ -101,6 +101,27 @@ class PeriodReconciliationPage(View):
     next_cursor: NextCursor | None
 
 
+class ReconciledCustomerView(View):
+    """A customer's links, whether they agree or not."""
+
+    organization_id: OrganizationIdText
+    """The customer."""
+    organization: str
+    """The customer's name."""
+    differs: bool
+    """Whether a link has another amount on each side."""
+    links: tuple[LinkView, ...]
+    """Each link of the chain that is examined for each customer."""
+
+
+class ReconciledCustomerPage(View):
+    """A page of the customers of a reconciliation."""
+
+    items: tuple[ReconciledCustomerView, ...]
+    """The customers that were examined, by id."""
+    next_cursor: NextCursor | None
+
+
 class DifferenceView(View):
     """A link of a customer whose two amounts differ."""
 

@@ -4,8 +4,13 @@ from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.period import month_text
 from control_plane.domain.reconciliation import Sides
-from control_plane.services.reconciliations import Found, NamedDifference
-from control_plane.wire.reconciliations import DifferenceView, LinkView, PeriodReconciliationView
+from control_plane.services.reconciliations import Found, NamedDifference, ReconciledCustomer
+from control_plane.wire.reconciliations import (
+    DifferenceView,
+    LinkView,
+    PeriodReconciliationView,
+    ReconciledCustomerView,
+)
 
 
 def reconciliation_view(found: Found) -> PeriodReconciliationView:
@@ -36,6 +41,15 @@ def _state(found: Found) -> str:
 def _link_view(sides: Sides) -> LinkView:
     return LinkView(
         sides.link.value, money(sides.before_nano), money(sides.after_nano), money(sides.difference_nano)
+    )
+
+
+def reconciled_customer_view(customer: ReconciledCustomer) -> ReconciledCustomerView:
+    return ReconciledCustomerView(
+        organization_id=on_wire(Prefix.ORGANIZATION, customer.customer_id),
+        organization=customer.customer,
+        differs=customer.differs,
+        links=tuple(map(_link_view, customer.links)),
     )
 
 

@@ -4,19 +4,25 @@ from argparse import Namespace
 
 from control_plane.cli import waiting
 from control_plane.cli.answers import Answer
+from control_plane.cli.client import PAGE_LIMIT
 from control_plane.cli.errors import CliError
-from control_plane.cli.parsing import Commands, command, noun
+from control_plane.cli.parsing import Commands, Parser, command, noun
 from control_plane.cli.render.reconciliations import (
+    agreement_line,
+    customer_table,
     difference_table,
+    more_differences_line,
     progress_of,
     reconciliation_page,
     reconciliation_table,
+    to_see_why,
 )
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.reconciliations import (
     DifferencePage,
     PeriodReconciliationPage,
     PeriodReconciliationView,
+    ReconciledCustomerPage,
     ReconciliationRequest,
 )
 
@@ -32,11 +38,15 @@ def add(finance: Commands) -> None:
         more=(
             "Compares the journal, the meter, the charges, the ledger and the exports with\n"
             "each other, to the nano-dollar. Exits with 1 and names the customers if any\n"
-            "link differs. What was found is stored."
+            "link differs. What was found is stored, of every customer."
         ),
-        examples="splitplane finance reconcile 2026-10",
+        examples="""
+        splitplane finance reconcile 2026-10
+        splitplane finance reconcile 2026-10 --all
+        """,
     )
     reconciling.add_argument("month", metavar="MONTH", help="such as 2026-10")
+    _add_all(reconciling)
     stored = noun(finance, "reconciliation", "List and show the reconciliations of months.")
     command(
         stored,
@@ -50,9 +60,21 @@ def add(finance: Commands) -> None:
         "show",
         show,
         "Show what a reconciliation found.",
-        examples="splitplane finance reconciliation show rec_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
+        examples="""
+        splitplane finance reconciliation show rec_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
+        splitplane finance reconciliation show rec_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --all
+        """,
     )
     showing.add_argument("reconciliation", metavar="RECONCILIATION", help="the id of the reconciliation")
+    _add_all(showing)
+
+
+def _add_all(parser: Parser) -> None:
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="the links of every customer, also where they agree; `by_customer` in --json",
+    )
 
 
 def reconcile(terminal: Terminal, args: Namespace) -> None:
@@ -87,7 +109,45 @@ def show(terminal: Terminal, args: Namespace) -> None:
 
 
 def _present(terminal: Terminal, args: Namespace, found: Answer[PeriodReconciliationView]) -> None:
+    """Show what was found: of customers those that differ, and with --all every one."""
+    if args.all and args.json:
+        _print_document(terminal, found)
+        return
     terminal.present(args.json, found, lambda answer: reconciliation_page(answer, terminal.now()))
-    if found.value.differing_customers and not args.json:
-        path = f"{PATH}/{found.value.id}/differences"
-        terminal.show(difference_table(terminal.client().every(path, DifferencePage).value.items))
+    if args.json or terminal.quiet:
+        return
+    if args.all:
+        _show_customers(terminal, found.value)
+    _show_differences(terminal, found.value, listed=args.all)
+
+
+def _print_document(terminal: Terminal, found: Answer[PeriodReconciliationView]) -> None:
+    pages = terminal.client().pages(_customers(found.value), ReconciledCustomerPage, {"limit": PAGE_LIMIT})
+    customers = [customer for page in pages for customer in page.content["items"]]
+    terminal.json({**found.content, "by_customer": customers})
+
+
+def _show_customers(terminal: Terminal, found: PeriodReconciliationView) -> None:
+    """A table for each page, as it comes: a large installation has ten thousand customers."""
+    for page in terminal.client().pages(
+        _customers(found), ReconciledCustomerPage, {"limit": PAGE_LIMIT}
+    ):
+        terminal.show(customer_table(page.cleaned().items))
+
+
+def _show_differences(terminal: Terminal, found: PeriodReconciliationView, *, listed: bool) -> None:
+    """The first differences, unless they are among the customers that were listed, and how to see why."""
+    if found.differing_customers:
+        path = f"{PATH}/{found.id}/differences"
+        page = terminal.client().get(path, DifferencePage, {"limit": PAGE_LIMIT}).cleaned()
+        if not listed:
+            terminal.show(difference_table(page.items))
+            if page.next_cursor is not None:
+                terminal.show(more_differences_line(found.id, len(page.items)))
+        terminal.show(to_see_why(page.items))
+    if not listed:
+        terminal.show(agreement_line(found))
+
+
+def _customers(found: PeriodReconciliationView) -> str:
+    return f"{PATH}/{found.id}/customers"

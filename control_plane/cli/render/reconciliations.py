@@ -9,7 +9,12 @@ from rich.text import Text
 from control_plane.cli.render.layout import facts, heading, table
 from control_plane.cli.words import ago, both, plural, price
 from control_plane.wire.common import Money
-from control_plane.wire.reconciliations import DifferenceView, LinkView, PeriodReconciliationView
+from control_plane.wire.reconciliations import (
+    DifferenceView,
+    LinkView,
+    PeriodReconciliationView,
+    ReconciledCustomerView,
+)
 
 _STYLES = {"reconciled": "green", "different": "bold red", "running": "yellow"}
 _SIDES = {
@@ -90,7 +95,7 @@ def _difference(amount: Money) -> Text:
 
 
 def difference_table(found: Sequence[DifferenceView]) -> RenderableType:
-    """Customers and links that differ, and how to see why."""
+    """Customers and links that differ."""
     rows = [
         (
             Text(one.organization or one.organization_id, style="bold"),
@@ -101,11 +106,52 @@ def difference_table(found: Sequence[DifferenceView]) -> RenderableType:
         )
         for one in found
     ]
+    return Group(Text(), _links_of_customers(rows))
+
+
+def customer_table(found: Sequence[ReconciledCustomerView]) -> RenderableType:
+    """Both sides of the links of customers. A link that has nothing on either side is left out."""
+    rows = [
+        (
+            Text(customer.organization or customer.organization_id, style="bold"),
+            link.link,
+            price(link.before),
+            price(link.after),
+            _difference(link.difference),
+        )
+        for customer in found
+        for link in customer.links
+        if link.before.nano or link.after.nano
+    ]
+    return Group(Text(), _links_of_customers(rows)) if rows else Group()
+
+
+def _links_of_customers(rows: Sequence[Sequence[str | Text]]) -> RenderableType:
     columns = ("CUSTOMER", "LINK", "BEFORE USD", "AFTER USD", "DIFFERENCE")
+    return table(columns, rows, right=("BEFORE USD", "AFTER USD", "DIFFERENCE"))
+
+
+def to_see_why(found: Sequence[DifferenceView]) -> RenderableType:
+    """How to follow what differs through the chain."""
     examples = list(dict.fromkeys(example for one in found for example in one.examples[:1]))[:_EXAMPLES_MAX]
     return Group(
-        Text(),
-        table(columns, rows, right=("BEFORE USD", "AFTER USD", "DIFFERENCE")),
         *([Text("\nTo see why:")] if examples else []),
         *(Text(f"  splitplane finance explain {id_}") for id_ in examples),
+    )
+
+
+def more_differences_line(reconciliation_id: str, shown: int) -> RenderableType:
+    return Text(
+        f"The first {shown} links that differ are shown. To see all:"
+        f" splitplane finance reconciliation show {reconciliation_id} --all"
+    )
+
+
+def agreement_line(found: PeriodReconciliationView) -> RenderableType:
+    """How many customers agree on every link, and how to see them."""
+    agreeing = found.customers - found.differing_customers
+    verb = "agrees" if agreeing == 1 else "agree"
+    return Text(
+        f"\n{plural(agreeing, 'customer')} {verb} on every link. To see them:"
+        f"\n  splitplane finance reconciliation show {found.id} --all"
     )

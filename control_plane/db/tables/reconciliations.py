@@ -1,4 +1,4 @@
-"""Reconciliations of a month: who asked for one, what was examined so far, and every difference that was found."""
+"""Reconciliations of a month: who asked for one, what each customer's links came to, and every difference found."""
 
 from sqlalchemy import (
     BigInteger,
@@ -70,6 +70,23 @@ reconciliation_differences = table(
         ["reconciliation_batches.reconciliation_id", "reconciliation_batches.number"],
     ),
     known("link", LinkName),
+    tenancy=Tenancy.PLATFORM,
+    fact=True,
+)
+
+# What every customer came to that was examined, whether its links agree or not.
+reconciliation_customers = table(
+    "reconciliation_customers",
+    Column("reconciliation_id", Uuid, nullable=False),
+    Column("batch", Integer, nullable=False),
+    Column("customer_id", Uuid, ForeignKey("organizations.id"), nullable=False),
+    # Its amounts that are not zero (domain/reconciliation.py, Amounts). Both sides of each link follow from them.
+    Column("amounts", JSONB, nullable=False),
+    PrimaryKeyConstraint("reconciliation_id", "customer_id"),
+    ForeignKeyConstraint(
+        ["reconciliation_id", "batch"],
+        ["reconciliation_batches.reconciliation_id", "reconciliation_batches.number"],
+    ),
     tenancy=Tenancy.PLATFORM,
     fact=True,
 )

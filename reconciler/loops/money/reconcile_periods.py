@@ -92,7 +92,8 @@ async def activate(world: World) -> Report:
         for sides in differences(customer.amounts, OF_CUSTOMERS)
     ]
     async with world.db.transaction() as connection:
-        await reconciliations.record(connection, batch, found)
+        amounts_of_each = {customer_id: customer.amounts for customer_id, customer in examined.items()}
+        await reconciliations.record(connection, batch, amounts_of_each, found)
     return Report(looked_at=max(1, len(customers)), acted_on=max(1, len(customers)), more=remaining > 0)
 
 

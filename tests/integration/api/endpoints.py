@@ -510,6 +510,12 @@ ENDPOINTS = (
     _post("/v1/finance/reconciliations", Permission.RECONCILIATIONS_CREATE, {"period": "2026-11"}),
     _get("/v1/finance/reconciliations/{reconciliation_id}", Permission.RECONCILIATIONS_READ),
     _get(
+        "/v1/finance/reconciliations/{reconciliation_id}/customers",
+        Permission.RECONCILIATIONS_READ,
+        "limit",
+        "cursor",
+    ),
+    _get(
         "/v1/finance/reconciliations/{reconciliation_id}/differences",
         Permission.RECONCILIATIONS_READ,
         "limit",

@@ -4,9 +4,9 @@ import pytest
 
 from control_plane.db import reconciliations
 from control_plane.db.reconciliations import Batch, Difference
-from control_plane.domain.ids import OrganizationId
+from control_plane.domain.ids import OrganizationId, Prefix, on_wire
 from control_plane.domain.money import Nano
-from control_plane.domain.reconciliation import Amounts, LinkName
+from control_plane.domain.reconciliation import OF_CUSTOMERS, Amounts, LinkName
 from control_plane.world import uuid7
 from reconciler.loops.money import reconcile_periods
 from reconciler.world import World
@@ -47,7 +47,11 @@ async def _found(api: Api, reconciliation_id: str, *customers: OrganizationId) -
             Difference(only.id, 1, customer, LinkName.POSTED, Nano(4), Nano(4 + by), (f"ch_{by}",))
             for customer, by in zip(customers, (1, -1), strict=True)
         ]
-        await reconciliations.record(connection, batch, differences)
+        examined = {
+            found.customer_id: Amounts(booked=found.before_nano, posted=found.after_nano)
+            for found in differences
+        }
+        await reconciliations.record(connection, batch, examined, differences)
 
 
 async def test_differences_name_the_customers_also_where_they_add_up_to_nothing(
@@ -67,3 +71,31 @@ async def test_differences_name_the_customers_also_where_they_add_up_to_nothing(
     assert [row["difference"]["nano"] for row in rows] == [1, -1]
     assert {row["organization"] for row in rows} == {"acme", "globex"}
     assert [row["examples"] for row in rows] == [["ch_1"], ["ch_-1"]]
+
+
+async def test_customers_have_both_sides_of_their_links_page_by_page(api: Api, finance: Tenant) -> None:
+    acme, globex = await api.tenant("acme"), await api.tenant("globex")
+    asked = (await finance.http.post(PATH, json={"period": "2026-11"})).json()
+    await reconcile_periods.activate(World(db=api.owner.db, now=api.clock.now, new_id=uuid7))
+    path = f"{PATH}/{asked['id']}/customers"
+    first = (await finance.http.get(f"{path}?limit=2")).json()
+    second = (await finance.http.get(f"{path}?limit=2&cursor={first['next_cursor']}")).json()
+    assert second["next_cursor"] is None
+    customers = first["items"] + second["items"]
+    assert {customer["organization"] for customer in customers} == {"us", "acme", "globex"}
+    ids = [on_wire(Prefix.ORGANIZATION, customer) for customer in sorted((finance.id, acme.id, globex.id))]
+    assert [customer["organization_id"] for customer in customers] == ids
+    for customer in customers:
+        assert not customer["differs"]
+        assert [link["link"] for link in customer["links"]] == [link.name for link in OF_CUSTOMERS]
+    hold(await finance.http.get(f"{PATH}/rec_{0:032x}/customers"), "not_found")
+
+
+async def test_a_customer_of_a_reconciliation_differs_where_a_link_does(api: Api, finance: Tenant) -> None:
+    acme, globex = await api.tenant("acme"), await api.tenant("globex")
+    asked = (await finance.http.post(PATH, json={"period": "2026-11"})).json()
+    await _found(api, asked["id"], *sorted((acme.id, globex.id)))
+    customers = (await finance.http.get(f"{PATH}/{asked['id']}/customers")).json()["items"]
+    assert [customer["differs"] for customer in customers] == [True, True]
+    posted = [link for customer in customers for link in customer["links"] if link["link"] == "posted"]
+    assert [(link["before"]["nano"], link["after"]["nano"]) for link in posted] == [(4, 5), (4, 3)]

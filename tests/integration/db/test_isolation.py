@@ -282,6 +282,7 @@ _OTHERWISE = {
     ("server_hosts", "clusters"): "no row of a customer",
     ("overlays", "clusters"): "no row of a customer",
     ("reconciliation_batches", "reconciliations"): "no row of a customer",
+    ("reconciliation_customers", "reconciliation_batches"): "no row of a customer",
     ("reconciliation_differences", "reconciliation_batches"): "no row of a customer",
     ("supplier_upload_parts", "supplier_uploads"): "no row of a customer",
     ("supplier_invoice_parts", "supplier_invoices"): "no row of a customer",

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from control_plane.domain.invoice import UNCORRECTED, BillingDetails, Invoice, I
 from control_plane.domain.ledger import Approval
 from control_plane.domain.money import NANO_PER_CENT, Nano, accrued
 from control_plane.domain.period import MAIN_ISSUER, Period, PeriodState
-from control_plane.domain.reconciliation import Amounts, LinkName, sides
+from control_plane.domain.reconciliation import OF_CUSTOMERS, Amounts, LinkName, sides
 from control_plane.world import uuid7
 from reconciler.loops.money import fund_leases, meter_usage, rate_usage, reconcile_periods
 from reconciler.world import World
@@ -72,6 +72,12 @@ class Books:
     async def differences(self, reconciliation_id: UUID) -> list[Difference]:
         async with self.db.reading() as connection:
             return await reconciliations.differences(connection, reconciliation_id, after=None, limit=100)
+
+    async def of_customers(self, reconciliation_id: UUID) -> dict[OrganizationId, Amounts]:
+        """What each customer came to."""
+        async with self.db.reading() as connection:
+            found = await reconciliations.examined(connection, reconciliation_id, after=None, limit=100)
+        return {customer.customer_id: customer.amounts for customer in found}
 
     async def totals(self, reconciliation_id: UUID) -> Mapping[LinkName, int]:
         """The links that differ in total, and by how much."""
@@ -266,6 +272,25 @@ async def test_books_that_follow_from_what_happened_have_no_difference(books: Bo
     assert batch.amounts.in_export == (9_000 + 7_200) * SECOND
 
 
+async def test_both_sides_of_each_link_are_stored_of_every_customer_also_where_they_agree(books: Books) -> None:
+    found = await books.reconcile(export_id=books.export_id)
+    stored = await books.of_customers(found)
+    assert {books.acme, books.invoiced} <= stored.keys()
+    acme = {link.link: link for link in sides(stored[books.acme], OF_CUSTOMERS)}
+    assert [(acme[name].before_nano, acme[name].after_nano) for name in acme] == [
+        *[(9_000 * SECOND, 9_000 * SECOND)] * 4,
+        *[(0, 0)] * 3,  # It has no invoice and no credit note.
+        (9_000 * SECOND, 9_000 * SECOND),
+    ]
+    async with books.db.reading() as connection:
+        (batch,) = await reconciliations.batches(connection, [found])
+    assert batch.customers == len(stored)
+    total = Amounts()
+    for amounts in stored.values():
+        total = total.plus(amounts)
+    assert replace(total, in_export=batch.amounts.in_export) == batch.amounts
+
+
 async def test_what_waits_for_its_charge_is_no_difference_until_the_month_is_closed(books: Books) -> None:
     assert books.while_unrated == []
 
@@ -409,8 +434,9 @@ async def test_a_batch_that_another_replica_stored_is_dropped(books: Books) -> N
     again = Batch(found, 1, None, 0, 9, Amounts(), books.clock.now())
     wrong = Difference(found, 1, books.acme, LinkName.RATED, Nano(1), Nano(2), ())
     async with books.db.transaction() as connection:
-        await reconciliations.record(connection, again, [wrong])
+        await reconciliations.record(connection, again, {books.acme: Amounts(journal=Nano(1))}, [wrong])
     assert await books.differences(found) == []
+    assert (await books.of_customers(found))[books.acme].journal == 9_000 * SECOND
     async with books.db.reading() as connection:
         assert await reconciliations.unfinished(connection) is None
 

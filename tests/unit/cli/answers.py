@@ -2273,6 +2273,27 @@ RECONCILIATION_DIFFERENT: Json = _RECONCILED | {
 }  # fmt: skip
 RECONCILED: Json = _RECONCILED
 RECONCILIATIONS: Json = {"items": [RECONCILIATION_DIFFERENT, RECONCILED], "next_cursor": None}
+RECONCILED_CUSTOMERS: Json = {
+    "items": [
+        {"organization_id": ORGANIZATION["id"], "organization": ORGANIZATION["name"], "differs": False,
+         "links": [
+             {"link": link, "before": usd(amount), "after": usd(amount), "difference": usd(0)}
+             for link, amount in {
+                 "metered": 41_247_500_000_001, "rated": 41_247_500_000_001, "charged": 41_247_500_000_001,
+                 "posted": 41_247_500_000_001, "invoiced": 0, "invoice_posted": 0, "credit_note_posted": 0,
+                 "exported_to_customer": 0,
+             }.items()
+         ]},
+        {"organization_id": OTHER_ORGANIZATION["id"], "organization": OTHER_ORGANIZATION["name"], "differs": True,
+         "links": [
+             {"link": link, "before": usd(2_500_000_000), "after": usd(after), "difference": usd(after - 2_500_000_000)}
+             for link, after in {
+                 "metered": 2_500_000_000, "rated": 2_500_000_000, "charged": 2_500_000_000, "posted": 0
+             }.items()
+         ]},
+    ],
+    "next_cursor": None,
+}  # fmt: skip
 DIFFERENCES: Json = {
     "items": [
         _POSTED_LESS

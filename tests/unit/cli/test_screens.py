@@ -35,6 +35,7 @@ PROOF = f"GET /v1/proofs/{PROOF_ID}"
 WHY = f"GET /v1/leases/{LEASE_ID}/explanation"
 ORGANIZATIONS = "GET /v1/operator/organizations"
 POST_ORGANIZATION = "POST /v1/operator/organizations"
+RECONCILED = f"/v1/finance/reconciliations/{answers.RECONCILED['id']}"
 FRESH = answers.OTHER_ORGANIZATION
 MANY_REJECTED: Answer = answers.QUOTE | {
     "rejected": [
@@ -414,13 +415,21 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         "finance reconcile 2026-10",
         {
             "POST /v1/finance/reconciliations": answers.RECONCILIATION_ASKED,
-            f"GET /v1/finance/reconciliations/{answers.RECONCILED['id']}": answers.RECONCILED,
+            f"GET {RECONCILED}": answers.RECONCILED,
         },
     ),
     "finance_reconcile_different": (
         "finance reconcile 2026-10",
         {
-            f"GET /v1/finance/reconciliations/{answers.RECONCILED['id']}/differences": answers.DIFFERENCES,
+            f"GET {RECONCILED}/differences": answers.DIFFERENCES,
+            "POST /v1/finance/reconciliations": answers.RECONCILIATION_DIFFERENT,
+        },
+    ),
+    "finance_reconcile_all": (
+        "finance reconcile 2026-10 --all",
+        {
+            f"GET {RECONCILED}/differences": answers.DIFFERENCES,
+            f"GET {RECONCILED}/customers": answers.RECONCILED_CUSTOMERS,
             "POST /v1/finance/reconciliations": answers.RECONCILIATION_DIFFERENT,
         },
     ),
@@ -503,7 +512,14 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     ),
     "finance_reconciliation_show": (
         f"finance reconciliation show {answers.RECONCILED['id']}",
-        {f"GET /v1/finance/reconciliations/{answers.RECONCILED['id']}": answers.RECONCILED},
+        {f"GET {RECONCILED}": answers.RECONCILED},
+    ),
+    "finance_reconciliation_show_all": (
+        f"finance reconciliation show {answers.RECONCILED['id']} --all",
+        {
+            f"GET {RECONCILED}/customers": answers.RECONCILED_CUSTOMERS,
+            f"GET {RECONCILED}": answers.RECONCILED,
+        },
     ),
     "invoice_list": ("invoice list", {"GET /v1/invoices": answers.INVOICES}),
     "invoice_list_empty": ("invoice list", {"GET /v1/invoices": EMPTY}),
@@ -979,8 +995,10 @@ FILTERED = {
     "offers_none",
     "offers_sold_out",
     "api_key_list",
+    "finance_reconcile_all",
+    "finance_reconciliation_show_all",
 }
-"""Screens that show a part of the answer."""
+"""Screens that show a part of the answer, or several answers."""
 
 
 def test_a_screen_reads_as_it_should(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ FACTS = (
     "proof_records",
     "proofs",
     "reconciliation_batches",
+    "reconciliation_customers",
     "reconciliation_differences",
     "reconciliations",
     "samples",
@@ -295,6 +296,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "quota_requests": (("INSERT", "UPDATE"), ()),
     "quotes": (("INSERT",), ()),
     "reconciliation_batches": ((), ()),
+    "reconciliation_customers": ((), ()),
     "reconciliation_differences": ((), ()),
     "reconciliations": (("INSERT",), ()),
     "refresh_tokens": (("INSERT",), ("replaced_at",)),
@@ -1021,6 +1023,7 @@ def _filter_rows() -> None:
         "preemption_decisions",
         "preemption_switches",
         "reconciliation_batches",
+        "reconciliation_customers",
         "reconciliation_differences",
         "reconciliations",
         "server_hosts",
@@ -5670,6 +5673,24 @@ def _create_tables() -> None:
         sa.PrimaryKeyConstraint(
             "reconciliation_id", "customer_id", "link", name=op.f("pk_reconciliation_differences")
         ),
+    )
+    op.create_table(
+        "reconciliation_customers",
+        sa.Column("reconciliation_id", sa.Uuid(), nullable=False),
+        sa.Column("batch", sa.Integer(), nullable=False),
+        sa.Column("customer_id", sa.Uuid(), nullable=False),
+        sa.Column("amounts", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["customer_id"],
+            ["organizations.id"],
+            name=op.f("fk_reconciliation_customers_customer_id_organizations"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["reconciliation_id", "batch"],
+            ["reconciliation_batches.reconciliation_id", "reconciliation_batches.number"],
+            name=op.f("fk_reconciliation_customers_reconciliation_id_reconciliation_batches"),
+        ),
+        sa.PrimaryKeyConstraint("reconciliation_id", "customer_id", name=op.f("pk_reconciliation_customers")),
     )
     op.create_table(
         "machine_health",

@@ -1,4 +1,4 @@
-"""Charges of any organization for finance: what one follows from, and those of a lease."""
+"""Charges of any organization for finance: what one follows from, and those of a lease or of a line of an invoice."""
 
 from litestar import Controller, get
 from litestar.params import FromPath
@@ -6,18 +6,18 @@ from litestar.params import FromPath
 from control_plane.api import paging
 from control_plane.api.documents import PROBLEMS
 from control_plane.api.errors import refusal
-from control_plane.api.identifiers import read_id, read_lease_id
+from control_plane.api.identifiers import read_id, read_lease_id, read_line
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.charges import explanation_view, lease_charge_view
+from control_plane.api.views.charges import explanation_view, invoiced_charge_view, lease_charge_view
 from control_plane.domain.ids import Prefix
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import charges
-from control_plane.wire.charges import ChargeExplanationView, LeaseChargePage
+from control_plane.wire.charges import ChargeExplanationView, InvoicedChargePage, LeaseChargePage
 
-_KIND = "lease_charges"
+_KIND, _OF_LINE = "lease_charges", "invoiced_charges"
 
 
 class ChargeController(Controller):
@@ -66,3 +66,37 @@ class ChargeController(Controller):
             raise refusal(found)
         page, following = paging.cut(found, limit, lambda charge: paging.after_number(_KIND, charge.number))
         return LeaseChargePage(tuple(map(lease_charge_view, page)), following)
+
+    @get(
+        "/invoices/{invoice_id:str}/lines/{line:str}/charges",
+        operation_id="listInvoicedCharges",
+        permission=Permission.RECONCILIATIONS_READ,
+        scope=ScopeKind.PLATFORM,
+        responses=PROBLEMS,
+    )
+    async def of_invoice_line(
+        self,
+        request: ApiRequest,
+        invoice_id: FromPath[str],
+        line: FromPath[str],
+        limit: Limit = paging.LIMIT_DEFAULT,
+        cursor: Cursor = None,
+    ) -> InvoicedChargePage:
+        """The charges that a line of an invoice adds up, oldest first. A line that is no usage has none.
+
+        The exact amount of the line is the sum of theirs.
+        """
+        found = await charges.of_invoice_line(
+            request.world,
+            request.principal.organization_id,
+            read_id(Prefix.INVOICE, invoice_id),
+            read_line(line),
+            after=paging.moment(_OF_LINE, cursor),
+            limit=limit + 1,
+        )
+        if isinstance(found, Refused):
+            raise refusal(found)
+        page, following = paging.cut(
+            found, limit, lambda charge: paging.after_moment(_OF_LINE, charge.started_at, charge.id)
+        )
+        return InvoicedChargePage(tuple(map(invoiced_charge_view, page)), following)

@@ -17,6 +17,7 @@ from control_plane.wire.common import NAME_LENGTH_MAX, NAME_PATTERN
 
 _LOWER_HEX = re.compile(r"[a-z]+_[0-9a-f]{32}", re.ASCII)
 _NAME = re.compile(NAME_PATTERN, re.ASCII)
+_LINE = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 
 
 def read_id(prefix: Prefix, text: str, *, code: RefusalCode = RefusalCode.NOT_FOUND) -> UUID:
@@ -45,6 +46,13 @@ def read_month(text: str) -> datetime:
         raise ApiError(
             RefusalCode.NOT_FOUND, "There is no such period. A period looks like 2026-11."
         ) from None
+
+
+def read_line(text: str) -> int:
+    """The number of a line of a document in a path. Any other text is not found."""
+    if _LINE.fullmatch(text):
+        return int(text)
+    raise ApiError(RefusalCode.NOT_FOUND, "There is no such line. A document numbers its lines from 1.")
 
 
 def read_word(noun: str, text: str) -> str:

@@ -37,6 +37,8 @@ FIRST_WAIT_SECONDS = 0.5
 WAIT_SECONDS_MAX = 10.0
 PAGES_MAX = 200
 """A longer listing is refused, because an incomplete list would be taken for the whole."""
+PAGES_SHOWN_MAX = 5_000
+"""Of a listing that is shown page by page and not held: a million rows."""
 PAGE_LIMIT = 200
 STREAM_SILENCE_SECONDS = 45.0
 """The API sends heartbeats more often than this, so a stream that is silent for longer is dead."""
@@ -139,25 +141,30 @@ class Client:
 
     def whole(self, path: str, kind: type[T], params: Mapping[str, Any] | None = None) -> Answer[T]:
         """All of a listing that an older API answers in one page, and that a newer one may divide."""
-        first, *others = self.pages(path, kind, params)
+        first, *others = self.pages(path, kind, params, pages_max=PAGES_MAX)
         if not others:
             return first
         items = [item for page in (first, *others) for item in page.content["items"]]
         return read({**first.content, "items": items, "next_cursor": None}, kind)
 
     def pages(
-        self, path: str, kind: type[T], params: Mapping[str, Any] | None = None
+        self,
+        path: str,
+        kind: type[T],
+        params: Mapping[str, Any] | None = None,
+        *,
+        pages_max: int = PAGES_SHOWN_MAX,
     ) -> Iterator[Answer[T]]:
         """The pages of a listing as they come, for one that is too long to hold."""
         asked = dict(params or {})
-        for _ in range(PAGES_MAX):
+        for _ in range(pages_max):
             page = self.get(path, kind, asked)
             yield page
             cursor = page.content.get("next_cursor")
             if not cursor:
                 return
             asked["cursor"] = cursor
-        raise CliError(f"The list has more than {PAGES_MAX} pages; narrow it down.", code="list_too_long")
+        raise CliError(f"The list has more than {pages_max} pages; narrow it down.", code="list_too_long")
 
     def lines(self, path: str, params: Mapping[str, Any] | None = None) -> Iterator[bytes]:
         """The lines of a long document, as they come, each with its newline. It is not repeated from the middle."""

@@ -106,6 +106,11 @@ def price(amount: Money | None) -> str:
     return "-" if amount is None else _grouped(amount.nano)
 
 
+def exact_usd(nano: int) -> str:
+    """Nano-US-dollars in US dollars, exact, with at least two places."""
+    return _grouped(nano)
+
+
 def exact(text: str) -> str:
     """An exact amount of the API, with at least two places and no further zeros."""
     whole, _, places = text.partition(".")

@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
+from control_plane.db.invoices import OF_LINE
 from control_plane.db.journal import Line
 from control_plane.db.rows import read, read_one
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId
@@ -36,6 +37,24 @@ class LeaseCharge:
     amount_nano: Nano
     period: datetime
     """The first instant of the month in which it is booked."""
+
+
+@dataclass(frozen=True, slots=True)
+class InvoicedCharge(LeaseCharge):
+    """A charge in a line of an invoice."""
+
+    lease_id: LeaseId
+
+
+@dataclass(frozen=True, slots=True)
+class LineOfInvoice:
+    """The line of an invoice that a charge is in."""
+
+    invoice_id: UUID
+    invoice: str
+    """The number of the invoice."""
+    number: int
+    """The line's place, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +108,20 @@ SELECT id, number, started_at, ended_at, unit_seconds, stopped, amount_nano, per
 WHERE organization_id = :organization_id AND lease_id = :lease_id AND number > CAST(:after AS bigint)
 ORDER BY number LIMIT :limit
 """)
+_OF_INVOICE_LINE = text(f"""
+SELECT c.id, c.number, c.started_at, c.ended_at, c.unit_seconds, c.stopped, c.amount_nano, c.period, c.lease_id
+FROM invoice_lines l JOIN invoices i ON i.id = l.invoice_id AND i.organization_id = l.organization_id
+JOIN charges c ON c.organization_id = i.organization_id AND c.period = i.period AND c.started_at >= l.used_in AND {OF_LINE}
+WHERE l.organization_id = :organization_id AND l.invoice_id = :invoice_id AND l.number = :line
+  AND (CAST(:after_at AS timestamptz) IS NULL OR (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid)))
+ORDER BY c.started_at, c.id LIMIT :limit
+""")
+_LINE_OF = text(f"""
+SELECT i.id AS invoice_id, i.number AS invoice, l.number
+FROM charges c JOIN invoices i ON i.organization_id = c.organization_id AND i.period = c.period
+JOIN invoice_lines l ON l.invoice_id = i.id AND l.organization_id = i.organization_id AND {OF_LINE}
+WHERE c.organization_id = :organization_id AND c.id = :id
+""")
 _GET = text("""
 SELECT c.id, c.organization_id, o.name AS organization, c.lease_id, c.machine_id, c.number, c.sku, c.purchase, c.sla,
        c.started_at, c.ended_at, c.unit_seconds, c.stopped, c.nano_per_unit_hour, c.amount_nano, c.period, c.rated_at,
@@ -132,6 +165,41 @@ async def of_lease(
     """The charges of a lease in the order of their numbers, behind `after`."""
     values = {"organization_id": organization_id, "lease_id": lease_id, "after": after, "limit": limit}
     return await read(connection, _OF_LEASE, LeaseCharge, **values)
+
+
+async def of_invoice_line(
+    connection: Connection,
+    organization_id: OrganizationId,
+    invoice_id: UUID,
+    line: int,
+    *,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[InvoicedCharge]:
+    """The charges that a line of an invoice adds up, oldest first; none of a line that is no usage.
+
+    `after` is start and id of the previous page's last charge.
+    """
+    return await read(
+        connection,
+        _OF_INVOICE_LINE,
+        InvoicedCharge,
+        organization_id=organization_id,
+        invoice_id=invoice_id,
+        line=line,
+        after_at=after[0] if after else None,
+        after_id=after[1] if after else None,
+        limit=limit,
+    )
+
+
+async def invoice_line(
+    connection: Connection, organization_id: OrganizationId, charge_id: UUID
+) -> LineOfInvoice | None:
+    """The line of an invoice that a charge is in; None while the month in which it is booked has no invoice."""
+    return await read_one(
+        connection, _LINE_OF, LineOfInvoice, organization_id=organization_id, id=charge_id
+    )
 
 
 async def get(connection: Connection, organization_id: OrganizationId, charge_id: UUID) -> FullCharge | None:

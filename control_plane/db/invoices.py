@@ -50,6 +50,13 @@ WHERE c.organization_id = :organization_id AND c.period = :period
 GROUP BY c.project_id, p.name, c.sku, c.purchase, c.sla, c.stopped, s.gpu_count, c.nano_per_unit_hour, used_in
 ORDER BY p.name COLLATE "C", c.project_id, used_in, c.sku, c.purchase, c.sla, c.stopped, c.nano_per_unit_hour
 """)
+OF_LINE = f"""
+l.kind = '{LineKind.USAGE}' AND c.project_id = l.project_id AND c.sku = l.sku AND c.purchase = l.purchase
+  AND c.sla = l.sla AND c.stopped = l.stopped AND c.nano_per_unit_hour = l.nano_per_unit_hour
+  AND date_trunc('month', c.started_at, 'UTC') = l.used_in
+"""
+"""SQL: whether charge `c`, which is booked in the month of an invoice of its customer, is in line `l` of the invoice:
+`_USAGE` adds up by the same."""
 # Credits and corrections of credits. How much of either is used, or taken back, follows from `_UNUSED_CREDITS`.
 _CREDITS_LEFT = text(f"""
 SELECT given.id, given.left_nano, given.reason, given.project_id, p.name AS project, given.lease_id, given.used_in

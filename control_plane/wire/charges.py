@@ -6,6 +6,7 @@ from control_plane.wire.journal import JournalLine
 from control_plane.wire.sla_terms import SlaTierWord
 from control_plane.wire.vocabulary import (
     ChargeIdText,
+    InvoiceIdText,
     LeaseIdText,
     LedgerAccountWord,
     MachineIdText,
@@ -42,6 +43,32 @@ class LeaseChargePage(View):
     items: tuple[LeaseChargeView, ...]
     """The charges, oldest first."""
     next_cursor: NextCursor | None
+
+
+class InvoicedChargeView(LeaseChargeView, kw_only=True):
+    """A charge in a line of an invoice."""
+
+    lease_id: LeaseIdText
+    """The lease that was used."""
+
+
+class InvoicedChargePage(View):
+    """A page of the charges that a line of an invoice adds up."""
+
+    items: tuple[InvoicedChargeView, ...]
+    """The charges, oldest first."""
+    next_cursor: NextCursor | None
+
+
+class ChargeInvoiceLineView(View):
+    """The line of an invoice that a charge is in."""
+
+    invoice_id: InvoiceIdText
+    """The id of the invoice."""
+    invoice: str
+    """Its number."""
+    line: int
+    """The place of the line in it, from 1."""
 
 
 class IntervalView(View):
@@ -131,3 +158,5 @@ class ChargeExplanationView(View):
     """Where the ledger has it; null when the charge is zero. Otherwise null is an error of ours."""
     sla: SlaTierWord = "bronze"
     """The tier that was sold."""
+    invoice_line: ChargeInvoiceLineView | None = None
+    """Where it is invoiced; null while the month in which it is booked has no invoice."""

@@ -6,12 +6,21 @@ from control_plane.api.views.journal import journal_line
 from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.period import month_text
-from control_plane.services.charges import ChargePosting, ExplainedCharge, FullCharge, LeaseCharge
+from control_plane.services.charges import (
+    ChargePosting,
+    ExplainedCharge,
+    FullCharge,
+    InvoicedCharge,
+    LeaseCharge,
+    LineOfInvoice,
+)
 from control_plane.wire.charges import (
     ChargeExplanationView,
+    ChargeInvoiceLineView,
     ChargePriceView,
     ChargeTransactionView,
     IntervalView,
+    InvoicedChargeView,
     LeaseChargeView,
     PostingView,
 )
@@ -27,6 +36,20 @@ def lease_charge_view(charge: LeaseCharge | FullCharge) -> LeaseChargeView:
         stopped=charge.stopped,
         amount=money(charge.amount_nano),
         period=month_text(charge.period),
+    )
+
+
+def invoiced_charge_view(charge: InvoicedCharge) -> InvoicedChargeView:
+    return InvoicedChargeView(
+        id=on_wire(Prefix.CHARGE, charge.id),
+        interval=charge.number,
+        started_at=charge.started_at,
+        ended_at=charge.ended_at,
+        unit_seconds=charge.unit_seconds,
+        stopped=charge.stopped,
+        amount=money(charge.amount_nano),
+        period=month_text(charge.period),
+        lease_id=on_wire(Prefix.LEASE, charge.lease_id),
     )
 
 
@@ -52,7 +75,12 @@ def explanation_view(explained: ExplainedCharge) -> ChargeExplanationView:
             listed=money(charge.list_nano_per_unit_hour),
         ),
         transaction=_transaction(explained.postings),
+        invoice_line=None if explained.invoice_line is None else _invoice_line(explained.invoice_line),
     )
+
+
+def _invoice_line(line: LineOfInvoice) -> ChargeInvoiceLineView:
+    return ChargeInvoiceLineView(on_wire(Prefix.INVOICE, line.invoice_id), line.invoice, line.number)
 
 
 def _interval(explained: ExplainedCharge) -> IntervalView | None:

@@ -6,13 +6,15 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from control_plane.cli.render.layout import facts, heading, table
-from control_plane.cli.words import absolute, price, spaced
+from control_plane.cli.words import absolute, exact_usd, plural, price, spaced
 from control_plane.wire.charges import (
     ChargeExplanationView,
     ChargeTransactionView,
     IntervalView,
+    InvoicedChargeView,
     LeaseChargeView,
 )
+from control_plane.wire.invoices import InvoiceLineView, InvoiceView
 from control_plane.wire.journal import JournalLine
 
 
@@ -23,6 +25,52 @@ def charge_table(charges: Sequence[LeaseChargeView]) -> RenderableType:
     ]
     columns = ("CHARGE", "FROM", "UNIT-SECONDS", "USD")
     return table(columns, rows, right=("UNIT-SECONDS", "USD"), whole=("CHARGE",))
+
+
+def invoiced_charge_table(charges: Sequence[InvoicedChargeView]) -> RenderableType:
+    rows = [
+        (charge.id, charge.lease_id, absolute(charge.started_at), price(charge.amount)) for charge in charges
+    ]
+    return table(("CHARGE", "LEASE", "FROM", "USD"), rows, right=("USD",), whole=("CHARGE",))
+
+
+def line_heading(invoice: InvoiceView, line: InvoiceLineView) -> RenderableType:
+    """Which line it is, and whose."""
+    return Group(
+        heading(f"Line {line.number} of {invoice.number}", f"{price(line.exact)} USD"),
+        facts(
+            ("Customer", f"{invoice.legal_name} ({invoice.organization_id})"),
+            ("Used by", line.project),
+            ("Sold", _sold(line)),
+            ("Used in", line.used_in),
+            ("Printed as", f"{price(line.amount)} USD"),
+        ),
+        Text(),
+    )
+
+
+def _sold(line: InvoiceLineView) -> str | None:
+    if line.sku is None or line.purchase is None:
+        return None
+    tier = "" if line.sla in (None, "bronze") else f", {line.sla}"
+    stopped = ", stopped" if line.stopped else ""
+    return f"{line.sku}, {spaced(line.purchase)}{tier}{stopped}, {price(line.price)} USD for a unit and an hour"
+
+
+def no_charges_line(line: InvoiceLineView) -> RenderableType:
+    """Why a line has no charges."""
+    if line.kind == "credit":
+        return Text(f"It is a credit, and has no charges: {line.reason or 'no reason is known'}.")
+    return Text("It is the rounding to whole cents, and has no charges.")
+
+
+def line_sum(line: InvoiceLineView, count: int, nano: int) -> RenderableType:
+    """Whether the charges add up to the line."""
+    right = nano == line.exact.nano
+    return Text(
+        f"\n{plural(count, 'charge')} add up to {exact_usd(nano)} USD; the line is {price(line.exact)} USD.",
+        style="" if right else "bold red",
+    )
 
 
 def explanation_page(explained: ChargeExplanationView) -> RenderableType:
@@ -52,8 +100,14 @@ def explanation_page(explained: ChargeExplanationView) -> RenderableType:
             ("Charge", f"{charge.unit_seconds:,} unit-seconds, {price(charge.amount)} USD"),
             *_transaction(charge, explained.transaction),
             ("Period", f"{charge.period}, {closed}"),
+            ("Invoice", _invoice_line(explained)),
         ),
     )
+
+
+def _invoice_line(explained: ChargeExplanationView) -> str:
+    line = explained.invoice_line
+    return "not issued yet" if line is None else f"{line.invoice}, line {line.line}"
 
 
 def _kind(explained: ChargeExplanationView) -> str:

@@ -98,6 +98,7 @@ class Endpoint:
             .replace("{file}", "manifest.json")
             .replace("{cluster}", f"cl_{0:032x}")
             .replace("{host}", "k8s-1")
+            .replace("{line}", "1")
         )
 
     def __str__(self) -> str:
@@ -458,6 +459,12 @@ ENDPOINTS = (
     _get("/v1/finance/wallets", Permission.LEDGER_READ, "limit", "cursor"),
     _get("/v1/finance/charges/{charge_id}", Permission.RECONCILIATIONS_READ),
     _get("/v1/finance/leases/{lease_id}/charges", Permission.RECONCILIATIONS_READ, "limit", "cursor"),
+    _get(
+        "/v1/finance/invoices/{invoice_id}/lines/{line}/charges",
+        Permission.RECONCILIATIONS_READ,
+        "limit",
+        "cursor",
+    ),
     _get("/v1/invoices", Permission.INVOICES_READ, "limit", "cursor"),
     _get("/v1/invoices/{invoice_id}", Permission.INVOICES_READ),
     _get("/v1/invoices/{invoice_id}/page", Permission.INVOICES_READ),

@@ -35,6 +35,8 @@ _BOOKED = text("SELECT period FROM transactions WHERE organization_id = :id AND 
 _PROJECT = text("SELECT project_id FROM leases WHERE id = :id")
 _CHARGED = text("SELECT coalesce(sum(amount_nano), 0)::bigint FROM charges WHERE organization_id = :id")
 
+_A_CHARGE = text("SELECT id FROM charges WHERE organization_id = :id LIMIT 1")
+
 
 @dataclass
 class Books:
@@ -52,6 +54,14 @@ class Books:
     async def post(self, body: dict[str, Any], path: str = PATH) -> httpx.Response:
         """A request that moves money, with a key of its own."""
         return await self.finance.http.post(path, json=body, headers={"Idempotency-Key": uuid7().hex})
+
+    async def invoice_of(self, name: str) -> dict[str, Any]:
+        """The invoice of a customer, which is issued unless another test has."""
+        whose = f"org_{self.tenants[name].id.hex}"
+        await self.post({"period": "2026-10", "organization_id": whose})
+        listed = (await self.finance.http.get(f"{PATH}?limit=200")).json()["items"]
+        (only,) = [invoice["id"] for invoice in listed if invoice["organization_id"] == whose]
+        return dict((await self.finance.http.get(f"{PATH}/{only}")).json())
 
     async def bill(self, name: str, **other: Any) -> None:
         path = f"/v1/finance/billing-details/org_{self.tenants[name].id.hex}"
@@ -358,3 +368,42 @@ async def test_what_cannot_be_credited_is_refused_and_leaves_no_gap(books: Books
     assert rest["net"]["nano"] == invoice["subtotal"]["nano"] - 500_000_000
     listed = [note["number"] for note in (await books.finance.http.get(CREDIT_NOTES)).json()["items"]]
     assert sorted(listed) == [f"CN-2026-{number:06d}" for number in range(1, len(numbers) + 3)]
+
+
+async def test_the_charges_of_each_line_add_up_to_it_and_each_charge_names_its_line(books: Books) -> None:
+    invoice = await books.invoice_of("hooli")
+    seen: list[str] = []
+    for line in invoice["lines"]:
+        found = await books.finance.http.get(f"{PATH}/{invoice['id']}/lines/{line['number']}/charges")
+        charges = found.json()["items"]
+        if line["kind"] != "usage":
+            assert charges == []
+            continue
+        assert sum(charge["amount"]["nano"] for charge in charges) == line["exact"]["nano"]
+        assert {charge["started_at"][:7] for charge in charges} == {line["used_in"]}
+        for charge in charges:
+            explained = (await books.finance.http.get(f"/v1/finance/charges/{charge['id']}")).json()
+            assert explained["lease_id"] == charge["lease_id"]
+            assert explained["invoice_line"] == {
+                "invoice_id": invoice["id"],
+                "invoice": invoice["number"],
+                "line": line["number"],
+            }
+        seen += [charge["id"] for charge in charges]
+    assert len(seen) == len(set(seen)) == 2
+    assert {line["kind"] for line in invoice["lines"]} == {"usage", "credit", "adjustment"}
+
+
+async def test_a_line_that_an_invoice_does_not_have_is_refused(books: Books) -> None:
+    invoice = await books.invoice_of("hooli")
+    for line in (0, len(invoice["lines"]) + 1, "x", "01", 10**12):
+        hold(await books.finance.http.get(f"{PATH}/{invoice['id']}/lines/{line}/charges"), "not_found")
+    hold(await books.finance.http.get(f"{PATH}/inv_{0:032x}/lines/1/charges"), "not_found")
+
+
+async def test_a_charge_of_a_month_without_an_invoice_is_in_no_line(books: Books) -> None:
+    async with books.db.reading() as connection:
+        charge = await read_one(connection, _A_CHARGE, UUID, id=books.tenants["umbrella"].id)
+    assert charge is not None
+    explained = await books.finance.http.get(f"/v1/finance/charges/ch_{charge.hex}")
+    assert explained.json()["invoice_line"] is None

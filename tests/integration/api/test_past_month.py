@@ -23,6 +23,16 @@ async def _made(operator: Tenant, path: str, body: dict[str, Any] | None = None)
     return answer.json()
 
 
+async def _all(operator: Tenant, path: str) -> list[Any]:
+    """All pages of a listing of finance."""
+    items, cursor = [], ""
+    while cursor is not None:
+        page = (await operator.http.get(f"/v1/finance/{path}?limit=10{cursor}")).json()
+        items += page["items"]
+        cursor = page["next_cursor"] and f"&cursor={page['next_cursor']}"
+    return items
+
+
 async def test_the_month_before_is_closed_invoiced_matched_and_reconciled(
     api: Api, stage: Stage, operator: Tenant, database_url: str
 ) -> None:
@@ -47,6 +57,12 @@ async def test_the_month_before_is_closed_invoiced_matched_and_reconciled(
     ]
     assert invoice["usage"]["nano"] == bill["amount"]["nano"]
     assert sum(line["unit_seconds"] or 0 for line in invoice["lines"]) == used
+    for line in invoice["lines"]:
+        of_line = f"invoices/{invoice['id']}/lines/{line['number']}/charges"
+        charges = await _all(operator, of_line)
+        assert sum(charge["unit_seconds"] for charge in charges) == (line["unit_seconds"] or 0)
+        if line["kind"] == "usage":
+            assert sum(charge["amount"]["nano"] for charge in charges) == line["exact"]["nano"]
 
     file = past_month.supplier_invoice(leases)
     upload = (await _made(operator, "supplier-uploads", {"provider": SUPPLIER, "period": month}))["id"]

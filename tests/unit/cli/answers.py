@@ -2405,6 +2405,9 @@ CHARGE: Json = {
                      {"account": "revenue", "amount": usd(19_920_000_000)}],
     },
 }  # fmt: skip
+CHARGE_INVOICED: Json = CHARGE | {
+    "invoice_line": {"invoice_id": f"inv_{'8' * 32}", "invoice": "INV-2026-000001", "line": 2},
+}
 CHARGE_NOT_POSTED: Json = CHARGE | {"interval": None, "transaction": None, "period_closed": False}
 LEASE_CHARGES: Json = {"items": [CHARGE["charge"]], "next_cursor": None}
 
@@ -2450,6 +2453,15 @@ CREDIT_NOTE: Json = _CREDIT_NOTE | {
               {"number": 2, "invoice_line": 2, "amount": usd(1_330_000_000)}],
 }  # fmt: skip
 CREDIT_NOTES: Json = {"items": [_CREDIT_NOTE], "next_cursor": None}
+INVOICED_CHARGES: Json = {
+    "items": [
+        {"id": f"ch_{hour}{'7' * 31}", "lease_id": f"le_{'8' * 32}", "interval": 2,
+         "started_at": f"2026-09-30T2{hour}:00:00Z", "ended_at": f"2026-09-30T2{hour + 1}:00:00Z",
+         "unit_seconds": 1_800, "stopped": False, "amount": usd(amount), "period": "2026-10"}
+        for hour, amount in ((1, 666_666_667), (2, 666_666_666))
+    ],
+    "next_cursor": None,
+}  # fmt: skip
 INVOICE_VOIDED: Json = INVOICE | {
     "state": "voided", "credited": _CREDIT_NOTE["total"], "due": usd(0), "credit_notes": [_CREDIT_NOTE],
 }  # fmt: skip

@@ -36,6 +36,7 @@ WHY = f"GET /v1/leases/{LEASE_ID}/explanation"
 ORGANIZATIONS = "GET /v1/operator/organizations"
 POST_ORGANIZATION = "POST /v1/operator/organizations"
 RECONCILED = f"/v1/finance/reconciliations/{answers.RECONCILED['id']}"
+OF_INVOICE = f"/v1/finance/invoices/{answers.INVOICE['id']}"
 FRESH = answers.OTHER_ORGANIZATION
 MANY_REJECTED: Answer = answers.QUOTE | {
     "rejected": [
@@ -496,7 +497,23 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     ),
     "finance_explain": (
         f"finance explain {answers.CHARGE['charge']['id']}",
-        {f"GET /v1/finance/charges/{answers.CHARGE['charge']['id']}": answers.CHARGE},
+        {f"GET /v1/finance/charges/{answers.CHARGE['charge']['id']}": answers.CHARGE_INVOICED},
+    ),
+    "finance_explain_line": (
+        "finance explain INV-2026-000001 --line 2",
+        {
+            "GET /v1/finance/invoices": answers.INVOICES,
+            f"GET {OF_INVOICE}": answers.INVOICE,
+            f"GET {OF_INVOICE}/lines/2/charges": answers.INVOICED_CHARGES,
+        },
+    ),
+    "finance_explain_line_of_a_credit": (
+        f"finance explain {answers.INVOICE['id']} --line 3",
+        {f"GET {OF_INVOICE}": answers.INVOICE, f"GET {OF_INVOICE}/lines/3/charges": EMPTY},
+    ),
+    "finance_explain_line_broken": (
+        f"finance explain {answers.INVOICE['id']} --line 1",
+        {f"GET {OF_INVOICE}": answers.INVOICE, f"GET {OF_INVOICE}/lines/1/charges": answers.INVOICED_CHARGES},
     ),
     "finance_explain_broken": (
         f"finance explain {answers.CHARGE['charge']['id']}",

@@ -111,7 +111,8 @@ ORDER BY number LIMIT :limit
 _OF_INVOICE_LINE = text(f"""
 SELECT c.id, c.number, c.started_at, c.ended_at, c.unit_seconds, c.stopped, c.amount_nano, c.period, c.lease_id
 FROM invoice_lines l JOIN invoices i ON i.id = l.invoice_id AND i.organization_id = l.organization_id
-JOIN charges c ON c.organization_id = i.organization_id AND c.period = i.period AND c.started_at >= l.used_in AND {OF_LINE}
+JOIN charges c ON c.organization_id = i.organization_id AND c.period = i.period AND c.started_at >= l.used_in
+  AND {OF_LINE}
 WHERE l.organization_id = :organization_id AND l.invoice_id = :invoice_id AND l.number = :line
   AND (CAST(:after_at AS timestamptz) IS NULL OR (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid)))
 ORDER BY c.started_at, c.id LIMIT :limit
@@ -197,9 +198,7 @@ async def invoice_line(
     connection: Connection, organization_id: OrganizationId, charge_id: UUID
 ) -> LineOfInvoice | None:
     """The line of an invoice that a charge is in; None while the month in which it is booked has no invoice."""
-    return await read_one(
-        connection, _LINE_OF, LineOfInvoice, organization_id=organization_id, id=charge_id
-    )
+    return await read_one(connection, _LINE_OF, LineOfInvoice, organization_id=organization_id, id=charge_id)
 
 
 async def get(connection: Connection, organization_id: OrganizationId, charge_id: UUID) -> FullCharge | None:

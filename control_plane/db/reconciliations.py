@@ -145,7 +145,7 @@ WITH made AS (
 ), customers AS (
   INSERT INTO reconciliation_customers (reconciliation_id, batch, customer_id, amounts)
   SELECT :reconciliation_id, made.number, c.customer_id, c.amounts
-  FROM made CROSS JOIN (SELECT * FROM {Recordset(_StoredCustomer, "customers")}) c
+  FROM made CROSS JOIN (SELECT * FROM {Recordset(_StoredCustomer, "examined")}) c
 )
 INSERT INTO reconciliation_differences
   (reconciliation_id, batch, customer_id, link, before_nano, after_nano, examples)
@@ -400,7 +400,7 @@ async def record(
     customers = [
         _StoredCustomer(customer_id, _without_zeros(amounts)) for customer_id, amounts in examined.items()
     ]
-    await write(connection, _RECORD, **values, customers=Recordset.document(customers))
+    await write(connection, _RECORD, **values, examined=Recordset.document(customers))
 
 
 def _without_zeros(amounts: Amounts) -> dict[str, int]:

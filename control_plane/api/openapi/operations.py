@@ -163,6 +163,10 @@ def _in_path(path: str, name: str) -> dict[str, Any]:
         month = in_ecma({"type": "string", "pattern": MONTH_PATTERN})
         told = {"description": "A calendar month in UTC.", "schema": month, "example": "2026-11"}
         return {"name": name, "in": "path", "required": True} | told
+    if name == "line":
+        number = {"type": "string", "pattern": "^[1-9][0-9]{0,8}$"}
+        told = {"description": "The number of the line, from 1.", "schema": number, "example": "1"}
+        return {"name": name, "in": "path", "required": True} | told
     collection = path.partition(f"/{{{name}}}")[0].rpartition("/")[2]
     prefix, noun = _IDS[collection, name]
     return {

@@ -4,12 +4,11 @@ from argparse import Namespace
 
 from control_plane.cli.client import PAGE_LIMIT
 from control_plane.cli.commands.invoices import find_id
-from control_plane.cli.errors import usage
+from control_plane.cli.errors import CliError, usage
 from control_plane.cli.parsing import Commands, command
 from control_plane.cli.render.charges import (
     charge_table,
     explanation_page,
-    invoiced_charge_table,
     line_heading,
     line_sum,
     no_charges_line,
@@ -71,7 +70,7 @@ def _explain_line(terminal: Terminal, args: Namespace) -> None:
     path = f"{INVOICES}/{invoice_id}/lines/{args.line}/charges"
     if args.json or terminal.quiet:
         answer = client.every(path, InvoicedChargePage)
-        terminal.present(args.json, answer, lambda page: invoiced_charge_table(page.items))
+        terminal.present(args.json, answer, lambda page: charge_table(page.items))
         return
     invoice = client.get(f"{INVOICES}/{invoice_id}", InvoiceView).cleaned()
     line = _line(invoice, args.line)
@@ -82,9 +81,13 @@ def _explain_line(terminal: Terminal, args: Namespace) -> None:
     count, nano = 0, 0
     for answer in client.pages(path, InvoicedChargePage, {"limit": PAGE_LIMIT}):
         page = answer.cleaned()
-        terminal.show(invoiced_charge_table(page.items))
+        terminal.show(charge_table(page.items))
         count, nano = count + len(page.items), nano + sum(charge.amount.nano for charge in page.items)
     terminal.show(line_sum(line, count, nano))
+    if nano != line.exact.nano:
+        raise CliError(
+            f"Line {line.number} of {invoice.number} and its charges differ.", code="not_reconciled"
+        )
 
 
 def _line(invoice: InvoiceView, number: int) -> InvoiceLineView:

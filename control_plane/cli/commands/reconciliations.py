@@ -129,9 +129,7 @@ def _print_document(terminal: Terminal, found: Answer[PeriodReconciliationView])
 
 def _show_customers(terminal: Terminal, found: PeriodReconciliationView) -> None:
     """A table for each page, as it comes: a large installation has ten thousand customers."""
-    for page in terminal.client().pages(
-        _customers(found), ReconciledCustomerPage, {"limit": PAGE_LIMIT}
-    ):
+    for page in terminal.client().pages(_customers(found), ReconciledCustomerPage, {"limit": PAGE_LIMIT}):
         terminal.show(customer_table(page.cleaned().items))
 
 
@@ -143,7 +141,7 @@ def _show_differences(terminal: Terminal, found: PeriodReconciliationView, *, li
         if not listed:
             terminal.show(difference_table(page.items))
             if page.next_cursor is not None:
-                terminal.show(more_differences_line(found.id, len(page.items)))
+                terminal.show(more_differences_line(len(page.items)))
         terminal.show(to_see_why(page.items))
     if not listed:
         terminal.show(agreement_line(found))

@@ -11,7 +11,6 @@ from control_plane.wire.charges import (
     ChargeExplanationView,
     ChargeTransactionView,
     IntervalView,
-    InvoicedChargeView,
     LeaseChargeView,
 )
 from control_plane.wire.invoices import InvoiceLineView, InvoiceView
@@ -25,13 +24,6 @@ def charge_table(charges: Sequence[LeaseChargeView]) -> RenderableType:
     ]
     columns = ("CHARGE", "FROM", "UNIT-SECONDS", "USD")
     return table(columns, rows, right=("UNIT-SECONDS", "USD"), whole=("CHARGE",))
-
-
-def invoiced_charge_table(charges: Sequence[InvoicedChargeView]) -> RenderableType:
-    rows = [
-        (charge.id, charge.lease_id, absolute(charge.started_at), price(charge.amount)) for charge in charges
-    ]
-    return table(("CHARGE", "LEASE", "FROM", "USD"), rows, right=("USD",), whole=("CHARGE",))
 
 
 def line_heading(invoice: InvoiceView, line: InvoiceLineView) -> RenderableType:
@@ -54,7 +46,9 @@ def _sold(line: InvoiceLineView) -> str | None:
         return None
     tier = "" if line.sla in (None, "bronze") else f", {line.sla}"
     stopped = ", stopped" if line.stopped else ""
-    return f"{line.sku}, {spaced(line.purchase)}{tier}{stopped}, {price(line.price)} USD for a unit and an hour"
+    return (
+        f"{line.sku}, {spaced(line.purchase)}{tier}{stopped}, {price(line.price)} USD for a unit and an hour"
+    )
 
 
 def no_charges_line(line: InvoiceLineView) -> RenderableType:

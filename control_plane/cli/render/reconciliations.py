@@ -140,18 +140,12 @@ def to_see_why(found: Sequence[DifferenceView]) -> RenderableType:
     )
 
 
-def more_differences_line(reconciliation_id: str, shown: int) -> RenderableType:
-    return Text(
-        f"The first {shown} links that differ are shown. To see all:"
-        f" splitplane finance reconciliation show {reconciliation_id} --all"
-    )
+def more_differences_line(shown: int) -> RenderableType:
+    return Text(f"\nThe first {shown} links that differ are shown; --all shows every one.")
 
 
 def agreement_line(found: PeriodReconciliationView) -> RenderableType:
     """How many customers agree on every link, and how to see them."""
     agreeing = found.customers - found.differing_customers
     verb = "agrees" if agreeing == 1 else "agree"
-    return Text(
-        f"\n{plural(agreeing, 'customer')} {verb} on every link. To see them:"
-        f"\n  splitplane finance reconciliation show {found.id} --all"
-    )
+    return Text(f"\n{plural(agreeing, 'customer')} {verb} on every link; --all shows them.")

@@ -272,7 +272,9 @@ async def test_books_that_follow_from_what_happened_have_no_difference(books: Bo
     assert batch.amounts.in_export == (9_000 + 7_200) * SECOND
 
 
-async def test_both_sides_of_each_link_are_stored_of_every_customer_also_where_they_agree(books: Books) -> None:
+async def test_both_sides_of_each_link_are_stored_of_every_customer_also_where_they_agree(
+    books: Books,
+) -> None:
     found = await books.reconcile(export_id=books.export_id)
     stored = await books.of_customers(found)
     assert {books.acme, books.invoiced} <= stored.keys()

@@ -6,9 +6,10 @@ from datetime import datetime
 from itertools import groupby
 from uuid import UUID
 
-from control_plane.db import exports, organizations, periods, reconciliations
+from control_plane.db import exports, organizations, periods, reconciliation_batches, reconciliations
 from control_plane.db.connection import Connection
-from control_plane.db.reconciliations import Batch, Difference, Reconciliation
+from control_plane.db.reconciliation_batches import Batch, Difference
+from control_plane.db.reconciliations import Reconciliation
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.money import Nano
 from control_plane.domain.period import month_text
@@ -104,10 +105,10 @@ async def page(
     """Reconciliations, newest first."""
     async with world.db.reading(platform) as connection:
         asked = await reconciliations.page(connection, before=before, limit=limit)
-        batches = await reconciliations.batches(connection, [one.id for one in asked])
+        batches = await reconciliation_batches.batches(connection, [one.id for one in asked])
         by_id = {key: list(some) for key, some in groupby(batches, lambda batch: batch.reconciliation_id)}
         return [
-            _found(one, by_id.get(one.id, []), await reconciliations.differing(connection, one.id))
+            _found(one, by_id.get(one.id, []), await reconciliation_batches.differing(connection, one.id))
             for one in asked
         ]
 
@@ -117,8 +118,8 @@ async def get(world: World, platform: OrganizationId, reconciliation_id: UUID) -
         asked = await reconciliations.get(connection, reconciliation_id)
         if asked is None:
             return _NONE
-        batches = await reconciliations.batches(connection, [reconciliation_id])
-        return _found(asked, batches, await reconciliations.differing(connection, reconciliation_id))
+        batches = await reconciliation_batches.batches(connection, [reconciliation_id])
+        return _found(asked, batches, await reconciliation_batches.differing(connection, reconciliation_id))
 
 
 async def differences(
@@ -133,7 +134,9 @@ async def differences(
     async with world.db.reading(platform) as connection:
         if await reconciliations.get(connection, reconciliation_id) is None:
             return _NONE
-        found = await reconciliations.differences(connection, reconciliation_id, after=after, limit=limit)
+        found = await reconciliation_batches.differences(
+            connection, reconciliation_id, after=after, limit=limit
+        )
         names = await organizations.names(connection, {difference.customer_id for difference in found})
     return [NamedDifference(difference, names[difference.customer_id]) for difference in found]
 
@@ -150,7 +153,7 @@ async def customers(
     async with world.db.reading(platform) as connection:
         if await reconciliations.get(connection, reconciliation_id) is None:
             return _NONE
-        found = await reconciliations.examined(connection, reconciliation_id, after=after, limit=limit)
+        found = await reconciliation_batches.examined(connection, reconciliation_id, after=after, limit=limit)
         names = await organizations.names(connection, [customer.customer_id for customer in found])
     return [
         ReconciledCustomer(

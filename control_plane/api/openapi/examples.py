@@ -65,6 +65,7 @@ _TEXTS: Mapping[str, str] = {
     "NodePoolReportView.organization": "heliotrope",
     "NodeReportView.organization": "heliotrope",
     "DifferenceView.organization": "heliotrope",
+    "ReconciledCustomerView.organization": "heliotrope",
     "LedgerEntryView.organization": "heliotrope",
     "WalletView.organization": "heliotrope",
     "examples": f"ch_{_ID}",

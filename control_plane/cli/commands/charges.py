@@ -25,7 +25,7 @@ def add(finance: Commands) -> None:
         finance,
         "explain",
         explain,
-        "Show what a charge follows from, or list the charges of a lease or an invoice line.",
+        "Show what a charge follows from, or the charges of a lease or an invoice line.",
         more=(
             "Of a charge: the events of the journal before and after it, its interval, its\n"
             "price and the price book, its transaction in the ledger, and the invoice line\n"

@@ -60,10 +60,7 @@ def add(finance: Commands) -> None:
         "show",
         show,
         "Show what a reconciliation found.",
-        examples="""
-        splitplane finance reconciliation show rec_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
-        splitplane finance reconciliation show rec_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --all
-        """,
+        examples="splitplane finance reconciliation show rec_0190c2f07d1e7b3a9c54e1f2a3b4c5d6",
     )
     showing.add_argument("reconciliation", metavar="RECONCILIATION", help="the id of the reconciliation")
     _add_all(showing)

@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from uuid import UUID
 
-from control_plane.db import credit_notes, reconciliations, supplier_invoices
-from control_plane.db.reconciliations import Batch, Cut, Difference, ExportedSum, Reconciliation
+from control_plane.db import credit_notes, reconciliation_batches, reconciliations, supplier_invoices
+from control_plane.db.reconciliation_batches import Batch, Difference
+from control_plane.db.reconciliations import Cut, ExportedSum, Reconciliation
 from control_plane.domain.ids import OrganizationId, Prefix, on_wire
 from control_plane.domain.period import month_after
 from control_plane.domain.reconciliation import (
@@ -61,7 +62,7 @@ async def activate(world: World) -> Report:
         asked = await reconciliations.unfinished(connection)
         if asked is None:
             return Report()
-        progress = (await reconciliations.progress(connection, [asked.id])).get(asked.id)
+        progress = (await reconciliation_batches.progress(connection, [asked.id])).get(asked.id)
         reached = None if progress is None else progress.reached
         customers = await reconciliations.customers(
             connection, after=reached, limit=CUSTOMERS_PER_ACTIVATION_MAX
@@ -93,7 +94,7 @@ async def activate(world: World) -> Report:
     ]
     async with world.db.transaction() as connection:
         amounts_of_each = {customer_id: customer.amounts for customer_id, customer in examined.items()}
-        await reconciliations.record(connection, batch, amounts_of_each, found)
+        await reconciliation_batches.record(connection, batch, amounts_of_each, found)
     return Report(looked_at=max(1, len(customers)), acted_on=max(1, len(customers)), more=remaining > 0)
 
 

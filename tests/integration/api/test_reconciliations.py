@@ -2,8 +2,8 @@
 
 import pytest
 
-from control_plane.db import reconciliations
-from control_plane.db.reconciliations import Batch, Difference
+from control_plane.db import reconciliation_batches, reconciliations
+from control_plane.db.reconciliation_batches import Batch, Difference
 from control_plane.domain.ids import OrganizationId, Prefix, on_wire
 from control_plane.domain.money import Nano
 from control_plane.domain.reconciliation import OF_CUSTOMERS, Amounts, LinkName
@@ -51,7 +51,7 @@ async def _found(api: Api, reconciliation_id: str, *customers: OrganizationId) -
             found.customer_id: Amounts(booked=found.before_nano, posted=found.after_nano)
             for found in differences
         }
-        await reconciliations.record(connection, batch, examined, differences)
+        await reconciliation_batches.record(connection, batch, examined, differences)
 
 
 async def test_differences_name_the_customers_also_where_they_add_up_to_nothing(

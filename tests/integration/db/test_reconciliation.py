@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import credit_notes, exports, invoices, reconciliations
+from control_plane.db import credit_notes, exports, invoices, reconciliation_batches, reconciliations
 from control_plane.db import ledger as ledger_rows
 from control_plane.db.connection import Connection
 from control_plane.db.engine import Database, Role
 from control_plane.db.exports import DeliveredFile, ExportRun
-from control_plane.db.reconciliations import Batch, Difference
+from control_plane.db.reconciliation_batches import Batch, Difference
 from control_plane.db.rows import read
 from control_plane.domain import ledger
 from control_plane.domain.credit_note import Correction, CreditNote, LineToCredit, correction
@@ -71,18 +71,22 @@ class Books:
 
     async def differences(self, reconciliation_id: UUID) -> list[Difference]:
         async with self.db.reading() as connection:
-            return await reconciliations.differences(connection, reconciliation_id, after=None, limit=100)
+            return await reconciliation_batches.differences(
+                connection, reconciliation_id, after=None, limit=100
+            )
 
     async def of_customers(self, reconciliation_id: UUID) -> dict[OrganizationId, Amounts]:
         """What each customer came to."""
         async with self.db.reading() as connection:
-            found = await reconciliations.examined(connection, reconciliation_id, after=None, limit=100)
+            found = await reconciliation_batches.examined(
+                connection, reconciliation_id, after=None, limit=100
+            )
         return {customer.customer_id: customer.amounts for customer in found}
 
     async def totals(self, reconciliation_id: UUID) -> Mapping[LinkName, int]:
         """The links that differ in total, and by how much."""
         async with self.db.reading() as connection:
-            (batch,) = await reconciliations.batches(connection, [reconciliation_id])
+            (batch,) = await reconciliation_batches.batches(connection, [reconciliation_id])
         return {link.link: link.difference_nano for link in sides(batch.amounts) if link.difference_nano}
 
     @asynccontextmanager
@@ -260,7 +264,7 @@ async def test_books_that_follow_from_what_happened_have_no_difference(books: Bo
     assert await books.totals(found) == {}
     assert await books.differences(found) == []
     async with books.db.reading() as connection:
-        (batch,) = await reconciliations.batches(connection, [found])
+        (batch,) = await reconciliation_batches.batches(connection, [found])
     assert batch.remaining == 0
     # 9,000 s of the lease that ended, and two full hours of the one that runs.
     assert batch.amounts.journal == batch.amounts.posted == (9_000 + 7_200) * SECOND
@@ -285,7 +289,7 @@ async def test_both_sides_of_each_link_are_stored_of_every_customer_also_where_t
         (9_000 * SECOND, 9_000 * SECOND),
     ]
     async with books.db.reading() as connection:
-        (batch,) = await reconciliations.batches(connection, [found])
+        (batch,) = await reconciliation_batches.batches(connection, [found])
     assert batch.customers == len(stored)
     total = Amounts()
     for amounts in stored.values():
@@ -436,7 +440,9 @@ async def test_a_batch_that_another_replica_stored_is_dropped(books: Books) -> N
     again = Batch(found, 1, None, 0, 9, Amounts(), books.clock.now())
     wrong = Difference(found, 1, books.acme, LinkName.RATED, Nano(1), Nano(2), ())
     async with books.db.transaction() as connection:
-        await reconciliations.record(connection, again, {books.acme: Amounts(journal=Nano(1))}, [wrong])
+        await reconciliation_batches.record(
+            connection, again, {books.acme: Amounts(journal=Nano(1))}, [wrong]
+        )
     assert await books.differences(found) == []
     assert (await books.of_customers(found))[books.acme].journal == 9_000 * SECOND
     async with books.db.reading() as connection:

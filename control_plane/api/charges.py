@@ -86,12 +86,13 @@ class ChargeController(Controller):
 
         The exact amount of the line is the sum of theirs.
         """
+        after = paging.moment(_OF_LINE, cursor)
         found = await charges.of_invoice_line(
             request.world,
             request.principal.organization_id,
             read_id(Prefix.INVOICE, invoice_id),
             read_line(line),
-            after=paging.moment(_OF_LINE, cursor),
+            after=after,
             limit=limit + 1,
         )
         if isinstance(found, Refused):

@@ -569,6 +569,8 @@ DEFINERS: dict[str, str] = {
     "node_ids": "Operators list the nodes of everybody. It answers ids alone; each is read as its own tenant.",
     "node_pool_ids": "Operators list everybody's node pools. It answers ids alone; each is read as its own tenant.",
     "organization_ids": "Operators list the organizations. It answers ids alone; each is read as its own tenant.",
+    "organization_names": "Lists of finance name customers by the hundred. It answers nothing unless the API acts"
+    " for the platform's organization.",
     "billed_organization": "Finance names a charge or a lease. It answers whose that is, and nothing unless the API acts"
     " for the platform's organization.",
     "period_missing": "Whoever closes a period asks about all customers. It answers counts, and nothing unless the API"

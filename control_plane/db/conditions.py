@@ -172,23 +172,25 @@ class _Breach:
     waits: bool
 
 
-# Those whose credit no action names yet, and for which something is or may be given back.
+# Those whose credit no action names yet, and for which something is or may be given back. What waits is not assessed
+# yet, has to be posted, or has to be decided by finance; what finance refused does not wait any more.
 _BREACHES = text(f"""
 SELECT b.lease_id, min(b.found_at) AS found_at, (array_agg(b.why ORDER BY b.found_at, b.id))[1] AS why,
   jsonb_agg(b.wire ORDER BY b.found_at, b.id) AS breaches, coalesce(sum(b.posted), 0)::bigint AS credited_nano,
   bool_or(b.waits) AS waits
 FROM (
   SELECT x.id, x.lease_id, x.found_at, x.why, '{Prefix.SLA_BREACH}_' || replace(x.id::text, '-', '') AS wire,
-    p.nano AS posted, a.credit_nano,
-    a.credit_nano IS NULL OR a.credit_nano <> coalesce(p.nano, 0) OR EXISTS (
-      SELECT FROM sla_uncredited u WHERE u.breach_id = x.id AND u.organization_id = x.organization_id) AS waits
+    p.nano AS posted,
+    a.credit_nano IS NULL OR EXISTS (
+      SELECT FROM sla_uncredited u WHERE u.breach_id = x.id AND u.organization_id = x.organization_id) OR EXISTS (
+      SELECT FROM sla_undecided u WHERE u.breach_id = x.id AND u.organization_id = x.organization_id) AS waits
   FROM sla_breaches x
   LEFT JOIN LATERAL (
     SELECT y.credit_nano FROM sla_assessments y WHERE y.breach_id = x.id ORDER BY y.number DESC LIMIT 1) a ON true
   LEFT JOIN LATERAL (SELECT sum(y.amount_nano) AS nano FROM sla_credits y WHERE y.breach_id = x.id) p ON true
   WHERE x.lease_id = ANY(:lease_ids)
 ) b
-WHERE (b.waits OR b.credit_nano > 0) AND NOT EXISTS (
+WHERE (b.waits OR b.posted <> 0) AND NOT EXISTS (
   SELECT FROM enforcement_actions c WHERE c.lease_id = b.lease_id AND c.action = '{EnforcementAction.CREDIT}'
     AND c.evidence -> 'breaches' @> to_jsonb(b.wire))
 GROUP BY b.lease_id

@@ -339,8 +339,19 @@ def judge(faults: Iterable[Fault]) -> Judgement:
     return Judgement(worst.verdict, worst)
 
 
-def look_due(faults: Collection[Fault], looked_at: datetime | None, now: datetime) -> datetime | None:
-    """When we look at a machine ourselves next; None when there is nothing to look for."""
+def look_due(
+    faults: Collection[Fault],
+    looked_at: datetime | None,
+    now: datetime,
+    *,
+    handed_back_at: datetime | None = None,
+) -> datetime | None:
+    """When we look at a machine ourselves next; None when there is nothing to look for.
+
+    What its customer hands back is looked at before it goes.
+    """
+    if handed_back_at is not None and (looked_at is None or looked_at < handed_back_at):
+        return handed_back_at
     watched = [fault for fault in faults if fault.code not in OF_ROWS]
     if not watched:
         return None

@@ -85,6 +85,11 @@ class Watched:
     reset_at: datetime | None
 
     @property
+    def is_evicted(self) -> bool:
+        """Whether its provider announced to take it back, and did not withdraw that."""
+        return self.eviction_announced_at is not None and self.eviction_withdrawn_at is None
+
+    @property
     def good_since(self) -> datetime | None:
         """When its GPUs passed their last proof, or it was reset last."""
         return max((at for at in (self.last_passed_at, self.reset_at) if at is not None), default=None)
@@ -146,7 +151,7 @@ def assess(
         judgement=judge((*faults, *of_rows(watched, now))),
         looked_at=looked_at,
         looked=looked,
-        look_due_at=look_due(faults, looked_at, now),
+        look_due_at=look_due(faults, looked_at, now, handed_back_at=watched.handed_back_at),
         samples_until=max(
             (at for at in (samples_until, watched.samples_until) if at is not None), default=None
         ),
@@ -186,7 +191,7 @@ def _in_rows(watched: Watched, now: datetime) -> Iterator[Seen]:
     ):
         detail = "its lists show it again, and have missed it more than once lately"
         yield Seen(FaultCode.PROVIDER_MISSING, None, watched.relisted_at, detail)
-    if watched.eviction_announced_at is not None and watched.eviction_withdrawn_at is None:
+    if watched.eviction_announced_at is not None and watched.is_evicted:
         detail = "as its provider announced"
         yield Seen(FaultCode.EVICTION_ANNOUNCED, None, watched.eviction_announced_at, detail)
     if watched.maintenance_since is not None:

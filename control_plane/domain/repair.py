@@ -9,6 +9,10 @@ how, by the SLA tier of the lease.
 
 A machine that is a node of a cluster is never rebooted, and nobody is asked about it: its pods have time to go, and its
 pool replaces it, as it replaces every node that it loses. Where the tier promises it, the pool gets another node first.
+A node whose provider announced to take it back goes at once, because it has half a minute to two minutes.
+
+What a customer hands back is looked at before it goes, so that what is promised does not depend on whether we or they
+noticed first.
 
 A step that takes a machine away is held back while too many machines of the same account and region are not healthy,
 because the cause is then more likely ours, or concerns the whole provider (law 5). An operator may permit it.
@@ -83,12 +87,16 @@ STEP_LASTS: Mapping[RepairStep, timedelta] = {
     RepairStep.REPLACE: timedelta(hours=1),
 }
 """How long a step has to help before the next one is taken."""
+LOOK_WITHIN = timedelta(minutes=1)
+"""How long a machine that was handed back is kept for our look at it."""
 SPARE_AHEAD = timedelta(hours=1)
 """How long before planned work another machine is ordered."""
 _NOT_RESET = frozenset({FaultCode.UNDER_MAINTENANCE, FaultCode.EVICTION_ANNOUNCED})
 """Faults that no reset ends."""
 REPLACED_PER_RUN_MAX = 2
 """How many machines of one account and region a run takes away."""
+EVICTED_PER_RUN_MAX = 20
+"""How many nodes of one account and region a run has leave because their provider announced to take them back."""
 SHARE_MAX = 5
 """When more than one in five machines of an account and region are not healthy, none is taken away."""
 ALWAYS_ALLOWED = 1
@@ -112,8 +120,12 @@ class Facts:
     is_node: bool
     """Whether it is a node of a cluster: its pods go by themselves, and its pool replaces it."""
     consent: Consent
+    evicted: bool
+    """Whether its provider announced to take it back."""
     agreed: bool
     """Whether the customer asked for another machine."""
+    look_awaited: bool
+    """Whether they did just now, and we have not looked at it since."""
     spare_ready: bool
     """Whether another machine is ready for its customer, or its pool has as many ready nodes without it."""
     challenged: bool
@@ -178,21 +190,37 @@ def next_action(facts: Facts, now: datetime) -> Action:
     """What is done next about a machine."""
     if facts.verdict is Verdict.HEALTHY or facts.fault is None:
         return Close()
-    if facts.agreed and facts.used:
-        return _replacement(facts, facts.fault, now)
+    decided = _at_once(facts, facts.fault, now) if facts.used else None
+    if decided is not None:
+        return decided
     others = _decided_by_others(facts, facts.fault)
     if others is not None:
         return Wait(others)
+    return _on_step(facts, facts.fault, now)
+
+
+def _at_once(facts: Facts, fault: Fault, now: datetime) -> Action | None:
+    """What does not wait for a step of the ladder."""
+    if facts.agreed and facts.look_awaited:
+        return Wait("we look at it before it goes, because its customer handed it back")
+    if facts.agreed:
+        return _replacement(facts, fault, now)
+    if facts.evicted and facts.is_node:
+        return TakeAway("its provider takes it back in a moment, so its pods go now")
+    return None
+
+
+def _on_step(facts: Facts, fault: Fault, now: datetime) -> Action:
     lasted = now - facts.step_at
     match facts.step:
         case RepairStep.WATCH:
-            return _watched(facts, facts.fault, lasted)
+            return _watched(facts, fault, lasted)
         case RepairStep.CHALLENGE:
-            return _challenged(facts, facts.fault, lasted)
+            return _challenged(facts, fault, lasted)
         case RepairStep.RESET:
-            return _reset(facts, facts.fault, now)
+            return _reset(facts, fault, now)
         case RepairStep.REPLACE:
-            return _replacement(facts, facts.fault, now)
+            return _replacement(facts, fault, now)
         case RepairStep.TICKET:
             return Wait("its provider has to repair it")
 
@@ -297,16 +325,20 @@ def _replacement(facts: Facts, fault: Fault, now: datetime) -> Action:
     return TakeAway(why)
 
 
-def held_back(*, unhealthy: int, machines: int, taken: int, dry_run: bool, permitted: bool) -> str | None:
+def held_back(
+    *, unhealthy: int, machines: int, taken: int, dry_run: bool, permitted: bool, evicted: bool = False
+) -> str | None:
     """Why no machine is taken away now; None when one may be.
 
     `unhealthy` of `machines` machines of the account and region are not healthy, this one included; `taken` were taken
-    away in this run.
+    away in this run. One that is `evicted` goes in any case, and often together with others: that says nothing of us.
     """
     if dry_run:
         return "the account is not armed, so this is a dry run"
-    if taken >= REPLACED_PER_RUN_MAX:
+    if taken >= (EVICTED_PER_RUN_MAX if evicted else REPLACED_PER_RUN_MAX):
         return f"{taken} machines were taken away in this run"
+    if evicted:
+        return None
     allowed = max(ALWAYS_ALLOWED, -(-machines // SHARE_MAX))
     if unhealthy > allowed and not permitted:
         return f"{unhealthy} of {machines} machines there are not healthy, more than {allowed}; an operator can permit"

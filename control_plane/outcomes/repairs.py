@@ -29,6 +29,7 @@ from control_plane.domain.power import step as power_step
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.proof import challenged
 from control_plane.domain.repair import (
+    LOOK_WITHIN,
     Action,
     Climb,
     Close,
@@ -148,12 +149,21 @@ async def _facts(
         used=bool(_used(locked.claims)),
         is_node=is_node,
         consent=consent_of(await _terms(connection, locked), is_node=is_node),
+        evicted=watched.is_evicted,
         agreed=watched.handed_back_at is not None,
+        look_awaited=_look_awaited(watched, now),
         spare_ready=await _spare_ready(connection, locked, now),
         challenged=challenged(watched.proof),
         reboots=PowerAction.REBOOT in offered,
         not_before=planned_at - DRAIN_MAX if planned_at is not None and is_node else planned_at,
     )
+
+
+def _look_awaited(watched: Watched, now: datetime) -> bool:
+    asked_at, looked_at = watched.handed_back_at, watched.looked_at
+    if asked_at is None or (looked_at is not None and looked_at >= asked_at):
+        return False
+    return now < asked_at + LOOK_WITHIN
 
 
 def _pool_of(locked: Locked) -> str | None:
@@ -278,6 +288,7 @@ async def _taken_away(work: _Work, case: _Case, why: str) -> Done:
         taken=case.taken[place],
         dry_run=not around.armed,
         permitted=bool(permitted),
+        evicted=case.facts.evicted and case.facts.is_node,
     )
     if held is not None and not case.facts.agreed:
         await work.wait(f"it is not taken away: {held}")

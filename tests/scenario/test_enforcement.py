@@ -35,8 +35,10 @@ from control_plane.domain.throughput import THROUGHPUT_MAX
 from control_plane.outcomes import enforcement as outcomes
 from control_plane.outcomes.enforcement import Work
 from control_plane.services import enforcement as services
+from control_plane.services import sla
 from control_plane.world import uuid7
 from data_plane.documents.sample import Gpu, Server
+from reconciler.loops.enforcement import enforce_rules
 from tests.support import conditions, machine_samples, promises
 from tests.support.ready import ready_leases
 from tests.support.rows import rows
@@ -47,6 +49,10 @@ A = EnforcementAction
 _ACTIONS = text("""
 SELECT a.id, a.detector, a.action, a.armed, a.at, a.expires_at, a.planned_at, a.why, a.evidence, e.ended
 FROM enforcement_actions a LEFT JOIN enforcement_ends e ON e.action_id = a.id WHERE a.lease_id = :id ORDER BY a.at, a.id
+""")
+_TRUSTED = text("""
+INSERT INTO sla_trusts (organization_id, month, lease_id, since)
+SELECT organization_id, date_trunc('month', CAST(:now AS timestamptz), 'UTC'), id, :now FROM leases WHERE id = :id
 """)
 _FINDINGS = text("SELECT detector, outcome, why FROM findings WHERE lease_id = :id ORDER BY opened_at, id")
 _UNDO = text("""
@@ -428,6 +434,52 @@ async def test_a_broken_promise_is_told_and_its_credit_is_named_once_and_given_o
     async with stage.db.reading() as connection:
         given = await rows(connection, text("SELECT amount_nano FROM sla_credits"))
     assert [row.amount_nano for row in given] == [10]
+    await stage.finish()
+
+
+async def test_a_credit_that_finance_refused_is_waited_for_no_longer(stage: Stage) -> None:
+    first, second = await ready_leases(stage, 2, seconds=60)
+    await arm(stage, Detector.SLA_VIOLATION)
+    await promises.broken(stage, first.id)
+    breach = await promises.broken(stage, second.id, outside=0)
+    async with stage.db.transaction() as connection:
+        await connection.execute(_TRUSTED, {"id": first.id, "now": stage.clock.now()})
+    for _ in range(3):
+        await stage.run("credit_breaches")
+        await stage.run("enforce_rules")
+        stage.clock.advance(15)
+    assert await findings(stage, second) == [(Detector.SLA_VIOLATION, None)], "finance has yet to decide"
+    async with stage.db.transaction() as connection:
+        decided = await sla.decide(
+            connection, stage.api, breach, approved=False, by="user_9", reason="its NVML was replaced"
+        )
+    assert not isinstance(decided, Refused), decided
+    await stage.run("credit_breaches")
+    await stage.run("enforce_rules")
+    assert await findings(stage, second) == [(Detector.SLA_VIOLATION, FindingOutcome.RECOVERED)]
+    assert [action for _, action, _ in await actions(stage, second)] == [A.NOTIFY]
+    await stage.finish()
+
+
+async def test_what_many_leases_show_is_stored_over_several_runs_and_none_is_left_out(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enforce_rules, "FINDINGS_PER_ACTIVATION_MAX", 3)
+    monkeypatch.setattr(enforce_rules, "ACTIONS_PER_ACTIVATION_MAX", 2)
+    leases = await ready_leases(stage, 7, seconds=60)
+    await arm(stage, Detector.SLA_VIOLATION)
+    for lease in leases:
+        await promises.broken(stage, lease.id)
+    done = []
+    while True:
+        (report,) = await stage.run("enforce_rules")
+        found = [len(await findings(stage, lease)) for lease in leases]
+        told = [len(await actions(stage, lease)) for lease in leases]
+        done.append((sum(found), sum(told)))
+        if not report.more:
+            break
+    assert done == [(3, 2), (6, 4), (7, 6), (7, 7)]
+    assert {action for lease in leases for _, action, _ in await actions(stage, lease)} == {A.NOTIFY}
     await stage.finish()
 
 

@@ -30,6 +30,7 @@ from control_plane.world import uuid7
 from providers.fake import FakeMachine
 from reconciler.worlds.complete import CompleteWorld
 from tests.support.crash import Crash
+from tests.support.faults import LOST, shows
 from tests.support.hand_backs import asked_for_another
 from tests.support.promises import broken
 from tests.support.ready import ready_leases
@@ -251,6 +252,36 @@ async def test_whoever_hands_back_a_machine_that_works_gets_another_one_and_no_c
     assert len(await stage.machines(lease)) == 2
     assert await _found(stage, _BREACHES) == []
     assert await _posted(stage) == []
+    await stage.finish()
+
+
+async def test_whoever_hands_back_a_broken_machine_before_we_looked_at_it_is_credited(stage: Stage) -> None:
+    """Nothing was wrong with it by all that we knew. It is looked at before it goes, and by then we know."""
+    (lease,) = await _golden(stage)
+    await stage.play(3_600, step=600)
+    shows(stage, (await stage.machines(lease))[-1], LOST)
+    await asked_for_another(stage, lease)
+    await stage.play_until(lease, "placing", seconds_max=60)
+    await stage.play_until(lease, "ready", seconds_max=600)
+    await stage.play(3_600, step=600)
+    await stage.release(lease)
+    await _settle(stage)
+    assert {row.promise for row in await _found(stage, _BREACHES)} == {Promise.AVAILABILITY}
+    assert sum(await _posted(stage)) > 0
+    await stage.finish()
+
+
+async def test_a_machine_that_is_handed_back_and_cannot_be_looked_at_goes_after_a_minute(
+    stage: Stage,
+) -> None:
+    (lease,) = await _golden(stage)
+    machine = (await stage.machines(lease))[-1]
+    stage.access.script(machine.address or "", unreachable=1_000)
+    await asked_for_another(stage, lease)
+    await stage.play(45, step=5)
+    assert len(await stage.machines(lease)) == 1, "we try to look at it"
+    await stage.play_until(lease, "placing", seconds_max=60)
+    await stage.play_until(lease, "ready", seconds_max=600)
     await stage.finish()
 
 

@@ -166,6 +166,30 @@ async def test_where_the_tier_promises_it_the_pool_has_another_node_before_the_f
     await cluster.stage.check()
 
 
+async def test_a_node_that_its_provider_takes_back_is_drained_at_once_and_replaced(cluster: Cluster) -> None:
+    """Providers give half a minute to two minutes: no notice of ours has room in that."""
+    pool = await _opened(cluster, SlaTier.BRONZE, nodes=3)
+    first, second, kept = await pools.members(cluster.stage, pool)
+    for lease in (first, second):  # Two of three: a wave of them says nothing of us, and holds nothing back.
+        (machine,) = await cluster.stage.machines(lease)
+        assert machine.provider_ref is not None
+        cluster.stage.cloud.announce_eviction(machine.provider_ref)
+    announced_at = cluster.stage.clock.now()
+    for lease in (first, second):
+        await _play_until(cluster, _is_over, lease, seconds_max=60, step=5)
+    await cluster.stage.play(20, step=5, without=UNPLAYED)
+    for lease in (first, second):
+        reason, why, leaving_at, steps = await _left(cluster, lease)
+        assert (reason, steps[:2]) == (LeaveReason.TAKEN_AWAY, ["cordoned", "drained"])
+        assert "its provider takes it back" in why
+        assert leaving_at - announced_at <= timedelta(seconds=45)
+        told = [notice.kind for notice in await _notices(cluster, lease)]
+        assert told == [NoticeKind.FAULT_FOUND, NoticeKind.REPLACED]
+    assert (await cluster.stage.lease_row(kept)).state is LeaseState.READY
+    await cluster.play_until(lambda: len(cluster.open_nodes) == 3)
+    await cluster.stage.check()
+
+
 async def test_planned_work_drains_a_node_just_before_it_and_not_earlier(cluster: Cluster) -> None:
     await promise_replacements(cluster.stage)
     pool = await _opened(cluster, SlaTier.SILVER, nodes=1)

@@ -2,7 +2,7 @@
 
 from sqlalchemy import text
 
-from control_plane.domain.ids import LeaseId
+from control_plane.domain.ids import LeaseId, SlaBreachId
 from control_plane.services import sla_terms
 from control_plane.services.sla_terms import parse_terms
 from control_plane.world import uuid7
@@ -25,7 +25,7 @@ SELECT :breach, organization_id, project_id, id, 'availability', date_trunc('mon
 _ASSESSMENT = text("""
 INSERT INTO sla_assessments (breach_id, number, organization_id, assessed_at, charged_nano, credit_nano, outside_nano,
                              why, evidence)
-SELECT :breach, 1, organization_id, :now, 100, 10, 10, 'a test', '{}' FROM leases WHERE id = :id
+SELECT :breach, 1, organization_id, :now, 100, 10, :outside, 'a test', '{}' FROM leases WHERE id = :id
 """)
 _QUEUED = text("""
 INSERT INTO sla_uncredited (organization_id, breach_id, since)
@@ -33,11 +33,16 @@ SELECT organization_id, :breach, :now FROM leases WHERE id = :id
 """)
 
 
-async def broken(stage: Stage, lease_id: LeaseId) -> None:
-    """A promise of this lease was broken, and 10 nano-USD are to be given back for it. It is to be judged again."""
+async def broken(stage: Stage, lease_id: LeaseId, *, outside: int = 10) -> SlaBreachId:
+    """A promise of this lease was broken, and 10 nano-USD are to be given back for it. It is to be judged again.
+
+    `outside` is how much of that not only its machine shows.
+    """
+    breach = SlaBreachId(uuid7())
     async with stage.db.transaction() as connection:
         await sla_terms.load(connection, stage.api, parse_terms(TERMS))
-        values = {"id": lease_id, "breach": uuid7(), "now": stage.clock.now()}
+        values = {"id": lease_id, "breach": breach, "now": stage.clock.now(), "outside": outside}
         for statement in (_PROMISE, _JUDGE, _BREACH, _ASSESSMENT, _QUEUED):
             names = statement.compile().params
             await connection.execute(statement, {name: values[name] for name in names})
+    return breach

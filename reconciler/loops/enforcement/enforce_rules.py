@@ -5,7 +5,9 @@ warnings, broken promises. A window of samples is read only where the last sampl
 a fleet without conditions costs a few queries a page.
 
 What a detector that no operator armed would do is stored, and not done. Actions are taken in one order over all leases,
-with a bound per run and per region; what has no room waits for the next run.
+with a bound per run and per region; what has no room waits for the next run. Each finding and each action is a
+transaction, so a run has a bound of these too, also where nothing else holds them back: when thousands of leases are in
+the same trouble, their notices go out over several runs, one right after the other.
 
 Machines of customers write samples, so what fails about one lease is an error of the report, and the others are served.
 """
@@ -53,6 +55,10 @@ LEASES_PER_PAGE_MAX = 500
 SERVING_PER_QUERY_MAX = 25
 """Machines of whose last hour the throughput is read together: some 10,000 samples."""
 WAITS_PER_STATEMENT_MAX = 500
+FINDINGS_PER_ACTIVATION_MAX = 500
+"""How many findings are opened or closed."""
+ACTIONS_PER_ACTIVATION_MAX = 500
+"""How many actions are taken, notices and credits among them."""
 NOTES_MAX = 20
 EVERY = timedelta(seconds=15)
 HOUR = timedelta(hours=1)
@@ -73,7 +79,7 @@ async def activate(world: EnforcementWorld) -> Report:
     if wanted:
         shared = await run.shared()
         for each in in_order(wanted):
-            await run.act(each, shared.held_back(each))
+            await run.act(each, shared)
     await run.store_waits()
     return report
 
@@ -87,6 +93,7 @@ class _Activation:
         self._world, self._armed, self._now, self._report = world, armed, now, report
         self._rules = world.enforcement_rules
         self._waits: list[Waits] = []
+        self._findings_left, self._actions_left = FINDINGS_PER_ACTIVATION_MAX, ACTIONS_PER_ACTIVATION_MAX
         self.customers: set[tuple[tuple[str, str], OrganizationId]] = set()
         """Who has leases where."""
         self._affected: set[tuple[tuple[str, str], Detector, OrganizationId]] = set()
@@ -236,11 +243,22 @@ class _Activation:
         if isinstance(step, Wait):
             self._waits.append(Waits(finding.id, step.why))
             return None
+        if not self._has_room(self._findings_left):
+            return None
         async with self._world.db.transaction() as connection:
-            self._report.count(
-                await outcomes.close(self._work(connection, case.detector), case, finding, step)
-            )
+            closed = await outcomes.close(self._work(connection, case.detector), case, finding, step)
+        self._findings_left -= 1
+        self._report.count(closed)
         return None
+
+    def _has_room(self, left: int) -> bool:
+        """Whether this run may do one more. Otherwise the next one follows at once.
+
+        Only what succeeded counts: what fails about many leases keeps the others from nothing.
+        """
+        if left <= 0:
+            self._report.more = True
+        return left > 0
 
     async def store_waits(self) -> None:
         """What findings wait for, together: most of those that are open wait most of the time."""
@@ -249,18 +267,22 @@ class _Activation:
                 await enforcement.wait_all(connection, self._waits[first : first + WAITS_PER_STATEMENT_MAX])
 
     async def _open(self, case: Case, present: Present) -> Case | None:
+        if not self._has_room(self._findings_left):
+            return None
         new = FindingId(self._world.new_id())
         async with self._world.db.transaction() as connection:
             work = self._work(connection, case.detector)
             if not await outcomes.open_finding(work, case, new, since=present.since, why=present.why):
                 return None
+        self._findings_left -= 1
         finding = Finding(new, case.detector, case.lease.claim_id, self._now, present.since, self._now, None)
         return replace(case, finding=finding)
 
-    async def act(self, wanted: Wanted, held: str | None) -> None:
+    async def act(self, wanted: Wanted, shared: Run) -> None:
         case, step = wanted.case, wanted.step
-        if case.finding is None:
+        if case.finding is None or not self._has_room(self._actions_left):
             return
+        held = shared.held_back(wanted)
         if held is not None:
             self._waits.append(Waits(case.finding.id, f"it is held back: {held}"))
             if len(self._report.notes) < NOTES_MAX:
@@ -276,6 +298,7 @@ class _Activation:
                 done = await outcomes.stop_machine(work, case, finding, step)
             else:
                 done = await outcomes.take(work, case, finding, step, self._world.new_id())
+        self._actions_left -= 1
         self._report.count(done)
 
     def _work(self, connection: Connection, detector: Detector) -> Work:

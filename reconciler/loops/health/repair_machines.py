@@ -63,5 +63,8 @@ class _Run:
 
 
 LOOP = Loop(
-    NAME, timedelta(seconds=15), activate, wakes=("place_leases", "terminate_machines", "release_machines")
+    NAME,
+    timedelta(seconds=15),
+    activate,
+    wakes=("place_leases", "terminate_machines", "release_machines", "leave_nodes"),
 )

@@ -9,6 +9,7 @@ from control_plane.domain.health import FaultCode, Source, Verdict, judge, with_
 from control_plane.domain.health import Seen as SeenFault
 from control_plane.domain.repair import (
     ALWAYS_ALLOWED,
+    EVICTED_PER_RUN_MAX,
     NOTICE,
     REPLACED_PER_RUN_MAX,
     STEP_LASTS,
@@ -30,6 +31,8 @@ from control_plane.domain.repair import (
 
 AT = datetime(2026, 11, 28, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
+REPAIRED = sorted(set(FaultCode) - {FaultCode.PROGRAM_ERRORS})
+"""Those errors change no verdict, so there is no repair."""
 
 
 def facts(code: FaultCode, source: Source = Source.LOOK, *, step: RepairStep = RepairStep.WATCH) -> Facts:
@@ -46,7 +49,9 @@ def facts(code: FaultCode, source: Source = Source.LOOK, *, step: RepairStep = R
         used=True,
         is_node=False,
         consent=Consent.NOTIFIED,
+        evicted=False,
         agreed=False,
+        look_awaited=False,
         spare_ready=False,
         challenged=True,
         reboots=True,
@@ -118,9 +123,7 @@ def test_a_customer_who_decides_is_asked_and_nothing_comes_by_itself() -> None:
 
 
 def test_a_machine_is_replaced_at_once_when_its_customer_asks() -> None:
-    for code in set(FaultCode) - {
-        FaultCode.PROGRAM_ERRORS
-    }:  # Which changes no verdict, so there is no repair.
+    for code in REPAIRED:
         for step in RepairStep:
             for consent in Consent:
                 asking = replace(facts(code, step=step), agreed=True, consent=consent)
@@ -131,6 +134,42 @@ def test_a_machine_is_rebooted_for_what_a_reset_repairs_without_waiting_for_it_t
     for code in (FaultCode.MEMORY_REPAIR_PENDING, FaultCode.RESET_ADVISED):
         assert climbs(next_action(facts(code), AT)) is RepairStep.RESET, code
     assert isinstance(next_action(facts(FaultCode.MEMORY_WEARS), AT), Wait)
+
+
+def test_what_is_handed_back_is_looked_at_before_it_goes() -> None:
+    for code in REPAIRED:
+        asking = replace(facts(code), agreed=True, look_awaited=True)
+        assert isinstance(next_action(asking, AT), Wait), code
+        assert isinstance(next_action(replace(asking, look_awaited=False), AT), TakeAway), code
+
+
+def test_a_node_goes_at_once_when_its_provider_announces_to_take_it_back() -> None:
+    for step in RepairStep:
+        for consent in Consent:
+            for code in REPAIRED:  # Whatever else is wrong with it, and however bad.
+                found = replace(facts(code, step=step), evicted=True, consent=consent)
+                assert isinstance(next_action(replace(found, is_node=True), AT), TakeAway), (step, consent)
+    machine = replace(facts(FaultCode.EVICTION_ANNOUNCED, Source.PROVIDER), evicted=True)
+    assert climbs(next_action(machine, AT)) is RepairStep.REPLACE, (
+        "whoever logs in has the notice of the tier"
+    )
+    unused = replace(machine, is_node=True, used=False)
+    assert climbs(next_action(unused, AT)) is RepairStep.REPLACE, "no pod is on it yet"
+
+
+def test_nodes_that_are_taken_back_together_go_together_and_a_dry_run_keeps_them() -> None:
+    def held(taken: int, *, evicted: bool, dry_run: bool = False) -> bool:
+        return (
+            held_back(
+                unhealthy=50, machines=60, taken=taken, dry_run=dry_run, permitted=False, evicted=evicted
+            )
+            is not None
+        )
+
+    assert held(0, evicted=False)
+    assert not held(EVICTED_PER_RUN_MAX - 1, evicted=True)
+    assert held(EVICTED_PER_RUN_MAX, evicted=True)
+    assert held(0, evicted=True, dry_run=True)
 
 
 def test_where_the_tier_promises_it_the_machine_stays_until_another_one_is_ready() -> None:

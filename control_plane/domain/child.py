@@ -91,6 +91,28 @@ class Leftover:
     cost_nano_per_hour: Nano | None
     why: str
     """Why it is still there."""
+    gone_at: datetime | None = None
+    """When its machine was gone; None where no record has its launch key."""
+
+    @property
+    def key(self) -> ChildKey:
+        return ChildKey(self.kind, self.ref, self.launch_key)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChild:
+    """A child of ours on a list, with what finance keeps of it."""
+
+    kind: str
+    ref: str
+    launch_key: LaunchKey
+    machine_id: MachineId | None
+    """None while its machine may need it, and where no record has its launch key."""
+    nano_per_hour: Nano | None
+    """What the provider charges for it; None where it does not say."""
+    left_at: datetime | None
+    """Since when it serves nobody: when its machine was gone, or when it was listed where its machine is there and does
+    not need it, or no record has its launch key. None while its machine may need it."""
 
 
 def oddness(expected: Collection[ChildKey], listed: Sequence[Child]) -> Odd | None:
@@ -106,6 +128,29 @@ def oddness(expected: Collection[ChildKey], listed: Sequence[Child]) -> Odd | No
     if not listed:
         return Odd(f"The list is empty and {len(expected)} children should be on it.", missing)
     return Odd(f"The list misses {missing} of {len(expected)} children that should be on it.", missing)
+
+
+def listed_children(
+    children: Sequence[Child], leftovers: Sequence[Leftover], *, installation: str, now: datetime
+) -> list[ListedChild]:
+    """The children of ours on the list of `now`, of which `leftovers` are not needed."""
+    left = {leftover.key: leftover for leftover in leftovers}
+    found = list[ListedChild]()
+    for child in children:
+        if installation_of(child.launch_key) != installation:
+            continue
+        leftover = left.get(child.key)
+        found.append(
+            ListedChild(
+                kind=child.kind,
+                ref=child.ref,
+                launch_key=child.launch_key,
+                machine_id=leftover.machine_id if leftover else None,
+                nano_per_hour=child.cost_nano_per_hour,
+                left_at=(leftover.gone_at or now) if leftover else None,
+            )
+        )
+    return found
 
 
 UNRECORDED_WHY = (
@@ -157,15 +202,13 @@ def to_delete(
         why = None if parent is None else _unneeded(child, parent, late, now)
         if child.key in decided and (parent is None or why is not None):
             machine_id = None if parent is None else parent.machine_id
-            left.append(_leftover(child, machine_id, f"Its deletion is requested every minute: {_DECIDED}."))
+            left.append(_leftover(child, parent, f"Its deletion is requested every minute: {_DECIDED}."))
             unneeded.append(Unneeded(child, machine_id, _DECIDED))
             continue
         if parent is None or why is None:
             continue
         hold = _hold(child, len(unrecorded), len(ours), frozen_why, armed=armed)
-        left.append(
-            _leftover(child, parent.machine_id, hold or f"Its deletion is requested every minute: {why}.")
-        )
+        left.append(_leftover(child, parent, hold or f"Its deletion is requested every minute: {why}."))
         if hold is None:
             unneeded.append(Unneeded(child, parent.machine_id, why))
         else:
@@ -176,8 +219,11 @@ def to_delete(
     return Sorted(delete, held, unrecorded, tuple(left))
 
 
-def _leftover(child: Child, machine_id: MachineId | None, why: str) -> Leftover:
-    return Leftover(child.ref, child.kind, child.launch_key, machine_id, child.cost_nano_per_hour, why)
+def _leftover(child: Child, parent: Parent | None, why: str) -> Leftover:
+    machine_id, gone_at = (parent.machine_id, parent.gone_at) if parent else (None, None)
+    return Leftover(
+        child.ref, child.kind, child.launch_key, machine_id, child.cost_nano_per_hour, why, gone_at
+    )
 
 
 _DECIDED = "an operator decided so"

@@ -2,7 +2,8 @@
 
 Time of a machine belongs to the lease that holds it, from its claim to the end of that: also the time in which the
 machine boots. The rest is unsold. Unsold time in which a machine waited in a warm pool belongs to the service level
-that asked for it. All parts of all machines add up to what the providers bill, to the nano-dollar.
+that asked for it. What launches made beside their machines and was left behind, such as volumes, is a line of its own.
+All parts add up to what the providers bill, to the nano-dollar.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from control_plane.domain.child_cost import ChildCost
 from control_plane.domain.cost_record import CostRecord, Holder
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import NOTHING, Nano
@@ -39,6 +41,8 @@ class Margin:
     """The part of the cost for time in which no lease held a machine."""
     idle_nano: Nano = NOTHING
     """The part of that for machines that waited in warm pools."""
+    left_nano: Nano = NOTHING
+    """The part of the cost for what outlived its machine."""
 
     @property
     def margin_nano(self) -> Nano:
@@ -55,6 +59,7 @@ class Margin:
             Nano(self.cost_nano + other.cost_nano),
             Nano(self.unsold_nano + other.unsold_nano),
             Nano(self.idle_nano + other.idle_nano),
+            Nano(self.left_nano + other.left_nano),
         )
 
 
@@ -71,6 +76,8 @@ class Line:
 
 UNSOLD = Line("", "unsold time")
 IDLE = Line("", "warm pools")
+LEFT_BEHIND = Line("", "left behind")
+"""What outlived its machine. It is no part of the line of the lease that it came from: that lease was over."""
 
 
 def idle_line(tier: SlaTier | None) -> Line:
@@ -92,6 +99,21 @@ class Margins:
     machines: int = 0
     idle: dict[SlaTier | None, Nano] = field(default_factory=dict[SlaTier | None, Nano])
     """What machines cost while they waited in warm pools, by the service level that asked; None where none did."""
+    left: list[tuple[ChildCost, Nano]] = field(default_factory=list[tuple[ChildCost, Nano]])
+    """What outlived its machine, and what it cost in the month."""
+
+    def add_child(self, child: ChildCost) -> None:
+        """Add what something that outlived its machine cost in the month."""
+        bounds = bounds_between(child.terms, child.life, self.since, self.until)
+        self.uncertain_nano = Nano(self.uncertain_nano + bounds.width_nano)
+        cost = child.cost(self.since, self.until)
+        if not cost:
+            return
+        line = Line(child.provider, child.provider) if self.by is MarginBy.PROVIDER else LEFT_BEHIND
+        part = Margin(cost_nano=cost, left_nano=cost)
+        self.lines[line] = self.lines.get(line, Margin()).plus(part)
+        self.total = self.total.plus(part)
+        self.left.append((child, cost))
 
     def add(self, record: CostRecord) -> None:
         """Add what a machine cost in the month, and what was charged for it."""

@@ -1,6 +1,7 @@
 """The three-way match of a month: our meter of each machine's life, its supplier's record, and the customers' bill.
 
     customers' time --before ready, unsold, not billed, blocks--> what we expect --times, price ...--> what they bill
+    nothing --left behind--> what we expect of a volume that outlived its machine --times, price ...--> what they bill
 
 The time for which customers are billed is priced as the supplier prices it. Each step from there to the supplier's
 amount has a word and an amount, so that the steps of a machine add up to the difference, to the nano-dollar. Words that
@@ -13,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from control_plane.domain.child_cost import ChildCost
 from control_plane.domain.cost_record import CostRecord
 from control_plane.domain.money import NANO_PER_CENT, NOTHING, Nano, accrued
-from control_plane.domain.provider_cost import bounds_between
+from control_plane.domain.provider_cost import BillingTerms, MachineLife, bounds_between, cost_between
 from control_plane.domain.supplier_invoice import BilledMachine
 
 
@@ -28,6 +30,8 @@ class MatchWord(StrEnum):
     """No lease held the machine."""
     NOT_BILLED = "not_billed"
     """A lease held the machine, and the customer was not billed: its bill was paused, or the charge has yet to come."""
+    LEFT_BEHIND = "left_behind"
+    """Something that a launch made beside its machine, such as a volume, outlived it."""
     BILLED_BY_BLOCK = "billed_by_block"
     """The supplier rounds up, or bills a minimum."""
     OBSERVED_TIMES = "observed_times"
@@ -72,7 +76,7 @@ class MatchedMachine:
     reference: str
     """The supplier's reference; the id of the machine where it has none."""
     record: CostRecord | None
-    """Ours; None when the supplier alone has one."""
+    """Ours; None when the supplier alone has one, and for what was left behind."""
     billed_nano: Nano
     """What customers were charged for its time."""
     used_nano: Nano
@@ -83,6 +87,8 @@ class MatchedMachine:
     """What it bills."""
     differences: tuple[Difference, ...]
     """The steps from `used_nano` to `theirs_nano`."""
+    child: ChildCost | None = None
+    """Our record of what was left behind; None for a machine."""
 
     @property
     def is_open(self) -> bool:
@@ -109,6 +115,32 @@ class Match:
             self._met.add(reference)
         self.machines.append(_matched(record, billed, self.since, self.until))
 
+    def add_child(self, child: ChildCost) -> None:
+        """Hold something that outlived its machine against what the supplier bills for it."""
+        expected = child.cost(self.since, self.until)
+        met = child.ref in self._met
+        billed = _NOT_BILLED if met else self.billed.get(child.ref, _NOT_BILLED)
+        if not expected and not billed.lines:
+            return
+        self._met.add(child.ref)
+        bought = _Bought(child.terms, child.life, spot=False)
+        steps = (
+            Difference(MatchWord.LEFT_BEHIND, expected),
+            *_theirs(bought, billed, self.since, self.until),
+        )
+        self.machines.append(
+            MatchedMachine(
+                reference=child.ref,
+                record=None,
+                billed_nano=NOTHING,
+                used_nano=NOTHING,
+                expected_nano=expected,
+                theirs_nano=billed.amount_nano,
+                differences=tuple(step for step in steps if step.amount_nano),
+                child=child,
+            )
+        )
+
     def finish(self) -> None:
         """Add what the supplier bills and no record has."""
         for reference, billed in self.billed.items():
@@ -132,11 +164,21 @@ class Match:
 _NOT_BILLED = BilledMachine()
 
 
+@dataclass(frozen=True, slots=True)
+class _Bought:
+    """What a supplier bills us for."""
+
+    terms: BillingTerms
+    life: MachineLife
+    spot: bool
+
+
 def _matched(record: CostRecord, billed: BilledMachine, since: datetime, until: datetime) -> MatchedMachine:
     used = _used(record)
     expected = record.cost(since, until)
     theirs = billed.amount_nano
-    steps = (*_ours(record, used, since, until), *_theirs(record, billed, since, until))
+    bought = _Bought(record.terms, record.life, record.spot)
+    steps = (*_ours(record, used, since, until), *_theirs(bought, billed, since, until))
     return MatchedMachine(
         reference=record.provider_ref or record.id.hex,
         record=record,
@@ -177,12 +219,11 @@ def _ours(record: CostRecord, used: Nano, since: datetime, until: datetime) -> I
     yield Difference(MatchWord.BILLED_BY_BLOCK, Nano(record.cost(since, until) - exact))
 
 
-def _theirs(
-    record: CostRecord, billed: BilledMachine, since: datetime, until: datetime
-) -> Iterator[Difference]:
+def _theirs(bought: _Bought, billed: BilledMachine, since: datetime, until: datetime) -> Iterator[Difference]:
     """The steps from what we expect to what the supplier bills."""
-    expected, theirs = record.cost(since, until), billed.amount_nano
-    bounds = bounds_between(record.terms, record.life, since, until)
+    terms, life = bought.terms, bought.life
+    expected, theirs = cost_between(terms, life, since, until), billed.amount_nano
+    bounds = bounds_between(terms, life, since, until)
     cents = NANO_PER_CENT * billed.lines
     if not billed.lines:
         # A machine that may have cost nothing by its rules need not be on the invoice.
@@ -193,17 +234,17 @@ def _theirs(
         yield Difference(MatchWord.ROUNDING, Nano(theirs - expected))
         return
     seconds = billed.seconds
-    one_price = record.terms.stopped_nano_per_hour is None or not record.life.stops
+    one_price = terms.stopped_nano_per_hour is None or not life.stops
     if seconds is None or not one_price:
         priced, unlike = theirs, MatchWord.AMOUNT_DIFFERS
     else:
-        priced, unlike = accrued(record.terms.nano_per_hour, seconds), MatchWord.TIME_DIFFERS
+        priced, unlike = accrued(terms.nano_per_hour, seconds), MatchWord.TIME_DIFFERS
     within = bounds.least_nano - cents <= priced <= bounds.most_nano + cents
     yield Difference(MatchWord.OBSERVED_TIMES if within else unlike, Nano(priced - expected))
     if abs(theirs - priced) <= cents:
         yield Difference(MatchWord.ROUNDING, Nano(theirs - priced))
     else:
-        word = MatchWord.SPOT_PRICE if record.spot else MatchWord.PRICE_DIFFERS
+        word = MatchWord.SPOT_PRICE if bought.spot else MatchWord.PRICE_DIFFERS
         yield Difference(word, Nano(theirs - priced))
 
 

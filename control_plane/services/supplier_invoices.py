@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from control_plane.db import ledger, machine_costs, organizations, supplier_invoices
+from control_plane.db import child_costs, ledger, machine_costs, organizations, supplier_invoices
 from control_plane.db.connection import Connection
 from control_plane.db.supplier_invoices import SupplierInvoice, SupplierPosting
 from control_plane.domain import ledger as ledger_domain
@@ -186,13 +186,7 @@ async def _match(
         theirs.provider: Match(month, until, await _by_machine(connection, theirs.id))
         for theirs in await supplier_invoices.counting(connection, month, provider)
     }
-    missing: set[str] = set()
-    async for records in machine_costs.of_month(connection, since=month, until=until, provider=provider):
-        for record in records:
-            if record.provider in found:
-                found[record.provider].add(record)
-            elif record.cost(month, until):
-                missing.add(record.provider)
+    missing = await _add_ours(connection, found, month, until, provider)
     for each in found.values():
         each.finish()
     machines = ordered(machine for each in found.values() for machine in each.machines)
@@ -210,6 +204,26 @@ async def _match(
         machines_count=len(machines),
         open_count=sum(machine.is_open for machine in machines),
     )
+
+
+async def _add_ours(
+    connection: Connection, found: Mapping[str, Match], since: datetime, until: datetime, provider: str | None
+) -> set[str]:
+    """Hold our records of a month against the invoices. Answers the providers that bill us and whose are not there."""
+    missing = set[str]()
+    async for records in machine_costs.of_month(connection, since=since, until=until, provider=provider):
+        for record in records:
+            if record.provider in found:
+                found[record.provider].add(record)
+            elif record.cost(since, until):
+                missing.add(record.provider)
+    async for children in child_costs.of_month(connection, since=since, until=until, provider=provider):
+        for child in children:
+            if child.provider in found:
+                found[child.provider].add_child(child)
+            elif child.cost(since, until):
+                missing.add(child.provider)
+    return missing
 
 
 async def _by_machine(connection: Connection, invoice_id: UUID) -> dict[str, BilledMachine]:

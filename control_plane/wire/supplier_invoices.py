@@ -69,6 +69,7 @@ MatchWordText = Annotated[
         before_ready="A lease held the machine, and its customer could not use it yet.",
         unsold_time="No lease held the machine.",
         not_billed="The customer was not billed: the bill was paused, or the charge has yet to come.",
+        left_behind="Something that a launch made beside its machine, such as a volume, outlived it.",
         billed_by_block="The supplier rounds up, or bills a minimum.",
         observed_times="The supplier's begin and end lie within what we saw of them.",
         rounding="Less than a cent for each line.",
@@ -216,12 +217,13 @@ class MatchDifferenceView(View):
 
 
 class MatchedMachineView(View):
-    """A machine in the three records."""
+    """A machine in the three records, or something that outlived one, such as a volume."""
 
     reference: str
     """The supplier's reference."""
     machine_id: MachineIdText | None
-    """The id of our record; null where the supplier alone has one."""
+    """The id of our record, for a volume that of the machine that it was made for; null where the supplier alone has
+    one."""
     billed: Money
     """What customers were charged for its time."""
     used: Money
@@ -234,6 +236,8 @@ class MatchedMachineView(View):
     """Whether a difference needs somebody's decision."""
     differences: tuple[MatchDifferenceView, ...]
     """The steps from `used` to `invoiced`, which add up."""
+    child_kind: str | None = None
+    """What it is that outlived its machine, in the provider's word, such as `volume`; null for a machine."""
 
 
 class MatchView(View):

@@ -1,16 +1,19 @@
 """Children of machines at a provider: what is deleted, when, and what is never touched."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
+from sqlalchemy import text
 
-from control_plane.db import account_requests, children
+from control_plane.db import account_requests, child_costs, children, organizations
 from control_plane.db.engine import Database
+from control_plane.db.rows import read
 from control_plane.domain.child import DELETED_PER_RUN_MAX
+from control_plane.domain.child_cost import ChildCost
 from control_plane.domain.freeze import THAW_AFTER, THAW_LISTS
-from control_plane.domain.ids import LaunchKey, launch_key
+from control_plane.domain.ids import LaunchKey, OrganizationId, launch_key
 from control_plane.domain.journal import Note
 from control_plane.world import uuid7
 from providers import verda
@@ -26,11 +29,15 @@ pytestmark = pytest.mark.database
 
 THEIRS = launch_key("ffffffff", UUID(int=7))
 SECOND = "fake/second"
+OPERATORS = OrganizationId(UUID(int=1))
+_GONE_AT = text("SELECT gone_at FROM machines WHERE id = :id")
 
 
 @pytest.fixture
 async def stage(db: Database, api_db: Database, clock: Clock) -> Stage:
     """A provider whose launches make a script before the machine and a volume with it."""
+    async with db.transaction(OPERATORS) as connection:
+        await organizations.insert(connection, OPERATORS, "operators", platform=True, now=clock.now())
     return await set_stage(db, clock, api_db=api_db, settings=FakeSettings(makes_children=True))
 
 
@@ -270,3 +277,92 @@ async def test_the_volumes_of_an_account_that_is_not_armed_are_shown_and_not_del
         await account_requests.arm(connection, FAKE, now=stage.clock.now())
     await stage.play(120, step=60)
     assert stage.cloud.leftovers == {}
+
+
+async def _costs(stage: Stage, seconds_back: float = 86_400) -> list[ChildCost]:
+    """What finance reads of what was left behind."""
+    until = stage.clock.now()
+    async with stage.api.db.reading(OPERATORS) as connection:
+        found = [
+            child
+            async for page in child_costs.of_month(
+                connection, since=until - timedelta(seconds=seconds_back), until=until
+            )
+            for child in page
+        ]
+    return [child for child in found if child.kind == "volume"]
+
+
+async def test_what_was_left_behind_is_kept_with_its_cost_when_it_is_gone(stage: Stage) -> None:
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=30)
+    await stage.play(65, step=5)
+    assert await _costs(stage) == [], "its machine may need it"
+    await stage.release(lease)
+    await stage.play(2_400, step=30)
+    assert stage.cloud.leftovers == {}
+    (left,) = await _costs(stage)
+    (machine,) = await stage.machines(lease)
+    assert (left.machine_id, left.lease_id, left.organization_id) == (
+        machine.id,
+        lease.id,
+        lease.organization_id,
+    )
+    async with stage.db.reading() as connection:
+        assert [left.left_at] == await read(connection, _GONE_AT, datetime, id=machine.id)
+    assert left.gone_at is not None
+    assert left.last_seen_at is not None
+    assert left.last_seen_at < left.gone_at <= left.last_seen_at + timedelta(seconds=90)
+    seconds = int((left.gone_at - left.left_at).total_seconds())
+    assert seconds > 600, "it was deleted when a late machine would have shown"
+    cost = left.cost(left.left_at, stage.clock.now())
+    assert cost == pytest.approx(10_000_000 * seconds / 3_600, abs=10_000_000 / 3_600)
+    await stage.finish()
+
+
+async def test_a_list_that_is_not_believed_ends_no_cost_and_what_is_listed_again_was_there_all_the_time(
+    stage: Stage,
+) -> None:
+    keys = [an_unknown_key(stage) for _ in range(4)]
+    for key in keys:
+        stage.cloud.plant_child(key, "volume", Needed.WHILE_IT_EXISTS)
+    await stage.run("sweep_children")
+    first = stage.clock.now()
+    shown = dict(stage.cloud.leftovers)
+    stage.cloud.leftovers = {}
+    stage.clock.advance(60)
+    await stage.run("sweep_children")
+    assert [(child.left_at, child.gone_at) for child in await _costs(stage)] == [(first, None)] * 4
+    for _ in range(THAW_LISTS):
+        stage.clock.advance(THAW_AFTER.total_seconds() / THAW_LISTS + 60)
+        await stage.run("sweep_children")
+    gone = await _costs(stage)
+    assert [child.last_seen_at for child in gone] == [first] * 4, "no list showed them since"
+    assert all(child.gone_at and child.gone_at - first >= THAW_AFTER for child in gone)
+    stage.cloud.leftovers = shown
+    stage.clock.advance(60)
+    await stage.run("sweep_children")
+    assert [(child.left_at, child.gone_at, child.machine_id) for child in await _costs(stage)] == [
+        (first, None, None)
+    ] * 4
+
+
+async def test_while_a_list_shows_the_same_nothing_is_written_and_a_price_that_is_unknown_ends_nothing(
+    stage: Stage,
+) -> None:
+    child = stage.cloud.plant_child(an_unknown_key(stage), "volume", Needed.WHILE_IT_EXISTS)
+    unpriced = replace(child, ref="volume-unpriced", cost_nano_per_hour=None)
+    stage.cloud.leftovers[unpriced.ref] = unpriced
+    await stage.run("sweep_children")
+
+    async def version() -> list[str]:
+        async with stage.db.reading() as connection:
+            return await read(connection, text("SELECT xmin || ' ' || xmax FROM priced_children"), str)
+
+    before = await version()
+    assert len(before) == 1, "nobody tells what the other one costs"
+    for price in (child.cost_nano_per_hour, None):
+        stage.cloud.leftovers[child.ref] = replace(child, cost_nano_per_hour=price)
+        stage.clock.advance(60)
+        await stage.run("sweep_children")
+        assert await version() == before

@@ -64,15 +64,17 @@ def match_view(report: MatchReport) -> MatchView:
 
 
 def _machine_view(machine: MatchedMachine) -> MatchedMachineView:
+    ours = machine.child.machine_id if machine.child else machine.record and machine.record.id
     return MatchedMachineView(
         reference=machine.reference,
-        machine_id=None if machine.record is None else on_wire(Prefix.MACHINE, machine.record.id),
+        machine_id=on_wire(Prefix.MACHINE, ours) if ours else None,
         billed=money(machine.billed_nano),
         used=money(machine.used_nano),
         expected=money(machine.expected_nano),
         invoiced=money(machine.theirs_nano),
         open=machine.is_open,
         differences=tuple(map(_difference_view, machine.differences)),
+        child_kind=machine.child.kind if machine.child else None,
     )
 
 

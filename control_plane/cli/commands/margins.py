@@ -21,8 +21,8 @@ def add(finance: Commands) -> None:
         more=(
             "What a machine costs follows its provider's own rules. Time in which no lease\n"
             "held a machine is unsold; what waited in warm pools belongs to the service level\n"
-            "that asked for it. Until a month is over, charges follow machines up to an hour\n"
-            "later."
+            "that asked for it. What outlived its machine, such as a volume, is named below.\n"
+            "Until a month is over, charges follow machines up to an hour later."
         ),
         examples="""
         splitplane finance margin 2026-10

@@ -1,4 +1,4 @@
-"""What finance reads of the machines of all customers, as the first migration creates it."""
+"""What finance reads of the machines of all customers, and of what they left, as the first migration creates it."""
 
 # Runs with its owner's rights, because it reads the claims and charges of all customers. It answers nothing unless the
 # API acts for the platform's organization. A machine ends at the latest when its provider took the request to end it,
@@ -47,4 +47,34 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
 $$
 """
 
-FUNCTIONS = ((_MACHINE_COSTS, "machine_costs(timestamptz, timestamptz, text, uuid, integer)"),)
+# Likewise. What was left behind belongs to the lease that held its machine last.
+_CHILD_COSTS = """
+CREATE FUNCTION child_costs(
+  since timestamptz, until timestamptz, of_provider text, after_id uuid, size integer)
+RETURNS TABLE (
+  id uuid, account text, provider text, kind text, ref text, nano_per_hour bigint, first_seen_at timestamptz,
+  last_seen_at timestamptz, left_at timestamptz, gone_at timestamptz, machine_id uuid, ending_at timestamptz,
+  lease_id uuid, lease text, organization_id uuid, organization text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public AS $$
+  SELECT p.id, p.account, p.provider, p.kind, p.ref, p.nano_per_hour, p.first_seen_at, p.last_seen_at,
+    p.left_at, p.gone_at, p.machine_id, least(m.terminate_asked_at, m.missed_since), c.lease_id, l.name,
+    c.organization_id, o.name
+  FROM public.priced_children p
+  LEFT JOIN public.machines m ON m.id = p.machine_id
+  LEFT JOIN LATERAL (
+    SELECT k.lease_id, k.organization_id FROM public.claims k WHERE k.machine_id = p.machine_id
+    ORDER BY k.claimed_at DESC, k.id DESC LIMIT 1) c ON true
+  LEFT JOIN public.leases l ON l.id = c.lease_id
+  LEFT JOIN public.organizations o ON o.id = c.organization_id
+  WHERE p.left_at < until AND (p.gone_at IS NULL OR p.gone_at >= since)
+    AND (of_provider IS NULL OR p.provider = of_provider) AND (after_id IS NULL OR p.id > after_id)
+    AND EXISTS (SELECT FROM public.organizations us WHERE us.platform
+                AND us.id = NULLIF(current_setting('app.organization_id', true), '')::uuid)
+  ORDER BY p.id LIMIT size
+$$
+"""
+
+FUNCTIONS = (
+    (_MACHINE_COSTS, "machine_costs(timestamptz, timestamptz, text, uuid, integer)"),
+    (_CHILD_COSTS, "child_costs(timestamptz, timestamptz, text, uuid, integer)"),
+)

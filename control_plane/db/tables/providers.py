@@ -10,12 +10,13 @@ from sqlalchemy import (
     Integer,
     PrimaryKeyConstraint,
     Text,
+    UniqueConstraint,
     Uuid,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
-from control_plane.db.tables.marks import Tenancy, at, known, table, work
+from control_plane.db.tables.marks import Lookups, Tenancy, at, known, table, work
 from control_plane.domain.account_request import AccountOutcome, AccountVerb
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.orphan import Choice, Origin
@@ -190,6 +191,33 @@ leftovers = table(
     at("accepted_at"),
     PrimaryKeyConstraint("account", "kind", "ref"),
     shared="what launches left at our accounts",
+)
+
+# What launches made beside their machines and providers charge for by themselves once the machine is gone, with what
+# it costs. Kept, because finance reads what it has cost.
+priced_children = table(
+    "priced_children",
+    Column("id", Uuid, primary_key=True, server_default=text("gen_random_uuid()")),
+    Column("account", Text, ForeignKey("provider_accounts.name"), nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("ref", Text, nullable=False),
+    Column("launch_key", Text, nullable=False),
+    # What it cost when it was first seen, of an hour.
+    Column("nano_per_hour", BigInteger, nullable=False),
+    # The first list that showed it; the last one, once one lacks it; and that one.
+    at("first_seen_at", nullable=False),
+    at("last_seen_at"),
+    at("gone_at"),
+    # Since when it serves nobody, and the machine that it served; null while its machine may need it.
+    at("left_at"),
+    Column("machine_id", Uuid, ForeignKey("machines.id")),
+    UniqueConstraint("account", "kind", "ref", "launch_key"),
+    CheckConstraint("(last_seen_at IS NULL) = (gone_at IS NULL)", name="last_seen_when_gone"),
+    Index("ix_priced_children_listed", "account", postgresql_where=text("gone_at IS NULL")),
+    Index("ix_priced_children_left_at", "left_at", postgresql_where=text("left_at IS NOT NULL")),
+    tenancy=Tenancy.PLATFORM,
+    lookups=Lookups.READ,
 )
 
 # An operator's decision that something in `leftovers` is deleted, whatever holds it back.

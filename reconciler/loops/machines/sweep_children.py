@@ -1,9 +1,9 @@
 """Deletes the children of machines that do not need them any more: start-up scripts, volumes, addresses.
 
 Providers do not delete them with the machine. A script may hold the machine's private host key, so it goes as soon as
-the machine was reached; the rest goes once the machine is certainly gone. `domain/child.py` decides. The list of the
-provider is the only record of a child: what a killed run left is on the next list. What nobody needs and is still there
-is stored for operators, as a liability.
+the machine was reached; the rest goes once the machine is certainly gone. `domain/child.py` decides. By the list of the
+provider alone: what a killed run left is on the next list. What nobody needs and is still there is stored for
+operators, as a liability. What has a price is kept for finance, which reads what was left behind and what it cost.
 
 A list that is empty, or that misses too many of those, is not believed, as for machines (`domain/freeze.py`): nothing
 is deleted by it, and no liability is forgotten. On an account that no operator armed, only scripts are deleted.
@@ -15,10 +15,10 @@ deletions are the least urgent of all calls, and several at once would not get t
 from collections.abc import Sequence
 from datetime import timedelta
 
-from control_plane.db import accounts, children, leftover_decisions
-from control_plane.domain.child import Child, Sorted, Unneeded, oddness, to_delete
+from control_plane.db import accounts, child_costs, children, leftover_decisions
+from control_plane.domain.child import Child, Sorted, Unneeded, listed_children, oddness, to_delete
 from control_plane.domain.freeze import freeze_after
-from control_plane.domain.ids import AccountName, installation_of
+from control_plane.domain.ids import AccountName
 from providers.base import HasChildren, ProviderError, Throttled
 from reconciler.loop import AccountLoop, Report
 from reconciler.worlds.machines import MachineWorld
@@ -46,8 +46,9 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
         return Report(looked_at=len(listed), errors=[f"its list of children is not believed: {frozen_why}"])
     found = await _sort(world, account, listed)
     async with world.db.transaction() as connection:
-        ours = sum(installation_of(child.launch_key) == world.installation for child in listed)
-        await children.record_leftovers(connection, account, found.leftovers, listed=ours, now=now)
+        ours = listed_children(listed, found.leftovers, installation=world.installation, now=now)
+        await child_costs.record(connection, account, ours, now=now)
+        await children.record_leftovers(connection, account, found.leftovers, listed=len(ours), now=now)
     report = Report(looked_at=len(listed))
     _tell(found, report)
     await _delete_all(world, account, provider, report, found.delete)

@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from control_plane.domain.ids import Prefix, launch_key, on_wire
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.services import sla_terms
+from control_plane.world import uuid7
+from providers.base import Needed
 from tests.integration.api.conftest import Tenant
 from tests.integration.api.problems import hold
 from tests.support import pools
@@ -26,6 +29,8 @@ FROM machines m LEFT JOIN claims c ON c.machine_id = m.id WHERE m.purpose = 'poo
 _CHARGED = text("SELECT sum(amount_nano)::bigint AS nano FROM charges")
 _HOURLY = 2_190_000_000
 """What the fake provider bills for a machine with one GPU."""
+_CHILD_HOURLY = 10_000_000
+"""What it bills for a volume."""
 
 
 async def _read(finance: Tenant, **params: str) -> Any:
@@ -115,6 +120,38 @@ async def test_what_warm_pools_cost_belongs_to_the_service_level_that_asked_for_
     }
     (by_provider,) = (await _read(operator, by="provider"))["lines"]
     assert by_provider["amounts"] == total
+
+
+async def test_what_was_left_behind_is_a_line_of_its_own_and_says_whose_it_was(
+    stage: Stage, operator: Tenant
+) -> None:
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=90)
+    (machine,) = await stage.machines(lease)
+    stage.cloud.plant_child(machine.launch_key, "volume", Needed.WHILE_IT_EXISTS)
+    stranger = launch_key(stage.world.installation, uuid7())
+    stage.cloud.plant_child(stranger, "volume", Needed.WHILE_IT_EXISTS)
+    await stage.release(lease)
+    await stage.play(3_600, step=120)
+    found = await _read(operator, by="lease")
+    total = found["total"]
+    assert found["left_behind_count"] == 2
+    unrecorded, left = sorted(found["left_behind"], key=lambda each: each["cost"]["nano"], reverse=True)
+    assert (unrecorded["machine_id"], unrecorded["lease"], unrecorded["until"]) == (None, None, None)
+    assert left["machine_id"] == on_wire(Prefix.MACHINE, machine.id)
+    assert left["lease_id"] == on_wire(Prefix.LEASE, lease.id)
+    assert left["until"] is not None
+    cost = total["left_behind_cost"]["nano"]
+    assert cost == left["cost"]["nano"] + unrecorded["cost"]["nano"]
+    assert unrecorded["cost"]["nano"] == pytest.approx(_CHILD_HOURLY, rel=0.05)
+    assert _CHILD_HOURLY * 600 / 3_600 < left["cost"]["nano"] < _CHILD_HOURLY * 2_000 / 3_600
+    assert found["lines"][-1]["name"] == "left behind"
+    assert found["lines"][-1]["amounts"]["cost"]["nano"] == cost
+    for by in ("provider", "sku", "organization", "sla"):
+        other = await _read(operator, by=by)
+        assert other["total"] == total
+        assert sum(line["amounts"]["left_behind_cost"]["nano"] for line in other["lines"]) == cost
+    assert (await _read(operator, lines="1"))["left_behind"] == [unrecorded]
 
 
 async def test_a_month_that_has_not_begun_has_no_margin_and_one_without_machines_has_none(

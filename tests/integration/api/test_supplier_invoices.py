@@ -8,13 +8,14 @@ import pytest
 
 from control_plane.api.identifiers import read_id
 from control_plane.db import ledger
-from control_plane.domain.ids import Prefix
+from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.ledger import AccountKind
 from control_plane.domain.money import Nano, usd
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import supplier_invoices
 from control_plane.services.supplier_invoices import Deciding
 from control_plane.world import uuid7
+from providers.base import Needed
 from reconciler.loops.housekeeping import prune_records
 from reconciler.loops.money import reconcile_periods
 from reconciler.world import World
@@ -151,6 +152,40 @@ async def _hold_links(finance: Tenant, stage: Stage, month: str, amount: int) ->
     assert found["state"] == "reconciled", found
     links = {link["link"]: (link["before"]["nano"], link["after"]["nano"]) for link in found["links"]}
     assert links["supplier_posted"] == links["supplier_owed"] == (amount, amount)
+
+
+async def test_a_volume_that_was_left_behind_is_matched_with_the_suppliers_line_for_it(
+    stage: Stage, operator: Tenant
+) -> None:
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready", seconds_max=90)
+    (machine,) = await stage.machines(lease)
+    volume = stage.cloud.plant_child(machine.launch_key, "volume", Needed.WHILE_IT_EXISTS)
+    await stage.release(lease)
+    await stage.play(3_600, step=120)
+    margin = await _read(operator, MARGIN)
+    month, total = margin["month"], margin["total"]
+    left = total["left_behind_cost"]["nano"]
+    assert left > 0
+
+    def line(ref: str | None, nano: int) -> str:
+        return f"{ref},{month}-20T12:00:00Z,{month}-20T13:00:00Z,1,piece,{usd(Nano(nano))},USD\n"
+
+    ours = HEADER + line(machine.provider_ref, total["cost"]["nano"] - left)
+    assert (await _import(operator, month, ours + line(volume.ref, left))).status_code == 201
+    found = await _read(operator, MATCH, month=month)
+    assert (found["matched"], found["machines_count"], found["expected"]) == (True, 2, total["cost"])
+    (matched,) = [each for each in found["machines"] if each["child_kind"]]
+    assert (matched["reference"], matched["child_kind"]) == (volume.ref, "volume")
+    assert matched["machine_id"] == on_wire(Prefix.MACHINE, machine.id)
+    assert matched["differences"] == [{"word": "left_behind", "amount": {**total["left_behind_cost"]}}]
+
+    # Much more than it can have cost, and nothing of what it must have.
+    dear = ours + line(volume.ref, left + 5_000_000_000)
+    assert (await _import(operator, month, dear)).status_code == 201
+    found = await _read(operator, MATCH, month=month)
+    assert (found["matched"], found["open_count"]) == (False, 1)
+    assert found["machines"][0]["differences"][-1]["word"] == "amount_differs"
 
 
 async def test_a_file_with_a_wrong_line_stores_nothing(operator: Tenant, stage: Stage) -> None:

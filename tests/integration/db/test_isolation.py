@@ -562,6 +562,8 @@ DEFINERS: dict[str, str] = {
     " unless the API acts for the platform's organization.",
     "ledger_wallets": "Finance reads what we owe each customer, hundreds at a time. It answers nothing unless the API"
     " acts for the platform's organization.",
+    "child_costs": "Finance reads what was left behind at providers and whose it was, hundreds at a time. It answers"
+    " nothing unless the API acts for the platform's organization.",
     "machine_costs": "Finance reads what machines cost and who held them, hundreds at a time. It answers nothing unless"
     " the API acts for the platform's organization.",
     "machine_for_provider": "Operators read what the provider of a machine is told, whoever has the machine. It answers"

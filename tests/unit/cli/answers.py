@@ -2304,23 +2304,40 @@ DIFFERENCES: Json = {
 }  # fmt: skip
 
 
-def _margin(revenue: int, cost: int, unsold: int, percent: str | None, idle: int = 0) -> Json:
+def _margin(revenue: int, cost: int, unsold: int, percent: str | None, idle: int = 0, left: int = 0) -> Json:
     return {"revenue": usd(revenue), "cost": usd(cost), "unsold_cost": usd(unsold), "idle_cost": usd(idle),
-            "margin": usd(revenue - cost), "margin_percent": percent}  # fmt: skip
+            "left_behind_cost": usd(left), "margin": usd(revenue - cost), "margin_percent": percent}  # fmt: skip
+
+
+def _left_behind(number: int, cost: int, **other: Json | str | None) -> Json:
+    return {
+        "account": "verda", "kind": "volume", "provider_ref": f"0b1c2d3e-0000-4000-8000-00000000000{number}",
+        "cost_per_hour": usd(20_000_000), "first_seen_at": "2026-10-02T08:00:00Z", "last_seen_at": None,
+        "since": "2026-10-03T17:20:00Z", "until": None, "cost": usd(cost), "machine_id": None, "lease_id": None,
+        "lease": None, "organization_id": None, "organization": None,
+    } | other  # fmt: skip
 
 
 MARGIN: Json = {
     "month": "2026-10", "until": "2026-11-01T00:00:00Z", "by": "provider", "machines": 1_204,
-    "total": _margin(41_250_000_000_001, 30_500_000_000_000, 1_120_000_000_000, "26.06", 318_500_000_000),
+    "total": _margin(41_250_000_000_001, 30_500_000_000_000, 1_120_000_000_000, "26.06", 318_500_000_000,
+                     14_300_000_000),
     "uncertain_cost": usd(12_400_000_000),
     "idle": [{"sla": None, "cost": usd(18_250_000_000)}, {"sla": "gold", "cost": usd(300_250_000_000)}],
     "lines": [
         {"key": "verda", "name": "verda",
-         "amounts": _margin(39_000_000_000_001, 27_000_000_000_000, 1_000_000_000_000, "30.76", 318_500_000_000)},
+         "amounts": _margin(39_000_000_000_001, 27_000_000_000_000, 1_000_000_000_000, "30.76", 318_500_000_000,
+                            14_300_000_000)},
         {"key": "lambda_cloud", "name": "lambda_cloud",
          "amounts": _margin(2_250_000_000_000, 3_380_000_000_000, 0, "-50.23")},
     ],
     "others": _margin(0, 120_000_000_000, 120_000_000_000, None), "others_count": 1,
+    "left_behind": [
+        _left_behind(1, 13_573_333_333, machine_id=f"mc_{'9' * 32}", lease_id=f"le_{'8' * 32}", lease="train-7",
+                     organization_id=OTHER_ORGANIZATION["id"], organization="fresh"),
+        _left_behind(2, 726_666_667),
+    ],
+    "left_behind_count": 2,
 }  # fmt: skip
 CREDIT_TERMS: Json = {
     "organization_id": ORGANIZATION["id"], "credit_limit": usd(5_000_000_000_000), "payment_days": 30,

@@ -241,6 +241,7 @@ API_MAY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "organizations": (("INSERT",), ("state", "generation")),
     "leftover_decisions": (("INSERT",), ()),
     "leftovers": ((), ()),
+    "priced_children": ((), ()),
     "orphan_decisions": (("INSERT",), ()),
     "orphans": ((), ()),
     "overlays": ((), ()),
@@ -478,6 +479,19 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
     "projects": ("id", "name"),
     "postings": ("transaction_id", "organization_id", "account_id", "amount_nano"),
     **period_triggers.LOOKED_UP,
+    "priced_children": (
+        "id",
+        "account",
+        "provider",
+        "kind",
+        "ref",
+        "nano_per_hour",
+        "first_seen_at",
+        "last_seen_at",
+        "gone_at",
+        "left_at",
+        "machine_id",
+    ),
     "powers": ("organization_id", "claim_id", "state"),
     "quota_requests": ("id", "organization_id", "state", "asked_at", "expires_at"),
     "role_bindings": (
@@ -1022,6 +1036,7 @@ def _filter_rows() -> None:
         "pools",
         "preemption_decisions",
         "preemption_switches",
+        "priced_children",
         "reconciliation_batches",
         "reconciliation_customers",
         "reconciliation_differences",
@@ -3071,6 +3086,55 @@ def _create_tables() -> None:
             ["machine_id"], ["machines.id"], name=op.f("fk_leftovers_machine_id_machines")
         ),
         sa.PrimaryKeyConstraint("account", "kind", "ref", name=op.f("pk_leftovers")),
+    )
+    op.create_table(
+        "priced_children",
+        sa.Column("id", sa.Uuid(), server_default=sa.text("gen_random_uuid()"), nullable=False),
+        sa.Column("account", sa.Text(), nullable=False),
+        sa.Column("provider", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("ref", sa.Text(), nullable=False),
+        sa.Column("launch_key", sa.Text(), nullable=False),
+        sa.Column("nano_per_hour", sa.BigInteger(), nullable=False),
+        sa.Column("first_seen_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("last_seen_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("gone_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("left_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("machine_id", sa.Uuid(), nullable=True),
+        sa.CheckConstraint(
+            "(last_seen_at IS NULL) = (gone_at IS NULL)",
+            name=op.f("ck_priced_children_last_seen_when_gone"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["account"],
+            ["provider_accounts.name"],
+            name=op.f("fk_priced_children_account_provider_accounts"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["machine_id"], ["machines.id"], name=op.f("fk_priced_children_machine_id_machines")
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_priced_children")),
+        sa.UniqueConstraint(
+            "account",
+            "kind",
+            "ref",
+            "launch_key",
+            name=op.f("uq_priced_children_account_kind_ref_launch_key"),
+        ),
+    )
+    op.create_index(
+        "ix_priced_children_left_at",
+        "priced_children",
+        ["left_at"],
+        unique=False,
+        postgresql_where=sa.text("left_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_priced_children_listed",
+        "priced_children",
+        ["account"],
+        unique=False,
+        postgresql_where=sa.text("gone_at IS NULL"),
     )
     op.create_table(
         "leftover_decisions",

@@ -67,7 +67,7 @@ class TelemetryController(Controller):
         responses=PROBLEMS,
     )
     async def health(self, request: ApiRequest, lease_id: FromPath[str]) -> LeaseHealth:
-        """How the machine of a lease is: the verdict, the worst fault, and the age of the evidence."""
+        """How the machine of a lease is: the verdict, all open faults and alerts, and the age of the evidence."""
         wanted = read_lease_id(lease_id)
         found = await telemetry.health(
             request.world, request.principal.organization_id, wanted, reach=request.reach

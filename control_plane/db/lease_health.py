@@ -10,7 +10,8 @@ from control_plane.db.connection import Connection
 from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import read
 from control_plane.domain.access import Reach
-from control_plane.domain.health import FaultCode, Verdict
+from control_plane.domain.enforcement import Detector
+from control_plane.domain.health import Fault, FaultCode, Verdict
 from control_plane.domain.health_watch import LookedAt
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId
 from control_plane.domain.proof import ProofOutcome
@@ -24,6 +25,16 @@ class GroupedBy(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Alert:
+    """A condition of a lease that was found and is not over."""
+
+    detector: Detector
+    since: datetime
+    why: str
+    """What is done about it, or what that waits for."""
+
+
+@dataclass(frozen=True, slots=True)
 class MachineHealth:
     """What is known of how the machine of a lease is, with the time of each piece of evidence."""
 
@@ -34,6 +45,10 @@ class MachineHealth:
     since: datetime | None
     """Since when the verdict is so; None if no fault was ever found."""
     judged_at: datetime | None
+    faults: tuple[Fault, ...]
+    """All that are open, the oldest first."""
+    alerts: tuple[Alert, ...]
+    """The oldest first."""
     sampled_at: datetime | None
     heartbeat_at: datetime | None
     listed_at: datetime | None
@@ -70,12 +85,19 @@ class HealthGroup:
 
 _OF_LEASE = text(f"""
 SELECT c.machine_id, coalesce(h.verdict, '{Verdict.HEALTHY}') AS verdict, h.fault, coalesce(h.why, '') AS why, h.since,
-  h.judged_at, s.at AS sampled_at, a.reported_at AS heartbeat_at, m.sighted_at AS listed_at,
+  h.judged_at, coalesce(o.faults, '[]') AS faults, coalesce(f.alerts, '[]') AS alerts,
+  s.at AS sampled_at, a.reported_at AS heartbeat_at, m.sighted_at AS listed_at,
   m.missed_since AS missing_since, m.down_since, h.looked_at,
   coalesce(h.looked, '[]') AS looked, h.look_due_at, h.looked_why_not, p.at AS proven_at, p.outcome AS proof
 FROM claims c JOIN machines m ON m.id = c.machine_id
   LEFT JOIN machine_health h ON h.machine_id = c.machine_id
   LEFT JOIN agents a ON a.claim_id = c.id
+  LEFT JOIN LATERAL (
+    SELECT jsonb_agg(each ORDER BY CAST(each->>'first_at' AS timestamptz), each->>'code', each->'gpu') AS faults
+    FROM jsonb_array_elements(h.faults || h.row_faults) each) o ON true
+  LEFT JOIN LATERAL (
+    SELECT jsonb_agg(jsonb_build_object('detector', detector, 'since', since, 'why', why) ORDER BY since) AS alerts
+    FROM findings WHERE findings.claim_id = c.id AND findings.closed_at IS NULL) f ON true
   LEFT JOIN LATERAL (SELECT at FROM samples WHERE samples.claim_id = c.id ORDER BY at DESC LIMIT 1) s ON true
   LEFT JOIN LATERAL (
     SELECT at, outcome FROM proofs WHERE proofs.machine_id = c.machine_id AND proofs.lease_id = c.lease_id

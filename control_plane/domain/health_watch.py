@@ -76,6 +76,8 @@ class Watched:
     since: datetime
     faults: tuple[Fault, ...]
     """Without those that follow from the rows."""
+    row_faults: tuple[Fault, ...]
+    """Those that followed from the rows when it was judged last."""
     errors: tuple[Counted, ...]
     """Errors of the driver that may come again."""
     samples_until: datetime | None
@@ -100,7 +102,9 @@ class Assessment:
     """What is known about a machine's health now."""
 
     faults: tuple[Fault, ...]
-    """The open faults that are stored."""
+    """The open faults, without those that follow from the rows."""
+    row_faults: tuple[Fault, ...]
+    """The other ones."""
     errors: tuple[Counted, ...]
     judgement: Judgement
     looked_at: datetime | None
@@ -114,6 +118,7 @@ class Assessment:
         """Whether anything is to be stored."""
         return (
             self.faults != watched.faults
+            or self.row_faults != watched.row_faults
             or self.errors != watched.errors
             or self.judgement.verdict is not watched.verdict
             or self.judgement.why != watched.why
@@ -144,11 +149,13 @@ def assess(
             )
     cleared = Cleared(looked_at, frozenset((each.code, each.gpu, each.xid) for each in looked), good_since)
     faults = still_open(faults, cleared, now)
+    row_faults = of_rows(watched, now)
     new = [fault for fault in faults if fault.key not in known]
     return Assessment(
         faults=faults,
+        row_faults=row_faults,
         errors=errors,
-        judgement=judge((*faults, *of_rows(watched, now))),
+        judgement=judge((*faults, *row_faults)),
         looked_at=looked_at,
         looked=looked,
         look_due_at=look_due(faults, looked_at, now, handed_back_at=watched.handed_back_at),

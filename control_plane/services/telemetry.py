@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from control_plane.db import lease_health, samples
-from control_plane.db.lease_health import GroupedBy, HealthGroup, MachineHealth
+from control_plane.db.lease_health import Alert, GroupedBy, HealthGroup, MachineHealth
 from control_plane.db.samples import NamedSample, StoredSample
 from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, OrganizationId
@@ -14,7 +14,7 @@ from control_plane.domain.telemetry import FRESH_FOR, POINTS_MAX, step
 from control_plane.services import lease_reach
 from control_plane.world import World
 
-__all__ = ["GroupedBy", "HealthGroup", "MachineHealth", "NamedSample", "StoredSample"]
+__all__ = ["Alert", "GroupedBy", "HealthGroup", "MachineHealth", "NamedSample", "StoredSample"]
 
 MACHINES_MAX = 1_000
 """In one answer to Prometheus."""

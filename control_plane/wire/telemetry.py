@@ -3,7 +3,8 @@
 from typing import Annotated
 
 from control_plane.wire.common import Timestamp, View
-from control_plane.wire.repairs import FaultWord, VerdictWord
+from control_plane.wire.enforcement import DetectorWord
+from control_plane.wire.repairs import FaultSourceWord, FaultWord, VerdictWord
 from control_plane.wire.vocabulary import LeaseIdText, MachineIdText, one_of
 
 CheckWord = Annotated[
@@ -194,6 +195,44 @@ class HealthCheckView(View):
     """What came of it, as a sentence."""
 
 
+class OpenFaultView(View):
+    """A fault of a machine that is not over."""
+
+    fault: FaultWord
+    """What is wrong."""
+    gpu: int | None
+    """The index of the GPU; null when it concerns the machine."""
+    xid: int | None
+    """The number of the driver's error; null when it is none."""
+    verdict: VerdictWord
+    """What it makes of the machine: `healthy` while it has not been reported for long enough, or changes nothing."""
+    source: FaultSourceWord
+    """Who reported it first."""
+    first_at: Timestamp
+    """When it was reported first."""
+    age_seconds: float
+    """How long ago that is."""
+    last_at: Timestamp
+    """When it was reported last."""
+    confirmed_at: Timestamp | None
+    """When we saw it ourselves first; null while only the machine says so."""
+    detail: str
+    """What exactly, as a sentence."""
+
+
+class OpenAlertView(View):
+    """A condition of a lease that was found and is not over."""
+
+    alert: DetectorWord
+    """What was found."""
+    since: Timestamp
+    """Since when it is so."""
+    age_seconds: float
+    """How long that is."""
+    why: str
+    """What is done about it, or what that waits for."""
+
+
 class LeaseMachineHealth(View):
     """How the machine of a lease is."""
 
@@ -209,6 +248,10 @@ class LeaseMachineHealth(View):
     """Since when the verdict is so; null when no fault was ever found."""
     judged_at: Timestamp | None
     """When it was judged last."""
+    faults: tuple[OpenFaultView, ...]
+    """All open faults, the oldest first; `fault` is the worst of them."""
+    alerts: tuple[OpenAlertView, ...]
+    """What enforcement found about the lease on this machine and is not over, the oldest first."""
     checks: tuple[HealthCheckView, ...]
     """The evidence, with its age. Losing contact is no fault, so silence alone changes no verdict."""
 

@@ -115,6 +115,7 @@ def _verified() -> Watched:
         why="no fault is known",
         since=START - timedelta(days=3),
         faults=(),
+        row_faults=(),
         errors=(),
         samples_until=None,
         looked_at=None,
@@ -261,6 +262,7 @@ def _stored(watched: Watched, assessed: Assessment, now: datetime) -> Watched:
     return replace(
         watched,
         faults=assessed.faults,
+        row_faults=assessed.row_faults,
         errors=assessed.errors,
         looked_at=assessed.looked_at,
         looked=assessed.looked,

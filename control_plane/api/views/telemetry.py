@@ -5,12 +5,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from control_plane.domain.agent import SILENT_AFTER
-from control_plane.domain.health import RULES
+from control_plane.domain.health import RULES, Fault
 from control_plane.domain.ids import LeaseId, Prefix, on_wire
 from control_plane.domain.proof import ProofOutcome
 from control_plane.domain.reading import GpuReading, HostReading, ServerReading
 from control_plane.domain.telemetry import FRESH_FOR
-from control_plane.services.telemetry import GroupedBy, HealthGroup, MachineHealth, Metrics, StoredSample
+from control_plane.services.telemetry import (
+    Alert,
+    GroupedBy,
+    HealthGroup,
+    MachineHealth,
+    Metrics,
+    StoredSample,
+)
 from control_plane.wire.telemetry import (
     GpuMetrics,
     HealthCheckView,
@@ -22,6 +29,8 @@ from control_plane.wire.telemetry import (
     LeaseMetrics,
     MetricsPoint,
     MetricsWindow,
+    OpenAlertView,
+    OpenFaultView,
     SampleView,
     ServerMetrics,
 )
@@ -155,6 +164,8 @@ def _machine_health(machine: MachineHealth, now: datetime) -> LeaseMachineHealth
         why=machine.why or None,
         since=machine.since,
         judged_at=machine.judged_at,
+        faults=tuple(_open_fault(fault, now) for fault in machine.faults),
+        alerts=tuple(_open_alert(alert, now) for alert in machine.alerts),
         checks=(
             _regular("samples", machine.sampled_at, now, FRESH_FOR),
             _regular("heartbeat", machine.heartbeat_at, now, SILENT_AFTER),
@@ -162,6 +173,27 @@ def _machine_health(machine: MachineHealth, now: datetime) -> LeaseMachineHealth
             _provider(machine, now),
             _proof(machine, now),
         ),
+    )
+
+
+def _open_fault(fault: Fault, now: datetime) -> OpenFaultView:
+    return OpenFaultView(
+        fault=fault.code.value,
+        gpu=fault.gpu,
+        xid=fault.xid,
+        verdict=fault.verdict.value,
+        source=fault.source.value,
+        first_at=fault.first_at,
+        age_seconds=_seconds(now - fault.first_at),
+        last_at=fault.last_at,
+        confirmed_at=fault.confirmed_at,
+        detail=f"{RULES[fault.code].words}: {fault.detail}",
+    )
+
+
+def _open_alert(alert: Alert, now: datetime) -> OpenAlertView:
+    return OpenAlertView(
+        alert=alert.detector.value, since=alert.since, age_seconds=_seconds(now - alert.since), why=alert.why
     )
 
 

@@ -43,7 +43,7 @@ def add(leases: Commands) -> None:
         leases,
         "health",
         health,
-        "Show how the machine of a lease is, and how old the evidence is.",
+        "Show how the machine of a lease is: faults, alerts, and the evidence.",
         more=(
             "Without LEASE: how many machines of all your leases are healthy, in groups.\n"
             "Losing contact is no fault: what is overdue is shown, and changes no verdict."

@@ -18,6 +18,8 @@ from control_plane.wire.telemetry import (
     LeaseMetrics,
     MetricsPoint,
     MetricsWindow,
+    OpenAlertView,
+    OpenFaultView,
     SampleView,
 )
 
@@ -195,7 +197,12 @@ def health_page(health: LeaseHealth, lease: str, now: datetime) -> RenderableTyp
         return Text(f"{lease} has no machine now.")
     parts: list[RenderableType] = []
     for machine in health.machines:
-        parts += [_verdict(machine, lease, now), Text(), _checks(machine.checks), Text()]
+        parts += [_verdict(machine, lease, now), Text()]
+        if machine.faults:
+            parts += [_faults(machine.faults), Text()]
+        if machine.alerts:
+            parts += [_alerts(machine.alerts), Text()]
+        parts += [_checks(machine.checks), Text()]
     return Group(*parts[:-1])
 
 
@@ -214,6 +221,46 @@ def _verdict(machine: LeaseMachineHealth, lease: str, now: datetime) -> Renderab
 def _word(verdict: str) -> Text:
     mark, style = _VERDICTS.get(verdict, ("•", "default"))
     return Text(f"{mark} {spaced(verdict)}", style=style)
+
+
+def _faults(faults: Iterable[OpenFaultView]) -> RenderableType:
+    rows: list[Sequence[Cell]] = [
+        (
+            Text(*_VERDICTS[fault.verdict] if fault.verdict != "healthy" else _MARKS[None]),
+            coarse(timedelta(seconds=fault.age_seconds)),
+            _seen_by(fault),
+            sentence(fault.detail),
+        )
+        for fault in faults
+    ]
+    return table(("", "AGE", "SEEN BY", "OPEN FAULT"), rows, right=("AGE",), whole=("AGE", "SEEN BY"))
+
+
+_SEEN_BY = {
+    "sample": "machine",
+    "look": "us",
+    "proof": "a proof",
+    "provider": "provider",
+    "operator": "operator",
+}
+
+
+def _seen_by(fault: OpenFaultView) -> str:
+    said = _SEEN_BY.get(fault.source, fault.source)
+    return f"{said}, us" if fault.source == "sample" and fault.confirmed_at is not None else said
+
+
+def _alerts(alerts: Iterable[OpenAlertView]) -> RenderableType:
+    rows: list[Sequence[Cell]] = [
+        (
+            Text("!", "yellow"),
+            coarse(timedelta(seconds=alert.age_seconds)),
+            spaced(alert.alert),
+            sentence(alert.why),
+        )
+        for alert in alerts
+    ]
+    return table(("", "AGE", "ALERT", "WHAT IS DONE"), rows, right=("AGE",), whole=("AGE", "ALERT"))
 
 
 def _checks(checks: Iterable[HealthCheckView]) -> RenderableType:

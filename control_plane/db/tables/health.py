@@ -22,7 +22,7 @@ from control_plane.domain.notice import NoticeKind
 from control_plane.domain.repair import RepairOutcome, RepairStep
 
 # The verdict about a machine and its open faults, from the first fault on. A machine without a row is healthy as far
-# as we know. Faults that its own row in `machines` shows are not stored here.
+# as we know.
 machine_health = table(
     "machine_health",
     Column("machine_id", Uuid, ForeignKey("machines.id"), primary_key=True),
@@ -32,6 +32,8 @@ machine_health = table(
     at("since", nullable=False),
     at("judged_at", nullable=False),
     Column("faults", JSONB, nullable=False, server_default=text("'[]'")),
+    # Faults that other rows of the machine tell of, as they were when it was judged: for those who read.
+    Column("row_faults", JSONB, nullable=False, server_default=text("'[]'")),
     # Errors of the driver that mean more when they come again; a few for each GPU.
     Column("errors", JSONB, nullable=False, server_default=text("'[]'")),
     # Up to which sample of its agent it was judged.

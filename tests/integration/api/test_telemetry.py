@@ -1,8 +1,10 @@
 """Customers read what the machines of their leases measured, how they are, and let Prometheus scrape both."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from uuid import UUID
 
+import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
@@ -12,6 +14,7 @@ from control_plane.db.engine import Database
 from control_plane.db.rows import read_one
 from control_plane.db.samples import NewSample
 from control_plane.domain import reading
+from control_plane.domain.health import Fault, FaultCode, Source
 from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.permission import Permission
 from data_plane.documents import sample as documents
@@ -76,12 +79,27 @@ class Machine:
         async with self._db.transaction() as connection:
             await samples.insert(connection, [new])
 
-    async def judge(self, verdict: str, fault: str) -> None:
+    async def judge(self, verdict: str, fault: str, *faults: Fault, of_rows: tuple[Fault, ...] = ()) -> None:
         row = a_row(
-            "machine_health", machine_id=self.machine["id"], verdict=verdict, fault=fault, why="It broke."
+            "machine_health",
+            machine_id=self.machine["id"],
+            verdict=verdict,
+            fault=fault,
+            why="It broke.",
+            errors=[],
+            faults=msgspec.to_builtins(faults),
+            row_faults=msgspec.to_builtins(of_rows),
         )
         async with self._db.transaction() as connection:
             await insert(connection, "machine_health", row)
+
+    async def alert(self, detector: str, *, since: datetime, closed: bool = False) -> None:
+        row = a_row("findings", self._tenant, int(since.timestamp()), detector=detector, since=since)
+        row |= {"claim_id": self.claim["id"], "lease_id": self._lease_id, "machine_id": self.machine["id"]}
+        row |= {"project_id": self.project, "closed_at": since if closed else None}
+        row |= {"outcome": "recovered" if closed else None, "why": "its customer was told"}
+        async with self._db.transaction() as connection:
+            await insert(connection, "findings", row)
 
 
 @pytest.fixture
@@ -150,6 +168,35 @@ async def test_health_is_the_verdict_with_the_age_of_each_piece_of_evidence(
     (health,) = (await acme.http.get(path)).json()["machines"]
     assert (health["verdict"], health["fault"], health["why"]) == ("quarantined", "gpu_lost", "It broke.")
     assert [check["ok"] for check in health["checks"][:2]] == [False, False], "both are overdue"
+
+
+async def test_health_lists_every_open_fault_and_alert_with_its_age(
+    machine: Machine, acme: Tenant, clock: Clock
+) -> None:
+    now = clock.now()
+
+    def fault(code: FaultCode, source: Source, minutes: int, *, seen: bool) -> Fault:
+        at = now - timedelta(minutes=minutes)
+        return Fault(code, 2, None, source, at, at + timedelta(minutes=5), at if seen else None, "GPU 2 ...")
+
+    wears = fault(FaultCode.MEMORY_WEARS, Source.SAMPLE, 10, seen=False)
+    link = fault(FaultCode.NVLINK_DOWN, Source.LOOK, 30, seen=True)
+    lost = replace(fault(FaultCode.PROVIDER_DOWN, Source.PROVIDER, 20, seen=True), gpu=None)
+    await machine.judge("lost", "provider_down", wears, link, of_rows=(lost,))
+    await machine.alert("kv_cache_growth", since=now - timedelta(minutes=3))
+    await machine.alert("idle", since=now - timedelta(minutes=40), closed=True)
+    (health,) = (await acme.http.get(f"/v1/leases/{machine.lease}/health")).json()["machines"]
+    shown = [(each["fault"], each["age_seconds"], each["verdict"], each["gpu"]) for each in health["faults"]]
+    assert shown == [
+        ("nvlink_down", 1_800.0, "degraded", 2),
+        ("provider_down", 1_200.0, "lost", None),
+        ("memory_wears", 600.0, "degraded", 2),
+    ]
+    assert [each["confirmed_at"] is None for each in health["faults"]] == [False, False, True]
+    assert health["faults"][0]["detail"] == "an NVLink is down: GPU 2 ..."
+    (alert,) = health["alerts"]
+    assert (alert["alert"], alert["age_seconds"]) == ("kv_cache_growth", 180.0)
+    assert alert["why"] == "its customer was told"
 
 
 async def test_a_lease_without_a_machine_has_no_health_and_no_metrics(acme: Tenant, api: Api) -> None:

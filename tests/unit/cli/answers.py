@@ -347,11 +347,43 @@ def some_health(verdict: str = "healthy", **other: Any) -> Json:
         "why": None if well else "GPU 2 does not answer",
         "since": None if well else at(seconds=95),
         "judged_at": None if well else at(seconds=5),
+        "faults": []
+        if well
+        else [_fault("nvlink_down", 2, "degraded", 4_000), _fault("gpu_lost", 2, verdict, 95)],
+        "alerts": []
+        if well
+        else [
+            {
+                "alert": "throughput_degradation",
+                "since": at(seconds=900),
+                "age_seconds": 900.0,
+                "why": "its customer was told, and the workload is asked for smaller batches",
+            }
+        ],
         "checks": [
             dict(zip(("check", "at", "age_seconds", "ok", "detail"), check, strict=True)) for check in checks
         ],
     }
     return {"lease_id": LEASE_ID, "machines": [machine], **other}
+
+
+def _fault(fault: str, gpu: int, verdict: str, seconds: int) -> Json:
+    words = {
+        "nvlink_down": "an NVLink is down: GPU 2 has 17 of 18 NVLinks",
+        "gpu_lost": "GPU 2 does not answer",
+    }
+    return {
+        "fault": fault,
+        "gpu": gpu,
+        "xid": None,
+        "verdict": verdict,
+        "source": "sample",
+        "first_at": at(seconds=seconds),
+        "age_seconds": float(seconds),
+        "last_at": at(seconds=5),
+        "confirmed_at": at(seconds=35) if fault == "gpu_lost" else None,
+        "detail": words[fault],
+    }
 
 
 def health_counts(*names: str, by: str = "project") -> Json:

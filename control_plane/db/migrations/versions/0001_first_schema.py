@@ -5768,6 +5768,12 @@ def _create_tables() -> None:
             "faults", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'[]'"), nullable=False
         ),
         sa.Column(
+            "row_faults",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'[]'"),
+            nullable=False,
+        ),
+        sa.Column(
             "errors", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'[]'"), nullable=False
         ),
         sa.Column("samples_until", sa.DateTime(timezone=True), nullable=True),

@@ -13,9 +13,15 @@ ours, beside those of K3s, lets in:
 What was unpacked is for the member itself or for its pods. A server carries nothing from node to node, to the internet,
 or to a provider's metadata service. Nothing but a member's own pods is sent on into the overlay: a neighbour in the
 provider's network cannot use a member as its router.
+
+Each Node says itself which VXLAN device is its own, and could name another one's. So a member sends to each other one
+nothing in VXLAN but what is for its pods, whatever flannel believes.
+
+Pods have no IPv6, but the kernel gives each a link-local address, and the bridge of its node one, too. K3s enforces
+network policies of a cluster with IPv4 in IPv4 alone, so what pods send in IPv6 is dropped here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
 
 from data_plane.mesh.port import OverlayPeer, OverlayPlace
@@ -31,8 +37,9 @@ VXLAN_PORT = 8_472
 
 _POD_PREFIX_LENGTH = 24
 # Offsets in bits from the UDP header: 8 bytes of UDP, 8 of VXLAN and 12 of the Ethernet header are before the type of
-# what is inside; its source address is 12 bytes into the IPv4 header, which follows the type.
+# what is inside; its source address is 12 bytes into the IPv4 header, which follows the type, and its target 16 bytes.
 _INNER_TYPE, _INNER_SOURCE = "@th,224,16", f"@th,336,{_POD_PREFIX_LENGTH}"
+_INNER_TARGET = f"@th,368,{_POD_PREFIX_LENGTH}"
 
 
 def ruleset(place: OverlayPlace, peers: Sequence[OverlayPeer]) -> str:
@@ -45,26 +52,37 @@ def ruleset(place: OverlayPlace, peers: Sequence[OverlayPeer]) -> str:
     trusted = [IPv4Address(server) for server in place.servers]
     pods = {address: network for address, network in _senders(peers) if address not in trusted}
     chains = [
-        f"  chain pods_of_{int(address)} {{\n    {_INNER_SOURCE} {_first_bytes(network)} accept\n    drop\n  }}\n"
+        f"  chain {name}_{int(address)} {{\n    {end} {_first_bytes(network)} accept\n    drop\n  }}\n"
         for address, network in pods.items()
+        for name, end in (("pods_of", _INNER_SOURCE), ("for_pods_of", _INNER_TARGET))
     ]
-    verdicts = [f"{server} : accept" for server in trusted]
-    verdicts += [f"{address} : goto pods_of_{int(address)}" for address in pods]
-    known = f"    ip saddr vmap {{ {', '.join(verdicts)} }}\n" if verdicts else ""
     return (
         f"# Written by Splitplane; changes are lost.\ntable {TABLE}\ndelete table {TABLE}\ntable {TABLE} {{\n"
         f"{''.join(chains)}"
         f'  chain vxlan {{\n    iifname != "{INTERFACE}" drop\n    {_INNER_TYPE} != 0x0800 drop\n'
-        f"{known}    drop\n  }}\n"
+        f"{_known('saddr', 'pods_of', trusted, pods)}    drop\n  }}\n"
+        f"  chain vxlan_out {{\n{_known('daddr', 'for_pods_of', trusted, pods)}    drop\n  }}\n"
         # Before connections are tracked, which would cost a record for each forged packet.
         "  chain arriving {\n    type filter hook prerouting priority -300; policy accept;\n"
         f"    udp dport {VXLAN_PORT} goto vxlan\n"
         f'    iifname "{INTERFACE}" ip saddr != {members} drop\n'
-        f'    iifname "{INTERFACE}" ip daddr != {own} drop\n  }}\n'
+        f'    iifname "{INTERFACE}" ip daddr != {own} drop\n'
+        f'    iifname "{PODS}" meta nfproto ipv6 drop\n  }}\n'
+        "  chain leaving {\n    type filter hook output priority -300; policy accept;\n"
+        f'    oifname "{INTERFACE}" udp dport {VXLAN_PORT} goto vxlan_out\n  }}\n'
         "  chain forwarded {\n    type filter hook forward priority -10; policy accept;\n"
         f'    iifname "{VXLAN}" oifname != "{PODS}" drop\n'
         f'    oifname {{ "{VXLAN}", "{INTERFACE}" }} iifname != "{PODS}" drop\n  }}\n}}\n'
     )
+
+
+def _known(
+    end: str, chain: str, trusted: Sequence[IPv4Address], pods: Mapping[IPv4Address, IPv4Network]
+) -> str:
+    """The rule that leads to the chain of each member that has pods, and accepts servers."""
+    verdicts = [f"{server} : accept" for server in trusted]
+    verdicts += [f"{address} : goto {chain}_{int(address)}" for address in pods]
+    return f"    ip {end} vmap {{ {', '.join(verdicts)} }}\n" if verdicts else ""
 
 
 def _senders(peers: Sequence[OverlayPeer]) -> Iterator[tuple[IPv4Address, IPv4Network]]:

@@ -44,6 +44,14 @@ async def route(host: Host, target: str, through: str) -> None:
     await host.sh(ROUTE, target, gateway(through))
 
 
+async def find_others(cluster: Cluster, name: str) -> None:
+    host = cluster.host(name)
+    for other in NUMBERS:
+        if other != name:
+            await host.sh(WAY, gateway(other), mac(other), address(other))
+            await route(host, f"{gateway(other)}/24", other)
+
+
 @asynccontextmanager
 async def flannel(cluster: Cluster) -> AsyncIterator[None]:
     """Every member has a device as flannel makes it, and knows those of all members: every kubelet can read them."""
@@ -51,10 +59,7 @@ async def flannel(cluster: Cluster) -> AsyncIterator[None]:
     async def begin(name: str) -> None:
         host = cluster.host(name)
         await host.sh(DEVICE, mac(name), "spoverlay", address(name), f"{gateway(name)}/32")
-        for other in NUMBERS:
-            if other != name:
-                await host.sh(WAY, gateway(other), mac(other), address(other))
-                await route(host, f"{gateway(other)}/24", other)
+        await find_others(cluster, name)
 
     await asyncio.gather(*(begin(name) for name in NUMBERS))
     try:
@@ -154,6 +159,60 @@ async def from_and_to_addresses_of_pods_outside_vxlan(cluster: Cluster) -> bool:
     return all(arrivals)
 
 
+async def with_the_device_of_another_node(cluster: Cluster) -> bool:
+    """A Node says which device is its own, and the server's flannel believes it."""
+    node, server = cluster.host("open"), cluster.host("server")
+    await node.sh('ip link set flannel.1 address "$1"; ip address add "$2/32" dev lo', mac("bob"), pod("bob"))
+    await server.sh('bridge fdb replace "$1" dev flannel.1 dst "$2"', mac("bob"), address("open"))
+    before = await arrived([node])
+    await reaches(server, pod("bob"), source=pod("server"), seconds=0.5)
+    has_arrived = await arrived([node]) > before
+    await server.sh(WAY, gateway("bob"), mac("bob"), address("bob"))
+    await node.sh(
+        'ip link set flannel.1 address "$1"; ip address del "$2/32" dev lo', mac("open"), pod("bob")
+    )
+    await find_others(cluster, "open")  # The kernel forgets neighbours when a device changes its address.
+    return has_arrived
+
+
+BEGIN_POD = """
+ip netns add pod
+ip link add pod0 type veth peer name eth0 netns pod
+ip link set pod0 master cni0 up
+ip netns exec pod sh -c 'echo 0 > /proc/sys/net/ipv6/conf/eth0/accept_dad; ip link set eth0 up'
+for _ in $(seq 100); do
+  node=$(ip -o -6 address show dev cni0 scope link -tentative | awk '{ sub("/.*", "", $4); print $4 }')
+  [ -z "$node" ] || break
+  sleep 0.1
+done
+echo "$node"
+"""
+# A port at which nobody listens: whoever gets there is told so.
+CONNECT = """
+import socket, sys
+pod = socket.socket(socket.AF_INET6)
+pod.settimeout(1)
+try:
+    pod.connect((sys.argv[1], 9, 0, socket.if_nametoindex("eth0")))
+except ConnectionRefusedError:
+    print("reached")
+except TimeoutError:
+    print("lost")
+"""
+
+
+async def from_a_pod_to_its_node_in_ipv6(cluster: Cluster) -> bool:
+    """From the address that the kernel gives to every interface, whatever the cluster has."""
+    node = cluster.host("open")
+    address_of_node = (await node.sh(BEGIN_POD)).strip()
+    assert address_of_node.startswith("fe80:"), "the bridge has such an address, too"
+    try:
+        said = await node.sh('ip netns exec pod python3 -I -c "$1" "$2"', CONNECT, address_of_node)
+    finally:
+        await node.sh("ip netns del pod; ip link del pod0 2>/dev/null || true")
+    return said.strip() == "reached"
+
+
 ATTACKS = (
     tenant_to_tenant,
     through_the_server_to_the_internet,
@@ -161,6 +220,8 @@ ATTACKS = (
     from_and_to_addresses_of_pods_outside_vxlan,
     to_public_addresses_without_a_tunnel,
     with_the_server_as_a_router,
+    with_the_device_of_another_node,
+    from_a_pod_to_its_node_in_ipv6,
 )
 
 

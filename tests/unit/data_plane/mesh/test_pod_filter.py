@@ -19,7 +19,7 @@ def rules(peers: list[OverlayPeer], servers: tuple[str, ...]) -> str:
 
 
 def senders(peers: list[OverlayPeer], servers: tuple[str, ...]) -> list[str]:
-    (line,) = [line for line in rules(peers, servers).splitlines() if "vmap" in line] or [""]
+    (line,) = [line for line in rules(peers, servers).splitlines() if "saddr vmap" in line] or [""]
     return (
         sorted(line.strip().removeprefix("ip saddr vmap { ").removesuffix(" }").split(", ")) if line else []
     )
@@ -36,6 +36,7 @@ def test_each_sender_may_send_from_its_own_pods_and_servers_from_anywhere() -> N
     text = rules(everybody, ("10.64.16.2",))
     for address, first_bytes in ((171970564, 0x0A3007), (171970565, 0x0A3008), (171970567, 0x0A3009)):
         assert f"chain pods_of_{address} {{\n    @th,336,24 {first_bytes} accept\n    drop\n" in text
+        assert f"chain for_pods_of_{address} {{\n    @th,368,24 {first_bytes} accept\n    drop\n" in text
     assert senders([WITHOUT_PODS], ()) == [] == senders([], ())
     # A server that runs pods is let in as a server, and not by their range.
     assert senders([NODE], ("10.64.16.4",)) == ["10.64.16.4 : accept"]

@@ -16,7 +16,7 @@ from control_plane.domain.backoff import delay
 from control_plane.domain.cluster import Cluster, ClusterState, server_name
 from control_plane.domain.ids import ClusterId, Prefix, on_wire
 from data_plane.cluster.objects.resource_quota import Allowance
-from data_plane.cluster.port import KubernetesPort
+from data_plane.cluster.port import ClusterError, Conflict, Forbidden, Invalid, KubernetesPort
 from data_plane.cluster.tenant import keep_tenant, prepare_cluster, remove_tenant, rules_bind
 from reconciler.cluster_tenants import tenant_of
 from reconciler.loop import Loop, Report, each
@@ -84,12 +84,29 @@ async def _keep_all(
         return
     try:
         async with connected(world, cluster) as port:
-            await prepare_cluster(port, server_name(cluster.id), world.device_plugin)
+            refused = await _refused(world, port, cluster, report)
             for tenant in tenants:
-                await _look_after(world, port, tenant, token, report)
+                if refused is not None and tenant.ready_at is None and not tenant.leaves:
+                    await _fail(world, tenant, refused, token, report)
+                else:
+                    await _look_after(world, port, tenant, token, report)
     except Exception as error:  # noqa: BLE001 - whatever it is, operators read it, and all tenants are given back
         for tenant in tenants:
             await _fail(world, tenant, error, token, report)
+
+
+async def _refused(
+    world: ClusterWorld, port: KubernetesPort, cluster: Cluster, report: Report
+) -> ClusterError | None:
+    """What the API server refuses of what a cluster has once. Places that are ready are kept all the same: their
+    network policies and quotas matter most while something in the cluster is wrong.
+    """
+    try:
+        await prepare_cluster(port, server_name(cluster.id), world.device_plugin)
+    except (Conflict, Forbidden, Invalid) as error:
+        report.errors.append(f"{cluster.name}: {type(error).__name__}: {error}")
+        return error
+    return None
 
 
 async def _without_cluster(

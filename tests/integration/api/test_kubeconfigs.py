@@ -12,8 +12,15 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from sqlalchemy import text
 
 from control_plane.domain.permission import Permission
-from data_plane.cluster.port import Unreachable
-from data_plane.cluster.resource import NAMESPACE, NETWORK_POLICY, RESOURCE_QUOTA, SERVICE_ACCOUNT
+from data_plane.cluster.port import Invalid, Unreachable
+from data_plane.cluster.resource import (
+    NAMESPACE,
+    NETWORK_POLICY,
+    RESOURCE_QUOTA,
+    SECRET,
+    SERVICE_ACCOUNT,
+    Object,
+)
 from data_plane.simulation.kubernetes import FakeClusters, FakeKubernetes
 from tests.integration.api.conftest import Api, Tenant
 from tests.integration.api.endpoints import SERVER_HOST
@@ -358,6 +365,33 @@ async def test_a_namespace_is_put_right_and_goes_a_day_after_the_project_had_som
     # It is made anew when it is needed again.
     again = await issued(stage, acme.http)
     assert server.opens(token_of(again))
+
+
+async def test_what_a_cluster_refuses_as_a_whole_holds_up_new_places_and_none_that_is_ready(
+    stage: Stage, server: FakeKubernetes, acme: Tenant, other: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, apply = await issued(stage, acme.http), server.apply
+    spaces = server.named(NAMESPACE)
+    await server.delete(NETWORK_POLICY, "splitplane-deny", mine["namespace"])
+
+    async def refuse_the_reserved_name(intent: Object, *, take_over: bool = False) -> Object:
+        if intent["kind"] == SECRET.kind:  # Somebody has created it with another type.
+            raise Invalid("type: field is immutable")
+        return await apply(intent, take_over=take_over)
+
+    monkeypatch.setattr(server, "apply", refuse_the_reserved_name)
+    stage.clock.advance(300)
+    answer = await ask(other.http)
+    for _ in range(3):
+        [report] = await stage.run("keep_tenants")
+        assert "field is immutable" in report.errors[0]
+        await stage.run("keep_kubeconfigs")
+        stage.clock.advance(30)
+    assert "splitplane-deny" in server.named(NETWORK_POLICY)
+    assert (await state_of(other.http, (await other.http.get(answer.headers["Location"])).json()))[
+        0
+    ] == "wanted"
+    assert server.named(NAMESPACE) == spaces
 
 
 async def test_a_cluster_that_fails_is_reported_and_tried_again(

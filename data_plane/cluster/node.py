@@ -1,12 +1,14 @@
 """What we do to a cluster's nodes. Each function can be repeated, and is right when the node is already gone."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from data_plane.cluster.objects import node as on_node
+from data_plane.cluster.objects import pod_ranges
 from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import Conflict, KubernetesPort, NotFound, delete_if_there
-from data_plane.cluster.resource import NODE, SECRET, Object, Objects
+from data_plane.cluster.resource import CONFIG_MAP, NODE, SECRET, Object, Objects
 
 ATTEMPTS_MAX = 5
 """How often a change is made anew because somebody else changed the node in between, as Kubernetes does often."""
@@ -38,8 +40,14 @@ def _labels(node: Object, marks: Marks) -> Object:
 async def admit(port: KubernetesPort, name: str, marks: Marks) -> None:
     """Give a node that was checked to a tenant, in one write: from then on its pods land there, and no others.
 
-    Raises NotFound when there is no such node: it never creates one.
+    Before that, the cluster is told which addresses they have. Raises NotFound when there is no such node: it never
+    creates one.
     """
+    node = await port.get(NODE, name)
+    if pods := node["spec"].get("podCIDR"):  # Without a range, its pods have no addresses.
+        await port.apply(pod_ranges.pod_ranges())
+        change = pod_ranges.with_range(name, pods)
+        await port.patch(CONFIG_MAP, pod_ranges.NAME, change, pod_ranges.NAMESPACE)
     await _mark(port, name, marks, [])
 
 
@@ -121,11 +129,14 @@ async def cordon(port: KubernetesPort, name: str) -> bool:
 
 
 async def forget(port: KubernetesPort, name: str, *, uid: str | None = None) -> None:
-    """Delete the Node and its password, without which K3s refuses another machine of that name.
+    """Delete the Node, the range of its pods, and its password, without which K3s refuses another machine of that name.
 
-    With the uid, a node that joined under the name since then stays, and keeps its password: that is a Conflict.
+    With the uid, a node that joined under the name since then stays, and keeps all of them: that is a Conflict.
     """
     await delete_if_there(port, NODE, name, uid=uid)
+    with suppress(NotFound):
+        change = pod_ranges.without_range(name)
+        await port.patch(CONFIG_MAP, pod_ranges.NAME, change, pod_ranges.NAMESPACE)
     await forget_password(port, name)
 
 

@@ -321,7 +321,24 @@ def _metadata(change: Object) -> Object:
     return {"metadata": change}
 
 
+def _flannel(name: str, value: str) -> Object:
+    return _metadata({"annotations": {f"{FLANNEL}/{name}": value}})
+
+
+def _device(mac: str) -> Object:
+    """The network device of a node, which flannel makes with this MAC at its next start."""
+    return _flannel("backend-data", f'{{"VNI":1,"VtepMAC":"{mac}"}}')
+
+
+async def _keeps_from_starting(thief: Thief) -> bool:
+    """With a device that no kernel makes: K3s ends when flannel cannot make it."""
+    group, long = _device("03:00:5e:00:00:01"), _device("02:00:00:00:00:00:00:01")
+    nodes = (NEIGHBOUR, thief.place.server_node)
+    return any([await thief.changes(OWN, f"/api/v1/nodes/{node}/status", group, long) for node in nodes])
+
+
 Attempt = Callable[[Thief], Awaitable[bool]]
+_NO_NETWORK = (("kube-subnet-manager", "false"), ("backend-type", "host-gw"))
 _NETWORKING, _SLICES = "/apis/networking.k8s.io/v1", "/apis/discovery.k8s.io/v1/endpointslices"
 _ANOTHER = f"/api/v1/nodes/{NEIGHBOUR}/status"
 _CHANGES_OF_METADATA: tuple[Object, ...] = (
@@ -381,8 +398,12 @@ ATTEMPTS: Mapping[tuple[str, str], Attempt] = {
         {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}},
         _metadata({"annotations": {f"{FLANNEL}/public-ip": "192.0.2.7"}}),
     ),
-    (OWN, "have other nodes forget the way to another Node's pods"): lambda t: t.changes(
-        OWN, _ANOTHER, _metadata({"annotations": {f"{FLANNEL}/kube-subnet-manager": "false"}})
+    (OWN, "have other nodes forget another Node's network"): lambda t: t.changes(
+        OWN, _ANOTHER, *(_flannel(name, value) for name, value in _NO_NETWORK)
+    ),
+    (OWN, "keep K3s on another node, or on the server, from starting again"): _keeps_from_starting,
+    (OWN, "have other nodes lose the way to another Node's pods"): lambda t: t.changes(
+        OWN, _ANOTHER, _device("02:00:00:00:00:01")
     ),
     (OWN, "create a pod"): lambda t: t.posts(OWN, "/api/v1/namespaces/default/pods", _POD),
     (PROXY, "list all Nodes"): lambda t: t.gets(PROXY, "/api/v1/nodes"),

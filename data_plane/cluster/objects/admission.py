@@ -5,10 +5,21 @@ One policy adds to each pod what the scheduler needs: the node label of its proj
 taint. The other one refuses what would get around the scheduler or reach outside. The second binds also where the first
 one is missing. All are evaluated inside the API server: there is no webhook that could be away.
 
+The same is added to the template of a DaemonSet, which makes a pod for each node that its template fits before any
+rule about pods applies. Without it, it would have none on the project's nodes, whose taint it does not tolerate; and
+one that tolerates everything would have a pod for each node of everybody, with the node's name in it.
+
+A pod chooses its neighbours among those of its own namespace. One that wanted none at all, of any namespace, on nodes
+that share a label which all nodes have, would keep the pods of all tenants from every node.
+
 Nodes register themselves. One that we do not expect is refused, and so is one that leaves out our taint: otherwise pods
 of the system, which choose no nodes, could land on a machine that nobody has checked. A node neither chooses the range
 of its pods, which could be another one's, nor holds up the deletion of its Node. It creates no pods anywhere: K3s
 has no static pods, and a mirror pod with the label of the cluster's DNS would answer the queries of all tenants.
+
+A node says itself which addresses its pods have, and all nodes enforce network policies for the addresses that are said
+(kube-router, pkg/controllers/netpol). One that claimed the address of somebody else's pod for a pod of its own would
+have its project's policies applied to both: they let the project in, and everybody else out, also at the cluster's DNS.
 
 K3s gives the agents of all nodes one more certificate, that of `system:k3s-controller`. Since 1.32 it may change the
 status of every Node (manifests/rolebindings.yaml), and with it the metadata: flannel writes its annotations that way
@@ -19,9 +30,12 @@ machine could relabel the nodes of others, have them deleted, or have the API se
 from data_plane.cluster.objects.expected_nodes import NAME as EXPECTED_NODES
 from data_plane.cluster.objects.expected_nodes import NAMESPACE as EXPECTED_NODES_NAMESPACE
 from data_plane.cluster.objects.node import EFFECT, JOINING
+from data_plane.cluster.objects.pod_ranges import NAME as POD_RANGES
+from data_plane.cluster.objects.pod_ranges import NAMESPACE as POD_RANGES_NAMESPACE
 from data_plane.cluster.objects.tenant import MANAGED_BY, MANAGER, NODE_PROJECT, PROJECT
 from data_plane.cluster.resource import (
     CONFIG_MAP,
+    DAEMON_SET,
     MUTATING_ADMISSION_POLICY,
     MUTATING_ADMISSION_POLICY_BINDING,
     VALIDATING_ADMISSION_POLICY,
@@ -32,30 +46,49 @@ from data_plane.cluster.resource import (
 )
 
 PLACEMENT = "splitplane-placement"
+DAEMON_SETS = "splitplane-daemon-sets"
 PODS = "splitplane-pods"
 SERVICES = "splitplane-services"
 GPU_RUNTIME = "splitplane-gpu-runtime"
 NODES = "splitplane-nodes"
 NODE_CHANGES = "splitplane-node-changes"
 NODE_PODS = "splitplane-node-pods"
+POD_ADDRESSES = "splitplane-pod-addresses"
 NODE_NETWORK = "splitplane-node-network"
 _OURS = {MANAGED_BY: MANAGER}
 _TENANTS = {"matchExpressions": [{"key": PROJECT, "operator": "Exists"}]}
 _PROJECT_OF_NAMESPACE = f"namespaceObject.metadata.labels['{PROJECT}']"
 
-_SELECT = f"""has(object.spec.nodeSelector) ?
-  [JSONPatch{{op: "add", path: "/spec/nodeSelector/" + jsonpatch.escapeKey("{NODE_PROJECT}"),
-              value: variables.project}}] :
-  [JSONPatch{{op: "add", path: "/spec/nodeSelector", value: {{"{NODE_PROJECT}": variables.project}}}}]"""
 
-_TOLERATE = f"""has(object.spec.tolerations) ?
-  [JSONPatch{{op: "add", path: "/spec/tolerations/-", value: Object.spec.tolerations{{
-     key: "{PROJECT}", operator: "Equal", value: variables.project, effect: "NoSchedule"}}}}] :
-  [JSONPatch{{op: "add", path: "/spec/tolerations", value: [Object.spec.tolerations{{
-     key: "{PROJECT}", operator: "Equal", value: variables.project, effect: "NoSchedule"}}]}}]"""
+def _placed(spec: str) -> list[str]:
+    """What adds the node label and the toleration of a project to the pod that is at `spec` in the object, such as
+    `spec`. Nothing is added twice.
+    """
+    at, path = f"object.{spec}", "/" + spec.replace(".", "/")
+    # A map: the API server panics at a list of objects (apiserver 0.36, mutating/patch/json_patch.go).
+    toleration = (
+        f"""{{"key": "{PROJECT}", "operator": "Equal", "value": variables.project, "effect": "{EFFECT}"}}"""
+    )
+    select = f"""has({at}.nodeSelector) ?
+  [JSONPatch{{op: "add", path: "{path}/nodeSelector/" + jsonpatch.escapeKey("{NODE_PROJECT}"),
+              value: variables.project}}] :
+  [JSONPatch{{op: "add", path: "{path}/nodeSelector", value: {{"{NODE_PROJECT}": variables.project}}}}]"""
+    tolerate = f"""{at}.?tolerations.orValue([]).exists(it, it.?key.orValue("") == "{PROJECT}"
+    && it.?value.orValue("") == variables.project && it.?effect.orValue("") == "{EFFECT}") ? [] :
+  has({at}.tolerations) ? [JSONPatch{{op: "add", path: "{path}/tolerations/-", value: {toleration}}}] :
+  [JSONPatch{{op: "add", path: "{path}/tolerations", value: [{toleration}]}}]"""
+    return [select, tolerate]
+
 
 _ASKS_FOR_GPUS = """object.spec.containers.exists(it, 'nvidia.com/gpu' in it.?resources.?limits.orValue({}))
   || object.spec.?initContainers.orValue([]).exists(it, 'nvidia.com/gpu' in it.?resources.?limits.orValue({}))"""
+
+_NEIGHBOURS_OF_ITS_OWN = " && ".join(
+    f"""object.spec.?affinity.?{kind}.?{how}DuringSchedulingIgnoredDuringExecution.orValue([]).all(it,
+  !has({term}.namespaceSelector) && {term}.?namespaces.orValue([]).all(name, name == request.namespace))"""
+    for kind in ("podAffinity", "podAntiAffinity")
+    for how, term in (("required", "it"), ("preferred", "it.podAffinityTerm"))
+)
 
 PRIORITY_RULE = "priority classes of the system are not for workloads"
 _POD_RULES = (
@@ -70,6 +103,16 @@ _POD_RULES = (
     (
         "!has(object.spec.priorityClassName) || !object.spec.priorityClassName.startsWith('system-')",
         PRIORITY_RULE,
+    ),
+    (
+        _NEIGHBOURS_OF_ITS_OWN,
+        "pods of other namespaces are no neighbours; leave namespaces and namespaceSelector out of affinities",
+    ),
+)
+_DAEMON_SET_RULES = (
+    (
+        f"object.spec.template.spec.?nodeSelector['{NODE_PROJECT}'].orValue('') == variables.project",
+        "the pods of a DaemonSet run on the nodes of its own project",
     ),
 )
 _SERVICE_RULES = (
@@ -114,22 +157,41 @@ _CHANGE_RULES = (
 )
 
 _NODE_POD_RULES = (("false", "nodes create no pods"),)
+_ADDRESS_RULES = (
+    (
+        """object.status.?podIPs.orValue([]).all(it, has(params.data) && object.spec.nodeName in params.data
+  && cidr(params.data[object.spec.nodeName]).containsIP(it.ip))""",
+        "the pods of a node have addresses of its own range",
+    ),
+)
 
 FLANNEL = "flannel.alpha.coreos.com"
-_FLANNEL_WRITES = [
-    f"{FLANNEL}/{name}" for name in ("backend-data", "backend-type", "kube-subnet-manager", "public-ip")
-]
-"""The annotations of a Node that flannel writes, in a cluster with IPv4 alone."""
+_FLANNEL_WRITES = {
+    f"{FLANNEL}/backend-data": r'\{"VNI":1,"VtepMAC":"[0-9a-f][26ae](:[0-9a-f]{2}){5}"\}',
+    f"{FLANNEL}/backend-type": "vxlan",
+    f"{FLANNEL}/kube-subnet-manager": "true",
+    f"{FLANNEL}/public-ip": "[0-9.]+",
+}
+"""The annotations of a Node that flannel writes, in a cluster with IPv4 alone, and what it writes.
+
+It writes `backend-v6-data` and `public-ipv6` only where the cluster's range of pods has IPv6, which ours has not
+(pkg/backend/vxlan/vxlan.go, newSubnetAttrs).
+
+At its next start flannel takes the MAC of its device from there (GetStoredMacAddresses). The kernel refuses a device
+with one that is not a single device's, and K3s ends when flannel does: the server's, too. Those that flannel makes are
+local ones (pkg/mac/mac.go), so their second digit is 2, 6, a or e."""
 _BY_AN_AGENT = {
     "name": "by-an-agent",
     "expression": "request.userInfo.username == 'system:k3s-controller'",
 }
 _NETWORK_ALONE = "the certificate of all agents changes nothing of a Node but the annotations of flannel"
 _ANNOTATIONS = "metadata.?annotations.orValue({})"
-_SAME_ANNOTATIONS = f"""object.{_ANNOTATIONS}.all(it, it in {_FLANNEL_WRITES}
+_SAME_ANNOTATIONS = f"""object.{_ANNOTATIONS}.all(it, it in {list(_FLANNEL_WRITES)}
   || oldObject.metadata.?annotations[?it] == optional.of(object.metadata.annotations[it]))"""
-_NO_FEWER_ANNOTATIONS = (
-    f"oldObject.{_ANNOTATIONS}.all(it, it in {_FLANNEL_WRITES} || it in object.{_ANNOTATIONS})"
+_NO_FEWER_ANNOTATIONS = f"oldObject.{_ANNOTATIONS}.all(it, it in object.{_ANNOTATIONS})"
+_AS_FLANNEL_WRITES = " && ".join(
+    f"(!('{name}' in object.{_ANNOTATIONS}) || object.metadata.annotations['{name}'].matches(r'^{pattern}$'))"
+    for name, pattern in _FLANNEL_WRITES.items()
 )
 _OWN_ADDRESS = f"""!('{FLANNEL}/public-ip' in object.{_ANNOTATIONS})
   || object.status.?addresses.orValue([]).exists(it, it.type == 'InternalIP'
@@ -144,6 +206,7 @@ _NETWORK_RULES = (
     ),
     (_SAME_ANNOTATIONS, _NETWORK_ALONE),
     (_NO_FEWER_ANNOTATIONS, _NETWORK_ALONE),
+    (_AS_FLANNEL_WRITES, "this is not what flannel writes there"),
     (_OWN_ADDRESS, "packets for a node's pods go to the node's own address"),
 )
 
@@ -152,10 +215,12 @@ def admission_policies() -> Objects:
     return [
         *_placement(),
         *_refusals(PODS, _on("pods", ["CREATE"]), _POD_RULES),
+        *_refusals(DAEMON_SETS, _daemon_sets(), _DAEMON_SET_RULES),
         *_refusals(SERVICES, _on("services", ["CREATE", "UPDATE"]), _SERVICE_RULES),
         *_registration(),
         *_changes(),
         *_validating(NODE_PODS, _for_nodes(_on("pods", ["CREATE"]), _NODE_POD_RULES)),
+        *_addresses(),
         *_network(),
     ]
 
@@ -167,18 +232,21 @@ def gpu_runtime_policy(runtime: str) -> Objects:
         {"name": "names-no-runtime", "expression": "!has(object.spec.runtimeClassName)"},
     ]
     patch = f'[JSONPatch{{op: "add", path: "/spec/runtimeClassName", value: "{runtime}"}}]'
-    return _mutating(GPU_RUNTIME, [patch], {"matchConditions": conditions})
+    return _mutating(GPU_RUNTIME, _on("pods", ["CREATE"]), [patch], {"matchConditions": conditions})
 
 
 def _placement() -> Objects:
     project = {"variables": [{"name": "project", "expression": _PROJECT_OF_NAMESPACE}]}
-    return _mutating(PLACEMENT, [_SELECT, _TOLERATE], project)
+    return [
+        *_mutating(PLACEMENT, _on("pods", ["CREATE"]), _placed("spec"), project),
+        *_mutating(DAEMON_SETS, _daemon_sets(), _placed("spec.template.spec"), project),
+    ]
 
 
-def _mutating(name: str, patches: list[str], more: Object) -> Objects:
-    """A policy that changes pods of tenants when they are created, and its binding."""
+def _mutating(name: str, what: Object, patches: list[str], more: Object) -> Objects:
+    """A policy that changes objects of tenants when they are created or changed, and its binding."""
     spec = {
-        "matchConstraints": {"resourceRules": [_on("pods", ["CREATE"])], "namespaceSelector": _TENANTS},
+        "matchConstraints": {"resourceRules": [what], "namespaceSelector": _TENANTS},
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}} for patch in patches],
         "failurePolicy": "Fail",
         "reinvocationPolicy": "Never",
@@ -203,14 +271,24 @@ def _refusals(name: str, what: Object, rules: tuple[tuple[str, str], ...]) -> Ob
 
 def _registration() -> Objects:
     """With the list of expected nodes as a parameter. Without the list, nobody registers."""
-    spec = {
-        "paramKind": {"apiVersion": CONFIG_MAP.api_version, "kind": CONFIG_MAP.kind},
-        **_for_nodes(_on("nodes", ["CREATE"]), _REGISTRATION_RULES),
-    }
-    policy, binding = _validating(NODES, spec)
+    spec = _for_nodes(_on("nodes", ["CREATE"]), _REGISTRATION_RULES)
+    return _with_list(NODES, spec, EXPECTED_NODES, EXPECTED_NODES_NAMESPACE)
+
+
+def _addresses() -> Objects:
+    """With the ranges of nodes' pods as a parameter. Without them, no kubelet says anything about tenants' pods."""
+    spec = _for_nodes(_on("pods/status", ["UPDATE"]), _ADDRESS_RULES)
+    spec["matchConstraints"]["namespaceSelector"] = _TENANTS
+    return _with_list(POD_ADDRESSES, spec, POD_RANGES, POD_RANGES_NAMESPACE)
+
+
+def _with_list(name: str, spec: Object, config_map: str, namespace: str) -> Objects:
+    """A policy that reads a ConfigMap, and refuses everything that it is about where there is none."""
+    kind = {"apiVersion": CONFIG_MAP.api_version, "kind": CONFIG_MAP.kind}
+    policy, binding = _validating(name, {"paramKind": kind, **spec})
     binding["spec"]["paramRef"] = {
-        "name": EXPECTED_NODES,
-        "namespace": EXPECTED_NODES_NAMESPACE,
+        "name": config_map,
+        "namespace": namespace,
         "parameterNotFoundAction": "Deny",
     }
     return [policy, binding]
@@ -246,6 +324,10 @@ def _validating(name: str, spec: Object) -> Objects:
     ]
 
 
-def _on(plural: str, operations: list[str], *more: str) -> Object:
-    what = {"apiGroups": [""], "apiVersions": ["v1"], "operations": operations}
+def _on(plural: str, operations: list[str], *more: str, group: str = "") -> Object:
+    what = {"apiGroups": [group], "apiVersions": ["v1"], "operations": operations}
     return {**what, "resources": [plural, *more]}
+
+
+def _daemon_sets() -> Object:
+    return _on("daemonsets", ["CREATE", "UPDATE"], group=DAEMON_SET.group)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import httpx2
@@ -48,6 +49,8 @@ class Attacker:
     uid: str
     other: str
     namespace: str
+    ranges: Mapping[str, IPv4Network]
+    """Of pods, by the names of nodes."""
 
     @property
     def itself(self) -> str:
@@ -68,6 +71,15 @@ class Attacker:
         present = (await self.client.get(self.itself)).json()["spec"]["taints"]
         taint = {"key": key, "value": "x", "effect": "NoSchedule"}
         return await self.change(self.itself, {"spec": {"taints": [*present, taint]}})
+
+    async def report(self, pod_name: str, *addresses: str) -> httpx2.Response:
+        """Say that a pod has these addresses."""
+        found = {"podIP": addresses[0], "podIPs": [{"ip": address} for address in addresses]}
+        return await self.change(f"{self.space}/pods/{pod_name}/status", {"status": found})
+
+    def address(self, node_name: str) -> str:
+        """One of the node's pods."""
+        return str(self.ranges[node_name][7])
 
     async def mint(self, account: str, pod_name: str) -> httpx2.Response:
         pods = (await self.client.get(f"{self.space}/pods/{pod_name}")).json()
@@ -162,6 +174,14 @@ ATTEMPTS: dict[str, Attempt] = {
     "say so of a pod of another node": lambda a: a.change(
         f"{a.space}/pods/elsewhere/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     ),
+    "say which address of its range a pod on it has": lambda a: a.report("here", a.address(a.node)),
+    "say that a pod on it has an address of another node's pods": lambda a: a.report(
+        "here", a.address(a.other)
+    ),
+    "renew the Lease of another Node": lambda a: a.change(
+        f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{a.other}",
+        {"spec": {"renewTime": "2026-11-28T12:00:00.000000Z"}},
+    ),
     "get a token of the ServiceAccount of a pod on it": lambda a: a.mint("default", "here"),
     "get a token of another ServiceAccount": lambda a: a.mint("another", "here"),
     "put a pod into a tenant's namespace, as a mirror pod": lambda a: a.mirror(
@@ -169,6 +189,9 @@ ATTEMPTS: dict[str, Attempt] = {
     ),
     "put a pod into a system namespace, as a mirror pod": lambda a: a.mirror(
         "kube-system", {"k8s-app": "kube-dns"}
+    ),
+    "evict a pod of another node": lambda a: a.client.post(
+        f"{a.space}/pods/elsewhere/eviction", json={"metadata": {"name": "elsewhere"}}
     ),
     "delete a pod on it": lambda a: a.client.delete(f"{a.space}/pods/here?gracePeriodSeconds=0"),
     "delete a pod of another node": lambda a: a.client.delete(
@@ -181,9 +204,20 @@ ATTEMPTS: dict[str, Attempt] = {
 }
 
 
+async def range_of(admin: LightkubePort, name: str) -> IPv4Network:
+    """The range of a node's pods, once the cluster has assigned it."""
+
+    async def is_assigned() -> bool:
+        return "podCIDR" in (await admin.get(NODE, name))["spec"]
+
+    await eventually(f"{name} has a range for its pods", is_assigned)
+    return IPv4Network((await admin.get(NODE, name))["spec"]["podCIDR"])
+
+
 @pytest.fixture
 async def attacker(kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant) -> AsyncIterator[Attacker]:
     names = {"here": await new_node(kubernetes), "elsewhere": await new_node(kubernetes)}
+    ranges = {name: await range_of(admin, name) for name in names.values()}
     for name in names.values():
         await node.admit(admin, name, node.Marks(tenant, "le_1", "gpu"))
     for name in ("used", "unused"):
@@ -214,7 +248,7 @@ async def attacker(kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenan
     certificate = kubernetes.client(f"system:node:{names['here']}", "system:nodes")
     async with raw(kubernetes, certificate) as client:
         uid = (await admin.get(NODE, names["here"]))["metadata"]["uid"]
-        found = Attacker(client, names["here"], uid, names["elsewhere"], tenant.namespace)
+        found = Attacker(client, names["here"], uid, names["elsewhere"], tenant.namespace, ranges)
 
         async def is_authorized() -> (
             bool
@@ -272,13 +306,47 @@ async def test_a_node_draws_no_pod_of_another_project_by_the_labels_that_it_may_
     assert (await condition(other.namespace))["reason"] == "Unschedulable"
 
 
+async def test_a_pod_has_addresses_of_its_nodes_range_alone_whatever_the_node_says(
+    admin: LightkubePort, attacker: Attacker
+) -> None:
+    own = attacker.address(attacker.node)
+    assert (await attacker.report("here", own)).is_success
+    of_others = (attacker.address(attacker.other), "127.0.0.1", "10.43.0.10", f"::ffff:{own}", "::1")
+    for addresses in (*((address,) for address in of_others), (own, "fd00::7")):
+        answer = await attacker.report("here", *addresses)
+        # Kubernetes itself refuses an IPv4 address in the form of IPv6, and before our rule.
+        expected = (422, "IPv4-mapped") if "ffff" in addresses[0] else (403, "addresses of its own range")
+        assert answer.status_code == expected[0], addresses
+        assert expected[1] in answer.text
+    seen = await admin.get(POD, "here", attacker.namespace)
+    assert seen["status"]["podIPs"] == [{"ip": own}]
+    # Its Node is deleted, and its pods are not yet.
+    await node.forget(admin, attacker.node)
+
+    async def is_refused() -> bool:
+        return not (await attacker.report("here", str(attacker.ranges[attacker.node][8]))).is_success
+
+    await eventually("nobody has the range any more", is_refused)
+
+
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "x"}
+
+
+def _device(mac: str) -> str:
+    """As flannel writes it (pkg/subnet/kube/kube.go, GetStoredMacAddresses)."""
+    return f'{{"VNI":1,"VtepMAC":"{mac}"}}'
+
+
+def _flannel(name: str, value: str | None) -> Object:
+    return {"metadata": {"annotations": {f"{FLANNEL}/{name}": value}}}
+
+
 BY_AN_AGENT: Mapping[str, tuple[Object, bool]] = {
     "flannel's annotations": (
         {
             "metadata": {
                 "annotations": {
-                    f"{FLANNEL}/backend-data": "{}",
+                    f"{FLANNEL}/backend-data": _device("12:c6:65:89:b4:e3"),
                     f"{FLANNEL}/backend-type": "vxlan",
                     f"{FLANNEL}/kube-subnet-manager": "true",
                     f"{FLANNEL}/public-ip": "10.64.0.9",
@@ -295,6 +363,20 @@ BY_AN_AGENT: Mapping[str, tuple[Object, bool]] = {
         {"metadata": {"annotations": {f"{FLANNEL}/public-ip-overwrite": "10.64.0.9"}}},
         False,
     ),
+    "another device": (_flannel("backend-data", _device("02:00:00:00:00:01")), True),
+    "a group of devices, with which the kernel makes none": (
+        _flannel("backend-data", _device("03:00:5e:00:00:01")),
+        False,
+    ),
+    "a device that flannel would not make": (_flannel("backend-data", _device("00:00:00:00:00:00")), False),
+    "a device with an address of eight bytes": (
+        _flannel("backend-data", _device("02:00:00:00:00:00:00:01")),
+        False,
+    ),
+    "a device, and more": (_flannel("backend-data", _device("02:00:00:00:00:01") + " " * 100), False),
+    "another kind of network": (_flannel("backend-type", "host-gw"), False),
+    "that it has no network": (_flannel("kube-subnet-manager", "false"), False),
+    "its address no more": (_flannel("public-ip", None), False),
     "one more annotation": ({"metadata": {"annotations": {"b": ""}}}, False),
     "another annotation": ({"metadata": {"annotations": {"a": "c"}}}, False),
     "one annotation less": ({"metadata": {"annotations": {"a": None}}}, False),
@@ -355,8 +437,45 @@ async def test_the_certificate_of_all_agents_changes_nothing_of_a_node_but_the_a
             wrong.append((what, answer.status_code, answer.text[:300]))
     assert not wrong
     seen = await admin.get(NODE, name)
+    await _is_refused_in_every_other_way(agent, name)
     # Kubernetes' own controller may have added one meanwhile: nobody answers for this Node.
     ours = [taint for taint in seen["spec"]["taints"] if taint["key"].startswith(f"{OWN_PREFIX}/")]
     assert ours == [on_node.tenant_taint(tenant)]
-    assert (await merge(agent, path, {"metadata": {"labels": {"a": "b"}}})).status_code == 403
-    assert (await agent.delete(path)).status_code == 403
+
+
+async def _is_refused_in_every_other_way(agent: httpx2.AsyncClient, name: str) -> None:
+    """Other kinds of patches, other verbs, and what else is below a Node."""
+    path, whole = f"/api/v1/nodes/{name}", head(NODE, name, labels={"a": "b"})
+    (found,) = [
+        each
+        for each in (await agent.get("/api/v1/nodes")).json()["items"]
+        if each["metadata"]["name"] == name
+    ]
+    found = {**found, "apiVersion": "v1", "kind": "Node"}
+    found["metadata"]["labels"]["a"] = "b"
+    by_json = [{"op": "add", "path": "/metadata/labels/a", "value": "b"}]
+    strategic = {
+        "metadata": {"finalizers": ["example.com/stay"], "$setElementOrder/finalizers": ["example.com/stay"]}
+    }
+    patches: list[tuple[str, str, object]] = [
+        (f"{path}/status", "json-patch", by_json),
+        (f"{path}/status", "strategic-merge-patch", strategic),
+        (f"{path}/status?fieldManager=x&force=true", "apply-patch", whole),
+        (path, "merge-patch", {"metadata": {"labels": {"a": "b"}}}),
+        (f"{path}?fieldManager=x&force=true", "apply-patch", whole),
+        (f"/api/v1/nodes/{name}-2?fieldManager=x", "apply-patch", head(NODE, f"{name}-2")),
+    ]
+    for where, kind, change in patches:
+        suffix = "yaml" if kind == "apply-patch" else "json"
+        headers = {"Content-Type": f"application/{kind}+{suffix}"}
+        answer = await agent.patch(where, json=change, headers=headers)
+        assert answer.status_code == 403, (where, kind, answer.text)
+    for where in (path, f"{path}/status"):
+        assert (await agent.put(where, json=found)).status_code == 403, where
+    for answer in (
+        await agent.post("/api/v1/nodes", json=head(NODE, f"{name}-2")),
+        await agent.delete(path),
+        await agent.delete("/api/v1/nodes"),
+        await agent.get(f"{path}/proxy/pods"),
+    ):
+        assert answer.status_code == 403, answer.text

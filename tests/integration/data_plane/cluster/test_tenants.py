@@ -20,6 +20,7 @@ from data_plane.cluster.objects.resource_quota import OBJECTS_MAX_WITHOUT_NODES
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, NODE_PROJECT, Tenant
 from data_plane.cluster.port import ClusterError, Forbidden, Invalid, NotFound, Token, Unauthorized
 from data_plane.cluster.resource import (
+    DAEMON_SET,
     NAMESPACE,
     NETWORK_POLICY,
     POD,
@@ -32,7 +33,17 @@ from data_plane.cluster.resource import (
 )
 from data_plane.cluster.tenant import keep_tenant, remove_tenant
 from tests.integration.data_plane.cluster.conftest import ALLOWANCE
-from tests.support.kubernetes.clients import eventually, held, new_name, new_node, new_tenant, pod, port, raw
+from tests.support.kubernetes.clients import (
+    eventually,
+    held,
+    merge,
+    new_name,
+    new_node,
+    new_tenant,
+    pod,
+    port,
+    raw,
+)
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.tier import KUBERNETES
 
@@ -106,6 +117,53 @@ async def test_pods_of_a_tenant_land_on_its_own_nodes_whatever_they_ask_for(
         assert answer.status_code == 422
 
 
+async def test_a_daemon_set_has_a_pod_on_each_node_of_its_project_and_learns_of_no_other_node(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    mine, theirs = await new_node(kubernetes), await new_node(kubernetes)
+    idle = await new_node(kubernetes)  # In the cluster, nobody's, and without a taint.
+    await nodes.admit(admin, mine, nodes.Marks(tenant, "le_1", "gpu"))
+    await nodes.admit(admin, theirs, nodes.Marks(new_tenant(), "le_2", "gpu"))
+    everything = [{"operator": "Exists"}]
+    specs: dict[str, dict[str, object]] = {
+        "plain": {},
+        "tolerant": {"tolerations": everything},
+        "forged": {"tolerations": everything, "nodeSelector": {NODE_PROJECT: "prj_other"}},
+    }
+
+    def daemons(name: str) -> Object:
+        template = {
+            "metadata": {"labels": {"app": name}},
+            "spec": pod(tenant.namespace, name, **specs[name])["spec"],
+        }
+        spec = {"selector": {"matchLabels": {"app": name}}, "template": template}
+        return {**head(DAEMON_SET, name, tenant.namespace), "spec": spec}
+
+    async with _customer(kubernetes, admin, tenant) as customer:
+
+        async def is_placed() -> bool:
+            found = [await customer.get(DAEMON_SET, name, tenant.namespace) for name in specs]
+            return all(each.get("status", {}).get("observedGeneration") for each in found)
+
+        made = [await customer.apply(daemons(name)) for name in specs]
+        await eventually("the controller has looked for nodes", is_placed)
+        for name in specs:
+            wanted = (await customer.get(DAEMON_SET, name, tenant.namespace))["status"][
+                "desiredNumberScheduled"
+            ]
+            assert wanted == 1, name
+        again = [await customer.apply(daemons(name)) for name in specs]
+        for before, after in zip(made, again, strict=True):
+            assert after["metadata"]["generation"] == before["metadata"]["generation"], (
+                "nothing is added twice"
+            )
+        pods = await customer.list(POD, tenant.namespace)
+    assert {each["metadata"]["labels"]["app"] for each in pods} == specs.keys()
+    for each in pods:
+        assert await _bound_to(admin, tenant, each["metadata"]["name"]) == mine
+        assert not [name for name in (theirs, idle) if name in json.dumps(each)]
+
+
 async def test_pods_of_others_stay_off_a_tenants_node(
     kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
 ) -> None:
@@ -130,15 +188,35 @@ async def test_what_would_reach_beyond_a_namespace_is_refused_with_a_reason(
     def volume(path: str) -> list[Object]:
         return [{"name": "host", "hostPath": {"path": path}}]
 
+    def affinity(kind: str, term: Object, *, required: bool = True) -> Object:
+        whole = {"topologyKey": "kubernetes.io/os", "labelSelector": {}, **term}
+        if required:
+            return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [whole]}}}
+        preferred = {"weight": 1, "podAffinityTerm": whole}
+        return {"affinity": {kind: {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}}}
+
     space = tenant.namespace
     service = head(SERVICE, "s", space)
     ports = [{"port": 80}]
+    with_port = pod(space, "p")
+    with_port["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    everywhere: Object = {"namespaceSelector": {}}
     refused: list[tuple[Object, type[ClusterError], str]] = [
         (pod(space, "p", hostNetwork=True), Forbidden, "hostNetwork"),
         (pod(space, "p", hostPID=True), Forbidden, "hostPID"),
         (pod(space, "p", volumes=volume("/")), Forbidden, "hostPath"),
         (pod(space, "p", securityContext={}), Forbidden, "runAsNonRoot"),
+        (pod(space, "p", hostIPC=True), Forbidden, "hostIPC"),
+        (with_port, Forbidden, "hostPort"),
         (pod(space, "p", priorityClassName="system-node-critical"), Invalid, "priority classes"),
+        (pod(space, "p", **affinity("podAntiAffinity", everywhere)), Invalid, "neighbours"),
+        (pod(space, "p", **affinity("podAntiAffinity", everywhere, required=False)), Invalid, "neighbours"),
+        (pod(space, "p", **affinity("podAffinity", {"namespaces": ["kube-system"]})), Invalid, "neighbours"),
+        (
+            pod(space, "p", **affinity("podAffinity", {"namespaces": [space, "default"]}, required=False)),
+            Invalid,
+            "neighbours",
+        ),
         ({**service, "spec": {"type": "NodePort", "ports": ports}}, Forbidden, "quota|ClusterIP"),
         ({**service, "spec": {"type": "LoadBalancer", "ports": ports}}, Forbidden, "quota|ClusterIP"),
         (
@@ -157,7 +235,57 @@ async def test_what_would_reach_beyond_a_namespace_is_refused_with_a_reason(
             with pytest.raises((Forbidden, Invalid), match=reason):
                 await customer.apply(thing)
         await customer.apply({**service, "spec": {"ports": ports}})
-        await customer.apply(pod(space, "p"))
+        await customer.apply(pod(space, "p", **affinity("podAntiAffinity", {"namespaces": [space]})))
+        await customer.apply(pod(space, "q", **affinity("podAntiAffinity", {}, required=False)))
+
+
+async def test_a_pod_that_wants_no_neighbours_keeps_no_pod_of_another_project_from_its_node(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    """Whoever keeps neighbours away keeps them away from each node with the same label, and all have some in common."""
+    other = new_tenant()
+    await keep_tenant(admin, other, ALLOWANCE, [])
+    for owner, lease in ((tenant, "le_1"), (other, "le_2")):
+        name = await new_node(kubernetes)
+        await nodes.admit(admin, name, nodes.Marks(owner, lease, "gpu", labels={"example.com/all": "yes"}))
+    term = {"topologyKey": "example.com/all", "labelSelector": {}}
+    alone = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    async with _customer(kubernetes, admin, tenant) as customer:
+        await customer.apply(pod(tenant.namespace, "alone", affinity=alone))
+        await _bound_to(admin, tenant, "alone")
+        term["namespaceSelector"] = {}
+        with pytest.raises(Invalid, match="neighbours"):
+            await customer.apply(pod(tenant.namespace, "jealous", affinity=alone))
+    async with _customer(kubernetes, admin, other) as customer:
+        await customer.apply(pod(other.namespace, "free"))
+        await _bound_to(admin, other, "free")
+
+
+async def test_a_container_for_debugging_has_no_more_rights_than_its_pod(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    """As `kubectl debug` adds one, to a pod or as a pod of its own on a node."""
+    path = f"/api/v1/namespaces/{tenant.namespace}/pods"
+    secure = pod(tenant.namespace, "x")["spec"]["containers"][0]["securityContext"]
+    async with raw(kubernetes, _token(await _issue(kubernetes, admin, tenant))) as client:
+        (await client.post(path, json=pod(tenant.namespace, "p"))).raise_for_status()
+        for context, status, reason in (
+            ({"privileged": True}, 403, "privileged"),
+            ({**secure, "capabilities": {"add": ["SYS_ADMIN"], "drop": ["ALL"]}}, 403, "capabilities"),
+            ({**secure, "runAsUser": 0}, 403, "runAsUser"),
+            (secure, 200, ""),
+        ):
+            added = {"name": "debugger", "image": "registry.invalid/debugger", "securityContext": context}
+            headers = {"Content-Type": "application/strategic-merge-patch+json"}
+            answer = await client.patch(
+                f"{path}/p/ephemeralcontainers",
+                json={"spec": {"ephemeralContainers": [added]}},
+                headers=headers,
+            )
+            assert answer.status_code == status, answer.text
+            assert reason in answer.text
+        on_node = pod(tenant.namespace, "node-debugger", nodeName="node-1", hostPID=True, hostNetwork=True)
+        assert (await client.post(path, json=on_node)).status_code in (403, 422)
 
 
 async def test_a_kubeconfig_sees_no_other_namespace_and_gets_no_rights_or_tokens(
@@ -169,9 +297,15 @@ async def test_a_kubeconfig_sees_no_other_namespace_and_gets_no_rights_or_tokens
     space, theirs = f"/api/v1/namespaces/{tenant.namespace}", f"/api/v1/namespaces/{other.namespace}"
     rbac = "/apis/rbac.authorization.k8s.io/v1"
     account = f"/api/v1/namespaces/{KUBECONFIGS_NAMESPACE}/serviceaccounts"
+    leases, grouped = "/apis/coordination.k8s.io/v1/namespaces", f"v1/namespaces/{tenant.namespace}"
     gets = [
         f"{theirs}/pods", f"{theirs}/secrets", "/api/v1/pods", "/api/v1/secrets", "/api/v1/namespaces", theirs,
         account, "/api/v1/nodes/x/proxy/pods", "/api/v1/nodes/x/log", f"{rbac}/clusterroles", "/logs", "/metrics",
+        f"{space}/services/x/proxy", f"{space}/pods/x/proxy", f"{theirs}/events", f"{theirs}/services",
+        "/api/v1/persistentvolumes", "/apis/scheduling.k8s.io/v1/priorityclasses", f"{leases}/kube-node-lease/leases",
+        "/apis/certificates.k8s.io/v1/certificatesigningrequests", "/apis/networking.k8s.io/v1/ingressclasses",
+        "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", "/api/v1/configmaps",
+        "/api/v1/namespaces/kube-system/configmaps/splitplane-pod-ranges",
     ]  # fmt: skip
     posts: list[tuple[str, Object]] = [
         (f"{space}/serviceaccounts/default/token", {"spec": {"expirationSeconds": 600}}),
@@ -181,16 +315,28 @@ async def test_a_kubeconfig_sees_no_other_namespace_and_gets_no_rights_or_tokens
         ("/api/v1/namespaces", {"metadata": {"name": "mine"}}),
         ("/api/v1/nodes", {"metadata": {"name": "mine"}}),
         (f"{space}/endpoints", {"metadata": {"name": "e"}}),
-        (
-            f"/apis/discovery.k8s.io/v1/namespaces/{tenant.namespace}/endpointslices",
-            {"metadata": {"name": "e"}},
-        ),
+        (f"/apis/discovery.k8s.io/{grouped}/endpointslices", {"metadata": {"name": "e"}}),
+        (f"/apis/networking.k8s.io/{grouped}/ingresses", {"metadata": {"name": "i"}}),
+        (f"/apis/gateway.networking.k8s.io/{grouped}/httproutes", {"metadata": {"name": "r"}}),
+        (f"/apis/resource.k8s.io/{grouped}/resourceclaims", {"metadata": {"name": "c"}}),
+        (f"/apis/apps/{grouped}/controllerrevisions", {"metadata": {"name": "c"}}),
+        (f"{space}/replicationcontrollers", {"metadata": {"name": "r"}}),
+        (f"{space}/events", {"metadata": {"name": "e"}}),
+        (f"{leases}/kube-node-lease/leases", {"metadata": {"name": "l"}}),
+        (f"{theirs}/pods", pod(other.namespace, "p")),
+        (f"{theirs}/serviceaccounts/default/token", {"spec": {"expirationSeconds": 600}}),
+        (f"{account}/kc-1/token", {"spec": {"expirationSeconds": 600}}),
+        ("/apis/certificates.k8s.io/v1/certificatesigningrequests", {"metadata": {"name": "c"}}),
+        ("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "p"}, "value": 1_000_000}),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "x"}}),
     ]
     async with raw(kubernetes, _token(issued)) as client:
         for path in gets:
             assert (await client.get(path)).status_code == 403, path
         for path, body in posts:
             assert (await client.post(path, json=body)).status_code == 403, path
+        for path in (f"{space}/pods/p/status", f"{space}/services/s/status", space, "/api/v1/nodes/x"):
+            assert (await merge(client, path, {"metadata": {"labels": {"a": "b"}}})).status_code == 403, path
         as_admin = {"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
         assert (await client.get(f"{space}/pods", headers=as_admin)).status_code == 403
         assert (await client.get(f"{space}/pods")).status_code == 200

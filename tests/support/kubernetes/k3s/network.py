@@ -123,7 +123,7 @@ def _annotate(node: Node) -> None:
     mac = Path(f"/sys/class/net/{DEVICE}/address").read_text().strip()
     annotations = {
         f"{ANNOTATION}/backend-type": "vxlan",
-        f"{ANNOTATION}/backend-data": json.dumps({"VNI": VNI, "VtepMAC": mac}),
+        f"{ANNOTATION}/backend-data": json.dumps({"VNI": VNI, "VtepMAC": mac}, separators=(",", ":")),
         f"{ANNOTATION}/public-ip": node.addresses[0],
         f"{ANNOTATION}/kube-subnet-manager": "true",
     }

@@ -189,7 +189,7 @@ UPDATE claims SET deadline_at = greatest(deadline_at, :deadline_at)
 WHERE machine_id = :machine_id AND admitted_at IS NULL AND ended_at IS NULL AND deadline_at IS NOT NULL
 """)
 _TARGETS = text("""
-SELECT c.id AS claim_id, m.launch_key, m.address, m.ssh_port, m.host_key
+SELECT c.id AS claim_id, m.launch_key, m.address, m.ssh_port, m.host_key, m.mesh_key
 FROM claims c JOIN machines m ON m.id = c.machine_id WHERE c.id = ANY(:ids)
 """)
 
@@ -223,6 +223,8 @@ class Target:
     address: str | None
     ssh_port: int
     host_key: str | None
+    mesh_key: str | None
+    """With which it joins a private network, where it made the key before anybody claimed it."""
 
 
 async def targets(connection: Connection, claim_ids: Sequence[ClaimId]) -> dict[ClaimId, Target]:

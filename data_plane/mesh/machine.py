@@ -16,10 +16,45 @@ INTERFACE = "splitplane"
 KEEPALIVE_SECONDS = 25
 """Most rented machines are behind NAT, which forgets UDP mappings after 30 s or more."""
 
+_MAKE_KEY = f"set -eu\numask 077\n{WIREGUARD_TOOLS}\nkey=/etc/wireguard/{INTERFACE}.key\n{MAKE_KEY}"
+_TAKE_KEY = f"PostUp = wg set %i private-key /etc/wireguard/{INTERFACE}.key"
 MESH_KEY = Step(
     "make mesh key",
-    f"set -eu\numask 077\n{WIREGUARD_TOOLS}\nkey=/etc/wireguard/{INTERFACE}.key\n{MAKE_KEY}",
+    _MAKE_KEY,
     seconds=60,  # For a machine whose image lacks the tools; otherwise it takes well under 1 s.
+    user="root",
+)
+# wg-quick@ is the distribution's own unit: it survives a reboot and falls back to wireguard-go by itself.
+_UNIT = f"""unit=wg-quick@{INTERFACE}.service
+conf=/etc/wireguard/{INTERFACE}.conf
+wanted() {{
+  mkdir -p {WANTED}
+  for template in /etc/systemd/system /usr/lib/systemd/system /lib/systemd/system; do
+    template=$template/wg-quick@.service
+    [ ! -e "$template" ] || break
+  done
+  ln -sf "$template" "{WANTED}/$unit"
+}}
+start() {{
+  systemctl stop "$unit" 2>/dev/null || true
+  ip link del dev {INTERFACE} 2>/dev/null || true  # Left by a wg-quick that died halfway.
+  systemctl start "$unit" || {{ journalctl --no-pager --output cat --lines 8 --unit "$unit" >&2 || true; exit 70; }}
+}}
+"""
+# The interface of a machine that has no network yet: it has its key, no address and no peer, so it reaches nobody and
+# lets nobody in. A machine that has been in a network is left as it is.
+WARM_MESH = Step(
+    "warm mesh",
+    f"""{_MAKE_KEY}
+{_UNIT}
+if [ ! -e "$conf" ]; then
+  printf '%s\\n' '[Interface]' '{_TAKE_KEY}' > "$conf.new"
+  mv -f "$conf.new" "$conf"
+  wanted
+  start
+fi
+""",
+    seconds=60,
     user="root",
 )
 
@@ -56,26 +91,31 @@ while time.monotonic() < end:
 sys.exit(f"the hub did not answer through the tunnel within {seconds} s")
 """
 
-# wg-quick@ is the distribution's own unit: it survives a reboot and falls back to wireguard-go by itself. It is
-# restarted only if the file differs or the hub does not answer, so that repeating the step does not cut the customer's
-# connections. A hub can be silent although it knows this machine: if the machine was removed and added again, the
-# hub has lost the session, which WireGuard notices only minutes later. A restart makes a new handshake at once.
+# Arguments: the hub's address, the proof, the hub's key, the network, the hub's endpoint, our address with its prefix.
+# Input: the file that says the same.
+#
+# The unit is restarted only if the file differs or the hub does not answer, so that repeating the step does not cut the
+# customer's connections. A hub can be silent although it knows this machine: if the machine was removed and added
+# again, the hub has lost the session, which WireGuard notices only minutes later. A restart makes a new handshake at
+# once.
 JOIN_MESH = Step(
     "join mesh",
     f"""set -eu
 umask 077
-hub=$1
-prove=$2
-unit=wg-quick@{INTERFACE}.service
-conf=/etc/wireguard/{INTERFACE}.conf
+hub=$1 prove=$2 peer=$3 allowed=$4 endpoint=$5 address=$6
+{_UNIT}
 [ -s /etc/wireguard/{INTERFACE}.key ] || {{ echo 'this machine has no mesh key' >&2; exit 66; }}
 hub_answers() {{
   python3 -I -c "$prove" "$hub" {INTERFACE} "$1"
 }}
-start() {{
-  systemctl stop "$unit" 2>/dev/null || true
-  ip link del dev {INTERFACE} 2>/dev/null || true  # Left by a wg-quick that died halfway.
-  systemctl start "$unit" || {{ journalctl --no-pager --output cat --lines 8 --unit "$unit" >&2 || true; exit 70; }}
+# Nothing has to be started when the interface is up and empty, as on a machine that waited for its customer. The route
+# to the network comes with the address.
+joined_as_it_is() {{
+  systemctl is-active --quiet "$unit" && [ -z "$(wg show {INTERFACE} peers 2>/dev/null)" ] &&
+    [ -z "$(ip -4 -oneline address show dev {INTERFACE} 2>/dev/null)" ] &&
+    wg set {INTERFACE} peer "$peer" allowed-ips "$allowed" endpoint "$endpoint" \\
+      persistent-keepalive {KEEPALIVE_SECONDS} &&
+    ip -4 address add "$address" dev {INTERFACE} && hub_answers 4
 }}
 new=$(mktemp "$conf.XXXXXX")
 trap 'rm -f "$new"' EXIT
@@ -86,12 +126,10 @@ then
   exit 0
 fi
 mv -f "$new" "$conf"
-mkdir -p {WANTED}
-for template in /etc/systemd/system /usr/lib/systemd/system /lib/systemd/system; do
-  template=$template/wg-quick@.service
-  [ ! -e "$template" ] || break
-done
-ln -sf "$template" "{WANTED}/$unit"
+wanted
+if joined_as_it_is; then
+  exit 0
+fi
 start
 hub_answers 12
 """,
@@ -110,6 +148,13 @@ async def mesh_public_key(session: Session) -> str:
     return public_key(MESH_KEY, await must(session, MESH_KEY))
 
 
+async def warm_mesh(session: Session) -> str:
+    """The same for a machine that waits for its customer. Its interface is brought up as well, without an address and
+    without a peer, which is most of the work of joining. Raises Unreachable and StepFailed.
+    """
+    return public_key(WARM_MESH, await must(session, WARM_MESH))
+
+
 async def join_mesh(session: Session, link: MeshLink) -> None:
     """Join the tenant's network, and check that the hub answers through the tunnel.
 
@@ -120,7 +165,10 @@ async def join_mesh(session: Session, link: MeshLink) -> None:
         config = machine_config(link)
     except ValueError as error:
         raise StepFailed(JOIN_MESH.name, None, str(error)) from None
-    await must(session, JOIN_MESH, [link.hub_address, JOIN_MESH_PROOF], stdin=config.encode())
+    address = f"{link.address}/{IPv4Network(link.network).prefixlen}"
+    of_hub = [link.hub_public_key, link.network, link.hub_endpoint]
+    arguments = [link.hub_address, JOIN_MESH_PROOF, *of_hub, address]
+    await must(session, JOIN_MESH, arguments, stdin=config.encode())
 
 
 def machine_config(link: MeshLink) -> str:
@@ -137,7 +185,7 @@ def machine_config(link: MeshLink) -> str:
         raise ValueError("the hub's endpoint is not host:port")
     return f"""[Interface]
 Address = {address}/{network.prefixlen}
-PostUp = wg set %i private-key /etc/wireguard/{INTERFACE}.key
+{_TAKE_KEY}
 
 [Peer]
 PublicKey = {wireguard_key(link.hub_public_key)}

@@ -38,7 +38,7 @@ from data_plane.inspection.boot_journal import READ_BOOT_JOURNAL
 from data_plane.inspection.gpus import RUN_AGENT
 from data_plane.inspection.health import READ_HEALTH
 from data_plane.mesh.firewall import APPLY_FIREWALL, READ_FIREWALL
-from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
+from data_plane.mesh.machine import JOIN_MESH, MESH_KEY, WARM_MESH
 from data_plane.mesh.port import FIRST_PORT, MeshLink, Network, Peer
 from data_plane.simulation.hub import FakeHub
 from data_plane.simulation.samples import SampleScript
@@ -62,7 +62,7 @@ class FakeMachine:
     host_key_changed: bool = False
     step_fails: dict[str, int] = field(default_factory=dict[str, int])
     """How many more times a step fails, by its name: `trust authorities`, `admit customer`, `make mesh key`,
-    `join mesh`, `run agent`, `read health`, `find agent` (before the prover starts), `install agent`,
+    `warm mesh`, `join mesh`, `run agent`, `read health`, `find agent` (before the prover starts), `install agent`,
     `end customer`, `read boot id`, `read boot journal`, `apply firewall`, `read firewall`."""
     breaks_in: set[str] = field(default_factory=set[str])
     """Steps, `prove` included, during which the connection breaks once, after the step took effect."""
@@ -214,6 +214,7 @@ class FakeSession:
             ADMIT_CUSTOMER.name: lambda _: self._admit_customer(arguments[0]),
             END_CUSTOMER.name: self._end_customer,
             MESH_KEY.name: self._make_mesh_key,
+            WARM_MESH.name: self._make_mesh_key,
             JOIN_MESH.name: self._join_mesh,
             FIND_AGENT.name: lambda _: _printed(b""),
             RUN_AGENT.name: self._print_inventory,

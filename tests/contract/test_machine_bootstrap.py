@@ -27,7 +27,7 @@ from data_plane.inspection.bundle import build_agent
 from data_plane.inspection.gpus import read_gpus
 from data_plane.mesh.firewall import UNIT, Opening, apply_firewall, read_firewall
 from data_plane.mesh.hub import SshHub
-from data_plane.mesh.machine import join_mesh, mesh_public_key
+from data_plane.mesh.machine import join_mesh, mesh_public_key, warm_mesh
 from data_plane.mesh.node import largest_packet, leave_overlay, make_node_key, read_peers
 from data_plane.mesh.port import PEERS_MAX, HubIdentity, MeshLink, Network, Peer, link
 from providers.emulators.host import EmulatedGpu, MachineSpec
@@ -277,6 +277,34 @@ async def test_a_removed_machine_falls_silent_and_the_others_keep_their_sessions
         assert await fleet.hub.sync(ALICE, [staying, returning]) == identity
         await join_mesh(session, link(ALICE, identity, returning.address))
     assert await one.reaches(ALICE.address_of(2))
+
+
+async def test_a_machine_that_was_warmed_joins_without_a_restart_and_comes_back_after_a_reboot(
+    fleet: Fleet,
+) -> None:
+    """What a machine of a pool does before it has a customer: its key, and an interface that reaches nobody."""
+    machine = fleet["bob1"]
+    started = "systemctl show --property ActiveEnterTimestampMonotonic wg-quick@splitplane"
+    # As if it had never been in a network.
+    await machine.sh(
+        "sudo systemctl stop wg-quick@splitplane || true; sudo sh -c 'rm -f /etc/wireguard/splitplane.*'"
+    )
+    async with fleet.access.connect(machine.target) as session:
+        public_key = await warm_mesh(session)
+        up = await machine.sh(started)
+        assert await warm_mesh(session) == await mesh_public_key(session) == public_key
+        assert (await machine.sh("sudo wg show splitplane peers")).strip() == ""
+        assert "inet" not in await machine.sh("ip -4 address show dev splitplane")
+        identity = await fleet.hub.sync(ALICE, [Peer(ALICE.address_of(9), public_key)])
+        for _ in range(2):
+            await join_mesh(session, link(ALICE, identity, ALICE.address_of(9)))
+        assert await machine.sh(started) == up, "nothing was started for it"
+    assert await machine.reaches(ALICE.hub_address)
+    await machine.sh("sudo systemctl restart wg-quick@splitplane")
+    assert await machine.reaches(ALICE.hub_address), "the file says the same as what was set"
+    async with fleet.access.connect(machine.target) as session:
+        await warm_mesh(session)
+    assert await machine.reaches(ALICE.hub_address), "a machine in a network is left as it is"
 
 
 async def test_a_wrong_hub_key_fails_the_step(fleet: Fleet) -> None:

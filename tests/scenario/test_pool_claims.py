@@ -20,6 +20,7 @@ from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
 
+OTHER_KEY = "xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg="
 _CLAIM_AGAIN = text("""
 INSERT INTO claims (id, organization_id, project_id, lease_id, machine_id, attempt, claimed_at, due_at)
 SELECT :id, l.organization_id, l.project_id, l.id, :machine, 9, l.created_at, l.created_at
@@ -64,18 +65,37 @@ async def test_a_machine_that_waits_is_closed_and_has_its_key_before_anybody_cla
     assert known.firewall is not None
     assert known.mesh_key is not None
     assert (known.link, known.customer) == (None, None)
-    warm, before = known.firewall, known.calls.count("apply firewall")
+    warm, before, of_hub = known.firewall, len(known.calls), stage.hub.calls
     lease = await stage.lease(organization)
     await stage.run("place_leases")
     await stage.run("admit_customers")
     assert await stage.state(lease) == "ready"
-    assert (known.firewall, known.calls.count("apply firewall")) == (warm, before + 1), "it is seen again"
+    assert known.firewall == warm
+    assert known.calls[before:] == ["connect", "apply firewall", "join mesh", "admit customer"]
+    assert stage.hub.calls == of_hub + 1
     bought = await stage.lease(organization)
     await stage.run("place_leases")
     for loop in ("launch_machines", "observe_machines", "bootstrap_machines"):
         await stage.run(loop)
     (cold,) = await stage.machines(bought)
     assert stage.access.machine(cold.address or "").firewall is None, "its customer waits for it already"
+
+
+async def test_a_machine_that_joins_with_another_key_than_was_kept_is_asked_for_it_after_a_failure(
+    stage: Stage,
+) -> None:
+    organization = await stage.organization()
+    (machine_id,) = await pools.waiting(stage)
+    async with stage.db.transaction() as connection:
+        await machines.keep_mesh_key(connection, machine_id, OTHER_KEY)
+    lease = await stage.lease(organization)
+    await stage.run("place_leases")
+    await stage.run("admit_customers")
+    assert await stage.state(lease) == "starting", "the hub knows another machine"
+    stage.clock.advance(60)
+    await stage.run("admit_customers")
+    assert await stage.state(lease) == "ready"
+    await stage.finish()
 
 
 async def test_a_machine_that_does_not_fit_is_left_with_the_reason_and_one_is_bought(stage: Stage) -> None:

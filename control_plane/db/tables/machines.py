@@ -92,6 +92,8 @@ machines = table(
     Column("ssh_port", Integer, nullable=False, server_default=text("22")),
     # Which SSH authorities it was last told to trust (domain/ssh_authority.py, fingerprint), and when to tell it again.
     Column("ssh_trust", Text),
+    # The public key with which it joins a private network, of a machine that made it before it had a customer.
+    Column("mesh_key", Text),
     at("ssh_trust_due_at"),
     at("sighted_at"),
     # Since when it is listed as failed, stopped or ending, though nobody asked for that: `sighted_at` is from before.

@@ -13,6 +13,7 @@ This loop is for whole machines. A slot's customer shares the node with others a
 the cluster's own loop will admit customers to slots (`outcomes/claims.py`, `admit`).
 """
 
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
@@ -74,8 +75,9 @@ async def _admit(world: LeaseWorld, claim: Claim, target: ClaimTarget, token: UU
     reached = Target(target.address, target.ssh_port, target.host_key, target.launch_key)
     try:
         with world.tracer.span("machine session", Kind.CLIENT):
-            async with world.access.connect(reached) as session:
-                closed = await _prepare(world, claim, session, target.ssh_port, token)
+            async with AsyncExitStack() as opened:
+                known_key = _known_key(claim, target)
+                closed = await _prepare(world, claim, opened, reached, known_key=known_key, token=token)
     except (network.HubAway, network.NetworkBusy, NotCertified) as error:
         await _wait_for_us(world, claim, _waits_for(error), token)
         report.errors.append(f"{target.launch_key}: {type(error).__name__}: {error}")
@@ -107,29 +109,58 @@ class _Closed:
     digest: str
 
 
+def _known_key(claim: Claim, target: ClaimTarget) -> str | None:
+    """With which key the machine will join; None to ask the machine. After a failed try it is asked in any case."""
+    return target.mesh_key if claim.tries == 0 else None
+
+
 async def _close(session: Session, wanted: Rules, ssh_port: int) -> _Closed:
     """Close the ports of a machine that its lease does not open."""
     return _Closed(wanted.version, await apply_firewall(session, openings(wanted.rules), ssh_port=ssh_port))
 
 
-async def _know(world: LeaseWorld, claim: Claim, session: Session, token: UUID) -> MeshLink | None:
+async def _ask_key(world: LeaseWorld, claim: Claim, session: Session, token: UUID) -> MeshLink | None:
     """Let the hub know the machine by its key; None when the work on the claim has to stop."""
-    public_key = await mesh_public_key(session)
+    return await _know(world, claim, await mesh_public_key(session), token)
+
+
+async def _know(world: LeaseWorld, claim: Claim, public_key: str, token: UUID) -> MeshLink | None:
     if not await _step(world, claim, None, token):
         return None
     return await network.join(world, claim.id, public_key)
 
 
 async def _prepare(
-    world: LeaseWorld, claim: Claim, session: Session, ssh_port: int, token: UUID
+    world: LeaseWorld,
+    claim: Claim,
+    opened: AsyncExitStack,
+    reached: Target,
+    *,
+    known_key: str | None,
+    token: UUID,
 ) -> _Closed | None:
     """The steps in their order; None when the claim ended, or another worker took it over meanwhile.
 
-    The ports are closed while the hub learns of the machine: neither depends on the other, and a customer waits.
+    The ports are closed while the hub learns of the machine: neither depends on the other, and a customer waits. Where
+    the machine's key is known, the hub learns it while we log in to the machine, which is then asked for nothing more.
     """
     async with world.db.reading() as connection:
         wanted = await firewalls.rules_of(connection, claim.lease_id)
-    closed, mesh_link = await both(_close(session, wanted, ssh_port), _know(world, claim, session, token))
+
+    async def log_in() -> Session:
+        return await opened.enter_async_context(world.access.connect(reached))
+
+    async def log_in_and_close() -> tuple[Session, _Closed]:
+        session = await log_in()
+        return session, await _close(session, wanted, reached.port)
+
+    if known_key is None:
+        session = await log_in()
+        closed, mesh_link = await both(
+            _close(session, wanted, reached.port), _ask_key(world, claim, session, token)
+        )
+    else:
+        (session, closed), mesh_link = await both(log_in_and_close(), _know(world, claim, known_key, token))
     if mesh_link is None or not await _step(world, claim, None, token):
         return None
     await join_mesh(session, mesh_link)

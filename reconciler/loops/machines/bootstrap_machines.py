@@ -42,7 +42,7 @@ from data_plane.access.login import close_other_logins
 from data_plane.access.port import AccessError, NotCertified, Session, Target
 from data_plane.inspection.gpus import GpuReport, read_gpus
 from data_plane.mesh.firewall import apply_firewall
-from data_plane.mesh.machine import mesh_public_key
+from data_plane.mesh.machine import warm_mesh
 from data_plane.proof.verifier.jobs import VerifierAway
 from reconciler import patience, proving, ssh_trust, traced
 from reconciler.loop import AccountLoop, Report, each
@@ -130,7 +130,7 @@ async def _examine(
         return None
     await close_other_logins(session)
     await ssh_trust.tell(world, session, machine.id)
-    await _warm_up(machine, session)
+    await _warm_up(world, machine, session)
     if machine.gpu_model is None:
         return _NoGpus()
     with world.tracer.span("read GPUs"):
@@ -146,15 +146,18 @@ async def _examine(
     return _Examination(gpus, verdict, proof)
 
 
-async def _warm_up(machine: Machine, session: Session) -> None:
+async def _warm_up(world: MachineWorld, machine: Machine, session: Session) -> None:
     """Do on a machine of a pool what does not depend on whose it will be, because that customer will wait for the rest.
 
-    Its ports are closed, it has the packages, and its key for a private network. All of it is done, and seen, again
-    when a customer is admitted.
+    Its ports are closed, it has the packages, and its key and an empty interface for a private network. The ports are
+    closed again when a customer is admitted. Its public key is kept, so that the hub learns it while we log in then.
     """
-    if machine.purpose is Purpose.POOL:
-        await apply_firewall(session, (), ssh_port=machine.ssh_port)
-        await mesh_public_key(session)
+    if machine.purpose is not Purpose.POOL:
+        return
+    await apply_firewall(session, (), ssh_port=machine.ssh_port)
+    public_key = await warm_mesh(session)
+    async with world.db.statement() as connection:
+        await machines.keep_mesh_key(connection, machine.id, public_key)
 
 
 async def _step(world: MachineWorld, machine: Machine, step: Step, token: UUID, held_for: timedelta) -> bool:

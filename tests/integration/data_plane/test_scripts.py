@@ -15,7 +15,7 @@ from data_plane.inspection.agent_service import INSTALL_AGENT, REMOVE_AGENT
 from data_plane.inspection.gpus import RUN_AGENT
 from data_plane.inspection.health import READ_HEALTH
 from data_plane.mesh import hub_scripts, node_scripts
-from data_plane.mesh.machine import JOIN_MESH, MESH_KEY
+from data_plane.mesh.machine import JOIN_MESH, MESH_KEY, WARM_MESH
 from data_plane.proof.challenger.prover_line import PROVE
 
 STEPS = (
@@ -26,6 +26,7 @@ STEPS = (
         CLOSE_OTHER_LOGINS,
         REVOKE,
         MESH_KEY,
+        WARM_MESH,
         JOIN_MESH,
         FIND_AGENT,
         PUSH_AGENT,

@@ -2852,6 +2852,7 @@ def _create_tables() -> None:
         sa.Column("address", sa.Text(), nullable=True),
         sa.Column("ssh_port", sa.Integer(), server_default=sa.text("22"), nullable=False),
         sa.Column("ssh_trust", sa.Text(), nullable=True),
+        sa.Column("mesh_key", sa.Text(), nullable=True),
         sa.Column("ssh_trust_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("sighted_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("down_since", sa.DateTime(timezone=True), nullable=True),

@@ -74,12 +74,28 @@ class Audit:
     difference: Nano
 
 
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """What the last reconciliation of a month came to that is done."""
+
+    month: str
+    """`running` or `last`."""
+    examined_at: datetime
+    differing_customers: int
+    difference: Nano
+    """What all links differ by, each as a positive amount."""
+
+
 class FigureCollector(Collector):
-    """Holds the last reading and the last audit, and shows them. They are replaced as a whole."""
+    """Holds the last reading, the last audit and the last reconciliations, and shows them.
+
+    They are replaced as a whole.
+    """
 
     def __init__(self) -> None:
         self.figures: Figures | None = None
         self.audit: Audit | None = None
+        self.reconciled: Sequence[Reconciled] = ()
 
     def collect(self) -> Iterator[Metric]:
         if (figures := self.figures) is not None:
@@ -99,6 +115,8 @@ class FigureCollector(Collector):
             yield _gauge(
                 "ledger_difference_usd", "The sum of all postings, which has to be 0.", _usd(audit.difference)
             )
+        if self.reconciled:
+            yield from _of_reconciliations(self.reconciled)
 
 
 class RotationCollector(Collector):
@@ -280,6 +298,26 @@ def _of_undecided(undecided: Undecided) -> Iterator[Metric]:
     if undecided.oldest_at is not None:
         oldest.add_metric((), undecided.oldest_at.timestamp())
     yield oldest
+
+
+def _of_reconciliations(months: Sequence[Reconciled]) -> Iterator[Metric]:
+    difference = _labelled(
+        "reconciliation_difference_usd",
+        "What the links of a month's last reconciliation differ by, which has to be 0.",
+        "month",
+    )
+    differing = _labelled(
+        "reconciliation_differing_customers", "Customers with a link that differs in it.", "month"
+    )
+    for one in months:
+        difference.add_metric((one.month,), _usd(one.difference))
+        differing.add_metric((one.month,), one.differing_customers)
+    yield from (difference, differing)
+    yield _gauge(
+        "reconciliation_timestamp_seconds",
+        "When the last reconciliation was done.",
+        max(one.examined_at for one in months),
+    )
 
 
 def _of_organizations(counts: Sequence[OrganizationCount]) -> Iterator[Metric]:

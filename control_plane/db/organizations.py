@@ -99,6 +99,7 @@ ORDER BY since, o.id LIMIT :limit
 _NOT_SPENDING = text(f"""
 SELECT id FROM organizations WHERE id = ANY(:ids) AND NOT {among("state", _SPENDING)}
 """)
+_PLATFORM = text("SELECT id FROM organizations WHERE platform ORDER BY created_at, id LIMIT 1")
 _BY_NAME = text("SELECT id FROM organizations WHERE name = :name")
 _STANDING = text(f"""
 SELECT o.state, (s.posted_nano - s.held_nano + {CREDIT_LEFT})::bigint AS available_nano,
@@ -227,6 +228,11 @@ async def not_spending(
 ) -> frozenset[OrganizationId]:
     """Those of these organizations that must not spend."""
     return frozenset(await read(connection, _NOT_SPENDING, OrganizationId, ids=sorted(set(organization_ids))))
+
+
+async def platform(connection: Connection) -> OrganizationId | None:
+    """The organization of those who run the installation; None while there is none."""
+    return await read_one(connection, _PLATFORM, OrganizationId)
 
 
 async def named(connection: Connection, name: str) -> OrganizationId | None:

@@ -68,6 +68,20 @@ class _StoredCustomer:
     """Those that are not zero. Every reconciliation keeps a row of every customer."""
 
 
+@dataclass(frozen=True, slots=True)
+class LastDone:
+    """The last reconciliation of a month that is done."""
+
+    id: UUID
+    period: datetime
+    """The first instant of the month."""
+    examined_at: datetime
+    """When the last customers were examined."""
+    differing_customers: int
+    difference_nano: Nano
+    """What the links of customers differ by, each as a positive amount."""
+
+
 _PROGRESS = text("""
 SELECT DISTINCT ON (reconciliation_id) reconciliation_id, number AS batches,
        (sum(customers) OVER (PARTITION BY reconciliation_id))::bigint AS customers, remaining, reached
@@ -100,6 +114,16 @@ FROM reconciliation_differences
 WHERE reconciliation_id = :id
   AND (CAST(:after_id AS uuid) IS NULL OR (customer_id, link) > (CAST(:after_id AS uuid), CAST(:after_link AS text)))
 ORDER BY customer_id, link LIMIT :limit
+""")
+_LAST_DONE = text("""
+SELECT done.id, done.period, done.examined_at, count(DISTINCT d.customer_id) AS differing_customers,
+       coalesce(sum(abs(d.after_nano - d.before_nano)), 0)::bigint AS difference_nano
+FROM (
+  SELECT DISTINCT ON (r.period) r.id, r.period, b.examined_at
+  FROM reconciliations r JOIN reconciliation_batches b ON b.reconciliation_id = r.id AND b.remaining = 0
+  WHERE r.period = ANY(:months) ORDER BY r.period, r.asked_at DESC, r.id DESC
+) done LEFT JOIN reconciliation_differences d ON d.reconciliation_id = done.id
+GROUP BY done.id, done.period, done.examined_at ORDER BY done.period
 """)
 _DIFFERING = text("""
 SELECT count(DISTINCT customer_id) FROM reconciliation_differences WHERE reconciliation_id = :id
@@ -167,6 +191,11 @@ async def examined(
     """What the customers came to, whether they differ or not, in the order of their ids behind `after`."""
     values = {"id": reconciliation_id, "after": after, "limit": limit}
     return await read(connection, _CUSTOMER_AMOUNTS, CustomerAmounts, **values)
+
+
+async def last_done(connection: Connection, months: Sequence[datetime]) -> list[LastDone]:
+    """The last reconciliation that is done of each of these months; a month without one is left out."""
+    return await read(connection, _LAST_DONE, LastDone, months=list(months))
 
 
 async def differing(connection: Connection, reconciliation_id: UUID) -> int:

@@ -17,6 +17,7 @@ from control_plane.domain.lease import LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
 from control_plane.domain.money import NANO_PER_CENT, NANO_PER_USD, Nano
 from control_plane.domain.reconciliation import Amounts, InvoiceFacts, LeaseFacts
+from control_plane.domain.reconciliation_schedule import LastAsked
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,12 @@ _UNFINISHED = text(f"""
 SELECT {_COLUMNS} FROM reconciliations r
 WHERE NOT EXISTS (SELECT FROM reconciliation_batches b WHERE b.reconciliation_id = r.id AND b.remaining = 0)
 ORDER BY asked_at, id LIMIT 1
+""")
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtext('splitplane reconciliations'))")
+_LAST_ASKED = text("""
+SELECT DISTINCT ON (period) period, asked_at,
+       EXISTS (SELECT FROM reconciliation_batches b WHERE b.reconciliation_id = r.id AND b.remaining = 0) AS is_done
+FROM reconciliations r WHERE period = ANY(:months) ORDER BY period, asked_at DESC, id DESC
 """)
 _CUSTOMERS = text("""
 SELECT id FROM organizations WHERE CAST(:after AS uuid) IS NULL OR id > :after ORDER BY id LIMIT :limit
@@ -280,6 +287,17 @@ async def page(
 async def unfinished(connection: Connection) -> Reconciliation | None:
     """The oldest one of which customers have yet to be examined."""
     return await read_one(connection, _UNFINISHED, Reconciliation)
+
+
+async def lock(connection: Connection) -> None:
+    """Let nobody else ask once a day before this transaction ends."""
+    await connection.execute(_LOCK)
+
+
+async def last_asked(connection: Connection, months: Sequence[datetime]) -> dict[datetime, LastAsked]:
+    """When somebody last asked for each of these months, whoever it was."""
+    found = await read(connection, _LAST_ASKED, LastAsked, months=list(months))
+    return {last.period: last for last in found}
 
 
 async def customers(

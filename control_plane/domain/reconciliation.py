@@ -134,6 +134,8 @@ LINKS: tuple[Link, ...] = (
 _IN_TOTAL = frozenset({LinkName.EXPORTED, LinkName.SUPPLIER_POSTED, LinkName.SUPPLIER_OWED})
 OF_CUSTOMERS = tuple(link for link in LINKS if link.name not in _IN_TOTAL)
 """The links that are examined for each customer. An export of all states one sum, and suppliers bill us."""
+IN_TOTAL = tuple(link for link in LINKS if link.name in _IN_TOTAL)
+"""The others, of which there is one for all customers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from datetime import datetime
 from itertools import groupby
 from uuid import UUID
 
-from control_plane.db import exports, organizations, periods, reconciliation_batches, reconciliations
+from control_plane.db import organizations, reconciliation_batches, reconciliations
 from control_plane.db.connection import Connection
 from control_plane.db.reconciliation_batches import Batch, Difference
 from control_plane.db.reconciliations import Reconciliation
@@ -15,6 +15,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.period import month_text
 from control_plane.domain.reconciliation import OF_CUSTOMERS, Amounts, Sides, sides
 from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.outcomes import reconciliations as outcomes
 from control_plane.world import World
 
 __all__ = ["Difference", "Reconciliation"]  # For controllers, which must not import the layer below.
@@ -86,16 +87,7 @@ async def create(
     now = world.now()
     if now < month:
         return Refused(RefusalCode.PERIOD_IN_FUTURE, f"{month_text(month)} has not begun.")
-    export = await exports.last_complete_run(connection, platform, covers_all=True, period_start=month)
-    asked = Reconciliation(
-        id=world.new_id(),
-        period=month,
-        closed=await periods.is_closed(connection, platform, month),
-        export_id=None if export is None else export.id,
-        asked_at=now,
-        asked_by=by,
-    )
-    await reconciliations.insert(connection, asked)
+    asked = await outcomes.ask(connection, platform, month, reconciliation_id=world.new_id(), by=by, now=now)
     return _found(asked, [], 0)
 
 

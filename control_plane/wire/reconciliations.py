@@ -78,7 +78,7 @@ class PeriodReconciliationView(View):
     asked_at: Timestamp
     """When it was asked for."""
     asked_by: str
-    """The id of the subject that asked for it."""
+    """The id of the subject that asked for it, or the name of the loop that asks once a day."""
     customers: int
     """How many customers were examined."""
     remaining: int | None

@@ -104,6 +104,17 @@ JUDGED: dict[str, Judged] = {
         {},
         minutes=70,
     ),
+    "SplitplaneReconciliationDifference": Judged(
+        {'splitplane_reconciliation_difference_usd{month="last"}': "0.000000001x300"},
+        {'splitplane_reconciliation_difference_usd{month="last"}': "0x300"},
+        {"month": "last"},
+    ),
+    "SplitplaneReconciliationOld": Judged(
+        {"splitplane_reconciliation_timestamp_seconds": "0x3100"},
+        {"splitplane_reconciliation_timestamp_seconds": "0x1440 86400x1660"},
+        {},
+        minutes=2 * 24 * 60 + 30,
+    ),
     "SplitplaneOrganizationUnfinished": Judged(
         {UNFINISHED: STUCK}, {UNFINISHED: FRESH}, {"state": "closing"}, minutes=90
     ),

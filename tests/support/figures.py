@@ -20,7 +20,7 @@ from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano
 from control_plane.domain.node_pool import NodePoolState
 from control_plane.domain.organization import OrganizationState
-from reconciler.figures import Audit, Figures
+from reconciler.figures import Audit, Figures, Reconciled
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ACCOUNT = AccountName("fake")
@@ -86,3 +86,4 @@ SAMPLE_FIGURES = Figures(
     ],
 )
 SAMPLE_AUDIT = Audit(AT, postings=2, difference=Nano(0))
+SAMPLE_RECONCILED = [Reconciled("running", AT, differing_customers=0, difference=Nano(0))]

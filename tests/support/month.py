@@ -515,6 +515,7 @@ _UNUSED = frozenset(registry.of_wing("clusters")) | {
     "revoke_ssh_certificates",
     "answer_account_requests",
     "reconcile_periods",
+    "request_reconciliations",
 }
 """Loops that have nothing to do in this month."""
 INJURIES: tuple[tuple[Kind, timedelta, timedelta | None], ...] = (

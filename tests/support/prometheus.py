@@ -15,7 +15,7 @@ from data_plane.proof.verifier.service.metrics import Metrics as VerifierMetrics
 from providers import guard
 from reconciler import health, proving, registry
 from reconciler.figures import FIGURES, ROTATION
-from tests.support.figures import SAMPLE_AUDIT, SAMPLE_FIGURES
+from tests.support.figures import SAMPLE_AUDIT, SAMPLE_FIGURES, SAMPLE_RECONCILED
 
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing: `python -m demo packages`")
@@ -57,6 +57,7 @@ def exported_by_all(monkeypatch: pytest.MonkeyPatch) -> list[Exported]:
     assert guard.CALLS
     monkeypatch.setattr(FIGURES, "figures", SAMPLE_FIGURES)
     monkeypatch.setattr(FIGURES, "audit", SAMPLE_AUDIT)
+    monkeypatch.setattr(FIGURES, "reconciled", SAMPLE_RECONCILED)
     monkeypatch.setattr(ROTATION, "counts", Counts(secrets=3, data_keys=2, to_rewrap=1, to_replace=0))
     api = Metrics()
     api.count("GET", "/v1/leases", 200, 0.01)

@@ -1,7 +1,8 @@
 """A sample as Prometheus knows it: the names of dcgm-exporter for GPUs, vLLM's for inference servers, and ours.
 
-Existing dashboards and alert rules for dcgm-exporter work on them: names, units and labels are those of its default
-counters (etc/default-counters.csv there). Labels that name the lease are ours, besides.
+Dashboards and alert rules that were made for dcgm-exporter work on them: names, units and labels are those of its
+default counters (etc/default-counters.csv there, of which docs/telemetry.md says which are left out), and some of those
+that it has besides. Labels that name the lease are ours.
 """
 
 import re
@@ -83,8 +84,39 @@ _GPU: tuple[tuple[Family, _OfGpu], ...] = (
         _gauge("DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %)."),
         lambda g: g.memory_utilisation_percent,
     ),
+    (_gauge("DCGM_FI_DEV_ENC_UTIL", "Encoder utilization (in %)."), lambda g: g.encoder_percent),
+    (_gauge("DCGM_FI_DEV_DEC_UTIL", "Decoder utilization (in %)."), lambda g: g.decoder_percent),
     (_gauge("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB)."), lambda g: g.memory_free_mib),
     (_gauge("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB)."), lambda g: g.memory_used_mib),
+    (
+        _gauge("DCGM_FI_DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB)."),
+        lambda g: g.memory_reserved_mib,
+    ),
+    (
+        # DCGM divides kibibytes by 1,000, and calls this rate a counter.
+        _gauge("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "Data over all NVLinks, both ways (in MB/s)."),
+        lambda g: _over(g.nvlink_kib_per_second, 1000),
+    ),
+    (
+        _gauge("DCGM_FI_PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active."),
+        lambda g: _over(g.graphics_active_bp, 10_000),
+    ),
+    (
+        _gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor pipe is active."),
+        lambda g: _over(g.tensor_active_bp, 10_000),
+    ),
+    (
+        _gauge("DCGM_FI_PROF_DRAM_ACTIVE", "Ratio of cycles the device memory interface is active."),
+        lambda g: _over(g.dram_active_bp, 10_000),
+    ),
+    (
+        _gauge("DCGM_FI_PROF_PCIE_TX_BYTES", "Rate of data sent over PCIe (in bytes per second)."),
+        lambda g: g.pcie_sent_bytes_per_second,
+    ),
+    (
+        _gauge("DCGM_FI_PROF_PCIE_RX_BYTES", "Rate of data received over PCIe (in bytes per second)."),
+        lambda g: g.pcie_received_bytes_per_second,
+    ),
     (
         _counter(
             "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "Number of remapped rows for uncorrectable errors."

@@ -61,6 +61,15 @@ class GpuReading:
     pcie_width: int | None = None
     pcie_width_max: int | None = None
     pcie_replays: int | None = None
+    memory_reserved_mib: int | None = None
+    encoder_percent: int | None = None
+    decoder_percent: int | None = None
+    graphics_active_bp: int | None = None
+    tensor_active_bp: int | None = None
+    dram_active_bp: int | None = None
+    nvlink_kib_per_second: int | None = None
+    pcie_sent_bytes_per_second: int | None = None
+    pcie_received_bytes_per_second: int | None = None
     fabric_state: str | None = None
     fabric_health: str | None = None
 

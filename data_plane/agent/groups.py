@@ -5,7 +5,7 @@ measured yet (simple getters probably take tens to hundreds of microseconds); th
 its cost is part of the document.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref
 from typing import Any
 
@@ -37,9 +37,12 @@ _FABRIC_HEALTH = ("not_supported", "healthy", "unhealthy", "limited")
 
 def usage(library: Library, handle: object) -> Usage:
     """The list of processes is the most expensive call of all groups."""
+    reserved = None
     memory = library.ask("nvmlDeviceGetMemoryInfo", handle, BINDINGS.nvmlMemory_v2)
     if memory is None:
         memory = library.ask("nvmlDeviceGetMemoryInfo", handle)
+    else:
+        reserved = int(memory.reserved) >> 20
     rates = library.ask("nvmlDeviceGetUtilizationRates", handle)
     return fitting(
         Usage,
@@ -50,7 +53,15 @@ def usage(library: Library, handle: object) -> Usage:
         memory_utilisation_percent=None if rates is None else rates.memory,
         compute_processes=processes(library, handle, "Compute"),
         graphics_processes=processes(library, handle, "Graphics"),
+        memory_reserved_mib=reserved,
+        encoder_percent=_first(library.ask("nvmlDeviceGetEncoderUtilization", handle)),
+        decoder_percent=_first(library.ask("nvmlDeviceGetDecoderUtilization", handle)),
     )
+
+
+def _first(answer: "Sequence[int] | None") -> "int | None":
+    """Of a value with its sampling period."""
+    return None if answer is None else answer[0]
 
 
 def power(library: Library, handle: object) -> Power:
@@ -130,6 +141,8 @@ _PCIE = {
     "correctable": BINDINGS.NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS,
     "non_fatal": BINDINGS.NVML_FI_DEV_PCIE_COUNT_NON_FATAL_ERROR,
     "fatal": BINDINGS.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR,
+    "sent_bytes": BINDINGS.NVML_FI_DEV_PCIE_COUNT_TX_BYTES,
+    "received_bytes": BINDINGS.NVML_FI_DEV_PCIE_COUNT_RX_BYTES,
 }
 
 
@@ -145,11 +158,15 @@ def pcie(library: Library, handle: object) -> PcieHealth:
     )
 
 
+_ALL_LINKS = 0xFFFFFFFF
+"""As the scope of a field: the sum over the links."""
 _NVLINK = {
     "crc_flit_errors": BINDINGS.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL,
     "crc_data_errors": BINDINGS.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL,
     "replays": BINDINGS.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL,
     "recoveries": BINDINGS.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL,
+    "sent_kib": (BINDINGS.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _ALL_LINKS),
+    "received_kib": (BINDINGS.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, _ALL_LINKS),
 }
 
 
@@ -222,4 +239,5 @@ READERS: "Mapping[Group, Callable[[Library, object], object]]" = {
     "fabric": fabric,
     "mig": mig_mode,
 }
-"""How each group of one card is read. The group `identity` is the list of cards itself (`monitor.py`)."""
+"""How each group of one card is read. `profile` needs its reading before (`profile.py`), and `identity` is the list of
+cards itself (`monitor.py`)."""

@@ -10,6 +10,7 @@ from typing import Any
 from data_plane.agent.events import CHANGES, XID, Events
 from data_plane.agent.groups import READERS
 from data_plane.agent.kernel_log_source import KernelLog
+from data_plane.agent.profile import Profiles
 from data_plane.agent.schedule import Schedule
 from data_plane.agent.xids import Xids
 from data_plane.documents.health import GpuHealth, Group, Health, Reading, Usage
@@ -53,6 +54,7 @@ class Monitor:
         self._unix = unix
         self._events: Events | None = None
         self._xids = Xids()
+        self._profiles = Profiles()
         self._cards: list[_Card] = []
         self._readings: dict[Group, Reading] = {}
 
@@ -115,11 +117,16 @@ class Monitor:
             return
         self._library.about = f"GPU {card.health.index}"
         try:
-            reading: Any = {group: READERS[group](self._library, card.handle)}
+            reading: Any = {group: self._reading(card, group)}
         except Lost:
             card.lost = True
             return
         card.health = replace(card.health, **reading)
+
+    def _reading(self, card: _Card, group: Group) -> object:
+        if group == "profile":
+            return self._profiles.read(self._library, card.handle, card.health.uuid)
+        return READERS[group](self._library, card.handle)
 
     def _admit(self) -> "list[_Card]":
         """The cards that are there now, in the order of their indices. Known cards keep their values."""

@@ -15,6 +15,7 @@ from data_plane.agent.gpu_watch import GpuWatch
 from data_plane.agent.host_usage import HostUsage
 from data_plane.agent.inference import Inference
 from data_plane.agent.new_xids import NewXids
+from data_plane.agent.rates import Rates
 from data_plane.agent.sample_line import Send
 from data_plane.agent.signal_file import SignalFile
 from data_plane.agent.spool import Spool
@@ -50,6 +51,7 @@ class Reader:
     ) -> None:
         self._gpus, self._host, self._inference, self._xids = gpus, host, inference, xids
         self._boot, self._unix, self._uptime = boot, unix, uptime
+        self._rates = Rates()
 
     def next(self, spool: "Spool[Sample]") -> Sample:
         """The sample of now. Waits for the next document about the GPUs, and so gives the time between two samples."""
@@ -77,7 +79,7 @@ class Reader:
         return replace(
             sample,
             source=gpus.source,
-            gpus=sample_gpus(gpus),
+            gpus=sample_gpus(gpus, self._rates.of(gpus)),
             xids=xids,
             xids_more=more,
             events=gpus.events,

@@ -10,6 +10,7 @@ PERIODS: "Mapping[Group, int]" = {
     "mig": 3600,  # And whenever NVML reports a change.
     "usage": 10,
     "power": 10,
+    "profile": 10,
     "throttle": 5,
     "recovery": 10,  # And after an event.
     "ecc": 60,  # And after an event.

@@ -20,9 +20,11 @@ Percent = Annotated[int, Whole(0, 100)]
 Celsius = Annotated[int, Whole(-273, 1000)]
 Bits = Annotated[int, Whole(0, (1 << 64) - 1)]
 Processes = Annotated[int, Whole(0, 1_000_000)]
+BasisPoints = Annotated[int, Whole(0, 10_000)]
+"""Hundredths of a per cent."""
 
 Group = Literal[
-    "usage", "power", "throttle", "recovery", "ecc", "pcie", "nvlink", "fabric", "mig", "identity"
+    "usage", "power", "throttle", "recovery", "ecc", "pcie", "nvlink", "fabric", "mig", "profile", "identity"
 ]
 
 
@@ -37,6 +39,11 @@ class Usage:
     memory_utilisation_percent: Percent | None = None
     compute_processes: Processes | None = None
     graphics_processes: Processes | None = None
+    memory_reserved_mib: Mib | None = None
+    """The driver's own memory; null where the driver counts it as used."""
+    encoder_percent: Percent | None = None
+    """How busy the video encoders and decoders are."""
+    decoder_percent: Percent | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,9 @@ class PcieHealth:
     fatal: Count | None = None
     generation_max: Annotated[int, Whole(0, 16)] | None = None
     """The highest that both the card and its slot support."""
+    sent_bytes: Count | None = None
+    """Since the driver was loaded. The counters may begin anew."""
+    received_bytes: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -126,6 +136,9 @@ class NvLinkHealth:
     recoveries_failed: Count | None = None
     """From NVLink 5 on."""
     symbol_errors: Count | None = None
+    sent_kib: Count | None = None
+    """Data over all links, without the protocol."""
+    received_kib: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +161,18 @@ class MigHealth:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """What the card's units were busy with since the reading before: Hopper and later, and not with MIG."""
+
+    graphics_active_bp: BasisPoints | None = None
+    """The share of the time in which any program ran."""
+    tensor_active_bp: BasisPoints | None = None
+    """The share of the time in which the tensor cores worked."""
+    dram_active_bp: BasisPoints | None = None
+    """The share of the memory's bandwidth in use."""
+
+
+@dataclass(frozen=True)
 class GpuHealth:
     index: Annotated[int, Whole(0, GPUS_MAX - 1)]
     uuid: Annotated[str, Text(UUID)] | None
@@ -164,6 +189,7 @@ class GpuHealth:
     nvlink: NvLinkHealth = NvLinkHealth()
     fabric: Fabric = Fabric()
     mig: MigHealth = MigHealth()
+    profile: Profile = Profile()
 
 
 @dataclass(frozen=True)

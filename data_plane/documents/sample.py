@@ -7,12 +7,21 @@ Standard library only, Python 3.10 and up: this file runs on rented machines.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
 from data_plane.documents import records, strict
-from data_plane.documents.health import Bits, Celsius, GpuHealth, Health, Percent, Processes, UnixSeconds
+from data_plane.documents.health import (
+    BasisPoints,
+    Bits,
+    Celsius,
+    GpuHealth,
+    Health,
+    Percent,
+    Processes,
+    UnixSeconds,
+)
 from data_plane.documents.inventory import BUS_ID, GPUS_MAX, UUID, Count, Mhz, Mib, Milliwatts, Source
 from data_plane.documents.records import Most, Text, Whole
 
@@ -29,8 +38,6 @@ NICS_MAX = 16
 SERVERS_MAX = 8
 
 UnixMilliseconds = Annotated[int, Whole(0, 1 << 50)]
-BasisPoints = Annotated[int, Whole(0, 10_000)]
-"""Hundredths of a per cent."""
 Milliseconds = Annotated[int, Whole(0, (1 << 53) - 1)]
 Microseconds = Annotated[int, Whole(0, (1 << 53) - 1)]
 
@@ -94,6 +101,19 @@ class Gpu:
     pcie_width_max: Annotated[int, Whole(0, 64)] | None = None
     pcie_replays: Count | None = None
     pcie_generation_max: Annotated[int, Whole(0, 16)] | None = None
+    memory_reserved_mib: Mib | None = None
+    """The driver's own memory, if it reports that separately."""
+    encoder_percent: Percent | None = None
+    decoder_percent: Percent | None = None
+    graphics_active_bp: BasisPoints | None = None
+    """See `health.Profile`: here and in the next two."""
+    tensor_active_bp: BasisPoints | None = None
+    dram_active_bp: BasisPoints | None = None
+    nvlink_kib_per_second: Count | None = None
+    """Data sent and received over all NVLinks, between the last two readings, which are up to a minute apart."""
+    pcie_sent_bytes_per_second: Count | None = None
+    """Between the last two readings, which are half a minute apart."""
+    pcie_received_bytes_per_second: Count | None = None
     fabric_state: Literal["not_supported", "not_started", "in_progress", "completed"] | None = None
     fabric_health: Literal["not_supported", "healthy", "unhealthy", "limited"] | None = None
 
@@ -298,12 +318,16 @@ def _pcie_reduced(gpu: Gpu) -> bool:
     return any(now is not None and best is not None and now < best for now, best in pairs)
 
 
-def sample_gpus(health: Health) -> "tuple[Gpu, ...]":
-    """What a sample says about GPUs, from the agent's health document."""
-    return tuple(map(_gpu, health.gpus))
+Rates = Mapping[str, "int | None"]
+"""Fields of a card that are rates, and their values."""
 
 
-def _gpu(card: GpuHealth) -> Gpu:
+def sample_gpus(health: Health, rates: "Mapping[str, Rates] | None" = None) -> "tuple[Gpu, ...]":
+    """What a sample says about GPUs, from the agent's health document and the rates by UUID."""
+    return tuple(_gpu(card, (rates or {}).get(card.uuid or "", {})) for card in health.gpus)
+
+
+def _gpu(card: GpuHealth, rates: Rates) -> Gpu:
     usage, power, throttle, ecc = card.usage, card.power, card.throttle, card.ecc
     return Gpu(
         index=card.index,
@@ -348,6 +372,15 @@ def _gpu(card: GpuHealth) -> Gpu:
         pcie_width_max=card.pcie.width_max,
         pcie_replays=card.pcie.replays,
         pcie_generation_max=card.pcie.generation_max,
+        memory_reserved_mib=usage.memory_reserved_mib,
+        encoder_percent=usage.encoder_percent,
+        decoder_percent=usage.decoder_percent,
+        graphics_active_bp=card.profile.graphics_active_bp,
+        tensor_active_bp=card.profile.tensor_active_bp,
+        dram_active_bp=card.profile.dram_active_bp,
+        nvlink_kib_per_second=rates.get("nvlink_kib_per_second"),
+        pcie_sent_bytes_per_second=rates.get("pcie_sent_bytes_per_second"),
+        pcie_received_bytes_per_second=rates.get("pcie_received_bytes_per_second"),
         fabric_state=card.fabric.state,
         fabric_health=card.fabric.health,
     )

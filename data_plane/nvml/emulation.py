@@ -23,7 +23,7 @@ so many seconds after that (`emulation_file.py`). Constants, structures and erro
 
 import copy
 from collections.abc import Callable, Sequence
-from ctypes import c_ulonglong
+from ctypes import addressof, c_ulonglong, pointer
 from functools import partial
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -82,6 +82,8 @@ class EmulatedNvml:
         self._plan(described.get("script", []), 0)
         self._events: list[SimpleNamespace] = []
         self._watched: dict[int, int] = {}
+        self._gpm: list[tuple[Any, _Thing | None]] = []
+        """Samples of the driver's, and the card of each."""
 
     def __getattr__(self, name: str) -> Any:
         theirs = getattr(BINDINGS, name)
@@ -142,6 +144,34 @@ class EmulatedNvml:
             if one.answers.get("nvmlDeviceGetGpuInstanceId") == number:
                 return one
         raise _error("NOT_FOUND")
+
+    # How busy a card's units are. The description of a card has it at nvmlGpmMetricsGet: per cent by number.
+
+    def nvmlGpmQueryDeviceSupport(self, card: _Thing) -> SimpleNamespace:  # noqa: N802
+        self._known(card, "nvmlGpmQueryDeviceSupport")
+        return SimpleNamespace(isSupportedDevice=int("nvmlGpmMetricsGet" in card.answers))
+
+    def nvmlGpmSampleAlloc(self) -> Any:  # noqa: N802
+        self._gpm.append((sample := BINDINGS.struct_c_nvmlGpmSample_t(), None))
+        return pointer(sample)
+
+    def nvmlGpmSampleGet(self, card: _Thing, sample: Any) -> Any:  # noqa: N802
+        self._known(card, "nvmlGpmSampleGet")
+        where = addressof(sample.contents)
+        self._gpm = [(each, card if addressof(each) == where else of) for each, of in self._gpm]
+        return sample
+
+    def nvmlGpmMetricsGet(self, wanted: Any) -> Any:  # noqa: N802
+        where = addressof(wanted.sample2.contents)
+        card = next(of for each, of in self._gpm if addressof(each) == where)
+        if card is None:
+            raise _error("INVALID_ARGUMENT")
+        values = card.answers["nvmlGpmMetricsGet"]
+        for metric in wanted.metrics[: wanted.numMetrics]:
+            known = values.get(str(metric.metricId))
+            metric.nvmlReturn = BINDINGS.NVML_ERROR_NOT_SUPPORTED if known is None else BINDINGS.NVML_SUCCESS
+            metric.value = known or 0.0
+        return wanted
 
     # Events.
 

@@ -6,12 +6,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import yaml
 
 from control_plane.domain.exposition import FAMILIES, Named, exposed, points
 from control_plane.domain.health import Verdict
 from control_plane.domain.reading import GpuReading, HostReading, Reading, XidReading
+from data_plane.documents.sample import encode_sample
 from tests.support.prometheus import needs_promtool, promtool
+from tests.support.samples import busy_sample
 
 RULES = Path("docs/monitoring/telemetry-alerts.yml")
 DASHBOARD = Path("docs/monitoring/telemetry-dashboard.json")
@@ -77,6 +80,54 @@ def test_each_alert_fires_when_it_should_and_only_then(tmp_path: Path) -> None:
 @needs_promtool
 def test_the_rules_are_valid_and_lint_free() -> None:
     promtool("check", "rules", "--lint-fatal", str(RULES))
+
+
+DEFAULT_COUNTERS = [
+    "SM_CLOCK",
+    "MEM_CLOCK",
+    "MEMORY_TEMP",
+    "GPU_TEMP",
+    "POWER_USAGE",
+    "TOTAL_ENERGY_CONSUMPTION",
+    "PCIE_REPLAY_COUNTER",
+    "GPU_UTIL",
+    "MEM_COPY_UTIL",
+    "ENC_UTIL",
+    "DEC_UTIL",
+    "XID_ERRORS",
+    "FB_FREE",
+    "FB_USED",
+    "FB_RESERVED",
+    "NVLINK_BANDWIDTH_TOTAL",
+    "VGPU_LICENSE_STATUS",
+    "UNCORRECTABLE_REMAPPED_ROWS",
+    "CORRECTABLE_REMAPPED_ROWS",
+    "ROW_REMAP_FAILURE",
+]
+PROFILING_COUNTERS = [
+    "GR_ENGINE_ACTIVE",
+    "PIPE_TENSOR_ACTIVE",
+    "DRAM_ACTIVE",
+    "PCIE_TX_BYTES",
+    "PCIE_RX_BYTES",
+]
+"""Of etc/default-counters.csv of dcgm-exporter."""
+
+
+def test_the_default_counters_of_dcgm_exporter_are_there_and_the_page_says_which_are_not() -> None:
+    default = {f"DCGM_FI_DEV_{name}" for name in DEFAULT_COUNTERS}
+    default |= {f"DCGM_FI_PROF_{name}" for name in PROFILING_COUNTERS}
+    missing = default - _KNOWN
+    assert missing == {"DCGM_FI_DEV_VGPU_LICENSE_STATUS"}
+    page = Path("docs/telemetry.md").read_text()
+    assert all(name in page for name in missing | {"DCGM_FI_DRIVER_VERSION"})
+
+
+def test_every_value_of_a_busy_machine_is_shown() -> None:
+    """So no metric is named that no machine can have."""
+    reading = msgspec.convert(json.loads(encode_sample(busy_sample())), Reading)
+    shown = {name.partition("{")[0] for name in _series(reading)}
+    assert shown == _KNOWN
 
 
 def test_rules_and_dashboard_name_metrics_that_there_are() -> None:

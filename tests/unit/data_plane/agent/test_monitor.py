@@ -15,7 +15,17 @@ from data_plane.agent.events import Event, Events
 from data_plane.agent.kernel_log_source import Unreadable
 from data_plane.agent.monitor import EARLY_SECONDS, SETTLE_SECONDS, Monitor, watch
 from data_plane.agent.schedule import PERIODS, Schedule
-from data_plane.documents.health import Ecc, Fabric, GpuHealth, Health, MigHealth, Recovery, Usage, Xid
+from data_plane.documents.health import (
+    Ecc,
+    Fabric,
+    GpuHealth,
+    Health,
+    MigHealth,
+    Profile,
+    Recovery,
+    Usage,
+    Xid,
+)
 from data_plane.documents.protocol import decode, encode
 from data_plane.inspection.health import READ_HEALTH
 from data_plane.nvml import emulation_file
@@ -56,7 +66,7 @@ def test_a_healthy_idle_card_looks_so() -> None:
         "0000:61:00.0",
         False,
     )
-    assert card.usage == Usage(81559, 0, 81559, 0, 0, 0, 0)
+    assert card.usage == Usage(81559, 0, 81559, 0, 0, 0, 0, memory_reserved_mib=0)
     assert card.throttle.reasons == pynvml.nvmlClocksEventReasonGpuIdle
     assert card.recovery == Recovery(0)
     assert (card.nvlink.links, card.nvlink.active, card.nvlink.crc_flit_errors) == (18, 18, 0)
@@ -100,7 +110,27 @@ FAULTS: dict[str, tuple[dict[str, Any], Any, Any]] = {
             }
         },
         lambda card: card.usage,
-        Usage(80 << 10, 70 << 10, 9 << 10, 97, 40, 2, 0),
+        Usage(80 << 10, 70 << 10, 9 << 10, 97, 40, 2, 0, memory_reserved_mib=1 << 10),
+    ),
+    "videos are encoded": (
+        {
+            "answers": {
+                "nvmlDeviceGetEncoderUtilization": [37, 100_000],
+                "nvmlDeviceGetDecoderUtilization": [12, 100_000],
+            }
+        },
+        lambda card: (card.usage.encoder_percent, card.usage.decoder_percent),
+        (37, 12),
+    ),
+    "its links transfer data": (
+        {"fields": {"138": {"4294967295": 5_000}, "139": {"4294967295": 7_000}, "197": 11, "198": 13}},
+        lambda card: (
+            card.nvlink.sent_kib,
+            card.nvlink.received_kib,
+            card.pcie.sent_bytes,
+            card.pcie.received_bytes,
+        ),
+        (5_000, 7_000, 11, 13),
     ),
     "corrected errors rise": (
         {"fields": {"3": 120_000, "5": 2**40}},
@@ -177,6 +207,26 @@ def test_a_fault_is_seen_on_its_card_and_on_no_other(fault: tuple[dict[str, Any]
     assert part(after[6]) == expected
     assert part(before[6]) != expected
     assert [card for card in after if card.index != 6] == [card for card in before if card.index != 6]
+
+
+def test_how_busy_the_units_of_a_card_were_is_known_from_the_second_reading_on() -> None:
+    clock = Clock()
+    busy = {"at": 0, "gpu": 0, "answers": {"nvmlGpmMetricsGet": {"1": 97.5, "5": 41.25, "10": 0}}}
+    watched = monitor("h100-sxm-8", busy, clock=clock)
+    profiles = []
+    for _ in range(4):
+        profiles.append([card.profile for card in watched.look().gpus[:2]])
+        clock.sleep(PERIODS["profile"])
+    assert profiles == [[Profile(), Profile()]] + 3 * [[Profile(9_750, 4_125, 0), Profile()]]
+
+
+def test_a_unit_of_which_nothing_is_known_is_null_and_the_others_are_read() -> None:
+    clock = Clock()
+    odd = {"at": 0, "gpu": 0, "answers": {"nvmlGpmMetricsGet": {"1": float("nan"), "10": 101.0, "5": 1.0}}}
+    watched = monitor("h100-sxm-8", odd, clock=clock)
+    watched.look()
+    clock.sleep(PERIODS["profile"])
+    assert watched.look().gpus[0].profile == Profile(None, 100, None)
 
 
 def test_counters_of_nvlink_5_are_summed_over_the_links() -> None:

@@ -21,6 +21,7 @@ from data_plane.documents.health import (
     NvLinkHealth,
     PcieHealth,
     Power,
+    Profile,
     Recovery,
     Throttle,
     Usage,
@@ -306,17 +307,23 @@ def test_every_value_of_a_card_that_a_sample_has_comes_from_the_health_document(
         uuid="GPU-0",
         bus_id="0000:01:00.0",
         lost=True,
-        usage=Usage(1, 2, 3, 4, 5, 6, 7),
+        usage=Usage(1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
         power=Power(8, 9, 10, 11, 12, 13_000, 14, 15),
         throttle=Throttle(*(n * 1_000_000 for n in range(16, 25))),
         recovery=Recovery(25),
         ecc=Ecc(True, 26, 27, 28, 29, 30, 31, True, True, 32, 33, True),
-        pcie=PcieHealth(6, 7, 16, 34, 35, 36, 37, 8),
-        nvlink=NvLinkHealth(18, 17, 38, 39, 40, 41, 42, 43),
+        pcie=PcieHealth(6, 7, 16, 34, 35, 36, 37, 8, 44, 45),
+        nvlink=NvLinkHealth(18, 17, 38, 39, 40, 41, 42, 43, 46, 47),
         fabric=Fabric("completed", 0, 0, "limited"),
+        profile=Profile(48, 49, 50),
     )
     health = Health("nvml", 0, (card,), (), 0, False, "kmsg", ())
-    (gpu,) = sample_gpus(health)
+    rates = {
+        "nvlink_kib_per_second": 1,
+        "pcie_sent_bytes_per_second": 2,
+        "pcie_received_bytes_per_second": 3,
+    }
+    (gpu,) = sample_gpus(health, {"GPU-0": rates})
     assert None not in vars(gpu).values()
     assert (gpu.processes, gpu.energy_j, gpu.throttled_power_ms, gpu.throttled_power_brake_ms) == (
         13,

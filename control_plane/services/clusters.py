@@ -161,3 +161,13 @@ async def chosen(connection: Connection, organization_id: OrganizationId, word: 
     known = [cluster.name for cluster in page if cluster.state is ClusterState.READY]
     why = f"There is no cluster {word!r} that your organization may use; {choose(word, known)}."
     return Refused(RefusalCode.CLUSTER_UNKNOWN, why)
+
+
+async def filtered_by(
+    connection: Connection, organization_id: OrganizationId, word: str | None
+) -> ClusterId | Refused | None:
+    """The cluster to which a list is limited; None for all of them."""
+    if word is None:
+        return None
+    found = await chosen(connection, organization_id, word)
+    return found if isinstance(found, Refused) else found.id

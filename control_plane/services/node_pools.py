@@ -16,7 +16,7 @@ from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
 from control_plane.domain.cluster import Cluster, ClusterState
 from control_plane.domain.decision import Action, NotAdmitted
-from control_plane.domain.ids import ClusterId, NodePoolId, OrganizationId, ProjectId
+from control_plane.domain.ids import NodePoolId, OrganizationId, ProjectId
 from control_plane.domain.node_marks import Taint, label_problem, taint_problem
 from control_plane.domain.node_pool import (
     WANTED,
@@ -254,7 +254,7 @@ async def page(
             if isinstance(project, Refused):
                 return project
             project_id = project.id
-        cluster_id = await _cluster_id(connection, organization_id, only)
+        cluster_id = await clusters.filtered_by(connection, organization_id, only.cluster)
         if isinstance(cluster_id, Refused):
             return cluster_id
         return await node_pools.page(
@@ -270,16 +270,6 @@ async def page(
         )
 
 
-async def _cluster_id(
-    connection: Connection, organization_id: OrganizationId, only: PoolFilter
-) -> ClusterId | Refused | None:
-    """The cluster that the filter names; None for every one."""
-    if only.cluster is None:
-        return None
-    found = await clusters.chosen(connection, organization_id, only.cluster)
-    return found if isinstance(found, Refused) else found.id
-
-
 async def reports(
     world: World,
     platform: OrganizationId,
@@ -293,7 +283,7 @@ async def reports(
     `platform` is their organization. Each pool is read as its own tenant.
     """
     async with world.db.reading(platform) as connection:
-        cluster_id = await _cluster_id(connection, platform, only)
+        cluster_id = await clusters.filtered_by(connection, platform, only.cluster)
         if isinstance(cluster_id, Refused):
             return cluster_id
         places = await node_pools.whose(

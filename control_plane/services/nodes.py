@@ -13,7 +13,6 @@ from control_plane.db.node_overviews import NodeOverview, NodeReport, Whose
 from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
 from control_plane.domain.ids import (
-    ClusterId,
     MalformedIdError,
     NodeId,
     NodePoolId,
@@ -72,7 +71,7 @@ async def page(
 ) -> Sequence[NodeOverview] | Refused:
     """The nodes of an organization within reach, newest first."""
     async with world.db.reading(organization_id) as connection:
-        cluster_id = await _cluster_id(connection, organization_id, only)
+        cluster_id = await clusters.filtered_by(connection, organization_id, only.cluster)
         if isinstance(cluster_id, Refused):
             return cluster_id
         return await node_overviews.page(
@@ -85,16 +84,6 @@ async def page(
             pool_id=only.pool_id,
             limit=limit,
         )
-
-
-async def _cluster_id(
-    connection: Connection, organization_id: OrganizationId, only: NodeFilter
-) -> ClusterId | Refused | None:
-    """The cluster that the filter names; None for every one."""
-    if only.cluster is None:
-        return None
-    found = await clusters.chosen(connection, organization_id, only.cluster)
-    return found if isinstance(found, Refused) else found.id
 
 
 async def report(world: World, word: str) -> NodeReport | Refused:
@@ -116,7 +105,7 @@ async def reports(
 ) -> Sequence[NodeReport] | Refused:
     """The nodes of everybody, newest first, as operators see them. `platform` is their organization."""
     async with world.db.reading(platform) as connection:
-        cluster_id = await _cluster_id(connection, platform, only)
+        cluster_id = await clusters.filtered_by(connection, platform, only.cluster)
         if isinstance(cluster_id, Refused):
             return cluster_id
         places = await node_overviews.whose(

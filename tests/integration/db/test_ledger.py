@@ -203,6 +203,7 @@ async def test_what_finance_reads_of_all_customers_answers_no_customer(world: Wo
         assert await ledger_entries.wallets(connection, after=None, limit=9) == []
 
 
+@pytest.mark.usefixtures("database_url")  # Its tables were never analysed, by which the planner would go.
 async def test_a_page_of_entries_is_found_by_an_index(world: World, db: Database) -> None:
     acme = await _organization(world)
     values = {"organization_id": acme, "before": 10, "limit": 2, "period": month_of(START)}

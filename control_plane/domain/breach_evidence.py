@@ -7,9 +7,8 @@ not every source weighs the same (`sla_evidence.py`).
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 
-from control_plane.domain.health import RULES, FaultCode
+from control_plane.domain.health import RULES
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.money import NOTHING, Nano
 from control_plane.domain.period import month_after
@@ -25,26 +24,10 @@ from control_plane.domain.sla_clock import (
     Used,
     last_change,
 )
+from control_plane.domain.sla_evidence import FactSource, source_of
 
 SPANS_MAX = 100
 """How many facts of a kind an evidence names; the sums are of all of them."""
-
-
-class FactSource(StrEnum):
-    """Where a fact is from."""
-
-    JOURNAL = "journal"
-    """Our journal: what we did, and when."""
-    BILL = "bill"
-    """Seconds that were not billed."""
-    PROVIDER = "provider"
-    """The lists of the machine's provider."""
-    MACHINE = "machine"
-    """What we read on the machine ourselves, on which its customer has root."""
-    PROOF = "proof"
-    """A GPU proof."""
-    OPERATOR = "operator"
-    CUSTOMER = "customer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,23 +166,13 @@ def _down(part: Down) -> Fact:
     return Fact(part.since, part.until, f"not available for {part.seconds:,} s: {words}", source)
 
 
-_SOURCES = {
-    FaultCode.PROOF_FAILED: FactSource.PROOF,
-    FaultCode.PROVIDER_DOWN: FactSource.PROVIDER,
-    FaultCode.PROVIDER_MISSING: FactSource.PROVIDER,
-    FaultCode.EVICTION_ANNOUNCED: FactSource.PROVIDER,
-    FaultCode.UNDER_MAINTENANCE: FactSource.OPERATOR,
-    FaultCode.HANDED_BACK: FactSource.CUSTOMER,
-}
-
-
 def _verdict(change: HealthChange) -> Fact:
     machine = f"machine {on_wire(Prefix.MACHINE, change.machine_id)}"
     words = change.verdict.replace("_", " ")
     if change.fault is None:
         return Fact(change.at, None, f"{machine} was {words} again", FactSource.JOURNAL)
     what = f"{machine} was {words}: {RULES[change.fault].words}"
-    return Fact(change.at, None, what, _SOURCES.get(change.fault, FactSource.MACHINE))
+    return Fact(change.at, None, what, source_of(change.fault))
 
 
 def _works(evidence: BreachEvidence) -> Iterator[Fact]:

@@ -4,23 +4,52 @@ Answers of a machine over SSH and its GPU proofs are those of software that its 
 provider lists, what an operator announced, and what our journal has, no customer can forge.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from enum import StrEnum
 
 from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.ids import MachineId
 from control_plane.domain.sla_clock import Facts, HealthChange, Used, covers, last_change
 
+
+class FactSource(StrEnum):
+    """Where a fact is from."""
+
+    JOURNAL = "journal"
+    """Our journal: what we did, and when."""
+    BILL = "bill"
+    """Seconds that were not billed."""
+    PROVIDER = "provider"
+    """The lists of the machine's provider."""
+    MACHINE = "machine"
+    """What we read on the machine ourselves, on which its customer has root."""
+    PROOF = "proof"
+    """A GPU proof."""
+    OPERATOR = "operator"
+    CUSTOMER = "customer"
+
+
+_SOURCES: Mapping[FaultCode, FactSource] = {
+    FaultCode.PROOF_FAILED: FactSource.PROOF,
+    FaultCode.PROVIDER_DOWN: FactSource.PROVIDER,
+    FaultCode.PROVIDER_MISSING: FactSource.PROVIDER,
+    FaultCode.EVICTION_ANNOUNCED: FactSource.PROVIDER,
+    FaultCode.UNDER_MAINTENANCE: FactSource.OPERATOR,
+    FaultCode.HANDED_BACK: FactSource.CUSTOMER,
+}
+
+
+def source_of(fault: FaultCode) -> FactSource:
+    """Who says that a machine has a fault. What is not listed is read on the machine."""
+    return _SOURCES.get(fault, FactSource.MACHINE)
+
+
 FROM_OUTSIDE = frozenset(
-    {
-        FaultCode.PROVIDER_DOWN,
-        FaultCode.PROVIDER_MISSING,
-        FaultCode.EVICTION_ANNOUNCED,
-        FaultCode.UNDER_MAINTENANCE,
-    }
+    fault for fault in FaultCode if source_of(fault) in (FactSource.PROVIDER, FactSource.OPERATOR)
 )
-"""Faults that a machine cannot show by itself: its provider, or an operator, says so. All others are read on the
-machine, where its customer may have root."""
+"""Faults that a machine cannot show by itself. All others rest on the machine, where its customer may have root, or on
+the customer's word."""
 
 
 def from_outside(facts: Facts, confirmed: Collection[MachineId] = ()) -> Facts:

@@ -3,11 +3,12 @@
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.domain.breach_evidence import BreachEvidence, FactSource, evidence_of, facts_of
+from control_plane.domain.breach_evidence import BreachEvidence, evidence_of, facts_of
 from control_plane.domain.health import FaultCode, Verdict
 from control_plane.domain.ids import MachineId
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import Facts, HealthChange, Maintenance, Promise, Used, clocks
+from control_plane.domain.sla_evidence import FactSource
 from tests.unit.domain.test_sla_clock import GOLD, MACHINE, MONTH, NOVEMBER_SETTLED, at, facts, health
 
 OTHER = MachineId(UUID(int=2))

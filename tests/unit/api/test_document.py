@@ -21,7 +21,7 @@ from control_plane.api.openapi.examples import UNKNOWN
 from control_plane.api.openapi.page import POLICY, page
 from control_plane.api.openapi.schemas import in_ecma, structs
 from control_plane.api.requests import decode, with_whole_numbers
-from control_plane.domain import journal
+from control_plane.domain import health, journal
 from control_plane.domain.account_request import AccountCode, AccountOutcome, AccountVerb
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.attempt import AttemptOutcome
@@ -29,7 +29,9 @@ from control_plane.domain.block import BlockScope
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.failure import FailReason
 from control_plane.domain.ids import Prefix
+from control_plane.domain.invoice import LineKind
 from control_plane.domain.lease import EndReason, LeaseState
+from control_plane.domain.ledger import TransactionKind
 from control_plane.domain.machine import MachineState
 from control_plane.domain.node import JoinStep, LeaveReason, LeaveStep
 from control_plane.domain.notice import NoticeKind
@@ -43,12 +45,15 @@ from control_plane.domain.preemption import KeptCode, PreemptionDecision, Preemp
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import OWN_CODES, Occasion, ProofOutcome, Tier
 from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.reconciliation import LinkName
+from control_plane.domain.repair import RepairOutcome, RepairStep
 from control_plane.domain.request import WAIT_SECONDS_DEFAULT
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ScopeKind
 from control_plane.domain.sku import CapacityShape
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import Cause, Promise
+from control_plane.domain.sla_evidence import FactSource
 from control_plane.domain.subject import SubjectKind, SubjectState
 from control_plane.domain.verification import Verdict
 from control_plane.wire import common, leases, vocabulary
@@ -85,6 +90,15 @@ WORDS: Mapping[str, Iterable[StrEnum]] = {
     "SlaTier": SlaTier,
     "SlaPromise": Promise,
     "SlaCause": Cause,
+    "SlaFactSource": FactSource,
+    "HealthVerdict": health.Verdict,
+    "MachineFault": health.FaultCode,
+    "FaultSource": health.Source,
+    "RepairStep": RepairStep,
+    "RepairOutcome": RepairOutcome,
+    "TransactionKind": TransactionKind,
+    "InvoiceLineKind": LineKind,
+    "ReconciliationLink": LinkName,
     "AccountVerb": AccountVerb,
     "AccountOutcome": AccountOutcome,
     "AccountCode": AccountCode,

@@ -92,9 +92,10 @@ class Runner:
         if isinstance(self._world, AccountWorld):
             self._keep(self._follow_accounts(self._world), "accounts")
         waking = [self._keep(self._hear(), "notifications")]
-        waking += [
-            self._keep(self._beside(loop), f"{loop.name} beside") for loop in self._loops if _has_beside(loop)
-        ]
+        for loop in self._loops:
+            if not isinstance(loop, AccountLoop) and loop.beside is not None:
+                run = partial(loop.beside, self._world, partial(self._wake_loops, (loop.name,)))
+                waking.append(self._keep(self._beside(loop.name, run), f"{loop.name} beside"))
         try:
             await self._stopping.wait()
             for task in waking:
@@ -121,16 +122,14 @@ class Runner:
         if hearing:
             await listener.run()
 
-    async def _beside(self, loop: AnyLoop) -> None:
+    async def _beside(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run what runs beside a loop, until cancelled. When it fails, it begins anew."""
-        if isinstance(loop, AccountLoop) or loop.beside is None:
-            return
         while True:
             try:
-                await loop.beside(self._world, partial(self._wake_loops, (loop.name,)))
+                await run()
             except Exception as error:  # noqa: BLE001 - the loop itself finds its work without it
                 log.warning(
-                    "beside_loop_failed", loop=loop.name, error=f"{type(error).__name__}: {error}"[:TEXT_MAX]
+                    "beside_loop_failed", loop=name, error=f"{type(error).__name__}: {error}"[:TEXT_MAX]
                 )
             await asyncio.sleep(BESIDE_AGAIN_SECONDS)
 
@@ -253,10 +252,6 @@ class Runner:
         for (name, _), event in self._wake.items():
             if name in names:
                 event.set()
-
-
-def _has_beside(loop: AnyLoop) -> bool:
-    return not isinstance(loop, AccountLoop) and loop.beside is not None
 
 
 def late_after(loop: AnyLoop) -> timedelta:

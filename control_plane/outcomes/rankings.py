@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
 
 from control_plane.db import catalogue, offer_blocks, preemptions, proof_records
 from control_plane.db.connection import Connection
@@ -35,6 +34,7 @@ async def ranking_of(connection: Connection, proposal: Proposal, market: Market,
         market.lots,
         envelopes=[applied.envelope for applied in proposal.envelopes],
         now=now,
+        failures={},
         yielded=await preemptions.kept_offers(connection),
     )
 
@@ -74,8 +74,8 @@ async def _rank(
     *,
     envelopes: Sequence[Envelope],
     now: datetime,
-    failures: Mapping[str, Failure] = MappingProxyType({}),
-    yielded: Collection[str] = (),
+    failures: Mapping[str, Failure],
+    yielded: Collection[str],
 ) -> Ranking:
     """Rank lots by what is known now of accounts, proofs and blocks."""
     return rank(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import text
@@ -113,19 +113,20 @@ async def wait(
 _WANT_SPARE = text("UPDATE repairs SET spare_wanted_at = coalesce(spare_wanted_at, :now) WHERE id = :id")
 # The first lease of the machine: a machine that several use has no spare. A node has none either: its pool gets another
 # node (`node_pools.py`).
-_SPARES_WANTED = text(f"""
-SELECT c.lease_id FROM repairs r JOIN claims c ON c.machine_id = r.machine_id JOIN leases l ON l.id = c.lease_id
+_LACKS_SPARE = f"""
+FROM repairs r JOIN claims c ON c.machine_id = r.machine_id JOIN leases l ON l.id = c.lease_id
 WHERE r.closed_at IS NULL AND r.spare_wanted_at IS NOT NULL AND c.ended_at IS NULL AND c.slot IS NULL
   AND l.node_pool_id IS NULL
-  AND (CAST(:now AS timestamptz) IS NULL OR coalesce(r.spare_due_at, r.spare_wanted_at) <= :now)
-  AND (CAST(:lease_id AS uuid) IS NULL OR c.lease_id = :lease_id)
   AND NOT EXISTS (SELECT FROM machines m WHERE m.reserved_for = c.lease_id AND {among("m.state", WANTED)})
+"""
+_SPARES_DUE = text(f"""
+SELECT c.lease_id, r.spare_tries AS tries {_LACKS_SPARE}
+  AND coalesce(r.spare_due_at, r.spare_wanted_at) <= :now
 ORDER BY coalesce(r.spare_due_at, r.spare_wanted_at), r.id LIMIT :limit
 """)
+_LACKS_ONE = text(f"SELECT EXISTS (SELECT {_LACKS_SPARE} AND c.lease_id = :lease_id)")
 _SPARE_TRIED = text("""
-UPDATE repairs SET spare_tries = spare_tries + 1,
-  spare_due_at = CAST(:now AS timestamptz)
-    + least(CAST(:ceiling AS interval), CAST(:first AS interval) * power(2, least(spare_tries, 20)))
+UPDATE repairs SET spare_tries = spare_tries + 1, spare_due_at = :due_at
 WHERE closed_at IS NULL AND spare_wanted_at IS NOT NULL
   AND machine_id IN (SELECT machine_id FROM claims WHERE lease_id = :lease_id AND ended_at IS NULL)
 """)
@@ -136,21 +137,28 @@ async def want_spare(connection: Connection, repair_id: UUID, *, now: datetime) 
     await write(connection, _WANT_SPARE, id=repair_id, now=now)
 
 
-async def spares_wanted(
-    connection: Connection, *, now: datetime | None, limit: int, lease_id: LeaseId | None = None
-) -> list[LeaseId]:
-    """Leases for which another machine is wanted and none is reserved yet: those that are due at `now`, or all of them.
+@dataclass(frozen=True, slots=True)
+class SpareDue:
+    """A lease for which another machine is looked for now."""
 
-    With `lease_id`, this one alone.
-    """
-    return await read(connection, _SPARES_WANTED, LeaseId, now=now, limit=limit, lease_id=lease_id)
+    lease_id: LeaseId
+    tries: int
+    """How often one was looked for before."""
 
 
-async def spare_tried(
-    connection: Connection, lease_id: LeaseId, *, first: timedelta, ceiling: timedelta, now: datetime
-) -> None:
-    """Look for another machine again after `first`, and later and later, up to `ceiling`."""
-    await write(connection, _SPARE_TRIED, lease_id=lease_id, first=first, ceiling=ceiling, now=now)
+async def spares_due(connection: Connection, *, now: datetime, limit: int) -> list[SpareDue]:
+    """Leases for which another machine is wanted, none is reserved yet, and it is time to look for one."""
+    return await read(connection, _SPARES_DUE, SpareDue, now=now, limit=limit)
+
+
+async def lacks_spare(connection: Connection, lease_id: LeaseId) -> bool:
+    """Whether another machine is wanted for a lease, and none is reserved yet."""
+    return bool(await read_one(connection, _LACKS_ONE, bool, lease_id=lease_id))
+
+
+async def spare_tried(connection: Connection, lease_id: LeaseId, *, due_at: datetime) -> None:
+    """Store that another machine is looked for now, and again at `due_at` unless one is found."""
+    await write(connection, _SPARE_TRIED, lease_id=lease_id, due_at=due_at)
 
 
 async def close(

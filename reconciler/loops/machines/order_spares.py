@@ -20,6 +20,8 @@ from control_plane.db import (
     repairs,
 )
 from control_plane.db.connection import Connection
+from control_plane.db.repairs import SpareDue
+from control_plane.domain.backoff import delay
 from control_plane.domain.ids import AccountName, LeaseId, MachineId
 from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.machine import MachineOrder, Purpose
@@ -38,27 +40,27 @@ RETRY_CEILING = timedelta(minutes=10)
 
 async def activate(world: AccountWorld) -> Report:
     async with world.db.reading() as connection:
-        wanted = await repairs.spares_wanted(connection, now=world.now(), limit=LEASES_PER_ACTIVATION_MAX)
-    report = Report(looked_at=len(wanted), more=len(wanted) == LEASES_PER_ACTIVATION_MAX)
-    for lease_id in wanted:  # One by one: each order changes what the next one may have.
-        await each([lease_id], partial(_order, world, report), report)
+        due = await repairs.spares_due(connection, now=world.now(), limit=LEASES_PER_ACTIVATION_MAX)
+    report = Report(looked_at=len(due), more=len(due) == LEASES_PER_ACTIVATION_MAX)
+    for spare in due:  # One by one: each order changes what the next one may have.
+        await each([spare], partial(_order, world, report), report)
     return report
 
 
-async def _order(world: AccountWorld, report: Report, lease_id: LeaseId) -> None:
+async def _order(world: AccountWorld, report: Report, spare: SpareDue) -> None:
+    again_after = delay(spare.tries + 1, first=RETRY_FIRST, ceiling=RETRY_CEILING)
     async with world.db.transaction() as connection:
-        await repairs.spare_tried(
-            connection, lease_id, first=RETRY_FIRST, ceiling=RETRY_CEILING, now=world.now()
-        )
-    await _look(world, report, lease_id)
+        await repairs.spare_tried(connection, spare.lease_id, due_at=world.now() + again_after)
+    await _look(world, report, spare.lease_id)
 
 
 async def _look(world: AccountWorld, report: Report, lease_id: LeaseId) -> None:
     async with world.db.transaction() as connection:
         lease = (await leases.lock(connection, [lease_id])).get(lease_id)
+        if lease is None or lease.state is not LeaseState.READY:
+            return
         # Read again under the lock of the lease, so that replicas order one machine.
-        wanted = await repairs.spares_wanted(connection, now=None, limit=1, lease_id=lease_id)
-        if lease is None or lease.state is not LeaseState.READY or lease_id not in wanted:
+        if not await repairs.lacks_spare(connection, lease_id):
             return
         now = world.now()
         offers = await _offers(connection, world, lease, now)

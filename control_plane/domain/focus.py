@@ -167,30 +167,16 @@ class OwnFacts:
     """Of the lease at the same price, before this interval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChargeFacts(AlikeFacts):
-    """A charge with everything that its row says."""
-
-    id: UUID
-    number: int
-    started_at: datetime
-    ended_at: datetime
-    unit_seconds_before: int
-
-
 # Rows of one lease name the same ids, most rows of a file begin in the same month, and many leases run hour by hour.
 _wire = lru_cache(maxsize=8_192)(on_wire)
 _month_after = lru_cache(maxsize=32)(month_after)
 _encode_json = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode
 
 
-def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
-    """The row of a charge for the use of a lease. `seller` is the company that sells and invoices."""
-    return Pattern(facts, seller=seller).row(facts)
-
-
 class Pattern:
-    """The row of charges that are alike, made once; what differs from charge to charge is put into it."""
+    """The row of charges for the use of leases that are alike, made once; what differs from charge to charge is put
+    into it. `seller` is the company that sells and invoices.
+    """
 
     __slots__ = ("_until", "_values", "facts")
 
@@ -200,7 +186,7 @@ class Pattern:
         # All others are null: there are no availability zones, commitments or reservations to name.
         self._values = list(map(_alike(facts, seller).get, NAMES))
 
-    def row(self, own: OwnFacts | ChargeFacts) -> Row:
+    def row(self, own: OwnFacts) -> Row:
         """The row of one of the charges."""
         facts, values = self.facts, self._values.copy()
         values[_CLASS] = None if facts.period <= own.started_at < self._until else "Correction"

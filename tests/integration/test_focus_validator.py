@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from control_plane.domain.focus import NAMES, usage_row
+from control_plane.domain.focus import NAMES
 from control_plane.domain.focus_documents import document_rows
 from control_plane.domain.money import Nano
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import CapacityShape
 from control_plane.exports.csv_file import CsvEncoder
 from tests.support import focus_validator
-from tests.support.charges import FACTS, SELLER, lease_charges
+from tests.support.charges import FACTS, SELLER, lease_charges, usage_row
 from tests.support.documents import BROKEN, GOODWILL, an_invoice, of_credit_note, of_invoice
 
 RULES_PASSED_MIN = 290

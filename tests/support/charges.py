@@ -1,10 +1,10 @@
 """Charges as an export reads them, for tests and benchmarks."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from control_plane.domain.focus import ChargeFacts
+from control_plane.domain.focus import AlikeFacts, OwnFacts, Pattern, Row
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.money import Nano
@@ -16,6 +16,30 @@ from control_plane.domain.sla import SlaTier
 SELLER = "Neocloud Ltd"
 START = datetime(2026, 10, 1, tzinfo=UTC)
 PRICE = Nano(2_490_000_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChargeFacts(AlikeFacts):
+    """A charge with everything that its row says."""
+
+    id: UUID
+    number: int
+    started_at: datetime
+    ended_at: datetime
+    unit_seconds_before: int
+
+
+def usage_row(facts: ChargeFacts, *, seller: str) -> Row:
+    """The row of a charge, as an export makes it."""
+    own = OwnFacts(
+        id=facts.id,
+        number=facts.number,
+        started_at=facts.started_at,
+        ended_at=facts.ended_at,
+        unit_seconds_before=facts.unit_seconds_before,
+    )
+    return Pattern(facts, seller=seller).row(own)
+
 
 FACTS = ChargeFacts(
     id=UUID(int=1),

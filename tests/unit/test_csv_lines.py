@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.focus import COLUMNS, Kind, Row, usage_row
+from control_plane.domain.focus import COLUMNS, Kind, Row
 from control_plane.domain.focus_documents import document_rows
 from control_plane.domain.money import Nano
 from control_plane.exports.csv_file import CsvEncoder
@@ -16,7 +16,7 @@ from control_plane.wire.common import LABEL_KEY_PATTERN, NAME_PATTERN, REGION_PA
 from control_plane.wire.csv_lines import FORMULA, cell, lines
 from tests.arch.tree import sources
 from tests.support.cases import case
-from tests.support.charges import FACTS, SELLER
+from tests.support.charges import FACTS, SELLER, usage_row
 from tests.support.documents import BROKEN, GOODWILL, an_invoice, of_credit_note, of_invoice
 
 HOSTILE = (

@@ -12,14 +12,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from control_plane.domain import focus
-from control_plane.domain.focus import COLUMNS, NAMES, Kind, Row, usage_row
+from control_plane.domain.focus import COLUMNS, NAMES, Kind, Row
 from control_plane.domain.money import Nano
 from control_plane.exports.csv_file import CsvEncoder
 from control_plane.exports.encoder import Encoder
 from control_plane.exports.manifest import Described, ExportedFile, digest, manifest
 from control_plane.exports.parquet_file import ParquetEncoder
 from control_plane.exports.totals import Totals
-from tests.support.charges import FACTS, SELLER, lease_charges
+from tests.support.charges import FACTS, SELLER, lease_charges, usage_row
 
 AWKWARD = replace(
     FACTS,

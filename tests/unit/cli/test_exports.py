@@ -14,12 +14,11 @@ import pytest
 from moto import mock_aws
 
 from control_plane.cli.destinations import Bucket
-from control_plane.domain.focus import ChargeFacts, usage_row
 from control_plane.domain.money import Nano
 from control_plane.exports.csv_file import CsvEncoder
 from control_plane.exports.manifest import Described, ExportedFile, digest, manifest
 from control_plane.exports.totals import Totals
-from tests.support.charges import SELLER, lease_charges
+from tests.support.charges import SELLER, ChargeFacts, lease_charges, usage_row
 from tests.unit.cli.stand import Stand
 
 RUN = f"exp_{'1' * 32}"

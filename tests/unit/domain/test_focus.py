@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from control_plane.domain import focus
-from control_plane.domain.focus import COLUMNS, FOCUS_COLUMNS, NAMES, Kind, Row, Value, usage_row
+from control_plane.domain.focus import COLUMNS, FOCUS_COLUMNS, NAMES, Kind, Row, Value
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.sku import CapacityShape
 from control_plane.domain.sla import SlaTier
-from tests.support.charges import FACTS, PRICE, SELLER, START, lease_charges
+from tests.support.charges import FACTS, PRICE, SELLER, START, ChargeFacts, lease_charges, usage_row
 
 
 def named(row: Row) -> dict[str, Value]:
@@ -202,7 +202,7 @@ cuts = st.lists(st.integers(1, 7_200), min_size=1, max_size=8).map(lambda steps:
 def test_the_rows_of_a_lease_sum_to_the_same_however_its_time_is_cut(
     cuts: list[int], price: Nano, list_price: Nano
 ) -> None:
-    def sums(charges: list[focus.ChargeFacts]) -> dict[str, int]:
+    def sums(charges: list[ChargeFacts]) -> dict[str, int]:
         rows = [named(usage_row(charge, seller=SELLER)) for charge in charges]
         return {name: sum(int(number(row[name]).scaleb(12)) for row in rows) for name in focus.SUMMED}
 

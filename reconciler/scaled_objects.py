@@ -14,13 +14,7 @@ from control_plane.domain.actor import Actor
 from control_plane.domain.node_pool import WANTED, NodePool, NodePoolEvent
 from control_plane.domain.node_pool import NodePoolState as PoolState
 from control_plane.domain.refusal import Refused
-from control_plane.domain.scaled_pool import (
-    MADE_MAX,
-    MISSING_EMPTY_FOR,
-    NodePoolWish,
-    ScaledPool,
-    ended_reason,
-)
+from control_plane.domain.scaled_pool import MISSING_EMPTY_FOR, NodePoolWish, ScaledPool, ended_reason
 from control_plane.outcomes import node_pools as pool_outcomes
 from control_plane.outcomes import scaled_pools as outcomes
 from control_plane.outcomes.scaled_pools import Namespace
@@ -140,12 +134,9 @@ async def _accept(project: Project, thing: Object, wish: NodePoolWish) -> NodePo
     world = project.world
     async with world.db.transaction() as connection:
         pace = await scaled_pools.pace(connection, project.place.organization_id, now=world.now())
-        if pace.made >= MADE_MAX:
-            return Told(
-                "TooManyNodePools",
-                f"the organization made {pace.made} node pools within an hour; {MADE_MAX} is the limit, and this one"
-                " follows later",
-            )
+        why = pace.no_more_pools()
+        if why is not None:
+            return Told("TooManyNodePools", why)
         made = await outcomes.accept(connection, project.place, wish, world.new_id, now=world.now())
     if isinstance(made, Refused):
         return Told("".join(part.capitalize() for part in made.code.split("_")), made.why)

@@ -114,7 +114,7 @@ class Pace:
     made: int
     """Node pools."""
 
-    def too_fast(self) -> tuple[str, str] | None:
+    def no_more_nodes(self) -> tuple[str, str] | None:
         """Why objects get no more nodes for now, as a code and a sentence; None when they may."""
         if self.unused >= UNUSED_MAX:
             why = (
@@ -126,6 +126,15 @@ class Pace:
             why = f"the organization ordered {self.ordered} nodes within an hour; {ORDERED_MAX} is the limit"
             return "ordered_nodes_too_many", why
         return None
+
+    def no_more_pools(self) -> str | None:
+        """Why no object gets a node pool for now; None when it may."""
+        if self.made < MADE_MAX:
+            return None
+        return (
+            f"the organization made {self.made} node pools within an hour; {MADE_MAX} is the limit, and this one"
+            " follows later"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,8 +153,8 @@ async def grow(
     if pool is None:
         return 0
     pace = await scaled_pools.pace(connection, pool.organization_id, now=now)
-    if (too_fast := pace.too_fast()) is not None:
-        code, why = too_fast
+    if (refused_for_now := pace.no_more_nodes()) is not None:
+        code, why = refused_for_now
         await scaled_pools.refused(connection, scaled.id, code=code, why=f"{why}.", now=now)
         return 0
     made = 0

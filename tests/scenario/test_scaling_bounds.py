@@ -134,7 +134,7 @@ async def test_an_organization_orders_so_many_nodes_an_hour_and_makes_so_many_po
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scaled_pool, "ORDERED_MAX", 2)
-    monkeypatch.setattr("reconciler.scaled_objects.MADE_MAX", 2)
+    monkeypatch.setattr(scaled_pool, "MADE_MAX", 2)
     namespace = place.tenant.namespace
     for name in ("a", "b", "c"):
         place.write(scaling.node_pool(namespace, name, nodes=2))

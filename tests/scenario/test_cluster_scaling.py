@@ -557,8 +557,9 @@ async def test_one_process_watches_a_cluster_and_another_one_takes_over_when_it_
     await asyncio.wait([waits])
 
 
+@pytest.mark.usefixtures("bell")
 async def test_a_cluster_without_objects_of_ours_is_looked_at_more_rarely_while_it_is_watched(
-    place: Place, bell: Bell
+    place: Place,
 ) -> None:
     place.stage.clock.advance(1)
     await place.stage.run("scale_clusters")
@@ -568,4 +569,3 @@ async def test_a_cluster_without_objects_of_ours_is_looked_at_more_rarely_while_
     place.stage.clock.advance(scale_clusters.AGAIN_IDLE.total_seconds())
     (report,) = await place.stage.run("scale_clusters")
     assert report.looked_at == 1, "a watch may miss something"
-    assert bell is not None

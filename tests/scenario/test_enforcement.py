@@ -134,6 +134,16 @@ async def stop_when_idle(stage: Stage, lease: Lease) -> None:
         await connection.execute(_IDLE_STOP, {**values, "now": stage.clock.now()})
 
 
+async def about_to_be_stopped(stage: Stage) -> Lease:
+    """A lease whose machine idles, and is stopped in a few minutes, as its customer wanted and was told."""
+    stage.sell_cheap_stops()
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.IDLE)
+    await stop_when_idle(stage, lease)
+    await lasts(stage, lease, 55 * 60, gpu=IDLE)
+    return lease
+
+
 async def test_a_cache_that_fills_up_is_told_and_asked_about_and_the_file_goes_when_it_is_over(
     stage: Stage, ingest_db: Database
 ) -> None:
@@ -252,11 +262,7 @@ async def test_an_idle_machine_whose_customer_did_not_ask_for_it_is_never_stoppe
 async def test_a_machine_that_works_again_before_the_announced_time_runs_on(
     stage: Stage, ingest_db: Database
 ) -> None:
-    stage.sell_cheap_stops()
-    (lease,) = await ready_leases(stage, 1, seconds=60)
-    await arm(stage, Detector.IDLE)
-    await stop_when_idle(stage, lease)
-    await lasts(stage, lease, 55 * 60, gpu=IDLE)
+    lease = await about_to_be_stopped(stage)
     await lasts(stage, lease, 15 * 60, kv_bp=1_000)
     assert await findings(stage, lease) == [(Detector.IDLE, FindingOutcome.RECOVERED)]
     assert await signal(ingest_db, stage, lease) is None
@@ -291,11 +297,7 @@ async def test_a_stop_that_was_only_decided_is_announced_before_it_happens_once_
 async def test_a_stop_that_was_announced_is_taken_back_when_the_detector_is_disarmed(
     stage: Stage, ingest_db: Database
 ) -> None:
-    stage.sell_cheap_stops()
-    (lease,) = await ready_leases(stage, 1, seconds=60)
-    await arm(stage, Detector.IDLE)
-    await stop_when_idle(stage, lease)
-    await lasts(stage, lease, 55 * 60, gpu=IDLE)
+    lease = await about_to_be_stopped(stage)
     assert await signal(ingest_db, stage, lease) is not None
     await arm(stage, Detector.IDLE, armed=False)
     await lasts(stage, lease, 8 * 60, gpu=IDLE)
@@ -309,11 +311,7 @@ async def test_a_stop_that_was_announced_is_taken_back_when_the_detector_is_disa
 
 
 async def test_what_changed_since_the_look_keeps_a_machine_from_being_stopped(stage: Stage) -> None:
-    stage.sell_cheap_stops()
-    (lease,) = await ready_leases(stage, 1, seconds=60)
-    await arm(stage, Detector.IDLE)
-    await stop_when_idle(stage, lease)
-    await lasts(stage, lease, 55 * 60, gpu=IDLE)
+    lease = await about_to_be_stopped(stage)
     async with stage.db.reading() as connection:
         (watched,) = await condition_rows.watched(connection, after=None, limit=10)
         (finding,) = (await enforcement.open_findings(connection, [watched.claim_id])).values()

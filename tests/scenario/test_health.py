@@ -32,10 +32,11 @@ from data_plane.documents.health import GpuHealth, PcieHealth, Usage
 from data_plane.documents.sample import Gpu, Xid, sample_gpus
 from reconciler.loops.machines import order_spares
 from tests.support import machine_samples
-from tests.support.faults import LOST, promise_replacements, shows, taken_out, wants_a_spare
+from tests.support.faults import LOST, shows, taken_out, wants_a_spare
 from tests.support.hand_backs import asked_for_another
 from tests.support.locks import until_somebody_waits
 from tests.support.machine_samples import JUST_SETTLED
+from tests.support.promises import put_terms_in_force
 from tests.support.ready import ready_leases
 from tests.support.stage import FAKE, Stage
 
@@ -190,7 +191,7 @@ async def test_the_customer_of_a_faulty_machine_has_it_replaced_and_pays_nothing
 async def test_planned_work_reboots_nobody_waits_for_its_time_and_holds_back_no_other_repair(
     stage: Stage,
 ) -> None:
-    await promise_replacements(stage)
+    await put_terms_in_force(stage)
     organization = await stage.organization()
     leases = [
         await stage.lease(organization, CapacityRequest("h100x1", sla=SlaTier.SILVER), name=f"work-{number}")
@@ -216,7 +217,7 @@ async def test_planned_work_reboots_nobody_waits_for_its_time_and_holds_back_no_
 
 async def test_a_sick_account_keeps_its_machines_until_an_operator_permits_it(stage: Stage) -> None:
     """Machines that all fail at once are more likely our fault than theirs."""
-    await promise_replacements(stage)
+    await put_terms_in_force(stage)
     organization = await stage.organization()
     leases = [
         await stage.lease(organization, CapacityRequest("h100x1", sla=SlaTier.SILVER), name=f"sick-{number}")
@@ -293,7 +294,7 @@ async def test_what_the_provider_lists_is_a_verdict_too_and_ends_with_the_list(s
 async def test_a_lease_whose_tier_promises_it_keeps_its_machine_until_another_one_is_ready(
     stage: Stage,
 ) -> None:
-    await promise_replacements(stage)
+    await put_terms_in_force(stage)
     lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", sla=SlaTier.GOLD))
     await stage.play_until(lease, "ready", seconds_max=90)
     (machine,) = await stage.machines(lease)
@@ -316,7 +317,7 @@ async def test_a_lease_whose_tier_promises_it_keeps_its_machine_until_another_on
 
 
 async def test_a_spare_that_is_not_needed_any_more_is_ended(stage: Stage) -> None:
-    await promise_replacements(stage)
+    await put_terms_in_force(stage)
     lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", sla=SlaTier.GOLD))
     await stage.play_until(lease, "ready", seconds_max=90)
     (machine,) = await stage.machines(lease)
@@ -334,7 +335,7 @@ async def test_a_spare_that_is_not_needed_any_more_is_ended(stage: Stage) -> Non
 
 async def test_no_spare_is_ordered_where_an_envelope_of_the_lease_allows_none(stage: Stage) -> None:
     """The lease could not claim it, and would lose the machine that it has all the same."""
-    await promise_replacements(stage)
+    await put_terms_in_force(stage)
     lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", sla=SlaTier.GOLD))
     await stage.play_until(lease, "ready", seconds_max=90)
     (machine,) = await stage.machines(lease)
@@ -362,7 +363,7 @@ async def test_a_lease_that_no_offer_can_serve_is_looked_at_later_and_later_and_
 ) -> None:
     """With a place for one lease in a run, the other one comes next."""
     monkeypatch.setattr(order_spares, "LEASES_PER_ACTIVATION_MAX", 1)
-    await promise_replacements(stage)
+    await put_terms_in_force(stage)
     gold = CapacityRequest("h100x1", sla=SlaTier.GOLD)
     starved, served = [await stage.lease(await stage.organization(), gold) for _ in range(2)]
     for lease in (starved, served):

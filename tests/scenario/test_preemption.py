@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -35,7 +34,7 @@ from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.tariff import unit_seconds_total
 from control_plane.outcomes import preemptions as outcomes
-from control_plane.services import quotes, sla_terms
+from control_plane.services import quotes
 from control_plane.world import uuid7
 from reconciler.loops.leases import preempt_leases
 from reconciler.worlds.complete import CompleteWorld
@@ -43,6 +42,7 @@ from tests.scenario.test_enforcement import signal
 from tests.support.crash import Crash
 from tests.support.pools import a_pool
 from tests.support.power import asked
+from tests.support.promises import put_terms_in_force
 from tests.support.rows import rows
 from tests.support.stage import BOOK, Stage
 
@@ -55,7 +55,6 @@ BOOK_WITH_IT = tuple(
     replace(price, interruptible_nano_per_unit_hour=PRICE if price.sku.shape.gpu_count == 1 else None)
     for price in BOOK
 )
-SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 YIELDING = CapacityRequest("h100x1", purchase=PurchaseKind.INTERRUPTIBLE)
 GOLD = CapacityRequest("h100x1", sla=SlaTier.GOLD)
 REPLACED = LeaseTerms(on_eviction=OnEviction.REPLACE, wait_timeout_seconds=7_200)
@@ -97,8 +96,7 @@ async def decisions(stage: Stage) -> list[StoredDecision]:
 async def seller(stage: Stage) -> OrganizationId:
     """A customer, where interruptible leases are sold and service levels are promised."""
     stage.book = BOOK_WITH_IT
-    async with stage.db.transaction() as connection:
-        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
+    await put_terms_in_force(stage)
     return await stage.organization()
 
 

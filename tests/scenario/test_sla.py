@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -23,7 +22,7 @@ from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import SETTLES_AFTER, Promise
 from control_plane.domain.sla_credit import ALWAYS_POSTED
-from control_plane.services import billing, sla_terms
+from control_plane.services import billing
 from control_plane.services import sla as sla_service
 from control_plane.services.sla import LeaseSla
 from control_plane.world import uuid7
@@ -32,13 +31,12 @@ from reconciler.worlds.complete import CompleteWorld
 from tests.support.crash import Crash
 from tests.support.faults import LOST, shows
 from tests.support.hand_backs import asked_for_another
-from tests.support.promises import broken
+from tests.support.promises import broken, put_terms_in_force
 from tests.support.ready import ready_leases
 from tests.support.rows import rows
 from tests.support.stage import FAKE, Stage
 
 pytestmark = pytest.mark.database
-SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 GOLD = CapacityRequest("h100x1", sla=SlaTier.GOLD)
 OF_SLA = ("judge_promises", "credit_breaches")
 WHEN: tuple[Literal["before", "after"], ...] = ("before", "after")
@@ -69,8 +67,7 @@ VALUES (gen_random_uuid(), :machine_id, :since, 'user_1', 'a new cable', :planne
 
 
 async def _promise(stage: Stage) -> OrganizationId:
-    async with stage.db.transaction() as connection:
-        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
+    await put_terms_in_force(stage)
     return await stage.organization()
 
 
@@ -189,8 +186,7 @@ async def test_a_machine_that_fails_for_too_long_is_credited_once_and_as_anybody
 
 async def test_a_lease_that_ends_because_its_machine_could_not_be_replaced_is_credited(stage: Stage) -> None:
     promise = '[bronze]\nreplacement_seconds = 900\nreplacement_credit = "25%"\n'
-    async with stage.db.transaction() as connection:
-        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(promise))
+    await put_terms_in_force(stage, promise)
     lease, *_ = await ready_leases(stage, 3, seconds=60)
     await stage.play(3_600, step=600)
     stage.cloud.disappear((await _machine(stage, lease)).provider_ref)

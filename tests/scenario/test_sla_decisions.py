@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -17,16 +16,16 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import SETTLES_AFTER
-from control_plane.services import sla, sla_terms
+from control_plane.services import sla
 from control_plane.services.sla import BreachRecord, LeaseSla
 from providers.base import ListedState
 from reconciler.worlds.complete import CompleteWorld
 from tests.support.crash import Crash
+from tests.support.promises import put_terms_in_force
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
-SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 GOLD = CapacityRequest("h100x1", sla=SlaTier.GOLD)
 WHEN: tuple[Literal["before", "after"], ...] = ("before", "after")
 _CHANGE = text("""
@@ -47,8 +46,7 @@ SELECT gen_random_uuid(), id, account, 'x', 'h100-sxm-80gb', 'start', :outcome, 
 
 
 async def _organization(stage: Stage) -> OrganizationId:
-    async with stage.db.transaction() as connection:
-        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
+    await put_terms_in_force(stage)
     return await stage.organization()
 
 

@@ -18,9 +18,10 @@ from control_plane.services.node_pools import PoolOverview, WantedPool
 from data_plane.documents.sample import Gpu
 from tests.support import machine_samples
 from tests.support import node_pools as pools
-from tests.support.faults import LOST, promise_replacements, shows, taken_out, wants_a_spare
+from tests.support.faults import LOST, shows, taken_out, wants_a_spare
 from tests.support.machine_samples import JUST_SETTLED
 from tests.support.node_cluster import OTHERS, Cluster
+from tests.support.promises import put_terms_in_force
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
@@ -140,7 +141,7 @@ async def test_a_faulty_node_is_drained_and_replaced_and_nobody_is_asked_for_wha
 async def test_where_the_tier_promises_it_the_pool_has_another_node_before_the_faulty_one_goes(
     cluster: Cluster,
 ) -> None:
-    await promise_replacements(cluster.stage)
+    await put_terms_in_force(cluster.stage)
     pool = await _opened(cluster, SlaTier.GOLD)
     broken, _ = await pools.members(cluster.stage, pool)
     await _break(cluster, broken)
@@ -191,7 +192,7 @@ async def test_a_node_that_its_provider_takes_back_is_drained_at_once_and_replac
 
 
 async def test_planned_work_drains_a_node_just_before_it_and_not_earlier(cluster: Cluster) -> None:
-    await promise_replacements(cluster.stage)
+    await put_terms_in_force(cluster.stage)
     pool = await _opened(cluster, SlaTier.SILVER, nodes=1)
     (lease,) = await pools.members(cluster.stage, pool)
     (machine,) = await cluster.stage.machines(lease)
@@ -217,7 +218,7 @@ async def test_planned_work_drains_a_node_just_before_it_and_not_earlier(cluster
 async def test_a_node_that_recovers_stays_and_what_its_pool_bought_in_its_place_goes(
     cluster: Cluster,
 ) -> None:
-    await promise_replacements(cluster.stage)
+    await put_terms_in_force(cluster.stage)
     pool = await _opened(cluster, SlaTier.GOLD)
     stage = cluster.stage
     first, second = await pools.members(stage, pool)

@@ -1,20 +1,17 @@
-"""Machines on a stage that are not healthy, and what is promised for them."""
+"""Machines on a stage that are not healthy."""
 
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 
 from sqlalchemy import text
 
 from control_plane.domain.machine import Machine
-from control_plane.services import sla_terms
 from control_plane.world import uuid7
 from data_plane.documents.health import GpuHealth, Health
 from tests.support.stage import Stage
 
 GOOD = GpuHealth(0, uuid=None, bus_id="0000:3b:00.0", lost=False)
 LOST = replace(GOOD, lost=True)
-SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 _TAKE_OUT = text("""
 INSERT INTO maintenances (id, machine_id, since, taken_by, why, planned_at) VALUES (:id, :machine, :now, 'test', 'fan', :at)
 """)
@@ -22,12 +19,6 @@ _WANTS_A_SPARE = text("""
 INSERT INTO repairs (id, machine_id, opened_at, fault, step, step_at, why, due_at, spare_wanted_at)
 VALUES (:id, :machine, :now, 'gpu_lost', 'replace', :now, '', :now, :now)
 """)
-
-
-async def promise_replacements(stage: Stage) -> None:
-    """The shipped terms: gold keeps a machine until the next one is ready."""
-    async with stage.db.transaction() as connection:
-        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
 
 
 def shows(stage: Stage, machine: Machine, card: GpuHealth) -> None:

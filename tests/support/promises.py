@@ -1,5 +1,7 @@
 """Promises of leases, for stages on which something is to be judged and credited."""
 
+from pathlib import Path
+
 from sqlalchemy import text
 
 from control_plane.domain.ids import LeaseId, SlaBreachId
@@ -8,6 +10,8 @@ from control_plane.services.sla_terms import parse_terms
 from control_plane.world import uuid7
 from tests.support.stage import Stage
 
+SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
+"""Gold keeps a machine until the next one is ready."""
 TERMS = """
 [bronze]
 availability = [{ below = "99.9%", credit = "10%" }]
@@ -33,14 +37,20 @@ SELECT organization_id, :breach, :now FROM leases WHERE id = :id
 """)
 
 
+async def put_terms_in_force(stage: Stage, terms: str = SHIPPED) -> None:
+    """These terms are promised with the leases that are created from now on."""
+    async with stage.db.transaction() as connection:
+        await sla_terms.load(connection, stage.api, parse_terms(terms))
+
+
 async def broken(stage: Stage, lease_id: LeaseId, *, outside: int = 10) -> SlaBreachId:
     """A promise of this lease was broken, and 10 nano-USD are to be given back for it. It is to be judged again.
 
     `outside` is how much of that not only its machine shows.
     """
     breach = SlaBreachId(uuid7())
+    await put_terms_in_force(stage, TERMS)
     async with stage.db.transaction() as connection:
-        await sla_terms.load(connection, stage.api, parse_terms(TERMS))
         values = {"id": lease_id, "breach": breach, "now": stage.clock.now(), "outside": outside}
         for statement in (_PROMISE, _JUDGE, _BREACH, _ASSESSMENT, _QUEUED):
             names = statement.compile().params

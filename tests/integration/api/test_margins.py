@@ -1,6 +1,5 @@
 """Margins over HTTP: what was charged, what providers bill, and nothing of it for customers."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,18 +8,17 @@ from sqlalchemy import text
 from control_plane.domain.ids import Prefix, launch_key, on_wire
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
-from control_plane.services import sla_terms
 from control_plane.world import uuid7
 from providers.base import Needed
 from tests.integration.api.conftest import Tenant
 from tests.integration.api.problems import hold
 from tests.support import pools
+from tests.support.promises import put_terms_in_force
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
 PATH = "/v1/finance/margin"
-SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 # The fake provider bills from the order on, in seconds.
 _WAITED = text("""
 SELECT m.id, CAST(floor(extract(epoch FROM coalesce(c.claimed_at, :now) - m.asked_at)) AS bigint) AS seconds
@@ -83,8 +81,7 @@ async def test_a_month_adds_up_to_the_nano_dollar_by_whatever_it_is_read(
 async def test_what_warm_pools_cost_belongs_to_the_service_level_that_asked_for_it(
     stage: Stage, operator: Tenant
 ) -> None:
-    async with stage.db.transaction() as connection:
-        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
+    await put_terms_in_force(stage)
     organization = await stage.organization()
     claimed, waits = await pools.waiting(stage, 2)
     lease = await stage.lease(organization, CapacityRequest("h100x1", sla=SlaTier.GOLD))

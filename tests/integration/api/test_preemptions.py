@@ -1,28 +1,24 @@
 """What a customer of an interruptible lease and an operator read and decide over HTTP while it yields its machine."""
 
-from pathlib import Path
-
 import pytest
 
-from control_plane.services import sla_terms
 from tests.integration.api.conftest import Tenant
 from tests.integration.api.problems import hold
 from tests.scenario.test_preemption import BOOK_WITH_IT
+from tests.support.promises import put_terms_in_force
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
 SWITCH = "/v1/operator/preemption-switch"
 LIST = "/v1/operator/preemptions"
 DECISIONS = "/v1/operator/preemption-decisions"
-SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 
 
 async def _sold(stage: Stage) -> None:
     """Interruptible leases have a price, and service levels have terms."""
     stage.book = BOOK_WITH_IT
     await stage.organization()
-    async with stage.db.transaction() as connection:
-        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
+    await put_terms_in_force(stage)
 
 
 async def test_an_operator_arms_it_and_both_customers_read_what_happens_to_them(

@@ -1,26 +1,23 @@
 """The evidence of a broken promise over HTTP: the facts by which it was found."""
 
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
-from control_plane.services import sla_terms
 from tests.integration.api.conftest import Tenant
+from tests.support.promises import put_terms_in_force
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
-SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 _STORED = text("SELECT evidence FROM sla_breaches")
 
 
 async def _machine_failed(stage: Stage, tenant: Tenant) -> str:
     """A gold lease whose machine failed for twenty minutes; fifteen are promised."""
     await stage.organization()
-    async with stage.db.transaction() as connection:
-        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
+    await put_terms_in_force(stage)
     lease_id = await tenant.lease(sla="gold")
     await stage.play(120, step=10)
     (machine,) = stage.cloud.machines.values()

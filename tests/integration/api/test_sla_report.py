@@ -1,23 +1,19 @@
 """The report of a month over HTTP: what was kept, what was broken, and the availability attained."""
 
-from pathlib import Path
-
 import pytest
 
-from control_plane.services import sla_terms
 from tests.integration.api.conftest import Tenant
+from tests.support.promises import put_terms_in_force
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
-SHIPPED = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
 
 
 async def test_a_month_without_a_breach_says_what_was_kept_and_a_breach_is_weighed_by_its_time(
     stage: Stage, acme: Tenant, other: Tenant, operator: Tenant
 ) -> None:
     await stage.organization()
-    async with stage.db.transaction() as connection:
-        await sla_terms.load(connection, stage.api, sla_terms.parse_terms(SHIPPED))
+    await put_terms_in_force(stage)
     assert (await acme.http.get("/v1/sla-report")).json()["tiers"] == []
     await acme.lease(sla="gold")
     await stage.play(120, step=10)

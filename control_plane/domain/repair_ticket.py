@@ -94,7 +94,7 @@ def _lines(ticket: Ticket) -> Iterator[str]:
         ("Account", ticket.account),
         ("Region", ticket.region),
         ("Instance", ticket.reference or "you have not told us its id"),
-        ("Type", f"{ticket.native_type}, {ticket.gpu_count} GPUs"),
+        ("Type", f"{ticket.native_type}, {_gpus(ticket.gpu_count)}"),
         ("Since", f"{_at(ticket.since)} UTC"),
         ("Our id", ticket.repair),
         ("Opened", f"{_at(ticket.opened_at)} UTC"),
@@ -154,6 +154,10 @@ def _wrapped(text: str, *, first: str = "", rest: str = "") -> list[str]:
 
 def _at(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _gpus(count: int) -> str:
+    return "1 GPU" if count == 1 else f"{count or 'no'} GPUs"
 
 
 def _spaced(word: str) -> str:

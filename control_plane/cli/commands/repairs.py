@@ -26,9 +26,7 @@ def add(to: Commands) -> None:
         """,
     )
     parser.add_argument("--all", action="store_true", help="include those that are closed")
-    parser.add_argument(
-        "--machine", metavar="MACHINE", help=f"only those of {MACHINE_HELP.removeprefix('the id of ')}"
-    )
+    parser.add_argument("--machine", metavar="MACHINE", help=f"only those of one machine: {MACHINE_HELP}")
     parser = command(
         repairs,
         "show",

@@ -72,6 +72,11 @@ def test_the_text_names_the_machine_as_its_provider_does_and_has_the_evidence_wi
     assert text_of(TICKET) == TEXT
 
 
+def test_the_number_of_gpus_is_said_in_words_that_fit_it() -> None:
+    for count, said in ((0, "no GPUs"), (1, "1 GPU"), (8, "8 GPUs")):
+        assert f"gpu_4x_h100_sxm5, {said}\n" in text_of(replace(TICKET, gpu_count=count))
+
+
 def test_no_line_is_longer_than_a_screen_and_an_id_is_never_broken() -> None:
     long = "/subscriptions/" + "0123456789abcdef/" * 8
     lines = text_of(replace(TICKET, reference=long, why="it is slow " * 30)).splitlines()

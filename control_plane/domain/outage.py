@@ -1,8 +1,8 @@
 """Whose doing it is that a machine does not run, by its provider's word, and what follows for its customer.
 
 A customer with root shuts a machine down from inside with one command, and providers show that in different words.
-Some have one word for it, and another one for their own failures; some have one word for both; and one of them says
-who stopped a machine (docs/providers.md lists what each shows). So a provider's word has one of three meanings:
+Some have one word for it, and another one for their own failures; some have one word for both; and some say that they
+stopped a machine themselves (docs/providers.md lists what each shows). So a provider's word has one of three meanings:
 
     word                      whose doing   bill              counts for promises   if it lasts, and nobody starts it
     stopped                   CUSTOMER      price stopped     no                    off, or ended (NOT_RUNNING)

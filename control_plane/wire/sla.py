@@ -189,7 +189,9 @@ class LeaseSlaView(View):
 
 
 class SlaTierTotalView(View):
-    """What a month came to for the leases of a tier, as of their last judgement, which is minutes old at most."""
+    """What a month came to for the leases of a tier, as of their last judgement, which for a lease that lives is ten
+    minutes old at most.
+    """
 
     sla: SlaTierWord
     """The tier."""

@@ -10,6 +10,7 @@ status. Everything else is here, for all of them:
   - No error text repeats what signed the request, or what the adapter names as private.
 """
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -33,6 +34,10 @@ REDIRECTS_MAX = 2
 _NEVER_LEFT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _REDIRECTS_NOT_PROCESSED = frozenset({307, 308})
 """The server asks for the same request elsewhere. After a write, 301, 302 and 303 may also mean that it is done."""
+
+# httpx would load it with its first request. That takes a tenth of a second, by which the first call of a process would
+# come late for its turn, and too close before the next one of another process.
+importlib.import_module("anyio._backends._asyncio")
 
 Body = TypeVar("Body")
 Result = TypeVar("Result")

@@ -16,8 +16,9 @@ from typing import Self
 
 SLACK = 1.05
 """Calls that leave a second apart may arrive closer together, so they are spaced five percent wider."""
-JITTER_SECONDS = 0.1
-"""By how much at least the calls of a window without a burst are spaced wider: processes wake up late."""
+JITTER_SECONDS = 0.15
+"""By how much at least the calls of a window without a burst are spaced wider: processes wake up late, and a call for
+which a connection has to be opened arrives later than the next one, which finds it open."""
 BURST_OF_A_WINDOW = 20
 """One in so many calls of a window may be saved up. Windows of fewer calls are spaced evenly."""
 LATE_MAX = timedelta(seconds=1)

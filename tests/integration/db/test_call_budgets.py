@@ -79,7 +79,7 @@ async def test_a_call_that_waits_for_its_scarcest_bucket_draws_no_other_until_it
     budget = SharedBudget(db, clock.now)
     assert await wait(budget, LAUNCH, EVERY) == 0
     assert await budget.draw([LAUNCH, EVERY], urgency=1.0, wait_seconds_max=15) is None
-    assert await wait(budget, EVERY) == pytest.approx(1.1)
+    assert await wait(budget, EVERY) == pytest.approx(1.15)
     clock.advance(LAUNCH.pace.interval.total_seconds() - 2)
     # Others stand in the line of the second bucket by now, and the call waits behind them.
     for _ in range(4):

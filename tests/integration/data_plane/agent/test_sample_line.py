@@ -99,7 +99,8 @@ def _sending(content: bytes) -> Callable[[socket.socket], None]:
         line.recv(65_536)
         line.sendall(content)
         line.shutdown(socket.SHUT_WR)
-        while line.recv(65_536):  # What is not read when a connection is closed resets it, and the answer is lost.
+        # What is not read when a connection is closed resets it, and the answer is lost.
+        while line.recv(65_536):
             pass
 
     return answer

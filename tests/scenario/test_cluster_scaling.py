@@ -561,10 +561,11 @@ async def test_one_process_watches_a_cluster_and_another_one_takes_over_when_it_
 async def test_a_cluster_without_objects_of_ours_is_looked_at_more_rarely_while_it_is_watched(
     place: Place,
 ) -> None:
-    place.stage.clock.advance(1)
-    await place.stage.run("scale_clusters")
-    place.stage.clock.advance(scale_clusters.AGAIN.total_seconds())
-    (report,) = await place.stage.run("scale_clusters")
+    for _ in range(10):  # A kind whose first list comes late leads to a look of its own.
+        place.stage.clock.advance(scale_clusters.AGAIN.total_seconds())
+        (report,) = await place.stage.run("scale_clusters")
+        if report.looked_at == 0:
+            break
     assert report.looked_at == 0
     place.stage.clock.advance(scale_clusters.AGAIN_IDLE.total_seconds())
     (report,) = await place.stage.run("scale_clusters")

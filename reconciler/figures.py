@@ -24,12 +24,14 @@ from control_plane.db.figures import (
     OrganizationCount,
     UnratedMoney,
 )
+from control_plane.db.repair_figures import RepairFigures
 from control_plane.db.sla_credits import Undecided
 from control_plane.db.warm_pool_figures import WarmPoolFigures
 from control_plane.domain.lease import LIVE, LeaseState
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.organization import OrganizationState
 from reconciler.cluster_metrics import of_clusters
+from reconciler.repair_metrics import of_repairs
 from reconciler.warm_pool_metrics import of_warm_pools
 
 VANISHED = Counter(
@@ -63,6 +65,7 @@ class Figures:
     clusters: Sequence[ClusterFigures]
     node_pools: Sequence[PoolCount]
     warm_pools: Sequence[WarmPoolFigures]
+    repairs: RepairFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,7 @@ class FigureCollector(Collector):
             yield from _of_organizations(figures.organizations)
             yield from of_clusters(figures.clusters, figures.node_pools)
             yield from of_warm_pools(figures.warm_pools)
+            yield from of_repairs(figures.repairs)
         if (audit := self.audit) is not None:
             yield _gauge("ledger_audited_timestamp_seconds", "When the ledger was added up.", audit.at)
             yield _gauge("ledger_postings", "Postings that were added up.", audit.postings)

@@ -38,6 +38,8 @@ class Metrics:
             ("of",),
             registry=self.registry,
         )
+        for of in ("compressed", "content"):
+            self.bytes.labels(of)
         self.seconds = Histogram(
             "splitplane_ingest_seconds",
             "Seconds until a delivery was answered.",

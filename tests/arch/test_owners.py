@@ -24,7 +24,7 @@ OWNERS = {
     "prometheus_client": (
         r"control_plane/api/(observe|streams)\.py|control_plane/ingest/metrics\.py|control_plane/pool_metrics\.py|providers/guard\.py"
         r"|reconciler/(runner|proving|health|listener|figures|call_budgets|offers_left_out|__main__)\.py"
-        r"|reconciler/(cluster|warm_pool)_metrics\.py"
+        r"|reconciler/(cluster|repair|warm_pool)_metrics\.py"
         r"|data_plane/proof/verifier/service/(metrics|__main__)\.py"
     ),
     "pyarrow": r"control_plane/exports/parquet_file\.py|reconciler/remote_write/encoding\.py",

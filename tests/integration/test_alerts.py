@@ -35,6 +35,20 @@ BUCKET = "splitplane_api_request_seconds_bucket"
 POOL = '{instance="i", pool="reads"}'
 
 
+POOL_READY = 'splitplane_pool_machines{pool="p", state="verified"}'
+POOL_IDLE, POOL_BUDGET = (
+    f'splitplane_pool_{name}{{pool="p"}}' for name in ("idle_usd", "budget_usd_per_day")
+)
+LOST_OF_A, QUARANTINED_OF_A, DEGRADED_OF_A = (
+    f'splitplane_machines_unhealthy{{account="a", verdict="{verdict}"}}'
+    for verdict in ("lost", "quarantined", "degraded")
+)
+VERIFIED_OF_A = 'splitplane_machines{account="a", state="verified"}'
+TURNED_AWAY, ACCEPTED = (
+    f'splitplane_ingest_deliveries_total{{verdict="{verdict}"}}' for verdict in ("overloaded", "accepted")
+)
+
+
 @dataclass(frozen=True)
 class Judged:
     """Series while an alert fires and while it does not, the labels it fires with, and when they are looked at."""
@@ -57,6 +71,15 @@ def _durations(route: str) -> dict[str, str]:
     """Nine of ten requests of the route take less than a second, and the tenth less than ten."""
     bounds = {"1.0": "0+90x300", "10.0": "0+100x300", "+Inf": "0+100x300"}
     return {f'{BUCKET}{{route="{route}", le="{bound}"}}': values for bound, values in bounds.items()}
+
+
+def _answered(share: float) -> dict[str, str]:
+    """That share of deliveries is answered within 5 s."""
+    counts = {"5.0": round(100 * share), "10.0": 100, "+Inf": 100}
+    return {
+        f'splitplane_ingest_seconds_bucket{{le="{bound}"}}': f"0+{count}x300"
+        for bound, count in counts.items()
+    }
 
 
 JUDGED: dict[str, Judged] = {
@@ -158,6 +181,36 @@ JUDGED: dict[str, Judged] = {
     "SplitplaneKubeconfigsWaiting": _of_cluster(
         "splitplane_kubeconfigs_wanted_oldest_timestamp_seconds", STUCK, FRESH
     ),
+    "SplitplanePoolEmpty": Judged(
+        {POOL_READY: "0x300", 'splitplane_pool_target{pool="p"}': "2x300"},
+        {POOL_READY: "0x300", 'splitplane_pool_target{pool="p"}': "0x300"},
+        {"pool": "p"},
+        minutes=60,
+    ),
+    "SplitplanePoolOverBudget": Judged(
+        {POOL_IDLE: "12x300", POOL_BUDGET: "10x300"},
+        {POOL_IDLE: "10.5x300", POOL_BUDGET: "10x300"},
+        {"pool": "p"},
+        minutes=90,
+    ),
+    "SplitplaneManyMachinesUnhealthy": Judged(
+        {LOST_OF_A: "1x300", QUARANTINED_OF_A: "2x300", VERIFIED_OF_A: "10x300"},
+        {LOST_OF_A: "1x300", VERIFIED_OF_A: "3x300", DEGRADED_OF_A: "3x300"},
+        {"account": "a"},
+    ),
+    "SplitplaneRepairWaits": Judged(
+        {'splitplane_repairs_oldest_timestamp_seconds{step="ticket"}': "0x1600"},
+        {'splitplane_repairs_oldest_timestamp_seconds{step="reset"}': "0x1600"},
+        {},
+        minutes=24 * 60 + 30,
+    ),
+    "SplitplaneIngestDown": Judged(
+        {"splitplane_ingest_machines": "5x10 stale"}, {"splitplane_ingest_machines": "0x300"}, {}
+    ),
+    "SplitplaneIngestOverloaded": Judged(
+        {TURNED_AWAY: "0+1x300"}, {TURNED_AWAY: "7x300", ACCEPTED: "0+100x300"}, {}
+    ),
+    "SplitplaneIngestSlow": Judged(_answered(0.9), _answered(1.0), {}),
     "SplitplaneKeysNotRotated": Judged(
         {'splitplane_data_keys_waiting{what="rewrap"}': "1x300"},
         {'splitplane_data_keys_waiting{what="rewrap"}': "0x300"},

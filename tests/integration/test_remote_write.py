@@ -1,10 +1,6 @@
 """Samples arrive in a real Prometheus by remote write, once each, also after it was away; a crash loses none."""
 
-import shutil
-import subprocess
-import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,7 +23,7 @@ from reconciler.remote_write import targets
 from reconciler.worlds.telemetry import Target, TelemetryWorld
 from tests.integration.db.sample import A, a_row, insert
 from tests.support.database import login_url
-from tests.support.ingest_process import free_port
+from tests.support.prometheus import Series, needs_prometheus, prometheus
 from tests.support.samples import busy_sample
 
 pytestmark = pytest.mark.database
@@ -151,47 +147,10 @@ async def test_a_new_store_begins_now_and_a_sample_that_may_not_be_committed_yet
     assert (await write_samples.activate(later)).acted_on == 1
 
 
-@contextmanager
-def prometheus() -> Iterator[str]:
-    """A server that takes remote write; its URL."""
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "prometheus.yml").write_text("global: {scrape_interval: 1h}\n")
-        listen = f"127.0.0.1:{free_port()}"
-        process = subprocess.Popen(
-            [
-                "prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data",
-                f"--web.listen-address={listen}", "--web.enable-remote-write-receiver",
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            for _ in range(300):
-                try:
-                    if httpx.get(f"http://{listen}/-/ready").status_code == 200:
-                        break
-                except httpx.TransportError:
-                    pass
-                subprocess.run(["sleep", "0.1"], check=True)
-            yield f"http://{listen}"
-        finally:
-            process.terminate()
-            process.wait(20)
-
-
-class Series(msgspec.Struct):
-    """A series in an answer of Prometheus."""
-
-    metric: dict[str, str]
-    """Its labels."""
-    value: tuple[float, str]
-    """When, in Unix seconds, and the value as text."""
-
-
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="Prometheus is not installed")
+@needs_prometheus
 async def test_a_real_prometheus_shows_what_the_machine_measured(reconciler: Database) -> None:
     await _begun(reconciler)
-    with prometheus() as url:
+    with prometheus("global: {scrape_interval: 1h}") as url:
         await receive(reconciler, 40, at=NOW - timedelta(seconds=10))
         world = a_world(reconciler, url=f"{url}/api/v1/write")
         report = await write_samples.activate(world)

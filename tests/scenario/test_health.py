@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import health, permits, pools, repairs
+from control_plane.db import health, permits, pools, repair_figures, repairs
 from control_plane.db import machines as machine_rows
 from control_plane.db.engine import Database
 from control_plane.db.health import Health, Notice
@@ -155,6 +155,10 @@ async def test_a_fault_that_we_see_ourselves_is_told_and_the_customer_decides(st
     await reports(stage, lease, Gpu(0, lost=True))
     await stage.play(60, step=5)
     assert await verdict_of(stage, machine) is Verdict.QUARANTINED
+    async with stage.db.reading() as connection:
+        counted = await repair_figures.repairs(connection)
+    assert [(each.verdict, each.machines) for each in counted.unhealthy] == [(Verdict.QUARANTINED, 1)]
+    assert [(each.step, each.repairs) for each in counted.repairs] == [(RepairStep.REPLACE, 1)]
     kinds = [notice.kind for notice in await notices_of(stage, lease)]
     assert kinds == [NoticeKind.FAULT_FOUND, NoticeKind.REPLACEMENT_RECOMMENDED]
     await stage.play(2 * 60 * 60, step=600)

@@ -11,15 +11,18 @@ from control_plane.db.figures import (
     OrganizationCount,
     UnratedMoney,
 )
+from control_plane.db.repair_figures import RepairCount, RepairFigures, UnhealthyCount
 from control_plane.db.sla_credits import Undecided
 from control_plane.db.warm_pool_figures import WarmPoolFigures
 from control_plane.domain.cluster import ClusterState
+from control_plane.domain.health import Verdict
 from control_plane.domain.ids import AccountName
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano
 from control_plane.domain.node_pool import NodePoolState
 from control_plane.domain.organization import OrganizationState
+from control_plane.domain.repair import RepairStep
 from reconciler.figures import Audit, Figures, Reconciled
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -84,6 +87,10 @@ SAMPLE_FIGURES = Figures(
             idle_nano=Nano(1),
         )
     ],
+    repairs=RepairFigures(
+        unhealthy=[UnhealthyCount(ACCOUNT, Verdict.QUARANTINED, machines=1)],
+        repairs=[RepairCount(RepairStep.TICKET, repairs=1, oldest_at=AT)],
+    ),
 )
 SAMPLE_AUDIT = Audit(AT, postings=2, difference=Nano(0))
 SAMPLE_RECONCILED = [Reconciled("running", AT, differing_customers=0, difference=Nano(0))]

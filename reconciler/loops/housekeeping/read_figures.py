@@ -1,12 +1,20 @@
 """Reads the figures of the business metrics: leases, machines, liabilities, orphans, accounts, money, credits
-that wait, organizations, clusters, warm pools.
+that wait, organizations, clusters, warm pools, repairs.
 
 When the database does not answer, the metrics keep the last figures, and their age shows it.
 """
 
 from datetime import timedelta
 
-from control_plane.db import agents, cluster_figures, figures, sla_credits, usage, warm_pool_figures
+from control_plane.db import (
+    agents,
+    cluster_figures,
+    figures,
+    repair_figures,
+    sla_credits,
+    usage,
+    warm_pool_figures,
+)
 from control_plane.domain import agent
 from control_plane.domain.metering import SILENT_AFTER
 from reconciler.figures import FIGURES, Figures
@@ -33,6 +41,7 @@ async def activate(world: World) -> Report:
             clusters=await cluster_figures.clusters(connection, now=now),
             node_pools=await cluster_figures.node_pools(connection),
             warm_pools=await warm_pool_figures.pools(connection, now=now),
+            repairs=await repair_figures.repairs(connection),
         )
     FIGURES.figures = read
     return Report(looked_at=sum(count.leases for count in read.leases))

@@ -39,6 +39,7 @@ from control_plane.api.finance_invoices import (
     FinanceInvoiceController,
     InvoiceDraftController,
 )
+from control_plane.api.finance_usage import FinanceUsageController
 from control_plane.api.firewalls import FirewallController
 from control_plane.api.fleet import FleetController
 from control_plane.api.forms import lenient, of_credentials
@@ -155,6 +156,7 @@ CONTROLLERS = (
     SupplierUploadController,
     MatchController,
     ChargeController,
+    FinanceUsageController,
     LoopController,
     AgentController,
     OrphanController,

@@ -70,6 +70,13 @@ LabelKey = Annotated[
 ]
 
 
+def check_label_key(by: UsageGrouping, label_key: str | None) -> None:
+    """Raises ApiError for a key without `by=label`, and for that without a key."""
+    if (label_key is None) == (by is UsageGrouping.LABEL):
+        why = "belongs to `by=label`, which needs it"
+        raise ApiError("invalid_parameter", f"`label_key` {why}.", errors=[FieldError("label_key", why)])
+
+
 class BillingController(Controller):
     path = "/"
     tags = ("billing",)
@@ -161,9 +168,7 @@ class BillingController(Controller):
         project: OfProject = None,
     ) -> UsageSumsView:
         """The usage of a calendar month in UTC, by default the present one, added up in groups."""
-        if (label_key is None) == (by is UsageGrouping.LABEL):
-            why = "belongs to `by=label`, which needs it"
-            raise ApiError("invalid_parameter", f"`label_key` {why}.", errors=[FieldError("label_key", why)])
+        check_label_key(by, label_key)
         found = await billing.usage_sums(
             request.world,
             request.principal.organization_id,

@@ -29,6 +29,7 @@ TOKENS: Mapping[str, int] = {
     "getOrganizationReconciliation": 5,
     "listOffers": 2,
     "listUsage": 2,
+    "listUsageOfAll": 20,
     "listBalanceEntries": 2,
 }
 """By operation id: what computes, or reads much."""

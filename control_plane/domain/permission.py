@@ -191,7 +191,7 @@ class Permission(StrEnum):
     PERIODS_REOPEN = "periods.reopen"
     """Ask for a closed period to be reopened, and agree to what somebody else asked for."""
     RECONCILIATIONS_READ = "reconciliations.read"
-    """Read the reconciliations of periods, and what charges of any organization follow from."""
+    """Read the reconciliations of periods, what all organizations used, and what their charges follow from."""
     RECONCILIATIONS_CREATE = "reconciliations.create"
     """Ask for a period to be reconciled over all organizations."""
     MARGINS_READ = "margins.read"

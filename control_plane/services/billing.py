@@ -9,11 +9,12 @@ from control_plane.db import balance_alerts, ledger, organizations, sla, usage
 from control_plane.db.sla import BilledCredit
 from control_plane.db.usage import Charge
 from control_plane.domain import metering
-from control_plane.domain.access import Reach
+from control_plane.domain.access import EVERYWHERE, Reach
 from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.ledger import AccountKind
 from control_plane.domain.money import Nano, accrued
 from control_plane.domain.period import month_after, month_of
+from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import Unit, unit_of
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.usage_grouping import UsageGroup, UsageGrouping
@@ -24,6 +25,7 @@ __all__ = [
     "BillLine",
     "BilledCredit",
     "Charge",
+    "CustomerUsage",
     "ProjectTotal",
     "Reconciliation",
     "UsageGroup",
@@ -268,6 +270,50 @@ async def usage_sums(
             project_id=project_id,
         )
     return UsageSums(by, label, since, until, found)
+
+
+@dataclass(frozen=True, slots=True)
+class CustomerUsage:
+    """A customer with what it used in a month."""
+
+    organization_id: OrganizationId
+    organization: str
+    """Its name."""
+    created_at: datetime
+    """When the organization was created."""
+    usage: UsageSums
+
+
+async def usage_of_all(
+    world: World,
+    platform: OrganizationId,
+    *,
+    by: UsageGrouping,
+    label: str | None,
+    month: datetime | None,
+    only: OrganizationId | None,
+    after: tuple[datetime, UUID] | None,
+    limit: int,
+) -> list[CustomerUsage] | Refused:
+    """What each customer used in a month, oldest customer first behind `after`, or `only` one of them.
+
+    Each is read as its own tenant.
+    """
+    if only is None:
+        async with world.db.reading(platform) as connection:
+            ids = await organizations.ids(connection, after=after, states=None, part=None, limit=limit)
+    else:
+        ids = [only]
+    found: list[CustomerUsage] = []
+    for organization_id in ids:
+        async with world.db.reading(organization_id) as connection:
+            organization = await organizations.get(connection, organization_id)
+        if organization is not None:
+            sums = await usage_sums(world, organization_id, by=by, label=label, month=month, reach=EVERYWHERE)
+            found.append(CustomerUsage(organization_id, organization.name, organization.created_at, sums))
+    if only is not None and not found:
+        return Refused(RefusalCode.NOT_FOUND, "There is no organization with this id.")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,25 @@ class UsageSumsView(View):
     """The sum of the groups, exactly."""
 
 
+class CustomerUsageView(View):
+    """The usage of a customer in a month."""
+
+    organization_id: OrganizationIdText
+    """The customer."""
+    organization: str
+    """The customer's name."""
+    usage: UsageSumsView
+    """What it used, added up."""
+
+
+class CustomerUsagePage(View):
+    """A page of customers with their usage."""
+
+    items: tuple[CustomerUsageView, ...]
+    """The customers, oldest first, also those that used nothing."""
+    next_cursor: NextCursor | None
+
+
 class BillLineView(View):
     """What one lease costs in the period, on or stopped."""
 

@@ -66,6 +66,7 @@ _TEXTS: Mapping[str, str] = {
     "NodeReportView.organization": "heliotrope",
     "DifferenceView.organization": "heliotrope",
     "ReconciledCustomerView.organization": "heliotrope",
+    "CustomerUsageView.organization": "heliotrope",
     "LedgerEntryView.organization": "heliotrope",
     "WalletView.organization": "heliotrope",
     "examples": f"ch_{_ID}",

@@ -10,6 +10,7 @@ from control_plane.services.billing import (
     BilledCredit,
     BillLine,
     Charge,
+    CustomerUsage,
     ProjectTotal,
     Reconciliation,
     UsageSums,
@@ -17,6 +18,7 @@ from control_plane.services.billing import (
 from control_plane.wire.billing import (
     BillLineView,
     BillView,
+    CustomerUsageView,
     ProjectTotalView,
     ReconciliationView,
     SlaCreditView,
@@ -78,6 +80,14 @@ def usage_sums_view(sums: UsageSums) -> UsageSumsView:
         gpu_seconds=sums.gpu_seconds,
         machine_seconds=sums.machine_seconds,
         amount=money(sums.amount_nano),
+    )
+
+
+def customer_usage_view(customer: CustomerUsage) -> CustomerUsageView:
+    return CustomerUsageView(
+        organization_id=on_wire(Prefix.ORGANIZATION, customer.organization_id),
+        organization=customer.organization,
+        usage=usage_sums_view(customer.usage),
     )
 
 

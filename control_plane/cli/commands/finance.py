@@ -9,6 +9,7 @@ from control_plane.cli.commands import (
     credit_terms,
     exports,
     finance_invoices,
+    finance_usage,
     ledger_entries,
     margins,
     price_agreements,
@@ -51,6 +52,7 @@ def add(to: Commands) -> None:
     margins.add(finance)
     supplier_invoices.add(finance)
     charges.add(finance)
+    finance_usage.add(finance)
     exports.add_of_all(finance)
     command(
         finance,

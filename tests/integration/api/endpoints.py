@@ -457,6 +457,16 @@ ENDPOINTS = (
         "/v1/finance/entries", Permission.LEDGER_READ, "account", "organization", "month", "limit", "cursor"
     ),
     _get("/v1/finance/wallets", Permission.LEDGER_READ, "limit", "cursor"),
+    _get(
+        "/v1/finance/usage",
+        Permission.RECONCILIATIONS_READ,
+        "by",
+        "label_key",
+        "month",
+        "organization",
+        "limit",
+        "cursor",
+    ),
     _get("/v1/finance/charges/{charge_id}", Permission.RECONCILIATIONS_READ),
     _get("/v1/finance/leases/{lease_id}/charges", Permission.RECONCILIATIONS_READ, "limit", "cursor"),
     _get(

@@ -56,7 +56,9 @@ def _beyond_a_schema(case: Case[Any]) -> bool:
         named = body.get("environment") is None or body.get("project") is not None
         return not named or all(limit is None or limit == {} for limit in wanted)
     query = case.query or {}
-    if case.path == "/v1/usage/sums" and ("label_key" in query) != (query.get("by") == "label"):
+    if case.path in ("/v1/usage/sums", "/v1/finance/usage") and ("label_key" in query) != (
+        query.get("by") == "label"
+    ):
         return True
     labels = query.get("label", [])
     keys = [str(label).partition("=")[0] for label in labels]

@@ -1733,6 +1733,34 @@ USAGE_SUMS_WITH_CPUS: Json = USAGE_SUMS | {
         USAGE_SUMS["groups"][0] | {"name": "cpu.16x", "gpu_seconds": 0, "machine_seconds": 43_200, "amount": usd(7_680_000_000)},
     ],
 }  # fmt: skip
+
+
+def _usage_of(organization: Json, sums: Json) -> Json:
+    return {"organization_id": organization["id"], "organization": organization["name"], "usage": sums}
+
+
+_NOTHING_USED: Json = {"groups": [], "gpu_seconds": 0, "machine_seconds": 0, "amount": usd(0)}
+USAGE_OF_ALL: Json = {
+    "items": [
+        _usage_of(ORGANIZATION, USAGE_SUMS_WITH_CPUS),
+        _usage_of(OTHER_ORGANIZATION, USAGE_SUMS_WITH_CPUS | {"groups": USAGE_SUMS_WITH_CPUS["groups"][:1],
+                                                              "machine_seconds": 0, "amount": usd(33_333_333_333)}),
+        _usage_of(OTHER_ORGANIZATION, USAGE_SUMS_WITH_CPUS | _NOTHING_USED),
+    ],
+    "next_cursor": None,
+}  # fmt: skip
+USAGE_OF_ALL_BY_LABEL: Json = {
+    "items": [_usage_of(ORGANIZATION, USAGE_SUMS), _usage_of(OTHER_ORGANIZATION, USAGE_SUMS)],
+    "next_cursor": None,
+}
+USAGE_OF_PROJECTS: Json = {
+    "items": [
+        _usage_of(OTHER_ORGANIZATION, USAGE_SUMS | {
+            "by": "project", "label_key": None, "gpu_seconds": 36_000, "amount": usd(33_333_333_333),
+            "groups": [USAGE_SUMS["groups"][0] | {"id": f"prj_{'9' * 32}", "name": "research"}]}),
+    ],
+    "next_cursor": None,
+}  # fmt: skip
 BALANCE: Json = {
     "balance": usd(1_250_417_800_000), "held": usd(26_410_000_000), "available": usd(1_224_007_800_000), "due": usd(19_004_900_000),
     "running_leases": 2, "running_per_hour": usd(26_410_000_000), "available_lasts_seconds": 166_847,

@@ -173,6 +173,7 @@ READS = {
         "finance accounts",
         "finance entries",
         "finance wallets",
+        "finance usage",
         "finance export diff",
         "finance export verify",
         "finance explain",

@@ -499,6 +499,17 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         f"finance explain {answers.CHARGE['charge']['id']}",
         {f"GET /v1/finance/charges/{answers.CHARGE['charge']['id']}": answers.CHARGE_INVOICED},
     ),
+    "finance_usage": ("finance usage --month 2026-10", {"GET /v1/finance/usage": answers.USAGE_OF_ALL}),
+    "finance_usage_by_sku": ("finance usage --by sku", {"GET /v1/finance/usage": answers.USAGE_OF_ALL}),
+    "finance_usage_by_label": (
+        "finance usage --by label:team",
+        {"GET /v1/finance/usage": answers.USAGE_OF_ALL_BY_LABEL},
+    ),
+    "finance_usage_of_projects": (
+        "finance usage --by project --organization fresh",
+        {ORGANIZATIONS: answers.ORGANIZATIONS, "GET /v1/finance/usage": answers.USAGE_OF_PROJECTS},
+    ),
+    "finance_usage_empty": ("finance usage", {"GET /v1/finance/usage": EMPTY}),
     "finance_explain_line": (
         "finance explain INV-2026-000001 --line 2",
         {

@@ -195,7 +195,7 @@ async def failed(
     now: datetime,
     due_at: datetime,
 ) -> None:
-    """Give it back after a try that failed."""
+    """Give it back after a try that failed, or that was not enough."""
     await write(connection, _FAILED, id=tenant_id, token=token, now=now, due_at=due_at)
 
 

@@ -68,12 +68,17 @@ SETTINGS = [f"/proc/sys/{name}" for name in (
     "vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys",
     "kernel/keys/root_maxbytes", "net/ipv4/conf/all/forwarding", "net/ipv4/conf/default/forwarding",
 )]
+# The kernel routes to a link-local address once it has seen that nobody else has it, a moment after the link is up.
+routes = [
+    line for line in printed("ip", "route", "show", "table", "all") + printed("ip", "rule")
+    if not line.startswith("local fe80::")
+]
 filters = [line for tool in ("iptables-save", "ip6tables-save") for line in printed(tool)]
 print(json.dumps({
     "processes": sorted(processes()),
     "mounts": sorted(" ".join(line.split()[:3]) for line in open("/proc/self/mounts")),
     "links": sorted(line.split()[0].partition("@")[0] for line in printed("ip", "-br", "link")),
-    "routes": sorted(printed("ip", "route", "show", "table", "all") + printed("ip", "rule")),
+    "routes": sorted(routes),
     "filters": sorted(line for line in filters if line.startswith(("-A", ":")) and "ACCEPT [" not in line),
     "files": sorted(files()),
     "settings": [setting(path) for path in SETTINGS],

@@ -35,7 +35,7 @@ AGAIN = timedelta(minutes=5)
 UNNEEDED_FOR = timedelta(hours=24)
 """How long a place stays that nobody needs, with what a customer stored there: a kubeconfig ends overnight."""
 SOON = timedelta(seconds=1)
-"""When we look again whether the rules bind, or a namespace is gone."""
+"""When we look again whether the rules bind, and first whether a namespace is gone."""
 RETRY_FIRST, RETRY_CEILING = timedelta(seconds=5), timedelta(minutes=5)
 
 
@@ -172,7 +172,9 @@ async def _remove(
         if waits_for is None:
             report.count(int(await cluster_tenants.removed(connection, tenant.id, token=token, now=now)))
         else:
-            await cluster_tenants.wait(connection, tenant.id, token=token, due_at=now + SOON)
+            # What a customer put there may hold it up for ever: an object with a finalizer that nobody takes off.
+            due_at = now + delay(tenant.tries + 1, first=SOON, ceiling=AGAIN)
+            await cluster_tenants.failed(connection, tenant.id, token=token, now=now, due_at=due_at)
 
 
 async def _fail(

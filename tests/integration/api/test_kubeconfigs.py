@@ -367,6 +367,30 @@ async def test_a_namespace_is_put_right_and_goes_a_day_after_the_project_had_som
     assert server.opens(token_of(again))
 
 
+async def test_a_namespace_that_a_customer_holds_up_is_looked_at_ever_less_often(
+    stage: Stage, server: FakeKubernetes, acme: Tenant
+) -> None:
+    mine = await issued(stage, acme.http)
+    space = mine["namespace"]
+    await server.patch(NAMESPACE, space, {"metadata": {"finalizers": ["example.com/stay"]}})
+    await acme.http.post(f"/v1/kubeconfigs/{mine['id']}/revoke")
+    await loops(stage, 2)
+    stage.clock.advance(25 * 3_600)
+    looks = 0
+    for _ in range(300):
+        [report] = await stage.run("keep_tenants")
+        looks += report.looked_at
+        stage.clock.advance(2)
+    assert 5 <= looks <= 15
+    assert space in server.named(NAMESPACE)
+    await server.patch(NAMESPACE, space, {"metadata": {"finalizers": None}})
+    stage.clock.advance(300)
+    await loops(stage)
+    assert space not in server.named(NAMESPACE)
+    async with stage.db.reading() as connection:
+        assert not await rows(connection, text("SELECT FROM cluster_tenants"))
+
+
 async def test_what_a_cluster_refuses_as_a_whole_holds_up_new_places_and_none_that_is_ready(
     stage: Stage, server: FakeKubernetes, acme: Tenant, other: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

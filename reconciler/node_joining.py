@@ -136,7 +136,9 @@ async def _start(world: ClusterWorld, held: Held) -> Evidence:
         raise HeldUp(f"{limit} other nodes of its cluster are joining")
     made = BootstrapToken(held.token_id, "".join(secrets.choice(_LETTERS) for _ in range(16)))
     async with connected(world, held.cluster) as port:
-        await bootstrap_token.admit_machine(port, made, held.node.name, now=world.now(), life=TOKEN_LIFE)
+        await bootstrap_token.admit_machine(
+            port, made, held.node.name, held.address, now=world.now(), life=TOKEN_LIFE
+        )
         order = AgentOrder(
             machine=held.machine,
             node=held.node.name,

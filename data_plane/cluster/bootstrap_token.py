@@ -7,15 +7,21 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from data_plane.cluster.objects import expected_nodes as expected
+from data_plane.cluster.objects import node_addresses
 from data_plane.cluster.objects.bootstrap_token import NAMESPACE, BootstrapToken, bootstrap_secret
 from data_plane.cluster.port import KubernetesPort, NotFound
 from data_plane.cluster.resource import CONFIG_MAP, SECRET
 
 
 async def admit_machine(
-    port: KubernetesPort, token: BootstrapToken, node: str, *, now: datetime, life: timedelta
+    port: KubernetesPort, token: BootstrapToken, node: str, address: str, *, now: datetime, life: timedelta
 ) -> None:
-    """Make the token valid, and let a Node of this name register. A second call prolongs it."""
+    """Make the token valid, and let a Node of this name register, with no address but `address`, which is the machine's
+    in the overlay. A second call prolongs it.
+    """
+    await port.apply(node_addresses.node_addresses())
+    known = node_addresses.with_address(node, address)
+    await port.patch(CONFIG_MAP, node_addresses.NAME, known, node_addresses.NAMESPACE)
     await port.apply(expected.expected_nodes())
     await port.patch(CONFIG_MAP, expected.NAME, expected.expecting(node), expected.NAMESPACE)
     await port.apply(bootstrap_secret(token, node, now, life), take_over=True)

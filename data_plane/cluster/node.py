@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from data_plane.cluster.objects import node as on_node
-from data_plane.cluster.objects import pod_ranges
+from data_plane.cluster.objects import node_addresses as addresses
 from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import Conflict, KubernetesPort, NotFound, delete_if_there
 from data_plane.cluster.resource import CONFIG_MAP, NODE, SECRET, Object, Objects
@@ -45,9 +45,9 @@ async def admit(port: KubernetesPort, name: str, marks: Marks) -> None:
     """
     node = await port.get(NODE, name)
     if pods := node["spec"].get("podCIDR"):  # Without a range, its pods have no addresses.
-        await port.apply(pod_ranges.pod_ranges())
-        change = pod_ranges.with_range(name, pods)
-        await port.patch(CONFIG_MAP, pod_ranges.NAME, change, pod_ranges.NAMESPACE)
+        await port.apply(addresses.node_addresses())
+        change = addresses.with_pods(name, pods)
+        await port.patch(CONFIG_MAP, addresses.NAME, change, addresses.NAMESPACE)
     await _mark(port, name, marks, [])
 
 
@@ -129,14 +129,13 @@ async def cordon(port: KubernetesPort, name: str) -> bool:
 
 
 async def forget(port: KubernetesPort, name: str, *, uid: str | None = None) -> None:
-    """Delete the Node, the range of its pods, and its password, without which K3s refuses another machine of that name.
+    """Delete the Node, its addresses, and its password, without which K3s refuses another machine of that name.
 
     With the uid, a node that joined under the name since then stays, and keeps all of them: that is a Conflict.
     """
     await delete_if_there(port, NODE, name, uid=uid)
     with suppress(NotFound):
-        change = pod_ranges.without_range(name)
-        await port.patch(CONFIG_MAP, pod_ranges.NAME, change, pod_ranges.NAMESPACE)
+        await port.patch(CONFIG_MAP, addresses.NAME, addresses.without(name), addresses.NAMESPACE)
     await forget_password(port, name)
 
 

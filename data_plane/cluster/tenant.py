@@ -7,8 +7,8 @@ from data_plane.cluster.objects.device_plugin import DevicePlugin, device_plugin
 from data_plane.cluster.objects.expected_nodes import expected_nodes
 from data_plane.cluster.objects.namespace import deletion_problem, kubeconfigs_namespace, tenant_namespace
 from data_plane.cluster.objects.network_policy import network_policies
+from data_plane.cluster.objects.node_addresses import node_addresses
 from data_plane.cluster.objects.node_name import reserved_node_name
-from data_plane.cluster.objects.pod_ranges import pod_ranges
 from data_plane.cluster.objects.probe import probe
 from data_plane.cluster.objects.resource_quota import Allowance, limit_range, resource_quota
 from data_plane.cluster.objects.role import (
@@ -61,7 +61,7 @@ async def prepare_cluster(
         kubeconfigs_namespace(),
         reserved_node_name(server_name),
         expected_nodes(),
-        pod_ranges(),
+        node_addresses(),
         *(device_plugin_objects(device_plugin) if device_plugin else []),
     ):
         try:

@@ -44,6 +44,7 @@ TOKEN_LIFE = timedelta(minutes=10)
 PAIRS = {KUBELET: "client-kubelet", PROXY: "client-kube-proxy", OWN: "client-k3s-controller"}
 PORTS_OF_SERVER = {22, 6443, 10250}
 """What listens on the server of a cluster, and not on its loopback: sshd, the API, the kubelet."""
+_ANYWHERE = "192.0.2.7"
 SUPERVISOR = ("token", "server-bootstrap", "cert/cacerts", "encrypt/status", "encrypt/config")
 
 # Whatever may hold a secret. File systems of containers are the tenant's own images.
@@ -124,7 +125,7 @@ class Thief:
             return any([(await merge(client, path, change)).is_success for change in changes])
 
     async def certificate(
-        self, kind: str, node: str, credential: str, address: str = "192.0.2.7"
+        self, kind: str, node: str, credential: str, address: str = _ANYWHERE
     ) -> ClientCertificate | None:
         """One of K3s' for a key of the thief's; None when it is refused."""
         key = pki.new_key()
@@ -158,13 +159,13 @@ async def thief_at(place: Place) -> Thief:
     password = await _as_root(machine, "cat /etc/rancher/node/password")
     neighbour = Thief(place, pairs, "another password", token)
     await _joins(neighbour, NEIGHBOUR)
-    await admit_machine(place.admin, token, "sp-joining", now=utc_now(), life=TOKEN_LIFE)
+    await admit_machine(place.admin, token, "sp-joining", _ANYWHERE, now=utc_now(), life=TOKEN_LIFE)
     return Thief(place, pairs, password, token)
 
 
 async def _joins(thief: Thief, node: str) -> ClientCertificate:
     """A machine becomes a node as it should, without a kubelet; the certificate that it has from then on."""
-    await admit_machine(thief.place.admin, thief.token, node, now=utc_now(), life=TOKEN_LIFE)
+    await admit_machine(thief.place.admin, thief.token, node, _ANYWHERE, now=utc_now(), life=TOKEN_LIFE)
     pair = await thief.certificate("client-kubelet", node, TOKEN)
     assert pair is not None
 
@@ -194,6 +195,20 @@ async def _signed_by_kubernetes(thief: Thief) -> bool:
         await asyncio.sleep(1)  # What Kubernetes approves by itself, it approves at once.
         shown = (await client.get(f"{path}/{made.json()['metadata']['name']}")).json()
     return "certificate" in shown["status"]
+
+
+async def _is_taken_for_another_node(thief: Thief) -> bool:
+    """K3s reaches a kubelet through the tunnel of the node that has said its address last."""
+    own = (await thief.place.admin.get(NODE, thief.place.node))["status"]["addresses"]
+    of_others = [
+        {"type": kind, "address": address}
+        for kind in ("InternalIP", "ExternalIP")
+        for address in (thief.place.server_address, _ANYWHERE)
+    ]
+    changes: list[Object] = [{"status": {"addresses": [*own, other]}} for other in of_others]
+    taken = await thief.changes(KUBELET, f"/api/v1/nodes/{thief.place.node}/status", *changes)
+    await thief.changes(KUBELET, f"/api/v1/nodes/{thief.place.node}/status", {"status": {"addresses": own}})
+    return taken
 
 
 async def _asks_kubelet_of_server(thief: Thief) -> bool:
@@ -297,7 +312,7 @@ async def _registers_after_it_left(thief: Thief) -> bool:
 
     await eventually("it is not expected any more", stays_out)
     again = await registered()
-    await admit_machine(port, thief.token, "sp-joining", now=utc_now(), life=TOKEN_LIFE)
+    await admit_machine(port, thief.token, "sp-joining", _ANYWHERE, now=utc_now(), life=TOKEN_LIFE)
     return again
 
 
@@ -370,6 +385,10 @@ ATTEMPTS: Mapping[tuple[str, str], Attempt] = {
     (KUBELET, "pose as the server to kubectl with such a certificate"): lambda t: _poses(
         t, KUBELET, t.place.node
     ),
+    (
+        KUBELET,
+        "have the API server take its node for another one, or for the server",
+    ): _is_taken_for_another_node,
     (KUBELET, "read K3s' tokens, keys of authorities or settings of encryption"): lambda t: t.gets(
         KUBELET, *(f"/v1-k3s/{path}" for path in SUPERVISOR)
     ),
@@ -395,8 +414,8 @@ ATTEMPTS: Mapping[tuple[str, str], Attempt] = {
     (OWN, "say at which address another Node's kubelet or its pods are"): lambda t: t.changes(
         OWN,
         _ANOTHER,
-        {"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.7"}]}},
-        _metadata({"annotations": {f"{FLANNEL}/public-ip": "192.0.2.7"}}),
+        {"status": {"addresses": [{"type": "InternalIP", "address": _ANYWHERE}]}},
+        _metadata({"annotations": {f"{FLANNEL}/public-ip": _ANYWHERE}}),
     ),
     (OWN, "have other nodes forget another Node's network"): lambda t: t.changes(
         OWN, _ANOTHER, *(_flannel(name, value) for name, value in _NO_NETWORK)

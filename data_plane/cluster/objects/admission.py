@@ -21,6 +21,10 @@ A node says itself which addresses its pods have, and all nodes enforce network 
 (kube-router, pkg/controllers/netpol). One that claimed the address of somebody else's pod for a pod of its own would
 have its project's policies applied to both: they let the project in, and everybody else out, also at the cluster's DNS.
 
+It says its own address as well. K3s reaches kubelets through the tunnel of the node that has said their address last
+(pkg/daemons/control/tunnel.go), and signs a server's certificate for any address. So one that claimed another node's
+would be taken for its kubelet: it would see what is typed into `kubectl exec` there, and answer it.
+
 K3s gives the agents of all nodes one more certificate, that of `system:k3s-controller`. Since 1.32 it may change the
 status of every Node (manifests/rolebindings.yaml), and with it the metadata: flannel writes its annotations that way
 (pkg/subnet/kube/kube.go, AcquireLease). NodeRestriction does not bind it. Without a rule of ours, whoever owns one
@@ -30,8 +34,9 @@ machine could relabel the nodes of others, have them deleted, or have the API se
 from data_plane.cluster.objects.expected_nodes import NAME as EXPECTED_NODES
 from data_plane.cluster.objects.expected_nodes import NAMESPACE as EXPECTED_NODES_NAMESPACE
 from data_plane.cluster.objects.node import EFFECT, JOINING
-from data_plane.cluster.objects.pod_ranges import NAME as POD_RANGES
-from data_plane.cluster.objects.pod_ranges import NAMESPACE as POD_RANGES_NAMESPACE
+from data_plane.cluster.objects.node_addresses import NAME as ADDRESSES
+from data_plane.cluster.objects.node_addresses import NAMESPACE as ADDRESSES_NAMESPACE
+from data_plane.cluster.objects.node_addresses import PODS as PODS_OF_NODE
 from data_plane.cluster.objects.tenant import MANAGED_BY, MANAGER, NODE_PROJECT, PROJECT
 from data_plane.cluster.resource import (
     CONFIG_MAP,
@@ -54,6 +59,7 @@ NODES = "splitplane-nodes"
 NODE_CHANGES = "splitplane-node-changes"
 NODE_PODS = "splitplane-node-pods"
 POD_ADDRESSES = "splitplane-pod-addresses"
+NODE_ADDRESSES = "splitplane-node-addresses"
 NODE_NETWORK = "splitplane-node-network"
 _OURS = {MANAGED_BY: MANAGER}
 _TENANTS = {"matchExpressions": [{"key": PROJECT, "operator": "Exists"}]}
@@ -157,11 +163,20 @@ _CHANGE_RULES = (
 )
 
 _NODE_POD_RULES = (("false", "nodes create no pods"),)
-_ADDRESS_RULES = (
+_POD_ADDRESS_RULES = (
     (
-        """object.status.?podIPs.orValue([]).all(it, has(params.data) && object.spec.nodeName in params.data
-  && cidr(params.data[object.spec.nodeName]).containsIP(it.ip))""",
+        f"""object.status.?podIPs.orValue([]).all(it, has(params.data)
+  && (object.spec.nodeName + '{PODS_OF_NODE}') in params.data
+  && cidr(params.data[object.spec.nodeName + '{PODS_OF_NODE}']).containsIP(it.ip))""",
         "the pods of a node have addresses of its own range",
+    ),
+)
+_NODE_ADDRESS_RULES = (
+    (
+        """!has(params.data) || !(object.metadata.name in params.data)
+  || object.status.?addresses.orValue([]).all(it, !(it.type in ['InternalIP', 'ExternalIP'])
+       || it.address == params.data[object.metadata.name])""",
+        "a node has its own address in the overlay, and no other one",
     ),
 )
 
@@ -220,7 +235,8 @@ def admission_policies() -> Objects:
         *_registration(),
         *_changes(),
         *_validating(NODE_PODS, _for_nodes(_on("pods", ["CREATE"]), _NODE_POD_RULES)),
-        *_addresses(),
+        *_addresses_of_pods(),
+        *_addresses_of_nodes(),
         *_network(),
     ]
 
@@ -275,21 +291,35 @@ def _registration() -> Objects:
     return _with_list(NODES, spec, EXPECTED_NODES, EXPECTED_NODES_NAMESPACE)
 
 
-def _addresses() -> Objects:
-    """With the ranges of nodes' pods as a parameter. Without them, no kubelet says anything about tenants' pods."""
-    spec = _for_nodes(_on("pods/status", ["UPDATE"]), _ADDRESS_RULES)
+def _addresses_of_pods() -> Objects:
+    """Without the list of addresses, no kubelet says anything about tenants' pods."""
+    spec = _for_nodes(_on("pods/status", ["UPDATE"]), _POD_ADDRESS_RULES)
     spec["matchConstraints"]["namespaceSelector"] = _TENANTS
-    return _with_list(POD_ADDRESSES, spec, POD_RANGES, POD_RANGES_NAMESPACE)
+    return _with_list(POD_ADDRESSES, spec, ADDRESSES, ADDRESSES_NAMESPACE)
 
 
-def _with_list(name: str, spec: Object, config_map: str, namespace: str) -> Objects:
-    """A policy that reads a ConfigMap, and refuses everything that it is about where there is none."""
+def _addresses_of_nodes() -> Objects:
+    """Whoever writes them, as K3s itself copies what a kubelet has written elsewhere into its Node. Nodes that are not
+    on the list are those of servers, which are ours; without a list, all are taken for such.
+    """
+    spec = {
+        "matchConstraints": {"resourceRules": [_on("nodes", ["CREATE"]), _on("nodes/status", ["UPDATE"])]},
+        "validations": _forbidding(_NODE_ADDRESS_RULES),
+        "failurePolicy": "Fail",
+    }
+    return _with_list(NODE_ADDRESSES, spec, ADDRESSES, ADDRESSES_NAMESPACE, when_missing="Allow")
+
+
+def _with_list(
+    name: str, spec: Object, config_map: str, namespace: str, *, when_missing: str = "Deny"
+) -> Objects:
+    """A policy that reads a ConfigMap. `when_missing`: what it does with every request where there is none."""
     kind = {"apiVersion": CONFIG_MAP.api_version, "kind": CONFIG_MAP.kind}
     policy, binding = _validating(name, {"paramKind": kind, **spec})
     binding["spec"]["paramRef"] = {
         "name": config_map,
         "namespace": namespace,
-        "parameterNotFoundAction": "Deny",
+        "parameterNotFoundAction": when_missing,
     }
     return [policy, binding]
 
@@ -309,11 +339,13 @@ def _for_nodes(what: Object, rules: tuple[tuple[str, str], ...], by: Object = _B
     return {
         "matchConstraints": {"resourceRules": [what]},
         "matchConditions": [by],
-        "validations": [
-            {"expression": rule, "message": message, "reason": "Forbidden"} for rule, message in rules
-        ],
+        "validations": _forbidding(rules),
         "failurePolicy": "Fail",
     }
+
+
+def _forbidding(rules: tuple[tuple[str, str], ...]) -> Objects:
+    return [{"expression": rule, "message": message, "reason": "Forbidden"} for rule, message in rules]
 
 
 def _validating(name: str, spec: Object) -> Objects:

@@ -65,7 +65,9 @@ class Spare:
         made = BootstrapToken(f"{NUMBER:03}{number:03}", f"{NUMBER:016}")
         if token:
             async with self.cloud.kubernetes() as port:
-                await admit_machine(port, made, NAME, now=utc_now(), life=timedelta(minutes=10))
+                await admit_machine(
+                    port, made, NAME, self.place(NUMBER).address, now=utc_now(), life=timedelta(minutes=10)
+                )
         server = f"https://{self.place(SERVER_NUMBER).address}:6443"
         labels = {"splitplane.io/kind": "node"}
         text, address = made.text(self.authority), self.place(NUMBER).address

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -12,10 +12,11 @@ import pytest
 from data_plane.cluster import node
 from data_plane.cluster.lightkube_port import LightkubePort
 from data_plane.cluster.objects import node as on_node
+from data_plane.cluster.objects import node_addresses
 from data_plane.cluster.objects.admission import FLANNEL
 from data_plane.cluster.objects.node import joining_taint
 from data_plane.cluster.objects.tenant import NODE_PROJECT, OWN_PREFIX, Tenant
-from data_plane.cluster.resource import NODE, POD, SECRET, Object, head
+from data_plane.cluster.resource import CONFIG_MAP, NODE, POD, SECRET, Object, head
 from data_plane.cluster.tenant import keep_tenant
 from tests.integration.data_plane.cluster.conftest import ALLOWANCE
 from tests.support.kubernetes.clients import eventually, merge, new_name, new_node, new_tenant, pod, raw
@@ -26,6 +27,8 @@ from tests.support.kubernetes.tier import KUBERNETES
 pytestmark = KUBERNETES
 PAGE = Path("docs/security.md")
 SECTION = "## What a node's certificate opens"
+ADDRESSES = {"here": "10.64.0.7", "elsewhere": "10.64.0.8"}
+"""Of the attacker's node and of the other one, in the overlay."""
 CLAIM = "claimed"
 """The value of each label that the node gives itself."""
 PLACE = (
@@ -71,6 +74,11 @@ class Attacker:
         present = (await self.client.get(self.itself)).json()["spec"]["taints"]
         taint = {"key": key, "value": "x", "effect": "NoSchedule"}
         return await self.change(self.itself, {"spec": {"taints": [*present, taint]}})
+
+    async def claim(self, kind: str, *addresses: str) -> httpx2.Response:
+        """Say that it has these addresses itself."""
+        found = [{"type": kind, "address": address} for address in addresses]
+        return await self.change(f"{self.itself}/status", {"status": {"addresses": found}})
 
     async def report(self, pod_name: str, *addresses: str) -> httpx2.Response:
         """Say that a pod has these addresses."""
@@ -174,6 +182,8 @@ ATTEMPTS: dict[str, Attempt] = {
     "say so of a pod of another node": lambda a: a.change(
         f"{a.space}/pods/elsewhere/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
     ),
+    "say that it has its own address": lambda a: a.claim("InternalIP", ADDRESSES["here"]),
+    "say that it has the address of another node": lambda a: a.claim("InternalIP", ADDRESSES["elsewhere"]),
     "say which address of its range a pod on it has": lambda a: a.report("here", a.address(a.node)),
     "say that a pod on it has an address of another node's pods": lambda a: a.report(
         "here", a.address(a.other)
@@ -218,7 +228,10 @@ async def range_of(admin: LightkubePort, name: str) -> IPv4Network:
 async def attacker(kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant) -> AsyncIterator[Attacker]:
     names = {"here": await new_node(kubernetes), "elsewhere": await new_node(kubernetes)}
     ranges = {name: await range_of(admin, name) for name in names.values()}
-    for name in names.values():
+    await admin.apply(node_addresses.node_addresses())
+    for which, name in names.items():
+        known = node_addresses.with_address(name, ADDRESSES[which])
+        await admin.patch(CONFIG_MAP, node_addresses.NAME, known, node_addresses.NAMESPACE)
         await node.admit(admin, name, node.Marks(tenant, "le_1", "gpu"))
     for name in ("used", "unused"):
         await admin.apply({**head(SECRET, name, tenant.namespace), "stringData": {"a": "b"}})
@@ -304,6 +317,30 @@ async def test_a_node_draws_no_pod_of_another_project_by_the_labels_that_it_may_
     own = await admin.get(POD, "drawn", attacker.namespace)
     assert own["spec"]["nodeName"] == attacker.node, "the claims are in force"
     assert (await condition(other.namespace))["reason"] == "Unschedulable"
+
+
+async def test_a_node_has_its_own_address_alone_whoever_writes_it(
+    kubernetes: ControlPlane, attacker: Attacker
+) -> None:
+    """K3s' cloud controller copies what the kubelet has written into annotations."""
+    own, other = ADDRESSES["here"], ADDRESSES["elsewhere"]
+    async with raw(kubernetes, kubernetes.admin) as controller:
+        for client in (attacker.client, controller):
+            writer = replace(attacker, client=client)
+            for kind, addresses, expected in (
+                ("InternalIP", [own], 200),
+                ("InternalIP", [other], 403),
+                ("InternalIP", [own, other], 403),
+                ("ExternalIP", [other], 403),
+                ("InternalIP", ["10.64.16.1"], 403),
+                ("Hostname", [attacker.node], 200),
+            ):
+                answer = await writer.claim(kind, *addresses)
+                assert answer.status_code == expected, (kind, addresses, answer.text)
+        # A server's Node is on no list.
+        server = await new_node(kubernetes)
+        found = {"status": {"addresses": [{"type": "InternalIP", "address": "10.64.16.1"}]}}
+        assert (await merge(controller, f"/api/v1/nodes/{server}/status", found)).status_code == 200
 
 
 async def test_a_pod_has_addresses_of_its_nodes_range_alone_whatever_the_node_says(

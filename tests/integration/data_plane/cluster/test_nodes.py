@@ -63,15 +63,18 @@ async def test_only_a_node_that_is_expected_registers_and_only_as_we_want_it(
     good = {"taints": [other, joining_taint()]}
     async with raw(kubernetes, kubernetes.client(f"system:node:{name}", "system:nodes")) as itself:
 
-        async def refusal(spec: Object, *finalizers: str) -> str | None:
-            node = {**head(NODE, name, finalizers=list(finalizers)), "spec": spec}
+        async def refusal(spec: Object, *finalizers: str, address: str = "10.64.0.9") -> str | None:
+            status = {"addresses": [{"type": "InternalIP", "address": address}]}
+            node = {**head(NODE, name, finalizers=list(finalizers)), "spec": spec, "status": status}
             answer = await itself.post("/api/v1/nodes?dryRun=All", json=node)
             # A kubelet that may not create its Node looks for it. Any other refusal keeps it from starting again.
             assert answer.status_code in (201, 403), answer.text
             return str(answer.json()["message"]) if answer.status_code == 403 else None
 
         assert "no machine is expected to join" in str(await refusal(good))
-        await bootstrap_token.admit_machine(admin, token, name, now=utc_now(), life=timedelta(minutes=10))
+        await bootstrap_token.admit_machine(
+            admin, token, name, "10.64.0.9", now=utc_now(), life=timedelta(minutes=10)
+        )
 
         async def is_expected() -> bool:
             return await refusal(good) is None
@@ -85,6 +88,7 @@ async def test_only_a_node_that_is_expected_registers_and_only_as_we_want_it(
         for what, bad in bads.items():
             assert what in str(await refusal(bad))
         assert "does not hold up" in str(await refusal(good, "example.com/stay"))
+        assert "its own address" in str(await refusal(good, address="10.64.0.8"))
         await bootstrap_token.withdraw(admin, token.id, name)
 
         async def is_refused() -> bool:
@@ -237,8 +241,10 @@ async def test_a_bootstrap_token_is_accepted_until_it_expires_and_is_withdrawn(
         BootstrapToken("abc122", "0123456789abcdef"),
         BootstrapToken("abc123", "0123456789abcdef"),
     )
-    await bootstrap_token.admit_machine(admin, expired, "gpu-1", now=utc_now() - 2 * life, life=life)
-    await bootstrap_token.admit_machine(admin, valid, "gpu-1", now=utc_now(), life=life)
+    await bootstrap_token.admit_machine(
+        admin, expired, "gpu-1", "10.64.0.1", now=utc_now() - 2 * life, life=life
+    )
+    await bootstrap_token.admit_machine(admin, valid, "gpu-1", "10.64.0.1", now=utc_now(), life=life)
 
     async def is_accepted() -> bool:
         return await who(valid) == "system:bootstrap:abc123"

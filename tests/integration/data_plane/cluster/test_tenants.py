@@ -305,7 +305,7 @@ async def test_a_kubeconfig_sees_no_other_namespace_and_gets_no_rights_or_tokens
         "/api/v1/persistentvolumes", "/apis/scheduling.k8s.io/v1/priorityclasses", f"{leases}/kube-node-lease/leases",
         "/apis/certificates.k8s.io/v1/certificatesigningrequests", "/apis/networking.k8s.io/v1/ingressclasses",
         "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", "/api/v1/configmaps",
-        "/api/v1/namespaces/kube-system/configmaps/splitplane-pod-ranges",
+        "/api/v1/namespaces/kube-system/configmaps/splitplane-node-addresses",
     ]  # fmt: skip
     posts: list[tuple[str, Object]] = [
         (f"{space}/serviceaccounts/default/token", {"spec": {"expirationSeconds": 600}}),

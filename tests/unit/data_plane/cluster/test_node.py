@@ -1,11 +1,13 @@
 """What a cluster is told about a node when it opens, and what it forgets with it."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from data_plane.cluster import node
-from data_plane.cluster.objects import pod_ranges
+from data_plane.cluster.bootstrap_token import admit_machine, withdraw
+from data_plane.cluster.objects import expected_nodes, node_addresses
+from data_plane.cluster.objects.bootstrap_token import BootstrapToken
 from data_plane.cluster.objects.node import joining_taint
 from data_plane.cluster.objects.tenant import Tenant
 from data_plane.cluster.port import Conflict
@@ -16,8 +18,8 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 MARKS = node.Marks(Tenant("org_1", "prj_1"), "le_1", "gpu")
 
 
-async def _ranges(api: FakeKubernetes) -> Object:
-    found = await api.get(CONFIG_MAP, pod_ranges.NAME, pod_ranges.NAMESPACE)
+async def _known(api: FakeKubernetes) -> Object:
+    found = await api.get(CONFIG_MAP, node_addresses.NAME, node_addresses.NAMESPACE)
     return dict(found.get("data", {}))
 
 
@@ -31,7 +33,7 @@ async def test_the_range_of_a_nodes_pods_is_known_before_the_node_opens_and_unti
             self, resource: Resource, name: str, change: Object, namespace: str | None = None
         ) -> Object:
             if resource == NODE:
-                assert name in await _ranges(self), "a pod may land from here on"
+                assert f"{name}.pods" in await _known(self), "a pod may land from here on"
             return await super().patch(resource, name, change, namespace)
 
     api = Watched(lambda: NOW)
@@ -39,13 +41,13 @@ async def test_the_range_of_a_nodes_pods_is_known_before_the_node_opens_and_unti
     await _joined(api, "b", "10.48.4.0/24")
     for name in ("a", "b", "a"):  # A node is also opened again when somebody changed it.
         await node.admit(api, name, MARKS)
-    assert await _ranges(api) == {"a": "10.48.3.0/24", "b": "10.48.4.0/24"}
+    assert await _known(api) == {"a.pods": "10.48.3.0/24", "b.pods": "10.48.4.0/24"}
     with pytest.raises(Conflict):
         await node.forget(api, "a", uid="that of an earlier one")
-    assert "a" in await _ranges(api)
+    assert "a.pods" in await _known(api)
     for _ in range(2):
         await node.forget(api, "a")
-    assert await _ranges(api) == {"b": "10.48.4.0/24"}
+    assert await _known(api) == {"b.pods": "10.48.4.0/24"}
 
 
 async def test_a_node_of_a_cluster_in_which_none_has_opened_is_forgotten_as_well() -> None:
@@ -53,3 +55,21 @@ async def test_a_node_of_a_cluster_in_which_none_has_opened_is_forgotten_as_well
     await _joined(api, "a", "10.48.3.0/24")
     await node.forget(api, "a")
     assert api.named(NODE) == set()
+
+
+async def test_the_address_of_a_machine_is_known_before_it_may_join_and_until_its_node_is_deleted() -> None:
+    class Watched(FakeKubernetes):
+        async def patch(
+            self, resource: Resource, name: str, change: Object, namespace: str | None = None
+        ) -> Object:
+            if name == expected_nodes.NAME and change["data"]["a"]:
+                assert await _known(self) == {"a": "10.64.0.9"}, "it may register from here on"
+            return await super().patch(resource, name, change, namespace)
+
+    api = Watched(lambda: NOW)
+    token = BootstrapToken("abcdef", "0123456789abcdef")
+    await admit_machine(api, token, "a", "10.64.0.9", now=NOW, life=timedelta(minutes=10))
+    await withdraw(api, token.id, "a")
+    assert await _known(api) == {"a": "10.64.0.9"}
+    await node.forget(api, "a")
+    assert await _known(api) == {}

@@ -16,7 +16,7 @@ from data_plane.cluster.objects.expected_nodes import expected_nodes
 from data_plane.cluster.objects.kubeconfig import kubeconfig
 from data_plane.cluster.objects.namespace import deletion_problem, kubeconfigs_namespace, tenant_namespace
 from data_plane.cluster.objects.network_policy import network_policies
-from data_plane.cluster.objects.pod_ranges import pod_ranges
+from data_plane.cluster.objects.node_addresses import node_addresses
 from data_plane.cluster.objects.probe import probe
 from data_plane.cluster.objects.resource_quota import (
     OBJECTS_MAX_WITHOUT_NODES,
@@ -52,7 +52,7 @@ def _shared() -> list[Object]:
     return [
         kubeconfigs_namespace(),
         expected_nodes(),
-        pod_ranges(),
+        node_addresses(),
         role.view_role(),
         role.edit_role(),
         role.all_nodes_role(),

@@ -184,6 +184,9 @@ ATTEMPTS: dict[str, Attempt] = {
     ),
     "say that it has its own address": lambda a: a.claim("InternalIP", ADDRESSES["here"]),
     "say that it has the address of another node": lambda a: a.claim("InternalIP", ADDRESSES["elsewhere"]),
+    "say that it has another name, such as one on the internet": lambda a: a.claim(
+        "Hostname", "registry.example.com"
+    ),
     "say which address of its range a pod on it has": lambda a: a.report("here", a.address(a.node)),
     "say that a pod on it has an address of another node's pods": lambda a: a.report(
         "here", a.address(a.other)
@@ -333,7 +336,10 @@ async def test_a_node_has_its_own_address_alone_whoever_writes_it(
                 ("InternalIP", [own, other], 403),
                 ("ExternalIP", [other], 403),
                 ("InternalIP", ["10.64.16.1"], 403),
+                ("InternalDNS", ["registry.example.com"], 403),
                 ("Hostname", [attacker.node], 200),
+                ("Hostname", ["registry.example.com"], 403),
+                ("Hostname", [f"{attacker.node}\n192.0.2.7 registry.example.com"], 403),
             ):
                 answer = await writer.claim(kind, *addresses)
                 assert answer.status_code == expected, (kind, addresses, answer.text)

@@ -64,7 +64,8 @@ async def test_only_a_node_that_is_expected_registers_and_only_as_we_want_it(
     async with raw(kubernetes, kubernetes.client(f"system:node:{name}", "system:nodes")) as itself:
 
         async def refusal(spec: Object, *finalizers: str, address: str = "10.64.0.9") -> str | None:
-            status = {"addresses": [{"type": "InternalIP", "address": address}]}
+            addresses = [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]
+            status = {"addresses": addresses}
             node = {**head(NODE, name, finalizers=list(finalizers)), "spec": spec, "status": status}
             answer = await itself.post("/api/v1/nodes?dryRun=All", json=node)
             # A kubelet that may not create its Node looks for it. Any other refusal keeps it from starting again.

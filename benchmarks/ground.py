@@ -14,10 +14,10 @@ from control_plane.db.engine import Role as DatabaseRole
 from control_plane.db.migrate import migrate
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import Actor, ActorKind
-from control_plane.domain.admission import ListPrice
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.ledger import Approval
 from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.price import ListPrice
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.role import Role

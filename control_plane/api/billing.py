@@ -57,6 +57,7 @@ CSV_COLUMNS = (
     "organization_id",
     "currency",
     "sla",
+    "unused",
 )
 """New columns go to the end, because people's sheets count them."""
 GroupedBy = Annotated[UsageGrouping, QueryParameter(description="By what it is added up.")]
@@ -251,4 +252,5 @@ def _csv_row(charge: Charge) -> tuple[object, ...]:
         on_wire(Prefix.ORGANIZATION, charge.organization_id),
         CURRENCY,
         charge.sla,
+        "true" if charge.unused else "false",
     )

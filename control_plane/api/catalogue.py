@@ -56,6 +56,7 @@ def requested_by(data: PlacementRequest) -> CapacityRequest:
         purchase=PurchaseKind(data.purchase) if isinstance(data, QuoteRequest) else PurchaseKind.ON_DEMAND,
         sla=SlaTier(data.sla),
         network_gbps_min=data.network_gbps_min,
+        committed_days=data.committed_days if isinstance(data, QuoteRequest) else None,
     )
 
 

@@ -234,9 +234,7 @@ KINDS: dict[str, Kind] = {
     RefusalCode.POWER_NOT_OFFERED: Kind(
         409, "Do what the lease's `power.actions` name, or lease from a provider whose offers name it."
     ),
-    RefusalCode.POWER_CONFLICT: Kind(
-        409, "Do what `detail` says; the lease's `power` says what is being done."
-    ),
+    RefusalCode.POWER_CONFLICT: Kind(409, "Do what `detail` says; `power` says what is being done."),
     RefusalCode.POWER_REQUESTS_TOO_MANY: Kind(
         409, "Wait; twenty requests to reboot, stop or start a machine are taken within an hour."
     ),
@@ -261,12 +259,13 @@ KINDS: dict[str, Kind] = {
     RefusalCode.REPLACEMENT_NEEDS_SPOT: Kind(
         422, "Ask for a lease that may be taken back, or leave `on_eviction` out.", "on_eviction"
     ),
-    RefusalCode.SLA_NOT_OFFERED: Kind(
-        422, "Choose a tier that GET /v1/sla-tiers lists, or leave it out.", "sla"
-    ),
+    RefusalCode.SLA_NOT_OFFERED: Kind(422, "Choose a tier of GET /v1/sla-tiers, or leave it out.", "sla"),
     RefusalCode.SKU_NOT_SOLD_AS_SPOT: Kind(
         422, "Ask for it on demand, or choose a SKU for which GET /v1/skus has such a price.", "sku"
     ),
+    RefusalCode.TERM_DIFFERS: Kind(422, "Ask for the term that GET /v1/skus has.", "committed_days"),
+    RefusalCode.ENDS_WITH_TERM: Kind(422, "Leave it out, or ask for it on demand.", "auto_release"),
+    RefusalCode.FEE_NOT_ACCEPTED: Kind(409, "Keep the lease, or accept the fee.", "accept_fee_usd"),
     RefusalCode.SKU_UNKNOWN: Kind(422, "Choose a SKU that GET /v1/skus lists.", "sku"),
     RefusalCode.SKU_NOT_OFFERED: Kind(
         422,

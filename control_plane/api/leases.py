@@ -20,7 +20,7 @@ from control_plane.api.views.proofs import proof_view
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.ids import Prefix, QuoteId
 from control_plane.domain.lease import LeaseState
-from control_plane.domain.money import parse_usd
+from control_plane.domain.money import NOTHING, parse_usd
 from control_plane.domain.permission import Permission
 from control_plane.domain.power_action import PowerAction
 from control_plane.domain.purchase import OnEviction
@@ -31,6 +31,7 @@ from control_plane.services import lease_changes, lease_overviews, leases, power
 from control_plane.services.idempotency import Connection
 from control_plane.services.lease_changes import Changes
 from control_plane.services.leases import WantedLease
+from control_plane.wire.common import USD_PATTERN
 from control_plane.wire.explanations import ExplanationView
 from control_plane.wire.journal import JournalPage
 from control_plane.wire.leases import (
@@ -63,6 +64,18 @@ IsWaiting = Annotated[
     QueryParameter(
         name="waiting",
         description="With `true` only leases that wait for stock, with `false` only the others.",
+    ),
+]
+
+
+AcceptFee = Annotated[
+    str | None,
+    QueryParameter(
+        name="accept_fee_usd",
+        pattern=USD_PATTERN,
+        max_length=19,
+        description="The most that releasing a lease before the end of its term may cost at once, in US dollars."
+        " Without it, such a lease is not released.",
     ),
 ]
 
@@ -194,14 +207,26 @@ class LeaseController(Controller):
         status_code=202,
         responses=made(LeaseView, 202),
     )
-    async def release(self, request: ApiRequest, lease_id: FromPath[str]) -> Response[bytes]:
-        """Release a lease. Billing stops now; the machine is terminated after that. Repeating it changes nothing."""
+    async def release(
+        self, request: ApiRequest, lease_id: FromPath[str], accept_fee: AcceptFee = None
+    ) -> Response[bytes]:
+        """Release a lease. Billing stops now; the machine is terminated after that. Repeating it changes nothing.
+
+        Of a lease that is committed to for a term, the rest of the term is charged at once: `release_fee` of the lease.
+        """
         await idempotency.no_body(request)
+        accepted = NOTHING if accept_fee is None else parse_usd(accept_fee)
         world, principal, wanted = request.world, request.principal, read_lease_id(lease_id)
 
         async def effect(connection: Connection) -> Made | Refused:
             released = await leases.release(
-                connection, world, principal.organization_id, wanted, actor=request.actor, reach=request.reach
+                connection,
+                world,
+                principal.organization_id,
+                wanted,
+                accept_fee_nano=accepted,
+                actor=request.actor,
+                reach=request.reach,
             )
             if isinstance(released, Refused):
                 return released

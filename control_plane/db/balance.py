@@ -49,13 +49,15 @@ class BalanceEntry:
     invoice_number: str | None
 
 
-# A lease that is ready is billed at the price of a stopped machine after an odd number of switches.
+# A lease that is ready is billed at the price of a stopped machine after an odd number of switches. A term was set
+# aside in whole, so it takes nothing more.
 _BALANCE = text(f"""
 SELECT s.posted_nano, s.held_nano, -s.receivable_nano AS due_nano, running.leases AS running_leases,
        running.nano_per_hour AS running_nano_per_hour, coalesce(terms.limit_nano, 0) AS credit_limit_nano
 FROM standings s CROSS JOIN LATERAL (
   SELECT count(*) AS leases, coalesce(sum(l.units * CASE WHEN cardinality(l.switched_at) % 2 = 1
-    THEN l.stopped_nano_per_unit_hour ELSE l.nano_per_unit_hour END), 0)::bigint AS nano_per_hour
+    THEN l.stopped_nano_per_unit_hour ELSE l.nano_per_unit_hour END) FILTER (WHERE l.committed_days IS NULL), 0)::bigint
+    AS nano_per_hour
   FROM leases l WHERE l.organization_id = s.organization_id AND l.state = '{LeaseState.READY}'
 ) running
 LEFT JOIN credit_terms terms ON terms.organization_id = s.organization_id

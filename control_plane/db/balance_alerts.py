@@ -17,7 +17,7 @@ from control_plane.db.tables.marks import among
 from control_plane.domain.balance_alert import BalanceAlerts, Funds, Lacking, Notice, Noticed
 from control_plane.domain.exhaustion import BalanceEvent, BalanceState
 from control_plane.domain.ids import OrganizationId
-from control_plane.domain.lease import EndReason, LeaseState
+from control_plane.domain.lease import LIVE, EndReason, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OPEN
 from control_plane.domain.transitions import Moved
@@ -32,6 +32,8 @@ _LOOK_AGAIN = text("UPDATE standings SET balance_due_at = :due_at WHERE organiza
 _FUNDS = text(f"""
 SELECT s.posted_nano AS balance_nano, s.held_nano,
        (SELECT coalesce(sum(nano_per_hour), 0)::bigint FROM capacity_held c WHERE c.organization_id = :id)
+         - (SELECT coalesce(sum(l.nano_per_unit_hour * l.units), 0)::bigint FROM leases l
+            WHERE l.organization_id = :id AND {among("l.state", LIVE)} AND l.committed_days IS NOT NULL)
          AS nano_per_hour,
        CAST(:month AS timestamptz) AS month,
        (SELECT coalesce(sum(charged_nano), 0)::bigint FROM month_spends m

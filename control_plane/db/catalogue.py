@@ -8,7 +8,6 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, read, read_one, write
-from control_plane.domain.admission import ListPrice, OtherPrice, Price
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.effective_price import History, Terms
 from control_plane.domain.firewall import ProviderFirewall
@@ -18,6 +17,7 @@ from control_plane.domain.machine import MachineState
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import OFFERED_WITHIN, Offer
 from control_plane.domain.power_action import PowerAction
+from control_plane.domain.price import ListPrice, OtherPrice, Price
 from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.domain.sla import SlaTier
@@ -51,6 +51,8 @@ class _PriceLine:
     stopped_nano_per_unit_hour: Nano | None
     spot_nano_per_unit_hour: Nano | None
     interruptible_nano_per_unit_hour: Nano | None
+    committed_nano_per_unit_hour: Nano | None
+    committed_days: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ ANY_TIER = "any"
 _IN_FORCE = """
 SELECT DISTINCT ON (p.sku, p.region, p.sla) p.sku, p.region, p.sla, p.nano_per_unit_hour,
        p.stopped_nano_per_unit_hour, p.spot_nano_per_unit_hour, p.interruptible_nano_per_unit_hour,
-       p.price_book AS book
+       p.committed_nano_per_unit_hour, p.committed_days, p.price_book AS book
 FROM prices p
 WHERE p.effective_from <= {at} AND NOT EXISTS (SELECT FROM price_book_withdrawals w WHERE w.version = p.price_book)
 """
@@ -98,8 +100,10 @@ WITH old AS (
      OR old.stopped_nano_per_unit_hour IS DISTINCT FROM book.stopped_nano_per_unit_hour
      OR old.spot_nano_per_unit_hour IS DISTINCT FROM book.spot_nano_per_unit_hour
      OR old.interruptible_nano_per_unit_hour IS DISTINCT FROM book.interruptible_nano_per_unit_hour
+     OR old.committed_nano_per_unit_hour IS DISTINCT FROM book.committed_nano_per_unit_hour
+     OR old.committed_days IS DISTINCT FROM book.committed_days
   UNION ALL
-  SELECT old.sku, old.region, old.sla, NULL, NULL, NULL, NULL FROM old
+  SELECT old.sku, old.region, old.sla, NULL, NULL, NULL, NULL, NULL, NULL FROM old
   WHERE (old.region, old.sla) <> ('{ANYWHERE}', '{ANY_TIER}') AND old.nano_per_unit_hour IS NOT NULL
     AND EXISTS (SELECT FROM book WHERE book.sku = old.sku)
     AND NOT EXISTS (SELECT FROM book WHERE (book.sku, book.region, book.sla) = (old.sku, old.region, old.sla))
@@ -107,9 +111,10 @@ WITH old AS (
   INSERT INTO price_books (effective_from) SELECT :effective_from WHERE EXISTS (SELECT FROM changed) RETURNING version
 ), put AS (
   INSERT INTO prices (sku, region, sla, effective_from, price_book, nano_per_unit_hour, stopped_nano_per_unit_hour,
-    spot_nano_per_unit_hour, interruptible_nano_per_unit_hour)
+    spot_nano_per_unit_hour, interruptible_nano_per_unit_hour, committed_nano_per_unit_hour, committed_days)
   SELECT changed.sku, changed.region, changed.sla, :effective_from, made.version, changed.nano_per_unit_hour,
-    changed.stopped_nano_per_unit_hour, changed.spot_nano_per_unit_hour, changed.interruptible_nano_per_unit_hour
+    changed.stopped_nano_per_unit_hour, changed.spot_nano_per_unit_hour, changed.interruptible_nano_per_unit_hour,
+    changed.committed_nano_per_unit_hour, changed.committed_days
   FROM changed, made
 )
 SELECT version FROM made
@@ -146,6 +151,7 @@ async def prices(connection: Connection, *, now: datetime, sku: str | None = Non
                     row.book,
                     None if row.sla == ANY_TIER else SlaTier(row.sla),
                     row.interruptible_nano_per_unit_hour,
+                    row.committed_nano_per_unit_hour,
                 )
             )
     found = []
@@ -161,6 +167,8 @@ async def prices(connection: Connection, *, now: datetime, sku: str | None = Non
                 stopped_nano_per_unit_hour=row.stopped_nano_per_unit_hour,
                 spot_nano_per_unit_hour=row.spot_nano_per_unit_hour,
                 interruptible_nano_per_unit_hour=row.interruptible_nano_per_unit_hour,
+                committed_nano_per_unit_hour=row.committed_nano_per_unit_hour,
+                committed_days=row.committed_days,
                 others=tuple(others.get(line.sku, ())),
             )
         )
@@ -229,6 +237,8 @@ def _price_lines(price: ListPrice) -> Iterator[_PriceLine]:
         price.stopped_nano_per_unit_hour,
         price.spot_nano_per_unit_hour,
         price.interruptible_nano_per_unit_hour,
+        price.committed_nano_per_unit_hour,
+        price.committed_days,
     )
     for other in price.others:
         yield _PriceLine(
@@ -239,6 +249,8 @@ def _price_lines(price: ListPrice) -> Iterator[_PriceLine]:
             other.stopped_nano_per_unit_hour,
             other.spot_nano_per_unit_hour,
             other.interruptible_nano_per_unit_hour,
+            other.committed_nano_per_unit_hour,
+            None,
         )
 
 

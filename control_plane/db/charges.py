@@ -34,6 +34,7 @@ class LeaseCharge:
     ended_at: datetime
     unit_seconds: int
     stopped: bool
+    unused: bool
     amount_nano: Nano
     period: datetime
     """The first instant of the month in which it is booked."""
@@ -74,6 +75,7 @@ class FullCharge:
     ended_at: datetime
     unit_seconds: int
     stopped: bool
+    unused: bool
     nano_per_unit_hour: Nano
     amount_nano: Nano
     period: datetime
@@ -104,12 +106,13 @@ class ChargePosting:
 
 
 _OF_LEASE = text("""
-SELECT id, number, started_at, ended_at, unit_seconds, stopped, amount_nano, period FROM charges
+SELECT id, number, started_at, ended_at, unit_seconds, stopped, unused, amount_nano, period FROM charges
 WHERE organization_id = :organization_id AND lease_id = :lease_id AND number > CAST(:after AS bigint)
 ORDER BY number LIMIT :limit
 """)
 _OF_INVOICE_LINE = text(f"""
-SELECT c.id, c.number, c.started_at, c.ended_at, c.unit_seconds, c.stopped, c.amount_nano, c.period, c.lease_id
+SELECT c.id, c.number, c.started_at, c.ended_at, c.unit_seconds, c.stopped, c.unused, c.amount_nano,
+       c.period, c.lease_id
 FROM invoice_lines l JOIN invoices i ON i.id = l.invoice_id AND i.organization_id = l.organization_id
 JOIN charges c ON c.organization_id = i.organization_id AND c.period = i.period AND c.started_at >= l.used_in
   AND {OF_LINE}
@@ -125,8 +128,8 @@ WHERE c.organization_id = :organization_id AND c.id = :id
 """)
 _GET = text("""
 SELECT c.id, c.organization_id, o.name AS organization, c.lease_id, c.machine_id, c.number, c.sku, c.purchase, c.sla,
-       c.started_at, c.ended_at, c.unit_seconds, c.stopped, c.nano_per_unit_hour, c.amount_nano, c.period, c.rated_at,
-       i.started_at AS metered_from, i.ended_at AS metered_until, i.unit_seconds_before,
+       c.started_at, c.ended_at, c.unit_seconds, c.stopped, c.unused, c.nano_per_unit_hour, c.amount_nano, c.period,
+       c.rated_at, i.started_at AS metered_from, i.ended_at AS metered_until, i.unit_seconds_before,
        i.unit_seconds AS metered_unit_seconds, i.recorded_at AS metered_at, c.price_book,
        b.effective_from AS price_book_from, c.list_nano_per_unit_hour
 FROM charges c JOIN organizations o ON o.id = c.organization_id JOIN price_books b ON b.version = c.price_book

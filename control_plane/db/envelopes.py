@@ -19,7 +19,7 @@ from control_plane.domain.envelope_watch import Warned, Watched
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import EnvelopeId, EnvironmentId, LeaseId, OrganizationId, ProjectId
 from control_plane.domain.lease import LIVE
-from control_plane.domain.money import Nano
+from control_plane.domain.money import SECONDS_PER_HOUR, Nano
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,19 @@ def _within(table: str, scope: str = "e") -> str:
     )
 
 
+_MONTH_END = "(CAST(:month AS timestamptz) AT TIME ZONE 'UTC' + interval '1 month') AT TIME ZONE 'UTC'"
+# What of the holds of terms is for later months: all but `admission.month_part`.
+_FOR_LATER = f"""
+  coalesce((SELECT sum(greatest(0, h.amount_nano - ceil(CAST(l.nano_per_unit_hour AS numeric) * l.units
+                    * greatest(0, ceil(extract(epoch FROM {_MONTH_END} - greatest(
+                        CAST(:month AS timestamptz), coalesce(l.metered_until, l.ready_at, l.created_at)))))
+                    / {SECONDS_PER_HOUR})))
+            FROM leases l JOIN holds h ON h.lease_id = l.id AND h.organization_id = l.organization_id
+            WHERE {_within("l")} AND {among("l.state", LIVE)} AND l.committed_days IS NOT NULL
+              AND h.released_at IS NULL), 0)::bigint"""
 _MONTH_NANO = f"""
   coalesce((SELECT sum(charged_nano) FROM month_spends m WHERE {_within("m")} AND m.month = :month), 0)::bigint
+  - {_FOR_LATER}
   + CASE WHEN e.project_id IS NULL
       THEN (SELECT held_nano FROM standings s WHERE s.organization_id = e.organization_id)
       ELSE coalesce((SELECT sum(h.amount_nano) FROM holds h JOIN leases l ON l.id = h.lease_id

@@ -100,7 +100,7 @@ SELECT c.id, c.number, c.started_at, c.ended_at, i.unit_seconds_before,
        c.organization_id, (SELECT name FROM organizations WHERE id = :organization_id) AS organization,
        c.project_id, n.project, c.lease_id, n.lease,
        c.machine_id, c.provider, c.region, c.sku, s.gpu_model, s.gpu_count, s.capacity, c.purchase, c.sla, c.price_book,
-       c.period, c.unit_seconds, c.stopped, c.nano_per_unit_hour, c.list_nano_per_unit_hour, c.amount_nano,
+       c.period, c.unit_seconds, c.stopped, c.unused, c.nano_per_unit_hour, c.list_nano_per_unit_hour, c.amount_nano,
        CAST(n.labels AS text) AS labels, n.node_pool,
        (SELECT number FROM invoices v WHERE v.organization_id = :organization_id AND v.period = :month
         AND v.issued_at <= :invoiced_until) AS invoice

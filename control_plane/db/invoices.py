@@ -42,18 +42,19 @@ ORDER BY issued_at DESC, id DESC LIMIT :limit
 _OF_PERIOD = text("SELECT number FROM invoices WHERE organization_id = :organization_id AND period = :period")
 _ANY_OF_PERIOD = text("SELECT EXISTS (SELECT FROM invoices WHERE issuer = :issuer AND period = :period)")
 _USAGE = text("""
-SELECT c.project_id, p.name AS project, c.sku, c.purchase, c.sla, c.stopped, s.gpu_count, c.nano_per_unit_hour,
-       date_trunc('month', c.started_at, 'UTC') AS used_in, sum(c.unit_seconds)::bigint AS unit_seconds,
-       sum(c.amount_nano)::bigint AS amount_nano
+SELECT c.project_id, p.name AS project, c.sku, c.purchase, c.sla, c.stopped, c.unused, s.gpu_count,
+       c.nano_per_unit_hour, date_trunc('month', c.started_at, 'UTC') AS used_in,
+       sum(c.unit_seconds)::bigint AS unit_seconds, sum(c.amount_nano)::bigint AS amount_nano
 FROM charges c JOIN projects p ON p.id = c.project_id JOIN skus s ON s.name = c.sku
 WHERE c.organization_id = :organization_id AND c.period = :period
-GROUP BY c.project_id, p.name, c.sku, c.purchase, c.sla, c.stopped, s.gpu_count, c.nano_per_unit_hour, used_in
-ORDER BY p.name COLLATE "C", c.project_id, used_in, c.sku, c.purchase, c.sla, c.stopped, c.nano_per_unit_hour
+GROUP BY c.project_id, p.name, c.sku, c.purchase, c.sla, c.stopped, c.unused, s.gpu_count, c.nano_per_unit_hour, used_in
+ORDER BY p.name COLLATE "C", c.project_id, used_in, c.sku, c.purchase, c.sla, c.stopped, c.unused,
+  c.nano_per_unit_hour
 """)
 OF_LINE = f"""
 l.kind = '{LineKind.USAGE}' AND c.project_id = l.project_id AND c.sku = l.sku AND c.purchase = l.purchase
-  AND c.sla = l.sla AND c.stopped = l.stopped AND c.nano_per_unit_hour = l.nano_per_unit_hour
-  AND date_trunc('month', c.started_at, 'UTC') = l.used_in
+  AND c.sla = l.sla AND c.stopped = l.stopped AND c.unused = l.unused
+  AND c.nano_per_unit_hour = l.nano_per_unit_hour AND date_trunc('month', c.started_at, 'UTC') = l.used_in
 """
 """SQL: whether charge `c`, which is booked in the month of an invoice of its customer, is in line `l` of the invoice:
 `_USAGE` adds up by the same."""
@@ -134,6 +135,7 @@ class _UsageRow:
     purchase: PurchaseKind
     sla: SlaTier
     stopped: bool
+    unused: bool
     gpu_count: int
     nano_per_unit_hour: Nano
     used_in: datetime
@@ -152,6 +154,7 @@ async def usage(connection: Connection, organization_id: OrganizationId, period:
             purchase=row.purchase,
             sla=row.sla,
             stopped=row.stopped,
+            unused=row.unused,
             unit=unit_of(row.gpu_count),
             nano_per_unit_hour=row.nano_per_unit_hour,
             used_in=row.used_in,

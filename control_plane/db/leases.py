@@ -52,7 +52,8 @@ _SELECT = f"SELECT {COLUMNS} FROM leases l"
 _LATER = frozenset(
     {
         *("generation", "attempts", "end_reason", "end_why", "waiting_since", "waiting_why"),
-        *("ready_at", "release_at", "switched_at", "paused_at", "billed_until", "ended_at"),
+        *("ready_at", "release_at", "switched_at", "paused_at"),
+        *("billed_until", "unused_unit_seconds", "ended_at"),
     }
 )
 """Columns that a new lease gets from the table's defaults."""
@@ -145,6 +146,7 @@ _REPLACED = (
         "list_nano_per_unit_hour",
         "price_book",
         "price_agreement_id",
+        "committed_days",
         "proof",
     ),
     *(
@@ -284,6 +286,7 @@ class _Moving:
     release_at: datetime | None
     paused_at: datetime | None
     billed_until: datetime | None
+    unused_unit_seconds: int
     ended_at: datetime | None
     attempt: int
     leaves_live: bool
@@ -305,6 +308,8 @@ class _Left:
     paused_at: tuple[datetime, ...]
     ready_at: datetime | None
     billed_until: datetime | None
+    committed_days: int | None
+    unused_unit_seconds: int
     leaves_live: bool
 
 
@@ -314,7 +319,7 @@ class _LastHold:
 
     lease_id: LeaseId
     cost_nano: Nano | None
-    """What the lease costs in total; None when it was never ready, so that its hold is released."""
+    """What the lease costs in total, with the rest of a term; None when it was never ready: its hold is released."""
     environment_id: EnvironmentId
     gpu_model: GpuModel | None
     gpus: int
@@ -344,7 +349,8 @@ moved AS (
         greatest(w.paused_at, l.metered_until, l.paused_at[cardinality(l.paused_at)]))
       WHEN w.ready_at IS NOT NULL AND {PAUSED} THEN array_append(l.paused_at, w.ready_at)
       ELSE l.paused_at END,
-    billed_until = coalesce(w.billed_until, l.billed_until), waiting_since = NULL, waiting_why = NULL,
+    billed_until = coalesce(w.billed_until, l.billed_until),
+    unused_unit_seconds = l.unused_unit_seconds + w.unused_unit_seconds, waiting_since = NULL, waiting_why = NULL,
     end_reason = coalesce(w.end_reason, l.end_reason),
     end_why = CASE WHEN w.end_reason IS NULL THEN l.end_why ELSE w.why END,
     ended_at = coalesce(w.ended_at, l.ended_at), attempts = l.attempts + w.attempt
@@ -352,13 +358,14 @@ moved AS (
   WHERE l.id = w.id AND l.state = w.before AND l.generation = w.seen
   RETURNING l.id, l.organization_id, l.project_id, l.environment_id, l.gpu_model, l.gpu_count,
             l.units, l.nano_per_unit_hour, l.stopped_nano_per_unit_hour, l.switched_at, l.paused_at, l.ready_at,
-            l.billed_until, w.event, w.before, w.after, w.why, w.leaves_live
+            l.billed_until, l.committed_days, l.unused_unit_seconds, w.event, w.before, w.after, w.why, w.leaves_live
 ), noted AS (
   {INSERT}
   SELECT organization_id, project_id, id, NULL, :now, {ACTOR}, event, before, after, why FROM moved
 )
 SELECT id, organization_id, environment_id, gpu_model, gpu_count, units, nano_per_unit_hour,
-       stopped_nano_per_unit_hour, switched_at, paused_at, ready_at, billed_until, leaves_live
+       stopped_nano_per_unit_hour, switched_at, paused_at, ready_at, billed_until, committed_days, unused_unit_seconds,
+       leaves_live
 FROM moved ORDER BY id
 """)
 # Holds are locked after their standing. `rate_usage` posts charges in the same order.
@@ -422,15 +429,9 @@ async def move(
 def _last_hold(lease: _Left) -> _LastHold:
     cost = None
     if lease.ready_at is not None and lease.billed_until is not None:
-        tariff = Tariff(
-            ready_at=lease.ready_at,
-            units=lease.units,
-            nano_per_unit_hour=lease.nano_per_unit_hour,
-            stopped_nano_per_unit_hour=lease.stopped_nano_per_unit_hour,
-            switched_at=lease.switched_at,
-            paused_at=lease.paused_at,
-        )
-        cost = tariff.cost_until(lease.billed_until)
+        tariff = Tariff(**{field.name: getattr(lease, field.name) for field in fields(Tariff)})
+        rest = tariff.unused_cost(lease.billed_until, lease.unused_unit_seconds)
+        cost = Nano(tariff.cost_until(lease.billed_until) + rest)
     return _LastHold(
         lease.id,
         cost,
@@ -457,6 +458,7 @@ def _moving(move: LeaseMove, now: datetime) -> _Moving:
         release_at=move.release_at,
         paused_at=move.paused_at,
         billed_until=move.billed_until or (now if ends_bill else None),
+        unused_unit_seconds=move.unused_unit_seconds,
         ended_at=now if after in TERMINAL else None,
         attempt=1 if after is LeaseState.STARTING else 0,
         leaves_live=before in LIVE and after not in LIVE,

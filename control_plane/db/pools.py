@@ -21,6 +21,7 @@ from control_plane.domain.pool import Pool, PoolState
 from control_plane.domain.pool_claim import PooledMachine
 from control_plane.domain.pool_figures import IdleMachine, PoolHour, Requests
 from control_plane.domain.provider_cost import BillingTerms, MachineLife
+from control_plane.domain.purchase import KEPT
 from control_plane.domain.sku import Shape
 
 _COLUMNS = ", ".join(field.name for field in fields(Pool))
@@ -225,9 +226,9 @@ async def reserved_in_vain(connection: Connection, *, limit: int) -> list[Machin
 
 # Measuring
 
-_SERVED = """
-l.sku = :sku AND l.node_pool_id IS NULL AND l.purchase = 'on_demand' AND (CAST(:sla AS text) IS NULL OR l.sla = :sla)
-AND (l.regions = '{}' OR EXISTS (SELECT FROM unnest(l.regions) r WHERE r = :region
+_SERVED = f"""
+l.sku = :sku AND l.node_pool_id IS NULL AND {among("l.purchase", KEPT)} AND (CAST(:sla AS text) IS NULL OR l.sla = :sla)
+AND (l.regions = '{{}}' OR EXISTS (SELECT FROM unnest(l.regions) r WHERE r = :region
   OR r LIKE CAST(:region AS text) || '-%' OR :region LIKE r || '-%'))
 """
 """SQL: a pool could have served lease `l`, by the words of its request alone."""

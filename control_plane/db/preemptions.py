@@ -29,7 +29,7 @@ from control_plane.domain.preemption import (
     PreemptionDecision,
     PreemptionState,
 )
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.purchase import KEPT, PurchaseKind
 from control_plane.domain.request import PRIORITY_DEFAULT
 
 
@@ -95,7 +95,7 @@ SELECT l.id AS lease_id, l.waiting_since, l.waiting_why,
 FROM leases l JOIN organizations o ON o.id = l.organization_id
 JOIN sla_terms t ON t.version = l.sla_version AND t.tier = l.sla
 WHERE l.state = '{LeaseState.PLACING}' AND l.waiting_since IS NOT NULL AND l.sla_version IS NOT NULL
-  AND l.purchase = '{PurchaseKind.ON_DEMAND}' AND l.node_pool_id IS NULL
+  AND {among("l.purchase", KEPT)} AND l.node_pool_id IS NULL
   AND o.state = '{OrganizationState.ACTIVE}'
   AND NOT EXISTS (SELECT FROM preemptions p WHERE p.for_lease_id = l.id AND p.closed_at IS NULL)
   AND NOT EXISTS (SELECT FROM machines m WHERE m.reserved_for = l.id AND {among("m.state", WANTED)})

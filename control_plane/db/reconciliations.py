@@ -13,7 +13,7 @@ from control_plane.domain.export_run import FileName, invoiced_until
 from control_plane.domain.focus import DECIMAL_PLACES, parse_decimal
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.invoice import LineKind
-from control_plane.domain.lease import LeaseState
+from control_plane.domain.lease import LeaseEvent, LeaseState
 from control_plane.domain.ledger import AccountKind, TransactionKind
 from control_plane.domain.money import NANO_PER_CENT, NANO_PER_USD, Nano
 from control_plane.domain.reconciliation import Amounts, InvoiceFacts, LeaseFacts
@@ -115,7 +115,9 @@ _AGREED = "CASE WHEN i.stopped THEN l.stopped_nano_per_unit_hour ELSE l.nano_per
 # One statement, so that all sources are read at the same moment.
 _FACTS = text(f"""
 SELECT l.id AS lease_id, l.organization_id, l.units, l.nano_per_unit_hour, l.stopped_nano_per_unit_hour, l.switched_at,
-       l.paused_at, l.billed_until, l.metered_until, l.meter_closed,
+       l.paused_at, l.committed_days, l.unused_unit_seconds, l.billed_until, l.metered_until, l.meter_closed,
+       (SELECT min(j.at) FROM journal j WHERE j.lease_id = l.id AND j.machine_id IS NULL
+          AND j.state_after = '{LeaseState.ENDING}' AND j.event = '{LeaseEvent.RELEASED}') AS released_at,
        (SELECT min(j.at) FROM journal j WHERE j.lease_id = l.id AND j.machine_id IS NULL
           AND j.state_after = '{LeaseState.READY}') AS became_ready_at,
        (SELECT min(j.at) FROM journal j WHERE j.lease_id = l.id AND j.machine_id IS NULL

@@ -94,7 +94,7 @@ SELECT machine_id, number, at, verdict, fault FROM health_changes WHERE machine_
 """)
 _CHARGED = text("""
 SELECT lease_id, date_trunc('month', started_at, 'UTC') AS month, sum(amount_nano)::bigint AS amount_nano
-FROM charges WHERE lease_id = ANY(:ids) GROUP BY 1, 2
+FROM charges WHERE lease_id = ANY(:ids) AND NOT unused GROUP BY 1, 2
 """)
 # A GPU that was proven on one of these machines and is on another one, which failed: when we looked at it before
 # anybody had it, or with a tenant who never had the first one. Which GPUs a machine has counts as of its first proof,

@@ -26,7 +26,7 @@ from control_plane.domain.usage_grouping import UsageGroup, UsageGrouping
 USE = f"""l.ready_at, l.billed_until,
        CASE WHEN NOT {WAS_NOT_OPENED} THEN least({SIGHTED_AT}, {SWITCHES_AT}) END AS evidence_at, m.suspect_since,
        {UNREADY_SINCE} AS unready_since, l.release_at, l.units, l.nano_per_unit_hour, l.stopped_nano_per_unit_hour,
-       l.switched_at, l.paused_at,
+       l.switched_at, l.paused_at, l.committed_days, l.unused_unit_seconds,
        h.posted_nano + h.amount_nano AS set_aside_nano"""
 """SQL: the columns of `metering.Use`. Needs `USED`. A list that shows that the other price applies is the last
 evidence until the price is changed from that list on.
@@ -69,6 +69,7 @@ class IntervalRow:
     unit_seconds: int
     final: bool
     stopped: bool
+    unused: bool
 
 
 # A lease whose bill is paused has nothing more to meter once its meter has reached the pause. Leases are taken before
@@ -89,9 +90,9 @@ FROM due l {USED} ORDER BY l.id
 _RECORD = text(f"""
 WITH made AS (
   INSERT INTO intervals (lease_id, number, organization_id, project_id, machine_id, provider, region, started_at,
-                         ended_at, unit_seconds_before, unit_seconds, final, stopped, recorded_at)
+                         ended_at, unit_seconds_before, unit_seconds, final, stopped, unused, recorded_at)
   SELECT intervals.lease_id, number, intervals.organization_id, intervals.project_id, m.id, m.provider, m.region,
-         started_at, ended_at, unit_seconds_before, unit_seconds, final, stopped, :now
+         started_at, ended_at, unit_seconds_before, unit_seconds, final, stopped, unused, :now
   FROM {Recordset(IntervalRow, "intervals")} CROSS JOIN LATERAL (
     SELECT c.machine_id FROM claims c WHERE c.lease_id = intervals.lease_id AND c.admitted_at <= intervals.started_at
     ORDER BY c.admitted_at DESC LIMIT 1
@@ -139,6 +140,7 @@ async def record_intervals(
             unit_seconds=interval.unit_seconds,
             final=interval.final,
             stopped=interval.stopped,
+            unused=interval.unused,
         )
         for metered, interval in intervals
     ]
@@ -204,7 +206,7 @@ _CHARGE = text(f"""
 WITH priced AS MATERIALIZED (
   SELECT charges.id, charges.amount_nano, i.lease_id, i.number, i.organization_id, i.project_id, i.machine_id,
          i.provider, i.region, i.started_at, i.ended_at, i.unit_seconds, i.stopped,
-         date_trunc('month', i.started_at, 'UTC') AS month
+         i.unused, date_trunc('month', i.started_at, 'UTC') AS month
   FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number)
 ), booked AS MATERIALIZED (
   SELECT *, max(CASE WHEN first_of_month THEN booking_period(organization_id, month) END)
@@ -212,11 +214,11 @@ WITH priced AS MATERIALIZED (
   FROM (SELECT *, row_number() OVER (PARTITION BY organization_id, month) = 1 AS first_of_month FROM priced) numbered
 ), made AS (
 INSERT INTO charges (id, organization_id, project_id, lease_id, number, machine_id, provider, region, sku, purchase,
-                     sla, price_book, started_at, ended_at, unit_seconds, stopped, nano_per_unit_hour,
+                     sla, price_book, started_at, ended_at, unit_seconds, stopped, unused, nano_per_unit_hour,
                      list_nano_per_unit_hour, amount_nano, period, rated_at)
 SELECT i.id, i.organization_id, i.project_id, i.lease_id, i.number, i.machine_id, i.provider, i.region, l.sku,
-       l.purchase, l.sla, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, {RATE},
-       CASE WHEN i.stopped THEN {RATE} ELSE l.list_nano_per_unit_hour END, i.amount_nano,
+       l.purchase, l.sla, l.price_book, i.started_at, i.ended_at, i.unit_seconds, i.stopped, i.unused,
+       {RATE}, CASE WHEN i.stopped THEN {RATE} ELSE l.list_nano_per_unit_hour END, i.amount_nano,
        i.period, :now
 FROM booked i JOIN leases l ON l.id = i.lease_id
 ORDER BY i.lease_id, i.number
@@ -287,6 +289,8 @@ class Charge:
     unit_seconds: int
     stopped: bool
     """Whether the machine was stopped, and charged as that."""
+    unused: bool
+    """Whether it is what its customer did not use of a term."""
     nano_per_unit_hour: Nano
     amount_nano: Nano
     organization_id: OrganizationId
@@ -328,12 +332,15 @@ class LeaseUsage(Use):
     amount_nano: Nano
     stopped_unit_seconds: int
     stopped_amount_nano: Nano
+    rest_unit_seconds: int
+    """Rated in the period of a term that its customer did not use; the same of the amount."""
+    rest_amount_nano: Nano
 
 
 _CHARGES = text(f"""
 SELECT c.id, c.lease_id, l.name AS lease_name, c.number, c.project_id, p.name AS project, c.machine_id, c.provider,
        c.region, c.sku, c.purchase, c.sla, c.price_book, c.started_at, c.ended_at, l.gpu_count, c.unit_seconds,
-       c.stopped, c.nano_per_unit_hour, c.amount_nano, c.organization_id, l.gpu_model, l.labels,
+       c.stopped, c.unused, c.nano_per_unit_hour, c.amount_nano, c.organization_id, l.gpu_model, l.labels,
        (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool
 FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
@@ -353,8 +360,8 @@ _GROUPED_BY = {
 _GROUPS = {
     grouping: text(f"""
     SELECT {group_id} AS id, {name} AS name, count(*) AS charges,
-           coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count > 0), 0)::bigint AS gpu_seconds,
-           coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count = 0), 0)::bigint AS machine_seconds,
+           coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count > 0 AND NOT c.unused), 0)::bigint AS gpu_seconds,
+           coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count = 0 AND NOT c.unused), 0)::bigint AS machine_seconds,
            sum(c.amount_nano)::bigint AS amount_nano
     FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
     WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
@@ -368,8 +375,9 @@ _GROUPS = {
 """Days in their order; other groups by what they cost, the most expensive first."""
 _TOTAL = text("""
 SELECT coalesce(sum(c.amount_nano), 0)::bigint AS amount_nano,
-       coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count > 0), 0)::bigint AS gpu_seconds,
-       coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count = 0), 0)::bigint AS machine_seconds, count(*) AS charges
+       coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count > 0 AND NOT c.unused), 0)::bigint AS gpu_seconds,
+       coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count = 0 AND NOT c.unused), 0)::bigint AS machine_seconds,
+       count(*) AS charges
 FROM charges c JOIN leases l ON l.id = c.lease_id
 WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
 """)
@@ -378,10 +386,14 @@ SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.sla, l.gpu_count,
        (SELECT name FROM node_pools WHERE id = l.node_pool_id) AS node_pool,
        coalesce(rated.unit_seconds, 0)::bigint AS unit_seconds, coalesce(rated.amount_nano, 0)::bigint AS amount_nano,
        coalesce(rated.stopped_unit_seconds, 0)::bigint AS stopped_unit_seconds,
-       coalesce(rated.stopped_amount_nano, 0)::bigint AS stopped_amount_nano
+       coalesce(rated.stopped_amount_nano, 0)::bigint AS stopped_amount_nano,
+       coalesce(rated.rest_unit_seconds, 0)::bigint AS rest_unit_seconds,
+       coalesce(rated.rest_amount_nano, 0)::bigint AS rest_amount_nano
 FROM leases l {USED} JOIN projects p ON p.id = l.project_id
-LEFT JOIN (SELECT lease_id, sum(unit_seconds) FILTER (WHERE NOT stopped) AS unit_seconds,
-                  sum(amount_nano) FILTER (WHERE NOT stopped) AS amount_nano,
+LEFT JOIN (SELECT lease_id, sum(unit_seconds) FILTER (WHERE NOT (stopped OR unused)) AS unit_seconds,
+                  sum(amount_nano) FILTER (WHERE NOT (stopped OR unused)) AS amount_nano,
+                  sum(unit_seconds) FILTER (WHERE unused) AS rest_unit_seconds,
+                  sum(amount_nano) FILTER (WHERE unused) AS rest_amount_nano,
                   sum(unit_seconds) FILTER (WHERE stopped) AS stopped_unit_seconds,
                   sum(amount_nano) FILTER (WHERE stopped) AS stopped_amount_nano FROM charges
            WHERE organization_id = :organization_id AND started_at >= :since AND started_at < :until

@@ -6,10 +6,8 @@ quote and a create never disagree on the same facts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from itertools import pairwise
-from typing import Self, TypeVar
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from control_plane.domain.decision import (
     Action,
@@ -23,19 +21,24 @@ from control_plane.domain.decision import (
 )
 from control_plane.domain.envelope import WHOLE, Level
 from control_plane.domain.envelope_rules import Applied, Wanted, says
-from control_plane.domain.ids import PriceAgreementId
 from control_plane.domain.lease import Lease
-from control_plane.domain.money import NOTHING, Nano, accrued, dollars_down, dollars_up, usd
+from control_plane.domain.money import (
+    NOTHING,
+    SECONDS_PER_HOUR,
+    Nano,
+    dollars_down,
+    dollars_up,
+    usd,
+)
 from control_plane.domain.organization import EFFECTS, OrganizationState
+from control_plane.domain.period import month_after, month_of
+from control_plane.domain.price import Price, hold_for
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.domain.request import CapacityRequest
-from control_plane.domain.sku import CapacityShape, Shape, Sku, covers
-from control_plane.domain.sla import SlaTier
+from control_plane.domain.sku import CapacityShape, Shape, Sku
 
-PricedSku = TypeVar("PricedSku", bound="ListPrice")
-HOLD_SECONDS = 3_600
-"""A lease is admitted when its first hour can be set aside."""
+_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,161 +52,6 @@ class Standing:
     """What the next hour costs of ready leases for which it cannot be set aside. New leases come after them."""
     credit_nano: Nano = NOTHING
     """What of the available money is left of the credit limit, and not the organization's own."""
-
-
-@dataclass(frozen=True, slots=True)
-class OtherPrice:
-    """What a SKU costs a request that is limited to a region, or that asks for a tier, or both."""
-
-    region: str | None
-    """A jurisdiction or a region; None: anywhere."""
-    nano_per_unit_hour: Nano
-    stopped_nano_per_unit_hour: Nano | None = None
-    """None: that of the line which this one replaces, or this price where that is lower. The same of the next one."""
-    spot_nano_per_unit_hour: Nano | None = None
-    book: int | None = None
-    """The version of the price book that the price is from; None in a book that is not loaded yet."""
-    sla: SlaTier | None = None
-    """None: all tiers that have no price of their own."""
-    interruptible_nano_per_unit_hour: Nano | None = None
-    """None: that of the line which this one replaces, or this price where that is lower."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListPrice:
-    """A line of a price book: a SKU and its price."""
-
-    sku: Sku
-    nano_per_unit_hour: Nano
-    stopped_nano_per_unit_hour: Nano | None = field(default=None, kw_only=True)
-    """The price while the machine is stopped; None when it is the same, which is also the most that it can be."""
-    spot_nano_per_unit_hour: Nano | None = field(default=None, kw_only=True)
-    """The price as spot; None when it is not sold so."""
-    interruptible_nano_per_unit_hour: Nano | None = field(default=None, kw_only=True)
-    """The price of an interruptible lease; None when it is not sold so."""
-    purchase: PurchaseKind = field(default=PurchaseKind.ON_DEMAND, kw_only=True)
-    """What the prices are for."""
-    others: tuple[OtherPrice, ...] = field(default=(), kw_only=True)
-    """Its other prices, by region and tier."""
-
-    def within(self, region: str | None, sla: SlaTier) -> Self:
-        """The same SKU with the price that it has in a region with a tier. None: anywhere.
-
-        A line of the tier applies before one for all tiers, also where that one is of a narrower region. Of several,
-        the narrowest applies.
-        """
-        if self.purchase is not PurchaseKind.ON_DEMAND:
-            raise ValueError("the price of a region is chosen before that of a kind of purchase")
-        if not self.others:
-            return self
-        found = self
-        for each in (None, sla):
-            line = self._narrowest(region, each)
-            if line is not None:
-                found = found.with_line(line)
-        return replace(found, others=())
-
-    def _narrowest(self, region: str | None, sla: SlaTier | None) -> OtherPrice | None:
-        """The line of a tier, or for all tiers, that applies in a region; None where there is none."""
-        covering = (price for price in self.others if price.sla is sla and covers(price.region, region))
-        return max(covering, key=lambda price: len(price.region or ""), default=None)
-
-    def with_line(self, line: OtherPrice) -> Self:
-        """The same SKU with the price of one of its lines."""
-        price = line.nano_per_unit_hour
-        return replace(
-            self,
-            nano_per_unit_hour=price,
-            stopped_nano_per_unit_hour=_at_most(
-                price, line.stopped_nano_per_unit_hour, self.stopped_nano_per_unit_hour
-            ),
-            spot_nano_per_unit_hour=_at_most(
-                price, line.spot_nano_per_unit_hour, self.spot_nano_per_unit_hour
-            ),
-            interruptible_nano_per_unit_hour=_at_most(
-                price, line.interruptible_nano_per_unit_hour, self.interruptible_nano_per_unit_hour
-            ),
-        )
-
-    def bought(self, purchase: PurchaseKind) -> Self | None:
-        """The same SKU with the price of a purchase kind; None when it is not sold so.
-
-        A spot machine cannot be stopped, so there is no other price for that; and one of an interruptible lease keeps
-        its price while it is stopped, because it occupies the same capacity.
-        """
-        if purchase is self.purchase:
-            return self
-        price = {
-            PurchaseKind.SPOT: self.spot_nano_per_unit_hour,
-            PurchaseKind.INTERRUPTIBLE: self.interruptible_nano_per_unit_hour,
-        }.get(purchase)
-        if price is None:
-            return None
-        return replace(self, nano_per_unit_hour=price, stopped_nano_per_unit_hour=None, purchase=purchase)
-
-    @property
-    def stopped_nano(self) -> Nano:
-        """The price of a stopped unit for an hour, where the provider bills us no more."""
-        stopped = self.stopped_nano_per_unit_hour
-        return self.nano_per_unit_hour if stopped is None else min(stopped, self.nano_per_unit_hour)
-
-    @property
-    def nano_per_gpu_hour(self) -> Nano | None:
-        """What customers compare; None when there are no GPUs."""
-        return self.nano_per_unit_hour if self.sku.shape.gpu_count > 0 else None
-
-    @property
-    def nano_per_hour(self) -> Nano:
-        return Nano(self.nano_per_unit_hour * self.sku.shape.units)
-
-
-def _at_most(price: Nano, narrow: Nano | None, wide: Nano | None) -> Nano | None:
-    """A line's price of another kind: its own, or that of the wider line, up to the price of the line."""
-    if narrow is not None or wide is None:
-        return narrow
-    return min(price, wide)
-
-
-def promises_more_for_less(price: ListPrice) -> str | None:
-    """Where a tier would cost less than one that promises less, as a sentence; None where none does."""
-    for region in (None, *sorted({other.region for other in price.others if other.region is not None})):
-        by_tier = [(sla, price.within(region, sla).nano_per_unit_hour) for sla in SlaTier]
-        for (less, lower), (more, higher) in pairwise(by_tier):
-            if higher < lower:
-                where = "" if region is None else f" in {region}"
-                return (
-                    f"{more}{where} would cost {usd(higher)} USD, less than {less} with {usd(lower)} USD;"
-                    f" write [[sku.tier]] with its price{where}"
-                )
-    return None
-
-
-def bought_as(purchase: PurchaseKind, book: Iterable[PricedSku]) -> list[PricedSku]:
-    """What a price book sells as a purchase kind, at its price."""
-    priced = (price.bought(purchase) for price in book)
-    return [price for price in priced if price is not None]
-
-
-@dataclass(frozen=True, slots=True)
-class Price(ListPrice):
-    """A price that is in force."""
-
-    book: int
-    """The version of the price book that the price is from, or the listed price that stands beside an agreed one."""
-    listed_nano_per_unit_hour: Nano | None = field(default=None, kw_only=True)
-    """What the price book says, where the price was agreed on or raised; None: the price is that."""
-    agreement_id: PriceAgreementId | None = field(default=None, kw_only=True)
-    """The agreement with the customer that the price is from; None: the price book."""
-
-    @property
-    def listed_nano(self) -> Nano:
-        """What the price book says, without an agreement and the factor of a burst."""
-        listed = self.listed_nano_per_unit_hour
-        return self.nano_per_unit_hour if listed is None else listed
-
-    def with_line(self, line: OtherPrice) -> Self:
-        here = ListPrice.with_line(self, line)
-        return here if line.book is None else replace(here, book=line.book)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +92,14 @@ class Admitted:
     """The levels whose limits are exceeded within their bursts."""
 
 
-def hold_for(price: Price, seconds: int = HOLD_SECONDS) -> Nano:
-    return accrued(price.nano_per_unit_hour, price.sku.shape.units * seconds)
+def month_part(nano_per_hour: Nano, hold: Nano, since: datetime, now: datetime) -> Nano:
+    """What counts against the limit of a month of the hold of a term: what the rest of the month can use of it.
+
+    `since` is up to when the lease is charged, or when it was created. Another hold counts in whole.
+    """
+    end = month_after(month_of(now))
+    seconds = max(0, -((max(since, month_of(now)) - end) // _SECOND))
+    return Nano(min(hold, -(-nano_per_hour * seconds // SECONDS_PER_HOUR)))
 
 
 def agreed_price(lease: Lease) -> Price:
@@ -258,6 +112,7 @@ def agreed_price(lease: Lease) -> Price:
         lease.nano_per_unit_hour,
         lease.price_book,
         stopped_nano_per_unit_hour=stopped,
+        committed_days=lease.committed_days,
         purchase=lease.purchase,
         listed_nano_per_unit_hour=lease.list_nano_per_unit_hour,
         agreement_id=lease.price_agreement_id,
@@ -395,11 +250,14 @@ def _wanted(proposal: Proposal) -> Wanted:
     wanted = replace(wanted, tier=price.sku.proof, gpu_model=shape.gpu_model, takes_gpus=shape.gpu_count > 0)
     if not proposal.adds:
         return wanted
+    hold = hold_for(price)
+    if price.term_days is not None:
+        hold = month_part(price.nano_per_hour, hold, proposal.now, proposal.now)
     return replace(
         wanted,
         gpus=shape.gpu_count * proposal.count,
         nano_per_hour=Nano(price.nano_per_hour * proposal.count),
-        hold_nano=Nano(hold_for(price) * proposal.count),
+        hold_nano=Nano(hold * proposal.count),
     )
 
 
@@ -413,7 +271,21 @@ def _sold(proposal: Proposal) -> Iterator[Spoken]:
     elif proposal.price is None:
         why = f"There is no SKU {sku!r}; {choose(sku, proposal.sold)} (GET /v1/skus)."
         refused = Refused(RefusalCode.SKU_UNKNOWN, why)
+    else:
+        refused = _other_term(proposal.request, proposal.price.term_days)
     yield _said(Rule.SOLD, refused, wanted=sku)
+
+
+def _other_term(request: CapacityRequest, days: int | None) -> Refused | None:
+    """The refusal of a term that the SKU is not sold for; None when the request names its own, or none."""
+    asked = request.committed_days
+    if asked in (None, days):
+        return None
+    if days is None:
+        why = f"A term is for what is committed to; leave `committed_days` out, or ask for {PurchaseKind.COMMITTED}."
+    else:
+        why = f"{request.sku} is committed to for {days:,} days, and not for {asked:,}; ask for that term."
+    return Refused(RefusalCode.TERM_DIFFERS, why)
 
 
 def _price(proposal: Proposal) -> Iterator[Spoken]:
@@ -447,18 +319,20 @@ def _balance(proposal: Proposal) -> Iterator[Spoken]:
     hold = Nano(hold_for(price) * proposal.count) if proposal.adds else NOTHING
     available = Nano(proposal.standing.available_nano + proposal.hold_nano)
     short = proposal.standing.short_nano if hold else NOTHING
+    days = price.term_days
+    ahead = "the first hour" if days is None else f"the term of {days:,} days"
     refused = None
     if short and available < hold + short:
         missing = dollars_up(Nano(hold + short - available))
         refused = Refused(
             RefusalCode.BALANCE_EXHAUSTED,
-            f"Leases that you have need {dollars_up(short)} USD for their next hour, the first hour of this one takes"
+            f"Leases that you have need {dollars_up(short)} USD for their next hour, {ahead} of this one takes"
             f" {dollars_up(hold)} USD, and {dollars_down(available)} USD is available; top up {missing} USD.",
         )
     elif available < hold:
         refused = Refused(
             RefusalCode.BALANCE_TOO_LOW,
-            f"The first hour takes a hold of {dollars_up(hold)} USD and {dollars_down(available)} USD"
+            f"{ahead[0].upper()}{ahead[1:]} takes a hold of {dollars_up(hold)} USD and {dollars_down(available)} USD"
             " is available; top up the balance.",
         )
     yield _said(Rule.BALANCE, refused, limit=usd(available), wanted=usd(hold))

@@ -1,6 +1,7 @@
-"""When a lease is released by itself: after a time, or before it costs more than its customer wants to spend.
+"""When a lease is released by itself: after a time, before it costs more than its customer wants to spend, or with the
+term that was committed to, and then only then.
 
-Both limits are computed into one moment, `release_at`, when the lease becomes ready, and again whenever its machine is
+The limits are computed into one moment, `release_at`, when the lease becomes ready, and again whenever its machine is
 seen to be stopped or started, or its bill is paused or resumed, which changes what it costs. Between these, the moment
 at which an amount is spent is known beforehand. Nothing watches the money, and the bill stops at `release_at` however
 late the loop comes that ends the lease.
@@ -30,8 +31,11 @@ class AutoRelease:
 
 
 def release_at(limits: AutoRelease, tariff: Tariff) -> datetime | None:
-    """The moment at which a ready lease with this tariff is released; None when no limit applies."""
-    moments = [_lived(limits, tariff.ready_at), _spent(limits, tariff)]
+    """The moment at which a ready lease with this tariff is released; None when no limit applies.
+
+    One that was committed to for a term ends with it.
+    """
+    moments = [_lived(limits, tariff.ready_at), _spent(limits, tariff), tariff.committed_until]
     return min((moment for moment in moments if moment is not None), default=None)
 
 
@@ -54,9 +58,11 @@ def refuses_start(limits: AutoRelease, tariff: Tariff, now: datetime) -> Refused
     return Refused(RefusalCode.RELEASE_TIME_PASSED, why)
 
 
-def why(limits: AutoRelease, ready_at: datetime, at: datetime) -> str:
+def why(limits: AutoRelease, tariff: Tariff, at: datetime) -> str:
     """The reason for a release at `at`, as a sentence for the customer."""
-    if limits.after_seconds is not None and at == _lived(limits, ready_at):
+    if at == tariff.committed_until:
+        return f"its term of {tariff.committed_days:,} days is over"
+    if limits.after_seconds is not None and at == _lived(limits, tariff.ready_at):
         return f"released by itself {limits.after_seconds:,} seconds after it was ready, as it was asked to"
     spend = Nano(0) if limits.spend_nano is None else limits.spend_nano
     return f"released by itself before its cost would exceed {dollars_down(spend)} USD, as it was asked to"

@@ -9,6 +9,10 @@ What each cost means for a charge of ours:
 - ContractedCost: the price that was agreed when the lease was admitted, which a negotiated price or a burst changes.
 - BilledCost: what is invoiced. EffectiveCost: the same, because nothing is paid ahead for several periods.
 
+A lease that was committed to for a term is its own commitment discount: its rows are Used, and what its customer did
+not use of the term, after a release, is one row that is Unused. Nothing is paid ahead, so both are billed when they
+arise.
+
 A cost and a quantity of a row are differences of two totals of the lease, each rounded once, so that the rows of a
 lease add up to the same however its time is cut (law 7). The unit price is the one that people know, of an hour, and
 most hourly prices have no exact price of a second. So price x quantity agrees with the cost to
@@ -145,6 +149,8 @@ class AlikeFacts:
     """The first instant of the month in which it is booked: a later one than its own if that was closed already."""
     unit_seconds: int
     stopped: bool
+    unused: bool
+    """Whether it is what its customer did not use of a term."""
     nano_per_unit_hour: Nano
     list_nano_per_unit_hour: Nano
     amount_nano: Nano
@@ -183,7 +189,7 @@ class Pattern:
     def __init__(self, facts: AlikeFacts, *, seller: str) -> None:
         self.facts = facts
         self._until = _month_after(facts.period)
-        # All others are null: there are no availability zones, commitments or reservations to name.
+        # All others are null: there are no availability zones or reservations to name.
         self._values = list(map(_alike(facts, seller).get, NAMES))
 
     def row(self, own: OwnFacts) -> Row:
@@ -194,12 +200,14 @@ class Pattern:
         values[_END] = own.ended_at
         values[_LIST_COST] = _cost(facts.list_nano_per_unit_hour, own.unit_seconds_before, facts.unit_seconds)
         values[_QUANTITY] = _quantity(own.unit_seconds_before, facts.unit_seconds)
+        if facts.purchase is PurchaseKind.COMMITTED:
+            values[_COMMITTED_QUANTITY] = values[_QUANTITY]
         values[_ID] = on_wire(Prefix.CHARGE, own.id)
         values[_NUMBER] = str(own.number)
         return tuple(values)
 
 
-_CLASS, _END, _START, _LIST_COST, _QUANTITY, _ID, _NUMBER = map(
+_CLASS, _END, _START, _LIST_COST, _QUANTITY, _COMMITTED_QUANTITY, _ID, _NUMBER = map(
     NAMES.index,
     (
         "ChargeClass",
@@ -207,6 +215,7 @@ _CLASS, _END, _START, _LIST_COST, _QUANTITY, _ID, _NUMBER = map(
         "ChargePeriodStart",
         "ListCost",
         "PricingQuantity",
+        "CommitmentDiscountQuantity",
         "x_ChargeId",
         "x_IntervalNumber",
     ),
@@ -220,7 +229,7 @@ def _alike(facts: AlikeFacts, seller: str) -> dict[str, Value]:
     cost = usd(facts.amount_nano)
     list_price, contracted_price = usd(facts.list_nano_per_unit_hour), usd(facts.nano_per_unit_hour)
     account = _wire(Prefix.ORGANIZATION, facts.organization_id)
-    return {
+    values: dict[str, Value] = {
         "BilledCost": cost,
         "BillingAccountId": account,
         "BillingAccountName": facts.organization,
@@ -239,7 +248,7 @@ def _alike(facts: AlikeFacts, seller: str) -> dict[str, Value]:
         "InvoiceId": facts.invoice,
         "InvoiceIssuerName": seller,
         "ListUnitPrice": list_price,
-        "PricingCategory": "Dynamic" if facts.purchase is PurchaseKind.SPOT else "Standard",
+        "PricingCategory": PRICING_CATEGORIES.get(facts.purchase, "Standard"),
         # These must not be null where the columns are present, and the price book is in the currency of the bill.
         "PricingCurrency": CURRENCY,
         "PricingCurrencyContractedUnitPrice": contracted_price,
@@ -268,6 +277,31 @@ def _alike(facts: AlikeFacts, seller: str) -> dict[str, Value]:
         "x_NodePoolName": facts.node_pool,
         "x_PriceBookVersion": f"v{facts.price_book}",
     }
+    return values if facts.purchase is not PurchaseKind.COMMITTED else values | _of_commitment(facts, word)
+
+
+def _of_commitment(facts: AlikeFacts, word: str) -> dict[str, Value]:
+    """What a row of a lease says that was committed to for a term."""
+    commitment = f"{_wire(Prefix.LEASE, facts.lease_id)}/commitment"
+    values: dict[str, Value] = {
+        "CommitmentDiscountCategory": "Usage",
+        "CommitmentDiscountId": commitment,
+        "CommitmentDiscountName": facts.lease or commitment,
+        "CommitmentDiscountStatus": "Unused" if facts.unused else "Used",
+        "CommitmentDiscountType": f"Committed {word} Lease",
+        "CommitmentDiscountUnit": f"{word}-Hours",
+    }
+    if not facts.unused:
+        return values
+    nothing: dict[str, Value] = {"ConsumedQuantity": None, "ConsumedUnit": None}
+    return values | nothing | {"ResourceId": commitment, "ResourceType": "Commitment"}
+
+
+PRICING_CATEGORIES: Mapping[PurchaseKind, str] = {
+    PurchaseKind.SPOT: "Dynamic",
+    PurchaseKind.COMMITTED: "Committed",
+}
+"""Others are Standard."""
 
 
 def usd(amount: Nano) -> Scaled:
@@ -349,6 +383,9 @@ def _description(facts: AlikeFacts, word: str) -> str:
     bought = facts.purchase.replace("_", " ")
     stopped = ", machine stopped" if facts.stopped else ""
     tier = "" if facts.sla is SlaTier.BRONZE else f", {facts.sla}"
+    if facts.unused:
+        rest = f"{facts.unit_seconds} {word}-seconds of the term that were not used"
+        return f"{facts.sku}, {bought}{tier}, in {facts.region}: {rest}"
     return f"{facts.sku}, {bought}{tier}, in {facts.region}{stopped}: {facts.unit_seconds} {word}-seconds"
 
 

@@ -20,7 +20,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.domain.focus import CURRENCY, LEASE_SERVICES, NAMES, Row, Value, sku_price_id, usd
+from control_plane.domain.focus import (
+    CURRENCY,
+    LEASE_SERVICES,
+    NAMES,
+    PRICING_CATEGORIES,
+    Row,
+    Value,
+    sku_price_id,
+    usd,
+)
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, ProjectId, on_wire
 from control_plane.domain.invoice import BASIS_POINTS, LineKind
 from control_plane.domain.money import NANO_PER_CENT, Nano
@@ -200,7 +209,10 @@ def _of_line(line: DocumentLine) -> dict[str, Value]:
     if line.sku is not None and line.purchase is not None and line.sla is not None:
         stopped = bool(line.stopped)
         values |= {
-            "PricingCategory": "Dynamic" if line.purchase is PurchaseKind.SPOT else "Standard",
+            # A line is of a SKU, and names no commitment: that of a lease is in the rows of its charges.
+            "PricingCategory": "Other"
+            if line.purchase is PurchaseKind.COMMITTED
+            else PRICING_CATEGORIES.get(line.purchase, "Standard"),
             "SkuId": line.sku,
             "SkuMeter": f"{'Stopped ' if stopped else ''}{_word(line.unit)} Time",
             "SkuPriceId": sku_price_id(line.sku, line.purchase, line.sla, stopped=stopped),

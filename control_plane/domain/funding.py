@@ -4,6 +4,9 @@ A hold sets an hour aside. When half of it is used, it is filled up again. When 
 that, the customer is warned once; when the hold itself is nearly used, the lease ends. At least
 `RENEW_BELOW - END_BELOW` of paid time passes between the warning and the end.
 
+The whole term of a lease that was committed to is set aside when it is admitted, so its hold is never short: near the
+end, it covers what is left.
+
 A hold needs no check while more than half of it is left, and `next_look` computes when that changes.
 
 A machine that its provider can stop is not given up so soon: when the last minutes of the hold begin, it is stopped,
@@ -19,7 +22,6 @@ beyond its hold is not billed: we should have ended it then (docs/decisions/0015
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from control_plane.domain.admission import HOLD_SECONDS
 from control_plane.domain.money import (
     NOTHING,
     SECONDS_PER_HOUR,
@@ -29,6 +31,7 @@ from control_plane.domain.money import (
     dollars_down,
     dollars_up,
 )
+from control_plane.domain.price import HOLD_SECONDS
 
 HOLD = timedelta(seconds=HOLD_SECONDS)
 RENEW_BELOW = timedelta(minutes=30)
@@ -71,6 +74,8 @@ class Funding:
     """The price while it is stopped, where it is on now and could be stopped at a lower price; None otherwise."""
     kept_for: timedelta | None = None
     """How long its data is still kept after a stop for lack of money; None when there was no such stop."""
+    most_left_nano: Nano | None = None
+    """The most that it can still cost, up to the end of its term; None when it has none."""
 
     @property
     def left_nano(self) -> Nano:
@@ -78,7 +83,8 @@ class Funding:
         return Nano(self.held_nano - self.unposted_nano)
 
     def cost_of(self, duration: timedelta) -> Nano:
-        return accrued(self.nano_per_unit_hour, self.units * int(duration.total_seconds()))
+        cost = accrued(self.nano_per_unit_hour, self.units * int(duration.total_seconds()))
+        return cost if self.most_left_nano is None else Nano(min(cost, self.most_left_nano))
 
 
 @dataclass(frozen=True, slots=True)

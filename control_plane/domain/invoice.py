@@ -49,7 +49,7 @@ class InvoiceState(StrEnum):
 
 class LineKind(StrEnum):
     USAGE = "usage"
-    """The charges of one project, SKU, kind of purchase, tier and price."""
+    """The charges of one project, SKU, kind of purchase, tier and price; for what was not used of a term apart."""
     CREDIT = "credit"
     """What the customer used of a credit, which is money that we gave it without a payment. It lowers the taxable
     amount. With a positive amount, a credit is taken back that an earlier invoice used: it was corrected since then."""
@@ -98,6 +98,8 @@ class Usage:
     sla: SlaTier
     stopped: bool
     """Whether the machines were stopped."""
+    unused: bool
+    """Whether it is what customers did not use of terms that they had committed to."""
     unit: Unit
     nano_per_unit_hour: Nano
     used_in: datetime
@@ -134,6 +136,7 @@ class InvoiceLine:
     purchase: PurchaseKind | None = None
     sla: SlaTier | None = None
     stopped: bool | None = None
+    unused: bool | None = None
     unit: Unit | None = None
     nano_per_unit_hour: Nano | None = None
     used_in: datetime | None = None
@@ -343,6 +346,7 @@ def _lines(
             purchase=line.purchase,
             sla=line.sla,
             stopped=line.stopped,
+            unused=line.unused,
             unit=line.unit,
             nano_per_unit_hour=line.nano_per_unit_hour,
             used_in=line.used_in,

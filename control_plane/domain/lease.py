@@ -28,7 +28,8 @@ from control_plane.domain.ids import (
     QuoteId,
     SshKeyId,
 )
-from control_plane.domain.money import Nano
+from control_plane.domain.metering import release_fee
+from control_plane.domain.money import NOTHING, Nano
 from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import OnEviction, PurchaseKind
 from control_plane.domain.request import CapacityRequest
@@ -225,8 +226,10 @@ class Lease:
     gpu_model: GpuModel | None
     gpu_count: int
     purchase: PurchaseKind
+    committed_days: int | None
+    """The term that was committed to; None unless it is bought so."""
     on_eviction: OnEviction
-    """What happens when its machine is taken back; END for what is bought on demand."""
+    """What happens when its machine is taken back; END for what is bought on demand or committed to."""
     sla: SlaTier
     """How much is promised with it."""
     sla_version: int | None
@@ -276,6 +279,8 @@ class Lease:
     paused_at: tuple[datetime, ...]
     """When its bill was paused and resumed, in turn."""
     billed_until: datetime | None
+    unused_unit_seconds: int
+    """What is billed of the rest of its term, because its customer released it earlier."""
     ended_at: datetime | None
 
     def tariff(self, ready_at: datetime) -> Tariff:
@@ -287,7 +292,23 @@ class Lease:
             stopped_nano_per_unit_hour=self.stopped_nano_per_unit_hour,
             switched_at=self.switched_at,
             paused_at=self.paused_at,
+            committed_days=self.committed_days,
+            unused_unit_seconds=self.unused_unit_seconds,
         )
+
+    @property
+    def committed_until(self) -> datetime | None:
+        """The end of its term; None before it is ready, and without one."""
+        return None if self.ready_at is None else self.tariff(self.ready_at).committed_until
+
+    def release_fee(self, now: datetime) -> Nano:
+        """What its customer pays at once for releasing it now: the rest of the term that was committed to.
+
+        Nothing before it is ready, while it waits for another machine, and once it ends.
+        """
+        if self.ready_at is None or self.state not in BILLED:
+            return NOTHING
+        return release_fee(self.tariff(self.ready_at), now)
 
     @property
     def replaced_since(self) -> datetime | None:
@@ -324,6 +345,7 @@ class Lease:
             self.purchase,
             self.sla,
             self.network_gbps_min,
+            self.committed_days,
         )
 
     @property
@@ -358,6 +380,8 @@ class LeaseMove:
     why: str | None = None
     billed_until: datetime | None = None
     """When billing stopped, for a move out of READY; the moment of the move when None."""
+    unused_unit_seconds: int = 0
+    """What is billed of the rest of its term, for such a move."""
     release_at: datetime | None = None
     """When the lease is released by itself, for a move to READY or from it to PLACING."""
     paused_at: datetime | None = None

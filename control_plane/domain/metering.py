@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from control_plane.domain.money import Nano
+from control_plane.domain.money import Nano, affordable
 from control_plane.domain.tariff import Tariff, billing_end, billing_start
 
 HOUR = timedelta(hours=1)
@@ -107,6 +107,8 @@ class Interval:
     final: bool
     stopped: bool = False
     """Whether the price of a stopped machine applies to it."""
+    unused: bool = False
+    """Whether it is the rest of a term that was committed to. It lies after the end of the use, and lasts no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,22 @@ class Ending:
     billed_until: datetime
     unbilled: tuple[Unbilled, ...] = ()
     """The use that is not billed, one entry for each reason."""
+    unused_unit_seconds: int = 0
+    """What is billed of the rest of its term."""
 
 
-def ending(tariff: Tariff, set_aside_nano: Nano, used_until: datetime, *bounds: Bound) -> Ending:
+def ending(
+    tariff: Tariff,
+    set_aside_nano: Nano,
+    used_until: datetime,
+    *bounds: Bound,
+    released_at: datetime | None = None,
+) -> Ending:
     """When billing stops for a lease that was used until `used_until`, and the use that is not billed.
 
-    Besides the given bounds, the money that was set aside for the lease is one.
+    Besides the given bounds, the money that was set aside for the lease is one. When its customer released it, at
+    `released_at`, the rest from then on of a term that was committed to is billed as well, as far as money was set
+    aside.
     """
     funded = tariff.funded_until(set_aside_nano)
     if funded is not None:
@@ -164,7 +176,22 @@ def ending(tariff: Tariff, set_aside_nano: Nano, used_until: datetime, *bounds: 
             used, billed = tariff.cost_until(until), tariff.cost_until(bound.until)
             unbilled.append(Unbilled(seconds, Nano(used - billed), bound.why))
             until = bound.until
-    return Ending(until, tuple(unbilled))
+    unused = 0 if released_at is None else tariff.unused_after(released_at)
+    rest = _rest(tariff, set_aside_nano, until, unused)
+    return Ending(until, tuple(unbilled), rest)
+
+
+def _rest(tariff: Tariff, set_aside_nano: Nano, billed_until: datetime, unit_seconds: int) -> int:
+    """What of so much unused time the money pays for that was set aside."""
+    if not unit_seconds or not tariff.nano_per_unit_hour:
+        return unit_seconds
+    paid_for = affordable(tariff.nano_per_unit_hour, set_aside_nano)
+    return max(0, min(unit_seconds, paid_for - tariff.unit_seconds_until(billed_until, stopped=False)))
+
+
+def release_fee(tariff: Tariff, now: datetime) -> Nano:
+    """What a customer pays at once who releases a ready lease now: the rest of its term; nothing without one."""
+    return tariff.unused_cost(now, tariff.unused_after(now))
 
 
 def next_hour(at: datetime) -> datetime:
@@ -174,7 +201,7 @@ def next_hour(at: datetime) -> datetime:
 
 def due_intervals(meter: Meter, used: UsedUntil) -> Iterator[Interval]:
     """The intervals that can be closed now: full hours of certain use, cut where the price changes, and the rest once
-    billing has stopped. Time in which the bill was paused has none.
+    billing has stopped, with what is billed of an unused term after it. Time in which the bill was paused has none.
     """
     ready_at = meter.tariff.ready_at
     position = meter.metered_until or billing_start(ready_at)
@@ -186,13 +213,28 @@ def due_intervals(meter: Meter, used: UsedUntil) -> Iterator[Interval]:
             yield _interval(meter.tariff, position, boundary, number, final=False)
         position = boundary
     if used.ended:
-        yield _interval(meter.tariff, position, max(position, stop), number + 1, final=True)
+        stop, rest = max(position, stop), meter.tariff.unused_unit_seconds
+        yield _interval(meter.tariff, position, stop, number + 1, final=not rest)
+        if rest:
+            yield _unused(meter.tariff, stop, number + 2)
 
 
 def _next_cut(tariff: Tariff, position: datetime) -> datetime:
     cuts = tariff.cuts
     passed = bisect_right(cuts, position)
     return min((next_hour(position), *cuts[passed : passed + 1]))
+
+
+def _unused(tariff: Tariff, at: datetime, number: int) -> Interval:
+    return Interval(
+        number=number,
+        started_at=at,
+        ended_at=at,
+        unit_seconds_before=tariff.unit_seconds_until(at, stopped=False),
+        unit_seconds=tariff.unused_unit_seconds,
+        final=True,
+        unused=True,
+    )
 
 
 def _interval(tariff: Tariff, since: datetime, until: datetime, number: int, *, final: bool) -> Interval:

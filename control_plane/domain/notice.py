@@ -27,5 +27,7 @@ class NoticeKind(StrEnum):
     """Something about how the lease runs is not as it should be; the message says what, and what is asked for."""
     STOP_PLANNED = "stop_planned"
     """The machine will be stopped at the stated time, as its customer wanted for machines that are idle."""
+    TERM_ENDING = "term_ending"
+    """The term that the lease was committed to ends at the stated time, and the lease with it."""
     MAINTENANCE_PLANNED = "maintenance_planned"
     """An operator or the provider will work on the machine at the stated time."""

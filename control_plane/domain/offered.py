@@ -7,8 +7,8 @@ what could be had instead.
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
-from control_plane.domain.admission import ListPrice
 from control_plane.domain.placement import OFFERED_WITHIN, Offer, serves
+from control_plane.domain.price import ListPrice
 from control_plane.domain.refusal import RefusalCode, Refused, choose
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import region_within

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
-from control_plane.domain.admission import ListPrice, bought_as
 from control_plane.domain.cpu import SOLD, Architecture
 from control_plane.domain.effective_price import History, Terms, effective_nano_per_hour
 from control_plane.domain.failure import FailReason
 from control_plane.domain.firewall import ProviderFirewall
 from control_plane.domain.money import Nano
 from control_plane.domain.power_action import PowerAction
+from control_plane.domain.price import ListPrice, bought_as
 from control_plane.domain.purchase import PurchaseKind, capacity_for, kind_of
 from control_plane.domain.sku import Shape
 from control_plane.domain.tariff import stopped_price

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from control_plane.domain.admission import Price
 from control_plane.domain.ids import OrganizationId, Prefix, PriceAgreementId, on_wire
 from control_plane.domain.money import NANO_MAX, Nano
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.price import Price
+from control_plane.domain.purchase import TAKEN_BACK, PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import covers
 from control_plane.domain.sla import SlaTier
@@ -130,8 +130,11 @@ def proposed(
 
 def _no_price(agreement: PriceAgreement, listed: Price) -> str | None:
     """Why nothing can be sold at an agreement's price."""
-    if agreement.nano_per_unit_hour > NANO_MAX // max(1, listed.sku.shape.units):
-        return "A machine would cost more an hour than the ledger can hold."
+    sold = replace(listed, purchase=agreement.purchase)
+    if agreement.nano_per_unit_hour > NANO_MAX // (
+        max(1, listed.sku.shape.units) * -(-sold.hold_seconds // 3_600)
+    ):
+        return "A machine would cost more than the ledger can hold."
     stopped = agreement.stopped_nano_per_unit_hour
     on_demand = agreement.purchase is PurchaseKind.ON_DEMAND
     if stopped is not None and (stopped > agreement.nano_per_unit_hour or not on_demand):
@@ -139,7 +142,7 @@ def _no_price(agreement: PriceAgreement, listed: Price) -> str | None:
             "A stopped machine must not cost more than one that is on, and only what is on demand has a price of its"
             " own for that."
         )
-    if agreement.sla is not None and agreement.purchase is not PurchaseKind.ON_DEMAND:
+    if agreement.sla is not None and agreement.purchase in TAKEN_BACK:
         return f"Nothing is promised with what is bought as {agreement.purchase}; leave the tier out."
     return None
 

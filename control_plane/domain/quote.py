@@ -8,7 +8,6 @@ can serve it, and admission is decided anew, because the balance and the envelop
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from control_plane.domain.admission import Price
 from control_plane.domain.ids import (
     EnvironmentId,
     OrganizationId,
@@ -19,6 +18,7 @@ from control_plane.domain.ids import (
     on_wire,
 )
 from control_plane.domain.money import Nano, usd
+from control_plane.domain.price import Price
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
@@ -53,6 +53,8 @@ class KeptQuote:
     """The version of the price book."""
     price_agreement_id: PriceAgreementId | None
     """The agreement with the customer that the price is from; None: the price book."""
+    committed_days: int | None
+    """The term that was quoted; None unless it is bought so."""
     quoted_at: datetime
     expires_at: datetime
 
@@ -64,6 +66,7 @@ class KeptQuote:
             stopped_nano_per_unit_hour=self.stopped_nano_per_unit_hour,
             book=self.price_book,
             purchase=self.purchase,
+            committed_days=self.committed_days,
             listed_nano_per_unit_hour=self.list_nano_per_unit_hour,
             agreement_id=self.price_agreement_id,
         )
@@ -94,7 +97,8 @@ def asked_for(quote: KeptQuote, request: CapacityRequest, now: datetime) -> Capa
             _in_usd(request.price_nano_per_hour_max),
             _in_usd(quote.price_nano_per_hour_max),
         ),
-        ("network_gbps_min", _in_gbps(request.network_gbps_min), _in_gbps(quote.network_gbps_min)),
+        ("network_gbps_min", _in_words(request.network_gbps_min), _in_words(quote.network_gbps_min)),
+        ("committed_days", _in_words(request.committed_days), _in_words(quote.committed_days)),
     ):
         if said and said != quoted:
             return differs(quote, field, ", ".join(sorted(quoted)) or "not limited")
@@ -104,6 +108,7 @@ def asked_for(quote: KeptQuote, request: CapacityRequest, now: datetime) -> Capa
         providers=quote.providers,
         price_nano_per_hour_max=quote.price_nano_per_hour_max,
         network_gbps_min=quote.network_gbps_min,
+        committed_days=quote.committed_days,
     )
 
 
@@ -111,8 +116,8 @@ def _in_usd(ceiling: Nano | None) -> set[str]:
     return set() if ceiling is None else {usd(ceiling)}
 
 
-def _in_gbps(least: int | None) -> set[str]:
-    return set() if least is None else {str(least)}
+def _in_words(number: int | None) -> set[str]:
+    return set() if number is None else {str(number)}
 
 
 def differs(quote: KeptQuote, field: str, quoted: str) -> Refused:

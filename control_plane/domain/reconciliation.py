@@ -23,7 +23,7 @@ from enum import StrEnum
 
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.money import NOTHING, Nano
-from control_plane.domain.tariff import Tariff
+from control_plane.domain.tariff import Tariff, billing_end
 
 EXAMPLES_MAX = 20
 """So many ids of leases or charges are stored with a difference."""
@@ -173,6 +173,12 @@ class LeaseFacts:
     stopped_nano_per_unit_hour: Nano
     switched_at: tuple[datetime, ...]
     paused_at: tuple[datetime, ...]
+    committed_days: int | None
+    """The term that was committed to; None without one."""
+    unused_unit_seconds: int
+    """What is billed of the rest of the term, as the lease has it: less than that where less was set aside."""
+    released_at: datetime | None
+    """When the journal says that its customer released it; None when it never says so."""
     became_ready_at: datetime | None
     """When the journal says that it first became ready; None when it never says so."""
     began_to_end_at: datetime | None
@@ -192,7 +198,8 @@ def journal_cost(facts: LeaseFacts, since: datetime, until: datetime, *, closed:
 
     The bill runs from the moment at which the lease became ready to the moment at which it began to end, or to an
     earlier one if the last of its time was not certain. In a month that is not closed, only the time that the meter has
-    reached counts.
+    reached counts. What is left of a term after its customer released the lease is used by nobody, and is charged in
+    the month in which the bill stopped.
     """
     ready_at = facts.became_ready_at
     if ready_at is None:
@@ -208,8 +215,19 @@ def journal_cost(facts: LeaseFacts, since: datetime, until: datetime, *, closed:
         stopped_nano_per_unit_hour=facts.stopped_nano_per_unit_hour,
         switched_at=facts.switched_at,
         paused_at=facts.paused_at,
+        committed_days=facts.committed_days,
     )
-    return Nano(tariff.cost_until(max(end, since)) - tariff.cost_until(since))
+    used = Nano(tariff.cost_until(max(end, since)) - tariff.cost_until(since))
+    stop, counts = facts.billed_until, closed or facts.meter_closed
+    if (
+        facts.released_at is None
+        or stop is None
+        or not counts
+        or not since <= billing_end(ready_at, stop) < until
+    ):
+        return used
+    rest = min(tariff.unused_after(facts.released_at), facts.unused_unit_seconds)
+    return Nano(used + tariff.unused_cost(stop, rest))
 
 
 def amounts_of(facts: LeaseFacts, since: datetime, until: datetime, *, closed: bool) -> Amounts:

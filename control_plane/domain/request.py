@@ -29,6 +29,8 @@ class CapacityRequest:
     """How much is promised with it."""
     network_gbps_min: int | None = None
     """Gigabits per second between machines, at least; None means any, also where the provider does not say."""
+    committed_days: int | None = None
+    """The term that the customer commits to, which has to be that of the SKU; None for that one, or for none."""
 
     def allows_region(self, region: str) -> bool:
         return not self.regions or any(region_within(region, wanted) for wanted in self.regions)

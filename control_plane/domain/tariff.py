@@ -5,6 +5,10 @@ A lease is billed in whole UTC seconds from the first full second after it was r
 from the second in which they are recorded, and the end of a pause from the first full second after it. The cost is the
 sum of two totals, each rounded once: the time on at its price, and the time stopped at the other one
 (docs/decisions/0046, and 0061 for pauses).
+
+A lease that was committed to for a term costs the same while its machine is stopped, so its time is one total. What its
+customer does not use of the term after a release is added to that total (docs/decisions/0116), and so the use and the
+rest come to the price of the term, to the nano-dollar.
 """
 
 import itertools
@@ -15,8 +19,10 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from control_plane.domain.money import Nano, accrued, affordable
+from control_plane.domain.rating import charge
 
 _SECOND = timedelta(seconds=1)
+_DAY = timedelta(days=1)
 _FAR_SECONDS = 100 * 366 * 24 * 3_600
 """No time is computed beyond this: a clock has an end."""
 
@@ -66,6 +72,36 @@ class Tariff:
     """When its machine was stopped, started, stopped ... in turn, in order of time."""
     paused_at: tuple[datetime, ...] = ()
     """When its bill was paused, resumed, paused ... in turn, in order of time."""
+    committed_days: int | None = None
+    """The term that was committed to, which begins when its bill does; None without one."""
+    unused_unit_seconds: int = 0
+    """What is billed of the rest of the term, because its customer released it earlier."""
+
+    @property
+    def committed_until(self) -> datetime | None:
+        """The end of the term; None without one."""
+        days = self.committed_days
+        return None if days is None else billing_start(self.ready_at) + days * _DAY
+
+    @property
+    def most_nano(self) -> Nano | None:
+        """The most that it can cost: the price of the whole term; None without one."""
+        days = self.committed_days
+        if days is None:
+            return None
+        return accrued(self.nano_per_unit_hour, self.units * (days * _DAY // _SECOND))
+
+    def unused_after(self, until: datetime) -> int:
+        """The unit-seconds that are left of the term at a moment; 0 without a term."""
+        end = self.committed_until
+        if end is None:
+            return 0
+        return max(0, (end - billing_end(self.ready_at, until)) // _SECOND) * self.units
+
+    def unused_cost(self, billed_until: datetime, unit_seconds: int) -> Nano:
+        """What so much of the rest of the term costs, after the use until `billed_until`."""
+        used = self.unit_seconds_until(billed_until, stopped=False)
+        return charge(self.nano_per_unit_hour, used, unit_seconds)
 
     @cached_property
     def cuts(self) -> tuple[datetime, ...]:
@@ -74,6 +110,8 @@ class Tariff:
 
     @cached_property
     def _switches(self) -> tuple[datetime, ...]:
+        if self.committed_days is not None:
+            return ()
         return tuple(billing_end(self.ready_at, at) for at in self.switched_at)
 
     @cached_property

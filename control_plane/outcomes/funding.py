@@ -30,8 +30,15 @@ def funding(funded: Funded, standing: Standing, now: datetime) -> Funding:
         stopped_nano_per_unit_hour=funded.stopped_nano_per_unit_hour
         if funded.can_stop and not stopped
         else None,
+        most_left_nano=_most_left(funded, used.at_most),
         kept_for=None if funded.kept_until is None else funded.kept_until - now,
     )
+
+
+def _most_left(funded: Funded, used_until: datetime) -> Nano | None:
+    """What of the price of its term a lease can still cost; None without a term."""
+    most = funded.most_nano
+    return None if most is None else Nano(most - funded.cost_until(used_until))
 
 
 async def fund_start(connection: Connection, lease: Lease, *, now: datetime) -> Refused | None:

@@ -13,7 +13,7 @@ from control_plane.db import envelopes, leases, organizations
 from control_plane.db.admission_decisions import About
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
-from control_plane.domain.admission import Admitted, Price, Proposal, admit
+from control_plane.domain.admission import Admitted, Proposal, admit
 from control_plane.domain.decision import Action, NotAdmitted
 from control_plane.domain.envelope import NAMES
 from control_plane.domain.envelope_rules import Applied, exceeds
@@ -29,6 +29,7 @@ from control_plane.domain.ids import (
 )
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseState
 from control_plane.domain.network import Network
+from control_plane.domain.price import Price
 from control_plane.domain.quote import KeptQuote, without_offers
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
@@ -186,6 +187,7 @@ def _admitted(
         gpu_model=price.sku.shape.gpu_model,
         gpu_count=price.sku.shape.gpu_count,
         purchase=request.purchase,
+        committed_days=price.term_days,
         on_eviction=terms.on_eviction,
         sla=request.sla,
         sla_version=sla_version,
@@ -219,6 +221,7 @@ def _admitted(
         switched_at=(),
         paused_at=(),
         billed_until=None,
+        unused_unit_seconds=0,
         ended_at=None,
     )
 

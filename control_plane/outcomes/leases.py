@@ -66,7 +66,8 @@ async def end_all(
 
     A lease is billed until now, or until its machine became suspect if another challenge confirmed the failure, but
     never beyond the money that was set aside for it. When somebody ends it, it is not billed for time in which nobody
-    could list the machine. Nothing is billed of a node that no pod could use.
+    could list the machine. Nothing is billed of a node that no pod could use. A customer who releases a lease pays the
+    rest of the term that was committed to.
     """
     moves = {lease.id: _ending_move(lease, event, why) for lease in found}
     moving = [lease for lease in found if moves[lease.id] is not None]
@@ -107,7 +108,8 @@ async def _released(
     bounds = await _unready(connection, lease, lease.ready_at, claim)
     if event in BILLED_WHILE_LISTED:
         bounds += (release_bound(had_since, machine),)
-    return await _ending(connection, lease, lease.ready_at, used_until, *bounds)
+    released_at = now if event is LeaseEvent.RELEASED else None
+    return await _ending(connection, lease, lease.ready_at, used_until, *bounds, released_at=released_at)
 
 
 async def _was_not_opened(connection: Connection, lease: Lease, claim: Claim) -> bool:
@@ -125,13 +127,18 @@ async def _unready(
 
 
 async def _ending(
-    connection: Connection, lease: Lease, ready_at: datetime, used_until: datetime, *bounds: Bound
+    connection: Connection,
+    lease: Lease,
+    ready_at: datetime,
+    used_until: datetime,
+    *bounds: Bound,
+    released_at: datetime | None = None,
 ) -> Ending:
     switches_at = await powers.switches_at(connection, lease.id)
     if switches_at is not None:  # A list shows it, and nobody has recorded it yet.
         lease = await switch_price(connection, lease, switches_at)
     set_aside = await holds.set_aside(connection, lease.id)
-    return ending(lease.tariff(ready_at), set_aside, used_until, *bounds)
+    return ending(lease.tariff(ready_at), set_aside, used_until, *bounds, released_at=released_at)
 
 
 async def _stop_billing(
@@ -160,7 +167,7 @@ def _with_bill(move: LeaseMove, billing: Ending | None) -> LeaseMove:
         return move
     if move.moved.after in LIVE:
         return replace(move, paused_at=billing.billed_until)
-    return replace(move, billed_until=billing.billed_until)
+    return replace(move, billed_until=billing.billed_until, unused_unit_seconds=billing.unused_unit_seconds)
 
 
 async def lose_machine(

@@ -7,10 +7,10 @@ from datetime import datetime
 from control_plane.db import accounts, catalogue, price_agreements
 from control_plane.db.connection import Connection
 from control_plane.db.offer_cache import OfferCache
-from control_plane.domain.admission import Price, bought_as
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lot import Lot, lots_of
 from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
+from control_plane.domain.price import Price, bought_as
 from control_plane.domain.price_agreement import priced
 from control_plane.domain.quote import KeptQuote
 from control_plane.domain.refusal import Refused

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from control_plane.db import sla_terms
 from control_plane.db.connection import Connection
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.purchase import TAKEN_BACK, PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import PRIORITY_DEFAULT, CapacityRequest
 from control_plane.domain.sla import SlaTier
@@ -23,7 +23,7 @@ class Promised:
 
 async def promised(connection: Connection, request: CapacityRequest, now: datetime) -> Promised | Refused:
     """What is promised with a lease for this request, or why its tier cannot be had."""
-    if request.purchase is not PurchaseKind.ON_DEMAND:
+    if request.purchase in TAKEN_BACK:
         what = "spot capacity" if request.purchase is PurchaseKind.SPOT else "an interruptible lease"
         why = f"Nothing is promised with {what}, so it cannot be {request.sla}; ask for it on demand."
         bronze = request.sla is SlaTier.BRONZE

@@ -1,7 +1,7 @@
 """What a customer owes and why: charges, their sums, and the bill of a month."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -12,11 +12,12 @@ from control_plane.domain import metering
 from control_plane.domain.access import EVERYWHERE, Reach
 from control_plane.domain.ids import LeaseId, OrganizationId, ProjectId
 from control_plane.domain.ledger import AccountKind
-from control_plane.domain.money import Nano, accrued
+from control_plane.domain.money import NOTHING, Nano, accrued
 from control_plane.domain.period import month_after, month_of
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import Unit, unit_of
 from control_plane.domain.sla import SlaTier
+from control_plane.domain.tariff import billing_end
 from control_plane.domain.usage_grouping import UsageGroup, UsageGrouping
 from control_plane.world import World
 
@@ -48,6 +49,8 @@ class BillLine:
     """What the price is for, and what the seconds are of."""
     stopped: bool
     """Whether it is the time in which the machine was stopped, which has a line and a price of its own."""
+    unused: bool
+    """Whether it is what its customer did not use of a term, which has a line of its own."""
     nano_per_unit_hour: Nano
     unit_seconds: int
     """Rated in this period."""
@@ -67,11 +70,12 @@ class ProjectTotal:
     lines: tuple[BillLine, ...]
 
     def seconds(self, unit: Unit) -> int:
-        """Rated seconds of this unit."""
-        return sum(line.unit_seconds for line in self.lines if line.unit is unit)
+        """Rated seconds of this unit that were used."""
+        return sum(line.unit_seconds for line in self.lines if line.unit is unit and not line.unused)
 
     def unrated_seconds(self, unit: Unit) -> int:
-        return sum(line.unrated_unit_seconds for line in self.lines if line.unit is unit)
+        used = (line for line in self.lines if line.unit is unit and not line.unused)
+        return sum(line.unrated_unit_seconds for line in used)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +164,27 @@ async def bill(
 def bill_lines(
     lease: usage.LeaseUsage, now: datetime, *, since: datetime, until: datetime
 ) -> tuple[BillLine, ...]:
-    """A lease's lines on the bill of a period: one of the time on, and one of the time stopped if there is any."""
+    """A lease's lines on the bill of a period: one of the time on, and one each of the time stopped and of the rest of
+    a term if there is any.
+    """
     on, stopped = (_line(lease, now, since, until, stopped=stopped) for stopped in (False, True))
-    return (on, stopped) if stopped.unit_seconds or stopped.unrated_unit_seconds else (on,)
+    more = (stopped, _rest(lease, on, since, until))
+    return (on, *(line for line in more if line.unit_seconds or line.unrated_unit_seconds))
+
+
+def _rest(lease: usage.LeaseUsage, on: BillLine, since: datetime, until: datetime) -> BillLine:
+    """What is billed of a term that its customer did not use, in the period in which the bill stopped."""
+    stop, unrated = lease.billed_until, 0
+    if stop is not None and since <= billing_end(lease.ready_at, stop) < until:
+        unrated = max(0, lease.unused_unit_seconds - lease.rest_unit_seconds)
+    return replace(
+        on,
+        unused=True,
+        unit_seconds=lease.rest_unit_seconds,
+        amount_nano=lease.rest_amount_nano,
+        unrated_unit_seconds=unrated,
+        unrated_nano=NOTHING if stop is None or not unrated else lease.unused_cost(stop, unrated),
+    )
 
 
 def _line(
@@ -185,6 +207,7 @@ def _line(
         node_pool=lease.node_pool,
         unit=unit_of(lease.gpu_count),
         stopped=stopped,
+        unused=False,
         nano_per_unit_hour=price,
         unit_seconds=lease.stopped_unit_seconds if stopped else lease.unit_seconds,
         amount_nano=lease.stopped_amount_nano if stopped else lease.amount_nano,

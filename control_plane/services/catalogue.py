@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 from control_plane.db import catalogue, price_agreements
 from control_plane.db.catalogue import OfferFilter
 from control_plane.db.connection import Connection
-from control_plane.domain.admission import ListPrice, OtherPrice, Price, promises_more_for_less
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import OrganizationId
-from control_plane.domain.money import Nano, parse_usd
+from control_plane.domain.money import NANO_MAX, Nano, parse_usd
 from control_plane.domain.placement import Offer
+from control_plane.domain.price import ListPrice, OtherPrice, Price, promises_more_for_less
 from control_plane.domain.price_agreement import PriceAgreement, priced
 from control_plane.domain.proof import DEMANDED, Tier
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.purchase import COMMITTED_DAYS_MAX, PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import REGION_PATTERN, CapacityShape, Shape, Sku
 from control_plane.domain.sla import SlaTier
@@ -41,15 +41,16 @@ def parse_price_book(text: str) -> list[ListPrice]:
 
     The price as spot is `spot_usd_per_gpu_hour` or `spot_usd_per_machine_hour`, that of interruptible leases
     `interruptible_usd_per_gpu_hour` or `interruptible_usd_per_machine_hour`. When one is left out, the SKU is not sold
-    so.
+    so. That of a lease that is committed to for a term is `committed_usd_per_gpu_hour` or
+    `committed_usd_per_machine_hour`, with `committed_days`, the term.
 
     `[[sku.region]]` after a SKU is its price for requests that are limited to a region or a jurisdiction: the same
-    fields of prices, and `region`. Where it leaves out the price of a stopped machine, of spot or of interruptible
-    leases, the SKU's own one applies, up to the price of the region.
+    fields of prices, and `region`. Where it leaves out the price of a stopped machine, of spot, of interruptible leases
+    or of a term, the SKU's own one applies, up to the price of the region. The term is the same everywhere.
 
-    `[[sku.tier]]` is its price with an SLA tier: the fields of the price and of that of a stopped machine, `tier`, and
-    `region` where it is that of a region alone. A tier without one has the price that names none. No tier may cost less
-    than one that promises less, anywhere that the SKU names.
+    `[[sku.tier]]` is its price with an SLA tier: the fields of the price and of those of a stopped machine and of a
+    term, `tier`, and `region` where it is that of a region alone. A tier without one has the price that names none. No
+    tier may cost less than one that promises less, anywhere that the SKU names.
 
     `proof` is the tier that the SKU's machines have to prove. The default is `proven`, and `listed` where there are no
     GPUs to prove; emulated machines need `listed`.
@@ -77,17 +78,27 @@ _PRICES = ("usd_per_gpu_hour", "usd_per_machine_hour")
 _STOPPED_PRICES = tuple(f"stopped_{field}" for field in _PRICES)
 _SPOT_PRICES = tuple(f"spot_{field}" for field in _PRICES)
 _INTERRUPTIBLE_PRICES = tuple(f"interruptible_{field}" for field in _PRICES)
+_COMMITTED_PRICES = tuple(f"committed_{field}" for field in _PRICES)
 _FIELDS = {field.name for field in fields(Shape)} | {
     *("name", "capacity", "proof"),
     *_PRICES,
     *_STOPPED_PRICES,
     *_SPOT_PRICES,
     *_INTERRUPTIBLE_PRICES,
+    *_COMMITTED_PRICES,
+    "committed_days",
     "region",
     "tier",
 }
-_REGION_FIELDS = {"region", *_PRICES, *_STOPPED_PRICES, *_SPOT_PRICES, *_INTERRUPTIBLE_PRICES}
-_TIER_FIELDS = {"tier", "region", *_PRICES, *_STOPPED_PRICES}
+_REGION_FIELDS = {
+    "region",
+    *_PRICES,
+    *_STOPPED_PRICES,
+    *_SPOT_PRICES,
+    *_INTERRUPTIBLE_PRICES,
+    *_COMMITTED_PRICES,
+}
+_TIER_FIELDS = {"tier", "region", *_PRICES, *_STOPPED_PRICES, *_COMMITTED_PRICES}
 _COUNT_MAX = 2**31 - 1
 """The largest number that the columns of a SKU hold."""
 _Words = TypeVar("_Words", bound=StrEnum)
@@ -109,14 +120,21 @@ def _list_price(entry: dict[str, Any]) -> ListPrice:
     capacity = _word(entry, "capacity", CapacityShape) if "capacity" in entry else CapacityShape.VM
     sku = Sku(_text(entry, "name"), shape, capacity, _demanded(entry, gpu_count))
     price, stopped, spot = _prices(entry, gpu_count)
+    committed = _committed(entry, gpu_count, price)
     listed = ListPrice(
         sku,
         price,
         stopped_nano_per_unit_hour=stopped,
         spot_nano_per_unit_hour=spot,
         interruptible_nano_per_unit_hour=_interruptible(entry, gpu_count, price),
+        committed_nano_per_unit_hour=committed,
+        committed_days=None if committed is None else _term(entry),
         others=(*_of_regions(entry, gpu_count), *_of_tiers(entry, gpu_count)),
     )
+    if committed is None:
+        _refuse_terms(entry)
+    else:
+        _refuse_too_much(listed)
     cheaper = promises_more_for_less(listed)
     if cheaper is not None:
         raise ValueError(f"{sku.name}: {cheaper}")
@@ -131,7 +149,12 @@ def _of_regions(sku: dict[str, Any], gpu_count: int) -> tuple[OtherPrice, ...]:
             raise ValueError(f"there is another price for the region {region!r} before it")
         prices = _prices(entry, gpu_count)
         interruptible = _interruptible(entry, gpu_count, prices[0])
-        found[region] = OtherPrice(region, *prices, interruptible_nano_per_unit_hour=interruptible)
+        found[region] = OtherPrice(
+            region,
+            *prices,
+            interruptible_nano_per_unit_hour=interruptible,
+            committed_nano_per_unit_hour=_committed(entry, gpu_count, prices[0]),
+        )
     return tuple(found.values())
 
 
@@ -142,7 +165,9 @@ def _of_tiers(sku: dict[str, Any], gpu_count: int) -> tuple[OtherPrice, ...]:
         if (sla, region) in found:
             where = "" if region is None else f" in {region!r}"
             raise ValueError(f"there is another price for the tier {sla.value!r}{where} before it")
-        found[sla, region] = OtherPrice(region, *_prices(entry, gpu_count), sla=sla)
+        prices = _prices(entry, gpu_count)
+        committed = _committed(entry, gpu_count, prices[0])
+        found[sla, region] = OtherPrice(region, *prices, sla=sla, committed_nano_per_unit_hour=committed)
     return tuple(found.values())
 
 
@@ -189,6 +214,38 @@ def _interruptible(entry: dict[str, Any], gpu_count: int, on_demand: Nano) -> Na
     if price > on_demand:
         raise ValueError("an interruptible lease must not cost more than one on demand")
     return price
+
+
+def _committed(entry: dict[str, Any], gpu_count: int, on_demand: Nano) -> Nano | None:
+    """The price of a unit for a term; None when it is not sold so."""
+    if not entry.keys() & {*_COMMITTED_PRICES}:
+        return None
+    price = _price(entry, _COMMITTED_PRICES, gpu_count)
+    if price > on_demand:
+        raise ValueError("a lease for a term must not cost more than one on demand")
+    return price
+
+
+def _term(entry: dict[str, Any]) -> int:
+    days = _count(entry, "committed_days")
+    if not 1 <= days <= COMMITTED_DAYS_MAX:
+        raise ValueError(f"'committed_days' must be a whole number from 1 to {COMMITTED_DAYS_MAX:,}")
+    return days
+
+
+def _refuse_terms(sku: dict[str, Any]) -> None:
+    """Raise ValueError where something is said about a term of a SKU that is not sold for one."""
+    tables = [sku, *sku.get("region", []), *sku.get("tier", [])]
+    if any(entry.keys() & {"committed_days", *_COMMITTED_PRICES} for entry in tables):
+        raise ValueError("the price for a term is missing: write it where the SKU's other prices are")
+
+
+def _refuse_too_much(price: ListPrice) -> None:
+    """Raise ValueError where a term costs more than can be held for it."""
+    days = price.committed_days or 0
+    dearest = max(price.nano_per_unit_hour, *(each.nano_per_unit_hour for each in price.others), Nano(0))
+    if dearest * price.sku.shape.units * days * 24 > NANO_MAX:
+        raise ValueError(f"a term of {days:,} days would cost more than the ledger can hold")
 
 
 def _gpu_model(entry: dict[str, Any], gpu_count: int) -> GpuModel | None:

@@ -19,7 +19,7 @@ from control_plane.db.lease_overviews import Overview
 from control_plane.domain import auto_release
 from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
-from control_plane.domain.admission import Admitted, Proposal, admit, agreed_price
+from control_plane.domain.admission import Admitted, Proposal, admit, agreed_price, month_part
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.decision import Action, NotAdmitted
 from control_plane.domain.envelope_rules import Applied, exceeds, without
@@ -31,7 +31,7 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest
 from control_plane.outcomes.market import Market, market_of
 from control_plane.services import admissions, lease_reach
-from control_plane.services.leases import of_node_pool
+from control_plane.services.leases import ends_with_term, of_node_pool
 from control_plane.world import World
 
 
@@ -61,6 +61,7 @@ class Changes:
             before.purchase,
             before.sla,
             before.network_gbps_min if self.network_gbps_min is None else self.network_gbps_min or None,
+            before.committed_days,
         )
 
 
@@ -155,6 +156,7 @@ class _Changing:
                 list_nano_per_unit_hour=price.listed_nano,
                 price_book=price.book,
                 price_agreement_id=price.agreement_id,
+                committed_days=price.term_days,
                 proof=price.sku.proof,
             )
             hold = admitted.verdict.hold_nano
@@ -167,6 +169,8 @@ class _Changing:
         lease, limits = self.lease, changes.auto_release
         if limits is None or limits == lease.auto_release:
             return None
+        if lease.committed_days is not None:
+            return ends_with_term()
         release_at = None
         if lease.ready_at is not None:
             release_at = auto_release.release_at(limits, lease.tariff(lease.ready_at))
@@ -203,7 +207,7 @@ class _Changing:
                 request,
                 market.price if reprices else agreed_price(lease),
                 standing,
-                _without(applied, lease, hold) if reprices else applied,
+                _without(applied, lease, hold, self.now) if reprices else applied,
                 self.now,
                 sold=market.sold,
                 unserved=market.unserved,
@@ -247,7 +251,9 @@ def _action(before: CapacityRequest, after: CapacityRequest) -> Action | None:
     return Action.LEASE_PRIORITY if after.priority > before.priority else None
 
 
-def _without(applied: Sequence[Applied], lease: Lease, hold: Nano) -> tuple[Applied, ...]:
+def _without(applied: Sequence[Applied], lease: Lease, hold: Nano, now: datetime) -> tuple[Applied, ...]:
+    if lease.committed_days is not None:
+        hold = month_part(lease.nano_per_hour, hold, lease.created_at, now)
     return tuple(
         replace(each, use=without(each.use, lease.gpu_model, lease.gpu_count, lease.nano_per_hour, hold))
         for each in applied

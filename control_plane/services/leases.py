@@ -19,12 +19,14 @@ from control_plane.db.lease_overviews import Overview
 from control_plane.db.ssh_keys import SshKey
 from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
+from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.decision import Action, NotAdmitted
 from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, QuoteId, on_wire
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseEvent, LeaseKind
+from control_plane.domain.money import NOTHING, Nano, dollars_up
 from control_plane.domain.project import Project
-from control_plane.domain.purchase import OnEviction, PurchaseKind
+from control_plane.domain.purchase import TAKEN_BACK, OnEviction, PurchaseKind
 from control_plane.domain.quote import KeptQuote
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
@@ -120,10 +122,9 @@ async def _create(
     reach: Reach,
 ) -> Sequence[Lease] | Refused:
     """Decide once for all, and store each. A refusal has to roll the caller's transaction back."""
-    replaces = wanted.terms.on_eviction is OnEviction.REPLACE
-    if replaces and wanted.request.purchase is PurchaseKind.ON_DEMAND:
-        why = "Only the machine of a spot or an interruptible lease is taken back, and so can be replaced."
-        return Refused(RefusalCode.REPLACEMENT_NEEDS_SPOT, why)
+    refused = _contradicts(wanted)
+    if refused is not None:
+        return refused
     asked = await _asked(connection, world, organization_id, wanted, reach=reach)
     if isinstance(asked, Refused):
         return asked
@@ -144,6 +145,28 @@ async def _create(
         for lease in made:
             await follow(connection, world, lease.id)
     return made
+
+
+def _contradicts(wanted: WantedLease) -> Refused | None:
+    """Why what is wanted does not go with how it is bought."""
+    purchase, terms = wanted.request.purchase, wanted.terms
+    if terms.on_eviction is OnEviction.REPLACE and purchase not in TAKEN_BACK:
+        why = "Only the machine of a spot or an interruptible lease is taken back, and so can be replaced."
+        return Refused(RefusalCode.REPLACEMENT_NEEDS_SPOT, why)
+    if purchase is not PurchaseKind.COMMITTED:
+        return None
+    if terms.auto_release != AutoRelease():
+        return ends_with_term()
+    if wanted.request.committed_days is None and wanted.quote_id is None:
+        why = "Say with `committed_days` which term you commit to; GET /v1/skus has that of each SKU."
+        return Refused(RefusalCode.TERM_DIFFERS, why)
+    return None
+
+
+def ends_with_term() -> Refused:
+    """The refusal of another end than that of the term."""
+    why = "What is committed to ends with its term, and is paid for it; leave `auto_release` out."
+    return Refused(RefusalCode.ENDS_WITH_TERM, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,23 +232,40 @@ async def release(
     organization_id: OrganizationId,
     lease_id: LeaseId,
     *,
+    accept_fee_nano: Nano = NOTHING,
     actor: Actor,
     reach: Reach,
 ) -> Overview | Refused:
-    """Release a lease: billing stops now, and its machine is terminated. A second release has no effect."""
+    """Release a lease: billing stops now, and its machine is terminated. A second release has no effect.
+
+    Of a term that was committed to, the rest is charged at once, at most `accept_fee_nano`, or nothing is done.
+    """
     lease = await lease_reach.locked(connection, organization_id, lease_id, reach=reach)
     if isinstance(lease, Refused):
         return lease
     if lease.kind is LeaseKind.NODE:
         return of_node_pool(lease, "released")
+    now = world.now()
+    fee = lease.release_fee(now)
+    if fee > accept_fee_nano:
+        return _fee(lease, fee)
     if await outcomes.end(
-        connection, lease, LeaseEvent.RELEASED, why="released by the customer", actor=actor, now=world.now()
+        connection, lease, LeaseEvent.RELEASED, why="released by the customer", actor=actor, now=now
     ):
         await follow(connection, world, lease.id)
     overview = await lease_overviews.show(connection, organization_id, lease_id)
     if overview is None:
         raise LookupError(f"lease {lease_id} vanished while it was locked")
     return overview
+
+
+def _fee(lease: Lease, fee: Nano) -> Refused:
+    """The refusal of a release whose price nobody accepted."""
+    why = (
+        f"The lease is committed to until {lease.committed_until:%Y-%m-%d %H:%M:%S} UTC: a release now costs"
+        f" {dollars_up(fee)} USD at once for the rest of the term. To release it, accept that with `accept_fee_usd`."
+    )
+    return Refused(RefusalCode.FEE_NOT_ACCEPTED, why)
 
 
 def of_node_pool(lease: Lease, done: str) -> Refused:

@@ -7,9 +7,10 @@ from control_plane.db import quotes
 from control_plane.db.connection import Connection
 from control_plane.db.quotes import Overview
 from control_plane.domain.access import Reach
-from control_plane.domain.admission import Admitted, Price, admit
+from control_plane.domain.admission import Admitted, admit
 from control_plane.domain.decision import NotAdmitted
 from control_plane.domain.ids import OrganizationId, Prefix, QuoteId, on_wire
+from control_plane.domain.price import Price
 from control_plane.domain.quote import LASTS, KeptQuote, asked_for, differs
 from control_plane.domain.ranking import Ranking
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -90,6 +91,7 @@ async def keep(connection: Connection, world: World, quote: Quote) -> Quote:
         list_nano_per_unit_hour=price.listed_nano,
         price_book=price.book,
         price_agreement_id=price.agreement_id,
+        committed_days=price.term_days,
         quoted_at=now,
         expires_at=now + LASTS,
     )

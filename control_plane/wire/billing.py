@@ -65,7 +65,7 @@ class UsageRow(View):
     region: str
     """Where it was."""
     purchase: PurchaseWord
-    """How the lease is bought: `on_demand`, which is by the second until it is released."""
+    """How the lease is bought."""
     price_book: int
     """The version of the price book that the price is from."""
     organization_id: OrganizationIdText
@@ -84,6 +84,8 @@ class UsageRow(View):
     """Whether the machine was stopped, and charged at the price for that."""
     sla: SlaTierWord = "bronze"
     """The tier that the lease is sold with; its price is that of the tier."""
+    unused: bool = False
+    """Whether it is the rest of a term, which was not used: it is charged at once, and counts as no use."""
 
 
 class UsagePage(View):
@@ -167,7 +169,7 @@ class CustomerUsagePage(View):
 
 
 class BillLineView(View):
-    """What one lease costs in the period, on or stopped."""
+    """What one lease costs in the period, on or stopped, or for the rest of a term."""
 
     lease_id: LeaseIdText
     """The lease."""
@@ -195,6 +197,8 @@ class BillLineView(View):
     """The name of the node pool that the lease is a node of; null for a machine."""
     stopped: bool = False
     """Whether it is the time in which the machine was stopped."""
+    unused: bool = False
+    """Whether it is the rest of a term, which was not used."""
     sla: SlaTierWord = "bronze"
     """The tier that the lease is sold with."""
 
@@ -245,7 +249,7 @@ class BillView(View):
     until: Timestamp
     """The period is a calendar month in UTC. It includes `since` and excludes `until`."""
     lines: tuple[BillLineView, ...]
-    """One line per lease, and another one for the time in which its machine was stopped."""
+    """One line per lease, and others for the time in which its machine was stopped, and for the rest of its term."""
     projects: tuple[ProjectTotalView, ...]
     """The sums of each project that has a line, in order of name."""
     amount: Money
@@ -340,3 +344,5 @@ class UsageCsvRow(View):
     """The currency of all amounts: `USD`."""
     sla: SlaTierWord
     """The tier that the lease is sold with."""
+    unused: bool
+    """Whether it is the rest of a term, which was not used: `true` or `false`."""

@@ -33,12 +33,13 @@ from control_plane.wire.vocabulary import (
     TierWord,
 )
 
-PurchaseChoice = Literal["on_demand", "spot", "interruptible"]
+PurchaseChoice = Literal["on_demand", "spot", "interruptible", "committed"]
 EvictionChoice = Literal["end", "replace"]
 SlaChoice = Literal["bronze", "silver", "gold"]
 PRIORITY_DEFAULT = 50
 PRIORITY_MAX = 100
 NETWORK_GBPS_MAX = 1_000_000
+COMMITTED_DAYS_MAX = 1_100
 
 
 class SkuRegionView(View):
@@ -52,6 +53,8 @@ class SkuRegionView(View):
     """For the whole machine as spot; null when it is not sold so."""
     price_per_hour_interruptible: Money | None = None
     """For the whole machine of an interruptible lease; null when it is not sold so."""
+    price_per_hour_committed: Money | None = None
+    """For the whole machine for a term; null when it is not sold so."""
 
 
 class SkuTierView(View):
@@ -65,6 +68,8 @@ class SkuTierView(View):
     """For the whole machine."""
     price_per_hour_stopped: Money
     """For the whole machine while it is stopped."""
+    price_per_hour_committed: Money | None = None
+    """For the whole machine for a term; null when it is not sold so."""
 
 
 class SkuView(View, kw_only=True):
@@ -97,6 +102,10 @@ class SkuView(View, kw_only=True):
     """For the whole machine as spot; null when it is not sold so."""
     price_per_hour_interruptible: Money | None = None
     """For the whole machine of an interruptible lease; null when it is not sold so."""
+    price_per_hour_committed: Money | None = None
+    """For the whole machine of a lease that is committed to for `committed_days`; null when it is not sold so."""
+    committed_days: int | None = None
+    """The term that this price is for, in days."""
     list_price_per_hour: Money | None = None
     """For the whole machine in the price book. `price_per_hour` differs where another one was agreed on with you. Null
     where the API is too old to say."""
@@ -216,7 +225,11 @@ class QuoteRequest(PlacementRequest):
     purchase: PurchaseChoice = "on_demand"
     """With `spot`, its provider may take the machine back at any moment. Say the most that it may cost with
     `price_usd_per_hour_max`. With `interruptible`, we may take it back, with a notice of at least two minutes, for a
-    lease whose readiness is promised. GET /v1/skus has the price of each."""
+    lease whose readiness is promised. With `committed`, it costs less for a term, ends with it, and is paid for all of
+    it: what the whole term costs is held from the beginning, and releasing it earlier costs the rest at once.
+    GET /v1/skus has the price of each."""
+    committed_days: Annotated[int, Meta(ge=1, le=COMMITTED_DAYS_MAX, examples=[365])] | None = None
+    """The term, which has to be that of the SKU. A lease that is committed to has to name it, unless its quote does."""
 
 
 class PriceRequest(QuoteRequest):
@@ -310,7 +323,8 @@ class QuoteView(View, kw_only=True):
     price_per_hour: Money | None
     """For the whole machine; null when we do not sell the SKU."""
     first_hour: Money | None
-    """The expected bill of the first hour, which is also the hold that an admitted lease takes."""
+    """The expected bill of the first hour, which is also the hold that an admitted lease takes, unless it is for a
+    term."""
     candidates: tuple[CandidateView, ...]
     """Best first."""
     rejected: tuple[RejectedView, ...]
@@ -321,6 +335,10 @@ class QuoteView(View, kw_only=True):
     """What a lease names to have this price; null unless it is kept."""
     expires_at: Timestamp | None = None
     """Until when a lease may be created for it; null unless it is kept."""
+    committed_days: int | None = None
+    """The term that the lease would be committed to, in days; null when it is not bought so."""
+    term_price: Money | None = None
+    """What the whole term costs, used or not, which is also the hold that an admitted lease takes."""
 
 
 class KeptQuoteView(View):
@@ -361,3 +379,5 @@ class KeptQuoteView(View):
     """Whether that time has passed. Leases that were created for it keep its price."""
     leases: int
     """How many leases were created for it."""
+    committed_days: int | None = None
+    """The term that the price is for, in days; null when it is not bought so."""

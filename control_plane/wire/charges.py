@@ -35,6 +35,8 @@ class LeaseChargeView(View):
     """What it costs."""
     period: MonthText
     """The month in which it is booked."""
+    unused: bool = False
+    """Whether it is the rest of a term, which was not used."""
 
 
 class LeaseChargePage(View):

@@ -182,10 +182,11 @@ SshKeyIdText = Annotated[
         extra={"must": "the id of an SSH key: ssh_ and 32 lower-case hexadecimal digits"},
     ),
 ]
+USD_PATTERN = r"^[0-9]{1,9}(\.[0-9]{1,9})?$(?!\n)"
 UsdText = Annotated[
     str,
     Meta(
-        pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?$(?!\n)",
+        pattern=USD_PATTERN,
         max_length=19,
         description="A decimal amount in US dollars with at most nine places, as text: `25` or `2.49`.",
         examples=["25", "2.49"],

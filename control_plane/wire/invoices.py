@@ -43,7 +43,8 @@ InvoiceLineKindWord = Annotated[
     one_of(
         "InvoiceLineKind",
         "What a line of an invoice is.",
-        usage="The charges of one project, SKU, kind of purchase, tier and price.",
+        usage="The charges of one project, SKU, kind of purchase, tier and price. What was not used of terms has a line"
+        " of its own.",
         credit="What was used of a credit, which nobody paid for. It lowers the taxable amount. With a positive amount:"
         " what an earlier invoice used of a credit that was corrected since then.",
         adjustment="What the subtotal is below the exact sum, so that it is in whole cents.",
@@ -221,6 +222,8 @@ class InvoiceLineView(View):
     """By how much credit notes correct it."""
     sla: SlaTierWord | None = None
     """The tier that it was sold with; null unless it is usage."""
+    unused: bool | None = None
+    """Whether it is the rest of terms, which was not used; null unless it is usage."""
 
 
 class InvoiceView(InvoiceSummaryView, kw_only=True):

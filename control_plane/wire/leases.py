@@ -84,7 +84,8 @@ class LeaseRequest(QuoteRequest):
     labels: Labels = field(default_factory=dict)
     """Words of your own, to find leases and to divide costs by."""
     auto_release: AutoReleaseRequest | None = None
-    """When the lease is released by itself; only when you release it, if this is left out."""
+    """When the lease is released by itself; only when you release it, if this is left out. What is committed to ends
+    with its term, and takes no limits."""
     on_eviction: EvictionChoice = "end"
     """What happens when the machine of a ready lease is taken back, by its provider (spot) or by us (interruptible):
     the lease ends with `evicted` or `preempted`, or, with `replace`, it waits for another machine as long as
@@ -171,6 +172,8 @@ class LeaseRequestView(View):
     """How much is promised with it."""
     network_gbps_min: int | None = None
     """At least so many gigabits per second between machines; null means any."""
+    committed_days: int | None = None
+    """The term that was committed to, in days; null unless it is bought so."""
 
 
 class WaitingView(View):
@@ -358,6 +361,10 @@ class LeaseView(View, kw_only=True):
     does not."""
     release_at: Timestamp | None = None
     """When the lease is released by itself; null before it is ready, and without a limit."""
+    committed_until: Timestamp | None = None
+    """The end of the term that was committed to, and of the lease; null before it is ready, and without a term."""
+    release_fee: Money | None = None
+    """What releasing it now costs at once: the rest of its term. Null without a term, and 0 while nothing is due."""
     taken_back_at: Timestamp | None = None
     """When we take the machine of the interruptible lease back, as you were told; null unless that is announced."""
     billed_until: Timestamp | None

@@ -23,6 +23,7 @@ NoticeKindWord = Annotated[
         preempted="The machine was taken back for a lease whose readiness is promised.",
         condition_found="Something about how the lease runs; the message says what is asked of its workload.",
         stop_planned="The machine will be stopped at `planned_at`, as you wanted for machines that are idle.",
+        term_ending="The term that the lease was committed to ends at `planned_at`, and the lease with it.",
         maintenance_planned="Somebody works on the machine at `planned_at`.",
     ),
 ]

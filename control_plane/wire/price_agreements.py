@@ -45,9 +45,9 @@ class PriceAgreementRequest(Request):
     """Only for requests that are limited to this region or jurisdiction; null: for all."""
     sla: SlaChoice | None = None
     """Only for leases with this tier; null: for all. One for a tier stands before one for all of them. Nothing is
-    promised with spot capacity, so a price for spot names no tier."""
+    promised with what may be taken back, so a price for spot or interruptible leases names no tier."""
     purchase: PurchaseChoice = "on_demand"
-    """On demand, or as spot."""
+    """How it is bought."""
     stopped_usd_per_unit_hour: UsdText | None = None
     """The price while the machine is stopped; null: that of the price book, or the price itself where it is lower."""
     valid_from: Timestamp | None = None
@@ -75,7 +75,7 @@ class PriceAgreementView(View):
     region: str | None
     """Only for requests that are limited to it; null: for all."""
     purchase: PurchaseChoice
-    """On demand, or as spot."""
+    """How it is bought."""
     price_per_unit_hour: Money
     """The price of one GPU for an hour, or of the machine where the SKU has no GPUs."""
     stopped_price_per_unit_hour: Money | None

@@ -362,10 +362,11 @@ PurchaseWord = Annotated[
     str,
     one_of(
         "Purchase",
-        "How a lease is bought. All are billed by the second.",
+        "How a lease is bought. All are billed by the second; what is not used of a term, at once.",
         on_demand="Until it is released.",
         spot="For less, until it is released or the provider takes its machine back.",
         interruptible="For less, until it is released or we take its machine back, with notice.",
+        committed="For less, for a term that is paid in whole, used or not.",
     ),
 ]
 OnEvictionWord = Annotated[

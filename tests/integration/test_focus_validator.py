@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -26,6 +27,10 @@ def test_the_official_validator_finds_no_fault_in_an_export(tmp_path: Path) -> N
         *lease_charges([1_800], gpu_count=0, price=Nano(0)),
         replace(FACTS, purchase=PurchaseKind.SPOT, stopped=True, lease=None, labels={}),
         replace(FACTS, capacity=CapacityShape.BAREMETAL, sku="h100-sxm.8x-metal"),
+        *(
+            replace(FACTS, id=UUID(int=77 + unused), purchase=PurchaseKind.COMMITTED, unused=unused)
+            for unused in (False, True)
+        ),
     ]
     encoder, file = CsvEncoder(), tmp_path / "focus-1.2.csv"
     # Rows of an invoiced month. The validator accepts a file in which all rows have an InvoiceId or none has one.

@@ -10,12 +10,12 @@ from control_plane.db.engine import Database
 from control_plane.db.lease_overviews import Overview
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import Actor, ActorKind
-from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.lease import AdmittedKey, Lease, LeaseState
 from control_plane.domain.money import Nano
 from control_plane.domain.position import Position
+from control_plane.domain.price import ListPrice
 from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused

@@ -8,10 +8,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from control_plane.db.engine import Database
-from control_plane.domain.admission import ListPrice, OtherPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
+from control_plane.domain.price import ListPrice, OtherPrice
 from control_plane.domain.proof import Tier
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.domain.sla import SlaTier
@@ -156,6 +157,65 @@ async def test_a_tier_has_its_own_price_until_a_book_leaves_it_out(world: World,
     assert third is not None
     clock.advance(60)
     assert await _load(world, with_gold) is not None
+
+
+async def test_a_term_has_its_own_price_and_its_days_are_a_part_of_it(world: World, clock: Clock) -> None:
+    term = replace(
+        ONE,
+        committed_nano_per_unit_hour=Nano(1_500_000_000),
+        committed_days=365,
+        others=(
+            OtherPrice("eu", Nano(2_200_000_000)),
+            OtherPrice(None, Nano(2_500_000_000), sla=GOLD, committed_nano_per_unit_hour=Nano(1_900_000_000)),
+        ),
+    )
+    first = await _load(world, term)
+    clock.advance(60)
+    assert await _load(world, term) is None
+    (price,) = await catalogue.skus(world)
+    found = [
+        price.within(region, sla).bought(PurchaseKind.COMMITTED)
+        for region in (None, "eu")
+        for sla in (BRONZE, GOLD)
+    ]
+    assert [(each.nano_per_unit_hour, each.term_days) for each in found if each is not None] == [
+        *((1_500_000_000, 365), (1_900_000_000, 365)),
+        *((1_500_000_000, 365), (1_900_000_000, 365)),
+    ]
+    second = await _load(world, replace(term, committed_days=180))
+    assert second != first
+    clock.advance(60)
+    third = await _load(world, ONE)
+    assert third is not None
+    (price,) = await catalogue.skus(world)
+    assert price.bought(PurchaseKind.COMMITTED) is None
+
+
+def test_a_fault_in_the_price_for_a_term_is_one_sentence() -> None:
+    sku = "[[sku]]\n" + "".join(f"{name} = {value}\n" for name, value in _SKU.items())
+    good = 'committed_usd_per_gpu_hour = "1.2"\ncommitted_days = 365\n'
+    gold = '[[sku.tier]]\ntier = "gold"\nusd_per_gpu_hour = "1.75"\ncommitted_usd_per_gpu_hour = "1.3"\n'
+    (price,) = parse_price_book(sku + good + gold)
+    assert (price.committed_nano_per_unit_hour, price.committed_days) == (1_200_000_000, 365)
+    assert price.others[0].committed_nano_per_unit_hour == 1_300_000_000
+    for term, part in (
+        ('committed_usd_per_gpu_hour = "1.2"\n', "the field 'committed_days' is missing"),
+        ("committed_days = 365\n", "the price for a term is missing"),
+        (gold, "the price for a term is missing"),
+        (good.replace("365", "0"), "'committed_days' must be a whole number from 1 to 1,100"),
+        (good.replace("365", "1101"), "'committed_days' must be a whole number from 1 to 1,100"),
+        (good.replace("1.2", "1.6"), "a lease for a term must not cost more than one on demand"),
+        (good + gold + "committed_days = 30\n", "a tier has no field 'committed_days'"),
+        (good + gold.replace("1.3", "1.1"), "gold would cost 1.100000000 USD for its term, less than silver"),
+        (
+            good.replace("365", "1100") + '[[sku.region]]\nregion = "eu"\nusd_per_gpu_hour = "999999"\n',
+            "a term of 1,100 days would cost more than the ledger can hold",
+        ),
+    ):
+        with case(term):
+            with pytest.raises(CatalogueError) as refused:
+                parse_price_book(sku + term)
+            assert part in str(refused.value)
 
 
 async def test_the_database_knows_the_tiers_and_no_price_of_spot_for_one(world: World) -> None:

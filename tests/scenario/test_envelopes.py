@@ -6,13 +6,13 @@ from datetime import timedelta
 import pytest
 
 from control_plane.domain.access import EVERYWHERE
-from control_plane.domain.admission import Price
 from control_plane.domain.decision import Action, Rule, Verdict
 from control_plane.domain.envelope import Burst, Envelope
 from control_plane.domain.envelope_watch import UNWATCHED_AFTER
 from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import EndReason, Lease
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
+from control_plane.domain.price import Price
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.tariff import billing_start

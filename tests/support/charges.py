@@ -66,6 +66,7 @@ FACTS = ChargeFacts(
     unit_seconds_before=0,
     unit_seconds=28_800,
     stopped=False,
+    unused=False,
     nano_per_unit_hour=PRICE,
     list_nano_per_unit_hour=PRICE,
     amount_nano=Nano(8 * PRICE),

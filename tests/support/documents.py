@@ -34,6 +34,7 @@ USED = Usage(
     purchase=PurchaseKind.ON_DEMAND,
     sla=SlaTier.BRONZE,
     stopped=False,
+    unused=False,
     unit=Unit.GPU,
     nano_per_unit_hour=Nano(2_490_000_000),
     used_in=OCTOBER,

@@ -30,9 +30,10 @@ WHERE m.purpose = 'lease' AND m.state IN ('intended', 'launching', 'booting', 'b
 """)
 _LEASES = text(f"""
 SELECT {", ".join(f"l.{column.name}" for column in leases.columns)},
-       (SELECT coalesce(sum(unit_seconds), 0) FROM intervals i WHERE i.lease_id = l.id) AS metered,
+       (SELECT coalesce(sum(unit_seconds), 0) FROM intervals i WHERE i.lease_id = l.id AND NOT i.unused) AS metered,
        (SELECT coalesce(sum(amount_nano), 0) FROM charges c WHERE c.lease_id = l.id) AS charged,
-       (SELECT coalesce(sum(unit_seconds), 0) FROM charges c WHERE c.lease_id = l.id) AS rated,
+       (SELECT coalesce(sum(unit_seconds), 0) FROM charges c WHERE c.lease_id = l.id AND NOT c.unused) AS rated,
+       (SELECT coalesce(sum(unit_seconds), 0) FROM charges c WHERE c.lease_id = l.id AND c.unused) AS rated_unused,
        (SELECT coalesce(sum(unit_seconds), 0) FROM charges c WHERE c.lease_id = l.id AND c.stopped) AS rated_stopped,
        (SELECT count(*) FROM claims c JOIN machines m ON m.id = c.machine_id
         WHERE c.lease_id = l.id AND c.slot IS NULL AND m.state <> 'gone') AS open,
@@ -173,7 +174,8 @@ def _lease(lease: Any) -> None:
             )
         limit = billable_unit_seconds(lease, until)
         assert lease.metered <= limit, f"{lease.id} is billed {lease.metered} of {limit} unit-seconds"
-    assert lease.charged == _cost(lease, lease.rated - lease.rated_stopped, lease.rated_stopped), (
+    on = lease.rated - lease.rated_stopped + lease.rated_unused
+    assert lease.charged == _cost(lease, on, lease.rated_stopped), (
         f"{lease.id}: the parts do not add up (law 7)"
     )
     assert lease.tries == lease.attempts, f"{lease.id} counts {lease.attempts} of {lease.tries} attempts"
@@ -184,7 +186,7 @@ def _lease(lease: Any) -> None:
     if lease.billed_until is not None:
         stopped = stopped_unit_seconds(lease, lease.billed_until)
         total = billable_unit_seconds(lease, lease.billed_until)
-        owed = _cost(lease, total - stopped, stopped)
+        owed = _cost(lease, total - stopped + lease.unused_unit_seconds, stopped)
         assert lease.posted + lease.held == owed, (
             f"{lease.id} has {lease.held} set aside for its last charges"
         )
@@ -206,8 +208,8 @@ def _cost(lease: Any, on: int, stopped: int) -> int:
 
 def stopped_unit_seconds(lease: Any, until: datetime) -> int:
     """In how many billed unit-seconds before `until` the machine was stopped, counted second by second."""
-    if not lease.switched_at:
-        return 0
+    if not lease.switched_at or lease.committed_days is not None:
+        return 0  # A term costs the same, and is one total.
     switched: list[datetime] = [at.replace(microsecond=0) for at in lease.switched_at]
     billed = _billed_seconds(lease, until)
     return sum(sum(at <= second for at in switched) % 2 for second in billed) * int(lease.units)
@@ -243,6 +245,9 @@ async def check_finished(db: Database, *clouds: FakeProvider, planted: Collectio
                 total = billable_unit_seconds(lease, lease.billed_until)
                 assert lease.metered == lease.rated == total, (
                     f"{lease.id}: {lease.rated} of {total} unit-seconds billed"
+                )
+                assert lease.rated_unused == lease.unused_unit_seconds, (
+                    f"{lease.id}: {lease.rated_unused} of {lease.unused_unit_seconds} unused unit-seconds billed"
                 )
                 stopped = stopped_unit_seconds(lease, lease.billed_until)
                 assert lease.rated_stopped == stopped, (

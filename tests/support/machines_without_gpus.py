@@ -1,7 +1,7 @@
 """A SKU without GPUs on a stage, and what providers offer for it."""
 
-from control_plane.domain.admission import Price
 from control_plane.domain.money import Nano
+from control_plane.domain.price import Price
 from control_plane.domain.proof import Tier
 from control_plane.domain.sku import CapacityShape, Shape, Sku
 from control_plane.services import catalogue

@@ -19,7 +19,6 @@ from control_plane.db.envelopes import EnvelopeScope
 from control_plane.db.lease_overviews import Overview
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import Actor, ActorKind
-from control_plane.domain.admission import Price
 from control_plane.domain.attempt import Attempt
 from control_plane.domain.envelope import Envelope, Level
 from control_plane.domain.gpu import GpuModel
@@ -34,7 +33,8 @@ from control_plane.domain.ids import (
 )
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine
-from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.money import NANO_MAX, NANO_PER_USD, NOTHING, Nano
+from control_plane.domain.price import Price
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
@@ -226,6 +226,7 @@ class Stage:
                     self.api,
                     OrganizationId(row.organization_id),
                     LeaseId(row.id),
+                    accept_fee_nano=Nano(NANO_MAX),
                     actor=CUSTOMER,
                     reach=EVERYWHERE,
                 )
@@ -439,11 +440,20 @@ class Stage:
         assert isinstance(lease, Lease), lease
         return lease
 
-    async def release(self, lease: Lease) -> Overview:
+    async def try_release(self, lease: Lease, *, accept_fee: Nano = NOTHING) -> Overview | Refused:
         async with self.db.transaction(lease.organization_id) as connection:
-            released = await leases.release(
-                connection, self.api, lease.organization_id, lease.id, actor=CUSTOMER, reach=EVERYWHERE
+            return await leases.release(
+                connection,
+                self.api,
+                lease.organization_id,
+                lease.id,
+                accept_fee_nano=accept_fee,
+                actor=CUSTOMER,
+                reach=EVERYWHERE,
             )
+
+    async def release(self, lease: Lease, *, accept_fee: Nano = NOTHING) -> Overview:
+        released = await self.try_release(lease, accept_fee=accept_fee)
         assert isinstance(released, Overview), released
         return released
 

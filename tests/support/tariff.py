@@ -14,6 +14,7 @@ def a_tariff(
     stopped: Nano | None = None,
     switched_at: tuple[datetime, ...] = (),
     paused_at: tuple[datetime, ...] = (),
+    committed_days: int | None = None,
 ) -> Tariff:
     """One that costs one nano-dollar a second, on or stopped, unless it says otherwise."""
     return Tariff(
@@ -23,4 +24,5 @@ def a_tariff(
         stopped_nano_per_unit_hour=price if stopped is None else stopped,
         switched_at=switched_at,
         paused_at=paused_at,
+        committed_days=committed_days,
     )

@@ -140,6 +140,7 @@ def a_lease(**other: Any) -> Lease:
         "gpu_model": GpuModel.H100_SXM_80GB,
         "gpu_count": 1,
         "purchase": PurchaseKind.ON_DEMAND,
+        "committed_days": None,
         "on_eviction": OnEviction.END,
         "sla": SlaTier.BRONZE,
         "sla_version": None,
@@ -173,6 +174,7 @@ def a_lease(**other: Any) -> Lease:
         "switched_at": (),
         "paused_at": (),
         "billed_until": None,
+        "unused_unit_seconds": 0,
         "ended_at": None,
     }
     return Lease(**(values | other))

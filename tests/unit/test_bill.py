@@ -37,6 +37,8 @@ def a_lease(**other: object) -> LeaseUsage:
         "amount_nano": Nano(0),
         "stopped_unit_seconds": 0,
         "stopped_amount_nano": Nano(0),
+        "rest_unit_seconds": 0,
+        "rest_amount_nano": Nano(0),
     }
     return LeaseUsage(**(plain | other))  # type: ignore[arg-type] # The values above have the types of the fields.
 

@@ -80,6 +80,8 @@ def _answers(use: Use) -> Answers:
         amount_nano=Nano(0),
         stopped_unit_seconds=0,
         stopped_amount_nano=Nano(0),
+        rest_unit_seconds=0,
+        rest_amount_nano=Nano(0),
         **known,
     )
     funded = Funded(

@@ -56,6 +56,7 @@ def usage_row(charge: Charge) -> UsageRow:
         labels=dict(charge.labels),
         node_pool=charge.node_pool,
         stopped=charge.stopped,
+        unused=charge.unused,
     )
 
 
@@ -147,6 +148,7 @@ def _line(line: BillLine) -> BillLineView:
         unrated=money(line.unrated_nano),
         node_pool=line.node_pool,
         stopped=line.stopped,
+        unused=line.unused,
     )
 
 

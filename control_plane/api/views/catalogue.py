@@ -10,6 +10,7 @@ from control_plane.api.views.placements import candidate_view, rejected_view
 from control_plane.api.views.refusals import refusals_of
 from control_plane.domain.money import Nano, usd
 from control_plane.domain.placement import Offer, sold_as
+from control_plane.domain.price import Price, hold_for
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import Refused
 from control_plane.domain.sku import units_of
@@ -25,11 +26,12 @@ from control_plane.wire.catalogue import (
     SkuView,
     VerdictView,
 )
+from control_plane.wire.common import Money
 
 
 def sku_view(sold: Sold) -> SkuView:
     listed, spot = sold.listed, sold.at(PurchaseKind.SPOT)
-    interruptible = sold.at(PurchaseKind.INTERRUPTIBLE)
+    interruptible, committed = sold.at(PurchaseKind.INTERRUPTIBLE), sold.at(PurchaseKind.COMMITTED)
     price = sold.at(PurchaseKind.ON_DEMAND) or listed
     shape = price.sku.shape
     return SkuView(
@@ -46,6 +48,8 @@ def sku_view(sold: Sold) -> SkuView:
         price_per_hour_stopped=money(Nano(price.stopped_nano * shape.units)),
         price_per_hour_spot=None if spot is None else money(spot.nano_per_hour),
         price_per_hour_interruptible=None if interruptible is None else money(interruptible.nano_per_hour),
+        price_per_hour_committed=_per_hour(committed),
+        committed_days=None if committed is None else committed.term_days,
         list_price_per_hour=money(listed.nano_per_hour),
         regions=tuple(_region_view(sold, region) for region in sold.regions),
         tiers=tuple(_tier_view(sold, sla, region) for sla in sold.tiers for region in (None, *sold.regions)),
@@ -59,7 +63,13 @@ def _tier_view(sold: Sold, sla: SlaTier, region: str | None) -> SkuTierView:
         region=region,
         price_per_hour=money(price.nano_per_hour),
         price_per_hour_stopped=money(Nano(price.stopped_nano * price.sku.shape.units)),
+        price_per_hour_committed=_per_hour(sold.at(PurchaseKind.COMMITTED, region, sla)),
     )
+
+
+def _per_hour(price: Price | None) -> Money | None:
+    """Of the whole machine; None where it is not sold so."""
+    return None if price is None else money(price.nano_per_hour)
 
 
 def _region_view(sold: Sold, region: str) -> SkuRegionView:
@@ -70,6 +80,7 @@ def _region_view(sold: Sold, region: str) -> SkuRegionView:
         price_per_hour=money((price or sold.listed).nano_per_hour),
         price_per_hour_spot=None if spot is None else money(spot.nano_per_hour),
         price_per_hour_interruptible=None if interruptible is None else money(interruptible.nano_per_hour),
+        price_per_hour_committed=_per_hour(sold.at(PurchaseKind.COMMITTED, region)),
     )
 
 
@@ -127,6 +138,8 @@ def quote_view(quote: Quote, disclosure: Disclosure) -> QuoteView:
         more_candidates=quote.ranking.more_candidates,
         id=None if kept is None else kept.on_wire,
         expires_at=None if kept is None else kept.expires_at,
+        committed_days=None if price is None else price.term_days,
+        term_price=None if price is None or price.term_days is None else money(hold_for(price)),
     )
 
 
@@ -162,4 +175,5 @@ def kept_quote_view(overview: Overview, now: datetime) -> KeptQuoteView:
         sla=quote.sla.value,
         expired=now >= quote.expires_at,
         leases=shown.leases,
+        committed_days=quote.committed_days,
     )

@@ -36,6 +36,7 @@ def lease_charge_view(charge: LeaseCharge | FullCharge) -> LeaseChargeView:
         stopped=charge.stopped,
         amount=money(charge.amount_nano),
         period=month_text(charge.period),
+        unused=charge.unused,
     )
 
 

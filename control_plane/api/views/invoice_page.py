@@ -103,6 +103,7 @@ def _description(line: InvoiceLine, period: str) -> tuple[str, list[str]]:
     remarks = [(line.purchase or "").replace("_", " ")]
     remarks += [line.sla] if line.sla not in (None, SlaTier.BRONZE) else []
     remarks += ["stopped"] if line.stopped else []
+    remarks += ["rest of the term, not used"] if line.unused else []
     if line.used_in is not None and month_text(line.used_in) != period:
         remarks.append(f"corrects {month_text(line.used_in)}")
     return f"{isolated(line.sku or '')} for the project {isolated(line.project or '')}", [

@@ -75,6 +75,7 @@ def _line_view(line: InvoiceLine, credited_cents: int) -> InvoiceLineView:
         purchase=None if line.purchase is None else line.purchase.value,
         sla=None if line.sla is None else line.sla.value,
         stopped=line.stopped,
+        unused=line.unused,
         unit=None if line.unit is None else line.unit.value,
         price=None if line.nano_per_unit_hour is None else money(line.nano_per_unit_hour),
         unit_seconds=line.unit_seconds,

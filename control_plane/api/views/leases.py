@@ -84,6 +84,8 @@ def lease_view(shown: Shown) -> LeaseView:
         ready_at=lease.ready_at,
         paused_since=lease.replaced_since if lease.state in LIVE else None,
         release_at=lease.release_at,
+        committed_until=lease.committed_until,
+        release_fee=None if lease.committed_days is None else money(lease.release_fee(shown.at)),
         taken_back_at=shown.overview.taken_back_at,
         billed_until=lease.billed_until,
         ended_at=lease.ended_at,
@@ -134,6 +136,7 @@ def request_view(requested: CapacityRequest) -> LeaseRequestView:
         purchase=requested.purchase.value,
         sla=requested.sla.value,
         network_gbps_min=requested.network_gbps_min,
+        committed_days=requested.committed_days,
     )
 
 

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from control_plane.api.views.disclosure import Disclosure
 from control_plane.api.views.money import money, money_or_none
-from control_plane.domain.admission import ListPrice
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.placement import Offer, RejectCode, Rejection, stopped_nano_per_hour
 from control_plane.domain.pool_claim import PoolChoice
+from control_plane.domain.price import ListPrice
 from control_plane.services.lease_overviews import Placement, RankedOffer, RejectedOffer
 from control_plane.wire.catalogue import CandidateView, RejectedView
 from control_plane.wire.explanations import PlacementView, PooledView, UnfitMachineView

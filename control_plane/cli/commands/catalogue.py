@@ -52,6 +52,7 @@ def add(to: Commands) -> None:
         splitplane quote h100-sxm.8x
         splitplane quote h100-sxm.8x --region eu --max-price 25
         splitplane quote h100-sxm.8x --spot --max-price 18
+        splitplane quote h100-sxm.8x --committed
         splitplane quote h100-sxm.8x --sla gold
         splitplane quote h100-sxm.8x --region eu --keep
         splitplane quote qt_0190c2f07d1e7b3a9c54e1f2a3b4c5d6
@@ -177,12 +178,25 @@ def add_purchase(parser: Parser) -> None:
         action="store_true",
         help="cheaper, on a machine that we may take back with 2 minutes' notice",
     )
+    kinds.add_argument(
+        "--committed",
+        action="store_true",
+        help="cheaper for the SKU's term, all of which is held from the start and paid, used or not",
+    )
+    parser.add_argument(
+        "--term",
+        type=int,
+        metavar="DAYS",
+        help="the term that you commit to, which is the SKU's; a lease needs it with --committed",
+    )
 
 
 def purchase(args: Namespace) -> PurchaseChoice:
     """What the argument of `add_purchase` says, as a word of the API."""
     if args.interruptible:
         return "interruptible"
+    if args.committed:
+        return "committed"
     return "spot" if args.spot else "on_demand"
 
 
@@ -300,7 +314,9 @@ def quote(terminal: Terminal, args: Namespace) -> None:
     if is_id(QUOTE_PREFIX, args.sku):
         _kept(terminal, args)
         return
-    request = PriceRequest(**constraints(args), purchase=purchase(args), keep=args.keep)
+    request = PriceRequest(
+        **constraints(args), purchase=purchase(args), committed_days=args.term, keep=args.keep
+    )
     client = terminal.client()
     answer = client.post("/v1/quotes", QuoteView, request)
     now = terminal.now()
@@ -315,7 +331,11 @@ def quote(terminal: Terminal, args: Namespace) -> None:
 
 def _kept(terminal: Terminal, args: Namespace) -> None:
     """What was kept is shown as it is, so nothing can be asked for beside its id."""
-    asked = (*args.region, *args.provider, args.max_price, args.min_network, args.project, args.environment)
+    asked = (
+        *args.region,
+        *args.provider,
+        *(args.max_price, args.min_network, args.project, args.environment, args.term),
+    )
     usual = (args.priority, args.sla) == (PRIORITY_DEFAULT, SLA_DEFAULT)
     if args.keep or purchase(args) != "on_demand" or not usual or any(each is not None for each in asked):
         raise usage("a quote that was kept never changes: leave the other arguments out, or name a SKU.")

@@ -109,8 +109,8 @@ def add_limits(parser: ArgumentParser) -> None:
         "--purchase",
         action="append",
         metavar="KIND",
-        choices=("on_demand", "spot", "interruptible"),
-        help="allow this way to buy: on_demand, spot or interruptible; may be repeated",
+        choices=("on_demand", "spot", "interruptible", "committed"),
+        help="allow this way to buy: on_demand, spot, interruptible or committed; may be repeated",
     )
     parser.add_argument("--priority", type=int, metavar="N", help="the highest priority of a lease")
     parser.add_argument("--batch", type=int, metavar="N", help="how many leases one request may create")

@@ -34,7 +34,8 @@ from control_plane.cli.parsing import Commands, command, noun, seconds
 from control_plane.cli.progress import End
 from control_plane.cli.render.leases import lease_page, lease_table
 from control_plane.cli.terminal import Terminal
-from control_plane.cli.words import plural, price, sentence
+from control_plane.cli.words import absolute, plural, price, sentence
+from control_plane.wire.common import Money
 from control_plane.wire.leases import (
     WAIT_SECONDS_DEFAULT,
     AutoReleaseRequest,
@@ -117,13 +118,24 @@ def _add_release(leases: Commands) -> None:
         "release",
         release,
         "Release leases. Billing stops at once, and the data on the machines is lost.",
+        more=(
+            "A lease that is committed to is paid for its whole term: its release charges the\n"
+            "rest at once. It is shown before you are asked; with --yes, you accept it with\n"
+            "--accept-fee, or the lease is not released."
+        ),
         examples="""
         splitplane lease release train-1
         splitplane lease release train-1 train-2 --yes --wait
+        splitplane lease release train-1 --yes --accept-fee 1200
         """,
     )
     parser.add_argument("leases", metavar="LEASE", nargs="+", help=LEASE_HELP)
     add_yes(parser)
+    parser.add_argument(
+        "--accept-fee",
+        metavar="USD",
+        help="the most that the rest of the term of a committed lease may cost, of each",
+    )
     parser.add_argument("--wait", action="store_true", help="wait until the provider confirms the end")
 
 
@@ -147,6 +159,7 @@ def _add_create(leases: Commands) -> None:
         splitplane lease create h100-sxm.1x --count 4 --name worker --priority 80
         splitplane lease create h100-sxm.1x --spot --max-price 3 --on-eviction replace
         splitplane lease create h100-sxm.1x --interruptible --on-eviction replace
+        splitplane lease create h100-sxm.8x --committed --term 365 --sla gold
         splitplane lease create h100-sxm.8x --quote qt_0190...
         """,
     )
@@ -211,6 +224,7 @@ def create(terminal: Terminal, args: Namespace) -> None:
     values = {
         **constraints(args),
         "purchase": purchase(args),
+        "committed_days": args.term,
         "on_eviction": args.on_eviction,
         "quote_id": args.quote,
         "name": args.name,
@@ -390,24 +404,57 @@ def show(terminal: Terminal, args: Namespace) -> None:
 
 
 def release(terminal: Terminal, args: Namespace) -> None:
+    accepted = None if args.accept_fee is None else amount(args.accept_fee, "--accept-fee")
     client = terminal.client()
     leases = find(client, args.leases)
     running = [lease.cleaned() for lease in leases if lease.value.state not in ("ending", "ended")]
+    fees = [fee for lease in running if (fee := _fee(lease)) is not None]
     if running and not args.yes:
         for lease in running:
             per_hour = f"{price(lease.price_per_hour)} USD per hour"
-            terminal.err.print(f"  {lease.name}  {lease.id}  {lease.state}, {per_hour}")
-        confirm(terminal, args, f"Release {plural(len(running), 'lease')}? The data on the machines is lost.")
-    ends: dict[str, End] = {lease.value.id: _released(client, lease.value) for lease in leases}
+            terminal.err.print(f"  {lease.name}  {lease.id}  {lease.state}, {per_hour}{_rest(lease)}")
+        costs = " The rest of the terms is charged at once." if fees else ""
+        confirm(
+            terminal,
+            args,
+            f"Release {plural(len(running), 'lease')}? The data on the machines is lost.{costs}",
+        )
+    shown = accepted is None and not args.yes
+    ends: dict[str, End] = {
+        lease.value.id: _released(client, lease.value, _shown_fee(lease.value) if shown else accepted)
+        for lease in leases
+    }
     if args.wait:
         released = [end for end in ends.values() if not isinstance(end, CliError)]
         ends |= _watched(terminal, client, released, progress.is_ended)
     _present_many(terminal, args, ends)
 
 
-def _released(client: Client, lease: LeaseView) -> End:
+def _fee(lease: LeaseView) -> Money | None:
+    """What a release costs at once; None where it costs nothing."""
+    fee = lease.release_fee
+    return None if fee is None or not fee.nano else fee
+
+
+def _rest(lease: LeaseView) -> str:
+    """What a release costs at once, for a person who is asked."""
+    fee = _fee(lease)
+    until = lease.committed_until
+    if fee is None or until is None:
+        return ""
+    return f"; committed to until {absolute(until)}: {price(fee)} USD for the rest"
+
+
+def _shown_fee(lease: LeaseView) -> str | None:
+    """What a person has agreed to pay, because it was shown; it sinks with time."""
+    fee = _fee(lease)
+    return None if fee is None else fee.usd
+
+
+def _released(client: Client, lease: LeaseView, accepted: str | None) -> End:
     """The lease after its release, or the error: one that cannot be released must not stop the others."""
+    fee = "" if accepted is None else f"?accept_fee_usd={accepted}"
     try:
-        return client.post(f"/v1/leases/{lease.id}/release", LeaseView)
+        return client.post(f"/v1/leases/{lease.id}/release{fee}", LeaseView)
     except CliError as error:
         return error

@@ -52,6 +52,7 @@ def add(finance: Commands) -> None:
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument("--spot", action="store_true", help="the price as spot")
     kinds.add_argument("--interruptible", action="store_true", help="the price of interruptible leases")
+    kinds.add_argument("--committed", action="store_true", help="the price for the term of the SKU")
     parser.add_argument("--stopped", metavar="USD", help="the price while the machine is stopped")
     parser.add_argument("--from", dest="since", metavar="TIME", help=TIME_HELP.format("now"))
     parser.add_argument("--until", metavar="TIME", help=TIME_HELP.format("until it is ended"))

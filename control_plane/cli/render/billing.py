@@ -10,6 +10,7 @@ from rich.text import Text
 from control_plane.cli.render.layout import Cell, facts, heading, table
 from control_plane.cli.words import adding_up, cents, price, rounded, sentence, spaced, span, unit_hours
 from control_plane.wire.billing import (
+    BillLineView,
     BillView,
     ProjectTotalView,
     ReconciliationView,
@@ -28,7 +29,7 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
     amounts = adding_up([charge.amount for charge in charges])
     rows: list[Sequence[Cell]] = [
         (
-            _name(charge.lease_name, stopped=charge.stopped),
+            _name(charge.lease_name, charge),
             charge.project,
             charge.sku,
             f"{charge.started_at.astimezone(UTC):%Y-%m-%d %H:%M:%S}",
@@ -38,7 +39,7 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
         )
         for charge, amount in zip(charges, amounts, strict=True)
     ]
-    seconds = _by_unit((charge.unit, charge.unit_seconds) for charge in charges)
+    seconds = _by_unit((charge.unit, charge.unit_seconds) for charge in charges if not charge.unused)
     rows += _sums(("Total", "", "", "", ""), seconds, (cents(sum(amounts)),), named=named)
     columns = ("LEASE", "PROJECT", "SKU", "FROM (UTC)", "LENGTH", "USED" if named else "GPU-HOURS", "USD")
     made = table(columns, rows, right=columns[4:], whole=("SKU",), varying=("PROJECT",))
@@ -68,8 +69,10 @@ def sums_table(sums: UsageSumsView) -> RenderableType:
     return Group(title, Text(), table(columns, rows, right=columns[1:]), Text(), _rounding_note())
 
 
-def _name(lease: str, *, stopped: bool) -> str:
-    return f"{lease} (stopped)" if stopped else lease
+def _name(lease: str, line: UsageRow | BillLineView) -> str:
+    if line.unused:
+        return f"{lease} (unused)"
+    return f"{lease} (stopped)" if line.stopped else lease
 
 
 def bill_page(bill: BillView, now: datetime) -> RenderableType:
@@ -127,7 +130,7 @@ def _bill_lines(bill: BillView) -> Table:
     billed, unbilled = _billed_and_not(bill)
     rows: list[Sequence[Cell]] = [
         (
-            _name(line.name, stopped=line.stopped),
+            _name(line.name, line),
             line.project,
             line.sku if line.sla == "bronze" else f"{line.sku} ({line.sla})",
             price(line.price_per_unit_hour),
@@ -142,7 +145,9 @@ def _bill_lines(bill: BillView) -> Table:
             own = [index for index, line in enumerate(bill.lines) if line.project_id == project.project_id]
             sums = tuple(cents(sum(amounts[index] for index in own)) for amounts in (billed, unbilled))
             rows += _subtotal(project, sums, named=named)
-    seconds = _by_unit((line.unit, line.unit_seconds + line.unrated_unit_seconds) for line in bill.lines)
+    seconds = _by_unit(
+        (line.unit, line.unit_seconds + line.unrated_unit_seconds) for line in bill.lines if not line.unused
+    )
     amounts = (cents(sum(billed)), cents(sum(unbilled)))
     rows += _sums(("Total", "", "", ""), seconds, amounts, named=named)
     units = ("USD/UNIT-H", "USED") if named else ("USD/GPU-H", "GPU-HOURS")

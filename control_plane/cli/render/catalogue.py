@@ -52,7 +52,11 @@ def sku_table(skus: Sequence[SkuView]) -> RenderableType:
         for sku in skus
     ]
     return Group(
-        table(columns, rows, right=columns[2:]), *_demands(skus), *_taken_back(skus), *_elsewhere(skus)
+        table(columns, rows, right=columns[2:]),
+        *_demands(skus),
+        *_taken_back(skus),
+        *_for_terms(skus),
+        *_elsewhere(skus),
     )
 
 
@@ -84,6 +88,16 @@ def _taken_back(skus: Sequence[SkuView]) -> list[RenderableType]:
             ]
         )
     ]
+
+
+def _for_terms(skus: Sequence[SkuView]) -> list[RenderableType]:
+    """The prices of the SKUs that are sold for a term; nothing when none is."""
+    prices = [
+        f"{sku.name} for {price(sku.price_per_hour_committed)} USD per hour and {plural(sku.committed_days, 'day')}"
+        for sku in skus
+        if sku.price_per_hour_committed is not None and sku.committed_days is not None
+    ]
+    return [Text(f"\nFor a term (--committed): {', '.join(prices)}.", style="dim")] if prices else []
 
 
 def _elsewhere(skus: Sequence[SkuView]) -> list[RenderableType]:
@@ -206,7 +220,7 @@ def quote_page(quote: QuoteView, now: datetime, *, verbose: bool = False) -> Ren
         costs = per_hour(quote.price_per_hour, quote.price_per_gpu_hour)
         parts.append(heading(quote.sku, costs + tier))
     if quote.verdict.admitted:
-        hold = f" with a hold of {price(quote.first_hour)} USD for its first hour."
+        hold = _hold(quote)
         place = _place(quote)
         parts.append(Text.assemble(("Would be admitted", "green"), place, hold))
     if quote.id is not None:
@@ -229,11 +243,22 @@ def quote_page(quote: QuoteView, now: datetime, *, verbose: bool = False) -> Ren
     return Group(*parts)
 
 
+def _hold(quote: QuoteView) -> str:
+    """What is held for a lease when it is admitted."""
+    if quote.term_price is None or quote.committed_days is None:
+        return f" with a hold of {price(quote.first_hour)} USD for its first hour."
+    term = plural(quote.committed_days, "day")
+    return (
+        f" with a hold of {price(quote.term_price)} USD for its term of {term}, which is paid, used or not."
+    )
+
+
 def kept_quote_page(quote: KeptQuoteView, now: datetime) -> RenderableType:
     """A quote that was kept, and how to have its price while that lasts."""
     ceiling, least = quote.price_usd_per_hour_max, quote.network_gbps_min
     limits = (
         "" if quote.purchase == "on_demand" else quote.purchase,
+        "" if quote.committed_days is None else f"for {plural(quote.committed_days, 'day')}",
         *quote.regions,
         *quote.providers,
         "" if least is None else f"{least:,} Gbit/s at least",

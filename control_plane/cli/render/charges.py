@@ -106,7 +106,8 @@ def _invoice_line(explained: ChargeExplanationView) -> str:
 
 def _kind(explained: ChargeExplanationView) -> str:
     tier = "" if explained.sla == "bronze" else f", {explained.sla}"
-    return spaced(explained.purchase) + tier + (", stopped" if explained.charge.stopped else "")
+    rest = ", rest of the term, not used" if explained.charge.unused else ""
+    return spaced(explained.purchase) + tier + (", stopped" if explained.charge.stopped else "") + rest
 
 
 def _event(line: JournalLine) -> str:

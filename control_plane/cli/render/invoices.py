@@ -133,6 +133,7 @@ def _line(line: InvoiceLineView, period: str) -> Sequence[Cell]:
     notes = [line.sku or "", spaced(line.purchase or "")]
     notes += [line.sla] if line.sla not in (None, "bronze") else []
     notes += ["stopped"] if line.stopped else []
+    notes += ["rest of the term, not used"] if line.unused else []
     notes += [f"corrects {line.used_in}"] if line.used_in != period else []
     return (
         str(line.number),

@@ -11,7 +11,7 @@ from control_plane.cli.render.agents import agent_facts
 from control_plane.cli.render.catalogue import hardware, per_hour
 from control_plane.cli.render.layout import facts, indented, table
 from control_plane.cli.render.proofs import standing
-from control_plane.cli.words import ago, both, coarse, exact, price, short_id, spaced, span
+from control_plane.cli.words import ago, both, coarse, exact, plural, price, short_id, spaced, span
 from control_plane.wire.leases import AdmittedKeyView, LeaseRequestView, LeaseView, MachineView
 from control_plane.wire.power import PowerView
 
@@ -106,6 +106,7 @@ def lease_page(lease: LeaseView, now: datetime) -> RenderableType:
             ("Ready", both(lease.ready_at, now)),
             ("Not billed since", both(lease.paused_since, now)),
             ("Taken back", _taken_back(lease, now)),
+            ("Committed", _committed(lease, now)),
             ("Auto-release", _auto_release(lease, now)),
             ("Billed until", both(lease.billed_until, now)),
             ("Ended", both(lease.ended_at, now)),
@@ -149,6 +150,18 @@ def _auto_release(lease: LeaseView, now: datetime) -> str | None:
     )
     spend = None if limits.spend is None else f"before it costs more than {price(limits.spend)} USD"
     return ", or ".join(limit for limit in (after, spend) if limit) or None
+
+
+def _committed(lease: LeaseView, now: datetime) -> str | None:
+    """The term that was committed to, when it ends, and what a release costs before that."""
+    days, until = lease.request.committed_days, lease.committed_until
+    if days is None:
+        return None
+    if until is None or lease.billed_until is not None:
+        return plural(days, "day")
+    fee = lease.release_fee
+    costs = "" if fee is None or not fee.nano else f"; a release now costs {price(fee)} USD"
+    return f"{plural(days, 'day')}, until {both(until, now)}{costs}"
 
 
 def _taken_back(lease: LeaseView, now: datetime) -> Text | None:

@@ -22,7 +22,7 @@ from control_plane.domain.cpu import Architecture
 from control_plane.domain.failure import FailReason
 from control_plane.domain.firewall import ProviderFirewall
 from control_plane.domain.proof import Tier
-from control_plane.domain.purchase import PurchaseKind
+from control_plane.domain.purchase import COMMITTED_DAYS_MAX, KEPT, PurchaseKind
 from control_plane.domain.sla import SlaTier
 
 skus = table(
@@ -81,6 +81,10 @@ prices = table(
     Column("spot_nano_per_unit_hour", BigInteger),
     # Of an interruptible lease. Null: it is not sold so.
     Column("interruptible_nano_per_unit_hour", BigInteger),
+    # For a term. Null: it is not sold so.
+    Column("committed_nano_per_unit_hour", BigInteger),
+    # The term, which is the same everywhere and with every tier.
+    Column("committed_days", Integer),
     PrimaryKeyConstraint("sku", "region", "sla", "effective_from"),
     CheckConstraint(f"sla = 'any' OR {among('sla', SlaTier)}", name="sla_known"),
     CheckConstraint("nano_per_unit_hour >= 0", name="not_negative"),
@@ -100,6 +104,15 @@ prices = table(
         "interruptible_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
         name="interruptible_costs_no_more",
     ),
+    CheckConstraint(
+        "committed_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="committed_costs_no_more"
+    ),
+    CheckConstraint(
+        "CASE WHEN region = 'anywhere' AND sla = 'any'"
+        " THEN (committed_days IS NULL) = (committed_nano_per_unit_hour IS NULL) ELSE committed_days IS NULL END",
+        name="committed_for_one_term",
+    ),
+    CheckConstraint(f"committed_days BETWEEN 1 AND {COMMITTED_DAYS_MAX}", name="term_bounded"),
     shared="the price book is the same for everyone",
     fact=True,
     admin=("INSERT",),
@@ -129,9 +142,7 @@ price_agreements = table(
     Column("ended_by", Text),
     known("purchase", PurchaseKind),
     known("sla", SlaTier),
-    CheckConstraint(
-        f"sla IS NULL OR purchase = '{PurchaseKind.ON_DEMAND}'", name="promises_are_for_on_demand"
-    ),
+    CheckConstraint(f"sla IS NULL OR {among('purchase', KEPT)}", name="promises_are_for_what_is_kept"),
     CheckConstraint("nano_per_unit_hour >= 0", name="not_negative"),
     CheckConstraint(
         "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="stopped_costs_no_more"

@@ -139,6 +139,7 @@ invoice_lines = table(
     Column("purchase", Text),
     Column("sla", Text),
     Column("stopped", Boolean),
+    Column("unused", Boolean),
     Column("unit", Text),
     Column("nano_per_unit_hour", BigInteger),
     # The first instant of the month in which the time was used. Earlier than the invoice's: a correction.
@@ -158,7 +159,7 @@ invoice_lines = table(
     known("sla", SlaTier),
     known("unit", Unit),
     CheckConstraint(
-        f"kind <> '{LineKind.USAGE}' OR num_nulls(project_id, project, sku, purchase, sla, stopped, unit,"
+        f"kind <> '{LineKind.USAGE}' OR num_nulls(project_id, project, sku, purchase, sla, stopped, unused, unit,"
         " nano_per_unit_hour, used_in, unit_seconds) = 0",
         name="usage_whole",
     ),

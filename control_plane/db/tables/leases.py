@@ -41,9 +41,19 @@ from control_plane.domain.failure import FailReason
 from control_plane.domain.lease import LIVE, EndReason, LeaseState
 from control_plane.domain.progress import Step
 from control_plane.domain.proof import Tier
-from control_plane.domain.purchase import OnEviction, PurchaseKind
+from control_plane.domain.purchase import COMMITTED_DAYS_MAX, KEPT, TAKEN_BACK, OnEviction, PurchaseKind
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.waiting import WaitsFor
+
+
+def committed_to() -> CheckConstraint:
+    """A CHECK that what is committed to has a term, and nothing else has one."""
+    return CheckConstraint(
+        f"CASE WHEN purchase = '{PurchaseKind.COMMITTED}' THEN committed_days IS NOT NULL"
+        f" AND committed_days BETWEEN 1 AND {COMMITTED_DAYS_MAX} ELSE committed_days IS NULL END",
+        name="committed_to_a_term",
+    )
+
 
 # Quotes whose price is kept for a while. One that no lease was created for is deleted when it has expired.
 quotes = table(
@@ -67,11 +77,14 @@ quotes = table(
     # The agreement that the price is from; null: the price book.
     Column("price_agreement_id", Uuid),
     own("price_agreement_id", "price_agreements"),
+    # The term that the price is for; null unless it is bought so.
+    Column("committed_days", Integer),
     at("quoted_at", nullable=False),
     at("expires_at", nullable=False),
     known("purchase", PurchaseKind),
     known("sla", SlaTier),
     UniqueConstraint("organization_id", "id"),
+    committed_to(),
     CheckConstraint("expires_at > quoted_at", name="expires_later"),
     CheckConstraint(
         "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour", name="stopped_costs_no_more"
@@ -103,6 +116,8 @@ leases = table(
     # What the price is for: GPUs, or one machine where there are none.
     Column("units", Integer, Computed("greatest(gpu_count, 1)", persisted=True), nullable=False),
     Column("purchase", Text, nullable=False),
+    # The term that was committed to; null unless it is bought so.
+    Column("committed_days", Integer),
     # What happens when its machine is taken back.
     Column("on_eviction", Text, nullable=False),
     # What is promised with it: the tier, and the version of its terms; null when nothing is.
@@ -159,6 +174,8 @@ leases = table(
     # When its customer's own envelope began and ceased to keep it from being placed, in turn: promises stand still.
     Column("held_at", ARRAY(DateTime(timezone=True)), nullable=False, server_default=text("'{}'")),
     at("billed_until"),
+    # What is billed of the rest of its term, because its customer released it earlier.
+    Column("unused_unit_seconds", BigInteger, nullable=False, server_default=text("0")),
     at("ended_at"),
     at("funding_warned_at"),
     # The meter's own columns: end of the last interval, and how many there are.
@@ -171,12 +188,21 @@ leases = table(
     known("purchase", PurchaseKind),
     known("on_eviction", OnEviction),
     known("sla", SlaTier),
+    committed_to(),
     CheckConstraint(
-        f"purchase = '{PurchaseKind.ON_DEMAND}' OR sla_version IS NULL", name="promised_on_demand_alone"
+        "unused_unit_seconds = 0 OR (unused_unit_seconds > 0 AND committed_days IS NOT NULL"
+        " AND billed_until IS NOT NULL)",
+        name="unused_of_a_term",
     ),
     CheckConstraint(
-        f"on_eviction = '{OnEviction.END}' OR purchase <> '{PurchaseKind.ON_DEMAND}'",
-        name="on_demand_is_not_taken_back",
+        "committed_days IS NULL OR (node_pool_id IS NULL AND auto_release_after_seconds IS NULL"
+        " AND auto_release_spend_nano IS NULL)",
+        name="ends_with_its_term",
+    ),
+    CheckConstraint(f"sla_version IS NULL OR {among('purchase', KEPT)}", name="promised_where_kept"),
+    CheckConstraint(
+        f"on_eviction = '{OnEviction.END}' OR {among('purchase', TAKEN_BACK)}",
+        name="replaced_where_taken_back",
     ),
     CheckConstraint("ready_at IS NOT NULL OR paused_at = '{}'", name="paused_only_after_ready"),
     known("end_reason", EndReason),
@@ -221,6 +247,11 @@ leases = table(
         postgresql_where=text("ready_at IS NOT NULL AND NOT meter_closed"),
     ),
     Index("ix_leases_live", "organization_id", postgresql_where=text(among("state", LIVE))),
+    Index(
+        "ix_leases_committed",
+        "organization_id",
+        postgresql_where=text(f"{among('state', LIVE)} AND committed_days IS NOT NULL"),
+    ),
     Index(
         "uq_leases_live_name",
         "organization_id",

@@ -131,6 +131,8 @@ intervals = table(
     Column("final", Boolean, nullable=False),
     # Whether it is charged as a stopped machine. `unit_seconds_before` counts what was charged alike.
     Column("stopped", Boolean, nullable=False),
+    # Whether it is the rest of a term, which its customer did not use.
+    Column("unused", Boolean, nullable=False, server_default=text("false")),
     at("recorded_at", nullable=False),
     PrimaryKeyConstraint("lease_id", "number"),
     CheckConstraint("ended_at >= started_at", name="ends_after_start"),
@@ -170,6 +172,7 @@ charges = table(
     at("ended_at", nullable=False),
     Column("unit_seconds", BigInteger, nullable=False),
     Column("stopped", Boolean, nullable=False),
+    Column("unused", Boolean, nullable=False, server_default=text("false")),
     Column("nano_per_unit_hour", BigInteger, nullable=False),
     # What the price book said when the lease was admitted. Of a stopped machine, the price itself.
     Column("list_nano_per_unit_hour", BigInteger, nullable=False),

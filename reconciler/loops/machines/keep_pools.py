@@ -17,7 +17,6 @@ from functools import partial
 from control_plane.db import catalogue, pools
 from control_plane.db.connection import Connection
 from control_plane.db.pools import PoolDecision
-from control_plane.domain.admission import Price
 from control_plane.domain.claim import not_at_hand
 from control_plane.domain.ids import AccountName, MachineId, PoolId
 from control_plane.domain.machine import Machine, MachineOrder, MachineState, Purpose
@@ -28,6 +27,7 @@ from control_plane.domain.pool import Pool, PoolPolicy, PoolState
 from control_plane.domain.pool_figures import by_hour, compute_since
 from control_plane.domain.pool_plan import FAILED_WITHIN, PoolFacts, PoolPlan, plan
 from control_plane.domain.pool_sizing import HISTORY, Measured, Sizing, lead_times, size
+from control_plane.domain.price import Price
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.outcomes import machines as machine_outcomes

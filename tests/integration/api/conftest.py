@@ -22,11 +22,11 @@ from control_plane.db.engine import Database
 from control_plane.db.engine import Role as DatabaseRole
 from control_plane.db.rows import read_one
 from control_plane.domain import actor
-from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, OrganizationId
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OrganizationState
+from control_plane.domain.price import ListPrice
 from control_plane.domain.proof import Tier
 from control_plane.domain.role import Role
 from control_plane.domain.scope import ORGANIZATION

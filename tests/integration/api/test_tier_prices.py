@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from control_plane.domain.admission import OtherPrice
 from control_plane.domain.money import Nano
+from control_plane.domain.price import OtherPrice
 from control_plane.domain.sla import SlaTier
 from control_plane.services import catalogue, sla_terms
 from tests.integration.api.conftest import Tenant

@@ -10,7 +10,6 @@ from control_plane.db import accounts, claims, leases, machines
 from control_plane.db.engine import Database
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import loop
-from control_plane.domain.admission import ListPrice
 from control_plane.domain.claim import Claim
 from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu import GpuModel
@@ -18,6 +17,7 @@ from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, O
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineEvent, MachineFailure, MachineOrder, Purpose
 from control_plane.domain.money import Nano
+from control_plane.domain.price import ListPrice
 from control_plane.domain.proof import Tier
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sku import CapacityShape, Shape, Sku

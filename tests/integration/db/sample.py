@@ -95,6 +95,7 @@ _VALUES: dict[str, Any] = {
 }
 _VALUES_BY_NAME: dict[str, Any] = {
     "gpu_model": "h100-sxm-80gb",
+    "purchase": "on_demand",
     "ssh_keys": [],
     "findings": [],
     "hints": [],

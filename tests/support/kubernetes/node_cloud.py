@@ -25,11 +25,11 @@ from control_plane.api.app import create_app
 from control_plane.db import accounts, clusters, nodes
 from control_plane.db import loops as loop_reports
 from control_plane.db.engine import Database
-from control_plane.domain.admission import ListPrice
 from control_plane.domain.cluster import Cluster, ClusterState
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, NodeId, Prefix, off_wire
 from control_plane.domain.money import NANO_PER_USD, Nano
+from control_plane.domain.price import ListPrice
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import Refused
 from control_plane.domain.sku import CapacityShape, Shape, Sku

@@ -1116,7 +1116,8 @@ SKUS: Json = {
             "regions": [{"region": "eu", "price_per_hour": usd(2_690_000_000), "price_per_hour_spot": None}],
         },
         a_sku("h100x8", "h100-sxm-80gb", 8, 2_990_000_000, vcpus=208, memory=1_800, disk=22_000)
-        | {"price_per_hour_spot": usd(8_720_000_000), "price_per_hour_interruptible": usd(19_920_000_000)},
+        | {"price_per_hour_spot": usd(8_720_000_000), "price_per_hour_interruptible": usd(19_920_000_000)}
+        | {"price_per_hour_committed": usd(20_720_000_000), "committed_days": 365},
         a_sku("b200x8-reserved", "b200-sxm-180gb", 8, 5_150_000_000, vcpus=224, memory=3_600, disk=28_000),
         a_sku("cpu.16x", None, 0, 640_000_000, vcpus=16, memory=64, disk=100),
     ]

@@ -6,22 +6,14 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.admission import (
-    APPLIES,
-    HOLD_SECONDS,
-    Admitted,
-    Price,
-    Proposal,
-    Standing,
-    admit,
-    hold_for,
-)
+from control_plane.domain.admission import APPLIES, Admitted, Proposal, Standing, admit
 from control_plane.domain.decision import Action, NotAdmitted, Rule, Stage, Verdict
 from control_plane.domain.envelope import Burst, Envelope, Level
 from control_plane.domain.envelope_rules import Applied, Use
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import NOTHING, Nano, accrued
 from control_plane.domain.organization import OrganizationState
+from control_plane.domain.price import HOLD_SECONDS, Price, hold_for
 from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -328,12 +320,13 @@ def test_who_is_admitted_stays_within_envelope_balance_and_ceiling(
     assert isinstance(admit(proposal), Admitted) == within
 
 
-@given(st.integers(0, 10**12), st.integers(1, 16), st.integers(0, 86_400))
-def test_a_hold_costs_what_the_time_would(price: int, gpus: int, seconds: int) -> None:
+@given(st.integers(0, 10**12), st.integers(1, 16), st.integers(1, 1_100))
+def test_a_hold_costs_what_the_first_hour_or_the_term_would(price: int, gpus: int, days: int) -> None:
     shape = replace(PRICE.sku.shape, gpu_count=gpus)
-    priced = Price(replace(PRICE.sku, shape=shape), Nano(price), book=1)
-    assert hold_for(priced, seconds) == accrued(Nano(price), gpus * seconds)
-    assert hold_for(priced) == hold_for(priced, HOLD_SECONDS) == priced.nano_per_hour
+    priced = Price(replace(PRICE.sku, shape=shape), Nano(price), book=1, committed_days=days)
+    assert hold_for(priced) == accrued(Nano(price), gpus * HOLD_SECONDS) == priced.nano_per_hour
+    term = replace(priced, purchase=PurchaseKind.COMMITTED)
+    assert hold_for(term) == accrued(Nano(price), gpus * days * 86_400) == 24 * days * priced.nano_per_hour
 
 
 def test_new_leases_come_after_those_whose_next_hour_cannot_be_set_aside() -> None:

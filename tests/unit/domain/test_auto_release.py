@@ -36,10 +36,11 @@ def test_the_earlier_limit_counts_and_gives_the_reason() -> None:
         (AutoRelease(60, Nano(NANO_PER_USD)), None, "60 seconds after it was ready"),
         (AutoRelease(86_400, Nano(NANO_PER_USD)), 1_000, "before its cost would exceed 1.00 USD"),
     ):
-        at = release_at(limits, a_tariff(READY, 1, PRICE))
+        tariff = a_tariff(READY, 1, PRICE)
+        at = release_at(limits, tariff)
         assert at is not None
         assert at == (READY + 60 * SECOND if seconds is None else billing_start(READY) + seconds * SECOND)
-        assert word in why(limits, READY, at)
+        assert word in why(limits, tariff, at)
 
 
 def test_a_free_lease_spends_nothing_and_an_amount_for_centuries_is_no_limit() -> None:

@@ -7,13 +7,14 @@ from itertools import permutations, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.admission import Admitted, Price, Proposal, Standing, admit
+from control_plane.domain.admission import Admitted, Proposal, Standing, admit
 from control_plane.domain.decision import Action, NotAdmitted, Verdict
 from control_plane.domain.envelope import UNLIMITED, Burst, Envelope, Level, widenings
 from control_plane.domain.envelope_rules import Applied, Use, burst_left, exceeds
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
 from control_plane.domain.organization import OrganizationState
+from control_plane.domain.price import Price
 from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.request import CapacityRequest

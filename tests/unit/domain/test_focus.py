@@ -91,6 +91,29 @@ def test_spot_is_dynamic_pricing_of_the_same_sku_at_another_sku_price() -> None:
     )
 
 
+def test_a_lease_for_a_term_is_its_own_commitment_whose_rest_is_one_unused_row() -> None:
+    used = row_of(purchase=PurchaseKind.COMMITTED)
+    rest = row_of(purchase=PurchaseKind.COMMITTED, unused=True, ended_at=START, unit_seconds_before=28_800)
+    commitment = "le_0000000000000000000000000000000d/commitment"
+    for row, status in ((used, "Used"), (rest, "Unused")):
+        assert row["PricingCategory"] == "Committed"
+        assert (row["CommitmentDiscountId"], row["CommitmentDiscountName"]) == (commitment, "train-1")
+        assert (row["CommitmentDiscountCategory"], row["CommitmentDiscountType"]) == (
+            *("Usage",),
+            "Committed GPU Lease",
+        )
+        assert row["CommitmentDiscountStatus"] == status
+        assert row["CommitmentDiscountQuantity"] == row["PricingQuantity"]
+        assert row["CommitmentDiscountUnit"] == row["PricingUnit"]
+        assert (row["ChargeCategory"], row["BilledCost"]) == ("Usage", used["BilledCost"])
+    assert (used["ResourceId"], rest["ResourceId"]) == (commitment.partition("/")[0], commitment)
+    assert rest["ConsumedQuantity"] is rest["ConsumedUnit"] is None
+    assert used["ConsumedUnit"] == "GPU-Seconds"
+    assert "28800 GPU-seconds of the term that were not used" in str(rest["ChargeDescription"])
+    nameless = row_of(purchase=PurchaseKind.COMMITTED, lease=None)
+    assert nameless["CommitmentDiscountName"] == commitment
+
+
 def test_the_time_of_a_stopped_machine_has_a_meter_and_a_sku_price_of_its_own() -> None:
     row = row_of(stopped=True)
     assert row["SkuMeter"] == "Stopped GPU Time"

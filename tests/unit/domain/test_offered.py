@@ -3,11 +3,11 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from control_plane.domain.admission import ListPrice
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import Nano
 from control_plane.domain.offered import is_offered, not_offered, unknown_constraint
 from control_plane.domain.placement import OFFERED_WITHIN, Offer
+from control_plane.domain.price import ListPrice
 from control_plane.domain.proof import Tier
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest

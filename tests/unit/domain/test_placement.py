@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.admission import ListPrice
 from control_plane.domain.block import Block, Blocks, block_after, in_force
 from control_plane.domain.cpu import Architecture
 from control_plane.domain.effective_price import History
@@ -34,6 +33,7 @@ from control_plane.domain.placement import (
     serves,
     sold_as,
 )
+from control_plane.domain.price import ListPrice
 from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import PurchaseKind, capacity_for
 from control_plane.domain.ranking import (

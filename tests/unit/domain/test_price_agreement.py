@@ -7,10 +7,10 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.admission import OtherPrice, Price, promises_more_for_less
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import OrganizationId, PriceAgreementId
 from control_plane.domain.money import NANO_MAX, Nano
+from control_plane.domain.price import OtherPrice, Price, promises_more_for_less
 from control_plane.domain.price_agreement import PriceAgreement, ended, priced, proposed
 from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import PurchaseKind
@@ -249,6 +249,13 @@ def test_what_cannot_be_agreed_on_has_its_code() -> None:
     ):
         with case(changes):
             assert _refusal(replace(AGREED, **changes)) is code
+    for days, code in ((1, None), (1_100, RefusalCode.PRICE_INVALID)):
+        term = replace(LISTED, committed_nano_per_unit_hour=Nano(100), committed_days=days, others=())
+        dear = replace(
+            AGREED, purchase=PurchaseKind.COMMITTED, sla=GOLD, nano_per_unit_hour=Nano(NANO_MAX // 24)
+        )
+        found = proposed(dear, (), [term], START)
+        assert (None if found is None else found.code) is code
     without_spot = replace(LISTED, spot_nano_per_unit_hour=None, others=())
     refused = proposed(replace(AGREED, purchase=SPOT), (), [without_spot], START)
     assert refused is not None

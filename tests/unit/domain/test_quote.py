@@ -3,10 +3,10 @@
 from dataclasses import replace
 from uuid import UUID
 
-from control_plane.domain.admission import Price
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import EnvironmentId, OrganizationId, ProjectId, QuoteId
 from control_plane.domain.money import Nano
+from control_plane.domain.price import Price
 from control_plane.domain.proof import Tier
 from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.quote import LASTS, KeptQuote, asked_for
@@ -34,6 +34,7 @@ QUOTE = KeptQuote(
     list_nano_per_unit_hour=Nano(2_500_000_000),
     price_book=7,
     price_agreement_id=None,
+    committed_days=None,
     quoted_at=START,
     expires_at=START + LASTS,
 )

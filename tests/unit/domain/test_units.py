@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control_plane.domain.admission import Price, hold_for
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.metering import Meter, UsedUntil, due_intervals
 from control_plane.domain.money import Nano, accrued
+from control_plane.domain.price import Price, hold_for
 from control_plane.domain.proof import Tier
 from control_plane.domain.rating import charge
 from control_plane.domain.sku import CapacityShape, Shape, Sku, Unit, unit_of, units_of

@@ -1448,6 +1448,18 @@ def _create_tables() -> None:
         sa.Column("stopped_nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.Column("spot_nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.Column("interruptible_nano_per_unit_hour", sa.BigInteger(), nullable=True),
+        sa.Column("committed_nano_per_unit_hour", sa.BigInteger(), nullable=True),
+        sa.Column("committed_days", sa.Integer(), nullable=True),
+        sa.CheckConstraint(
+            "committed_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
+            name=op.f("ck_prices_committed_costs_no_more"),
+        ),
+        sa.CheckConstraint(
+            "CASE WHEN region = 'anywhere' AND sla = 'any'"
+            " THEN (committed_days IS NULL) = (committed_nano_per_unit_hour IS NULL) ELSE committed_days IS NULL END",
+            name=op.f("ck_prices_committed_for_one_term"),
+        ),
+        sa.CheckConstraint("committed_days BETWEEN 1 AND 1100", name=op.f("ck_prices_term_bounded")),
         sa.CheckConstraint(
             "interruptible_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
             name=op.f("ck_prices_interruptible_costs_no_more"),
@@ -2186,13 +2198,13 @@ def _create_tables() -> None:
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_by", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "purchase IN ('interruptible', 'on_demand', 'spot')",
+            "purchase IN ('committed', 'interruptible', 'on_demand', 'spot')",
             name=op.f("ck_price_agreements_purchase_known"),
         ),
         sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_price_agreements_sla_known")),
         sa.CheckConstraint(
-            "sla IS NULL OR purchase = 'on_demand'",
-            name=op.f("ck_price_agreements_promises_are_for_on_demand"),
+            "sla IS NULL OR purchase IN ('committed', 'on_demand')",
+            name=op.f("ck_price_agreements_promises_are_for_what_is_kept"),
         ),
         sa.CheckConstraint("nano_per_unit_hour >= 0", name=op.f("ck_price_agreements_not_negative")),
         sa.CheckConstraint(
@@ -2237,12 +2249,18 @@ def _create_tables() -> None:
         sa.Column("list_nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("price_book", sa.Integer(), nullable=False),
         sa.Column("price_agreement_id", sa.Uuid(), nullable=True),
+        sa.Column("committed_days", sa.Integer(), nullable=True),
         sa.Column("quoted_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint(
-            "purchase IN ('interruptible', 'on_demand', 'spot')", name=op.f("ck_quotes_purchase_known")
+            "purchase IN ('committed', 'interruptible', 'on_demand', 'spot')",
+            name=op.f("ck_quotes_purchase_known"),
         ),
         sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_quotes_sla_known")),
+        sa.CheckConstraint(
+            "CASE WHEN purchase = 'committed' THEN committed_days IS NOT NULL AND committed_days BETWEEN 1 AND 1100 ELSE committed_days IS NULL END",
+            name=op.f("ck_quotes_committed_to_a_term"),
+        ),
         sa.CheckConstraint("expires_at > quoted_at", name=op.f("ck_quotes_expires_later")),
         sa.CheckConstraint(
             "stopped_nano_per_unit_hour BETWEEN 0 AND nano_per_unit_hour",
@@ -2290,6 +2308,7 @@ def _create_tables() -> None:
             "units", sa.Integer(), sa.Computed("greatest(gpu_count, 1)", persisted=True), nullable=False
         ),
         sa.Column("purchase", sa.Text(), nullable=False),
+        sa.Column("committed_days", sa.Integer(), nullable=True),
         sa.Column("on_eviction", sa.Text(), nullable=False),
         sa.Column("sla", sa.Text(), nullable=False),
         sa.Column("sla_version", sa.Integer(), nullable=True),
@@ -2349,6 +2368,7 @@ def _create_tables() -> None:
             nullable=False,
         ),
         sa.Column("billed_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("unused_unit_seconds", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("funding_warned_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("metered_until", sa.DateTime(timezone=True), nullable=True),
@@ -2372,16 +2392,32 @@ def _create_tables() -> None:
             "proof IN ('attested', 'listed', 'proven', 'watched')", name=op.f("ck_leases_proof_known")
         ),
         sa.CheckConstraint(
-            "purchase IN ('interruptible', 'on_demand', 'spot')", name=op.f("ck_leases_purchase_known")
+            "purchase IN ('committed', 'interruptible', 'on_demand', 'spot')",
+            name=op.f("ck_leases_purchase_known"),
         ),
         sa.CheckConstraint("on_eviction IN ('end', 'replace')", name=op.f("ck_leases_on_eviction_known")),
         sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_leases_sla_known")),
         sa.CheckConstraint(
-            "purchase = 'on_demand' OR sla_version IS NULL", name=op.f("ck_leases_promised_on_demand_alone")
+            "CASE WHEN purchase = 'committed' THEN committed_days IS NOT NULL AND committed_days BETWEEN 1 AND 1100 ELSE committed_days IS NULL END",
+            name=op.f("ck_leases_committed_to_a_term"),
         ),
         sa.CheckConstraint(
-            "on_eviction = 'end' OR purchase <> 'on_demand'",
-            name=op.f("ck_leases_on_demand_is_not_taken_back"),
+            "unused_unit_seconds = 0 OR (unused_unit_seconds > 0 AND committed_days IS NOT NULL"
+            " AND billed_until IS NOT NULL)",
+            name=op.f("ck_leases_unused_of_a_term"),
+        ),
+        sa.CheckConstraint(
+            "committed_days IS NULL OR (node_pool_id IS NULL AND auto_release_after_seconds IS NULL"
+            " AND auto_release_spend_nano IS NULL)",
+            name=op.f("ck_leases_ends_with_its_term"),
+        ),
+        sa.CheckConstraint(
+            "sla_version IS NULL OR purchase IN ('committed', 'on_demand')",
+            name=op.f("ck_leases_promised_where_kept"),
+        ),
+        sa.CheckConstraint(
+            "on_eviction = 'end' OR purchase IN ('interruptible', 'spot')",
+            name=op.f("ck_leases_replaced_where_taken_back"),
         ),
         sa.CheckConstraint(
             "ready_at IS NOT NULL OR paused_at = '{}'", name=op.f("ck_leases_paused_only_after_ready")
@@ -2467,6 +2503,13 @@ def _create_tables() -> None:
         ["release_at"],
         unique=False,
         postgresql_where=sa.text("state IN ('placing', 'ready', 'starting') AND release_at IS NOT NULL"),
+    )
+    op.create_index(
+        "ix_leases_committed",
+        "leases",
+        ["organization_id"],
+        unique=False,
+        postgresql_where=sa.text("state IN ('placing', 'ready', 'starting') AND committed_days IS NOT NULL"),
     )
     op.create_index("ix_leases_sku_created_at", "leases", ["sku", "created_at"], unique=False)
     op.create_index(
@@ -3660,13 +3703,15 @@ def _create_tables() -> None:
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("unit_seconds", sa.BigInteger(), nullable=False),
         sa.Column("stopped", sa.Boolean(), nullable=False),
+        sa.Column("unused", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("list_nano_per_unit_hour", sa.BigInteger(), nullable=False),
         sa.Column("amount_nano", sa.BigInteger(), nullable=False),
         sa.Column("period", sa.DateTime(timezone=True), nullable=False),
         sa.Column("rated_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint(
-            "purchase IN ('interruptible', 'on_demand', 'spot')", name=op.f("ck_charges_purchase_known")
+            "purchase IN ('committed', 'interruptible', 'on_demand', 'spot')",
+            name=op.f("ck_charges_purchase_known"),
         ),
         sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_charges_sla_known")),
         sa.CheckConstraint(
@@ -3895,6 +3940,7 @@ def _create_tables() -> None:
         sa.Column("unit_seconds", sa.BigInteger(), nullable=False),
         sa.Column("final", sa.Boolean(), nullable=False),
         sa.Column("stopped", sa.Boolean(), nullable=False),
+        sa.Column("unused", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("ended_at >= started_at", name=op.f("ck_intervals_ends_after_start")),
         sa.CheckConstraint(
@@ -5388,6 +5434,7 @@ def _create_tables() -> None:
         sa.Column("purchase", sa.Text(), nullable=True),
         sa.Column("sla", sa.Text(), nullable=True),
         sa.Column("stopped", sa.Boolean(), nullable=True),
+        sa.Column("unused", sa.Boolean(), nullable=True),
         sa.Column("unit", sa.Text(), nullable=True),
         sa.Column("nano_per_unit_hour", sa.BigInteger(), nullable=True),
         sa.Column("used_in", sa.DateTime(timezone=True), nullable=True),
@@ -5402,14 +5449,15 @@ def _create_tables() -> None:
             name=op.f("ck_invoice_lines_credit_alone"),
         ),
         sa.CheckConstraint(
-            "kind <> 'usage' OR num_nulls(project_id, project, sku, purchase, sla, stopped, unit, nano_per_unit_hour, used_in, unit_seconds) = 0",
+            "kind <> 'usage' OR num_nulls(project_id, project, sku, purchase, sla, stopped, unused, unit, nano_per_unit_hour, used_in, unit_seconds) = 0",
             name=op.f("ck_invoice_lines_usage_whole"),
         ),
         sa.CheckConstraint(
             "kind IN ('adjustment', 'credit', 'usage')", name=op.f("ck_invoice_lines_kind_known")
         ),
         sa.CheckConstraint(
-            "purchase IN ('interruptible', 'on_demand', 'spot')", name=op.f("ck_invoice_lines_purchase_known")
+            "purchase IN ('committed', 'interruptible', 'on_demand', 'spot')",
+            name=op.f("ck_invoice_lines_purchase_known"),
         ),
         sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_invoice_lines_sla_known")),
         sa.CheckConstraint("unit IN ('gpu', 'machine')", name=op.f("ck_invoice_lines_unit_known")),
@@ -6197,7 +6245,7 @@ def _create_tables() -> None:
         sa.Column("message", sa.Text(), nullable=False),
         sa.Column("planned_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "kind IN ('condition_found', 'fault_found', 'maintenance_planned', 'preempted', 'preemption_planned', 'preemption_withdrawn', 'recovered', 'replaced', 'replacement_planned', 'replacement_recommended', 'reset_planned', 'reset_recommended', 'stop_planned')",
+            "kind IN ('condition_found', 'fault_found', 'maintenance_planned', 'preempted', 'preemption_planned', 'preemption_withdrawn', 'recovered', 'replaced', 'replacement_planned', 'replacement_recommended', 'reset_planned', 'reset_recommended', 'stop_planned', 'term_ending')",
             name=op.f("ck_notices_kind_known"),
         ),
         sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_notices_machine_id_machines")),

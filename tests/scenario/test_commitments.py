@@ -1,0 +1,258 @@
+"""Leases that are committed to for a term: played to their end, released earlier, and ended by somebody else."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db import exports, invoices, reconciliation_batches
+from control_plane.domain.access import EVERYWHERE
+from control_plane.domain.auto_release import AutoRelease
+from control_plane.domain.envelope import Envelope
+from control_plane.domain.focus import NAMES, Row
+from control_plane.domain.lease import Lease
+from control_plane.domain.money import NANO_PER_USD, Nano, accrued
+from control_plane.domain.period import month_of
+from control_plane.domain.price import Price
+from control_plane.domain.purchase import OnEviction, PurchaseKind
+from control_plane.domain.reconciliation import sides
+from control_plane.domain.refusal import RefusalCode, Refused
+from control_plane.domain.request import CapacityRequest, LeaseTerms
+from control_plane.domain.sku import Unit
+from control_plane.domain.tariff import billing_start
+from control_plane.services import billing
+from control_plane.services.lease_changes import Changes, change
+from tests.support.reconciliations import asked_for
+from tests.support.rows import rows
+from tests.support.stage import BOOK, CUSTOMER, H100, Stage
+
+pytestmark = pytest.mark.database
+DAYS = 9
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+TERM_PRICE = Nano(2_700_000_007)
+"""An hour of H100 for the term; a second of it is no whole number of nano-dollars."""
+WHOLE = accrued(TERM_PRICE, DAYS * 86_400)
+BOOK_WITH_TERMS = tuple(
+    replace(price, committed_nano_per_unit_hour=TERM_PRICE, committed_days=DAYS) if price is H100 else price
+    for price in BOOK
+)
+COMMITTED = CapacityRequest("h100x1", purchase=PurchaseKind.COMMITTED, committed_days=DAYS)
+NOTICES = text("SELECT kind, at, planned_at, message FROM notices WHERE lease_id = :id ORDER BY number")
+CHARGES = text("""
+SELECT unused, sum(unit_seconds)::bigint AS seconds, sum(amount_nano)::bigint AS nano, count(*) AS charges
+FROM charges WHERE lease_id = :id GROUP BY unused ORDER BY unused
+""")
+
+
+async def _ready(stage: Stage, *, usd: int = 1_000) -> Lease:
+    stage.book = BOOK_WITH_TERMS
+    lease = await stage.lease(await stage.organization(usd=usd), COMMITTED)
+    await stage.play_until(lease, "ready")
+    return await stage.lease_row(lease)
+
+
+async def _held(stage: Stage, lease: Lease) -> Nano:
+    return (await stage.organization_row(lease.organization_id)).held_nano
+
+
+async def _charged(stage: Stage, lease: Lease) -> dict[bool, tuple[int, int, int]]:
+    """Seconds, nano-dollars and charges, of what was used and of what was not."""
+    async with stage.db.reading() as connection:
+        found = await rows(connection, CHARGES, id=lease.id)
+    return {row.unused: (row.seconds, row.nano, row.charges) for row in found}
+
+
+async def _reconciles(stage: Stage, *, closed: bool) -> None:
+    """No link of the month's books differs by a nano-dollar."""
+    asked: UUID = await asked_for(stage.db, stage.clock.now(), closed=closed)
+    while (await stage.run("reconcile_periods"))[0].more:
+        pass
+    async with stage.db.reading() as connection:
+        found = await reconciliation_batches.differences(connection, asked, after=None, limit=100)
+        (batch,) = await reconciliation_batches.batches(connection, [asked])
+    assert found == []
+    assert not any(link.difference_nano for link in sides(batch.amounts) if link.link.value != "exported")
+
+
+async def _rows(stage: Stage, lease: Lease) -> list[Row]:
+    """The rows of an export of the customer's month."""
+    async with stage.db.reading() as connection:
+        found = await exports.ChargeReader(seller="Splitplane GmbH").page(
+            connection,
+            lease.organization_id,
+            month=month_of(stage.clock.now()),
+            cut_at=stage.clock.now(),
+            invoiced_until=stage.clock.now(),
+            after=None,
+            limit=10_000,
+        )
+    return [pattern.row(own) for pattern, own in found]
+
+
+def _column(found: list[Row], name: str) -> list[object]:
+    return [row[NAMES.index(name)] for row in found]
+
+
+async def test_a_term_is_held_whole_announced_twice_and_played_to_its_end_at_its_price(stage: Stage) -> None:
+    lease = await _ready(stage)
+    assert lease.ready_at is not None
+    until = billing_start(lease.ready_at) + DAYS * DAY
+    assert (lease.committed_days, lease.committed_until, lease.release_at) == (DAYS, until, until)
+    assert await _held(stage, lease) == WHOLE
+    await stage.play(DAY.total_seconds(), step=7_200)
+    await _reconciles(stage, closed=False)
+    assert await _told(stage, lease) == []
+    await stage.play(2 * DAY.total_seconds(), step=7_200)
+    assert await _told(stage, lease) == [until]
+    await stage.play(5.5 * DAY.total_seconds(), step=7_200)
+    assert await _told(stage, lease) == [until, until]
+    await stage.check()
+    assert (await stage.shown(lease)).overview.lease.state == "ready"
+    await stage.play(12 * 3_600, step=600)
+    ended = await stage.lease_row(lease)
+    assert (ended.end_reason, ended.billed_until, ended.unused_unit_seconds) == ("auto_released", until, 0)
+    assert ended.end_why == f"its term of {DAYS} days is over"
+    await stage.finish()
+    assert await _charged(stage, lease) == {False: (DAYS * 86_400, WHOLE, DAYS * 24 + 1)}
+    assert await _held(stage, lease) == 0
+    await _reconciles(stage, closed=True)
+    found = await _rows(stage, lease)
+    assert set(_column(found, "PricingCategory")) == {"Committed"}
+    assert set(_column(found, "CommitmentDiscountStatus")) == {"Used"}
+
+
+async def _told(stage: Stage, lease: Lease) -> list[datetime]:
+    """When the term ends, as the customer was told."""
+    async with stage.db.reading() as connection:
+        found = await rows(connection, NOTICES, id=lease.id)
+    assert {row.kind for row in found} <= {"term_ending"}
+    return [row.planned_at for row in found]
+
+
+async def test_a_release_before_the_end_charges_the_rest_at_once_and_both_come_to_the_price_of_the_term(
+    stage: Stage,
+) -> None:
+    lease = await _ready(stage)
+    assert lease.ready_at is not None
+    await stage.play(26 * 3_600, step=3_600)
+    fee = (await stage.lease_row(lease)).release_fee(stage.clock.now())
+    refused = await stage.try_release(lease)
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.FEE_NOT_ACCEPTED
+    too_little = await stage.try_release(lease, accept_fee=Nano(fee - 1))
+    assert isinstance(too_little, Refused)
+    assert await stage.state(lease) == "ready"
+    await stage.release(lease, accept_fee=fee)
+    assert await _held(stage, lease) > fee, "the last use and the rest are set aside until they are charged"
+    await stage.check()
+    bill = (await billing.bill(stage.api, lease.organization_id, reach=EVERYWHERE)).lines
+    assert [line.unused for line in bill] == [False, True]
+    assert sum(line.amount_nano + line.unrated_nano for line in bill) == WHOLE
+    await stage.finish()
+
+    ended = await stage.lease_row(lease)
+    assert ended.billed_until is not None
+    used = int((ended.billed_until.replace(microsecond=0) - billing_start(lease.ready_at)).total_seconds())
+    charged = await _charged(stage, lease)
+    assert charged[True] == (DAYS * 86_400 - used, fee, 1)
+    assert charged[False][:2] == (used, WHOLE - fee)
+    assert await _held(stage, lease) == 0
+    totals = await billing.reconcile(stage.api, lease.organization_id)
+    assert (totals.gpu_seconds, totals.rated_nano, totals.posted_nano) == (used, WHOLE, WHOLE)
+    await _reconciles(stage, closed=True)
+
+    async with stage.db.reading() as connection:
+        lines = await invoices.usage(connection, lease.organization_id, month_of(stage.clock.now()))
+    assert [(line.unused, line.unit_seconds, line.amount_nano, line.unit) for line in lines] == [
+        (False, used, WHOLE - fee, Unit.GPU),
+        (True, DAYS * 86_400 - used, fee, Unit.GPU),
+    ]
+    found = await _rows(stage, lease)
+    unused = [row for row in found if row[NAMES.index("CommitmentDiscountStatus")] == "Unused"]
+    assert len(unused) == 1
+    assert _column(unused, "ConsumedQuantity") == _column(unused, "ConsumedUnit") == [None]
+    assert set(_column(found, "CommitmentDiscountId")) == {f"le_{lease.id.hex}/commitment"}
+    assert _column(found, "CommitmentDiscountQuantity") == _column(found, "PricingQuantity")
+    assert sum(int(str(cost)) for cost in _column(found, "BilledCost")) == WHOLE * 1_000
+    assert sum(int(str(hours)) for hours in _column(found, "PricingQuantity")) == DAYS * 24 * 10**12
+
+
+async def test_nobody_pays_for_a_term_that_ends_for_another_reason_or_never_began(stage: Stage) -> None:
+    lease = await _ready(stage)
+    await stage.play(7_200, step=3_600)
+    await stage.suspend_organization(lease.organization_id, end_leases=True)
+    await stage.play(60)
+    assert set(await _charged(stage, lease)) == {False}
+    assert (await stage.lease_row(lease)).unused_unit_seconds == 0
+    assert await _held(stage, lease) == 0
+    other = await stage.lease(await stage.organization(), COMMITTED)
+    assert other.release_fee(stage.clock.now()) == 0
+    await stage.release(other)
+    await stage.finish()
+    assert await _charged(stage, other) == {}
+
+
+async def test_a_term_needs_its_whole_price_its_own_days_and_no_other_end(stage: Stage) -> None:
+    stage.book = BOOK_WITH_TERMS
+    poor = await stage.organization(usd=WHOLE // NANO_PER_USD)
+    for request, terms, code in (
+        (COMMITTED, None, RefusalCode.BALANCE_TOO_LOW),
+        (replace(COMMITTED, committed_days=DAYS + 1), None, RefusalCode.TERM_DIFFERS),
+        (replace(COMMITTED, committed_days=None), None, RefusalCode.TERM_DIFFERS),
+        (CapacityRequest("h100x1", committed_days=DAYS), None, RefusalCode.TERM_DIFFERS),
+        (replace(COMMITTED, sku="h100x8"), None, RefusalCode.SKU_NOT_SOLD_AS_SPOT),
+        (COMMITTED, LeaseTerms(auto_release=AutoRelease(after_seconds=3_600)), RefusalCode.ENDS_WITH_TERM),
+        (COMMITTED, LeaseTerms(on_eviction=OnEviction.REPLACE), RefusalCode.REPLACEMENT_NEEDS_SPOT),
+    ):
+        refused = await stage.try_lease(poor, request, terms=terms)
+        assert isinstance(refused, Refused)
+        assert refused.code is code, (request, terms)
+    lease = await _ready(stage)
+    async with stage.db.transaction(lease.organization_id) as connection:
+        changed = await change(
+            connection,
+            stage.api,
+            lease.organization_id,
+            lease.id,
+            Changes(auto_release=AutoRelease(after_seconds=86_400)),
+            actor=CUSTOMER,
+            reach=EVERYWHERE,
+        )
+    assert isinstance(changed, Refused)
+    assert changed.code is RefusalCode.ENDS_WITH_TERM
+
+
+async def test_the_limit_of_a_month_counts_what_the_month_can_use_of_a_term(stage: Stage) -> None:
+    stage.book = tuple(
+        replace(price, committed_days=100) if price.committed_days else price for price in BOOK_WITH_TERMS
+    )
+    organization_id = await stage.organization(usd=100_000)
+    left = 10.5 * 24 * TERM_PRICE  # From the 20th at noon to the end of November.
+    request = replace(COMMITTED, committed_days=100)
+    await stage.narrow(organization_id, Envelope(spend_nano_per_month=Nano(int(left) - NANO_PER_USD)))
+    refused = await stage.try_lease(organization_id, request)
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.SPEND_LIMIT_REACHED
+    await stage.narrow(organization_id, Envelope(spend_nano_per_month=Nano(int(left) + 4 * NANO_PER_USD)))
+    lease = await stage.lease(organization_id, request)
+    await stage.play_until(lease, "ready")
+    await stage.play(3 * 3_600, step=600)
+    assert await _held(stage, lease) > 2_000 * NANO_PER_USD
+    one_more = await stage.try_lease(organization_id, CapacityRequest("h100x1"))
+    assert isinstance(one_more, Lease), "the month still has room for an hour"
+    refused = await stage.try_lease(organization_id, CapacityRequest("h100x1"))
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.SPEND_LIMIT_REACHED
+
+
+def test_the_price_of_a_term_is_of_the_book() -> None:
+    term = next(price for price in BOOK_WITH_TERMS if price.committed_days is not None)
+    bought = term.bought(PurchaseKind.COMMITTED)
+    assert isinstance(bought, Price)
+    assert (bought.nano_per_unit_hour, bought.term_days, bought.stopped_nano) == (
+        TERM_PRICE,
+        DAYS,
+        TERM_PRICE,
+    )

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 
 from control_plane.db import holds
 from control_plane.db.engine import Database
@@ -75,6 +76,25 @@ async def test_a_charge_that_is_posted_after_the_last_one_is_counted_and_takes_n
     await _use(held, Posted(FIRST, Nano(20), final=True))
     await _use(held, Posted(FIRST, Nano(30), final=False))
     assert await _state(held) == ({FIRST: (0, 50, True), SECOND: (100, 0, False)}, 100)
+
+
+_ANEW = (
+    "UPDATE holds SET released_at = NULL",
+    "UPDATE holds SET released_at = released_at + interval '1 second'",
+    "UPDATE holds SET posted_nano = posted_nano - 1",
+    "UPDATE holds SET amount_nano = 1",
+)
+
+
+async def test_a_hold_is_resolved_once_whoever_writes_it(held: Database) -> None:
+    """It cannot be opened again, resolved at another time, or take back what was posted; and it holds nothing."""
+    await _use(held, Posted(FIRST, Nano(20), final=True), Posted(SECOND, Nano(0), final=True))
+    before = await _state(held)
+    for statement in _ANEW:
+        with pytest.raises(IntegrityError):
+            async with held.transaction() as connection:
+                await connection.execute(text(statement))
+    assert await _state(held) == before
 
 
 async def test_a_hold_is_looked_at_from_when_its_lease_is_ready(held: Database) -> None:

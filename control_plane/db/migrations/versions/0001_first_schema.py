@@ -11,6 +11,7 @@ from control_plane.db.migrations import (
     audit_triggers,
     certificate_triggers,
     cost_functions,
+    hold_triggers,
     ledger_functions,
     period_triggers,
     repair_functions,
@@ -979,6 +980,7 @@ def upgrade() -> None:
     for statement in (
         *audit_triggers.STATEMENTS,
         *certificate_triggers.STATEMENTS,
+        *hold_triggers.STATEMENTS,
         *period_triggers.STATEMENTS,
     ):
         op.execute(statement)

@@ -7,8 +7,8 @@ import csv
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from operator import itemgetter
 from pathlib import Path
@@ -24,8 +24,12 @@ _KEY = ("BillingAccountId", "ChargePeriodStart", "x_ChargeId")
 """The order of the rows."""
 _CHECKED = ("x_ChargeId", "InvoiceId", "BilledCost", "BillingAccountId", "ChargePeriodStart")
 _CENT = Decimal("0.01")
+_TOLD_EVERY = 5_000
+"""After so many rows it is told how far it is."""
 
 Row = Mapping[str, str]
+Tell = Callable[[str], None]
+"""Shows how far a long run is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,36 @@ class Change:
         return tuple(name for name, value in self.after.items() if self.before.get(name) != value)
 
 
-def check(folder: Path) -> Checked:
+@dataclass(slots=True)
+class Changes:
+    """What the rows that differ come to. It keeps the first ones, so that memory does not grow with their number."""
+
+    kept: int
+    """How many rows are kept."""
+    first: list[Change] = field(default_factory=list[Change])
+    count: int = 0
+    billed: Decimal = Decimal(0)
+    """By how much more is billed after all of them, in US dollars."""
+
+    def add(self, change: Change) -> None:
+        self.count += 1
+        self.billed += change.billed
+        if len(self.first) < self.kept:
+            self.first.append(change)
+
+
+def _untold(_text: str) -> None:
+    pass
+
+
+def check(folder: Path, tell: Tell = _untold) -> Checked:
     """Check every file of an export against its manifest. Raises CliError with what is wrong."""
     try:
         content = (folder / MANIFEST).read_bytes()
         manifest = json.loads(content)
         for file in manifest["files"]:
-            _check_bytes(folder / file["name"], file)
-        _check_rows(folder / CSV, manifest)
+            _check_bytes(folder / file["name"], file, tell)
+        _check_rows(folder / CSV, manifest, tell)
     except OSError as error:
         raise CliError(f"{error.filename}: {error.strerror}.", code="file") from error
     except (ValueError, KeyError, TypeError, ArithmeticError) as error:
@@ -78,21 +104,25 @@ def broken(sentence: str) -> CliError:
     return CliError(sentence, code="export_broken")
 
 
-def _check_bytes(path: Path, said: Mapping[str, Any]) -> None:
+def _check_bytes(path: Path, said: Mapping[str, Any], tell: Tell) -> None:
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as file:
         while part := file.read(_READ_BYTES):
             digest.update(part)
             size += len(part)
+            tell(f"{path.name}: {size / 1e6:,.1f} of {said['bytes'] / 1e6:,.1f} MB")
     if (size, digest.hexdigest()) != (said["bytes"], said["sha256"]):
         raise broken(f"{path} is not the file that the manifest describes.")
 
 
-def _check_rows(path: Path, manifest: Mapping[str, Any]) -> None:
+def _check_rows(path: Path, manifest: Mapping[str, Any], tell: Tell) -> None:
     sums = dict.fromkeys(manifest["sums"], Decimal(0))
     invoices: dict[str, Decimal] = defaultdict(Decimal)
     rows, last = 0, ("", "", "")
-    for *found, charge, invoice, billed, account, start in _fields(path, [*sums, *_CHECKED]):
+    whole = f"of {manifest['rows']:,} rows"
+    for *found, charge, invoice, billed, account, start in _told(
+        _fields(path, [*sums, *_CHECKED]), whole, tell
+    ):
         rows += 1
         key = account, start, charge
         if key <= last:
@@ -130,10 +160,10 @@ def _fields(path: Path, names: Sequence[str]) -> Iterator[Sequence[str]]:
             yield picked(row)
 
 
-def changes(before: Path, after: Path) -> Iterator[Change]:
+def changes(before: Path, after: Path, tell: Tell = _untold) -> Iterator[Change]:
     """The rows in which two exports differ, in their order. Both are read side by side."""
     try:
-        yield from _merged(_rows(before / CSV), _rows(after / CSV))
+        yield from _merged(_told(_rows(before / CSV), "rows compared", tell), _rows(after / CSV))
     except OSError as error:
         raise CliError(f"{error.filename}: {error.strerror}.", code="file") from error
     except (KeyError, TypeError) as error:
@@ -154,6 +184,13 @@ def _merged(left: Iterator[Row], right: Iterator[Row]) -> Iterator[Change]:
             if one != other:
                 yield Change(one["x_ChargeId"], one, other)
             one, other = next(left, None), next(right, None)
+
+
+def _told(rows: Iterator[Any], what: str, tell: Tell) -> Iterator[Any]:
+    for count, row in enumerate(rows, start=1):
+        if count % _TOLD_EVERY == 0:
+            tell(f"{count:,} {what}")
+        yield row
 
 
 def _rows(path: Path) -> Iterator[Row]:

@@ -19,6 +19,7 @@ from typing import Any, NoReturn, TextIO, TypeVar
 
 import httpx
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
 
 from control_plane.cli import config
@@ -199,6 +200,14 @@ class Terminal:
     def json(self, answer: Any) -> None:
         self.write(as_json_text(answer, indent=2))
 
+    def json_list(self, items: Iterable[Any]) -> None:
+        """A long list as JSON, an item in each line, written as they come: memory does not grow with it."""
+        separator = "[\n"
+        for item in items:
+            self.write(separator + as_json_text(item).rstrip())
+            separator = ",\n"
+        self.write("[]\n" if separator == "[\n" else "\n]\n")
+
     def write(self, text: str) -> None:
         """Write plain text to standard output. Nothing else writes there but the console."""
         self.stdout.write(printable(text))
@@ -227,10 +236,27 @@ class Terminal:
         self.note(text)
         return nullcontext()
 
-    @contextmanager
-    def moving(self) -> Iterator[Callable[[str], None]]:
-        """A line below all others that moves at a terminal; what is yielded changes its text. Nothing elsewhere."""
+    def counting(self, text: str) -> AbstractContextManager[object]:
+        """Show at a terminal that the API works on one long answer, and for how long already. Nothing elsewhere."""
         if self.quiet or not self.err.is_terminal:
+            return nullcontext()
+        line = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=self.err,
+            transient=True,
+        )
+        line.add_task(clean_lines(text), total=None)
+        return line
+
+    @contextmanager
+    def moving(self, *, beside_output: bool = False) -> Iterator[Callable[[str], None]]:
+        """A line below all others that moves at a terminal; what is yielded changes its text. Nothing elsewhere.
+
+        With `beside_output`, standard output is written meanwhile: where both are a terminal, there is no line then.
+        """
+        if self.quiet or not self.err.is_terminal or (beside_output and self.out.is_terminal):
             yield lambda _: None
             return
         with self.err.status("") as line:

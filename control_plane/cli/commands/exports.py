@@ -2,15 +2,17 @@
 
 import re
 from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from control_plane.cli import export_files
 from control_plane.cli.destinations import destination
 from control_plane.cli.errors import CliError, usage
-from control_plane.cli.export_files import CSV, MANIFEST, PARQUET
+from control_plane.cli.export_files import CSV, MANIFEST, PARQUET, Change, Changes
 from control_plane.cli.parsing import Commands, command, noun
-from control_plane.cli.render.exports import checked_lines, difference_lines, export_table
+from control_plane.cli.render.exports import SHOWN_MAX, checked_lines, difference_lines, export_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.exports import PERIOD_PATTERN, ExportPage, ExportRequest, ExportView
 
@@ -94,7 +96,8 @@ def create(terminal: Terminal, args: Namespace) -> None:
         files = [Path(work) / name for name in (CSV, PARQUET, MANIFEST)]
         for file in files:
             _fetch(terminal, f"{args.path}/{made.value.id}/files/{file.name}", file)
-        checked = export_files.check(Path(work))
+        with terminal.moving() as tell:
+            checked = export_files.check(Path(work), tell)
         where = target.put(f"{made.value.period}/{made.value.id}", files)
     if args.json:
         terminal.json({"id": made.value.id, "to": where, "manifest": dict(checked.manifest)})
@@ -118,7 +121,8 @@ def list_exports(terminal: Terminal, args: Namespace) -> None:
 
 
 def verify(terminal: Terminal, args: Namespace) -> None:
-    checked = export_files.check(Path(args.folder))
+    with terminal.moving() as tell:
+        checked = export_files.check(Path(args.folder), tell)
     if args.json:
         terminal.json(dict(checked.manifest))
         return
@@ -126,12 +130,23 @@ def verify(terminal: Terminal, args: Namespace) -> None:
 
 
 def diff(terminal: Terminal, args: Namespace) -> None:
-    found = list(export_files.changes(Path(args.before), Path(args.after)))
+    """Compare both files side by side. Rows that differ are counted, shown or written as they come, and not kept."""
+    found = Changes(kept=SHOWN_MAX)
+    before, after = Path(args.before), Path(args.after)
     if args.json:
-        terminal.json(
-            [{"charge": change.charge, "before": change.before, "after": change.after} for change in found]
-        )
+        with terminal.moving(beside_output=True) as tell:
+            terminal.json_list(_counted(export_files.changes(before, after, tell), found))
     else:
+        with terminal.moving() as tell:
+            for change in export_files.changes(before, after, tell):
+                found.add(change)
         terminal.show(difference_lines(found))
-    if found:
-        raise CliError(f"{len(found):,} rows differ.", code="exports_differ")
+    if found.count:
+        raise CliError(f"{found.count:,} rows differ.", code="exports_differ")
+
+
+def _counted(changes: Iterable[Change], found: Changes) -> Iterator[Mapping[str, Any]]:
+    """Each change for machines, once it is counted."""
+    for change in changes:
+        found.add(change)
+        yield {"charge": change.charge, "before": change.before, "after": change.after}

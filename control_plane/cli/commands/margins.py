@@ -36,7 +36,9 @@ def add(finance: Commands) -> None:
 
 def margin(terminal: Terminal, args: Namespace) -> None:
     query = {"month": args.month, "by": args.by, "lines": checked_lines(args)}
-    terminal.present(args.json, terminal.client().get(PATH, MarginView, query), margin_page)
+    with terminal.counting(f"Adding up the machines of {args.month}"):
+        answer = terminal.client().get(PATH, MarginView, query)
+    terminal.present(args.json, answer, margin_page)
 
 
 def add_lines(parser: Parser, what: str) -> None:

@@ -193,7 +193,8 @@ def match(terminal: Terminal, args: Namespace) -> None:
     query = {"month": args.month, "lines": checked_lines(args)}
     if args.provider is not None:
         query["provider"] = args.provider
-    answer = terminal.client().get("/v1/finance/match", MatchView, query)
+    with terminal.counting(f"Matching the machines of {args.month}"):
+        answer = terminal.client().get("/v1/finance/match", MatchView, query)
     terminal.present(args.json, answer, match_page)
     found = answer.value
     if not found.matched:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from control_plane.cli.export_files import Change, Checked
+from control_plane.cli.export_files import Change, Changes, Checked
 from control_plane.cli.render.layout import facts, table
 from control_plane.wire.exports import ExportView
 
@@ -46,17 +46,17 @@ def checked_lines(checked: Checked) -> RenderableType:
     )
 
 
-def difference_lines(found: Sequence[Change]) -> RenderableType:
+def difference_lines(found: Changes) -> RenderableType:
     """The first rows that differ, and what all of them change."""
-    if not found:
+    if not found.count:
         return Text("Both exports have the same rows.", style="bold green")
-    rows = [(change.charge, _what(change), f"{change.billed:+f}") for change in found[:SHOWN_MAX]]
-    more = len(found) - len(rows)
+    rows = [(change.charge, _what(change), f"{change.billed:+f}") for change in found.first]
+    more = found.count - len(rows)
     columns = ("CHARGE", "CHANGE", "BILLED (USD)")
     return Group(
         table(columns, rows, whole=("CHARGE", "BILLED (USD)")),
         Text(f"{more:,} more." if more > 0 else "", end="\n" if more > 0 else ""),
-        Text(f"{len(found):,} rows differ. Billed: {sum(change.billed for change in found):+f} USD."),
+        Text(f"{found.count:,} rows differ. Billed: {found.billed:+f} USD."),
     )
 
 

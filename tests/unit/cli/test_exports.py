@@ -1,10 +1,13 @@
 """Exports at the command line: files that are whole, stored with the manifest last, checked and compared."""
 
 import hashlib
+import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,9 @@ import httpx
 import pytest
 from moto import mock_aws
 
+from control_plane.cli import export_files
 from control_plane.cli.destinations import Bucket
+from control_plane.cli.terminal import Terminal
 from control_plane.domain.money import Nano
 from control_plane.exports.csv_file import CsvEncoder
 from control_plane.exports.manifest import Described, ExportedFile, digest, manifest
@@ -208,6 +213,64 @@ def test_rows_that_were_added_removed_and_changed_are_shown_with_what_they_bill(
         (False, False),
         (True, False),
     ]
+
+
+def test_a_comparison_keeps_the_first_rows_alone_and_counts_all_of_them(tmp_path: Path) -> None:
+    changed = [replace(charge, amount_nano=Nano(charge.amount_nano + 5)) for charge in CHARGES]
+    before, after = folder(tmp_path / "before"), folder(tmp_path / "after", changed)
+    found = export_files.Changes(kept=2)
+    for change in export_files.changes(before, after):
+        found.add(change)
+    assert (len(found.first), found.count, found.billed) == (2, 3, Decimal("0.000000015"))
+
+
+def test_a_list_is_written_as_json_while_it_is_made(tmp_path: Path) -> None:
+    for items in ([], [{"a": [1, "\x1b"], "b": None}], [{"a": 1}, {}, {"b": {"c": "two\nlines"}}]):
+        out = io.StringIO()
+        Terminal(environ={}, stdout=out, stderr=io.StringIO()).json_list(items)
+        assert json.loads(out.getvalue()) == items
+        assert out.getvalue().isascii()
+    out = io.StringIO()
+
+    def made() -> Iterator[dict[str, int]]:
+        yield {"row": 1}
+        assert '"row": 1' in out.getvalue(), "the first one is written before the second one is asked for"
+        yield {"row": 2}
+
+    Terminal(environ={}, stdout=out, stderr=io.StringIO()).json_list(made())
+    assert json.loads(out.getvalue()) == [{"row": 1}, {"row": 2}]
+
+
+@pytest.mark.parametrize("command", ["verify export", "diff export other"])
+def test_long_runs_over_files_say_how_far_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    told: list[str] = []
+
+    @contextmanager
+    def moving(_: Terminal, *, beside_output: bool = False) -> Iterator[Callable[[str], None]]:
+        yield told.append
+
+    monkeypatch.setattr(Terminal, "moving", moving)
+    monkeypatch.setattr(export_files, "_TOLD_EVERY", 2)
+    folder(tmp_path / "export"), folder(tmp_path / "other")
+    verb, *folders = command.split()
+    shown = Stand(tmp_path, {}).run("export", verb, *(str(tmp_path / name) for name in folders))
+    assert shown.code == 0, shown.err
+    if verb == "verify":
+        assert told[0].startswith("focus-1.2.csv: 0.0 of 0.0 MB")
+        assert told[-1] == "2 of 3 rows"
+    else:
+        assert told == ["2 rows compared"]
+
+
+def test_no_line_moves_where_rows_are_written_to_the_same_terminal(tmp_path: Path) -> None:
+    before, after = folder(tmp_path / "before"), folder(tmp_path / "after", CHARGES[:1])
+    stand = Stand(tmp_path, {}, at_a_terminal=True)
+    shown = stand.run("export", "diff", str(before), str(after), "--json")
+    assert len(json.loads(shown.out)) == 2
+    assert "\x1b[?25l" not in shown.err, "the cursor is hidden while a line moves"
+    assert "\x1b[?25l" in stand.run("export", "diff", str(before), str(after)).err
 
 
 def test_exports_are_listed(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ from tests.unit.cli.test_screens import SCREENS
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\x9b3J\x7f\x08\u202e\u2066\u200b\u2028\ufeff"
 """Sets the title, clears the screen, returns, rings, deletes, reverses, hides, and ends a line."""
-ALLOWED_AT_A_TERMINAL = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[1A|\x1b\[2K|\r(?=\x1b\[2K|\n|$)")
+ALLOWED_AT_A_TERMINAL = re.compile(
+    r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[1A|\x1b\[2K|\r(?=\x1b\[(?:2K|1A)|\n|$)"
+)
 """What the console itself sends: colours, and the movements of bars."""
 _BATCH = f"/v1/node-pools/{answers.NODE_POOLS['items'][1]['id']}"
 SHOW = f"GET /v1/leases/{LEASE_ID}"

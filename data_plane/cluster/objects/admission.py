@@ -123,6 +123,8 @@ _DAEMON_SET_RULES = (
         "the pods of a DaemonSet run on the nodes of its own project",
     ),
 )
+SERVICE_PORTS_MAX = 20
+"""Each port of each Service is rules on the nodes of everybody."""
 _SERVICE_RULES = (
     (
         "!has(object.spec.type) || object.spec.type == 'ClusterIP'",
@@ -131,6 +133,10 @@ _SERVICE_RULES = (
     (
         "!has(object.spec.externalIPs) || object.spec.externalIPs.size() == 0",
         "spec.externalIPs could take over addresses of others",
+    ),
+    (
+        f"object.spec.?ports.orValue([]).size() <= {SERVICE_PORTS_MAX}",
+        f"a Service has up to {SERVICE_PORTS_MAX} ports here, as each is a rule on every node",
     ),
 )
 

@@ -2,7 +2,8 @@
 
 The API server and its database are shared by all tenants of a cluster, so the number of objects is bounded as well: by
 few while a project has no nodes, since projects cost nothing. Events are not counted. No tenant can write them,
-Kubernetes deletes them after an hour, and each would write the quota as well.
+Kubernetes deletes them after an hour, and each would write the quota as well. Revisions of StatefulSets and DaemonSets
+are: their controllers write as many as a tenant wants kept.
 """
 
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ OBJECTS_MAX = {
     "count/replicasets.apps": 2_000,
     "count/statefulsets.apps": 200,
     "count/daemonsets.apps": 20,
+    "count/controllerrevisions.apps": 2_000,
     "count/poddisruptionbudgets.policy": 100,
     "count/leases.coordination.k8s.io": 200,
     "count/horizontalpodautoscalers.autoscaling": 100,

@@ -16,6 +16,7 @@ from data_plane.cluster import kubeconfig as kubeconfigs
 from data_plane.cluster import node as nodes
 from data_plane.cluster.kubeconfig import Address, Kubeconfig, Role
 from data_plane.cluster.lightkube_port import LightkubePort
+from data_plane.cluster.objects.admission import SERVICE_PORTS_MAX
 from data_plane.cluster.objects.resource_quota import OBJECTS_MAX_WITHOUT_NODES
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, NODE_PROJECT, Tenant
 from data_plane.cluster.port import ClusterError, Forbidden, Invalid, NotFound, Token, Unauthorized
@@ -198,6 +199,7 @@ async def test_what_would_reach_beyond_a_namespace_is_refused_with_a_reason(
     space = tenant.namespace
     service = head(SERVICE, "s", space)
     ports = [{"port": 80}]
+    many = [{"name": f"p{number}", "port": number} for number in range(1, SERVICE_PORTS_MAX + 2)]
     with_port = pod(space, "p")
     with_port["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
     everywhere: Object = {"namespaceSelector": {}}
@@ -225,6 +227,7 @@ async def test_what_would_reach_beyond_a_namespace_is_refused_with_a_reason(
             "ClusterIP",
         ),
         ({**service, "spec": {"ports": ports, "externalIPs": ["192.0.2.1"]}}, Invalid, "externalIPs"),
+        ({**service, "spec": {"ports": many[: SERVICE_PORTS_MAX + 1]}}, Invalid, "up to 20 ports"),
         (head(NETWORK_POLICY, "open", space), Forbidden, "cannot patch"),
         (head(ROLE_BINDING, "more", space), Forbidden, "cannot patch"),
         (head(SECRET, "s", "kube-system"), Forbidden, "cannot patch"),
@@ -234,7 +237,7 @@ async def test_what_would_reach_beyond_a_namespace_is_refused_with_a_reason(
         for thing, _, reason in refused:
             with pytest.raises((Forbidden, Invalid), match=reason):
                 await customer.apply(thing)
-        await customer.apply({**service, "spec": {"ports": ports}})
+        await customer.apply({**service, "spec": {"ports": many[:SERVICE_PORTS_MAX]}})
         await customer.apply(pod(space, "p", **affinity("podAntiAffinity", {"namespaces": [space]})))
         await customer.apply(pod(space, "q", **affinity("podAntiAffinity", {}, required=False)))
 
@@ -486,6 +489,35 @@ async def test_quotas_bind_and_what_somebody_changed_is_put_right(
     await keep_tenant(admin, tenant, ALLOWANCE, [])
     denied = await admin.get(NETWORK_POLICY, "splitplane-deny", tenant.namespace)
     assert "ingress" not in denied["spec"] or denied["spec"]["ingress"] == []
+
+
+async def test_revisions_that_a_tenant_has_kept_are_bounded(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    """The controllers of StatefulSets and DaemonSets make one for each change, in the tenant's namespace."""
+    await keep_tenant(admin, tenant, replace(ALLOWANCE, nodes=0), [])
+    labels = {"app": "d"}
+    revisions = f"/apis/apps/v1/namespaces/{tenant.namespace}/controllerrevisions"
+
+    async def counted() -> bool:
+        status = (await admin.get(RESOURCE_QUOTA, "splitplane", tenant.namespace)).get("status", {})
+        return status.get("used", {}).get("count/controllerrevisions.apps") == str(OBJECTS_MAX_WITHOUT_NODES)
+
+    async with _customer(kubernetes, admin, tenant) as customer, raw(kubernetes, kubernetes.admin) as boss:
+        for number in range(OBJECTS_MAX_WITHOUT_NODES + 5):
+            spec = pod(tenant.namespace, "d", hostname=f"d-{number}")["spec"]
+            template = {"metadata": {"labels": labels}, "spec": spec}
+            made = {"selector": {"matchLabels": labels}, "revisionHistoryLimit": 10_000, "template": template}
+            applied = await customer.apply({**head(DAEMON_SET, "d", tenant.namespace), "spec": made})
+
+            async def is_seen(generation: int = applied["metadata"]["generation"]) -> bool:
+                found = (await boss.get(revisions)).json()["items"]
+                seen = (await customer.get(DAEMON_SET, "d", tenant.namespace)).get("status", {})
+                return seen.get("observedGeneration") == generation or len(found) >= OBJECTS_MAX_WITHOUT_NODES
+
+            await eventually("its controller has seen the change", is_seen)
+        await eventually("the quota is full", counted)
+        assert len((await boss.get(revisions)).json()["items"]) == OBJECTS_MAX_WITHOUT_NODES
 
 
 async def test_a_kubeconfig_to_view_reads_pods_and_no_secrets_and_changes_nothing(

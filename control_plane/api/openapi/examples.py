@@ -132,6 +132,7 @@ _TEXTS: Mapping[str, str] = {
     "rules": "0f1e2d3c4b5a6978",
     "verdict_why": "a GPU does not answer: GPU 3 does not answer",
     "opened_why": "a GPU does not answer: GPU 3 does not answer",
+    "LeftBehindView.kind": "volume",
     "OpenFaultView.detail": "a GPU does not answer: GPU 3 does not answer",
     "OpenAlertView.why": "the workload is asked for smaller batches",
     "RepairFaultView.detail": "GPU 3 does not answer",

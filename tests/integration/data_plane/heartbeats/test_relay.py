@@ -100,10 +100,14 @@ def _connections_to(port: int) -> int:
 async def test_whoever_has_most_makes_place_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "CONNECTIONS_MAX", OF_ONE_NODE_MAX)
 
-    async def say_nothing(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(30)
+    over = asyncio.Event()
+
+    async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await over.wait()
+        writer.transport.abort()  # Nobody else would: a connection that only its other end has closed stays half open.
 
     async with AsyncExitStack() as held:
+        held.callback(over.set)
         ingest = await held.enter_async_context(await asyncio.start_server(say_nothing, HOST, 0))
         port = await held.enter_async_context(_relayed(_port(ingest)))
         first, *_ = [await held.enter_async_context(_connected(port)) for _ in range(OF_ONE_NODE_MAX)]

@@ -119,6 +119,7 @@ class SlaController(Controller):
         permission=Permission.LEDGER_POST,
         scope=ScopeKind.PLATFORM,
         status_code=200,
+        moves_money=True,
         responses=made(SlaApprovalView, 200),
     )
     async def approve(self, request: ApiRequest, data: JSONBody[SlaApprovalRequest]) -> Response[bytes]:
@@ -164,6 +165,7 @@ class SlaController(Controller):
         permission=Permission.LEDGER_POST,
         scope=ScopeKind.PLATFORM,
         status_code=200,
+        moves_money=True,
         responses=made(SlaBreachView, 200),
     )
     async def approve_one(

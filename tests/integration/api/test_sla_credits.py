@@ -51,9 +51,15 @@ async def test_finance_approves_what_waits_once_and_the_customer_sees_it_at_each
     (listed,) = (await operator.http.get(WAITING)).json()["items"]
     assert (listed["id"], listed["organization_id"]) == (breach_id, f"org_{acme.id.hex}")
     approve, refuse = (f"{WAITING}/{breach_id}/{verb}" for verb in ("approve", "refuse"))
-    hold(await acme.http.post(approve, json={"reason": "mine"}), "permission_denied")
-    hold(await operator.http.post(approve, json={}), "invalid_request")
-    approved = await operator.http.post(approve, json={"reason": "ticket 7"})
+    once = {"Idempotency-Key": "ticket 7"}
+    hold(await acme.http.post(approve, json={"reason": "mine"}, headers=once), "permission_denied")
+    hold(
+        await operator.http.post(approve, json={}, headers=once | {"Idempotency-Key": "a"}), "invalid_request"
+    )
+    hold(await operator.http.post(approve, json={"reason": "ticket 7"}), "idempotency_key_missing")
+    approved = await operator.http.post(approve, json={"reason": "ticket 7"}, headers=once)
+    again = await operator.http.post(approve, json={"reason": "ticket 7"}, headers=once)
+    assert (again.status_code, again.json()) == (200, approved.json()), "decided once"
     assert (approved.status_code, approved.json()["waiting"]["nano"]) == (200, 10)
     hold(await operator.http.post(refuse, json={"reason": "no"}), "credit_not_waiting")
     hold(await operator.http.post(f"{WAITING}/br_{'0' * 31}7/refuse", json={"reason": "no"}), "not_found")
@@ -75,3 +81,12 @@ async def test_finance_refuses_what_waits_and_the_customer_reads_the_reason(
     assert shown["refused_why"] == "NVML was replaced"
     assert shown["refused_at"]
     assert "NVML was replaced" in (await acme.http.get(f"/v1/leases/{lease_id}/explanation")).text
+
+
+async def test_credits_that_are_many_are_approved_with_a_key_alone(operator: Tenant) -> None:
+    many = {"reason": "provider outage"}
+    hold(await operator.http.post("/v1/finance/sla-approvals", json=many), "idempotency_key_missing")
+    approved = await operator.http.post(
+        "/v1/finance/sla-approvals", json=many, headers={"Idempotency-Key": "outage"}
+    )
+    assert approved.status_code == 200

@@ -358,6 +358,8 @@ def test_each_answer_names_its_headers(whole: dict[str, Any]) -> None:
             "POST /v1/finance/credit-notes",
             "POST /v1/finance/supplier-invoices/{supplier_invoice_id}/postings",
             "POST /v1/finance/supplier-invoices/{supplier_invoice_id}/voids",
+            "POST /v1/finance/sla-approvals",
+            "POST /v1/finance/sla-credits/{breach_id}/approve",
         )
         expected = ["RequiredIdempotencyKey" if moves_money else "IdempotencyKey"]
         found = [ref.rpartition("/")[2] for ref in keys]

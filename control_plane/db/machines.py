@@ -433,14 +433,6 @@ async def record_step(
     return bool(await write(connection, _STEP, id=machine_id, step=shown, token=token, now=now, until=until))
 
 
-_KEEP_MESH_KEY = text("UPDATE machines SET mesh_key = :key WHERE id = :id")
-
-
-async def keep_mesh_key(connection: Connection, machine_id: MachineId, public_key: str) -> None:
-    """Store with which key a machine will join its customer's private network."""
-    await write(connection, _KEEP_MESH_KEY, id=machine_id, key=public_key)
-
-
 # Recording lists
 
 _SIGHTED = text(f"""

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from control_plane.db import work
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
-from control_plane.domain.ids import ClaimId, NetworkId, OrganizationId
+from control_plane.domain.ids import ClaimId, MachineId, NetworkId, OrganizationId
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,3 +236,11 @@ async def give_back(
     """
     said = {"public_key": public_key, "endpoint": endpoint}
     await write(connection, _GIVE_BACK, network_id=network_id, token=token, synced_at=synced_at, **said)
+
+
+_KEEP_KEY = text("UPDATE machines SET mesh_key = :key WHERE id = :id")
+
+
+async def keep_key(connection: Connection, machine_id: MachineId, public_key: str) -> None:
+    """Store with which key a machine will join the private network of whoever claims it."""
+    await write(connection, _KEEP_KEY, id=machine_id, key=public_key)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
-from control_plane.db import machines
+from control_plane.db import machines, mesh
 from control_plane.domain.lease import Lease
 from control_plane.domain.pool_claim import PoolRejectCode
 from control_plane.domain.request import CapacityRequest
@@ -87,7 +87,7 @@ async def test_a_machine_that_joins_with_another_key_than_was_kept_is_asked_for_
     organization = await stage.organization()
     (machine_id,) = await pools.waiting(stage)
     async with stage.db.transaction() as connection:
-        await machines.keep_mesh_key(connection, machine_id, OTHER_KEY)
+        await mesh.keep_key(connection, machine_id, OTHER_KEY)
     lease = await stage.lease(organization)
     await stage.run("place_leases")
     await stage.run("admit_customers")

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from control_plane.db import machines
+from control_plane.db import machines, mesh
 from control_plane.domain import verification
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName
@@ -157,7 +157,7 @@ async def _warm_up(world: MachineWorld, machine: Machine, session: Session) -> N
     await apply_firewall(session, (), ssh_port=machine.ssh_port)
     public_key = await warm_mesh(session)
     async with world.db.statement() as connection:
-        await machines.keep_mesh_key(connection, machine.id, public_key)
+        await mesh.keep_key(connection, machine.id, public_key)
 
 
 async def _step(world: MachineWorld, machine: Machine, step: Step, token: UUID, held_for: timedelta) -> bool:

@@ -16,7 +16,6 @@ from control_plane.db.nodes import still_leaves
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.actor import Actor
-from control_plane.domain.deadline import HAVE_DEADLINES, OverdueMachine
 from control_plane.domain.downtime import FLAPS_WITHIN, SETTLED_AFTER
 from control_plane.domain.eviction import Notice
 from control_plane.domain.failure import FailReason
@@ -449,20 +448,6 @@ UPDATE machines m SET sighted_at = {SIGHTED_AT},
   missed_since = coalesce(m.missed_since, :asked_at), missed_lists = m.missed_lists + 1
 FROM provider_accounts a WHERE a.name = m.account AND m.id = ANY(:ids)
 """)
-# While an account does not answer, its lists are still tried, and the next one is due right after the last try.
-_ATTENDED_UNTIL = f"""
-CASE m.state WHEN '{MachineState.INTENDED}' THEN CASE WHEN m.asked_at IS NOT NULL THEN m.due_at END
-             WHEN '{MachineState.BOOTSTRAPPING}' THEN m.tried_at
-             ELSE greatest(a.listing_asked_at, CASE WHEN a.failing_since IS NOT NULL THEN a.listing_due_at END) END
-"""
-# A worker that holds a machine at its deadline may finish: its hold expires soon.
-_OVERDUE = text(f"""
-SELECT m.id, m.account, m.state, m.generation, m.created_at, m.deadline_at, {_ATTENDED_UNTIL} AS attended_until
-FROM machines m JOIN provider_accounts a ON a.name = m.account
-WHERE {among("m.state", HAVE_DEADLINES)} AND m.deadline_at <= :now AND {work.FREE}
-ORDER BY m.deadline_at, m.id LIMIT :limit
-""")
-_EXTEND = text("UPDATE machines SET deadline_at = :until WHERE id = ANY(:ids) AND deadline_at <= :now")
 
 
 async def record_sighted(
@@ -486,15 +471,3 @@ async def record_missed(
     """Count one more complete list without these machines. Call it before the account's listing time is updated."""
     if machine_ids:
         await write(connection, _MISSED, ids=list(machine_ids), asked_at=asked_at)
-
-
-async def overdue(connection: Connection, *, now: datetime, limit: int) -> list[OverdueMachine]:
-    """Machines past their deadline that no worker holds now, oldest deadline first. `domain/deadline.py` decides."""
-    return await read(connection, _OVERDUE, OverdueMachine, now=now, limit=limit)
-
-
-async def extend(
-    connection: Connection, machine_ids: Sequence[MachineId], *, until: datetime, now: datetime
-) -> None:
-    """Give machines that are past their deadline another one, unless they moved on meanwhile."""
-    await write(connection, _EXTEND, ids=list(machine_ids), until=until, now=now)

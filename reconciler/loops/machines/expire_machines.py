@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from control_plane.db import claims, machines
+from control_plane.db import claims, machine_deadlines
 from control_plane.domain import deadline
 from control_plane.domain.deadline import Extend, GiveUp, OverdueClaim, OverdueMachine, Wait
 from control_plane.domain.ids import ClaimId, MachineId
@@ -36,7 +36,7 @@ EXPIRED_PER_ACTIVATION_MAX = 100
 async def activate(world: World) -> Report:
     now = world.now()
     async with world.db.transaction() as connection:
-        late = await machines.overdue(connection, now=now, limit=EXPIRED_PER_ACTIVATION_MAX)
+        late = await machine_deadlines.overdue(connection, now=now, limit=EXPIRED_PER_ACTIVATION_MAX)
         waiting = await claims.overdue(
             connection, now=now, suspect_before=now - DOUBT_LASTS, limit=EXPIRED_PER_ACTIVATION_MAX
         )
@@ -69,7 +69,7 @@ async def _expire_machines(
                 pass
     if extended:
         async with world.db.transaction() as connection:
-            await machines.extend(connection, extended, until=now + deadline.TRIED_FIRST, now=now)
+            await machine_deadlines.extend(connection, extended, until=now + deadline.TRIED_FIRST, now=now)
     return len(extended)
 
 

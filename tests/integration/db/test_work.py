@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import accounts, idempotency, machines, mesh, waiting
+from control_plane.db import accounts, idempotency, machine_deadlines, machines, mesh, waiting
 from control_plane.db.engine import Database
 from control_plane.db.idempotency import KeyTaken, StoredAnswer
 from control_plane.domain.ids import AccountName, ClaimId, MachineId, NetworkId, OrganizationId
@@ -171,7 +171,7 @@ async def test_a_machine_is_tried_once_more_after_its_deadline_and_then_not_set_
 
     async def overdue() -> dict[MachineId, datetime | None]:
         async with filled.reading() as connection:
-            found = await machines.overdue(connection, now=late, limit=100)
+            found = await machine_deadlines.overdue(connection, now=late, limit=100)
         return {machine.id: machine.attended_until for machine in found}
 
     taken = await _take(filled, ONE, limit=5, state=MachineState.BOOTSTRAPPING)

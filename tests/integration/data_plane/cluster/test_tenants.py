@@ -501,7 +501,9 @@ async def test_revisions_that_a_tenant_has_kept_are_bounded(
 
     async def counted() -> bool:
         status = (await admin.get(RESOURCE_QUOTA, "splitplane", tenant.namespace)).get("status", {})
-        return status.get("used", {}).get("count/controllerrevisions.apps") == str(OBJECTS_MAX_WITHOUT_NODES)
+        return bool(
+            status.get("used", {}).get("count/controllerrevisions.apps") == str(OBJECTS_MAX_WITHOUT_NODES)
+        )
 
     async with _customer(kubernetes, admin, tenant) as customer, raw(kubernetes, kubernetes.admin) as boss:
         for number in range(OBJECTS_MAX_WITHOUT_NODES + 5):

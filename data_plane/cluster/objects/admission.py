@@ -25,7 +25,8 @@ It says its own address as well. K3s reaches kubelets through the tunnel of the 
 (pkg/daemons/control/tunnel.go), and signs a server's certificate for any address. So one that claimed another node's
 would be taken for its kubelet: it would see what is typed into `kubectl exec` there, and answer it. K3s also copies the
 host name of each node into the cluster's DNS (pkg/node/controller.go), which answers all tenants with it, line breaks
-and further names included.
+and further names included. What a machine calls itself (pkg/agent/run.go, getHostname) mostly has no dots, and a name
+without dots is no name of anything else. One that has them is left out: K3s tries to write it, and says so in its log.
 
 K3s gives the agents of all nodes one more certificate, that of `system:k3s-controller`. Since 1.32 it may change the
 status of every Node (manifests/rolebindings.yaml), and with it the metadata: flannel writes its annotations that way
@@ -182,9 +183,10 @@ _POD_ADDRESS_RULES = (
 _NODE_ADDRESS_RULES = (
     (
         """!has(params.data) || !(object.metadata.name in params.data)
-  || object.status.?addresses.orValue([]).all(it,
-       it.address == (it.type == 'Hostname' ? object.metadata.name : params.data[object.metadata.name]))""",
-        "a node has its own address in the overlay and its own name, and no others",
+  || object.status.?addresses.orValue([]).all(it, it.type == 'Hostname'
+       ? it.address.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')
+       : it.address == params.data[object.metadata.name])""",
+        "a node has its own address in the overlay, and a host name without dots",
     ),
 )
 

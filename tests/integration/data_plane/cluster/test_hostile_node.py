@@ -338,6 +338,8 @@ async def test_a_node_has_its_own_address_alone_whoever_writes_it(
                 ("InternalIP", ["10.64.16.1"], 403),
                 ("InternalDNS", ["registry.example.com"], 403),
                 ("Hostname", [attacker.node], 200),
+                ("Hostname", ["gpu-box-7"], 200),
+                ("Hostname", ["pypi.org."], 403),
                 ("Hostname", ["registry.example.com"], 403),
                 ("Hostname", [f"{attacker.node}\n192.0.2.7 registry.example.com"], 403),
             ):

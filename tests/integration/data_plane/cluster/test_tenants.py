@@ -515,7 +515,9 @@ async def test_revisions_that_a_tenant_has_kept_are_bounded(
             async def is_seen(generation: int = applied["metadata"]["generation"]) -> bool:
                 found = (await boss.get(revisions)).json()["items"]
                 seen = (await customer.get(DAEMON_SET, "d", tenant.namespace)).get("status", {})
-                return seen.get("observedGeneration") == generation or len(found) >= OBJECTS_MAX_WITHOUT_NODES
+                return bool(
+                    seen.get("observedGeneration") == generation or len(found) >= OBJECTS_MAX_WITHOUT_NODES
+                )
 
             await eventually("its controller has seen the change", is_seen)
         await eventually("the quota is full", counted)

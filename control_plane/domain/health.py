@@ -345,10 +345,11 @@ def look_due(
     now: datetime,
     *,
     handed_back_at: datetime | None = None,
+    reset_at: datetime | None = None,
 ) -> datetime | None:
     """When we look at a machine ourselves next; None when there is nothing to look for.
 
-    What its customer hands back is looked at before it goes.
+    What its customer hands back is looked at before it goes, and what was reset, to see whether that helped.
     """
     if handed_back_at is not None and (looked_at is None or looked_at < handed_back_at):
         return handed_back_at
@@ -357,6 +358,8 @@ def look_due(
         return None
     if looked_at is None:
         return now
+    if reset_at is not None and looked_at < reset_at:
+        return reset_at
     if any(fault.confirmed_at is None and fault.last_at > looked_at for fault in watched):
         return looked_at + LOOKS_APART
     return looked_at + LOOK_AGAIN_AFTER

@@ -158,7 +158,9 @@ def assess(
         judgement=judge((*faults, *row_faults)),
         looked_at=looked_at,
         looked=looked,
-        look_due_at=look_due(faults, looked_at, now, handed_back_at=watched.handed_back_at),
+        look_due_at=look_due(
+            faults, looked_at, now, handed_back_at=watched.handed_back_at, reset_at=watched.reset_at
+        ),
         samples_until=max(
             (at for at in (samples_until, watched.samples_until) if at is not None), default=None
         ),

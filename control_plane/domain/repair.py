@@ -130,6 +130,8 @@ class Facts:
     """Whether another machine is ready for its customer, or its pool has as many ready nodes without it."""
     challenged: bool
     """Whether its GPUs are challenged at all."""
+    was_reset: bool
+    """Whether it was rebooted since the step was reached."""
     reboots: bool
     """Whether its provider can reboot it."""
     not_before: datetime | None
@@ -278,6 +280,8 @@ def _reset(facts: Facts, fault: Fault, now: datetime) -> Action:
         return Climb(RepairStep.REPLACE, "the reset did not end the fault")
     if not facts.used:
         return Climb(RepairStep.REPLACE, "nobody uses it")
+    if facts.was_reset:
+        return Wait("it was rebooted, and we look whether that ended the fault")
     if facts.notified_at is None:
         return _notice(facts, now)
     if facts.consent is Consent.ASKED:

@@ -154,6 +154,7 @@ async def _facts(
         look_awaited=_look_awaited(watched, now),
         spare_ready=await _spare_ready(connection, locked, now),
         challenged=challenged(watched.proof),
+        was_reset=watched.reset_at is not None and watched.reset_at >= repair.step_at,
         reboots=PowerAction.REBOOT in offered,
         not_before=planned_at - DRAIN_MAX if planned_at is not None and is_node else planned_at,
     )

@@ -29,10 +29,12 @@ from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.world import uuid7
 from data_plane.documents.health import GpuHealth, PcieHealth, Usage
+from data_plane.documents.health import Xid as HealthXid
 from data_plane.documents.sample import Gpu, Xid, sample_gpus
+from providers.fake import FakeMachine
 from reconciler.loops.machines import order_spares
 from tests.support import machine_samples
-from tests.support.faults import LOST, shows, taken_out, wants_a_spare
+from tests.support.faults import GOOD, LOST, shows, taken_out, wants_a_spare
 from tests.support.hand_backs import asked_for_another
 from tests.support.locks import until_somebody_waits
 from tests.support.machine_samples import JUST_SETTLED
@@ -275,6 +277,33 @@ async def test_an_error_that_takes_a_gpu_out_has_it_challenged_and_a_reset_or_a_
     assert again.last_challenged_at is not None
     assert again.last_challenged_at > machine.last_challenged_at
     assert await verdict_of(stage, machine) is Verdict.HEALTHY
+    await stage.finish()
+
+
+async def test_a_machine_is_rebooted_once_and_then_looked_at(stage: Stage) -> None:
+    """A reboot takes less time than we leave between two looks, so it must not follow from what the last one showed."""
+    await put_terms_in_force(stage)
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", sla=SlaTier.SILVER))
+    await stage.play_until(lease, "ready", seconds_max=120)
+    machine = await machine_of(stage, lease)
+    at = int(stage.clock.now().timestamp())
+    shows(stage, machine, GOOD)
+    known = stage.access.machine(machine.address or "")
+    assert known.health is not None
+    known.health = replace(known.health, xids=(HealthXid("xid", 48, GOOD.bus_id, at, "both"),))
+    await reports(stage, lease, xids=(Xid("xid", 48, None, at),))
+    rebooted = stage.cloud.on_power
+    assert rebooted is not None
+
+    def mended(before: str, at_provider: FakeMachine) -> None:
+        rebooted(before, at_provider)
+        shows(stage, machine, GOOD)
+
+    stage.cloud.on_power = mended
+    await stage.play(40 * 60, step=10)
+    assert stage.cloud.calls_of("reboot") == 1
+    assert await verdict_of(stage, machine) is Verdict.HEALTHY
+    assert [each.id for each in await stage.machines(lease)] == [machine.id]
     await stage.finish()
 
 

@@ -17,11 +17,11 @@ from control_plane.domain.ids import LaunchKey
 from tests.support import laws, month_evidence
 from tests.support.database import fresh_database, login_url
 from tests.support.month import Arm, Injury, Kind, Month, Size, begin, finish
-from tests.support.month_evidence import Evidence
+from tests.support.month_evidence import Action, Evidence, Replacing, Switched
 from tests.support.sla_recount import Charge
 from tests.support.wrong_actions import WRONG, expected, healthy_machines_taken_away, wrong_actions
 
-pytestmark = [pytest.mark.database, pytest.mark.xdist_group("month")]
+pytestmark = [pytest.mark.database, pytest.mark.xdist_group("month"), pytest.mark.timeout(900)]
 SIZE = Size()
 DAYS = 30
 
@@ -51,6 +51,18 @@ async def test_thirty_days_pass_and_nothing_wrong_is_done(played: Played) -> Non
     await laws.check_finished(month.stage.db, *month.stage.clouds.values())
     kinds = Counter(injury.kind for injury in month.injuries)
     assert set(kinds) == set(Kind), f"everything happens: {kinds}, {month.skipped}"
+
+
+async def test_what_is_armed_acts_where_it_has_to(played: Played) -> None:
+    """Otherwise no wrong action of these kinds would say nothing."""
+    evidence = played.evidence
+    reset = {injury.launch_key for injury in evidence.injuries if injury.kind is Kind.NEEDS_RESET}
+    assert {each.launch_key for each in evidence.switched if each.verb == "reboot"} == reset
+    (interruption,) = evidence.interruptions
+    assert evidence.short is not None
+    assert interruption.for_lease in evidence.short.promised
+    assert {action.action for action in evidence.actions} >= {"notify"}
+    assert evidence.replacings
 
 
 async def test_credits_are_those_of_a_second_computation_from_raw_evidence(played: Played) -> None:
@@ -150,6 +162,33 @@ def _doubled(evidence: Evidence) -> Evidence:
     return replace(evidence, machines=[*evidence.machines, evidence.machines[0]])
 
 
+def _replaced(evidence: Evidence) -> Evidence:
+    claim = _first_admitted(evidence)
+    assert claim.ended_at is not None
+    return replace(evidence, replacings=[*evidence.replacings, Replacing(claim.lease, claim.ended_at)])
+
+
+def _interrupted(evidence: Evidence) -> Evidence:
+    (needed,) = evidence.interruptions
+    return replace(evidence, interruptions=[needed, replace(needed, lease=_first_admitted(evidence).lease)])
+
+
+def _rebooted(evidence: Evidence) -> Evidence:
+    claim = _first_admitted(evidence)
+    return replace(
+        evidence, switched=[*evidence.switched, Switched(claim.launch_key, "reboot", claim.claimed_at)]
+    )
+
+
+def _acted(evidence: Evidence) -> Evidence:
+    well = next(
+        lease.id for lease in evidence.leases if lease.id not in {key[0] for key in evidence.breaches}
+    )
+    return replace(
+        evidence, actions=[*evidence.actions, Action(well, "sla_violation", "notify", evidence.until)]
+    )
+
+
 MUTATIONS: dict[str, Callable[[Evidence], Evidence]] = {
     "healthy_machines_taken_away": _taken,
     "leases_ended_without_a_cause": _ended,
@@ -161,6 +200,10 @@ MUTATIONS: dict[str, Callable[[Evidence], Evidence]] = {
     "time_down_that_was_billed": _billed,
     "machines_with_two_tenants": _shared,
     "launches_that_bought_twice": _doubled,
+    "replacements_of_machines_that_work": _replaced,
+    "leases_interrupted_without_a_need": _interrupted,
+    "machines_switched_without_a_cause": _rebooted,
+    "actions_without_a_condition": _acted,
 }
 
 

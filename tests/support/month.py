@@ -6,7 +6,8 @@ leases and machines look every few seconds, then less and less often, until the 
 announced step waits for is a moment that is not skipped. Loops that only keep books look every few hours.
 
 Every arrival asks for the same lease in three regions, which differ in their warm pool alone: none, a fixed one, and one
-that the newsvendor sizes. So one month compares all three, with the same demand.
+that the newsvendor sizes. So one month compares all three, with the same demand. In a fourth region capacity runs short
+once, while interruptible leases run there and a promised one is asked for. Whatever operators can arm is armed.
 
 What happens to machines is decided here and noted as an `Injury`: that is the truth against which the product's actions
 are judged (`wrong_actions.py`).
@@ -17,7 +18,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
@@ -26,20 +27,25 @@ from pathlib import Path
 
 from sqlalchemy import text
 
+from control_plane.db import enforcement, preemptions
 from control_plane.db import pools as pool_rows
 from control_plane.db.engine import Database
+from control_plane.db.preemptions import Switch
+from control_plane.domain.enforcement import Detector
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.ids import AccountName, LaunchKey, MachineId, OrganizationId, PoolId, ProviderRef
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.pool import PoolPolicy
 from control_plane.domain.power_action import PowerAction
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.services import sla_terms
 from control_plane.world import uuid7
 from data_plane.documents.health import GpuHealth
 from data_plane.documents.health import Health as HealthDocument
+from data_plane.documents.health import Xid as HealthXid
 from data_plane.documents.sample import Gpu, Xid
 from data_plane.simulation.collector import FakeCollector
 from providers.fake import FakeMachine, FakeProvider, Fault
@@ -53,7 +59,7 @@ from tests.support.hand_backs import asked_for_another
 from tests.support.machine_samples import JUST_SETTLED
 from tests.support.pools import a_pool
 from tests.support.rows import rows
-from tests.support.stage import LOOPS, Stage, set_stage
+from tests.support.stage import BOOK, LOOPS, Stage, set_stage
 
 SKU = "h100x1"
 TERMS = Path("control_plane/sla_terms.toml").read_text(encoding="utf-8")
@@ -72,6 +78,11 @@ SELDOM = timedelta(hours=3)
 """So often even those loops look for which there seems to be nothing."""
 
 
+RESET_XID = 48
+"""A double-bit memory error: the GPU is out until it is reset."""
+_BUS = "0000:3b:00.0"
+
+
 class Arm(StrEnum):
     """What kind of pool a region has."""
 
@@ -81,6 +92,13 @@ class Arm(StrEnum):
 
 
 REGIONS = {Arm.NONE: "us-east-1", Arm.FIXED: "eu-central-1", Arm.NEWSVENDOR: "us-west-2"}
+SCARCE = "ap-northeast-1"
+"""Where capacity runs short. Only the good provider sells there."""
+_YIELDS = CapacityRequest(SKU, regions=(SCARCE,), purchase=PurchaseKind.INTERRUPTIBLE)
+_BOOK = tuple(
+    replace(price, interruptible_nano_per_unit_hour=Nano(3 * NANO_PER_USD) if price.sku.name == SKU else None)
+    for price in BOOK
+)
 
 
 @dataclass(frozen=True)
@@ -116,11 +134,13 @@ class Kind(StrEnum):
     """We work on it, with or without the promised notice."""
     STOPPED = "stopped"
     """Its customer stops it, and starts it again."""
+    NEEDS_RESET = "needs_reset"
+    """Its driver reports an error that a reboot ends, and so does every look of ours until then."""
 
 
 PROMISED = frozenset({Kind.DOWN, Kind.DEAD, Kind.WORK})
 """What is promised about these differs most between the service levels."""
-HARMLESS = frozenset({Kind.RUMOUR, Kind.STOPPED})
+HARMLESS = frozenset({Kind.RUMOUR, Kind.STOPPED, Kind.NEEDS_RESET})
 """Of these no machine may be taken away."""
 
 
@@ -143,6 +163,19 @@ class Arrival:
     at: datetime
     tier: SlaTier
     stays: timedelta
+
+
+@dataclass
+class Shortage:
+    """When there was no more capacity in a region, and whose leases were there."""
+
+    since: datetime
+    until: datetime
+    interruptible: list[Lease] = field(default_factory=list[Lease])
+    promised: list[Lease] = field(default_factory=list[Lease])
+    """Those for which a machine may be taken back."""
+    others: list[Lease] = field(default_factory=list[Lease])
+    """Those that wait."""
 
 
 @dataclass
@@ -171,11 +204,18 @@ GATES: dict[str, str] = {
     "change_power": "EXISTS (SELECT FROM powers WHERE settled_at IS NULL)",
     "judge_health": """EXISTS (SELECT FROM samples WHERE received_at > :lately) OR EXISTS (SELECT FROM machines
       WHERE state = 'verified' AND (down_since IS NOT NULL OR missed_since IS NOT NULL OR suspect_since IS NOT NULL))
-      OR EXISTS (SELECT FROM machine_health WHERE verdict <> 'healthy')
+      OR EXISTS (SELECT FROM machine_health h JOIN machines m ON m.id = h.machine_id
+        WHERE h.verdict <> 'healthy' AND m.state = 'verified')
       OR EXISTS (SELECT FROM maintenances WHERE ended_at IS NULL)""",
-    "look_at_machines": "EXISTS (SELECT FROM machine_health WHERE look_due_at <= :now)",
+    "look_at_machines": """EXISTS (SELECT FROM machine_health h JOIN machines m ON m.id = h.machine_id
+      WHERE h.look_due_at <= :now AND m.state = 'verified')""",
     "repair_machines": "EXISTS (SELECT FROM repairs WHERE closed_at IS NULL)",
     "order_spares": "EXISTS (SELECT FROM repairs WHERE closed_at IS NULL AND spare_wanted_at IS NOT NULL)",
+    "preempt_leases": """EXISTS (SELECT FROM leases l WHERE l.state = 'placing' AND l.created_at < :since_a_minute)
+      OR EXISTS (SELECT FROM preemptions WHERE state IN ('notified', 'interrupted', 'ordered'))""",
+    "enforce_rules": """EXISTS (SELECT FROM findings WHERE closed_at IS NULL AND opened_at > :lately)
+      OR EXISTS (SELECT FROM sla_breaches b JOIN leases l ON l.id = b.lease_id WHERE l.state = 'ready'
+        AND NOT EXISTS (SELECT FROM findings f WHERE f.lease_id = b.lease_id))""",
 }
 """Loops that look at a moment only if there is something for them, with what that is, as SQL."""
 ALWAYS = ("collect_heartbeats", "observe_machines")
@@ -218,6 +258,9 @@ class Month:
     tenants: list[OrganizationId] = field(default_factory=list[OrganizationId])
     looks: int = 0
     """How many moments were looked at."""
+    shortage: Shortage | None = None
+    released: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    """When customers released leases that are no request's."""
     lies: list[tuple[datetime, int]] = field(default_factory=list[tuple[datetime, int]])
     """From when on how many launches at the bad provider fail, or are answered wrongly."""
     activations: Counter[str] = field(default_factory=Counter[str])
@@ -229,6 +272,8 @@ class Month:
     )
     _numbers: Iterator[int] = field(default_factory=count)
     _looked: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    _resets: set[LaunchKey] = field(default_factory=set[LaunchKey])
+    """Machines that a reboot mends."""
 
     @property
     def now(self) -> datetime:
@@ -282,7 +327,7 @@ class Month:
         ]
         async with self.stage.db.reading() as connection:
             (row,) = await rows(connection, _UNDER_REPAIR, lately=now - REPAIRED_WITHIN)
-        if row.lately:
+        if row.lately or (self.shortage is not None and self.shortage.since <= now < self.shortage.until):
             moments.append(now + REPAIR_STEP)
         return max(now + _ANSWERS_SOON, min(moments))
 
@@ -320,7 +365,13 @@ class Month:
     async def _open_gates(self) -> set[str]:
         async with self.stage.db.reading() as connection:
             now = self.now
-            (row,) = await rows(connection, _OPEN, now=now, lately=now - timedelta(minutes=10))
+            (row,) = await rows(
+                connection,
+                _OPEN,
+                now=now,
+                lately=now - timedelta(minutes=10),
+                since_a_minute=now - timedelta(minutes=1),
+            )
         return {name for name in GATES if getattr(row, name)}
 
     def _is_due(self, name: str, now: datetime) -> bool:
@@ -377,10 +428,15 @@ class Month:
                 cloud.disappear(machine.provider_ref)
                 return None
             case Kind.GPU_LOST:
-                self._shows_a_lost_gpu(machine.address)
+                self._shows(machine.address, lost=True)
                 await self._reports(request.lease, Gpu(0, lost=True), xid=79)
                 if request.arrival.tier is SlaTier.BRONZE:
                     self.at(until, partial(self._hand_back, request, machine.launch_key))
+                return None
+            case Kind.NEEDS_RESET:
+                self._resets.add(machine.launch_key)
+                self._shows(machine.address, lost=False, xid=RESET_XID)
+                await self._reports(request.lease, Gpu(0, bus_id=_BUS), xid=RESET_XID)
                 return None
             case Kind.RUMOUR:
                 await self._reports(request.lease, Gpu(0, lost=True), xid=79)
@@ -414,6 +470,8 @@ class Month:
         self.random.shuffle(candidates)
         if kind in PROMISED:  # Where something is promised, if there is such a lease.
             candidates.sort(key=lambda request: request.arrival.tier is SlaTier.BRONZE)
+        if kind is Kind.NEEDS_RESET:  # A tier in which we reboot, and which has the longest time for it.
+            candidates = [each for each in candidates if each.arrival.tier is SlaTier.SILVER]
         for request in candidates:
             row = await self.stage.lease_row(request.lease)
             if row.state != "ready" or row.ready_at is None or self.now - row.ready_at < HOUR / 2:
@@ -429,13 +487,14 @@ class Month:
     async def _recover(self, machine: FakeMachine) -> None:
         machine.failed = False
 
-    def _shows_a_lost_gpu(self, address: str) -> None:
-        card = GpuHealth(0, uuid=None, bus_id="0000:3b:00.0", lost=True)
+    def _shows(self, address: str, *, lost: bool, xid: int | None = None) -> None:
+        """What every look of ours at a machine shows from now on."""
+        at = int(self.now.timestamp())
         self.stage.access.machine(address).health = HealthDocument(
             source="nvml",
-            at=int(self.now.timestamp()),
-            gpus=(card,),
-            xids=(),
+            at=at,
+            gpus=(GpuHealth(0, uuid=None, bus_id=_BUS, lost=lost),),
+            xids=() if xid is None else (HealthXid("xid", xid, _BUS, at, "both"),),
             xids_dropped=0,
             events=False,
             kernel_log="kmsg",
@@ -443,7 +502,7 @@ class Month:
         )
 
     async def _reports(self, lease: Lease, gpu: Gpu, *, xid: int) -> None:
-        seen = Xid("xid", xid, "0000:3b:00.0", int(self.now.timestamp()))
+        seen = Xid("xid", xid, _BUS, int(self.now.timestamp()))
         await machine_samples.sent(self.stage, lease, gpu, xids=(seen,))
         self.stage.clock.advance(JUST_SETTLED.total_seconds())
 
@@ -464,6 +523,42 @@ class Month:
     async def _start(self, request: Request) -> None:
         if await self.stage.state(request.lease) == "ready":
             await power.ask(self.stage, request.lease, PowerAction.START)
+
+    def switched(self, machine: FakeMachine) -> None:
+        """A provider rebooted, stopped or started a machine: what a reboot ends is over."""
+        if machine.launch_key in self._resets:
+            self.stage.access.machine(machine.address).health = None
+
+    # Capacity runs short
+
+    async def plan_shortage(self, at: datetime) -> None:
+        """Interruptible leases run, there is no more capacity, and leases are asked for that want some."""
+        self.shortage = shortage = Shortage(at, at + HOUR)
+        for number in range(2):
+            shortage.interruptible.append(
+                await self.stage.lease(self.tenants[0], _YIELDS, name=f"yields-{number}")
+            )
+        self.at(at, self._run_short)
+        self.at(at + 4 * HOUR, self._end_shortage)
+
+    async def _run_short(self) -> None:
+        assert self.shortage is not None
+        stock = self.stage.clouds[STEADY].stock
+        stock.update({place: 0 for place in stock if place[1] == SCARCE})
+        for tier, leases in ((SlaTier.BRONZE, self.shortage.others), (SlaTier.GOLD, self.shortage.promised)):
+            wanted = CapacityRequest(SKU, regions=(SCARCE,), sla=tier)
+            leases.append(await self.stage.lease(self.tenants[1], wanted, name=f"short-{tier}"))
+        self.at(self.now + HOUR / 3, partial(self._gives_up, self.shortage.others[0]))
+
+    async def _end_shortage(self) -> None:
+        assert self.shortage is not None
+        for lease in (*self.shortage.interruptible, *self.shortage.promised):
+            await self._gives_up(lease)
+
+    async def _gives_up(self, lease: Lease) -> None:
+        if await self.stage.state(lease) in ("placing", "starting", "ready"):
+            self.released[str(lease.id)] = self.now
+            await self.stage.release(lease)
 
     # The bad provider
 
@@ -530,7 +625,7 @@ INJURIES: tuple[tuple[Kind, timedelta, timedelta | None], ...] = (
     (Kind.GPU_LOST, timedelta(hours=5), None),
     (Kind.DOWN, timedelta(minutes=25), None),
     (Kind.WORK, timedelta(hours=1), timedelta(days=4)),
-    (Kind.RUMOUR, timedelta(0), None),
+    (Kind.NEEDS_RESET, timedelta(0), None),
 )
 """What happens in turn, for how long, and with which notice."""
 
@@ -571,7 +666,7 @@ async def begin(db: Database, size: Size, *, api_db: Database | None = None) -> 
             settings=FakeSettings(boot_seconds=boot),
             listing=tuple(
                 an_offer(GpuModel.H100_SXM_80GB, 1, region, usd_per_gpu_hour=price)
-                for region in REGIONS.values()
+                for region in (*REGIONS.values(), *((SCARCE,) if name == STEADY else ()))
             ),
             network=network,
         )
@@ -581,6 +676,12 @@ async def begin(db: Database, size: Size, *, api_db: Database | None = None) -> 
     month = Month(stage, size, random.Random(size.seed + 1), clock.now() + timedelta(days=size.days))
     async with db.transaction() as connection:
         await sla_terms.load(connection, stage.api, sla_terms.parse_terms(TERMS))
+        await preemptions.put_switch(connection, uuid7(), Switch(clock.now(), True, "user_1", "the month"))
+        for detector in Detector:
+            arm = enforcement.Arm(detector, armed=True, at=clock.now(), set_by="user_1", why="the month")
+            await enforcement.arm(connection, uuid7(), arm)
+    _listen(month)
+    stage.book = _BOOK
     month.tenants = [await stage.organization(usd=1_000_000, gpu_quota=10_000) for _ in range(3)]
     await stage.run("refresh_offers")
     await _keep_pools(month)
@@ -591,12 +692,29 @@ async def begin(db: Database, size: Size, *, api_db: Database | None = None) -> 
         kind, lasts, notice = INJURIES[number % len(INJURIES)]
         at = clock.now() + 2 * DAY + number * gap + gap * month.random.random()
         month.at(at, partial(month.injure, kind, lasts, notice=notice))
+    short_at = clock.now() + timedelta(days=size.days / 3)
+    month.at(short_at - 2 * HOUR, partial(month.plan_shortage, short_at))
     for number in range(size.troubles):
         at = clock.now() + timedelta(
             days=1 + (size.days - 3) * (number + month.random.random()) / size.troubles
         )
         month.at(at, partial(month.trouble, number))
     return month
+
+
+def _listen(month: Month) -> None:
+    """Hear of every machine that a provider switches, besides what the stage does then."""
+    for cloud in month.stage.clouds.values():
+        before = cloud.on_power
+
+        def switched(
+            address: str, machine: FakeMachine, before: Callable[[str, FakeMachine], None] | None = before
+        ) -> None:
+            if before is not None:
+                before(address, machine)
+            month.switched(machine)
+
+        cloud.on_power = switched
 
 
 async def _keep_pools(month: Month) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 
 from sqlalchemy import text
 
+from control_plane.domain.ids import ProviderRef
 from tests.support.month import SHADY, Arm, Injury, Kind, Month
 from tests.support.rows import rows
 from tests.support.sla_recount import Charge, Line, PromisedLease, Use, Verdict, Work
 
-_LEASES = text("SELECT id, sla, created_at, ready_at, end_reason, state FROM leases")
+_LEASES = text("SELECT id, sla, sla_version, created_at, ready_at, end_reason, state FROM leases")
 # Notes have the state that a lease is in besides, and are left out but for one.
 _JOURNAL = text("""
 SELECT lease_id, at, event, CASE WHEN state_after IS DISTINCT FROM state_before THEN state_after END AS state_after
@@ -43,6 +44,12 @@ SELECT b.lease_id, b.month, -sum(p.amount_nano)::bigint AS nano FROM sla_credits
 JOIN sla_breaches b ON b.id = c.breach_id JOIN postings p ON p.transaction_id = c.transaction_id
 JOIN ledger_accounts a ON a.id = p.account_id WHERE a.kind = 'credits' GROUP BY 1, 2
 """)
+_INTERRUPTED = text("""
+SELECT lease_id, for_lease_id, interrupted_at FROM preemptions WHERE interrupted_at IS NOT NULL ORDER BY interrupted_at
+""")
+_ACTIONS = text("SELECT lease_id, detector, action, at FROM enforcement_actions WHERE armed ORDER BY at, id")
+_SWITCHES = frozenset({"reboot", "stop", "start"})
+"""What a provider is asked to do with the power of a machine."""
 _WALLETS = text("""
 SELECT count(*) AS n, coalesce(sum(p.amount_nano), 0)::bigint AS nano FROM transactions t
 JOIN postings p ON p.transaction_id = t.id JOIN ledger_accounts a ON a.id = p.account_id
@@ -68,6 +75,51 @@ class LeaseEnd:
     at: datetime
     event: str
     released_by_customer_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Replacing:
+    """A lease that lost its machine and waits for another one."""
+
+    lease: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """An interruptible lease whose machine was taken back."""
+
+    lease: str
+    for_lease: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Short:
+    """A time without capacity in a region, by leases that ran or waited there."""
+
+    since: datetime
+    interruptible: frozenset[str]
+    promised: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Switched:
+    """What a provider was asked to do with the power of a machine."""
+
+    launch_key: str
+    verb: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Action:
+    """What enforcement did about a lease."""
+
+    lease: str
+    detector: str
+    action: str
+    at: datetime
 
 
 @dataclass(frozen=True)
@@ -106,6 +158,12 @@ class Evidence:
     claims: Sequence[Claim]
     machines: Sequence[AtProvider]
     injuries: Sequence[Injury]
+    replacings: Sequence[Replacing]
+    interruptions: Sequence[Interruption]
+    short: Short | None
+    switched: Sequence[Switched]
+    actions: Sequence[Action]
+    """Of detectors that were armed."""
     breaches: frozenset[tuple[str, tuple[int, int], str]]
     """Lease, month and promise, as the product stored them."""
     credits: Mapping[tuple[str, tuple[int, int]], int]
@@ -131,22 +189,26 @@ async def read(month: Month) -> Evidence:
         breaches = await rows(connection, _BREACHES)
         credited = await rows(connection, _CREDITS)
         (wallets,) = await rows(connection, _WALLETS)
+        interrupted = await rows(connection, _INTERRUPTED)
+        actions = await rows(connection, _ACTIONS)
     keys = {machine.id: str(machine.launch_key) for machine in machines}
     lines = _grouped(journal, "lease_id")
     of_lease = _grouped(charges, "lease_id")
     of_machine = _grouped(charges, "machine_id")
     claimed = _grouped(claims, "lease_id")
     promised = [
-        _promised(row, lines[row.id], of_lease[row.id], claimed[row.id], verdicts, works) for row in leases
+        _promised(row, lines[row.id], of_lease[row.id], claimed[row.id], verdicts, works)
+        for row in leases
+        if row.sla_version is not None
     ]
-    released = {str(request.lease.id): request.released_at for request in month.requests}
+    released = {str(request.lease.id): request.released_at for request in month.requests} | month.released
     return Evidence(
         until=month.now,
         leases=promised,
         ends=[
-            LeaseEnd(lease.id, line.at, line.event, released.get(lease.id))
-            for lease in promised
-            for line in lease.journal
+            LeaseEnd(str(row.id), line.at, line.event, released.get(str(row.id)))
+            for row in leases
+            for line in lines[row.id]
             if line.state_after == "ending"
         ],
         claims=[
@@ -164,6 +226,13 @@ async def read(month: Month) -> Evidence:
         ],
         machines=_at_providers(month, machines, claims),
         injuries=tuple(month.injuries),
+        replacings=[Replacing(str(line.lease_id), line.at) for line in journal if line.event == "replacing"],
+        interruptions=[
+            Interruption(str(row.lease_id), str(row.for_lease_id), row.interrupted_at) for row in interrupted
+        ],
+        short=_short(month),
+        switched=_switched(month),
+        actions=[Action(str(row.lease_id), row.detector, row.action, row.at) for row in actions],
         breaches=frozenset((str(row.lease_id), _month(row.month), row.promise) for row in breaches),
         credits={(str(row.lease_id), _month(row.month)): row.nano for row in credited},
         wallet_credits=wallets.nano,
@@ -173,6 +242,25 @@ async def read(month: Month) -> Evidence:
         waits=_waits(month, leases, claimed),
         idle_nano=_idle(month, machines, claims),
     )
+
+
+def _short(month: Month) -> Short | None:
+    if month.shortage is None:
+        return None
+    interruptible, promised = (
+        frozenset(str(lease.id) for lease in leases)
+        for leases in (month.shortage.interruptible, month.shortage.promised)
+    )
+    return Short(month.shortage.since, interruptible, promised)
+
+
+def _switched(month: Month) -> list[Switched]:
+    return [
+        Switched(cloud.machines[ProviderRef(call.subject)].launch_key, call.verb, call.at)
+        for cloud in month.stage.clouds.values()
+        for call in cloud.calls
+        if call.verb in _SWITCHES
+    ]
 
 
 def _grouped(found: Sequence[Any], column: str) -> dict[Any, list[Any]]:

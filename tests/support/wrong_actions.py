@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from tests.support.month import HARMLESS, Injury
+from tests.support.month import HARMLESS, Injury, Kind
 from tests.support.month_evidence import HURT, Evidence
 from tests.support.sla_recount import Owed, owed, shipped_terms
 
 TERMS = Path("control_plane/sla_terms.toml")
 UNOWNED_MAX = timedelta(hours=1)
 """How long a machine may live that nobody has a use for: until its end is asked for, taken and done."""
+SEEN_WITHIN = timedelta(minutes=10)
+"""How long after a machine works again what was seen of it before may still be acted upon."""
 _PEOPLE = frozenset({"released", "auto_released"})
 
 
@@ -38,7 +40,12 @@ def healthy_machines_taken_away(evidence: Evidence) -> Iterator[str]:
     """A customer lost a machine, while nobody had asked for its end and nothing had happened to it."""
     harm = _harm(evidence)
     ends = {end.lease: end.at for end in evidence.ends if end.event in _PEOPLE}
+    interrupted = {
+        (each.lease, each.at) for each in evidence.interruptions
+    }  # They have a check of their own.
     for claim in evidence.claims:
+        if (claim.lease, claim.ended_at) in interrupted:
+            continue
         if claim.admitted_at is None or claim.ended_at is None or claim.ended_at == ends.get(claim.lease):
             continue
         if not any(injury.since <= claim.ended_at for injury in harm[claim.launch_key]):
@@ -49,7 +56,10 @@ def leases_ended_without_a_cause(evidence: Evidence) -> Iterator[str]:
     """A lease ended that its customer did not end, and whose last machine was well."""
     harm = _harm(evidence)
     last = {claim.lease: claim for claim in evidence.claims}
+    interrupted = {each.lease for each in evidence.interruptions}
     for end in evidence.ends:
+        if end.event == "preempted" and end.lease in interrupted:
+            continue
         if end.event in _PEOPLE and end.released_by_customer_at is not None:
             continue
         claim = last.get(end.lease)
@@ -158,6 +168,65 @@ def launches_that_bought_twice(evidence: Evidence) -> Iterator[str]:
             yield f"{key} made {times} machines"
 
 
+def replacements_of_machines_that_work(evidence: Evidence) -> Iterator[str]:
+    """A lease got another machine, while the one that it had worked."""
+    harm = _harm(evidence)
+    for replacing in evidence.replacings:
+        had = [
+            claim
+            for claim in evidence.claims
+            if claim.lease == replacing.lease and claim.ended_at == replacing.at
+        ]
+        for claim in had:
+            broken = any(
+                injury.since <= replacing.at
+                and (injury.until is None or replacing.at <= injury.until + SEEN_WITHIN)
+                for injury in harm[claim.launch_key]
+            )
+            if not broken:
+                yield f"{claim.launch_key} of {claim.lease} was replaced at {replacing.at}, and worked"
+        if len(had) != 1:
+            yield f"{replacing.lease} was replaced at {replacing.at}, and {len(had)} claims ended then"
+
+
+def leases_interrupted_without_a_need(evidence: Evidence) -> Iterator[str]:
+    """An interruptible lease lost its machine for none that was promised one and waited, or another kind of lease did."""
+    short, interruptions = evidence.short, evidence.interruptions
+    for each in interruptions:
+        wanted = short is not None and each.lease in short.interruptible and each.for_lease in short.promised
+        if not wanted or short is None or each.at < short.since:
+            yield f"{each.lease} was interrupted at {each.at} for {each.for_lease}"
+    needs = Counter(each.for_lease for each in interruptions)
+    for lease, times in needs.items():
+        if times > 1:
+            yield f"{times} leases were interrupted for {lease}"
+
+
+def machines_switched_without_a_cause(evidence: Evidence) -> Iterator[str]:
+    """A machine was rebooted that needed no reset, or more than once; or stopped or started by nobody's wish."""
+    wanted = {"reboot": Kind.NEEDS_RESET, "stop": Kind.STOPPED, "start": Kind.STOPPED}
+    done: Counter[tuple[str, str]] = Counter()
+    for switched in evidence.switched:
+        done[switched.launch_key, switched.verb] += 1
+        right = any(
+            injury.launch_key == switched.launch_key
+            and injury.kind is wanted[switched.verb]
+            and injury.since <= switched.at
+            for injury in evidence.injuries
+        )
+        if not right or done[switched.launch_key, switched.verb] > 1:
+            yield f"{switched.launch_key}: {switched.verb} at {switched.at}"
+
+
+def actions_without_a_condition(evidence: Evidence) -> Iterator[str]:
+    """Enforcement did something about a lease of which no promise was broken: nothing else is wrong with any lease."""
+    broken = {lease for lease, _, _ in evidence.breaches}
+    for action in evidence.actions:
+        told = action.detector == "sla_violation" and action.action in ("notify", "credit")
+        if not told or action.lease not in broken:
+            yield f"{action.lease}: {action.action} at {action.at}, because of {action.detector}"
+
+
 WRONG: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
     check.__name__: check
     for check in (
@@ -171,6 +240,10 @@ WRONG: Mapping[str, Callable[[Evidence], Iterator[str]]] = {
         time_down_that_was_billed,
         machines_with_two_tenants,
         launches_that_bought_twice,
+        replacements_of_machines_that_work,
+        leases_interrupted_without_a_need,
+        machines_switched_without_a_cause,
+        actions_without_a_condition,
     )
 }
 

@@ -255,6 +255,10 @@ def test_we_look_at_once_then_with_a_gap_and_again_later_for_the_end() -> None:
     assert look_due(claimed, None, AT) == AT
     assert look_due(claimed, AT - HOUR, AT) == AT - HOUR + LOOKS_APART
     assert look_due(claimed, AT + HOUR, AT) == AT + HOUR + LOOK_AGAIN_AFTER
+    assert look_due(claimed, AT + HOUR, AT, reset_at=AT + 2 * HOUR) == AT + 2 * HOUR, "whether that helped"
+    assert look_due(claimed, AT + HOUR, AT, reset_at=AT) == AT + HOUR + LOOK_AGAIN_AFTER, "we know already"
+    assert look_due((), AT, AT + HOUR, handed_back_at=AT + HOUR) == AT + HOUR, "before it goes"
+    assert look_due((), AT + HOUR, AT + HOUR, handed_back_at=AT + HOUR) is None
     for code in OF_ROWS:
         assert look_due(with_seen((), [seen(code)], Source.OPERATOR), None, AT) is None, code
 

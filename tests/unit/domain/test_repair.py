@@ -54,6 +54,7 @@ def facts(code: FaultCode, source: Source = Source.LOOK, *, step: RepairStep = R
         look_awaited=False,
         spare_ready=False,
         challenged=True,
+        was_reset=False,
         reboots=True,
         not_before=None,
     )
@@ -109,6 +110,9 @@ def test_a_customer_is_told_before_a_reboot_and_it_comes_when_the_time_is_over()
     notified = replace(reset, notified_at=AT)
     assert isinstance(next_action(notified, AT + MINUTE * 14), Wait)
     assert isinstance(next_action(notified, AT + MINUTE * 15), Reset)
+    rebooted = replace(notified, was_reset=True)
+    assert isinstance(next_action(rebooted, AT + MINUTE * 16), Wait), "once, and then we look"
+    assert climbs(next_action(rebooted, AT + STEP_LASTS[RepairStep.RESET])) is RepairStep.REPLACE
     assert climbs(next_action(notified, AT + STEP_LASTS[RepairStep.RESET])) is RepairStep.REPLACE
 
 

@@ -131,6 +131,15 @@ def test_few_errors_are_kept_for_each_gpu_however_many_a_machine_reports(
         assert sum(each.gpu == gpu for each in counted) <= sum(rule.times for rule in REPEATS)
 
 
+def test_a_machine_that_reports_an_error_without_end_has_a_few_of_them_stored() -> None:
+    for rule in REPEATS:
+        number = min(rule.numbers)
+        with case(str(number)):
+            counted = after(*((number, n * 2 * APART) for n in range(50)))
+            assert len(counted) == rule.times
+            assert counted[-1].at == AT + 49 * 2 * APART, "the last ones"
+
+
 def test_every_recovery_action_of_the_driver_is_in_the_table() -> None:
     actions = {value for name, value in vars(pynvml).items() if name.startswith("NVML_GPU_RECOVERY_ACTION_")}
     assert set(RECOVERIES) == actions

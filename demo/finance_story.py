@@ -150,7 +150,9 @@ class FinanceStory:
 
     def _reconciled(self, month: str, report: Path | None = None) -> int:
         self._finance("reconcile", month)
-        newest = json.loads(self._finance("reconciliation", "list", "--json", show=False))["items"][0]
+        listed = json.loads(self._finance("reconciliation", "list", "--json", show=False))["items"]
+        # The reconciler asks by itself as well, once a day.
+        newest = next(one for one in listed if one["period"] == month and one["state"] != "running")
         if report is not None:
             report.write_text(json.dumps(newest, indent=2) + "\n")
         if newest["customers"] == 0:

@@ -46,9 +46,9 @@ def _sold(line: InvoiceLineView) -> str | None:
         return None
     tier = "" if line.sla in (None, "bronze") else f", {line.sla}"
     stopped = ", stopped" if line.stopped else ""
-    return (
-        f"{line.sku}, {spaced(line.purchase)}{tier}{stopped}, {price(line.price)} USD for a unit and an hour"
-    )
+    rest = ", rest of the term, not used" if line.unused else ""
+    what = f"{line.sku}, {spaced(line.purchase)}{tier}{stopped}{rest}"
+    return f"{what}, {price(line.price)} USD for a unit and an hour"
 
 
 def no_charges_line(line: InvoiceLineView) -> RenderableType:

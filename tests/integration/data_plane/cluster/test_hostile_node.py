@@ -339,7 +339,7 @@ async def test_a_node_has_its_own_address_alone_whoever_writes_it(
                 ("InternalDNS", ["registry.example.com"], 403),
                 ("Hostname", [attacker.node], 200),
                 ("Hostname", ["gpu-box-7"], 200),
-                ("Hostname", ["pypi.org."], 403),
+                ("Hostname", ["packages.example."], 403),
                 ("Hostname", ["registry.example.com"], 403),
                 ("Hostname", [f"{attacker.node}\n192.0.2.7 registry.example.com"], 403),
             ):

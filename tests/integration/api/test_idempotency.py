@@ -250,7 +250,7 @@ async def _of_an_invoice(endpoint: Endpoint, shared: Shared) -> str:
         project = (await rows(connection, PROJECT, id=shared.acme.id))[0].id
         line = a_row("invoice_lines", shared.acme.id, 1, invoice_id=invoice["id"], kind="usage", cents=150)
         line |= used | {"project_id": project, "used_in": month, "purchase": "spot", "unit": "gpu"}
-        line |= {"number": 1, "stopped": False, "sla": "bronze"} | dict.fromkeys(
+        line |= {"number": 1, "stopped": False, "unused": False, "sla": "bronze"} | dict.fromkeys(
             ("credit_id", "lease_id", "reason")
         )
         await insert(connection, "invoices", invoice)

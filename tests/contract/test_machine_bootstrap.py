@@ -361,16 +361,22 @@ async def test_a_line_cut_in_the_middle_of_a_step_leaves_something_that_can_be_r
     machine = fleet["alice2"]
     identity = await _enrol(fleet, ALICE, ["alice1", "alice2"])
     request = link(ALICE, identity, ALICE.address_of(2))
-    await machine.sh("sudo rm /etc/wireguard/splitplane.conf")  # So that there is something to do.
 
-    async def cut() -> None:
-        async with fleet.access.connect(machine.target) as session:
-            step = asyncio.create_task(join_mesh(session, request))
-            await _kill_logins(machine)
-            await step
+    async def is_cut() -> bool:
+        await machine.sh("sudo rm /etc/wireguard/splitplane.conf")  # So that there is something to do.
+        with contextlib.suppress(Unreachable):
+            async with fleet.access.connect(machine.target) as session:
+                step = asyncio.create_task(join_mesh(session, request))
+                await _kill_logins(machine)
+                await step
+            return False  # On a busy machine the step may end before it is killed.
+        return True
 
-    with pytest.raises(Unreachable):
-        await cut()
+    for _ in range(5):
+        if await is_cut():
+            break
+    else:
+        pytest.fail("no step was cut")
     async with fleet.access.connect(machine.target) as session:
         await join_mesh(session, request)
     assert await fleet["alice1"].reaches(ALICE.address_of(2), seconds=10)
@@ -445,12 +451,11 @@ async def test_the_whole_bootstrap_shows_no_secret_in_process_lists(fleet: Fleet
     """Commands carry scripts and public values only; a planted watcher sees every command line there is."""
     machine = fleet["alice2"]
     await machine.sh(
-        "sudo sh -c 'nohup sh -c \"end=\\$((\\$(date +%s) + 4));"
-        ' while [ \\$(date +%s) -lt \\$end ]; do cat /proc/[0-9]*/cmdline; done > /tmp/seen 2>/dev/null"'
-        " > /dev/null 2>&1 &'"
+        "sudo sh -c 'touch /tmp/watches; nohup timeout 120 sh -c \"while [ -e /tmp/watches ]; do"
+        " cat /proc/[0-9]*/cmdline; done > /tmp/seen 2>/dev/null\" > /dev/null 2>&1 &'"
     )
     await _enrol(fleet, ALICE, ["alice1", "alice2"])
-    secret = (await machine.sh("sudo cat /etc/wireguard/splitplane.key")).strip()
+    secret = (await machine.sh("sudo rm /tmp/watches; sudo cat /etc/wireguard/splitplane.key")).strip()
     seen = (await machine.sh("sudo cat /tmp/seen | tr '\\0' ' '")).strip()
     assert "wg pubkey" in seen or "wg genkey" in seen, "the watcher saw nothing"
     assert secret not in seen

@@ -3,6 +3,9 @@
 An envelope may be narrowed, the time of a burst may be over, the spend of the month may be used up. The leases that
 are outside are then warned. They end only if the envelope says so, a grace after their warning. When nobody looked for
 a while, because the loop was down, the grace begins anew: an outage of ours ends no lease.
+
+A lease that was committed to for a term is only warned, and outside after all others. Its end would cost nothing, so an
+envelope that its customer narrows would be a way out of the term.
 """
 
 from collections.abc import Mapping, Sequence
@@ -105,11 +108,13 @@ def watch(
     Leases end in this order, and each end is decided anew: where the first ones suffice, the others run on.
     """
     decisions = judged(applied, leases, now)
+    kept = {lease.id for lease in leases if lease.purchase is PurchaseKind.COMMITTED}
     outside = {lease_id: decision for lease_id, decision in decisions.items() if not decision.admitted}
     ends_after = applied.envelope.ends_after_seconds
     grace = None if ends_after is None else timedelta(seconds=ends_after)
     steps: list[Step] = [
-        _step(lease_id, decision, warned.get(lease_id), grace, now) for lease_id, decision in outside.items()
+        _step(lease_id, decision, warned.get(lease_id), None if lease_id in kept else grace, now)
+        for lease_id, decision in outside.items()
     ]
     steps += [Clear(each, decisions.get(each)) for each in sorted(warned.keys() - outside.keys())]
     return tuple(steps)
@@ -129,9 +134,10 @@ def judged(applied: Applied, leases: Sequence[Watched], now: datetime) -> dict[L
     """What an envelope says of each of its live leases. A lease whose decision refuses is outside.
 
     What is chosen wrongly is outside itself, and when the month is used up all leases are. Where too much is used at
-    once, the leases that were admitted last are outside, as many as it takes for the others to be within.
+    once, the leases that were admitted last are outside, as many as it takes for the others to be within, and those
+    with a term after all others.
     """
-    latest = sorted(leases, key=lambda lease: (lease.created_at, lease.id), reverse=True)
+    latest = sorted(leases, key=_outside_first, reverse=True)
     decisions = {lease.id: _held_against(applied, lease, now) for lease in latest}
     inside = [lease for lease in latest if not _outside_whatever_else_is_used(decisions[lease.id])]
     for lease in latest:
@@ -144,6 +150,11 @@ def judged(applied: Applied, leases: Sequence[Watched], now: datetime) -> dict[L
         else:
             applied = _without(applied, lease)
     return decisions
+
+
+def _outside_first(lease: Watched) -> tuple[bool, datetime, LeaseId]:
+    """The order in which leases are outside, the highest first."""
+    return lease.purchase is not PurchaseKind.COMMITTED, lease.created_at, lease.id
 
 
 def _held_against(applied: Applied, lease: Watched, now: datetime) -> Decision:

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from control_plane.db import exports, invoices, reconciliation_batches
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.auto_release import AutoRelease
-from control_plane.domain.envelope import Envelope
+from control_plane.domain.envelope import Envelope, Level
 from control_plane.domain.focus import NAMES, Row
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
@@ -192,6 +192,15 @@ async def test_nobody_pays_for_a_term_that_ends_for_another_reason_or_never_bega
     await stage.release(other)
     await stage.finish()
     assert await _charged(stage, other) == {}
+
+
+async def test_no_envelope_ends_a_term_however_narrow_its_customer_makes_it(stage: Stage) -> None:
+    lease = await _ready(stage)
+    narrow = Envelope(gpus=0, purchases=frozenset({PurchaseKind.ON_DEMAND}), ends_after_seconds=600)
+    await stage.narrow(lease.organization_id, narrow, Level.ORGANIZATION)
+    await stage.play(1_800, step=60)
+    assert "lease envelope_warned" in await stage.story(lease)
+    assert await stage.state(lease) == "ready"
 
 
 async def test_a_term_needs_its_whole_price_its_own_days_and_no_other_end(stage: Stage) -> None:

@@ -203,3 +203,22 @@ def test_the_leases_that_were_admitted_last_are_the_first_to_be_ended() -> None:
     found = {lease.id: Warned(NOW - timedelta(hours=2), NOW) for lease in LEASES}
     envelope = Envelope(spend_nano_per_month=Nano(99), ends_after_seconds=3_600)
     assert kinds(envelope, found) == [(End, THIRD.id), (End, SECOND.id), (End, FIRST.id)]
+
+
+def test_a_lease_with_a_term_is_only_warned_and_is_outside_after_all_others() -> None:
+    term = replace(THIRD, purchase=PurchaseKind.COMMITTED)
+    leases = (FIRST, SECOND, term)
+    assert outside(Envelope(gpus=5), leases=leases) == {SECOND.id}
+    assert outside(Envelope(gpus=1), leases=leases) == {FIRST.id, SECOND.id, term.id}
+    envelope = applied(Envelope(gpus=0, ends_after_seconds=60))
+    warnings = watch(envelope, leases, {}, NOW)
+    ends = {step.lease_id: step.ends_at for step in warnings if isinstance(step, Warn)}
+    assert ends == {
+        FIRST.id: NOW + timedelta(minutes=1),
+        SECOND.id: NOW + timedelta(minutes=1),
+        term.id: None,
+    }
+    warned = {lease.id: Warned(NOW, NOW + timedelta(minutes=1)) for lease in leases}
+    steps = watch(envelope, leases, warned, NOW + timedelta(minutes=2))
+    assert {step.lease_id for step in steps if isinstance(step, End)} == {FIRST.id, SECOND.id}
+    assert {step.lease_id for step in steps if isinstance(step, StillOutside)} == {term.id}

@@ -75,7 +75,8 @@ class SharedBudget:
                 self._give_back(here)
                 return None
             start = drawn
-        return max(0.0, (start - now).total_seconds())
+        # Asking has taken a while, by which the call would be late.
+        return max(0.0, (start - self.now()).total_seconds())
 
     async def slow(self, draw: Draw, retry_after_seconds: float) -> None:
         retry_after = timedelta(seconds=retry_after_seconds)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
 import pytest
+from sqlalchemy import text
 
 from control_plane.db import call_budgets
 from control_plane.db.engine import Database, Role
@@ -15,6 +16,7 @@ from providers.pacing import Draw
 from reconciler.call_budgets import SharedBudget
 from tests.support.clock import START, Clock
 from tests.support.database import login_url
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
 ACCOUNT = AccountName("emulated")
@@ -49,6 +51,22 @@ async def wait(
 async def test_replicas_that_ask_at_once_are_spaced_out_over_one_line(db: Database, clock: Clock) -> None:
     waits = await asyncio.gather(*(wait(SharedBudget(db, clock.now), LAUNCH) for _ in range(5)))
     assert sorted(each for each in waits if each is not None) == pytest.approx([0, 12.6, 25.2, 37.8, 50.4])
+
+
+async def test_the_wait_ends_with_the_moment_of_the_turn_however_long_asking_for_it_took(
+    db: Database, clock: Clock
+) -> None:
+    def now() -> datetime:
+        clock.advance(0.1)
+        return clock.now()
+
+    budget = SharedBudget(db, now)
+    await wait(budget, EVERY)
+    seconds = await wait(budget, EVERY)
+    assert seconds is not None
+    async with db.reading() as connection:
+        (row,) = await rows(connection, text("SELECT free_at FROM call_budgets"))
+    assert clock.now() + timedelta(seconds=seconds) == row.free_at - EVERY.pace.interval
 
 
 async def test_a_turn_beyond_the_longest_wait_is_refused_and_takes_nothing(

@@ -113,6 +113,7 @@ class RefusalCode(StrEnum):
     FIREWALL_RULES_TOO_MANY = "firewall_rules_too_many"
     QUOTA_REQUESTS_TOO_MANY = "quota_requests_too_many"
     HAND_BACKS_TOO_MANY = "hand_backs_too_many"
+    MACHINE_FIT = "machine_fit"
     CREDIT_NOT_WAITING = "credit_not_waiting"
     ENFORCEMENT_ENDED = "enforcement_ended"
     LEASE_NOT_READY = "lease_not_ready"

@@ -13,6 +13,7 @@ from control_plane.db.maintenances import Maintenance
 from control_plane.db.repairs import ShownRepair
 from control_plane.domain.access import Reach
 from control_plane.domain.actor import Actor
+from control_plane.domain.health import UNFIT
 from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, Prefix, on_wire
 from control_plane.domain.lease import LeaseKind, LeaseState
 from control_plane.domain.refusal import RefusalCode, Refused
@@ -48,6 +49,10 @@ async def hand_back(
     if lease.state is not LeaseState.READY or not found:
         why_not = f"The lease is {lease.state}; the machine of a ready lease can be replaced."
         return Refused(RefusalCode.LEASE_NOT_READY, why_not)
+    if lease.committed_days is not None:
+        refused = await _is_fit(connection, found[0].machine_id)
+        if refused is not None:
+            return refused
     now = world.now()
     recent = await repairs.count_hand_backs(connection, lease.id, since=now - HAND_BACKS_WITHIN)
     if recent >= HAND_BACKS_MAX and not await repairs.is_handed_back(connection, found[0].id):
@@ -58,6 +63,18 @@ async def hand_back(
     if overview is None:
         raise LookupError(f"lease {lease_id} vanished while it was locked")
     return overview
+
+
+async def _is_fit(connection: Connection, machine_id: MachineId) -> Refused | None:
+    """The refusal to hand a fit machine back in a term: while its lease waits for another one, leaving it is free."""
+    known = (await health.of_machines(connection, [machine_id])).get(machine_id)
+    if known is not None and known.verdict in UNFIT:
+        return None
+    why = (
+        "Nothing that we know of is wrong with the machine, and the lease is committed to for a term. Ask us to look at"
+        " the machine: we replace it if it does not do what was sold."
+    )
+    return Refused(RefusalCode.MACHINE_FIT, why)
 
 
 async def notices(

@@ -22,8 +22,12 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import Unit
 from control_plane.domain.tariff import billing_start
-from control_plane.services import billing
+from control_plane.services import billing, repairs
 from control_plane.services.lease_changes import Changes, change
+from data_plane.documents.sample import Gpu
+from tests.support import machine_samples
+from tests.support.faults import LOST, shows
+from tests.support.hand_backs import asked_for_another
 from tests.support.reconciliations import asked_for
 from tests.support.rows import rows
 from tests.support.stage import BOOK, CUSTOMER, H100, Stage
@@ -192,6 +196,30 @@ async def test_nobody_pays_for_a_term_that_ends_for_another_reason_or_never_bega
     await stage.release(other)
     await stage.finish()
     assert await _charged(stage, other) == {}
+
+
+async def test_a_machine_is_handed_back_in_a_term_only_if_it_is_not_fit(stage: Stage) -> None:
+    lease = await _ready(stage)
+    await stage.play(60, step=20)
+    async with stage.api.db.transaction(lease.organization_id) as connection:
+        refused = await repairs.hand_back(
+            connection, stage.api, lease.organization_id, lease.id, why="to leave", reach=EVERYWHERE
+        )
+    assert isinstance(refused, Refused)
+    assert refused.code is RefusalCode.MACHINE_FIT
+    await stage.play(60, step=20)
+    assert await stage.state(lease) == "ready"
+    shows(stage, (await stage.machines(lease))[-1], LOST)
+    await machine_samples.sent(stage, lease, Gpu(0, lost=True))
+    await stage.play(60, step=5)
+    await asked_for_another(stage, lease)
+    await stage.play_until(lease, "placing", seconds_max=60)
+    await stage.play_until(lease, "ready", seconds_max=300)
+    row = await stage.lease_row(lease)
+    assert row.committed_until == row.release_at, (
+        "the time without a machine is free, and the term is not longer for it"
+    )
+    assert row.release_fee(stage.clock.now()) > 0
 
 
 async def test_no_envelope_ends_a_term_however_narrow_its_customer_makes_it(stage: Stage) -> None:

@@ -1,8 +1,13 @@
 """`python -m benchmarks telemetry`: what 10,000 machines with 8 GPUs send every 15 s, and the backlog of an hour.
 
-The ingest process, a durable PostgreSQL and a load generator share the machine, so CPU seconds are shown beside times:
-other load slows the clock and hardly changes them. The generator sends as agents do, over kept connections, at the
-moments at which the machines would: it does not wait for answers before it sends for the next machine.
+The ingest process, an API process, a durable PostgreSQL and a load generator share the machine, so CPU seconds are
+shown beside times: other load slows the clock and hardly changes them. The generator sends as agents do, over kept
+connections, at the moments at which the machines would: it does not wait for answers before it sends for the next
+machine.
+
+A sample is visible when `GET /v1/leases/{id}/metrics` shows it: the leases of one customer are asked for again and
+again, from the moment at which a sample was read. `BENCH_BACKLOG_MACHINES` says how many machines deliver a backlog as
+agents do, 16 samples with each new one, while all of them go on sending.
 """
 
 import asyncio
@@ -15,26 +20,31 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import asyncpg
 import psutil
 
-from benchmarks import ground
+from benchmarks import ground, used_leases
 from benchmarks.results import Figure, percentile
+from benchmarks.telemetry_readers import Customer, Readers, api, key_of, visible
 from control_plane.db.engine import Role
+from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
+from data_plane.agent.sampling import REPLAYED_MAX
 from data_plane.documents.sample import SECONDS, Sample
 from data_plane.documents.sample_delivery import PATH, SAMPLES_MAX, Delivery, encode_delivery
 from tests.support.samples import busy_sample
 
-MACHINES = 10_000
+MACHINES = used_leases.LEASES
 GPUS = 8
 ROUNDS = 4
 """Samples of each machine: a minute."""
 BACKLOGGED = 100
-"""Machines that deliver an hour's backlog."""
+"""Machines that deliver an hour's backlog as fast as it is taken."""
+REPLAYING = int(os.environ.get("BENCH_BACKLOG_MACHINES", "1000"))
+"""Machines that deliver one as agents do."""
 BACKLOG = 3600 // SECONDS
 CONNECTIONS = 128
 BODIES = 25
@@ -45,33 +55,38 @@ def credential(number: int) -> str:
     return f"{number:064x}"
 
 
-async def _fill(url: str) -> None:
-    """Claims and agents alone: the ingest process looks at nothing else."""
+_AGENTS = """
+INSERT INTO agents (claim_id, organization_id, lease_id, machine_id, due_at, digest)
+SELECT id, organization_id, lease_id, machine_id, now(),
+  encode(sha256(convert_to(lpad(to_hex(row_number() OVER (ORDER BY id)), 64, '0'), 'UTF8')), 'hex') FROM claims
+"""
+_WHOSE = """
+SELECT row_number() OVER (ORDER BY id) AS number, organization_id, lease_id, machine_id FROM claims ORDER BY id
+"""
+
+
+async def _fill(url: str) -> Customer:
+    """Customers with running leases, and the agents of their machines. Returns the first of the customers."""
+    await used_leases.customers(url, used_leases.Clock(used_leases.MONTH).now)
+    await used_leases.plant(url)
     connection = await asyncpg.connect(url)
-    organization, project = (f"00000000-0000-0000-0000-00000000000{letter}" for letter in "ab")
     await connection.execute("SET session_replication_role = replica")
-    ids = f"md5('c' || n)::uuid, '{organization}'::uuid, md5('l' || n)::uuid, md5('m' || n)::uuid, now()"
-    digest = "encode(sha256(convert_to(lpad(to_hex(n), 64, '0'), 'UTF8')), 'hex')"
-    for table, columns, rows in (
-        (
-            "claims",
-            "id, organization_id, lease_id, machine_id, claimed_at, project_id, due_at, attempt",
-            f"SELECT {ids}, '{project}'::uuid, now(), 1",
-        ),
-        (
-            "agents",
-            "claim_id, organization_id, lease_id, machine_id, due_at, digest",
-            f"SELECT {ids}, {digest}",
-        ),
-    ):
-        await connection.execute(
-            f"INSERT INTO {table} ({columns}) {rows} FROM generate_series(1, {MACHINES}) n"
-        )
+    await connection.execute(_AGENTS)
+    found = await connection.fetch(_WHOSE)
     assert hashlib.sha256(credential(1).encode()).hexdigest() == await connection.fetchval(
-        "SELECT digest FROM agents WHERE machine_id = md5('m1')::uuid"
+        "SELECT digest FROM agents WHERE machine_id = $1", found[0]["machine_id"]
     )
-    await connection.execute("ANALYZE agents, claims")
     await connection.close()
+    await used_leases.analyze(url)
+    whose = OrganizationId(found[0]["organization_id"])
+    return Customer(
+        await key_of(url, whose),
+        {
+            row["number"]: on_wire(Prefix.LEASE, LeaseId(row["lease_id"]))
+            for row in found
+            if row["organization_id"] == whose
+        },
+    )
 
 
 def _port() -> int:
@@ -124,6 +139,7 @@ class Senders:
         self._free: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
         self.statuses: dict[int, int] = {}
         self.seconds: list[float] = []
+        """How long each took that was accepted."""
 
     async def open(self) -> None:
         for _ in range(CONNECTIONS):
@@ -152,11 +168,20 @@ class Senders:
             self._free.get_nowait()[1].close()
 
 
-def _bodies(sequence: int) -> list[bytes]:
+@dataclass(frozen=True)
+class _Body:
+    """A delivery of one sample, and what tells that sample from others where it is shown."""
+
+    content: bytes
+    shown: tuple[int | None, ...]
+
+
+def _bodies(sequence: int) -> list[_Body]:
     found = []
     for variety in range(BODIES):
         sample = replace(busy_sample(1_000 * sequence + variety, gpus=GPUS), sequence=sequence)
-        found.append(encode_delivery(Delivery(sample.at_ms, (sample,))))
+        content = encode_delivery(Delivery(sample.at_ms, (sample,)))
+        found.append(_Body(content, tuple(gpu.memory_used_mib for gpu in sample.gpus)))
     return found
 
 
@@ -184,28 +209,49 @@ class Cpu:
         return ingest, postgres
 
 
-async def _steady(port: int, ingest: psutil.Process) -> list[Figure]:
-    """Every machine sends a sample every 15 s, at its own moment."""
-    senders = Senders(port)
-    await senders.open()
-    bodies = [_bodies(round_) for round_ in range(1, ROUNDS + 1)]
+Sent = Callable[[int, int, float], Awaitable[object]]
+"""What a machine sends in a round: its number, the round, and when its sample is read."""
+
+
+async def _rounds(bodies: Sequence[Sequence[_Body]], readers: Readers, send: Sent) -> float:
+    """Every machine sends in each round of 15 s, at its own moment. Returns how late that was at most, in seconds."""
     order = list(range(1, MACHINES + 1))
     random.Random(1).shuffle(order)
-    cpu = Cpu(ingest)
-    began = time.perf_counter()
-    tasks: set[asyncio.Task[int]] = set()
-    late = 0.0
-    for round_ in range(ROUNDS):
+    began, late = time.perf_counter(), 0.0
+    tasks: set[asyncio.Task[object]] = set()
+
+    def go(work: Awaitable[object]) -> None:
+        task = asyncio.ensure_future(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    for round_ in range(len(bodies)):
         for place, number in enumerate(order):
             due = began + SECONDS * (round_ + place / MACHINES)
             ahead = due - time.perf_counter()
             if ahead > 0:
                 await asyncio.sleep(ahead)
             late = max(late, -ahead)
-            task = asyncio.create_task(senders.send(number, bodies[round_][number % BODIES], due))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
+            go(send(number, round_, due))
+            if number in readers.customer.leases:
+                later = {each[number % BODIES].shown for each in bodies[round_:]}
+                go(readers.until_seen(number, due, later))
     await asyncio.gather(*tasks)
+    return late
+
+
+async def _steady(port: int, readers: Readers, ingest: psutil.Process) -> list[Figure]:
+    """Every machine sends a sample every 15 s."""
+    senders = Senders(port)
+    await senders.open()
+    bodies = [_bodies(round_) for round_ in range(1, ROUNDS + 1)]
+    cpu = Cpu(ingest)
+    began = time.perf_counter()
+
+    async def send(number: int, round_: int, due: float) -> None:
+        await senders.send(number, bodies[round_][number % BODIES].content, due)
+
+    late = await _rounds(bodies, readers, send)
     seconds = time.perf_counter() - began
     of_ingest, of_postgres = cpu.used()
     await senders.close()
@@ -214,7 +260,7 @@ async def _steady(port: int, ingest: psutil.Process) -> list[Figure]:
     return [
         Figure("samples a second, 10,000 machines every 15 s", sent / seconds, "samples/s", note=said),
         Figure("CPU of the ingest process for it", of_ingest / seconds, "cores"),
-        Figure("CPU of PostgreSQL for it", of_postgres / seconds, "cores"),
+        Figure("CPU of PostgreSQL for it, with the API's reads", of_postgres / seconds, "cores"),
         Figure("CPU for one sample, of both", 1e6 * (of_ingest + of_postgres) / sent, "us"),
         Figure(
             "real time that both need for 15 s of all machines, on one core",
@@ -222,9 +268,66 @@ async def _steady(port: int, ingest: psutil.Process) -> list[Figure]:
             "s",
             "<= 15",
         ),
-        Figure("sample to visible, p50", percentile(senders.seconds, 0.5), "s"),
-        Figure("sample to visible, p99", percentile(senders.seconds, 0.99), "s", "<= 10"),
+        Figure("sample to stored, p50", percentile(senders.seconds, 0.5), "s"),
+        Figure("sample to stored, p99", percentile(senders.seconds, 0.99), "s"),
+        *visible(readers, ""),
     ]
+
+
+async def _replay_beside(port: int, readers: Readers) -> list[Figure]:
+    """As after an hour without an ingest process: machines deliver 16 samples that waited with each new one."""
+    senders = Senders(port)
+    await senders.open()
+    waited = _waited()
+    rounds = len(waited) + 2
+    bodies = [_bodies(10_000 + round_) for round_ in range(rounds)]
+    left = dict.fromkeys(sorted(readers.customer.leases), 0)  # How many of these deliveries are done.
+    for number in range(1, MACHINES + 1):
+        if len(left) >= REPLAYING:
+            break
+        left.setdefault(number, 0)
+    began = time.perf_counter()
+    ended = began
+    refused = 0
+
+    async def send(number: int, round_: int, due: float) -> None:
+        nonlocal ended, refused
+        while await senders.send(number, bodies[round_][number % BODIES].content, due) != 200:
+            refused += 1
+            await asyncio.sleep(5)
+        done = left.get(number, len(waited))
+        if done < len(waited):
+            if await senders.send(number, waited[done]) == 200:
+                left[number] = done + 1
+                ended = time.perf_counter()
+            else:
+                refused += 1
+
+    await _rounds(bodies, readers, send)
+    seconds = ended - began
+    await senders.close()
+    name = f"an hour's backlog of {len(left):,} of {MACHINES:,} machines, beside what all of them send"
+    note = f"answers {senders.statuses}; {refused} were refused and sent again"
+    if min(left.values()) < len(waited):
+        note += f"; {sum(done < len(waited) for done in left.values())} machines have some left"
+    return [
+        Figure(name, seconds, "s", note=note),
+        Figure("samples a second, of both", (len(left) * BACKLOG + MACHINES * rounds) / seconds, "samples/s"),
+        *visible(readers, " meanwhile"),
+    ]
+
+
+def _waited() -> list[bytes]:
+    """An hour of a machine in the deliveries in which an agent sends it, the oldest first."""
+    samples = [
+        replace(busy_sample(n % 40, gpus=GPUS, at_ms=SECONDS * 1_000 * n), sequence=1_000 + n)
+        for n in range(BACKLOG)
+    ]
+    now_ms = SECONDS * 1_000 * BACKLOG
+    parts: Sequence[Sequence[Sample]] = [
+        samples[first : first + REPLAYED_MAX] for first in range(0, BACKLOG, REPLAYED_MAX)
+    ]
+    return [encode_delivery(Delivery(now_ms, tuple(part))) for part in parts]
 
 
 def _backlog() -> list[bytes]:
@@ -276,22 +379,45 @@ async def _replay(port: int, ingest: psutil.Process) -> list[Figure]:
     ]
 
 
+@dataclass
+class _Served:
+    """What runs while it is measured."""
+
+    ingest_port: int
+    ingest: psutil.Process
+    api_port: int
+    customer: Customer
+    url: str
+
+    @asynccontextmanager
+    async def readers(self) -> AsyncIterator[Readers]:
+        readers = Readers(self.api_port, self.customer)
+        await readers.open()
+        yield readers
+        await readers.close()
+
+
 @asynccontextmanager
-async def _served() -> AsyncIterator[tuple[int, psutil.Process, str]]:
+async def _served() -> AsyncIterator[_Served]:
     url = await ground.empty_database("telemetry")
-    await _fill(url)
-    with _ingest(ground.login_url(url, Role.INGEST)) as (port, process):
+    customer = await _fill(url)
+    with (
+        _ingest(ground.login_url(url, Role.INGEST)) as (port, process),
+        api(ground.login_url(url, Role.API), api_port := _port(), _port()),
+    ):
         await _ready(port)
-        yield port, process, url
+        await _ready(api_port)
+        yield _Served(port, process, api_port, customer, url)
 
 
 async def measure() -> list[Figure]:
-    async with _served() as (port, process, url):
-        figures = await _steady(port, process)
-        for figure in figures:
-            print(f"  {figure.name}: {figure.value:,.3f} {figure.unit}  {figure.note}", flush=True)
-        figures += await _replay(port, process)
-    connection = await asyncpg.connect(url)
+    async with _served() as served:
+        async with served.readers() as readers:
+            figures = _said(await _steady(served.ingest_port, readers, served.ingest))
+        figures += _said(await _replay(served.ingest_port, served.ingest))
+        async with served.readers() as readers:
+            figures += _said(await _replay_beside(served.ingest_port, readers))
+    connection = await asyncpg.connect(served.url)
     stored = await connection.fetchval("SELECT count(*) FROM samples")
     bytes_ = await connection.fetchval(
         "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid"
@@ -304,3 +430,10 @@ async def measure() -> list[Figure]:
         Figure("samples stored, each once", stored, "samples", note=f"load of the machine {load}"),
         Figure("bytes of a stored sample, with its indexes", float(bytes_) / stored, "bytes"),
     ]
+
+
+def _said(figures: list[Figure]) -> list[Figure]:
+    """Show figures as soon as they are there."""
+    for figure in figures:
+        print(f"  {figure.name}: {figure.value:,.3f} {figure.unit}  {figure.note}", flush=True)
+    return figures

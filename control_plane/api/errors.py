@@ -241,10 +241,7 @@ KINDS: dict[str, Kind] = {
     RefusalCode.HAND_BACKS_TOO_MANY: Kind(
         409, "Wait, or ask us to look at it; three machines of a lease can be handed back within a day."
     ),
-    RefusalCode.MACHINE_FIT: Kind(
-        409,
-        "Keep the machine and ask us to look at it; until its term is over, only one that is not fit is replaced.",
-    ),
+    RefusalCode.MACHINE_FIT: Kind(409, "Keep it, and ask us to look at it if it does not work."),
     RefusalCode.CREDIT_NOT_WAITING: Kind(409, "Choose one that GET /v1/finance/sla-credits lists."),
     RefusalCode.ENFORCEMENT_ENDED: Kind(409, "Leave it: the action has ended, and asks nothing any more."),
     RefusalCode.LEASE_HAS_MACHINE: Kind(

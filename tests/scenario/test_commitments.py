@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Literal
 from uuid import UUID
 
 import pytest
@@ -25,7 +26,9 @@ from control_plane.domain.tariff import billing_start
 from control_plane.services import billing, repairs
 from control_plane.services.lease_changes import Changes, change
 from data_plane.documents.sample import Gpu
+from reconciler.worlds.complete import CompleteWorld
 from tests.support import machine_samples
+from tests.support.crash import Crash
 from tests.support.faults import LOST, shows
 from tests.support.hand_backs import asked_for_another
 from tests.support.reconciliations import asked_for
@@ -181,6 +184,34 @@ async def test_a_release_before_the_end_charges_the_rest_at_once_and_both_come_t
     assert _column(found, "CommitmentDiscountQuantity") == _column(found, "PricingQuantity")
     assert sum(int(str(cost)) for cost in _column(found, "BilledCost")) == WHOLE * 1_000
     assert sum(int(str(hours)) for hours in _column(found, "PricingQuantity")) == DAYS * 24 * 10**12
+
+
+async def test_the_rest_is_charged_once_where_its_meter_and_its_rating_die_around_their_commits(
+    stage: Stage,
+) -> None:
+    lease = await _ready(stage)
+    await stage.play(5_400, step=1_800)
+    await stage.release(lease, accept_fee=WHOLE)
+    left = await _charged(stage, lease)
+    for name in ("meter_usage", "rate_usage"):
+        await _die(stage, name, "before")
+        assert await _charged(stage, lease) == left
+        await _die(stage, name, "after")
+    charged = await _charged(stage, lease)
+    assert sum(nano for _, nano, _ in charged.values()) == WHOLE
+    assert charged[True][2] == 1
+    assert await _held(stage, lease) == 0
+    await stage.finish()
+    assert await _charged(stage, lease) == charged
+
+
+async def _die(stage: Stage, name: str, when: Literal["before", "after"]) -> None:
+    """A loop dies before or after its first commit."""
+
+    async def activation(world: CompleteWorld) -> None:
+        await stage.run(name, world=world)
+
+    assert await Crash(at=1, when=when).kills(activation, stage.replica("doomed"))
 
 
 async def test_nobody_pays_for_a_term_that_ends_for_another_reason_or_never_began(stage: Stage) -> None:

@@ -431,7 +431,7 @@ async def test_a_launch_that_waits_for_its_turn_keeps_nobody_else_waiting() -> N
     )
     for _ in range(2):
         await pacer("other", blocked=False).wait_for_turn(Verb.TERMINATE, 60)
-    assert slept["other"][1:] == [pytest.approx(1.1), pytest.approx(2.2)]
+    assert slept["other"][1:] == [pytest.approx(1.15), pytest.approx(2.3)]
     waiting.cancel()
 
 

@@ -386,7 +386,12 @@ ENDPOINTS = (
         },
     ),
     Endpoint("PUT", "/v1/leases/{lease_id}/labels", Permission.LEASES_LABEL, {"labels": {"team": "vision"}}),
-    _post("/v1/leases/{lease_id}/release", Permission.LEASES_RELEASE),
+    Endpoint(
+        "POST",
+        "/v1/leases/{lease_id}/release",
+        Permission.LEASES_RELEASE,
+        query=frozenset({"accept_fee_usd"}),
+    ),
     _post("/v1/leases/{lease_id}/reboot", Permission.LEASES_POWER),
     _post("/v1/leases/{lease_id}/stop", Permission.LEASES_POWER),
     _post("/v1/leases/{lease_id}/start", Permission.LEASES_POWER),

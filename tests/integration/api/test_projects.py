@@ -113,7 +113,7 @@ async def test_usage_and_the_bill_say_project_and_machine(api: Api, stage: Stage
     assert text.splitlines()[0].endswith(
         ",amount_nano_usd,"
         + ",".join((*known, "labels", "node_pool", "unit", "stopped"))
-        + ",gpu_model,gpu_count,organization_id,currency,sla"
+        + ",gpu_model,gpu_count,organization_id,currency,sla,unused"
     )
     lines = list(csv.DictReader(io.StringIO(text)))
     assert [{name: line[name] for name in known} for line in lines] == [

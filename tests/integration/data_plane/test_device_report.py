@@ -66,7 +66,7 @@ class Heard:
         self._inner, self._heard = inner, heard
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("nvmlDevice"):
+        if name.startswith(("nvmlDevice", "nvmlGpm")):
             self._heard.append(name)
         return getattr(self._inner, name)
 

@@ -272,6 +272,16 @@ async def attacker(kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenan
             return (await client.get(f"{found.space}/secrets/used")).status_code == 200
 
         await eventually("the node may read what its pods use", is_authorized)
+        async with raw(kubernetes, certificate) as trial:
+            trial.params = {"dryRun": "All"}
+            trying = replace(found, client=trial)
+
+            async def is_refused() -> bool:
+                """The API server has policies, and the lists that they read, in force a moment after they are stored."""
+                no = [attempt for what, attempt in ATTEMPTS.items() if not _rows()[what]]
+                return not any([(await attempt(trying)).is_success for attempt in no])
+
+            await eventually("what is refused is refused", is_refused)
         yield found
 
 

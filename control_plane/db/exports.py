@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -94,31 +94,42 @@ c.organization_id = :organization_id AND c.period = :month AND c.rated_at <= :cu
 """
 # A page is cut before anything is joined to it: otherwise all charges that are left are joined for every page. What all
 # of them have in common is looked up once, and the rest row by row by its key: `OFFSET 0` keeps PostgreSQL from a join
-# that reads whole tables. The first columns are those of `OwnFacts`.
+# that reads whole tables. The first columns are those of `OwnFacts`, and then come the two that `Alike` wants; `alike`
+# has the fields of `AlikeFacts`, in their order.
 _CHARGES = text(f"""
-SELECT c.id, c.number, c.started_at, c.ended_at, i.unit_seconds_before,
-       c.organization_id, (SELECT name FROM organizations WHERE id = :organization_id) AS organization,
-       c.project_id, n.project, c.lease_id, n.lease,
-       c.machine_id, c.provider, c.region, c.sku, s.gpu_model, s.gpu_count, s.capacity, c.purchase, c.sla, c.price_book,
-       c.period, c.unit_seconds, c.stopped, c.unused, c.nano_per_unit_hour, c.list_nano_per_unit_hour, c.amount_nano,
-       CAST(n.labels AS text) AS labels, n.node_pool,
-       (SELECT number FROM invoices v WHERE v.organization_id = :organization_id AND v.period = :month
-        AND v.issued_at <= :invoiced_until) AS invoice
+SELECT id, number, started_at, ended_at, unit_seconds_before, key,
+       CASE WHEN row_number() OVER (PARTITION BY key) = 1 THEN alike END AS alike
 FROM (
-  SELECT c.* FROM charges c
-  WHERE {_WITHIN} AND (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid))
-  ORDER BY c.started_at, c.id LIMIT :limit
-) c
-JOIN skus s ON s.name = c.sku
-CROSS JOIN LATERAL (
-  SELECT unit_seconds_before FROM intervals WHERE lease_id = c.lease_id AND number = c.number OFFSET 0
-) i
-LEFT JOIN LATERAL (
-  SELECT project, lease, labels, node_pool FROM charge_names
-  WHERE organization_id = :organization_id AND lease_id = c.lease_id AND number = c.number OFFSET 0
-) n ON true
-ORDER BY c.started_at, c.id
+  SELECT id, number, started_at, ended_at, unit_seconds_before, record_send(alike) AS key, alike
+  FROM (
+    SELECT c.id, c.number, c.started_at, c.ended_at, i.unit_seconds_before, ROW(
+      c.organization_id, (SELECT name FROM organizations WHERE id = :organization_id),
+      c.project_id, n.project, c.lease_id, n.lease, c.machine_id, c.provider, c.region, c.sku,
+      s.gpu_model, s.gpu_count, s.capacity, c.purchase, c.sla, c.price_book, c.period, c.unit_seconds, c.stopped,
+      c.unused, c.nano_per_unit_hour, c.list_nano_per_unit_hour, c.amount_nano, CAST(n.labels AS text), n.node_pool,
+      (SELECT number FROM invoices v WHERE v.organization_id = :organization_id AND v.period = :month
+       AND v.issued_at <= :invoiced_until)
+    ) AS alike
+    FROM (
+      SELECT c.* FROM charges c
+      WHERE {_WITHIN} AND (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid))
+      ORDER BY c.started_at, c.id LIMIT :limit
+    ) c
+    JOIN skus s ON s.name = c.sku
+    CROSS JOIN LATERAL (
+      SELECT unit_seconds_before FROM intervals WHERE lease_id = c.lease_id AND number = c.number OFFSET 0
+    ) i
+    LEFT JOIN LATERAL (
+      SELECT project, lease, labels, node_pool FROM charge_names
+      WHERE organization_id = :organization_id AND lease_id = c.lease_id AND number = c.number OFFSET 0
+    ) n ON true
+    OFFSET 0
+  ) charge
+  OFFSET 0
+) charge
+ORDER BY started_at, id
 """)
+_ALIKE = tuple(field.name for field in fields(AlikeFacts))
 _PATTERNS_MAX = 10_000
 """Of a reader: 40 MB at the most."""
 _SUMS = text(f"""
@@ -218,7 +229,8 @@ class ChargeReader:
             limit=limit,
         )
 
-    def _pattern(self, columns: dict[str, object]) -> Pattern:
+    def _pattern(self, values: tuple[object, ...]) -> Pattern:
+        columns = dict(zip(_ALIKE, values, strict=True))
         columns["labels"] = json.loads(str(columns["labels"] or "{}"))
         return Pattern(convert(columns, AlikeFacts), seller=self._seller)
 

@@ -54,17 +54,17 @@ def convert(row: object, kind: type[Kind]) -> Kind:
 class Alike(Generic[Kind, Made]):
     """Reads rows most of which say what an earlier one said, but for their first columns.
 
-    The first columns are the fields of the dataclass `own`, in their order, and have its values for each row. `make`
-    gets all other columns by name, once for each different set of them, and what it made stands for them. `kept` is
-    how many are kept from one statement to the next.
+    The first columns are the fields of the dataclass `own`, in their order, and have its values for each row. Then come
+    `key`, the bytes of a record of all that rows may have in common (PostgreSQL's `record_send`), and `alike`, that
+    record, which is null where an earlier row of the same statement has the same key. `make` gets it once for each
+    different key, and what it made stands for it. `kept` is how many are kept from one statement to the next.
     """
 
-    def __init__(self, own: type[Kind], make: Callable[[dict[str, object]], Made], *, kept: int) -> None:
+    def __init__(self, own: type[Kind], make: Callable[[tuple[object, ...]], Made], *, kept: int) -> None:
         self._own = own
-        self._columns = len(_hints(own))
         self._make = make
         self._kept = kept
-        self._made: dict[tuple[object, ...], Made] = {}
+        self._made: dict[bytes, Made] = {}
 
     async def read(
         self, connection: Connection, statement: TextClause, /, **values: object
@@ -72,14 +72,10 @@ class Alike(Generic[Kind, Made]):
         if len(self._made) > self._kept:
             self._made.clear()
         found = (await connection.execute(statement, values)).all()
-        return [(self._made_of(row), convert(row, self._own)) for row in found]
-
-    def _made_of(self, row: Any) -> Made:
-        alike = row[self._columns :]
-        made = self._made.get(alike)
-        if made is None:
-            made = self._made[alike] = self._make(dict([*row.items()][self._columns :]))
-        return made
+        for row in found:
+            if row.alike is not None and row.key not in self._made:
+                self._made[row.key] = self._make(tuple(row.alike))
+        return [(self._made[row.key], convert(row, self._own)) for row in found]
 
 
 async def read_one(

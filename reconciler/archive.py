@@ -1,6 +1,7 @@
 """Where the audit log and the history of samples are written to: a port, and a folder. S3: `s3_archive.py`."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from secrets import token_hex
@@ -66,7 +67,9 @@ class FolderArchive:
         partial = path.with_name(f".{path.name}.{token_hex(8)}.partial")
         try:
             partial.write_bytes(body)
+            _on_disk(partial)
             partial.replace(path)
+            _on_disk(path.parent)
         finally:
             partial.unlink(missing_ok=True)
 
@@ -77,3 +80,12 @@ class FolderArchive:
             if folder == self._folder or any(folder.iterdir()):
                 return
             folder.rmdir()
+
+
+def _on_disk(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a folder: the rows that it was made of are deleted after that."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

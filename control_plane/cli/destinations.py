@@ -3,6 +3,7 @@
 Data files come first and the manifest last, so that whoever finds a manifest finds the files that it describes.
 """
 
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,10 +31,21 @@ class Folder:
                 # A file of another file system is copied, which can break off, and then renamed, which cannot.
                 partial = target / f".{file.name}.partial"
                 shutil.copyfile(file, partial)
+                _on_disk(partial)
                 partial.replace(target / file.name)
+                _on_disk(target)  # So that no manifest survives a power failure that its files do not.
         except OSError as error:
             raise CliError(f"{target}: {error.strerror}.", code="file") from error
         return str(target)
+
+
+def _on_disk(path: Path) -> None:
+    """Wait until the disk has a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class Bucket:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import io
 import json
+import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -327,6 +328,25 @@ async def test_replicas_that_write_the_same_file_at_once_do_not_disturb_each_oth
     await folder.put("below/file", b"the same")
     assert await folder.get("below/file") == b"the same"
     assert [path.name for path in (tmp_path / "below").iterdir()] == ["file"]
+
+
+async def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_before_anybody_relies_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, replaced, done = os.fsync, Path.replace, list[str]()
+
+    def sync(descriptor: int) -> None:
+        done.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().suffix or 'folder'}")
+        synced(descriptor)
+
+    def replace(path: Path, target: Path) -> Path:
+        done.append("replace")
+        return replaced(path, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", replace)
+    await FolderArchive(tmp_path).put("below/file", b"body")
+    assert done == ["sync .partial", "replace", "sync folder"]
 
 
 async def test_a_store_that_refuses_is_an_error_without_a_secret(tmp_path: Path, bucket: Any) -> None:

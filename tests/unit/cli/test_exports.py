@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ import pytest
 from moto import mock_aws
 
 from control_plane.cli import export_files
-from control_plane.cli.destinations import Bucket
+from control_plane.cli.destinations import Bucket, Folder
 from control_plane.cli.terminal import Terminal
 from control_plane.domain.money import Nano
 from control_plane.exports.csv_file import CsvEncoder
@@ -146,6 +147,21 @@ def test_the_manifest_is_stored_after_all_other_files(tmp_path: Path) -> None:
     held = folder(tmp_path / "export")
     Bucket("billing", "", Recording()).put("2026-10", [held / name for name in NAMES])
     assert stored == [f"billing/2026-10/{name}" for name in NAMES]
+
+
+def test_each_file_in_a_folder_is_on_the_disk_before_the_next_one_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced, done = os.fsync, list[str]()
+
+    def sync(descriptor: int) -> None:
+        done.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        synced(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    held = folder(tmp_path / "export")
+    Folder(tmp_path / "to").put("2026-10", [held / name for name in NAMES])
+    assert done == [name for file in NAMES for name in (f".{file}.partial", "2026-10")]
 
 
 def test_a_bucket_that_is_not_there_is_named(tmp_path: Path, bucket: Any) -> None:

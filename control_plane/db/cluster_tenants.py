@@ -12,6 +12,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.cluster import ClusterState
+from control_plane.domain.enforcement import EnforcementAction
 from control_plane.domain.ids import ClusterId, ClusterTenantId, OrganizationId, ProjectId
 from control_plane.domain.node import NodeState
 from control_plane.domain.node_pool import LIVE as LIVE_POOL
@@ -38,7 +39,7 @@ class Leased:
 
     names: tuple[str, ...]
     digest: str
-    """Of the names, and of how many nodes pools may have."""
+    """Of the names, of how many nodes pools may have, and of what the workloads on nodes are asked for."""
     gpus: int
     vcpus: int
     memory_gib: int
@@ -100,10 +101,21 @@ WHERE sp.cluster_id = {{cluster}} AND sp.project_id = {{project}}
 """
 _SCALED_OF_SKU = _SCALED.replace("WHERE", "JOIN skus s ON s.name = p.request->>'sku' WHERE", 1)
 _DIGEST = f"""md5(concat(string_agg(n.name, ',' ORDER BY n.name), '/',
-  (SELECT string_agg(concat(sp.name, '=', sp.nodes_max), ',' ORDER BY sp.name) {_SCALED})))"""
+  (SELECT string_agg(concat(sp.name, '=', sp.nodes_max), ',' ORDER BY sp.name) {_SCALED}), '/',
+  (SELECT a.words FROM asked a WHERE a.cluster_id = {{cluster}} AND a.project_id = {{project}})))"""
+_ASKED_OF_NODES = f"""
+FROM machine_signals(:now) s JOIN nodes n ON n.claim_id = s.claim_id AND n.state = '{NodeState.READY}'
+"""
+_WORDS = f"""
+asked AS MATERIALIZED (
+  SELECT n.cluster_id, n.project_id,
+    string_agg(concat_ws(' ', n.name, s.action, s.reason, s.until, s.ends_at), ',' ORDER BY n.name) AS words
+  {_ASKED_OF_NODES} GROUP BY n.cluster_id, n.project_id)
+"""
+"""What all nodes are asked for, by place: once for a statement, however many places it is about."""
 _OPEN = f"n.cluster_id = {{cluster}} AND n.project_id = {{project}} AND n.state = '{NodeState.READY}'"
 _LEASED = text(f"""
-WITH to_come AS (
+WITH {_WORDS}, to_come AS (
   SELECT greatest(0, sp.nodes_max - (SELECT count(*) FROM nodes n
                                      WHERE n.node_pool_id = p.id AND n.state = '{NodeState.READY}')) AS nodes,
     s.gpu_count AS gpus, s.vcpus, s.memory_gib
@@ -120,6 +132,10 @@ SELECT coalesce(array_agg(n.name ORDER BY n.name), '{{}}') AS names,
 FROM nodes n JOIN leases l ON l.id = n.lease_id JOIN skus s ON s.name = l.sku
 WHERE {_OPEN.format(cluster=":cluster_id", project=":project_id")}
 """)
+_ASKED = text(f"""
+SELECT n.name AS node, s.action, s.reason, s.until, s.ends_at {_ASKED_OF_NODES}
+WHERE n.cluster_id = :cluster_id AND n.project_id = :project_id ORDER BY n.name
+""")
 _NEEDED_AGAIN = text(
     f"UPDATE cluster_tenants t SET unneeded_since = NULL WHERE t.unneeded_since IS NOT NULL AND {_NEEDED}"
 )
@@ -127,6 +143,7 @@ _UNNEEDED = text(
     f"UPDATE cluster_tenants t SET unneeded_since = :now WHERE t.unneeded_since IS NULL AND NOT {_NEEDED}"
 )
 _CHANGED = text(f"""
+WITH {_WORDS}
 UPDATE cluster_tenants t SET due_at = :now
 WHERE t.due_at > :now AND t.node_digest <>
   (SELECT {_DIGEST.format(cluster="t.cluster_id", project="t.project_id")} FROM nodes n
@@ -217,14 +234,39 @@ async def is_ready(connection: Connection, cluster_id: ClusterId, project_id: Pr
     return bool(await read_one(connection, _IS_READY, bool, **values))
 
 
-async def leased(connection: Connection, cluster_id: ClusterId, project_id: ProjectId) -> Leased:
+async def leased(
+    connection: Connection, cluster_id: ClusterId, project_id: ProjectId, *, now: datetime
+) -> Leased:
     """The nodes on which pods of the project may run."""
-    values = {"cluster_id": cluster_id, "project_id": project_id}
+    values = {"cluster_id": cluster_id, "project_id": project_id, "now": now}
     return (await read(connection, _LEASED, Leased, **values))[0]
 
 
+@dataclass(frozen=True, slots=True)
+class AskedOfNode:
+    """What the workloads on a node are asked for now."""
+
+    node: str
+    """Its name in the cluster."""
+    action: EnforcementAction
+    reason: str
+    """As in `MachineSignal`."""
+    until: datetime
+    ends_at: datetime | None
+
+
+async def asked(
+    connection: Connection, cluster_id: ClusterId, project_id: ProjectId, *, now: datetime
+) -> list[AskedOfNode]:
+    """What the workloads on the project's nodes are asked for, at most one action of a node."""
+    values = {"cluster_id": cluster_id, "project_id": project_id, "now": now}
+    return await read(connection, _ASKED, AskedOfNode, **values)
+
+
 async def note_changes(connection: Connection, *, now: datetime) -> None:
-    """Store since when nobody needs which, and make those due whose nodes have changed since they were put right."""
+    """Store since when nobody needs which, and make those due whose nodes, or what these are asked for, have changed
+    since they were put right.
+    """
     await write(connection, _NEEDED_AGAIN)
     await write(connection, _UNNEEDED, now=now)
     await write(connection, _CHANGED, now=now)

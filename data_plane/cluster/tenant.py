@@ -19,6 +19,7 @@ from data_plane.cluster.objects.role import (
     view_role,
 )
 from data_plane.cluster.objects.scaling import scaling_definitions
+from data_plane.cluster.objects.signal import NodeSignal, signal_map
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, PROJECT, Tenant
 from data_plane.cluster.port import (
     ClusterError,
@@ -79,11 +80,22 @@ async def define_scaling(port: KubernetesPort) -> None:
 
 
 async def keep_tenant(
-    port: KubernetesPort, tenant: Tenant, allowance: Allowance, nodes: Collection[str]
+    port: KubernetesPort,
+    tenant: Tenant,
+    allowance: Allowance,
+    nodes: Collection[str],
+    asked: Collection[NodeSignal] = (),
 ) -> None:
-    """Namespace, network policies, quota, limits and the right to see `nodes`, whatever became of them meanwhile."""
+    """Namespace, network policies, quota, limits, the right to see `nodes`, and what their workloads are asked for,
+    whatever became of them meanwhile.
+    """
     inside = (*network_policies(tenant), resource_quota(tenant, allowance), limit_range(tenant))
-    for thing in (tenant_namespace(tenant), *inside, own_nodes_role(tenant, nodes)):
+    for thing in (
+        tenant_namespace(tenant),
+        signal_map(tenant, asked),
+        *inside,
+        own_nodes_role(tenant, nodes),
+    ):
         await port.apply(thing, take_over=True)
 
 

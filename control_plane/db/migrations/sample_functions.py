@@ -97,7 +97,7 @@ $$
 """
 
 # Runs with its owner's rights: the ingest process reads no table. It answers what the workloads of all machines are asked
-# for now, the strongest action of each, and nothing about whose they are.
+# for now, the strongest action of each, and nothing about whose they are. The reconciler asks it for those of nodes.
 _MACHINE_SIGNALS = """
 CREATE FUNCTION machine_signals(moment timestamptz)
 RETURNS TABLE (claim_id uuid, action text, reason text, until timestamptz, ends_at timestamptz)
@@ -119,7 +119,7 @@ $$
 """
 
 FUNCTIONS = (
-    (_MACHINE_SIGNALS, "machine_signals(timestamptz)", "splitplane_ingest"),
+    (_MACHINE_SIGNALS, "machine_signals(timestamptz)", "splitplane_ingest, splitplane_reconciler"),
     (_FLEET_SAMPLES, "fleet_samples(timestamptz, uuid, integer)", "splitplane_api"),
     (_SAMPLE_SENDERS, "sample_senders(text[])", "splitplane_ingest"),
     (_EMPTY_SAMPLES, "empty_samples(timestamptz, integer)", "splitplane_reconciler"),

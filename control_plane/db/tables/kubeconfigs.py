@@ -30,7 +30,7 @@ cluster_tenants = table(
     at("ready_at"),
     # Since when the project has neither a node pool nor a kubeconfig there.
     at("unneeded_since"),
-    # A digest of the nodes for which it was last put right.
+    # A digest of the nodes, and of what they are asked for, for which it was last put right.
     Column("node_digest", Text),
     UniqueConstraint("cluster_id", "project_id"),
     Index("ix_cluster_tenants_due", "due_at"),

@@ -21,6 +21,9 @@ A node says itself which addresses its pods have, and all nodes enforce network 
 (kube-router, pkg/controllers/netpol). One that claimed the address of somebody else's pod for a pod of its own would
 have its project's policies applied to both: they let the project in, and everybody else out, also at the cluster's DNS.
 
+What workloads are asked for is a ConfigMap in the tenant's namespace, whose ConfigMaps the tenant may change. This one
+is ours alone, so that what a program reads there is what we asked for.
+
 It says its own address as well. K3s reaches kubelets through the tunnel of the node that has said their address last
 (pkg/daemons/control/tunnel.go), and signs a server's certificate for any address. So one that claimed another node's
 would be taken for its kubelet: it would see what is typed into `kubectl exec` there, and answer it. K3s also copies the
@@ -40,7 +43,14 @@ from data_plane.cluster.objects.node import EFFECT, JOINING
 from data_plane.cluster.objects.node_addresses import NAME as ADDRESSES
 from data_plane.cluster.objects.node_addresses import NAMESPACE as ADDRESSES_NAMESPACE
 from data_plane.cluster.objects.node_addresses import PODS as PODS_OF_NODE
-from data_plane.cluster.objects.tenant import MANAGED_BY, MANAGER, NODE_PROJECT, PROJECT
+from data_plane.cluster.objects.signal import NAME as SIGNAL
+from data_plane.cluster.objects.tenant import (
+    KUBECONFIGS_NAMESPACE,
+    MANAGED_BY,
+    MANAGER,
+    NODE_PROJECT,
+    PROJECT,
+)
 from data_plane.cluster.resource import (
     CONFIG_MAP,
     DAEMON_SET,
@@ -64,6 +74,7 @@ NODE_PODS = "splitplane-node-pods"
 POD_ADDRESSES = "splitplane-pod-addresses"
 NODE_ADDRESSES = "splitplane-node-addresses"
 NODE_NETWORK = "splitplane-node-network"
+SIGNALS = "splitplane-signals"
 _OURS = {MANAGED_BY: MANAGER}
 _TENANTS = {"matchExpressions": [{"key": PROJECT, "operator": "Exists"}]}
 _PROJECT_OF_NAMESPACE = f"namespaceObject.metadata.labels['{PROJECT}']"
@@ -141,6 +152,19 @@ _SERVICE_RULES = (
     ),
 )
 
+_THE_SIGNAL = {
+    "name": "the-signal",
+    "expression": f"(request.operation == 'DELETE' ? oldObject : object).metadata.name == '{SIGNAL}'",
+}
+_NOT_BY_US = {"name": "not-by-us", "expression": "!('system:masters' in request.userInfo.groups)"}
+_SIGNAL_RULES = (
+    (
+        # Kubernetes itself deletes it with its namespace.
+        f"""request.operation == 'DELETE'
+  && !('system:serviceaccounts:{KUBECONFIGS_NAMESPACE}' in request.userInfo.groups)""",
+        "this ConfigMap says what we ask workloads for; read it, and take another name for one of your own",
+    ),
+)
 
 _BY_A_NODE = {"name": "by-a-node", "expression": "'system:nodes' in request.userInfo.groups"}
 _NO_FINALIZERS = "a node does not hold up the deletion of its Node"
@@ -248,6 +272,7 @@ def admission_policies() -> Objects:
         *_addresses_of_pods(),
         *_addresses_of_nodes(),
         *_network(),
+        *_signals(),
     ]
 
 
@@ -342,6 +367,19 @@ def _changes() -> Objects:
 def _network() -> Objects:
     what = _on("nodes", ["UPDATE"], "nodes/status")
     return _validating(NODE_NETWORK, _for_nodes(what, _NETWORK_RULES, _BY_AN_AGENT))
+
+
+def _signals() -> Objects:
+    spec = {
+        "matchConstraints": {
+            "resourceRules": [_on("configmaps", ["CREATE", "UPDATE", "DELETE"])],
+            "namespaceSelector": _TENANTS,
+        },
+        "matchConditions": [_THE_SIGNAL, _NOT_BY_US],
+        "validations": _forbidding(_SIGNAL_RULES),
+        "failurePolicy": "Fail",
+    }
+    return _validating(SIGNALS, spec)
 
 
 def _for_nodes(what: Object, rules: tuple[tuple[str, str], ...], by: Object = _BY_A_NODE) -> Object:

@@ -1,9 +1,9 @@
 """Keeps the place of each project in each cluster: its namespace with quota, network policies and pod security.
 
 A project has one in a cluster where it has a node pool or a kubeconfig. What somebody changed there is put right at the
-next look, and the quota follows the project's nodes. A day after the project had something there, the namespace is
-deleted with everything in it. A new place counts as ready once the API server refuses a pod that our rules forbid: it
-needs some seconds until it applies them.
+next look. The quota follows the project's nodes, and pods read there what the workloads on these are asked for. A day
+after the project had something there, the namespace is deleted with everything in it. A new place counts as ready once
+the API server refuses a pod that our rules forbid: it needs some seconds until it applies them.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,12 @@ from datetime import timedelta
 from uuid import UUID
 
 from control_plane.db import cluster_tenants, clusters
-from control_plane.db.cluster_tenants import ClusterTenant, Leased
+from control_plane.db.cluster_tenants import AskedOfNode, ClusterTenant, Leased
 from control_plane.domain.backoff import delay
 from control_plane.domain.cluster import Cluster, ClusterState, server_name
 from control_plane.domain.ids import ClusterId, Prefix, on_wire
 from data_plane.cluster.objects.resource_quota import Allowance
+from data_plane.cluster.objects.signal import NodeSignal
 from data_plane.cluster.port import ClusterError, Conflict, Forbidden, Invalid, KubernetesPort
 from data_plane.cluster.tenant import keep_tenant, prepare_cluster, remove_tenant, rules_bind
 from reconciler.cluster_tenants import tenant_of
@@ -136,10 +137,13 @@ async def _look_after(
 async def _keep(
     world: ClusterWorld, port: KubernetesPort, tenant: ClusterTenant, token: UUID, report: Report
 ) -> None:
+    now, where = world.now(), (tenant.cluster_id, tenant.project_id)
     async with world.db.reading() as connection:
-        leased = await cluster_tenants.leased(connection, tenant.cluster_id, tenant.project_id)
+        # The digest first: what is asked meanwhile makes the place due again.
+        leased = await cluster_tenants.leased(connection, *where, now=now)
+        asked = await cluster_tenants.asked(connection, *where, now=now)
     place = tenant_of(tenant.organization_id, tenant.project_id)
-    await keep_tenant(port, place, allowance_of(leased), leased.names)
+    await keep_tenant(port, place, allowance_of(leased), leased.names, [signal_of(each) for each in asked])
     is_ready = tenant.ready_at is not None or await rules_bind(port, place, f"probe-{world.new_id().hex}")
     now = world.now()
     async with world.db.statement() as connection:
@@ -196,6 +200,11 @@ def allowance_of(leased: Leased) -> Allowance:
         memory_bytes=(leased.memory_gib + leased.memory_gib_to_come) * 2**30,
         nodes_to_come=leased.nodes_to_come,
     )
+
+
+def signal_of(asked: AskedOfNode) -> NodeSignal:
+    ends_at = None if asked.ends_at is None else int(asked.ends_at.timestamp())
+    return NodeSignal(asked.node, asked.action, asked.reason, int(asked.until.timestamp()), ends_at)
 
 
 LOOP = Loop(NAME, timedelta(seconds=2), activate, wakes=("keep_kubeconfigs",), lasts=LASTS)

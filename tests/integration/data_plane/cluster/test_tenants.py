@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import yaml
 
 from data_plane.cluster import kubeconfig as kubeconfigs
 from data_plane.cluster import node as nodes
@@ -18,9 +19,12 @@ from data_plane.cluster.kubeconfig import Address, Kubeconfig, Role
 from data_plane.cluster.lightkube_port import LightkubePort
 from data_plane.cluster.objects.admission import SERVICE_PORTS_MAX
 from data_plane.cluster.objects.resource_quota import OBJECTS_MAX_WITHOUT_NODES
+from data_plane.cluster.objects.signal import NAME as SIGNAL
+from data_plane.cluster.objects.signal import NodeSignal
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, NODE_PROJECT, Tenant
 from data_plane.cluster.port import ClusterError, Forbidden, Invalid, NotFound, Token, Unauthorized
 from data_plane.cluster.resource import (
+    CONFIG_MAP,
     DAEMON_SET,
     NAMESPACE,
     NETWORK_POLICY,
@@ -371,6 +375,84 @@ async def test_a_token_that_a_customer_has_made_for_its_own_account_has_no_right
     async with raw(kubernetes, Token(base64.b64decode(await token()).decode())) as client:
         for path in (f"/api/v1/namespaces/{tenant.namespace}/pods", "/api/v1/nodes", "/api/v1/namespaces"):
             assert (await client.get(path)).status_code == 403, path
+
+
+SMALLER = NodeSignal("node-1", "smaller_batch", "memory_pressure", 1_764_343_200, None)
+
+
+async def test_a_customer_reads_what_its_nodes_are_asked_for_and_cannot_change_it(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    await keep_tenant(admin, tenant, ALLOWANCE, [], [SMALLER])
+    maps = f"/api/v1/namespaces/{tenant.namespace}/configmaps"
+    path, forged = f"{maps}/{SIGNAL}", {"data": {"signal.json": "forged"}}
+    async with raw(kubernetes, _token(await _issue(kubernetes, admin, tenant))) as client:
+        found = (await client.get(path)).json()
+        assert json.loads(found["data"]["node-1.json"])["action"] == "smaller_batch"
+        for answer in (
+            await merge(client, path, forged),
+            await merge(client, path, {"immutable": True}),
+            await client.put(path, json={**found, **forged}),
+            await client.delete(path),
+            await client.delete(maps),  # All of them at once.
+        ):
+            assert answer.status_code == 403, answer.text
+            assert "what we ask workloads for" in answer.text
+        assert (await client.get(path)).json()["data"] == found["data"]
+        for name in ("splitplane-signal-2", "mine"):
+            own = head(CONFIG_MAP, name, tenant.namespace)
+            (await client.post(maps, json=own)).raise_for_status()
+            (await client.delete(f"{maps}/{name}")).raise_for_status()
+    # A customer that has one of that name before us would decide what is in it.
+    await admin.delete(CONFIG_MAP, SIGNAL, tenant.namespace)
+    async with raw(kubernetes, _token(await _issue(kubernetes, admin, tenant))) as client:
+        own = {**head(CONFIG_MAP, SIGNAL, tenant.namespace), "immutable": True}
+        assert (await client.post(maps, json=own)).status_code == 403
+    await keep_tenant(admin, tenant, ALLOWANCE, [], [SMALLER])
+    await keep_tenant(admin, tenant, ALLOWANCE, [])
+    assert "data" not in await admin.get(CONFIG_MAP, SIGNAL, tenant.namespace), "nothing is asked any more"
+
+
+async def test_a_signal_reaches_a_namespace_that_has_no_room_for_further_objects(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    none = replace(ALLOWANCE, nodes=0)
+    await keep_tenant(admin, tenant, none, [])
+    async with _customer(kubernetes, admin, tenant) as customer:
+        made = 0
+        with suppress(Forbidden):
+            while made <= OBJECTS_MAX_WITHOUT_NODES:
+                await customer.apply(head(CONFIG_MAP, f"full-{made}", tenant.namespace))
+                made += 1
+        assert 0 < made < OBJECTS_MAX_WITHOUT_NODES, "the quota counts ours, too"
+    await keep_tenant(admin, tenant, none, [], [SMALLER])
+    assert "signal.json" in (await admin.get(CONFIG_MAP, SIGNAL, tenant.namespace))["data"]
+
+
+def _manifest(page: str, kind: str) -> Object:
+    """The example in a page of the documentation that begins with its API version."""
+    text = (Path(__file__).parents[4] / "docs" / page).read_text()
+    for example in text.split("\n    apiVersion: v1\n")[1:]:
+        lines = [line[4:] for line in example.split("\n\n")[0].splitlines()]
+        found: Object = yaml.safe_load("\n".join(["apiVersion: v1", *lines]))
+        if found["kind"] == kind:
+            return found
+    raise AssertionError(f"{page} has no example of a {kind}")
+
+
+async def test_the_pod_of_the_page_on_enforcement_mounts_the_signal_of_its_node(
+    kubernetes: ControlPlane, admin: LightkubePort, tenant: Tenant
+) -> None:
+    mine = await new_node(kubernetes)
+    await nodes.admit(admin, mine, nodes.Marks(tenant, "le_1", "gpu"))
+    example = _manifest("enforcement.md", "Pod")
+    async with _customer(kubernetes, admin, tenant) as customer:
+        made = await customer.apply(
+            {**example, "metadata": {**example["metadata"], "namespace": tenant.namespace}}
+        )
+    assert await _bound_to(admin, tenant, example["metadata"]["name"]) == mine
+    volumes = [each["configMap"] for each in made["spec"]["volumes"] if "configMap" in each]
+    assert [(each["name"], each["optional"]) for each in volumes] == [(SIGNAL, True)]
 
 
 def _kubectl(plane: ControlPlane, file: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -24,6 +24,7 @@ from data_plane.cluster.objects.resource_quota import (
     limit_range,
     resource_quota,
 )
+from data_plane.cluster.objects.signal import NodeSignal, signal_map
 from data_plane.cluster.objects.tenant import KUBECONFIGS_NAMESPACE, NODE_PREFIX, Tenant
 from data_plane.cluster.port import Token
 from data_plane.cluster.resource import NODE, POD, Object, head, resource_of
@@ -41,6 +42,7 @@ def _everything(tenant: Tenant) -> list[Object]:
         *network_policies(tenant),
         resource_quota(tenant, ALLOWANCE),
         limit_range(tenant),
+        signal_map(tenant, [NodeSignal("node-1", "smaller_batch", "memory_pressure", 1_764_343_200, None)]),
         role.service_account(tenant, "kc_1"),
         *role.bindings(tenant, "kc_1", work_role=role.EDIT_ROLE, nodes_role=role.own_nodes_role_name(tenant)),
         role.own_nodes_role(tenant, ["a"]),
@@ -212,6 +214,33 @@ def test_a_project_without_nodes_has_room_for_few_objects_and_for_its_kubeconfig
     assert set(counted.values()) == {OBJECTS_MAX_WITHOUT_NODES}
     written = {"configmaps", "secrets", "jobs.batch", "horizontalpodautoscalers.autoscaling"}
     assert {f"count/{kind}" for kind in written} <= counted.keys()
+
+
+def test_pods_read_what_their_node_is_asked_for_and_the_strongest_of_all_in_one_file_each() -> None:
+    slower = NodeSignal("node-a", "throttle_admission", "kv_cache_growth", 900, None)
+    smaller = NodeSignal("node-b", "smaller_batch", "memory_pressure", 900, None)
+    late = NodeSignal("node-c", "evict", "unfunded", 2_000, 1_900)
+    soon = NodeSignal("node-d", "evict", "preemption", 1_000, 900)
+    known = signal_map(TENANT, [late, soon, smaller, slower])["data"]
+    assert set(known) == {"signal.json", "node-a.json", "node-b.json", "node-c.json", "node-d.json"}
+    assert json.loads(known["node-b.json"]) == {
+        "version": 1,
+        "action": "smaller_batch",
+        "reason": "memory_pressure",
+        "until": 900,
+        "ends_at": None,
+        "node": "node-b",
+    }
+    for asked, strongest in (
+        ([slower, smaller, late, soon], soon),
+        ([soon, late, smaller, slower], soon),
+        ([late, replace(soon, ends_at=None)], late),
+        ([smaller, slower], smaller),
+        ([slower, replace(slower, node="node-0", until=901)], replace(slower, node="node-0", until=901)),
+    ):
+        known = signal_map(TENANT, asked)["data"]
+        assert known["signal.json"] == known[f"{strongest.node}.json"], strongest
+    assert signal_map(TENANT, [])["data"] == {}
 
 
 def test_a_kubeconfig_has_one_context_and_the_clusters_own_authority() -> None:

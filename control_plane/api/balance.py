@@ -45,10 +45,12 @@ CSV_COLUMNS = (
     "started_at",
     "ended_at",
     "invoice_number",
+    "unused",
 )
 """New columns go to the end, because people's sheets count them."""
 OfKind = Annotated[TransactionKind | None, QueryParameter(description="Only transactions of this kind.")]
 _KIND = "balance_entries"
+_WORDS = {None: "", False: "false", True: "true"}
 
 
 class BalanceController(Controller):
@@ -144,4 +146,5 @@ def _csv_row(entry: BalanceEntry) -> tuple[object, ...]:
         csv_text.utc(entry.started_at),
         csv_text.utc(entry.ended_at),
         entry.invoice_number or "",
+        _WORDS[entry.unused],
     )

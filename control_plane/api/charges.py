@@ -9,13 +9,13 @@ from control_plane.api.errors import refusal
 from control_plane.api.identifiers import read_id, read_lease_id, read_line
 from control_plane.api.paging import Cursor, Limit
 from control_plane.api.requests import ApiRequest
-from control_plane.api.views.charges import explanation_view, invoiced_charge_view, lease_charge_view
+from control_plane.api.views.charges import explanation_view, lease_charge_view
 from control_plane.domain.ids import Prefix
 from control_plane.domain.permission import Permission
 from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.services import charges
-from control_plane.wire.charges import ChargeExplanationView, InvoicedChargePage, LeaseChargePage
+from control_plane.wire.charges import ChargeExplanationView, LeaseChargePage
 
 _KIND, _OF_LINE = "lease_charges", "invoiced_charges"
 
@@ -81,7 +81,7 @@ class ChargeController(Controller):
         line: FromPath[str],
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
-    ) -> InvoicedChargePage:
+    ) -> LeaseChargePage:
         """The charges that a line of an invoice adds up, oldest first. A line that is no usage has none.
 
         The exact amount of the line is the sum of theirs.
@@ -100,4 +100,4 @@ class ChargeController(Controller):
         page, following = paging.cut(
             found, limit, lambda charge: paging.after_moment(_OF_LINE, charge.started_at, charge.id)
         )
-        return InvoicedChargePage(tuple(map(invoiced_charge_view, page)), following)
+        return LeaseChargePage(tuple(map(lease_charge_view, page)), following)

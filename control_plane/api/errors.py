@@ -260,7 +260,7 @@ KINDS: dict[str, Kind] = {
         422, "Ask for a lease that may be taken back, or leave `on_eviction` out.", "on_eviction"
     ),
     RefusalCode.SLA_NOT_OFFERED: Kind(422, "Choose a tier of GET /v1/sla-tiers, or leave it out.", "sla"),
-    RefusalCode.SKU_NOT_SOLD_AS_SPOT: Kind(
+    RefusalCode.PURCHASE_NOT_OFFERED: Kind(
         422, "Ask for it on demand, or choose a SKU for which GET /v1/skus has such a price.", "sku"
     ),
     RefusalCode.TERM_DIFFERS: Kind(422, "Ask for the term that GET /v1/skus has.", "committed_days"),

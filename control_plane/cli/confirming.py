@@ -2,6 +2,7 @@
 
 import shlex
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from control_plane.cli.errors import CliError, Exit
@@ -15,10 +16,18 @@ def add_yes(parser: ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
-def confirm(terminal: "Terminal", args: Namespace, question: str, *, name: str | None = None) -> None:
+def confirm(
+    terminal: "Terminal",
+    args: Namespace,
+    question: str,
+    *,
+    name: str | None = None,
+    instead: Sequence[str] = ("--yes",),
+) -> None:
     """Return once a person has agreed to what the question says, or without asking where `--yes` was given.
 
-    With `name`, the person has to type it: for what ends a whole customer. A command asks once, after everything
+    With `name`, the person has to type it: for what ends a whole customer. `instead` is what says yes on the command
+    line. A command asks once, after everything
     that it can find out without changing anything. Raises CliError when the answer is not yes, and when nobody can
     answer because standard input is not a terminal.
     """
@@ -27,7 +36,7 @@ def confirm(terminal: "Terminal", args: Namespace, question: str, *, name: str |
     if not terminal.stdin.isatty():
         raise CliError(
             f"{question} Nobody can answer, because standard input is not a terminal."
-            f" To confirm, run: splitplane {shlex.join(terminal.arguments)} --yes",
+            f" To confirm, run: splitplane {shlex.join((*terminal.arguments, *instead))}",
             code="not_confirmed",
             exit_code=Exit.USAGE,
         )

@@ -37,7 +37,9 @@ _BY_CODE = {
     "firewall_rule_duplicate": "see: splitplane firewall list LEASE",
     "firewall_rules_too_many": "see: splitplane firewall list LEASE",
     "power_not_offered": "see what its provider can do: splitplane lease show LEASE",
-    "sku_not_sold_as_spot": "see: splitplane skus",
+    "purchase_not_offered": "see: splitplane skus",
+    "term_differs": "--committed needs the term of the SKU, as --term DAYS; see: splitplane skus",
+    "fee_not_accepted": "release it without --yes to be asked, or add --accept-fee USD",
     "sla_not_offered": "see: splitplane sla tiers",
     "quote_expired": "keep another price: splitplane quote SKU --keep",
     "quote_unknown": "keep another price: splitplane quote SKU --keep",
@@ -64,6 +66,7 @@ _BY_FIELD = {
     "name": "a name has 1 to 63 letters, digits, spaces or . _ @ : + - and starts with a letter or digit",
     "wait_timeout_seconds": "--wait-timeout takes up to 7 days, such as 30m or 12h; for a node pool 1m at least",
     "labels": "--label takes KEY=VALUE, at most 32 times: 1 to 63 lower-case letters, digits or . _ / - as the key",
+    "label_key": "--by label:KEY takes the key of a label, as --label KEY=VALUE has it",
     "auto_release": "--auto-release-after takes 1m to 365d, --auto-release-spend an amount in US dollars",
     "gpu_model": "--gpu takes a model as `splitplane offers` shows it, such as h100-sxm-80gb",
 }

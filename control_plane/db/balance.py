@@ -45,20 +45,22 @@ class BalanceEntry:
     started_at: datetime | None
     """Start of the time that was charged."""
     ended_at: datetime | None
+    unused: bool | None
+    """Of a charge: whether it is what its customer did not use of a term."""
     invoice_id: UUID | None
     invoice_number: str | None
 
 
-# A lease that is ready is billed at the price of a stopped machine after an odd number of switches. A term was set
-# aside in whole, so it takes nothing more.
+# A lease that is ready is billed at the price of a stopped machine after an odd number of switches. One that is
+# committed to takes nothing from what is available: its whole term was set aside.
 _BALANCE = text(f"""
 SELECT s.posted_nano, s.held_nano, -s.receivable_nano AS due_nano, running.leases AS running_leases,
        running.nano_per_hour AS running_nano_per_hour, coalesce(terms.limit_nano, 0) AS credit_limit_nano
 FROM standings s CROSS JOIN LATERAL (
   SELECT count(*) AS leases, coalesce(sum(l.units * CASE WHEN cardinality(l.switched_at) % 2 = 1
-    THEN l.stopped_nano_per_unit_hour ELSE l.nano_per_unit_hour END) FILTER (WHERE l.committed_days IS NULL), 0)::bigint
-    AS nano_per_hour
-  FROM leases l WHERE l.organization_id = s.organization_id AND l.state = '{LeaseState.READY}'
+    THEN l.stopped_nano_per_unit_hour ELSE l.nano_per_unit_hour END), 0)::bigint AS nano_per_hour
+  FROM leases l
+  WHERE l.organization_id = s.organization_id AND l.state = '{LeaseState.READY}' AND l.committed_days IS NULL
 ) running
 LEFT JOIN credit_terms terms ON terms.organization_id = s.organization_id
 WHERE s.organization_id = :organization_id
@@ -79,7 +81,8 @@ def _page(conditions: str) -> TextClause:
     SELECT t.id, t.number, t.kind, t.effective_at, t.recorded_at, t.period, moved.wallet AS amount_nano,
            t.wallet_after_nano AS balance_nano, -moved.receivable AS due_change_nano,
            -t.receivable_after_nano AS due_nano, t.reason, c.id AS charge_id, c.lease_id, l.name AS lease_name,
-           t.project_id, p.name AS project, c.started_at, c.ended_at, i.id AS invoice_id, i.number AS invoice_number
+           t.project_id, p.name AS project, c.started_at, c.ended_at, c.unused,
+           i.id AS invoice_id, i.number AS invoice_number
     FROM page t
     CROSS JOIN LATERAL (
       SELECT coalesce(sum(amount_nano) FILTER (WHERE a.kind = '{AccountKind.WALLET}'), 0)::bigint AS wallet,

@@ -28,6 +28,7 @@ class LeaseCharge:
     """A charge of a lease."""
 
     id: UUID
+    lease_id: LeaseId
     number: int
     """Of its interval, in the lease."""
     started_at: datetime
@@ -38,13 +39,6 @@ class LeaseCharge:
     amount_nano: Nano
     period: datetime
     """The first instant of the month in which it is booked."""
-
-
-@dataclass(frozen=True, slots=True)
-class InvoicedCharge(LeaseCharge):
-    """A charge in a line of an invoice."""
-
-    lease_id: LeaseId
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +53,16 @@ class LineOfInvoice:
 
 
 @dataclass(frozen=True, slots=True)
-class FullCharge:
+class FullCharge(LeaseCharge):
     """A charge beside its interval and its price book."""
 
-    id: UUID
     organization_id: OrganizationId
     organization: str
-    lease_id: LeaseId
     machine_id: MachineId
-    number: int
     sku: str
     purchase: PurchaseKind
     sla: SlaTier
-    started_at: datetime
-    ended_at: datetime
-    unit_seconds: int
-    stopped: bool
-    unused: bool
     nano_per_unit_hour: Nano
-    amount_nano: Nano
-    period: datetime
     rated_at: datetime
     metered_from: datetime | None
     """Start of its interval; None when there is none, which is an error of ours. So are the next ones."""
@@ -106,7 +90,7 @@ class ChargePosting:
 
 
 _OF_LEASE = text("""
-SELECT id, number, started_at, ended_at, unit_seconds, stopped, unused, amount_nano, period FROM charges
+SELECT id, lease_id, number, started_at, ended_at, unit_seconds, stopped, unused, amount_nano, period FROM charges
 WHERE organization_id = :organization_id AND lease_id = :lease_id AND number > CAST(:after AS bigint)
 ORDER BY number LIMIT :limit
 """)
@@ -179,7 +163,7 @@ async def of_invoice_line(
     *,
     after: tuple[datetime, UUID] | None,
     limit: int,
-) -> list[InvoicedCharge]:
+) -> list[LeaseCharge]:
     """The charges that a line of an invoice adds up, oldest first; none of a line that is no usage.
 
     `after` is start and id of the previous page's last charge.
@@ -187,7 +171,7 @@ async def of_invoice_line(
     return await read(
         connection,
         _OF_INVOICE_LINE,
-        InvoicedCharge,
+        LeaseCharge,
         organization_id=organization_id,
         invoice_id=invoice_id,
         line=line,

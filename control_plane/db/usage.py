@@ -362,7 +362,8 @@ _GROUPS = {
     SELECT {group_id} AS id, {name} AS name, count(*) AS charges,
            coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count > 0 AND NOT c.unused), 0)::bigint AS gpu_seconds,
            coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count = 0 AND NOT c.unused), 0)::bigint AS machine_seconds,
-           sum(c.amount_nano)::bigint AS amount_nano
+           sum(c.amount_nano)::bigint AS amount_nano,
+           coalesce(sum(c.amount_nano) FILTER (WHERE c.unused), 0)::bigint AS unused_nano
     FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
     WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
       AND {within("l")}

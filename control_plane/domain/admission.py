@@ -267,7 +267,7 @@ def _sold(proposal: Proposal) -> Iterator[Spoken]:
     if proposal.price is None and sku in proposal.sold:
         kind = proposal.request.purchase
         why = f"{sku} has no {kind} price; ask for it on demand, or for a SKU that has one (GET /v1/skus)."
-        refused = Refused(RefusalCode.SKU_NOT_SOLD_AS_SPOT, why)
+        refused = Refused(RefusalCode.PURCHASE_NOT_OFFERED, why)
     elif proposal.price is None:
         why = f"There is no SKU {sku!r}; {choose(sku, proposal.sold)} (GET /v1/skus)."
         refused = Refused(RefusalCode.SKU_UNKNOWN, why)
@@ -282,7 +282,7 @@ def _other_term(request: CapacityRequest, days: int | None) -> Refused | None:
     if asked in (None, days):
         return None
     if days is None:
-        why = f"A term is for what is committed to; leave `committed_days` out, or ask for {PurchaseKind.COMMITTED}."
+        why = f"Only a lease that is {PurchaseKind.COMMITTED} has a term; ask for that, or leave `committed_days` out."
     else:
         why = f"{request.sku} is committed to for {days:,} days, and not for {asked:,}; ask for that term."
     return Refused(RefusalCode.TERM_DIFFERS, why)

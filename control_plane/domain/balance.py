@@ -17,11 +17,11 @@ class Balance:
     posted_nano: Nano
     """What was paid in or credited, less all charges and refunds."""
     held_nano: Nano
-    """Set aside for the next hour of live leases."""
+    """Set aside for the next hour of live leases, and for the terms of those that are committed to."""
     due_nano: Nano
     """What its invoices left to pay."""
     running_leases: int
-    """Leases that are ready, with their machines on or stopped."""
+    """Leases that are ready, with their machines on or stopped, and are paid by the hour: none with a term."""
     running_nano_per_hour: Nano
     """What these leases cost an hour."""
     credit_limit_nano: Nano = NOTHING

@@ -311,6 +311,13 @@ class Lease:
         return release_fee(self.tariff(self.ready_at), now)
 
     @property
+    def unused_cost(self) -> Nano:
+        """What is billed of the rest of its term, because its customer released it earlier."""
+        if self.ready_at is None or self.billed_until is None:
+            return NOTHING
+        return self.tariff(self.ready_at).unused_cost(self.billed_until, self.unused_unit_seconds)
+
+    @property
     def replaced_since(self) -> datetime | None:
         """Since when it waits for a machine in place of one that was taken; None while it does not."""
         return paused_since(self.paused_at)

@@ -104,7 +104,7 @@ def proposed(
     if listed.within(agreement.region, agreement.sla or SlaTier.BRONZE).bought(agreement.purchase) is None:
         kind = agreement.purchase
         why = f"{agreement.sku} has no {kind} price; one is agreed on where the price book has one."
-        return Refused(RefusalCode.SKU_NOT_SOLD_AS_SPOT, why)
+        return Refused(RefusalCode.PURCHASE_NOT_OFFERED, why)
     invalid = _no_price(agreement, listed)
     if invalid is not None:
         return Refused(RefusalCode.PRICE_INVALID, invalid)

@@ -325,9 +325,9 @@ class _OfPlace:
 def _spot(offer: Offer, facts: _Facts) -> str:
     if offer.purchase is facts.request.purchase:
         return "It is spot capacity, which is not ordered from this provider."
-    if facts.request.purchase is PurchaseKind.INTERRUPTIBLE:
-        return "It is spot capacity; an interruptible lease has a machine on demand."
-    return "It is spot capacity; the lease is on demand."
+    if facts.request.purchase is PurchaseKind.ON_DEMAND:
+        return "It is spot capacity; the lease is on demand."
+    return f"It is spot capacity; the machine of a lease that is {facts.request.purchase} is on demand."
 
 
 def _stale_after(offer: Offer) -> timedelta:

@@ -15,7 +15,7 @@ class RefusalCode(StrEnum):
     PLATFORM_ORGANIZATION = "platform_organization"
     SKU_UNKNOWN = "sku_unknown"
     SKU_NOT_OFFERED = "sku_not_offered"
-    SKU_NOT_SOLD_AS_SPOT = "sku_not_sold_as_spot"
+    PURCHASE_NOT_OFFERED = "purchase_not_offered"
     TERM_DIFFERS = "term_differs"
     ENDS_WITH_TERM = "ends_with_term"
     FEE_NOT_ACCEPTED = "fee_not_accepted"

@@ -31,3 +31,5 @@ class UsageGroup:
     machine_seconds: int
     """Of machines without GPUs."""
     amount_nano: Nano
+    unused_nano: Nano
+    """The part of it for what customers did not use of terms, which is no GPU-seconds."""

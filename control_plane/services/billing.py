@@ -264,6 +264,10 @@ class UsageSums:
     def amount_nano(self) -> Nano:
         return Nano(sum(group.amount_nano for group in self.groups))
 
+    @property
+    def unused_nano(self) -> Nano:
+        return Nano(sum(group.unused_nano for group in self.groups))
+
 
 async def usage_sums(
     world: World,

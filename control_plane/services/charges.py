@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from control_plane.db import charges, invoices, periods
-from control_plane.db.charges import ChargePosting, FullCharge, InvoicedCharge, LeaseCharge, LineOfInvoice
+from control_plane.db.charges import ChargePosting, FullCharge, LeaseCharge, LineOfInvoice
 from control_plane.db.journal import Line
 from control_plane.domain import rating
 from control_plane.domain.ids import LeaseId, OrganizationId
@@ -17,7 +17,6 @@ from control_plane.world import World
 __all__ = [
     "ChargePosting",
     "FullCharge",
-    "InvoicedCharge",
     "LeaseCharge",
     "LineOfInvoice",
 ]  # For controllers, which must not import the layer below.
@@ -82,7 +81,7 @@ async def of_invoice_line(
     *,
     after: tuple[datetime, UUID] | None,
     limit: int,
-) -> Sequence[InvoicedCharge] | Refused:
+) -> Sequence[LeaseCharge] | Refused:
     """The charges that a line of an invoice of any organization adds up, oldest first; none unless it is usage."""
     async with world.db.reading(platform) as connection:
         invoice = await invoices.get(connection, invoice_id, None)

@@ -18,13 +18,14 @@ class BalanceView(View):
     balance: Money
     """What was paid in or credited, less all charges and refunds."""
     held: Money
-    """Set aside for the next hour of live leases."""
+    """Set aside for the next hour of live leases, and for the terms of those that are committed to."""
     available: Money
     """The balance less what is set aside, with what is left of the credit limit."""
     due: Money
     """What invoices left to pay. It is paid apart, and not from the balance."""
     running_leases: int
-    """How many leases are ready, with their machines on or stopped."""
+    """How many leases are ready, with their machines on or stopped. Those that are committed to do not count: they are
+    paid by what was set aside for their terms."""
     running_per_hour: Money
     """What these leases cost an hour."""
     available_lasts_seconds: int | None
@@ -77,6 +78,8 @@ class BalanceEntryView(View):
     """Of an invoice or a credit note: the id of the invoice."""
     invoice_number: str | None
     """The number of this invoice."""
+    unused: bool | None = None
+    """Of a charge: whether it is the rest of a term, which was not used."""
 
 
 class BalanceEntryPage(View):
@@ -130,3 +133,5 @@ class BalanceEntryCsvRow(View):
     """End of this time, in UTC; empty for others."""
     invoice_number: str
     """Of an invoice or a credit note: the number of the invoice."""
+    unused: str
+    """Of a charge: `true` if it is the rest of a term, which was not used, or else `false`; empty for others."""

@@ -126,6 +126,8 @@ class UsageGroupView(View):
     """Seconds of machines without GPUs that are charged."""
     amount: Money
     """What they cost."""
+    unused: Money
+    """The part of it for the rest of terms, which was not used."""
 
 
 class UsageSumsView(View):
@@ -146,6 +148,8 @@ class UsageSumsView(View):
     machine_seconds: int
     """The sum of the groups, exactly."""
     amount: Money
+    """The sum of the groups, exactly."""
+    unused: Money
     """The sum of the groups, exactly."""
 
 

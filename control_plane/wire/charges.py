@@ -21,6 +21,8 @@ class LeaseChargeView(View):
 
     id: ChargeIdText
     """The id of the charge."""
+    lease_id: LeaseIdText
+    """The lease that was used."""
     interval: int
     """The number of its interval in the lease."""
     started_at: Timestamp
@@ -40,24 +42,9 @@ class LeaseChargeView(View):
 
 
 class LeaseChargePage(View):
-    """A page of the charges of a lease."""
+    """A page of charges: of a lease, or of those that a line of an invoice adds up."""
 
     items: tuple[LeaseChargeView, ...]
-    """The charges, oldest first."""
-    next_cursor: NextCursor | None
-
-
-class InvoicedChargeView(LeaseChargeView, kw_only=True):
-    """A charge in a line of an invoice."""
-
-    lease_id: LeaseIdText
-    """The lease that was used."""
-
-
-class InvoicedChargePage(View):
-    """A page of the charges that a line of an invoice adds up."""
-
-    items: tuple[InvoicedChargeView, ...]
     """The charges, oldest first."""
     next_cursor: NextCursor | None
 

@@ -365,6 +365,8 @@ class LeaseView(View, kw_only=True):
     """The end of the term that was committed to, and of the lease; null before it is ready, and without a term."""
     release_fee: Money | None = None
     """What releasing it now costs at once: the rest of its term. Null without a term, and 0 while nothing is due."""
+    unused: Money | None = None
+    """What was charged for the rest of this term, because it was released earlier; null without a term."""
     taken_back_at: Timestamp | None = None
     """When we take the machine of the interruptible lease back, as you were told; null unless that is announced."""
     billed_until: Timestamp | None

@@ -270,7 +270,7 @@ async def test_a_term_needs_its_whole_price_its_own_days_and_no_other_end(stage:
         (replace(COMMITTED, committed_days=DAYS + 1), None, RefusalCode.TERM_DIFFERS),
         (replace(COMMITTED, committed_days=None), None, RefusalCode.TERM_DIFFERS),
         (CapacityRequest("h100x1", committed_days=DAYS), None, RefusalCode.TERM_DIFFERS),
-        (replace(COMMITTED, sku="h100x8"), None, RefusalCode.SKU_NOT_SOLD_AS_SPOT),
+        (replace(COMMITTED, sku="h100x8"), None, RefusalCode.PURCHASE_NOT_OFFERED),
         (COMMITTED, LeaseTerms(auto_release=AutoRelease(after_seconds=3_600)), RefusalCode.ENDS_WITH_TERM),
         (COMMITTED, LeaseTerms(on_eviction=OnEviction.REPLACE), RefusalCode.REPLACEMENT_NEEDS_SPOT),
     ):

@@ -154,7 +154,7 @@ async def test_spot_is_refused_without_a_price_a_ceiling_an_offer_or_an_envelope
 ) -> None:
     organization_id = await listed(stage)
     for request, code in (
-        (replace(WANTED, sku="h100x8"), RefusalCode.SKU_NOT_SOLD_AS_SPOT),
+        (replace(WANTED, sku="h100x8"), RefusalCode.PURCHASE_NOT_OFFERED),
         (replace(WANTED, sku="potato"), RefusalCode.SKU_UNKNOWN),
         (replace(WANTED, price_nano_per_hour_max=None), RefusalCode.PRICE_CEILING_MISSING),
         (replace(WANTED, price_nano_per_hour_max=Nano(SPOT_PRICE - 1)), RefusalCode.PRICE_ABOVE_CEILING),

@@ -43,4 +43,5 @@ def entry_view(entry: BalanceEntry) -> BalanceEntryView:
         ended_at=entry.ended_at,
         invoice_id=None if entry.invoice_id is None else on_wire(Prefix.INVOICE, entry.invoice_id),
         invoice_number=entry.invoice_number,
+        unused=entry.unused,
     )

@@ -75,12 +75,14 @@ def usage_sums_view(sums: UsageSums) -> UsageSumsView:
                 gpu_seconds=group.gpu_seconds,
                 machine_seconds=group.machine_seconds,
                 amount=money(group.amount_nano),
+                unused=money(group.unused_nano),
             )
             for group in sums.groups
         ),
         gpu_seconds=sums.gpu_seconds,
         machine_seconds=sums.machine_seconds,
         amount=money(sums.amount_nano),
+        unused=money(sums.unused_nano),
     )
 
 

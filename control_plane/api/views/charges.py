@@ -9,8 +9,6 @@ from control_plane.domain.period import month_text
 from control_plane.services.charges import (
     ChargePosting,
     ExplainedCharge,
-    FullCharge,
-    InvoicedCharge,
     LeaseCharge,
     LineOfInvoice,
 )
@@ -20,15 +18,15 @@ from control_plane.wire.charges import (
     ChargePriceView,
     ChargeTransactionView,
     IntervalView,
-    InvoicedChargeView,
     LeaseChargeView,
     PostingView,
 )
 
 
-def lease_charge_view(charge: LeaseCharge | FullCharge) -> LeaseChargeView:
+def lease_charge_view(charge: LeaseCharge) -> LeaseChargeView:
     return LeaseChargeView(
         id=on_wire(Prefix.CHARGE, charge.id),
+        lease_id=on_wire(Prefix.LEASE, charge.lease_id),
         interval=charge.number,
         started_at=charge.started_at,
         ended_at=charge.ended_at,
@@ -37,20 +35,6 @@ def lease_charge_view(charge: LeaseCharge | FullCharge) -> LeaseChargeView:
         amount=money(charge.amount_nano),
         period=month_text(charge.period),
         unused=charge.unused,
-    )
-
-
-def invoiced_charge_view(charge: InvoicedCharge) -> InvoicedChargeView:
-    return InvoicedChargeView(
-        id=on_wire(Prefix.CHARGE, charge.id),
-        interval=charge.number,
-        started_at=charge.started_at,
-        ended_at=charge.ended_at,
-        unit_seconds=charge.unit_seconds,
-        stopped=charge.stopped,
-        amount=money(charge.amount_nano),
-        period=month_text(charge.period),
-        lease_id=on_wire(Prefix.LEASE, charge.lease_id),
     )
 
 

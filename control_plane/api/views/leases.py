@@ -86,6 +86,7 @@ def lease_view(shown: Shown) -> LeaseView:
         release_at=lease.release_at,
         committed_until=lease.committed_until,
         release_fee=None if lease.committed_days is None else money(lease.release_fee(shown.at)),
+        unused=None if lease.committed_days is None else money(lease.unused_cost),
         taken_back_at=shown.overview.taken_back_at,
         billed_until=lease.billed_until,
         ended_at=lease.ended_at,

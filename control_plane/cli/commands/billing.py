@@ -5,6 +5,7 @@ from argparse import Namespace
 from datetime import UTC, datetime, timedelta
 
 from control_plane.cli.commands import organization_lookup
+from control_plane.cli.commands.groupings import grouping
 from control_plane.cli.commands.months import add_month, month
 from control_plane.cli.errors import CliError
 from control_plane.cli.errors import usage as wrong_usage
@@ -13,7 +14,7 @@ from control_plane.cli.render.billing import bill_page, reconciliation_page, sum
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.billing import BillView, ReconciliationView, UsagePage, UsageSumsView
 
-GROUPINGS = ("project", "lease", "sku", "day", "label")
+GROUPINGS = ("project", "lease", "sku", "day")
 _AGE = re.compile(r"([1-9][0-9]{0,4})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -98,10 +99,8 @@ def usage(terminal: Terminal, args: Namespace) -> None:
 def _add_up(terminal: Terminal, args: Namespace) -> None:
     if args.since or args.until or args.csv:
         raise wrong_usage("--by adds up a month: use --month instead of --since and --until, and no --csv.")
-    what, _, key = args.by.partition(":")
-    if what not in GROUPINGS or (what == "label") != bool(key):
-        raise wrong_usage(f"--by: {args.by!r} is none of project, lease, sku, day and label:KEY.")
-    asked = {"by": what, **({"label_key": key} if key else {}), **month(args), **_of_project(args)}
+    what, label = grouping(args.by, GROUPINGS)
+    asked = {"by": what, **label, **month(args), **_of_project(args)}
     answer = terminal.client().get("/v1/usage/sums", UsageSumsView, asked)
     terminal.present(args.json, answer, sums_table)
 

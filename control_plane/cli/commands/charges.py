@@ -14,7 +14,7 @@ from control_plane.cli.render.charges import (
     no_charges_line,
 )
 from control_plane.cli.terminal import Terminal
-from control_plane.wire.charges import ChargeExplanationView, InvoicedChargePage, LeaseChargePage
+from control_plane.wire.charges import ChargeExplanationView, LeaseChargePage
 from control_plane.wire.invoices import InvoiceLineView, InvoiceView
 
 INVOICES = "/v1/finance/invoices"
@@ -69,7 +69,7 @@ def _explain_line(terminal: Terminal, args: Namespace) -> None:
     invoice_id = find_id(client, INVOICES, args.id)
     path = f"{INVOICES}/{invoice_id}/lines/{args.line}/charges"
     if args.json or terminal.quiet:
-        answer = client.every(path, InvoicedChargePage)
+        answer = client.every(path, LeaseChargePage)
         terminal.present(args.json, answer, lambda page: charge_table(page.items))
         return
     invoice = client.get(f"{INVOICES}/{invoice_id}", InvoiceView).cleaned()
@@ -79,7 +79,7 @@ def _explain_line(terminal: Terminal, args: Namespace) -> None:
         terminal.show(no_charges_line(line))
         return
     count, nano = 0, 0
-    for answer in client.pages(path, InvoicedChargePage, {"limit": PAGE_LIMIT}):
+    for answer in client.pages(path, LeaseChargePage, {"limit": PAGE_LIMIT}):
         page = answer.cleaned()
         terminal.show(charge_table(page.items))
         count, nano = count + len(page.items), nano + sum(charge.amount.nano for charge in page.items)

@@ -2,15 +2,15 @@
 
 from argparse import Namespace
 
+from control_plane.cli.commands.groupings import grouping
 from control_plane.cli.commands.months import add_month, month
 from control_plane.cli.commands.organization_lookup import ORGANIZATION_HELP, find
-from control_plane.cli.errors import usage as wrong_usage
 from control_plane.cli.parsing import Commands, command
 from control_plane.cli.render.finance_usage import usage_of_all_table
 from control_plane.cli.terminal import Terminal
 from control_plane.wire.billing import CustomerUsagePage
 
-GROUPINGS = ("organization", "project", "sku", "day", "label")
+GROUPINGS = ("organization", "project", "sku", "day")
 
 
 def add(finance: Commands) -> None:
@@ -21,7 +21,8 @@ def add(finance: Commands) -> None:
         "Add up what customers used in a month.",
         more=(
             "--by adds up by organization, project, sku, day, or label:KEY, which is the\n"
-            "value that this label of the lease has now."
+            "value that this label of the lease has now. --json has the sums of each customer\n"
+            "and its groups; by organization, these are SKUs."
         ),
         examples="""
         splitplane finance usage --month 2026-10
@@ -29,7 +30,7 @@ def add(finance: Commands) -> None:
         splitplane finance usage --by day
         """,
     )
-    add_month(parser, "default: this month")
+    add_month(parser, "instead of the present month: this one")
     parser.add_argument(
         "--by",
         default="organization",
@@ -40,14 +41,12 @@ def add(finance: Commands) -> None:
 
 
 def usage(terminal: Terminal, args: Namespace) -> None:
-    what, _, key = args.by.partition(":")
-    if what not in GROUPINGS or (what == "label") != bool(key):
-        raise wrong_usage(f"--by: {args.by!r} is none of organization, project, sku, day and label:KEY.")
+    what, label = grouping(args.by, GROUPINGS)
     client = terminal.client()
     asked = {
         # The answer has a sum for each customer, whatever its groups are.
         "by": "sku" if what == "organization" else what,
-        **({"label_key": key} if key else {}),
+        **label,
         **month(args),
         **({"organization": find(client, args.organization).id} if args.organization else {}),
     }

@@ -1,6 +1,7 @@
 """Leases: create, watch, list, show, ssh, and release."""
 
 from argparse import Namespace
+from collections.abc import Sequence
 from typing import Any
 
 from control_plane.cli import progress
@@ -34,7 +35,7 @@ from control_plane.cli.parsing import Commands, command, noun, seconds
 from control_plane.cli.progress import End
 from control_plane.cli.render.leases import lease_page, lease_table
 from control_plane.cli.terminal import Terminal
-from control_plane.cli.words import absolute, plural, price, sentence
+from control_plane.cli.words import absolute, exact_usd, plural, price, sentence
 from control_plane.wire.common import Money
 from control_plane.wire.leases import (
     WAIT_SECONDS_DEFAULT,
@@ -418,6 +419,7 @@ def release(terminal: Terminal, args: Namespace) -> None:
             terminal,
             args,
             f"Release {plural(len(running), 'lease')}? The data on the machines is lost.{costs}",
+            instead=("--yes", *_accepting(fees)),
         )
     shown = accepted is None and not args.yes
     ends: dict[str, End] = {
@@ -436,13 +438,18 @@ def _fee(lease: LeaseView) -> Money | None:
     return None if fee is None or not fee.nano else fee
 
 
+def _accepting(fees: Sequence[Money]) -> list[str]:
+    """What accepts these fees on the command line."""
+    return ["--accept-fee", exact_usd(max(fee.nano for fee in fees)).replace(",", "")] if fees else []
+
+
 def _rest(lease: LeaseView) -> str:
     """What a release costs at once, for a person who is asked."""
     fee = _fee(lease)
     until = lease.committed_until
     if fee is None or until is None:
         return ""
-    return f"; committed to until {absolute(until)}: {price(fee)} USD for the rest"
+    return f"; committed to until {absolute(until)}: a release now costs {price(fee)} USD"
 
 
 def _shown_fee(lease: LeaseView) -> str | None:

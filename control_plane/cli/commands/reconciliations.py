@@ -12,6 +12,7 @@ from control_plane.cli.render.reconciliations import (
     customer_table,
     difference_table,
     more_differences_line,
+    nothing_line,
     progress_of,
     reconciliation_page,
     reconciliation_table,
@@ -23,6 +24,7 @@ from control_plane.wire.reconciliations import (
     PeriodReconciliationPage,
     PeriodReconciliationView,
     ReconciledCustomerPage,
+    ReconciledCustomerView,
     ReconciliationRequest,
 )
 
@@ -126,8 +128,17 @@ def _print_document(terminal: Terminal, found: Answer[PeriodReconciliationView])
 
 def _show_customers(terminal: Terminal, found: PeriodReconciliationView) -> None:
     """A table for each page, as it comes: a large installation has ten thousand customers."""
-    for page in terminal.client().pages(_customers(found), ReconciledCustomerPage, {"limit": PAGE_LIMIT}):
-        terminal.show(customer_table(page.cleaned().items))
+    empty = 0
+    for answer in terminal.client().pages(_customers(found), ReconciledCustomerPage, {"limit": PAGE_LIMIT}):
+        page = answer.cleaned()
+        terminal.show(customer_table(page.items))
+        empty += sum(not _has_something(customer) for customer in page.items)
+    if empty:
+        terminal.show(nothing_line(empty))
+
+
+def _has_something(customer: ReconciledCustomerView) -> bool:
+    return any(link.before.nano or link.after.nano for link in customer.links)
 
 
 def _show_differences(terminal: Terminal, found: PeriodReconciliationView, *, listed: bool) -> None:

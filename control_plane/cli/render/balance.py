@@ -16,7 +16,7 @@ def balance_page(balance: BalanceView) -> RenderableType:
     running = plural(balance.running_leases, "lease")
     return facts(
         ("Balance", f"{rounded(balance.balance)} USD"),
-        ("On hold", f"{rounded(balance.held)} USD, set aside for the next hour of live leases"),
+        ("On hold", f"{rounded(balance.held)} USD, set aside for the next hour of leases, and for terms"),
         ("Credit limit", _credit_limit(balance)),
         ("Available", Text(f"{rounded(balance.available)} USD", style="bold")),
         ("Running", f"{price(balance.running_per_hour)} USD per hour for {running}"),
@@ -71,6 +71,8 @@ def entry_table(entries: Sequence[BalanceEntryView]) -> RenderableType:
 
 def _what_for(entry: BalanceEntryView) -> str:
     """What it was for: the hour of a lease, an invoice, or a reason with what it changed of what is due."""
+    if entry.unused:
+        return f"{entry.lease_name}, rest of its term"
     if entry.started_at is not None and entry.ended_at is not None:
         return f"{entry.lease_name}, {span(entry.ended_at - entry.started_at)}"
     what = entry.invoice_number or entry.reason or ""

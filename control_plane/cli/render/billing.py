@@ -1,6 +1,6 @@
 """Usage and bills on the screen. Tables show cents; the exact amounts are in `--json` and `--csv`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
@@ -15,6 +15,7 @@ from control_plane.wire.billing import (
     ProjectTotalView,
     ReconciliationView,
     SlaCreditView,
+    UsageGroupView,
     UsageRow,
     UsageSumsView,
 )
@@ -43,7 +44,8 @@ def usage_table(charges: Sequence[UsageRow], since: datetime, until: datetime) -
     rows += _sums(("Total", "", "", "", ""), seconds, (cents(sum(amounts)),), named=named)
     columns = ("LEASE", "PROJECT", "SKU", "FROM (UTC)", "LENGTH", "USED" if named else "GPU-HOURS", "USD")
     made = table(columns, rows, right=columns[4:], whole=("SKU",), varying=("PROJECT",))
-    return Group(heading("Usage", period), Text(), made, Text(), _rounding_note())
+    notes = [_unused_note()] if any(charge.unused for charge in charges) else []
+    return Group(heading("Usage", period), Text(), made, Text(), *notes, _rounding_note())
 
 
 def sums_table(sums: UsageSumsView) -> RenderableType:
@@ -52,21 +54,31 @@ def sums_table(sums: UsageSumsView) -> RenderableType:
     if not sums.groups:
         return Text(f"No usage of {month} is billed.")
     amounts = adding_up([group.amount for group in sums.groups])
-    machines = sums.machine_seconds > 0
+    machines, unused = sums.machine_seconds > 0, sums.unused.nano > 0
+
+    def figures(of: UsageGroupView | UsageSumsView, amount: int) -> Iterator[str]:
+        yield unit_hours(of.gpu_seconds)
+        if machines:
+            yield unit_hours(of.machine_seconds)
+        yield cents(amount)
+        if unused:
+            yield rounded(of.unused)
+
     rows: list[Sequence[Cell]] = [
-        (
-            Text(f"no {what}", style="dim") if group.name is None else group.name,
-            unit_hours(group.gpu_seconds),
-            *([unit_hours(group.machine_seconds)] if machines else []),
-            cents(amount),
-        )
+        (Text(f"no {what}", style="dim") if group.name is None else group.name, *figures(group, amount))
         for group, amount in zip(sums.groups, amounts, strict=True)
     ]
-    hours = [unit_hours(sums.gpu_seconds), *([unit_hours(sums.machine_seconds)] if machines else [])]
-    rows.append(_total("Total", *hours, cents(sum(amounts))))
-    columns = (what.upper(), "GPU-HOURS", *(["MACHINE-HOURS"] if machines else []), "USD")
+    rows.append(_total("Total", *figures(sums, sum(amounts))))
+    columns = (
+        what.upper(),
+        "GPU-HOURS",
+        *(["MACHINE-HOURS"] if machines else []),
+        "USD",
+        *(["UNUSED USD"] if unused else []),
+    )
     title = heading(f"Usage of {month} by {what}", "calendar month, UTC")
-    return Group(title, Text(), table(columns, rows, right=columns[1:]), Text(), _rounding_note())
+    notes = [_unused_note()] if unused else []
+    return Group(title, Text(), table(columns, rows, right=columns[1:]), Text(), *notes, _rounding_note())
 
 
 def _name(lease: str, line: UsageRow | BillLineView) -> str:
@@ -77,7 +89,11 @@ def _name(lease: str, line: UsageRow | BillLineView) -> str:
 
 def bill_page(bill: BillView, now: datetime) -> RenderableType:
     """The bill of a month; that of the present one shows the balance as well, because it changes with the bill."""
-    billed, unbilled = (sum(amounts) for amounts in _billed_and_not(bill))
+    of_lines = _billed_and_not(bill)
+    billed, unbilled = map(sum, of_lines)
+    rest = sum(
+        amount + unrated for line, amount, unrated in zip(bill.lines, *of_lines, strict=True) if line.unused
+    )
     present = bill.since <= now < bill.until
     balance = (
         ("Balance", _of_organization(bill.balance)),
@@ -93,12 +109,14 @@ def bill_page(bill: BillView, now: datetime) -> RenderableType:
         Text(),
         *_sla_credits(bill.sla_credits),
         facts(
-            ("Used", f"{cents(billed + unbilled)} USD"),
+            ("Used", f"{cents(billed + unbilled - rest)} USD"),
+            ("Unused", f"{cents(rest)} USD" if rest else None),
             ("Billed", f"{cents(billed)} USD"),
             ("Not yet billed", f"{cents(unbilled)} USD" if unbilled else None),
             *(balance if present else ()),
         ),
         Text(),
+        *([_unused_note()] if rest else []),
         _rounding_note(),
     )
 
@@ -215,6 +233,12 @@ def reconciliation_page(found: ReconciliationView) -> RenderableType:
 
 def _total(*cells: str) -> list[Cell]:
     return [Text(cell, style="bold") for cell in cells]
+
+
+def _unused_note() -> Text:
+    """What no sum of hours has."""
+    note = "Unused is the rest of a term, charged at its release; the sums of hours are without it."
+    return Text(note, style="dim")
 
 
 def _rounding_note() -> Text:

@@ -93,7 +93,7 @@ def _taken_back(skus: Sequence[SkuView]) -> list[RenderableType]:
 def _for_terms(skus: Sequence[SkuView]) -> list[RenderableType]:
     """The prices of the SKUs that are sold for a term; nothing when none is."""
     prices = [
-        f"{sku.name} for {price(sku.price_per_hour_committed)} USD per hour and {plural(sku.committed_days, 'day')}"
+        f"{sku.name} for {price(sku.price_per_hour_committed)} USD per hour, for {plural(sku.committed_days, 'day')}"
         for sku in skus
         if sku.price_per_hour_committed is not None and sku.committed_days is not None
     ]

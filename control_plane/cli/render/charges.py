@@ -19,11 +19,16 @@ from control_plane.wire.journal import JournalLine
 
 def charge_table(charges: Sequence[LeaseChargeView]) -> RenderableType:
     rows = [
-        (charge.id, absolute(charge.started_at), f"{charge.unit_seconds:,}", price(charge.amount))
-        for charge in charges
+        (charge.id, _from(charge), f"{charge.unit_seconds:,}", price(charge.amount)) for charge in charges
     ]
     columns = ("CHARGE", "FROM", "UNIT-SECONDS", "USD")
     return table(columns, rows, right=("UNIT-SECONDS", "USD"), whole=("CHARGE",))
+
+
+def _from(charge: LeaseChargeView) -> str:
+    """When it began, and whether it is no use of a machine that was on."""
+    what = ", unused" if charge.unused else ", stopped" if charge.stopped else ""
+    return absolute(charge.started_at) + what
 
 
 def line_heading(invoice: InvoiceView, line: InvoiceLineView) -> RenderableType:
@@ -77,7 +82,7 @@ def explanation_page(explained: ChargeExplanationView) -> RenderableType:
             ("Customer", f"{explained.organization} ({explained.organization_id})"),
             ("Lease", explained.lease_id),
             ("Machine", explained.machine_id),
-            ("Charged time", f"{absolute(charge.started_at)} to {absolute(charge.ended_at)}"),
+            ("Charged time", _time(charge)),
         ),
         Text(),
         facts(
@@ -97,6 +102,13 @@ def explanation_page(explained: ChargeExplanationView) -> RenderableType:
             ("Invoice", _invoice_line(explained)),
         ),
     )
+
+
+def _time(charge: LeaseChargeView) -> str:
+    since = absolute(charge.started_at)
+    if charge.unused:
+        return f"none: the rest of its term, which was released at {since}"
+    return f"{since} to {absolute(charge.ended_at)}"
 
 
 def _invoice_line(explained: ChargeExplanationView) -> str:

@@ -31,6 +31,7 @@ def usage_of_all_table(customers: Sequence[CustomerUsageView], by: str) -> Rende
             gpu_seconds=sum(one.gpu_seconds for one in sums),
             machine_seconds=sum(one.machine_seconds for one in sums),
             amount=_usd(one.amount for one in sums),
+            unused=_usd(one.unused for one in sums),
         )
     )
 
@@ -66,6 +67,7 @@ def _sum(name: str | None, groups: Sequence[UsageGroupView]) -> UsageGroupView:
         gpu_seconds=sum(group.gpu_seconds for group in groups),
         machine_seconds=sum(group.machine_seconds for group in groups),
         amount=_usd(group.amount for group in groups),
+        unused=_usd(group.unused for group in groups),
     )
 
 

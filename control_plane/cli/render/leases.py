@@ -153,12 +153,14 @@ def _auto_release(lease: LeaseView, now: datetime) -> str | None:
 
 
 def _committed(lease: LeaseView, now: datetime) -> str | None:
-    """The term that was committed to, when it ends, and what a release costs before that."""
+    """The term that was committed to, when it ends, and what a release costs before that, or did."""
     days, until = lease.request.committed_days, lease.committed_until
     if days is None:
         return None
     if until is None or lease.billed_until is not None:
-        return plural(days, "day")
+        rest = lease.unused
+        charged = f"; its rest was charged: {price(rest)} USD" if rest is not None and rest.nano else ""
+        return plural(days, "day") + charged
     fee = lease.release_fee
     costs = "" if fee is None or not fee.nano else f"; a release now costs {price(fee)} USD"
     return f"{plural(days, 'day')}, until {both(until, now)}{costs}"

@@ -126,6 +126,11 @@ def customer_table(found: Sequence[ReconciledCustomerView]) -> RenderableType:
     return Group(Text(), _links_of_customers(rows)) if rows else Group()
 
 
+def nothing_line(count: int) -> RenderableType:
+    """How many customers are not in the table, because they have nothing on either side."""
+    return Text(f"\n{plural(count, 'customer')} had nothing in the month, on either side of any link.")
+
+
 def _links_of_customers(rows: Sequence[Sequence[str | Text]]) -> RenderableType:
     columns = ("CUSTOMER", "LINK", "BEFORE USD", "AFTER USD", "DIFFERENCE")
     return table(columns, rows, right=("BEFORE USD", "AFTER USD", "DIFFERENCE"))

@@ -1377,6 +1377,15 @@ def lease_proof(state: str) -> Json:
     return {"demanded": "proven", "tier": "proven"} | latest
 
 
+COMMITTED: Json = a_lease(
+    request=a_lease()["request"] | {"purchase": "committed", "committed_days": 365},
+    auto_release=None, committed_until="2027-11-20T12:03:49Z",
+    release_at="2027-11-20T12:03:49Z", release_fee=usd(174_499_200_000_001), unused=usd(0),
+)  # fmt: skip
+COMMITTED_AND_RELEASED: Json = a_lease("ended") | {
+    "request": COMMITTED["request"], "committed_until": COMMITTED["committed_until"],
+    "auto_release": COMMITTED["auto_release"], "release_fee": usd(0), "unused": usd(174_499_200_000_000),
+}  # fmt: skip
 WAITING: Json = a_lease(
     "placing",
     status=status("placing")
@@ -1718,14 +1727,34 @@ BILL_WITH_CPUS: Json = BILL | {
     "unrated": usd(8_293_333_333),
 }  # fmt: skip
 """With a machine that has no GPUs, and was stopped for a while."""
+BILL_OF_A_TERM: Json = BILL | {
+    "lines": [
+        *BILL["lines"],
+        BILL["lines"][0] | {
+            "unused": True, "unit_seconds": 252_203_432, "amount": usd(209_468_961_577_778), "unrated_unit_seconds": 0,
+            "unrated": usd(0),
+        },
+    ],
+    "amount": usd(209_783_220_000_000),
+}  # fmt: skip
+USAGE_OF_A_TERM: Json = USAGE | {
+    "items": [
+        *USAGE_ROWS,
+        USAGE_ROWS[-1] | {
+            "unused": True, "interval": 4, "started_at": "2026-11-20T15:00:00Z", "unit_seconds": 252_203_432,
+            "amount": usd(209_468_961_577_778),
+        },
+    ],
+}  # fmt: skip
 
 USAGE_SUMS: Json = {
     "by": "label", "label_key": "team", "since": "2026-10-01T00:00:00Z", "until": "2026-11-01T00:00:00Z",
     "groups": [
-        {"id": None, "name": name, "charges": 3, "gpu_seconds": 36_000, "machine_seconds": 0, "amount": usd(33_333_333_333)}
+        {"id": None, "name": name, "charges": 3, "gpu_seconds": 36_000, "machine_seconds": 0, "amount": usd(33_333_333_333),
+         "unused": usd(0)}
         for name in ("vision", "speech", None)
     ],
-    "gpu_seconds": 108_000, "machine_seconds": 0, "amount": usd(99_999_999_999),
+    "gpu_seconds": 108_000, "machine_seconds": 0, "amount": usd(99_999_999_999), "unused": usd(0),
 }  # fmt: skip
 USAGE_SUMS_WITH_CPUS: Json = USAGE_SUMS | {
     "by": "sku", "label_key": None, "machine_seconds": 43_200, "gpu_seconds": 36_000, "amount": usd(41_013_333_333),
@@ -1740,10 +1769,17 @@ def _usage_of(organization: Json, sums: Json) -> Json:
     return {"organization_id": organization["id"], "organization": organization["name"], "usage": sums}
 
 
+USAGE_SUMS_OF_A_TERM: Json = USAGE_SUMS_WITH_CPUS | {
+    "amount": usd(841_013_333_333), "unused": usd(800_000_000_000),
+    "groups": [
+        USAGE_SUMS_WITH_CPUS["groups"][0] | {"amount": usd(833_333_333_333), "unused": usd(800_000_000_000)},
+        USAGE_SUMS_WITH_CPUS["groups"][1],
+    ],
+}  # fmt: skip
 _NOTHING_USED: Json = {"groups": [], "gpu_seconds": 0, "machine_seconds": 0, "amount": usd(0)}
 USAGE_OF_ALL: Json = {
     "items": [
-        _usage_of(ORGANIZATION, USAGE_SUMS_WITH_CPUS),
+        _usage_of(ORGANIZATION, USAGE_SUMS_OF_A_TERM),
         _usage_of(OTHER_ORGANIZATION, USAGE_SUMS_WITH_CPUS | {"groups": USAGE_SUMS_WITH_CPUS["groups"][:1],
                                                               "machine_seconds": 0, "amount": usd(33_333_333_333)}),
         _usage_of(OTHER_ORGANIZATION, USAGE_SUMS_WITH_CPUS | _NOTHING_USED),
@@ -1802,6 +1838,9 @@ BALANCE_ENTRIES: Json = {
         a_balance_entry(2, "usage", -23_923_000_000, 976_077_000_000, charge_id=f"ch_{'8' * 32}", lease_id=LEASE_ID,
                         lease_name="train-1", project_id=PROJECT_ID, project="default", started_at=at(hours=18),
                         ended_at=at(hours=17)),
+        a_balance_entry(2, "usage", -800_000_000, 976_077_000_000, charge_id=f"ch_{'9' * 32}", lease_id=LEASE_ID,
+                        lease_name="train-1", project_id=PROJECT_ID, project="default", started_at=at(hours=18),
+                        ended_at=at(hours=18), unused=True),
         a_balance_entry(1, "top_up", 1_000_000_000_000, 1_000_000_000_000, reason="SEPA 2026-11-23 000815"),
     ],
     "next_cursor": None,
@@ -2352,6 +2391,8 @@ RECONCILED_CUSTOMERS: Json = {
                  "metered": 2_500_000_000, "rated": 2_500_000_000, "charged": 2_500_000_000, "posted": 0
              }.items()
          ]},
+        {"organization_id": f"org_{'4' * 32}", "organization": "idle", "differs": False,
+         "links": [{"link": "metered", "before": usd(0), "after": usd(0), "difference": usd(0)}]},
     ],
     "next_cursor": None,
 }  # fmt: skip
@@ -2458,7 +2499,7 @@ MATCH_DIFFERENT: Json = MATCHED | {
 }  # fmt: skip
 CHARGE: Json = {
     "charge": {
-        "id": f"ch_{'7' * 32}", "interval": 2, "started_at": "2026-10-20T13:00:00Z", "ended_at": "2026-10-20T14:00:00Z",
+        "id": f"ch_{'7' * 32}", "lease_id": f"le_{'8' * 32}", "interval": 2, "started_at": "2026-10-20T13:00:00Z", "ended_at": "2026-10-20T14:00:00Z",
         "unit_seconds": 28_800, "stopped": False, "amount": usd(19_920_000_000), "period": "2026-10",
     },
     "rated_at": "2026-10-20T14:00:03Z", "period_closed": True,
@@ -2487,7 +2528,16 @@ CHARGE_INVOICED: Json = CHARGE | {
     "invoice_line": {"invoice_id": f"inv_{'8' * 32}", "invoice": "INV-2026-000001", "line": 2},
 }
 CHARGE_NOT_POSTED: Json = CHARGE | {"interval": None, "transaction": None, "period_closed": False}
-LEASE_CHARGES: Json = {"items": [CHARGE["charge"]], "next_cursor": None}
+CHARGE_OF_A_REST: Json = CHARGE_INVOICED | {
+    "purchase": "committed",
+    "charge": CHARGE["charge"] | {
+        "id": f"ch_{'8' * 32}", "interval": 3, "started_at": "2026-10-20T14:00:00Z", "unused": True, "unit_seconds": 252_288_000,
+        "amount": usd(174_499_200_000_000),
+    },
+    "interval": CHARGE["interval"] | {"unit_seconds": 252_288_000, "cost": usd(174_499_200_000_000)},
+    "transaction": None,
+}  # fmt: skip
+LEASE_CHARGES: Json = {"items": [CHARGE["charge"], CHARGE_OF_A_REST["charge"]], "next_cursor": None}
 
 _INVOICE: Json = {
     "id": f"inv_{'8' * 32}", "number": "INV-2026-000001", "state": "issued", "organization_id": OTHER_ORGANIZATION["id"],

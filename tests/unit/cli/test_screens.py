@@ -526,6 +526,10 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         f"finance explain {answers.INVOICE['id']} --line 1",
         {f"GET {OF_INVOICE}": answers.INVOICE, f"GET {OF_INVOICE}/lines/1/charges": answers.INVOICED_CHARGES},
     ),
+    "finance_explain_rest_of_a_term": (
+        f"finance explain {answers.CHARGE_OF_A_REST['charge']['id']}",
+        {f"GET /v1/finance/charges/{answers.CHARGE_OF_A_REST['charge']['id']}": answers.CHARGE_OF_A_REST},
+    ),
     "finance_explain_broken": (
         f"finance explain {answers.CHARGE['charge']['id']}",
         {f"GET /v1/finance/charges/{answers.CHARGE['charge']['id']}": answers.CHARGE_NOT_POSTED},
@@ -666,6 +670,11 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     "lease_show_unconfirmed": (f"lease show {LEASE_ID}", {SHOW: answers.UNCONFIRMED}),
     "lease_show_starting": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease("starting")}),
     "lease_show_ready": (f"lease show {LEASE_ID}", {SHOW: answers.a_lease()}),
+    "lease_show_committed": (f"lease show {LEASE_ID}", {SHOW: answers.COMMITTED}),
+    "lease_show_committed_and_released": (
+        f"lease show {LEASE_ID}",
+        {SHOW: answers.COMMITTED_AND_RELEASED},
+    ),
     "lease_show_without_gpus": (
         f"lease show {LEASE_ID}",
         {
@@ -785,6 +794,8 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
     ),
     "balance_alert_history": ("balance alert history", {"GET /v1/balance/events": answers.BALANCE_EVENTS}),
     "bill_of_projects": ("bill", {"GET /v1/bill": answers.BILL_OF_PROJECTS}),
+    "bill_of_a_term": ("bill", {"GET /v1/bill": answers.BILL_OF_A_TERM}),
+    "usage_of_a_term": ("usage", {"GET /v1/usage": answers.USAGE_OF_A_TERM}),
     "bill_with_cpus": ("bill", {"GET /v1/bill": answers.BILL_WITH_CPUS}),
     "bill_empty": (
         "bill",

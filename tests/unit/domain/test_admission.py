@@ -115,7 +115,7 @@ def test_a_spot_lease_needs_a_ceiling_of_at_least_its_price() -> None:
 
 def test_a_sku_without_a_spot_price_is_not_sold_as_spot_and_the_refusal_says_so() -> None:
     unsold = replace(FINE, request=SPOT, price=None, sold=(SPOT.sku,))
-    expect_refusal(admit(unsold), RefusalCode.SKU_NOT_SOLD_AS_SPOT, SPOT.sku, "on demand")
+    expect_refusal(admit(unsold), RefusalCode.PURCHASE_NOT_OFFERED, SPOT.sku, "on demand")
 
 
 def test_an_envelope_that_allows_leases_on_demand_alone_refuses_spot_and_no_other() -> None:

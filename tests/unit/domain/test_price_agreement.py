@@ -259,7 +259,7 @@ def test_what_cannot_be_agreed_on_has_its_code() -> None:
     without_spot = replace(LISTED, spot_nano_per_unit_hour=None, others=())
     refused = proposed(replace(AGREED, purchase=SPOT), (), [without_spot], START)
     assert refused is not None
-    assert refused.code is RefusalCode.SKU_NOT_SOLD_AS_SPOT
+    assert refused.code is RefusalCode.PURCHASE_NOT_OFFERED
 
 
 @given(st.integers(0, 6), st.integers(1, 6) | st.none(), st.integers(0, 6), st.integers(1, 6) | st.none())

@@ -147,6 +147,35 @@ async def test_a_batch_posts_each_key_once_whatever_is_in_it_twice(world: World,
             assert (await rows(connection, _POSTED, id=organization_id))[0].posted_nano == posted
 
 
+async def test_each_of_a_batch_is_booked_in_its_month_and_posted_to_the_accounts_of_its_customer(
+    world: World, db: Database
+) -> None:
+    acme, other = await _organization(world), await _organization(world)
+    by, earlier = Approval("user_1", "ticket 4711"), START - timedelta(days=45)
+    batch = [
+        top_up(acme, Nano(1), key="a", at=START, approval=PAID),
+        payment(other, Nano(2), key="a", at=earlier, approval=by),
+        top_up(other, Nano(3), key="b", at=START, approval=PAID),
+        payment(acme, Nano(4), key="b", at=earlier, approval=by),
+        top_up(acme, Nano(5), key="c", at=earlier, approval=PAID),
+    ]
+    assert await _post(world, *batch, role=db) == len(batch)
+    statement = text("""
+    SELECT t.organization_id, t.period, a.kind, p.amount_nano FROM transactions t
+    JOIN postings p ON p.transaction_id = t.id JOIN ledger_accounts a ON a.id = p.account_id
+    WHERE a.organization_id = t.organization_id ORDER BY p.amount_nano
+    """)
+    async with db.reading() as connection:
+        found = [tuple(row) for row in await rows(connection, statement)]
+    assert found == [
+        (acme, month_of(START), "wallet", 1),
+        (other, month_of(earlier), "receivable", 2),
+        (other, month_of(START), "wallet", 3),
+        (acme, month_of(earlier), "receivable", 4),
+        (acme, month_of(earlier), "wallet", 5),
+    ]
+
+
 async def test_each_entry_has_the_balance_after_it_whatever_page_it_is_on(world: World, db: Database) -> None:
     acme, other = await _organization(world), await _organization(world)
     by = Approval("user_1", "ticket 4711")

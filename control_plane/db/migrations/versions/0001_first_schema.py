@@ -527,37 +527,37 @@ LOOKED_UP: dict[str, tuple[str, ...]] = {
 
 # What is added to a transaction sums to zero, so a transaction does at the end of every statement. Once for each statement
 # instead of each row, and without a look at older postings. Runs with the owner's rights, because what it looks up must
-# not depend on the rows that the writer may see. Each row is looked up by its key: joined as tables, all accounts and
-# transactions would be read for every statement.
+# not depend on the rows that the writer may see. Each transaction and each account is looked up once, by its key: joined
+# as tables, all accounts and transactions would be read for every statement.
 TRANSACTION_BALANCES = """
 CREATE FUNCTION transaction_balances() RETURNS trigger LANGUAGE plpgsql
 SECURITY DEFINER SET search_path = pg_catalog, public AS $$
 DECLARE
   wrong record;
+  stranger uuid;
 BEGIN
-  SELECT a.transaction_id, sum(a.amount_nano) AS total,
-         bool_or((SELECT l.organization_id FROM public.ledger_accounts l WHERE l.id = a.account_id)
-                 <> a.organization_id) AS elsewhere
-  INTO wrong FROM added a GROUP BY a.transaction_id
-  HAVING sum(a.amount_nano) <> 0
-      OR bool_or((SELECT l.organization_id FROM public.ledger_accounts l WHERE l.id = a.account_id)
-                 <> a.organization_id)
-      OR bool_or((SELECT t.project_id FROM public.transactions t WHERE t.id = a.transaction_id)
-                 IS DISTINCT FROM a.project_id)
-  LIMIT 1;
-  IF NOT FOUND THEN
-    RETURN NULL;
-  END IF;
-  IF wrong.total <> 0 THEN
+  SELECT a.transaction_id, sum(a.amount_nano) AS total INTO wrong FROM (
+    SELECT p.transaction_id, sum(p.amount_nano) AS amount_nano,
+           (SELECT t.project_id FROM public.transactions t WHERE t.id = p.transaction_id)
+           IS DISTINCT FROM p.project_id AS elsewhere
+    FROM added p GROUP BY p.transaction_id, p.project_id
+  ) a
+  GROUP BY a.transaction_id HAVING sum(a.amount_nano) <> 0 OR bool_or(a.elsewhere) LIMIT 1;
+  IF FOUND AND wrong.total <> 0 THEN
     RAISE EXCEPTION 'transaction % is out of balance by % nano-USD', wrong.transaction_id, wrong.total
       USING ERRCODE = 'check_violation';
   END IF;
-  IF wrong.elsewhere THEN
-    RAISE EXCEPTION 'transaction % has a posting to an account of another organization', wrong.transaction_id
+  IF FOUND THEN
+    RAISE EXCEPTION 'transaction % has a posting of another project', wrong.transaction_id
       USING ERRCODE = 'foreign_key_violation';
   END IF;
-  RAISE EXCEPTION 'transaction % has a posting of another project', wrong.transaction_id
-    USING ERRCODE = 'foreign_key_violation';
+  SELECT a.account_id INTO stranger FROM (SELECT DISTINCT p.account_id, p.organization_id FROM added p) a
+  WHERE (SELECT l.organization_id FROM public.ledger_accounts l WHERE l.id = a.account_id) <> a.organization_id LIMIT 1;
+  IF FOUND THEN
+    RAISE EXCEPTION 'a posting is to %, an account of another organization', stranger
+      USING ERRCODE = 'foreign_key_violation';
+  END IF;
+  RETURN NULL;
 END $$
 """
 BALANCES = """

@@ -16,7 +16,7 @@ from tests.support.clock import START
 from tests.support.rows import rows
 
 pytestmark = pytest.mark.database
-FIRST, SECOND = (LeaseId(a_row("leases", A, number)["id"]) for number in (1, 2))
+FIRST, SECOND, THIRD = (LeaseId(a_row("leases", A, number)["id"]) for number in (1, 2, 3))
 
 _HOLDS = text("SELECT lease_id, amount_nano, posted_nano, released_at FROM holds")
 _HELD = text("SELECT held_nano FROM standings")
@@ -27,10 +27,10 @@ async def held(own: Database) -> Database:
     """Two leases of one organization, with 100 nano-USD set aside for each."""
     async with own.transaction() as connection:
         await fill(connection, A)
-        await connection.execute(text("DELETE FROM holds"))
         await insert(connection, "leases", a_row("leases", A, 2))
-        for lease_id in (FIRST, SECOND):
-            await insert(connection, "holds", a_row("holds", A, lease_id=lease_id, amount_nano=100))
+        await insert(connection, "leases", a_row("leases", A, 3))
+        await insert(connection, "holds", a_row("holds", A, lease_id=SECOND))
+        await connection.execute(text("UPDATE holds SET amount_nano = 100, due_at = NULL"))
         await connection.execute(text("UPDATE standings SET held_nano = 200"))
     return own
 
@@ -83,15 +83,20 @@ _ANEW = (
     "UPDATE holds SET released_at = released_at + interval '1 second'",
     "UPDATE holds SET posted_nano = posted_nano - 1",
     "UPDATE holds SET amount_nano = 1",
+    f"UPDATE holds SET lease_id = '{THIRD}' WHERE lease_id = '{FIRST}'",
+    "DELETE FROM holds",
+    "TRUNCATE holds",
 )
 
 
 async def test_a_hold_is_resolved_once_whoever_writes_it(held: Database) -> None:
-    """It cannot be opened again, resolved at another time, or take back what was posted; and it holds nothing."""
+    """It cannot be opened again, resolved at another time, or take back what was posted; and it holds nothing. Nor can
+    another one take its place, because its row stays with its lease.
+    """
     await _use(held, Posted(FIRST, Nano(20), final=True), Posted(SECOND, Nano(0), final=True))
     before = await _state(held)
     for statement in _ANEW:
-        with pytest.raises(IntegrityError):
+        with pytest.raises(IntegrityError, match="hold"):
             async with held.transaction() as connection:
                 await connection.execute(text(statement))
     assert await _state(held) == before

@@ -66,6 +66,7 @@ from providers.aws_catalogue import (
 )
 from providers.aws_client import AwsClient, Credentials, Operation, Send, filter_of
 from providers.aws_errors import RULES
+from providers.aws_events import planned_work
 from providers.aws_firewall import INGRESS_MAX, MachineGroups
 from providers.aws_machines import ended, machines, only_id
 from providers.aws_preparation import Preparation, Ready
@@ -93,6 +94,7 @@ from providers.base import (
     Listed,
     OrderRefused,
     Page,
+    PlannedWork,
     PowerAction,
     ProviderFirewall,
     RateLimit,
@@ -152,6 +154,7 @@ CAPABILITIES = Capabilities(
     firewall=ProviderFirewall.FOLLOWS,
     ingress_max=INGRESS_MAX,
     console=True,
+    planned_work=True,
     sells_spot=True,
     answer_seconds={Verb.OFFERS: 60.0},  # Five requests, and more where there are pages.
 )
@@ -302,6 +305,9 @@ class Aws:
         return await self._aws.call(
             Verb.CONSOLE, region, read, lambda got: got.get("Output", ""), InstanceId=instance, Latest=True
         )
+
+    async def planned_work(self) -> tuple[PlannedWork, ...]:
+        return await planned_work(self._aws, self._region)
 
     async def terminate(self, provider_ref: ProviderRef) -> None:
         region, _, instance = provider_ref.partition("/")

@@ -16,7 +16,8 @@
      machine having been bought as spot, nor from its end.
   10. `apply_ingress` opens no port of another machine, and leaves SSH and WireGuard open.
   11. `console` changes nothing, and is only called where `Capabilities.console` says that there is one.
-  12. A provider does not retry, sleep, pace its calls or read the environment: the guard and the
+  12. `planned_work` returns everything that the provider announces and that is not over, or raises.
+  13. A provider does not retry, sleep, pace its calls or read the environment: the guard and the
      registry do. One call of the port is a fixed number of calls to the provider.
 
 `tests/contract/` runs these laws over every provider. Which answer of a provider becomes which of
@@ -51,6 +52,7 @@ from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.ingress import Ingress as Ingress  # noqa: PLC0414 - part of the port
 from control_plane.domain.listed_state import ListedState as ListedState  # noqa: PLC0414 - part of the port
 from control_plane.domain.money import Nano
+from control_plane.domain.planned_work import PlannedWork as PlannedWork  # noqa: PLC0414 - part of the port
 from control_plane.domain.power_action import PowerAction as PowerAction  # noqa: PLC0414 - part of the port
 from control_plane.domain.sighting import LateRefusal as LateRefusal  # noqa: PLC0414 - part of the port
 from control_plane.domain.sku import CapacityShape, Shape
@@ -332,6 +334,8 @@ class Capabilities:
     """How many entries `HasFirewall` takes for a machine, besides SSH and WireGuard."""
     console: bool = False
     """Whether it is `HasConsole`: whether programs can read what a machine printed."""
+    planned_work: bool = False
+    """Whether it is `TellsPlannedWork`."""
     answer_seconds: Mapping[Verb, float] = field(default_factory=dict[Verb, float])
     """How long to wait for an answer to a verb, where the guard's own timeout is too short. At most
     `guard.ANSWER_SECONDS_MAX`."""
@@ -466,6 +470,14 @@ class HasFirewall(Protocol):
         being changed), MachineNotFound, Throttled, Unavailable (also when an answer was lost: the next step looks).
         """
         ...
+
+
+@runtime_checkable
+class TellsPlannedWork(Protocol):
+    """A provider that announces its work on machines to programs."""
+
+    async def planned_work(self) -> tuple[PlannedWork, ...]:
+        """All of it that is not over, from the budget of `inventory`. Raises Unauthorized, Throttled, Unavailable."""
 
 
 @dataclass(frozen=True, slots=True)

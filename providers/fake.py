@@ -19,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from control_plane.domain.ids import LaunchKey, ProviderRef
-from control_plane.domain.money import Nano, accrued
+from control_plane.domain.money import Nano
+from control_plane.domain.planned_work import WorkKind
 from providers.base import (
     Capabilities,
     Child,
@@ -39,12 +40,14 @@ from providers.base import (
     NotYet,
     OrderRefused,
     OutcomeUnknown,
+    PlannedWork,
     PowerAction,
     ProviderFirewall,
     Sighting,
     Unavailable,
 )
 from providers.clock import utc_now
+from providers.fake_machine import FakeMachine
 from providers.fake_offers import DEFAULT_OFFERS
 from providers.faults import REFUSALS, Call, Fault, FaultScript, raise_before_effect
 
@@ -83,57 +86,8 @@ CAPABILITIES = Capabilities(
     firewall=ProviderFirewall.FOLLOWS,
     ingress_max=60,
     console=True,
+    planned_work=True,
 )
-
-
-@dataclass(slots=True)
-class FakeMachine:
-    provider_ref: ProviderRef
-    launch_key: LaunchKey
-    order: LaunchOrder
-    cost_nano_per_hour: Nano
-    address: str
-    launched_at: datetime
-    runs_from: datetime | None
-    """None for a machine that never boots."""
-    listed_from: datetime | None
-    """None for a machine that is never listed."""
-    failed: bool = False
-    listed_as: ListedState | None = None
-    """How lists show it in place of its own state."""
-    ended_at: datetime | None = None
-    """When it ended; it costs nothing from then on."""
-    listed_until: datetime | None = None
-    boots: int = 1
-    stopped: bool = False
-    """It keeps its disk and costs as much as before."""
-    eviction: Eviction | None = None
-    """What the provider says about taking it back. It says so until it withdraws it."""
-    lets_in: frozenset[Ingress] = frozenset()
-    printed: str = "[    0.000000] Linux version 6.8.0-fake\n"
-    """On its console."""
-
-    def state(self, now: datetime) -> ListedState:
-        if self.ended_at is not None:
-            return ListedState.GONE
-        if self.listed_as is not None:
-            return self.listed_as
-        if self.failed:
-            return ListedState.FAILED
-        if self.stopped:
-            return ListedState.STOPPED
-        booted = self.runs_from is not None and self.runs_from <= now
-        return ListedState.RUNNING if booted else ListedState.PROVISIONING
-
-    def listed(self, now: datetime) -> bool:
-        if self.listed_until is not None and self.listed_until <= now:
-            return False
-        return self.listed_from is not None and self.listed_from <= now
-
-    def cost_nano(self, now: datetime) -> Nano:
-        """What the provider bills for it so far, by whole seconds since the launch."""
-        seconds = int(((self.ended_at or now) - self.launched_at).total_seconds())
-        return accrued(self.cost_nano_per_hour, max(0, seconds))
 
 
 async def _no_wait() -> None:
@@ -162,6 +116,8 @@ class FakeProvider:
         repr=False,  # User data holds bootstrap secrets.
     )
     """Every machine that ever existed."""
+    works: dict[str, PlannedWork] = field(default_factory=dict[str, PlannedWork])
+    """The work that is planned on machines, by the ids of its events."""
     leftovers: dict[str, Child] = field(default_factory=dict[str, Child])
     """The children that exist, by their reference."""
     calls: list[Call] = field(default_factory=list[Call])
@@ -282,6 +238,16 @@ class FakeProvider:
             return ConsoleTicket(provider_ref)
         return machine.printed
 
+    async def planned_work(self) -> tuple[PlannedWork, ...]:
+        fault, seconds = self._arrive("planned_work")
+        raise_before_effect(fault, seconds)
+        if fault is Fault.LISTING_FAILS:
+            raise Unavailable("the listing failed half-way")
+        await self._answer("planned_work", fault)
+        if fault in (Fault.LOST_AFTER_EFFECT, Fault.LOST_WITHOUT_EFFECT):
+            raise Unavailable("the answer was lost")
+        return tuple(self.works.values())
+
     async def children(self) -> tuple[Child, ...]:
         fault, seconds = self._arrive("children")
         raise_before_effect(fault, seconds)
@@ -327,6 +293,21 @@ class FakeProvider:
     def withdraw_eviction(self, provider_ref: ProviderRef) -> None:
         """The provider does not say any more that it takes the machine back."""
         self.machines[provider_ref].eviction = None
+
+    def plan_work(
+        self,
+        provider_ref: ProviderRef,
+        at: datetime,
+        *,
+        event: str = "event-1",
+        kind: WorkKind = WorkKind.REBOOT,
+    ) -> None:
+        """The provider announces work, or another time for an event that it announced."""
+        self.works[event] = PlannedWork(provider_ref, event, kind, f"planned-{kind}", at)
+
+    def call_off_work(self, event: str = "event-1") -> None:
+        """The provider does not announce it any more: it is over, or will not happen."""
+        del self.works[event]
 
     def evict(self, provider_ref: ProviderRef) -> None:
         """The provider takes the machine back: it is listed as ended for a while, and the provider says why."""

@@ -63,7 +63,10 @@ class Fault(StrEnum):
     """The provider refuses to end or switch this machine now. [terminate, power]"""
 
 
-VERBS = ("offers", "launch", "inventory", "terminate", "children", "power", "firewall", "console")
+VERBS = (
+    *("offers", "launch", "inventory", "planned_work", "terminate", "children"),
+    *("power", "firewall", "console"),
+)
 
 
 class FaultScript:

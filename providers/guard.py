@@ -41,12 +41,14 @@ from providers.base import (
     ListsSomeRegions,
     NeedsPreparing,
     OutcomeUnknown,
+    PlannedWork,
     PowerAction,
     Provider,
     ProviderError,
     RefusesLater,
     Sighting,
     TellsLimits,
+    TellsPlannedWork,
     Throttled,
     Unavailable,
     Verb,
@@ -182,6 +184,13 @@ class Guard:
         return (
             await self._read(Verb.INVENTORY, inner.refused_later) if isinstance(inner, RefusesLater) else ()
         )
+
+    async def planned_work(self) -> tuple[PlannedWork, ...]:
+        """None where the provider tells of none."""
+        inner = self._inner
+        if not self.capabilities.planned_work or not isinstance(inner, TellsPlannedWork):
+            return ()
+        return await self._read(Verb.INVENTORY, inner.planned_work)
 
     def lists(self, native_region: str) -> bool:
         """True where the provider looks for machines in all of its regions."""

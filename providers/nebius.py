@@ -26,8 +26,7 @@ dstack's adapter learnt is named):
   be allowed to read the tenant.
 - Preemptible machines are not offered: no list says of a stopped one that it was preempted (docs/decisions/0062).
   GB200 and GB300 platforms neither, since their hosts are ARM.
-- RESOURCE_EXHAUSTED alone does not say what is exhausted; the `ServiceError` in the status does. Without one it is
-  unclear.
+- RESOURCE_EXHAUSTED alone is unclear: the `ServiceError` in the status says what is exhausted.
 - No rate limit is published. The one here is ours.
 - The official SDK retries bad credentials for ever and its waiting calls may hang (nebius/pysdk issue 74), so we make
   the calls ourselves: docs/decisions/0038.
@@ -55,6 +54,7 @@ from providers.base import (
     ListedState,
     OrderRefused,
     Page,
+    PlannedWork,
     PowerAction,
     PriceSource,
     ProviderFirewall,
@@ -78,6 +78,7 @@ from providers.nebius_api import messages_pb2 as pb
 from providers.nebius_api.access_token import AuthorizedKey, checked_pem
 from providers.nebius_api.api import Api
 from providers.nebius_api.errors import NOT_ENOUGH_RESOURCES, failure_code, raise_failure
+from providers.nebius_api.maintenance import planned_work
 from providers.nebius_api.methods import (
     CREATE_INSTANCE,
     DELETE_INSTANCE,
@@ -124,6 +125,7 @@ CAPABILITIES = Capabilities(
     billed_while_booting=True,
     firewall=ProviderFirewall.FIXED,
     power=frozenset({PowerAction.STOP, PowerAction.START}),
+    planned_work=True,
 )
 
 REGIONS = {
@@ -231,6 +233,9 @@ class Nebius:
             parent_id=self._settings.project_id, page_size=PAGE_SIZE, page_token=cursor or ""
         )
         return await self._api.call(Verb.INVENTORY, LIST_INSTANCES, request, _page)
+
+    async def planned_work(self) -> tuple[PlannedWork, ...]:
+        return await planned_work(self._api, self._settings.project_id)
 
     def prepared(self, order: LaunchOrder) -> bool:  # noqa: ARG002 - all launches need the same
         return self._project is not None and self._network.ready

@@ -46,14 +46,18 @@ SELECT m.id AS machine_id, m.account, m.region, m.gpu_count, m.proof, m.created_
   coalesce(v.accepted, '[]') AS accepted, m.missed_since, m.missed_lists, m.relisted_at, m.unsteady_until,
   m.suspect_since,  m.eviction_announced_at, m.eviction_withdrawn_at, m.last_passed_at,
   b.asked_at AS handed_back_at, b.why AS handed_back_why, t.since AS maintenance_since, t.why AS maintenance_why,
-  t.planned_at AS maintenance_planned_at,
+  t.planned_at AS maintenance_planned_at, w.since AS work_since, w.why AS work_why, w.planned_at AS work_planned_at,
   coalesce(h.verdict, '{Verdict.HEALTHY}') AS verdict, coalesce(h.why, '') AS why,
   coalesce(h.since, m.created_at) AS since, coalesce(h.faults, '[]') AS faults,
   coalesce(h.row_faults, '[]') AS row_faults, coalesce(h.errors, '[]') AS errors,
   h.samples_until, h.looked_at,
   coalesce(h.looked, '[]') AS looked, h.look_due_at, h.reset_at
 FROM machines m LEFT JOIN machine_health h ON h.machine_id = m.id
-LEFT JOIN maintenances t ON t.machine_id = m.id AND t.ended_at IS NULL
+LEFT JOIN maintenances t ON t.machine_id = m.id AND t.ended_at IS NULL AND t.event IS NULL
+LEFT JOIN LATERAL (
+  SELECT p.since, p.why, p.planned_at FROM maintenances p
+  WHERE p.machine_id = m.id AND p.ended_at IS NULL AND p.event IS NOT NULL ORDER BY p.planned_at, p.id LIMIT 1
+) w ON true
 LEFT JOIN LATERAL (
   SELECT b.asked_at, b.why FROM hand_backs b JOIN claims c ON c.id = b.claim_id
   WHERE b.machine_id = m.id AND c.ended_at IS NULL ORDER BY b.asked_at LIMIT 1

@@ -1,5 +1,6 @@
-"""Queries on machines that operators took out of service."""
+"""Queries on planned work: machines that operators took out of service, and what providers announce."""
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from uuid import UUID
@@ -7,9 +8,11 @@ from uuid import UUID
 from sqlalchemy import text
 
 from control_plane.db.connection import Connection
-from control_plane.db.rows import read_one, write
-from control_plane.domain.ids import MachineId
+from control_plane.db.rows import read, read_one, write
+from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId, ProviderRef
 from control_plane.domain.machine import MachineState
+from control_plane.domain.notice import NoticeKind
+from control_plane.domain.planned_work import Announced, Ended, New, PutOff
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +32,14 @@ _COLUMNS = "id, machine_id, since, taken_by, why, planned_at, ended_at, ended_by
 _INSERT = text("""
 INSERT INTO maintenances (id, machine_id, since, taken_by, why, planned_at)
 VALUES (:id, :machine_id, :since, :taken_by, :why, :planned_at)
-ON CONFLICT (machine_id) WHERE ended_at IS NULL DO NOTHING
+ON CONFLICT (machine_id, event) WHERE ended_at IS NULL DO NOTHING
 """)
-_OPEN = text(f"SELECT {_COLUMNS} FROM maintenances WHERE machine_id = :machine_id AND ended_at IS NULL")
+_OPEN = text(
+    f"SELECT {_COLUMNS} FROM maintenances WHERE machine_id = :machine_id AND ended_at IS NULL AND event IS NULL"
+)
 _END = text(f"""
-UPDATE maintenances SET ended_at = :now, ended_by = :by WHERE machine_id = :machine_id AND ended_at IS NULL
+UPDATE maintenances SET ended_at = :now, ended_by = :by
+WHERE machine_id = :machine_id AND ended_at IS NULL AND event IS NULL
 RETURNING {_COLUMNS}
 """)
 # The API's role sees machines of its own organization alone. The function shows operators every machine, by descending
@@ -68,3 +74,133 @@ async def insert(connection: Connection, taken: Maintenance) -> Maintenance:
 async def end(connection: Connection, machine_id: MachineId, *, by: str, now: datetime) -> Maintenance | None:
     """Give a machine back to service; None when it is not out."""
     return await read_one(connection, _END, Maintenance, machine_id=machine_id, by=by, now=now)
+
+
+PROVIDER = "its provider"
+"""Who took a machine out whose provider announced work on it."""
+_TAKE = text("""
+UPDATE provider_accounts SET work_due_at = :next WHERE name = :account AND coalesce(work_due_at <= :now, true)
+""")
+_MACHINES = text(f"""
+SELECT id, provider_ref FROM machines
+WHERE account = :account AND state = '{MachineState.VERIFIED}' AND provider_ref = ANY(:refs)
+""")
+_ANNOUNCED = text("""
+SELECT t.id, t.machine_id, t.event, t.why, t.planned_at, t.unlisted_at
+FROM maintenances t JOIN machines m ON m.id = t.machine_id
+WHERE m.account = :account AND t.event IS NOT NULL AND t.ended_at IS NULL ORDER BY t.id
+""")
+_ANNOUNCE = text("""
+INSERT INTO maintenances (id, machine_id, since, taken_by, why, planned_at, event)
+VALUES (:id, :machine_id, :now, :by, :why, :planned_at, :event)
+ON CONFLICT (machine_id, event) WHERE ended_at IS NULL DO NOTHING
+""")
+_PUT_OFF = text(
+    "UPDATE maintenances SET planned_at = :planned_at, why = :why WHERE id = :id AND ended_at IS NULL"
+)
+_UNLISTED = text("UPDATE maintenances SET unlisted_at = :at WHERE id = ANY(:ids) AND ended_at IS NULL")
+_OVER = text("UPDATE maintenances SET ended_at = :at, ended_by = :by WHERE id = :id AND ended_at IS NULL")
+_UNTOLD = text(f"""
+SELECT c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
+FROM maintenances t JOIN machines m ON m.id = t.machine_id
+JOIN claims c ON c.machine_id = m.id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
+WHERE m.account = :account AND t.event IS NOT NULL AND t.ended_at IS NULL AND NOT EXISTS (
+  SELECT FROM notices n WHERE n.organization_id = c.organization_id AND n.lease_id = c.lease_id
+    AND n.machine_id = t.machine_id AND n.kind = '{NoticeKind.MAINTENANCE_PLANNED}'
+    AND n.planned_at = t.planned_at AND n.at >= t.since AND position(t.why IN n.message) > 0)
+ORDER BY t.planned_at, t.id
+""")
+_TELL = text("""
+INSERT INTO notices (organization_id, project_id, lease_id, machine_id, at, kind, message, planned_at)
+SELECT c.organization_id, c.project_id, c.lease_id, c.machine_id, :now, :kind, :message, :planned_at
+FROM claims c WHERE c.organization_id = :organization_id AND c.lease_id = :lease_id AND c.machine_id = :machine_id
+  AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
+""")
+
+
+async def take_turn(
+    connection: Connection, account: AccountName, *, now: datetime, next_at: datetime
+) -> bool:
+    """Whether this replica reads the account's planned work now."""
+    return bool(await write(connection, _TAKE, account=account, now=now, next=next_at))
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    id: MachineId
+    provider_ref: ProviderRef
+
+
+async def machines(
+    connection: Connection, account: AccountName, refs: Collection[ProviderRef]
+) -> dict[ProviderRef, MachineId]:
+    """The account's verified machines with these references."""
+    found = await read(connection, _MACHINES, _Machine, account=account, refs=list(refs))
+    return {each.provider_ref: each.id for each in found}
+
+
+async def announced(connection: Connection, account: AccountName) -> list[Announced]:
+    """What the provider announced about machines of the account, and is not over."""
+    return await read(connection, _ANNOUNCED, Announced, account=account)
+
+
+async def announce(connection: Connection, new: New, id_: UUID, *, now: datetime) -> None:
+    """Store what a provider announced about a machine."""
+    work = new.work
+    await write(
+        connection,
+        _ANNOUNCE,
+        id=id_,
+        machine_id=new.machine_id,
+        now=now,
+        by=PROVIDER,
+        why=work.why,
+        planned_at=work.begins_at,
+        event=work.event,
+    )
+
+
+async def put_off(connection: Connection, moved: PutOff) -> None:
+    await write(connection, _PUT_OFF, id=moved.id, planned_at=moved.planned_at, why=moved.why)
+
+
+async def set_unlisted(connection: Connection, ids: Collection[UUID], at: datetime | None) -> None:
+    """Store that a list lacked announcements, or with None that one has them again."""
+    if ids:
+        await write(connection, _UNLISTED, ids=list(ids), at=at)
+
+
+async def end_announced(connection: Connection, ended: Ended) -> bool:
+    """End what a provider announced. False when it had ended."""
+    return bool(await write(connection, _OVER, id=ended.announced.id, at=ended.at, by=PROVIDER))
+
+
+@dataclass(frozen=True, slots=True)
+class Untold:
+    """An announcement that the customer of a machine has not read yet, as it is now."""
+
+    organization_id: OrganizationId
+    lease_id: LeaseId
+    machine_id: MachineId
+    why: str
+    planned_at: datetime
+
+
+async def untold(connection: Connection, account: AccountName) -> list[Untold]:
+    """The announcements that customers of the account's machines were not told of, soonest first."""
+    return await read(connection, _UNTOLD, Untold, account=account)
+
+
+async def tell(connection: Connection, one: Untold, message: str, *, now: datetime) -> None:
+    """Tell the customer of a machine of an announcement."""
+    await write(
+        connection,
+        _TELL,
+        organization_id=one.organization_id,
+        lease_id=one.lease_id,
+        machine_id=one.machine_id,
+        now=now,
+        kind=NoticeKind.MAINTENANCE_PLANNED,
+        message=message,
+        planned_at=one.planned_at,
+    )

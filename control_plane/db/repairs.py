@@ -11,7 +11,7 @@ from control_plane.db import work
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.tables.marks import among
-from control_plane.domain.health import FaultCode, Verdict
+from control_plane.domain.health import WORKS, FaultCode, Verdict
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, ProviderRef
 from control_plane.domain.machine import WANTED, MachineState
 from control_plane.domain.repair import RepairOutcome, RepairStep
@@ -76,6 +76,16 @@ async def open_for(
 async def hurry(connection: Connection, machine_id: MachineId, *, now: datetime) -> None:
     """Have the open repair of a machine looked at now, because what is known about the machine has changed."""
     await write(connection, _HURRY, machine_id=machine_id, now=now)
+
+
+_TELL_AGAIN = text("""
+UPDATE repairs SET notified_at = NULL, due_at = least(due_at, :now) WHERE machine_id = :machine_id AND closed_at IS NULL
+""")
+
+
+async def tell_again(connection: Connection, machine_id: MachineId, *, now: datetime) -> None:
+    """Have the open repair of a machine tell its customer again what comes next, because the time of it has changed."""
+    await write(connection, _TELL_AGAIN, machine_id=machine_id, now=now)
 
 
 async def take_due(
@@ -178,11 +188,11 @@ class Around:
     armed: bool
 
 
-# What an operator took out says nothing about the others, and may wait for days for its planned time.
+# What work is planned on says nothing about the others, and may wait for days for its planned time.
 _AROUND = text(f"""
 SELECT m.account, count(o.id) AS machines, a.armed_at IS NOT NULL AS armed,
   count(*) FILTER (WHERE h.verdict IN ('{Verdict.MAINTENANCE_REQUIRED}', '{Verdict.QUARANTINED}')
-    AND h.fault <> '{FaultCode.UNDER_MAINTENANCE}') AS unhealthy
+    AND NOT {among("h.fault", WORKS)}) AS unhealthy
 FROM machines m JOIN provider_accounts a ON a.name = m.account
 JOIN machines o ON o.account = m.account AND o.region = m.region AND o.state = '{MachineState.VERIFIED}'
 LEFT JOIN machine_health h ON h.machine_id = o.id

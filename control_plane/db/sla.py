@@ -36,7 +36,8 @@ UPDATE sla_clocks SET due_at = :due_at, judged_at = :now, ended = :ended, mainte
 WHERE lease_id = :lease_id AND organization_id = :organization_id
 """)
 _MAINTENANCE = text("""
-SELECT machine_id, since AS announced_at, greatest(since, planned_at) AS begins_at, ended_at AS until
+SELECT machine_id, since AS announced_at, greatest(since, planned_at) AS begins_at, ended_at AS until,
+  event IS NOT NULL AS by_provider
 FROM maintenances WHERE machine_id = ANY(:machine_ids)
 """)
 # Time in which a bill is paused has no charge to wait for.

@@ -177,7 +177,10 @@ def _verdict(change: HealthChange) -> Fact:
 
 def _works(evidence: BreachEvidence) -> Iterator[Fact]:
     for work in evidence.maintenance:
-        machine = f"machine {on_wire(Prefix.MACHINE, work.machine_id)}"
-        announced = f"maintenance of {machine} was announced"
-        yield Fact(work.announced_at, None, announced, FactSource.OPERATOR)
-        yield Fact(work.begins_at, work.until, f"maintenance of {machine}", FactSource.OPERATOR)
+        what = f"maintenance of machine {on_wire(Prefix.MACHINE, work.machine_id)}"
+        source = FactSource.PROVIDER if work.by_provider else FactSource.OPERATOR
+        yield Fact(work.announced_at, None, f"{what} was announced", source)
+        if work.until is not None and work.until <= work.begins_at:
+            yield Fact(work.until, None, f"{what} was called off", source)
+        else:
+            yield Fact(work.begins_at, work.until, what, source)

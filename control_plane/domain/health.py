@@ -78,6 +78,8 @@ class FaultCode(StrEnum):
     EVICTION_ANNOUNCED = "eviction_announced"
     UNDER_MAINTENANCE = "under_maintenance"
     """An operator took the machine out."""
+    PROVIDER_MAINTENANCE = "provider_maintenance"
+    """Its provider announced that it will work on the machine."""
     HANDED_BACK = "handed_back"
     """Its customer handed it back because it does not work."""
 
@@ -171,6 +173,9 @@ RULES: Mapping[FaultCode, Rule] = {
         "its provider will take it back", _V.MAINTENANCE_REQUIRED, _V.MAINTENANCE_REQUIRED
     ),
     _F.UNDER_MAINTENANCE: Rule("an operator took it out", _V.MAINTENANCE_REQUIRED, _V.MAINTENANCE_REQUIRED),
+    _F.PROVIDER_MAINTENANCE: Rule(
+        "its provider will work on it", _V.MAINTENANCE_REQUIRED, _V.MAINTENANCE_REQUIRED
+    ),
     _F.HANDED_BACK: Rule("its customer handed it back", _V.DEGRADED, _V.DEGRADED),
 }
 """Every fault, with what it means. The starting values are those of gpud and NVSentinel, made milder while only the
@@ -183,10 +188,13 @@ OF_ROWS = frozenset(
         _F.PROVIDER_MISSING,
         _F.EVICTION_ANNOUNCED,
         _F.UNDER_MAINTENANCE,
+        _F.PROVIDER_MAINTENANCE,
         _F.HANDED_BACK,
     }
 )
 """Faults that are read from rows of ours each time, and end when these no longer say so."""
+WORKS = frozenset({_F.UNDER_MAINTENANCE, _F.PROVIDER_MAINTENANCE})
+"""Planned work on a machine, which works until then."""
 LOOK_AGAIN_AFTER = timedelta(minutes=5)
 LOOKS_APART = timedelta(seconds=30)
 
@@ -318,8 +326,8 @@ class Judgement:
 
     @property
     def is_maintenance(self) -> bool:
-        """Whether nothing is worse than that an operator took it out."""
-        return self.fault is not None and self.fault.code is FaultCode.UNDER_MAINTENANCE
+        """Whether nothing is worse than work that is planned on it."""
+        return self.fault is not None and self.fault.code in WORKS
 
     @property
     def why(self) -> str:

@@ -70,6 +70,10 @@ class Watched:
     maintenance_since: datetime | None
     maintenance_why: str | None
     maintenance_planned_at: datetime | None
+    work_since: datetime | None
+    """When its provider announced the next work on it."""
+    work_why: str | None
+    work_planned_at: datetime | None
     # What was stored about its health.
     verdict: Verdict
     why: str
@@ -90,6 +94,20 @@ class Watched:
     def is_evicted(self) -> bool:
         """Whether its provider announced to take it back, and did not withdraw that."""
         return self.eviction_announced_at is not None and self.eviction_withdrawn_at is None
+
+    @property
+    def works_at(self) -> datetime | None:
+        """When the first work on it is planned; None where no time is known, or where it may be under way."""
+        known = [
+            planned_at
+            for since, planned_at in (
+                (self.maintenance_since, self.maintenance_planned_at),
+                (self.work_since, self.work_planned_at),
+            )
+            if since is not None
+        ]
+        times = [at for at in known if at is not None]
+        return min(times) if times and len(times) == len(known) else None
 
     @property
     def good_since(self) -> datetime | None:
@@ -206,6 +224,8 @@ def _in_rows(watched: Watched, now: datetime) -> Iterator[Seen]:
     if watched.maintenance_since is not None:
         detail = watched.maintenance_why or "no reason was given"
         yield Seen(FaultCode.UNDER_MAINTENANCE, None, watched.maintenance_since, detail)
+    if watched.work_since is not None:
+        yield Seen(FaultCode.PROVIDER_MAINTENANCE, None, watched.work_since, watched.work_why or "")
     if watched.handed_back_at is not None:
         detail = watched.handed_back_why or "no reason was given"
         yield Seen(FaultCode.HANDED_BACK, None, watched.handed_back_at, detail)
@@ -234,6 +254,8 @@ def notice_for(watched: Watched, judgement: Judgement) -> NewNotice | None:
         return NewNotice(NoticeKind.RECOVERED, "The machine is healthy again.") if announced else None
     if fault.code is FaultCode.HANDED_BACK:
         return None  # They said so themselves.
+    if fault.code is FaultCode.PROVIDER_MAINTENANCE:
+        return None  # They are told of each announcement, also of one that changes no verdict.
     if fault.code is FaultCode.UNDER_MAINTENANCE:
         message = f"The machine is taken out for maintenance: {fault.detail}."
         return NewNotice(NoticeKind.MAINTENANCE_PLANNED, message, watched.maintenance_planned_at)

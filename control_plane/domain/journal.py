@@ -46,6 +46,8 @@ class Note(StrEnum):
     ADDRESS_CHANGED = "address_changed"
     EVICTION_ANNOUNCED = "eviction_announced"
     EVICTION_WITHDRAWN = "eviction_withdrawn"
+    PLANNED_WORK = "planned_work"
+    """The provider announced work on the machine, or called it off."""
     PREEMPTION_PLANNED = "preemption_planned"
     """The interruptible lease yields its machine at the stated time, or the lease that waits gets one so."""
     PREEMPTION_WITHDRAWN = "preemption_withdrawn"

@@ -31,3 +31,5 @@ class NoticeKind(StrEnum):
     """The term that the lease was committed to ends at the stated time, and the lease with it."""
     MAINTENANCE_PLANNED = "maintenance_planned"
     """An operator or the provider will work on the machine at the stated time."""
+    MAINTENANCE_WITHDRAWN = "maintenance_withdrawn"
+    """The provider will not do that after all."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from control_plane.domain.health import RULES, Fault, FaultCode, Verdict
+from control_plane.domain.health import RULES, WORKS, Fault, FaultCode, Verdict
 from control_plane.domain.sla import Terms
 
 
@@ -91,7 +91,7 @@ LOOK_WITHIN = timedelta(minutes=1)
 """How long a machine that was handed back is kept for our look at it."""
 SPARE_AHEAD = timedelta(hours=1)
 """How long before planned work another machine is ordered."""
-_NOT_RESET = frozenset({FaultCode.UNDER_MAINTENANCE, FaultCode.EVICTION_ANNOUNCED})
+_NOT_RESET = WORKS | {FaultCode.EVICTION_ANNOUNCED}
 """Faults that no reset ends."""
 REPLACED_PER_RUN_MAX = 2
 """How many machines of one account and region a run takes away."""
@@ -135,7 +135,7 @@ class Facts:
     reboots: bool
     """Whether its provider can reboot it."""
     not_before: datetime | None
-    """For when the work is planned for which an operator took it out. Nothing interrupts its customer before. For a
+    """For when an operator or its provider planned work on it. Nothing interrupts its customer before. For a
     node, when its pods have to begin to go so that all of them are gone by then."""
 
 

@@ -27,7 +27,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
-from control_plane.domain.health import UNFIT, FaultCode, Verdict
+from control_plane.domain.health import UNFIT, WORKS, FaultCode, Verdict
 from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import EndReason
 from control_plane.domain.money import NOTHING, Nano
@@ -42,7 +42,7 @@ SETTLES_AFTER = timedelta(minutes=1)
 """How long after the end of a month, or of a lease, what is given back for it is computed."""
 BROKEN = frozenset({Verdict.MAINTENANCE_REQUIRED, Verdict.QUARANTINED})
 """Verdicts that no machine reaches by its own word alone."""
-_WORKS = frozenset({FaultCode.EVICTION_ANNOUNCED, FaultCode.UNDER_MAINTENANCE})
+_WORKS = WORKS | {FaultCode.EVICTION_ANNOUNCED}
 """Faults of such a verdict with which everything that was sold works."""
 
 
@@ -98,13 +98,14 @@ class HealthChange:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Work of ours on a machine."""
+    """Work on a machine, ours or its provider's."""
 
     machine_id: MachineId
     announced_at: datetime
     begins_at: datetime
     until: datetime | None
     """None while it is not over."""
+    by_provider: bool = False
 
 
 @dataclass(frozen=True, slots=True)

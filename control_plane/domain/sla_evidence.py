@@ -36,6 +36,7 @@ _SOURCES: Mapping[FaultCode, FactSource] = {
     FaultCode.PROVIDER_MISSING: FactSource.PROVIDER,
     FaultCode.EVICTION_ANNOUNCED: FactSource.PROVIDER,
     FaultCode.UNDER_MAINTENANCE: FactSource.OPERATOR,
+    FaultCode.PROVIDER_MAINTENANCE: FactSource.PROVIDER,
     FaultCode.HANDED_BACK: FactSource.CUSTOMER,
 }
 

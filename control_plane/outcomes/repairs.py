@@ -139,7 +139,7 @@ async def _facts(
     judgement = judge((*watched.faults, *of_rows(watched, now)))
     offered = await powers.offered(connection, repair.machine_id)
     is_node = _pool_of(locked) is not None
-    planned_at = watched.maintenance_planned_at if judgement.is_maintenance else None
+    planned_at = watched.works_at if judgement.is_maintenance else None
     return Facts(
         verdict=judgement.verdict,
         fault=judgement.fault,

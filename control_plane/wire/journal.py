@@ -67,6 +67,7 @@ JournalEventWord = Annotated[
         machine_up="The machine is no longer down: it runs again, or counts as stopped.",
         eviction_announced="The provider announced that it takes the machine back; it may still change its mind.",
         eviction_withdrawn="The machine still runs after the time at which its provider had announced to take it back.",
+        planned_work="The provider announced work on the machine, or called it off; `why` says what and when.",
         enforcement="Something was found about the lease while it runs; `why` says what, and what is asked for.",
         health_changed="The verdict about the machine's health changed; `why` says from what to what, and why.",
         repair="A step of a repair of the machine was taken; `why` says which one.",

@@ -25,6 +25,7 @@ NoticeKindWord = Annotated[
         stop_planned="The machine will be stopped at `planned_at`, as you wanted for machines that are idle.",
         term_ending="The term that the lease was committed to ends at `planned_at`, and the lease with it.",
         maintenance_planned="Somebody works on the machine at `planned_at`.",
+        maintenance_withdrawn="The work that the machine's provider planned will not happen.",
     ),
 ]
 

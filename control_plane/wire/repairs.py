@@ -42,6 +42,7 @@ FaultWord = Annotated[
         provider_missing="Its provider does not list it.",
         eviction_announced="Its provider announced to take it back.",
         under_maintenance="An operator took it out for maintenance.",
+        provider_maintenance="Its provider announced that it will work on it.",
         handed_back="Its customer asked for another machine.",
     ),
 ]

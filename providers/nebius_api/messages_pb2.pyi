@@ -471,7 +471,7 @@ class InterfaceSecurityGroup(_message.Message):
     def __init__(self, id: _Optional[str] = ...) -> None: ...
 
 class InstanceStatus(_message.Message):
-    __slots__ = ("state", "network_interfaces", "reconciling")
+    __slots__ = ("state", "network_interfaces", "reconciling", "maintenance_event_id")
     class InstanceState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNSPECIFIED: _ClassVar[InstanceStatus.InstanceState]
@@ -495,10 +495,46 @@ class InstanceStatus(_message.Message):
     STATE_FIELD_NUMBER: _ClassVar[int]
     NETWORK_INTERFACES_FIELD_NUMBER: _ClassVar[int]
     RECONCILING_FIELD_NUMBER: _ClassVar[int]
+    MAINTENANCE_EVENT_ID_FIELD_NUMBER: _ClassVar[int]
     state: InstanceStatus.InstanceState
     network_interfaces: _containers.RepeatedCompositeFieldContainer[NetworkInterfaceStatus]
     reconciling: bool
-    def __init__(self, state: _Optional[_Union[InstanceStatus.InstanceState, str]] = ..., network_interfaces: _Optional[_Iterable[_Union[NetworkInterfaceStatus, _Mapping]]] = ..., reconciling: _Optional[bool] = ...) -> None: ...
+    maintenance_event_id: str
+    def __init__(self, state: _Optional[_Union[InstanceStatus.InstanceState, str]] = ..., network_interfaces: _Optional[_Iterable[_Union[NetworkInterfaceStatus, _Mapping]]] = ..., reconciling: _Optional[bool] = ..., maintenance_event_id: _Optional[str] = ...) -> None: ...
+
+class MaintenanceEvent(_message.Message):
+    __slots__ = ("id", "status")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    status: MaintenanceEventStatus
+    def __init__(self, id: _Optional[str] = ..., status: _Optional[_Union[MaintenanceEventStatus, _Mapping]] = ...) -> None: ...
+
+class MaintenanceEventStatus(_message.Message):
+    __slots__ = ("finished_at", "sla_deadline_ts")
+    FINISHED_AT_FIELD_NUMBER: _ClassVar[int]
+    SLA_DEADLINE_TS_FIELD_NUMBER: _ClassVar[int]
+    finished_at: _timestamp_pb2.Timestamp
+    sla_deadline_ts: _timestamp_pb2.Timestamp
+    def __init__(self, finished_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., sla_deadline_ts: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class ListMaintenanceEventsRequest(_message.Message):
+    __slots__ = ("parent_id", "page_size", "page_token")
+    PARENT_ID_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    parent_id: str
+    page_size: int
+    page_token: str
+    def __init__(self, parent_id: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListMaintenanceEventsResponse(_message.Message):
+    __slots__ = ("items", "next_page_token")
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[MaintenanceEvent]
+    next_page_token: str
+    def __init__(self, items: _Optional[_Iterable[_Union[MaintenanceEvent, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class NetworkInterfaceStatus(_message.Message):
     __slots__ = ("index", "ip_address", "public_ip_address")

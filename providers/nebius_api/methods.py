@@ -24,6 +24,9 @@ CREATE_INSTANCE = Method("compute", "/nebius.compute.v1.InstanceService/Create",
 DELETE_INSTANCE = Method("compute", "/nebius.compute.v1.InstanceService/Delete", pb.Operation)
 START_INSTANCE = Method("compute", "/nebius.compute.v1.InstanceService/Start", pb.Operation)
 STOP_INSTANCE = Method("compute", "/nebius.compute.v1.InstanceService/Stop", pb.Operation)
+LIST_MAINTENANCE = Method(
+    "compute", "/nebius.compute.v1.MaintenanceService/ListActive", pb.ListMaintenanceEventsResponse
+)
 LIST_SUBNETS = Method("vpc", "/nebius.vpc.v1.SubnetService/List", pb.ListSubnetsResponse)
 GET_GROUP = Method("vpc", "/nebius.vpc.v1.SecurityGroupService/GetByName", pb.SecurityGroup)
 CREATE_GROUP = Method("vpc", "/nebius.vpc.v1.SecurityGroupService/Create", pb.Operation)

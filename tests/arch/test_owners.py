@@ -92,6 +92,7 @@ def test_providers_do_not_know_each_other() -> None:
     shared = {
         "aws_catalogue",
         "aws_client",
+        "aws_events",
         "aws_firewall",
         "aws_errors",
         "aws_machines",
@@ -103,6 +104,7 @@ def test_providers_do_not_know_each_other() -> None:
         "client_credentials",
         "clock",
         "error_law",
+        "fake_machine",
         "fake_offers",
         "faults",
         "gpu_names",

@@ -106,7 +106,7 @@ def test_every_state_of_a_machine_is_official_and_has_a_meaning() -> None:
 
 
 def test_every_method_that_we_call_exists_at_the_address_that_we_call() -> None:
-    assert len(called()) == 16
+    assert len(called()) == 17
     for method in called():
         assert OFFICIAL["methods"][method.path][1] == method.answer.DESCRIPTOR.name
         service = method.path.split("/")[1]
@@ -122,6 +122,7 @@ async def test_every_call_of_a_machines_life_goes_to_the_documented_service_with
     cloud.advance(200.0)
     await cloud.provider.inventory()
     await cloud.provider.refused_later()
+    await cloud.provider.planned_work()
     for action in (PowerAction.STOP, PowerAction.START):
         await cloud.provider.power(action, ref)
     await cloud.provider.terminate(ref)

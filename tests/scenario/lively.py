@@ -223,6 +223,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await clusters.deleted(stage, "deleting")
     await _tenants(stage, rich, broke)
     await _children(stage, steady, released)
+    await _works(stage, steady)
     await power.asked(stage, steady, PowerAction.REBOOT)
     await power.asked(stage, limited, PowerAction.STOP)
     closed = await stage.organization()
@@ -284,6 +285,15 @@ async def _yields(stage: Stage, lease: Lease, *, to: Lease) -> None:
         await connection.execute(_PREEMPTED, values)
 
 
+async def _works(stage: Stage, lease: Lease) -> None:
+    """Its provider announces work on the machine of a lease, far ahead."""
+    (machine,) = await stage.machines(lease)
+    assert machine.provider_ref is not None
+    stage.cloud.plan_work(machine.provider_ref, stage.clock.now() + timedelta(days=14))
+    async with stage.db.transaction() as connection:
+        await connection.execute(_WORK_DUE, {"now": stage.clock.now()})
+
+
 async def _children(stage: Stage, staying: Lease, over: Lease) -> None:
     """Start-up scripts of machines that booted, and a volume that is still needed."""
     for lease in (staying, over):
@@ -293,6 +303,7 @@ async def _children(stage: Stage, staying: Lease, over: Lease) -> None:
             stage.cloud.plant_child(machine.launch_key, "volume", Needed.WHILE_IT_EXISTS)
 
 
+_WORK_DUE = text("UPDATE provider_accounts SET work_due_at = :now")
 _TUNNELS_DUE = text("UPDATE nodes SET key_due_at = :now, tunnels_due_at = :now WHERE state = 'ready'")
 _SERVER_KEYS_ASKED = text("UPDATE clusters SET server_key_asked_at = :now WHERE state = 'ready'")
 _POOL_SERVES = text("UPDATE pools SET sla = CAST(:sla AS text)")

@@ -1,6 +1,6 @@
 """Nodes whose machines are not healthy, or are announced to go: what their owners are told, and how pools replace them."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
 import pytest
@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from control_plane.db import health, node_pools
 from control_plane.domain.lease import LIVE, EndReason, Lease, LeaseState
+from control_plane.domain.machine import Machine
 from control_plane.domain.node import DRAIN_MAX, LeaveReason
 from control_plane.domain.node_pool import NodePool
 from control_plane.domain.notice import NoticeKind
@@ -18,7 +19,7 @@ from control_plane.services.node_pools import PoolOverview, WantedPool
 from data_plane.documents.sample import Gpu
 from tests.support import machine_samples
 from tests.support import node_pools as pools
-from tests.support.faults import LOST, shows, taken_out, wants_a_spare
+from tests.support.faults import LOST, planned_by_provider, shows, taken_out, wants_a_spare
 from tests.support.machine_samples import JUST_SETTLED
 from tests.support.node_cluster import OTHERS, Cluster
 from tests.support.promises import put_terms_in_force
@@ -27,6 +28,7 @@ from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
 UNPLAYED = OTHERS - {
+    "read_planned_work",
     *("judge_health", "look_at_machines", "repair_machines", "order_spares", "keep_pools"),
     *("judge_promises", "meter_usage", "rate_usage", "fund_leases"),
 }
@@ -191,13 +193,25 @@ async def test_a_node_that_its_provider_takes_back_is_drained_at_once_and_replac
     await cluster.stage.check()
 
 
-async def test_planned_work_drains_a_node_just_before_it_and_not_earlier(cluster: Cluster) -> None:
+@pytest.mark.parametrize(
+    ("planned", "reason_told"),
+    [
+        (taken_out, "an operator took it out: fan"),
+        (
+            planned_by_provider,
+            "its provider will work on it: it will be rebooted by its provider (planned-reboot)",
+        ),
+    ],
+)
+async def test_planned_work_drains_a_node_just_before_it_and_not_earlier(
+    cluster: Cluster, planned: Callable[[Stage, Machine, datetime], Awaitable[None]], reason_told: str
+) -> None:
     await put_terms_in_force(cluster.stage)
     pool = await _opened(cluster, SlaTier.SILVER, nodes=1)
     (lease,) = await pools.members(cluster.stage, pool)
     (machine,) = await cluster.stage.machines(lease)
     planned_at = cluster.stage.clock.now() + timedelta(hours=1)
-    await taken_out(cluster.stage, machine, planned_at)
+    await planned(cluster.stage, machine, planned_at)
     before = timedelta(hours=1) - DRAIN_MAX - timedelta(minutes=1)
     await cluster.stage.play(before.total_seconds(), step=60, without=UNPLAYED)
     assert (await cluster.stage.lease_row(lease)).state is LeaseState.READY
@@ -209,7 +223,7 @@ async def test_planned_work_drains_a_node_just_before_it_and_not_earlier(cluster
     await _play_until(cluster, _is_over, lease, seconds_max=900)
     await cluster.stage.play(30, step=5, without=UNPLAYED)
     reason, why, leaving_at, steps = await _left(cluster, lease)
-    assert (reason, why) == (LeaveReason.TAKEN_AWAY, "an operator took it out: fan")
+    assert (reason, why) == (LeaveReason.TAKEN_AWAY, reason_told)
     assert leaving_at < planned_at
     assert steps[:2] == ["cordoned", "drained"]
     await cluster.play_until(lambda: len(cluster.open_nodes) == 1)

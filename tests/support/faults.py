@@ -43,6 +43,12 @@ async def taken_out(stage: Stage, machine: Machine, planned_at: datetime) -> Non
         await connection.execute(_TAKE_OUT, values)
 
 
+async def planned_by_provider(stage: Stage, machine: Machine, planned_at: datetime) -> None:
+    """Its provider announces work that is planned."""
+    assert machine.provider_ref is not None
+    stage.cloud.plan_work(machine.provider_ref, planned_at)
+
+
 async def wants_a_spare(stage: Stage, machine: Machine) -> None:
     """It is under repair, and another one is to be ready before it is taken away."""
     values = {"id": uuid7(), "machine": machine.id, "now": stage.clock.now()}

@@ -24,7 +24,7 @@ _BROKEN = frozenset({"quarantined", "maintenance_required"})
 """Verdicts that nobody reaches by a machine's word alone (docs/health.md)."""
 _UNFIT = _BROKEN | {"lost"}
 """Verdicts about machines that no lease is given."""
-_WORKS = frozenset({"eviction_announced", "under_maintenance"})
+_WORKS = frozenset({"eviction_announced", "under_maintenance", "provider_maintenance"})
 """Faults with which all that was sold works."""
 
 

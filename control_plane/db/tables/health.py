@@ -130,7 +130,8 @@ hand_backs = table(
     api=("INSERT",),
 )
 
-# Machines that operators took out of service, until they give them back.
+# Machines that operators took out of service, until they give them back, and work that providers announce, until their
+# lists show no more of it.
 maintenances = table(
     "maintenances",
     Column("id", Uuid, primary_key=True),
@@ -140,10 +141,22 @@ maintenances = table(
     Column("why", Text, nullable=False),
     # When the work is planned; its customer is told.
     at("planned_at"),
+    # The provider's id of the announcement; null for what an operator took out.
+    Column("event", Text),
+    # When a list of the provider's planned work lacked it for the first time; null while the last one has it.
+    at("unlisted_at"),
     at("ended_at"),
     Column("ended_by", Text),
     CheckConstraint("(ended_at IS NULL) = (ended_by IS NULL)", name="somebody_ends_it"),
-    Index("uq_maintenances_open", "machine_id", unique=True, postgresql_where=text("ended_at IS NULL")),
+    CheckConstraint("event IS NULL OR planned_at IS NOT NULL", name="provider_says_when"),
+    Index(
+        "uq_maintenances_open",
+        "machine_id",
+        "event",
+        unique=True,
+        postgresql_where=text("ended_at IS NULL"),
+        postgresql_nulls_not_distinct=True,
+    ),
     tenancy=Tenancy.PLATFORM,
     api=("INSERT",),
     api_updates=("ended_at", "ended_by"),

@@ -38,6 +38,8 @@ provider_accounts = table(
     Column("children_frozen_lists", Integer, nullable=False, server_default=text("0")),
     Column("children_frozen_why", Text),
     Column("children_frozen_missing", Integer, nullable=False, server_default=text("0")),
+    # The same for the work that it plans on machines.
+    at("work_due_at"),
     # The same for terminating its orphans.
     at("orphans_due_at"),
     # When the last list was asked for that is stored, and the last one that is evidence.

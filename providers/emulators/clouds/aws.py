@@ -32,7 +32,12 @@ from providers.emulators.clouds.aws_account import (
     vcpus_of,
     zones_of,
 )
-from providers.emulators.clouds.aws_documents import REQUEST_ID, console_output, ended_before
+from providers.emulators.clouds.aws_documents import (
+    REQUEST_ID,
+    console_output,
+    ended_before,
+    instance_statuses,
+)
 from providers.emulators.clouds.aws_limits import Limiter
 from providers.emulators.clouds.aws_products import matching
 from providers.emulators.clouds.aws_signatures import Scope, Signed, is_signed_by, signed_parts
@@ -59,6 +64,7 @@ VERBS = {
     "AuthorizeSecurityGroupIngress": "prepare",
     "DescribeImages": "prepare",
     "DescribeInstances": "inventory",
+    "DescribeInstanceStatus": "inventory",
     "RunInstances": "launch",
     "TerminateInstances": "terminate",
     "RebootInstances": "power",
@@ -201,6 +207,8 @@ class Ec2:
                 return self._delete_group(call)
             case action if action in SPOT_ACTIONS:
                 return self.spot.answer(action, call.region, call.parameters)
+            case "DescribeInstanceStatus":
+                return 200, self._statuses(call)
             case "GetConsoleOutput":
                 return 200, self._console(call)
             case _:
@@ -361,6 +369,23 @@ class Ec2:
         instance = call.parameters.get("InstanceId", "")
         printed = self.account.machines.host.console(self._known(call, instance).id)
         return console_output(instance, printed, self.account.now())
+
+    def _statuses(self, call: Call) -> bytes:
+        """Machines with scheduled events of the codes that are asked for."""
+        wanted = call.parameters
+        if wanted.get("Filter.1.Name") != "event.code" or wanted.get("IncludeAllInstances") != "true":
+            why = "This emulator lists the machines, stopped ones too, that have events of some codes."
+            raise Refusal(400, "InvalidParameterCombination", why)
+        codes = {value for name, value in wanted.items() if name.startswith("Filter.1.Value")}
+        found = {
+            machine.id: [event for event in self.account.events.get(machine.id, ()) if event.code in codes]
+            for machine in self.account.machines.standing()
+            if machine.region == call.region
+        }
+        with_events = [(instance, events) for instance, events in found.items() if events]
+        begin, size = int(wanted.get("NextToken") or 0), int(wanted.get("MaxResults", "1000"))
+        left = begin + size < len(with_events)
+        return instance_statuses(dict(with_events[begin : begin + size]), str(begin + size) if left else None)
 
     def _known(self, call: Call, instance: str) -> Machine:
         machine = self.account.machines.known(instance)

@@ -26,6 +26,7 @@ from moto.ec2.responses import EC2Response
 
 from control_plane.domain.gpu import GpuModel
 from control_plane.domain.money import NANO_PER_USD, Nano
+from providers.emulators.clouds.aws_documents import ScheduledEvent
 from providers.emulators.host import MachineHost
 from providers.emulators.rentals import Life, Rental, Rentals
 from providers.emulators.scenario import Scenario
@@ -106,6 +107,8 @@ class Account:
     """How many vCPUs may run on demand in one region, and how many as spot."""
     protected: set[str] = field(default_factory=set[str])
     """The ids of machines that somebody protected from termination."""
+    events: dict[str, list[ScheduledEvent]] = field(default_factory=dict[str, list[ScheduledEvent]])
+    """The work that is scheduled on machines, by their ids."""
     machines: Rentals[Machine] = field(init=False)
     launches: dict[tuple[str, str], tuple[Mapping[str, str], Machine, bytes]] = field(
         default_factory=dict[tuple[str, str], tuple[Mapping[str, str], Machine, bytes]]

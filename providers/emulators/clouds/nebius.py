@@ -82,6 +82,10 @@ class Nebius:
                 pb.ListOperationsByParentRequest,
                 self._operations,
             ),
+            "/nebius.compute.v1.MaintenanceService/ListActive": (
+                pb.ListMaintenanceEventsRequest,
+                self._maintenance,
+            ),
             "/nebius.compute.v1.InstanceService/Create": (pb.CreateInstanceRequest, self._create),
             "/nebius.compute.v1.InstanceService/Delete": (pb.DeleteInstanceRequest, self._delete),
             "/nebius.compute.v1.InstanceService/Start": (pb.StartInstanceRequest, self._start),
@@ -178,6 +182,14 @@ class Nebius:
             raise ConnectionCut
         self._scenario.depart("inventory")
         return pb.ListInstancesResponse(items=items, next_page_token=token)
+
+    async def _maintenance(self, request: pb.ListMaintenanceEventsRequest) -> Message:
+        await self._scenario.arrive("inventory")
+        self._own(request.parent_id)
+        self._scenario.depart("inventory")
+        events = list(self.account.maintenance.values())
+        page, token = _paged(events, request.page_size, request.page_token)
+        return pb.ListMaintenanceEventsResponse(items=page, next_page_token=token)
 
     async def _operations(self, request: pb.ListOperationsByParentRequest) -> Message:
         await self._scenario.arrive("inventory")

@@ -99,6 +99,10 @@ class Account:
     """The operations that failed after they were accepted."""
     answered: dict[str, pb.Operation] = field(default_factory=dict[str, pb.Operation])
     """The operation of each idempotency key."""
+    maintenance: dict[str, pb.MaintenanceEvent] = field(default_factory=dict[str, pb.MaintenanceEvent])
+    """The maintenance that is announced, by the ids of its events."""
+    named_events: dict[str, str] = field(default_factory=dict[str, str])
+    """The event that each machine names, by the machines' ids."""
     instances: Rentals[Instance] = field(init=False)
     _tokens: dict[str, datetime] = field(default_factory=dict[str, datetime])
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
@@ -162,6 +166,21 @@ class Account:
         return await self.instances.launch(made, preset.model, preset.gpus, user_data=data)
 
     def status(self, instance: Instance) -> pb.InstanceStatus:
+        status = self._status(instance)
+        status.maintenance_event_id = self.named_events.get(instance.id, "")
+        return status
+
+    def plan_maintenance(self, instance_id: str, event: str, at: datetime) -> None:
+        """Announce that a machine is stopped by force at this time. Another time for the same event takes its place."""
+        made = pb.MaintenanceEvent(id=event)
+        made.status.sla_deadline_ts.FromDatetime(at)
+        self.maintenance[event], self.named_events[instance_id] = made, event
+
+    def end_maintenance(self, event: str) -> None:
+        del self.maintenance[event]
+        self.named_events = {ref: named for ref, named in self.named_events.items() if named != event}
+
+    def _status(self, instance: Instance) -> pb.InstanceStatus:
         if instance.unknown_status is not None:
             return _status(int(instance.unknown_status))
         states = pb.InstanceStatus

@@ -10,6 +10,7 @@ import json
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from datetime import datetime
 from uuid import UUID
 
 import httpx
@@ -49,6 +50,8 @@ class Cloud(ABC):
     """Whether an offer stays on the list, as not available, while it is sold out."""
     may_sell_out_later: bool = False
     """Whether the provider may accept a launch and find later that it is sold out."""
+    verb_of_planned_work: str = "inventory"
+    """What faults call the list of planned work."""
     lists_types: bool = True
     """Whether a listed machine says what it was ordered as, so that one without a record has a price."""
     seconds_to_be_gone: float = 0.0
@@ -94,6 +97,15 @@ class Cloud(ABC):
     async def evict(self, ref: ProviderRef) -> None:
         """The provider takes the machine back."""
         raise NotImplementedError  # Not asked of the others, which have no spot machines.
+
+    def plan_work(self, ref: ProviderRef, event: str, at: datetime) -> None:
+        """The provider announces that it stops the machine, or another time for that event. Of clouds whose provider
+        tells of planned work, as the next one.
+        """
+        raise NotImplementedError  # Not asked of the others, which announce nothing.
+
+    def call_off_work(self, ref: ProviderRef, event: str) -> None:
+        raise NotImplementedError  # Not asked of the others, which announce nothing.
 
     def sell_out_spot(self) -> None:
         """From now on there is no `native_type` in `native_region` as spot. There is on demand."""

@@ -1,6 +1,8 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from typing import Protocol as Shape
 from xml.sax.saxutils import escape
@@ -16,6 +18,7 @@ from providers.aws import Aws, Settings, connect
 from providers.aws_preparation import GROUP
 from providers.emulators.clouds.aws import create_app
 from providers.emulators.clouds.aws_account import Account, Machine
+from providers.emulators.clouds.aws_documents import ScheduledEvent
 from providers.emulators.clouds.aws_spot import SpotRequest, SpotRequests
 from providers.emulators.host import SimulatedHost
 from providers.emulators.scenario import Scenario
@@ -163,6 +166,20 @@ class EmulatedAws(EmulatedCloud, CloudWithChildren):
     async def evict(self, ref: ProviderRef) -> None:
         self.spot.change(self._request(ref), "instance-terminated-no-capacity", state="closed")
         await self.account.machines.end(self.machine(ref))
+
+    def plan_work(self, ref: ProviderRef, event: str, at: datetime) -> None:
+        instance = self.machine(ref).id
+        others = [each for each in self.account.events.get(instance, ()) if each.id != event]
+        made = ScheduledEvent(event, "instance-stop", at, "The instance is running on degraded hardware")
+        self.account.events[instance] = [*others, made]
+
+    def call_off_work(self, ref: ProviderRef, event: str) -> None:
+        """AWS lists an event that is over for a while."""
+        instance = self.machine(ref).id
+        self.account.events[instance] = [
+            replace(each, description=f"[Completed] {each.description}") if each.id == event else each
+            for each in self.account.events[instance]
+        ]
 
     def sell_out_spot(self) -> None:
         self.scenario.stock[f"{self.native_type}:spot", self.native_region] = 0

@@ -1,5 +1,8 @@
+from datetime import datetime
+
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.ingress import KEPT, Ingress
+from control_plane.domain.planned_work import WorkKind
 from providers.base import LaunchOrder, ListedOffer, Needed
 from providers.fake import FakeProvider, Fault, Settings
 from providers.fake_offers import DEFAULT_OFFERS, a_spot_offer
@@ -10,6 +13,7 @@ from tests.support.clock import Clock
 class FakeCloud(CloudWithChildren):
     name = "fake"
     may_sell_out_later = True
+    verb_of_planned_work = "planned_work"
     native_type = "h100-sxm-80gb.8"
     native_region = "eu-central-1"
     seconds_to_run = 30.0
@@ -46,6 +50,13 @@ class FakeCloud(CloudWithChildren):
 
     async def evict(self, ref: ProviderRef) -> None:
         self.provider.evict(ref)
+
+    def plan_work(self, ref: ProviderRef, event: str, at: datetime) -> None:
+        self.provider.plan_work(ref, at, event=event, kind=WorkKind.STOP)
+
+    def call_off_work(self, ref: ProviderRef, event: str) -> None:
+        assert self.provider.works[event].provider_ref == ref
+        self.provider.call_off_work(event)
 
     def sell_out_spot(self) -> None:
         self.provider.stock[f"{self.native_type}:spot", self.native_region] = 0
@@ -101,7 +112,16 @@ class FakeCloud(CloudWithChildren):
         self._always(Fault.UNAVAILABLE)
 
     def _always(self, event: Fault) -> None:
-        for verb in ("offers", "launch", "inventory", "terminate", "power", "firewall", "console"):
+        for verb in (
+            "offers",
+            "launch",
+            "inventory",
+            "terminate",
+            "power",
+            "firewall",
+            "console",
+            "planned_work",
+        ):
             self.provider.faults.always(verb, event)
 
 

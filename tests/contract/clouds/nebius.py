@@ -1,3 +1,4 @@
+from datetime import datetime
 from functools import cache
 
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -104,6 +105,13 @@ class EmulatedNebius(ScriptedCloud):
 
     def boots(self, ref: ProviderRef) -> int:
         return self.host.boots.get(ref, 1)
+
+    def plan_work(self, ref: ProviderRef, event: str, at: datetime) -> None:
+        self.account.plan_maintenance(ref, event, at)
+
+    def call_off_work(self, ref: ProviderRef, event: str) -> None:
+        assert self.account.named_events[ref] == event
+        self.account.end_maintenance(event)
 
     async def add_foreign_machine(self) -> None:
         request = pb.CreateInstanceRequest(

@@ -2675,6 +2675,7 @@ def _create_tables() -> None:
         sa.Column("children_frozen_lists", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("children_frozen_why", sa.Text(), nullable=True),
         sa.Column("children_frozen_missing", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("work_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("orphans_due_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("listing_asked_at", sa.DateTime(timezone=True), nullable=True),
@@ -5841,7 +5842,7 @@ def _create_tables() -> None:
             "(fault IS NULL) = (verdict = 'healthy')", name=op.f("ck_machine_health_fault_has_its_verdict")
         ),
         sa.CheckConstraint(
-            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'pcie_reduced', 'program_errors', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'reset_advised', 'under_maintenance', 'unknown_error')",
+            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'pcie_reduced', 'program_errors', 'proof_failed', 'provider_down', 'provider_maintenance', 'provider_missing', 'recovery_needed', 'reset_advised', 'under_maintenance', 'unknown_error')",
             name=op.f("ck_machine_health_fault_known"),
         ),
         sa.CheckConstraint(
@@ -5878,7 +5879,7 @@ def _create_tables() -> None:
         sa.Column("why", sa.Text(), nullable=False),
         sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.CheckConstraint(
-            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'pcie_reduced', 'program_errors', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'reset_advised', 'under_maintenance', 'unknown_error')",
+            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'pcie_reduced', 'program_errors', 'proof_failed', 'provider_down', 'provider_maintenance', 'provider_missing', 'recovery_needed', 'reset_advised', 'under_maintenance', 'unknown_error')",
             name=op.f("ck_health_changes_fault_known"),
         ),
         sa.CheckConstraint(
@@ -5917,7 +5918,7 @@ def _create_tables() -> None:
         sa.Column("closed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),
         sa.CheckConstraint(
-            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'pcie_reduced', 'program_errors', 'proof_failed', 'provider_down', 'provider_missing', 'recovery_needed', 'reset_advised', 'under_maintenance', 'unknown_error')",
+            "fault IN ('eviction_announced', 'fabric_unhealthy', 'gpu_error', 'gpu_lost', 'gpu_missing', 'handed_back', 'hardware_slowdown', 'machine_error', 'memory_broken', 'memory_repair_pending', 'memory_wears', 'nvlink_down', 'pcie_reduced', 'program_errors', 'proof_failed', 'provider_down', 'provider_maintenance', 'provider_missing', 'recovery_needed', 'reset_advised', 'under_maintenance', 'unknown_error')",
             name=op.f("ck_repairs_fault_known"),
         ),
         sa.CheckConstraint(
@@ -6218,10 +6219,15 @@ def _create_tables() -> None:
         sa.Column("taken_by", sa.Text(), nullable=False),
         sa.Column("why", sa.Text(), nullable=False),
         sa.Column("planned_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("event", sa.Text(), nullable=True),
+        sa.Column("unlisted_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_by", sa.Text(), nullable=True),
         sa.CheckConstraint(
             "(ended_at IS NULL) = (ended_by IS NULL)", name=op.f("ck_maintenances_somebody_ends_it")
+        ),
+        sa.CheckConstraint(
+            "event IS NULL OR planned_at IS NOT NULL", name=op.f("ck_maintenances_provider_says_when")
         ),
         sa.ForeignKeyConstraint(
             ["machine_id"], ["machines.id"], name=op.f("fk_maintenances_machine_id_machines")
@@ -6231,9 +6237,10 @@ def _create_tables() -> None:
     op.create_index(
         "uq_maintenances_open",
         "maintenances",
-        ["machine_id"],
+        ["machine_id", "event"],
         unique=True,
         postgresql_where=sa.text("ended_at IS NULL"),
+        postgresql_nulls_not_distinct=True,
     )
     op.create_table(
         "notices",
@@ -6247,7 +6254,7 @@ def _create_tables() -> None:
         sa.Column("message", sa.Text(), nullable=False),
         sa.Column("planned_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint(
-            "kind IN ('condition_found', 'fault_found', 'maintenance_planned', 'preempted', 'preemption_planned', 'preemption_withdrawn', 'recovered', 'replaced', 'replacement_planned', 'replacement_recommended', 'reset_planned', 'reset_recommended', 'stop_planned', 'term_ending')",
+            "kind IN ('condition_found', 'fault_found', 'maintenance_planned', 'maintenance_withdrawn', 'preempted', 'preemption_planned', 'preemption_withdrawn', 'recovered', 'replaced', 'replacement_planned', 'replacement_recommended', 'reset_planned', 'reset_recommended', 'stop_planned', 'term_ending')",
             name=op.f("ck_notices_kind_known"),
         ),
         sa.ForeignKeyConstraint(["machine_id"], ["machines.id"], name=op.f("fk_notices_machine_id_machines")),

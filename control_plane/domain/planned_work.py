@@ -1,0 +1,162 @@
+"""Work that providers plan on machines: what they announce, and what a new list of it changes.
+
+A list is complete, so what it no longer has is over or called off. One list alone does not show that: an announcement
+ends when two lists in a row lack it, as of the first of them.
+
+A customer is told of each announcement once, and again when its time changes. Work that is brought forward counts as
+announced anew, so that a promised notice is measured against the time that was told last. Work that is put off keeps
+the moment of its announcement, because its customer has known of it since then.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from control_plane.domain.ids import MachineId, ProviderRef
+
+
+class WorkKind(StrEnum):
+    """What a provider will do to a machine."""
+
+    REBOOT = "reboot"
+    STOP = "stop"
+    """It is stopped; a later start puts it on other hardware."""
+    RETIREMENT = "retirement"
+    """Its hardware is taken out of service, and the machine is stopped or ended."""
+    NETWORK_OR_POWER = "network_or_power"
+    """It is cut off for a while, or rebooted."""
+
+
+WORDS: Mapping[WorkKind, str] = {
+    WorkKind.REBOOT: "it will be rebooted",
+    WorkKind.STOP: "it will be stopped",
+    WorkKind.RETIREMENT: "its hardware will be retired, and it will be stopped or ended",
+    WorkKind.NETWORK_OR_POWER: "its network or its power will be worked on",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWork:
+    """One announcement of a provider about one machine, which is not over."""
+
+    provider_ref: ProviderRef
+    event: str
+    """The provider's id of it."""
+    kind: WorkKind
+    native_kind: str
+    """The provider's own word."""
+    begins_at: datetime
+    """The earliest time of the work; in the past while it is under way."""
+
+    @property
+    def why(self) -> str:
+        """What will happen, for the machine's customer."""
+        return f"{WORDS[self.kind]} by its provider ({self.native_kind})"
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """An announcement that is stored, and not over."""
+
+    id: UUID
+    machine_id: MachineId
+    event: str
+    why: str
+    planned_at: datetime
+    unlisted_at: datetime | None
+    """When a list lacked it for the first time; None while the last one has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class New:
+    """Work that is to be stored as announced now."""
+
+    machine_id: MachineId
+    work: PlannedWork
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """Announced work that comes later than was told, or is described in another way."""
+
+    id: UUID
+    machine_id: MachineId
+    planned_at: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An announcement that is over."""
+
+    announced: Announced
+    at: datetime
+    replaced: bool = False
+    """Whether a new one takes its place."""
+
+    @property
+    def called_off(self) -> bool:
+        """Whether the work will not happen: it was not due yet."""
+        return not self.replaced and self.at < self.announced.planned_at
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a list changes."""
+
+    ended: tuple[Ended, ...] = ()
+    new: tuple[New, ...] = ()
+    put_off: tuple[PutOff, ...] = ()
+    unlisted: tuple[UUID, ...] = ()
+    """Announcements that a list lacks for the first time."""
+    listed_again: tuple[UUID, ...] = ()
+
+
+def changes(
+    known: Iterable[Announced],
+    listed: Sequence[PlannedWork],
+    machines: Mapping[ProviderRef, MachineId],
+    now: datetime,
+) -> Changes:
+    """What a complete list of an account's planned work changes. Work on what is no machine of ours is left out."""
+    stored = {(each.machine_id, each.event): each for each in known}
+    shown = {
+        (machines[work.provider_ref], work.event): work for work in listed if work.provider_ref in machines
+    }
+    ended: list[Ended] = []
+    new: list[New] = []
+    for key, work in shown.items():
+        before = stored.get(key)
+        if before is not None and work.begins_at >= before.planned_at:
+            continue
+        if before is not None and before.planned_at <= now:
+            continue  # It is under way: when exactly it began changes nothing.
+        if before is not None:
+            ended.append(Ended(before, now, replaced=True))
+        new.append(New(key[0], work))
+    replaced = {each.announced.id for each in ended}
+    kept = {key: each for key, each in stored.items() if key in shown and each.id not in replaced}
+    lacking = [each for key, each in stored.items() if key not in shown]
+    return Changes(
+        ended=(*ended, *(Ended(each, each.unlisted_at) for each in lacking if each.unlisted_at is not None)),
+        new=tuple(new),
+        put_off=tuple(
+            PutOff(each.id, each.machine_id, max(work.begins_at, each.planned_at), work.why)
+            for key, each in kept.items()
+            for work in (shown[key],)
+            if work.begins_at > each.planned_at or work.why != each.why
+        ),
+        unlisted=tuple(each.id for each in lacking if each.unlisted_at is None),
+        listed_again=tuple(each.id for each in kept.values() if each.unlisted_at is not None),
+    )
+
+
+def announcement(why: str, planned_at: datetime) -> str:
+    """What the customer of a machine is told."""
+    return f"Work on the machine is planned: {why}, not before {planned_at:%Y-%m-%d %H:%M} UTC."
+
+
+def withdrawal(planned_at: datetime) -> str:
+    return f"The work that its provider planned for {planned_at:%Y-%m-%d %H:%M} UTC will not happen."

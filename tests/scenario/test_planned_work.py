@@ -1,0 +1,142 @@
+"""Work that a provider announces: its customers are told once, and what an operator's planned work brings follows."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import text
+
+from control_plane.db.health import Notice
+from control_plane.domain.lease import Lease
+from control_plane.domain.machine import Machine, MachineState
+from control_plane.domain.notice import NoticeKind
+from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sla import SlaTier
+from control_plane.domain.sla_clock import Promise
+from providers.fake import Fault
+from reconciler.loops.machines.read_planned_work import EVERY
+from tests.scenario.test_health import machine_of, notices_of, verdict_of
+from tests.support import pools
+from tests.support.promises import put_terms_in_force
+from tests.support.ready import ready_leases
+from tests.support.rows import rows
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.database
+READ = EVERY.total_seconds() + 90
+PLANNED, WITHDRAWN = NoticeKind.MAINTENANCE_PLANNED, NoticeKind.MAINTENANCE_WITHDRAWN
+_BREACHES = text("SELECT promise, evidence FROM sla_breaches ORDER BY promise")
+_STATE = text("SELECT state, fail_reason FROM machines WHERE id = :id")
+
+
+def plan(stage: Stage, machine: Machine, at: datetime) -> None:
+    assert machine.provider_ref is not None
+    stage.cloud.plan_work(machine.provider_ref, at)
+
+
+async def told(stage: Stage, lease: Lease, *kinds: NoticeKind) -> list[Notice]:
+    return [notice for notice in await notices_of(stage, lease) if notice.kind in kinds]
+
+
+async def golden(stage: Stage, tier: SlaTier = SlaTier.GOLD) -> tuple[Lease, Machine]:
+    await put_terms_in_force(stage)
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", sla=tier))
+    await stage.play_until(lease, "ready", seconds_max=90)
+    return lease, await machine_of(stage, lease)
+
+
+async def test_an_announcement_is_told_once_with_its_time_and_told_again_when_that_changes(
+    stage: Stage,
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    at = stage.clock.now() + timedelta(days=14)
+    plan(stage, machine, at)
+    await stage.play(READ, step=30)
+    (notice,) = await told(stage, lease, PLANNED)
+    assert (notice.planned_at, notice.machine_id) == (at, machine.id)
+    assert "it will be rebooted by its provider (planned-reboot)" in notice.message
+    (choice,) = await told(stage, lease, NoticeKind.REPLACEMENT_RECOMMENDED)
+    assert choice.at >= notice.at, "its tier leaves the choice to the customer"
+    await stage.play(3 * READ, step=60)
+    assert len(await told(stage, lease, PLANNED)) == 1
+    for moved in (at + timedelta(days=1), at - timedelta(days=1)):
+        plan(stage, machine, moved)
+        await stage.play(READ, step=30)
+        assert (await told(stage, lease, PLANNED))[-1].planned_at == moved
+    assert len(await told(stage, lease, PLANNED)) == 3
+    assert await told(stage, lease, WITHDRAWN) == []
+    assert [each.id for each in await stage.machines(lease)] == [machine.id]
+    await stage.finish()
+
+
+async def test_work_that_is_called_off_is_withdrawn_by_two_lists_that_lack_it(stage: Stage) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    plan(stage, machine, stage.clock.now() + timedelta(days=14))
+    await stage.play(READ, step=30)
+    assert await verdict_of(stage, machine) == "maintenance_required"
+    stage.cloud.call_off_work()
+    stage.cloud.faults.script("planned_work", Fault.LISTING_FAILS, Fault.LISTING_FAILS, Fault.LISTING_FAILS)
+    await stage.play(READ, step=30)
+    assert await told(stage, lease, WITHDRAWN) == [], "a list that fails says nothing"
+    await stage.play(READ, step=30)
+    assert await told(stage, lease, WITHDRAWN) == [], "one list may be wrong"
+    await stage.play(READ, step=30)
+    assert len(await told(stage, lease, WITHDRAWN)) == 1
+    assert await verdict_of(stage, machine) == "healthy"
+    assert [each.id for each in await stage.machines(lease)] == [machine.id]
+    await stage.finish()
+
+
+async def test_a_lease_whose_tier_promises_it_has_another_machine_before_work_that_was_announced_in_time(
+    stage: Stage,
+) -> None:
+    lease, machine = await golden(stage)
+    at = stage.clock.now() + timedelta(days=4)
+    plan(stage, machine, at)
+    await stage.play((at - stage.clock.now()).total_seconds() - 2 * 3_600, step=600)
+    assert [each.id for each in await stage.machines(lease)] == [machine.id], "nothing interrupts it before"
+    assert [notice.planned_at for notice in await told(stage, lease, NoticeKind.REPLACEMENT_PLANNED)] == [at]
+    await stage.play(2 * 3_600 + 600, step=60)
+    old, new = await stage.machines(lease)
+    assert (old.id, new.reserved_for) == (machine.id, lease.id)
+    assert await stage.state(lease) == "ready"
+    await stage.release(lease)
+    await stage.play(120, step=10)
+    async with stage.db.reading() as connection:
+        assert await rows(connection, _BREACHES) == []
+    await stage.finish()
+
+
+async def test_work_that_was_announced_too_late_is_a_broken_promise_by_the_providers_word(
+    stage: Stage,
+) -> None:
+    lease, machine = await golden(stage)
+    stage.cloud.stock = dict.fromkeys(stage.cloud.stock, 0)
+    plan(stage, machine, stage.clock.now() + timedelta(hours=1))
+    await stage.play(4 * 3_600, step=120)
+    assert [each.id for each in await stage.machines(lease)] == [machine.id], "there is no other one"
+    stage.cloud.call_off_work()
+    await stage.play(3 * READ, step=30)
+    assert await told(stage, lease, WITHDRAWN) == [], "it was done, not called off"
+    await stage.release(lease)
+    await stage.play(120, step=10)
+    async with stage.db.reading() as connection:
+        found = {row.promise: row.evidence for row in await rows(connection, _BREACHES)}
+    assert found.keys() == {Promise.AVAILABILITY, Promise.NOTICE}
+    (work,) = found[Promise.NOTICE]["maintenance"]
+    assert work["by_provider"] is True
+    await stage.finish()
+
+
+async def test_a_machine_that_waits_in_a_pool_goes_when_its_provider_will_work_on_it(stage: Stage) -> None:
+    await stage.organization()
+    (machine_id,) = await pools.waiting(stage)
+    async with stage.db.reading() as connection:
+        ref = (await rows(connection, text("SELECT provider_ref FROM machines")))[0].provider_ref
+    stage.cloud.plan_work(ref, stage.clock.now() + timedelta(days=14))
+    await stage.play(READ + 600, step=30)
+    async with stage.db.reading() as connection:
+        (row,) = await rows(connection, _STATE, id=machine_id)
+    assert (row.state, row.fail_reason) == (MachineState.GONE, "unhealthy")
+    await stage.finish()

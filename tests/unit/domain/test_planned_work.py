@@ -1,0 +1,80 @@
+"""What a provider's list of planned work changes."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from control_plane.domain.ids import MachineId, ProviderRef
+from control_plane.domain.planned_work import (
+    Announced,
+    Changes,
+    Ended,
+    New,
+    PlannedWork,
+    PutOff,
+    WorkKind,
+    announcement,
+    changes,
+)
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+AT = NOW + timedelta(days=14)
+HOUR = timedelta(hours=1)
+REF, MACHINE, ROW = ProviderRef("i-1"), MachineId(UUID(int=7)), UUID(int=70)
+OURS = {REF: MACHINE}
+WORK = PlannedWork(REF, "event-1", WorkKind.STOP, "instance-stop", AT)
+KNOWN = Announced(ROW, MACHINE, "event-1", WORK.why, AT, None)
+
+
+def test_what_is_listed_for_the_first_time_is_announced_and_the_same_list_again_changes_nothing() -> None:
+    assert changes([], [WORK], OURS, NOW) == Changes(new=(New(MACHINE, WORK),))
+    assert changes([KNOWN], [WORK], OURS, NOW) == Changes()
+
+
+def test_work_on_what_is_no_machine_of_ours_is_left_out() -> None:
+    assert changes([], [WORK], {}, NOW) == Changes()
+
+
+def test_two_events_of_a_machine_are_two_announcements() -> None:
+    other = replace(WORK, event="event-2", kind=WorkKind.REBOOT)
+    assert changes([KNOWN], [WORK, other], OURS, NOW) == Changes(new=(New(MACHINE, other),))
+
+
+def test_one_list_that_lacks_an_event_ends_nothing_and_a_second_one_ends_it_as_of_the_first() -> None:
+    assert changes([KNOWN], [], OURS, NOW) == Changes(unlisted=(ROW,))
+    missed = replace(KNOWN, unlisted_at=NOW)
+    (ended,) = changes([missed], [], OURS, NOW + HOUR).ended
+    assert (ended.announced, ended.at, ended.called_off) == (missed, NOW, True)
+    assert changes([missed], [WORK], OURS, NOW + HOUR) == Changes(listed_again=(ROW,))
+
+
+def test_work_whose_time_has_come_was_done_and_not_called_off() -> None:
+    begun = replace(KNOWN, planned_at=NOW - HOUR, unlisted_at=NOW)
+    (ended,) = changes([begun], [], OURS, NOW + HOUR).ended
+    assert not ended.called_off
+
+
+def test_work_that_is_put_off_keeps_its_announcement() -> None:
+    later = replace(WORK, begins_at=AT + HOUR)
+    assert changes([KNOWN], [later], OURS, NOW) == Changes(
+        put_off=(PutOff(ROW, MACHINE, AT + HOUR, WORK.why),)
+    )
+
+
+def test_work_that_is_brought_forward_is_announced_anew() -> None:
+    sooner = replace(WORK, begins_at=AT - HOUR)
+    found = changes([KNOWN], [sooner], OURS, NOW)
+    assert found == Changes(ended=(Ended(KNOWN, NOW, replaced=True),), new=(New(MACHINE, sooner),))
+    assert not found.ended[0].called_off, "nobody is told that it will not happen"
+
+
+def test_the_time_of_work_under_way_is_not_brought_forward() -> None:
+    begun = replace(KNOWN, planned_at=NOW - HOUR)
+    assert changes([begun], [replace(WORK, begins_at=NOW - 2 * HOUR)], OURS, NOW) == Changes()
+
+
+def test_a_customer_reads_what_happens_who_does_it_and_when() -> None:
+    assert announcement(WORK.why, AT) == (
+        "Work on the machine is planned: it will be stopped by its provider (instance-stop), not before 2026-12-13"
+        " 12:00 UTC."
+    )

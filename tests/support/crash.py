@@ -53,9 +53,11 @@ from providers.base import (
     Ingress,
     LaunchOrder,
     Listed,
+    PlannedWork,
     PowerAction,
     Provider,
     Sighting,
+    TellsPlannedWork,
 )
 from reconciler.worlds.complete import CompleteWorld
 
@@ -229,6 +231,11 @@ class _Provider:
         inner = self.inner
         assert isinstance(inner, HasConsole)
         return await self.crash.call("console", lambda: inner.console(provider_ref, ticket))
+
+    async def planned_work(self) -> tuple[PlannedWork, ...]:
+        inner = self.inner
+        assert isinstance(inner, TellsPlannedWork)
+        return await self.crash.call("planned work", inner.planned_work)
 
     async def children(self) -> tuple[Child, ...]:
         return await self.crash.call("children", self._with_children.children)

@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from benchmarks.results import Figure, median
-from data_plane.agent import loopback
+from data_plane.agent import local_page
 from data_plane.agent.host_usage import HostUsage
 from data_plane.agent.inference import Inference
 from data_plane.agent.sample_line import deliver
@@ -51,7 +51,7 @@ def _measure() -> list[Figure]:
     ingest = IngestServer(HOST)
     with tempfile.TemporaryDirectory() as folder, ingest.listening():
         config = Config("0" * 64, HOST, HOST, samples_port=ingest.port)
-        host, inference = HostUsage(), Inference(loopback.get, (server.server_address[1],))
+        host, inference = HostUsage(), Inference(local_page.get, (server.server_address[1],))
         line = protocol.encode(health).encode()
         spool = Spool(Path(folder), SAMPLES, 1920)
         sample = replace(busy_sample(), gpus=sample_gpus(health))

@@ -161,10 +161,10 @@ def _preempted(reading: Reading, before: Reading | None) -> bool:
     """Whether requests lost their cache since the sample before."""
     if before is None:
         return False
-    counts = {server.port: server.preemptions for server in before.servers}
+    counts = {server.place: server.preemptions for server in before.servers}
     return any(
         server.preemptions is not None
-        and (count := counts.get(server.port)) is not None
+        and (count := counts.get(server.place)) is not None
         and server.preemptions > count
         for server in reading.servers
     )

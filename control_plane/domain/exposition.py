@@ -271,7 +271,8 @@ def points(reading: Reading, named: Named, *, at: datetime, verdict: Verdict | N
         yield Point(_XID, of_gpu, float(last[-1] if last else 0))
     yield from _host(reading.host, labels)
     for server in reading.servers:
-        of_server = (("engine", server.engine), ("port", str(server.port)), *labels)
+        pod = () if server.pod_ip is None else (("pod_ip", server.pod_ip),)
+        of_server = (("engine", server.engine), *pod, ("port", str(server.port)), *labels)
         for family, figure in _SERVER:
             yield from _known(family, of_server, figure(server))
     yield Point(_SAMPLE_AT, labels, at.timestamp())

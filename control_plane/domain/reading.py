@@ -159,6 +159,13 @@ class ServerReading:
     generation_tokens_per_second: int | None = None
     ttft_us: int | None = None
     itl_us: int | None = None
+    pod_ip: str | None = None
+    """None for a server that listens on the machine itself."""
+
+    @property
+    def place(self) -> tuple[str | None, int]:
+        """Where it listens; two servers of a machine share none."""
+        return (self.pod_ip, self.port)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,8 @@ class ServerMetrics(View):
 
     port: int
     """Where it listens."""
+    pod_ip: str | None
+    """The address of its pod, on a node of a cluster; null for a server on the machine itself."""
     engine: str
     """`vllm`, `sglang`, `tensorrt_llm` or `triton`."""
     kv_cache_percent: float | None

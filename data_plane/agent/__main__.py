@@ -28,7 +28,8 @@ from data_plane.agent import (
     inference,
     inventory,
     kernel_log_source,
-    loopback,
+    local_page,
+    pods,
     sample_line,
     tasks,
 )
@@ -178,7 +179,11 @@ def _sample(config: Config, folder: Path, agent: Path) -> None:
     gpus = GpuWatch(starting(agent, config.sample_seconds))
     ports = inference.ports(os.environ.get(inference.VARIABLE, ""))
     reader = Reader(
-        gpus, HostUsage(), Inference(loopback.get, ports), NewXids(folder / "xids.json"), boot=_boot_id()
+        gpus,
+        HostUsage(),
+        Inference(local_page.get, ports, pods.addresses),
+        NewXids(folder / "xids.json"),
+        boot=_boot_id(),
     )
     _beside(gpus.run)
     runtime = os.environ.get("RUNTIME_DIRECTORY", "")

@@ -1,4 +1,5 @@
-"""Reads the metrics of inference servers on the machine: vLLM, SGLang, TensorRT-LLM and Triton, by their own names.
+"""Reads the metrics of inference servers on the machine, and in its pods if it is a node of a cluster: vLLM, SGLang,
+TensorRT-LLM and Triton, by their own names.
 
 Servers count for as long as they run and say little about now, so what happened since the previous reading is computed
 here. The names are those that the servers export; where one has changed, the newest is first.
@@ -8,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from data_plane.agent import prometheus_text
 from data_plane.agent.prometheus_text import Samples
@@ -17,6 +19,10 @@ from data_plane.documents.sample import SERVERS_MAX, Engine, Server
 PORTS = (8000, 8002, 30000)
 """Where the servers listen unless told otherwise: vLLM and TensorRT-LLM, Triton's metrics, SGLang."""
 PORTS_MAX = 32
+HOST = "127.0.0.1"
+READ_SECONDS = 5
+"""After so long no further server is asked for this reading. A pod that drops packets costs 2 s, once in
+`QUIET_SECONDS`."""
 VARIABLE = "SPLITPLANE_INFERENCE_PORTS"
 """Of the service's environment: further ports, with commas between them."""
 PATHS = ("/metrics", "/prometheus/metrics")
@@ -24,10 +30,13 @@ PATHS = ("/metrics", "/prometheus/metrics")
 QUIET_SECONDS = 300
 """Before a port is asked again that answered, and was no inference server: it would fill somebody's logs."""
 
+T = TypeVar("T")
 _Names = Sequence[str]
 
-Fetch = Callable[[int, str], "str | None"]
-"""The text at a port and path of this machine; None if it has none. Raises OSError if nobody answers."""
+Fetch = Callable[[str, int, str], "str | None"]
+"""The text at an address, port and path; None if it has none. Raises OSError if nobody answers."""
+_Place = tuple[str, int]
+"""An address and a port."""
 
 
 def ports(text: str) -> "tuple[int, ...]":
@@ -127,47 +136,63 @@ class Inference:
     fetch: Fetch
     at: "Sequence[int]" = PORTS
     """Ports."""
+    pods: "Callable[[], Sequence[str]]" = tuple
+    """The addresses of the pods on this machine."""
     monotonic: "Callable[[], float]" = time.monotonic
-    _before: "dict[int, _Reading]" = field(default_factory=dict)
-    _quiet_until: "dict[int, float]" = field(default_factory=dict)
+    _before: "dict[_Place, _Reading]" = field(default_factory=dict)
+    _quiet_until: "dict[_Place, float]" = field(default_factory=dict)
 
     def read(self) -> "tuple[Server, ...]":
-        found: list[Server] = []
-        for port in self.at:
-            if len(found) == SERVERS_MAX:
+        places = [(host, port) for host in (HOST, *self.pods()) for port in self.at]
+        self._before = _only(self._before, places)
+        self._quiet_until = _only(self._quiet_until, places)
+        found: dict[_Place, Server] = {}
+        deadline = self.monotonic() + READ_SECONDS
+        # Those that were found before come first, so that others that are slow take nothing from them.
+        for place in sorted(places, key=lambda place: place not in self._before):
+            if len(found) == SERVERS_MAX or self.monotonic() >= deadline:
                 break
-            reading = self._read(port)
-            before = self._before.pop(port, None)
+            reading = self._read(place)
+            before = self._before.pop(place, None)
             if reading is not None:
-                self._before[port] = reading
-                found.append(_server(port, before, reading))
-        return tuple(found)
+                self._before[place] = reading
+                found[place] = _server(place, before, reading)
+        return tuple(found[place] for place in places if place in found)
 
-    def _read(self, port: int) -> "_Reading | None":
+    def _read(self, place: _Place) -> "_Reading | None":
         now = self.monotonic()
-        if now < self._quiet_until.get(port, now):
+        if now < self._quiet_until.get(place, now):
             return None
         for path in PATHS:
             try:
-                text = self.fetch(port, path)
+                text = self.fetch(*place, path)
+            except TimeoutError:
+                if place[0] != HOST and place not in self._before:
+                    self._quiet_until[place] = now + QUIET_SECONDS
+                return None
             except OSError:
-                return None  # Nobody listens, or nobody answers in time.
+                return None  # Nobody listens.
             samples = prometheus_text.read(text or "", _WANTED)
             for engine, metrics in _ENGINES.items():
                 if not samples.keys().isdisjoint(metrics.names()):
                     return _Reading(engine, samples, now)
-        self._quiet_until[port] = now + QUIET_SECONDS
+        self._quiet_until[place] = now + QUIET_SECONDS
         return None
 
 
-def _server(port: int, before: "_Reading | None", now: _Reading) -> Server:
+def _only(known: "Mapping[_Place, T]", places: "Sequence[_Place]") -> "dict[_Place, T]":
+    """What is known of these places, in their order. A pod that is gone leaves nothing behind."""
+    return {place: known[place] for place in dict.fromkeys(places) if place in known}
+
+
+def _server(place: _Place, before: "_Reading | None", now: _Reading) -> Server:
     names = _ENGINES[now.engine]
     if before is None or before.engine != now.engine or before.at >= now.at:
         before = None
     cache = now.highest(names.kv_cache)
     return fitting(
         Server,
-        port=port,
+        port=place[1],
         engine=now.engine,
         kv_cache_bp=_whole(None if cache is None else 10_000 * cache),
         running=_whole(now.value(names.running)),
@@ -179,6 +204,7 @@ def _server(port: int, before: "_Reading | None", now: _Reading) -> Server:
         generation_tokens_per_second=_rate(before, now, names.generation_tokens),
         ttft_us=_mean(before, now, names.ttft, names.ttft_unit_us),
         itl_us=_mean(before, now, names.itl, 1_000_000),
+        pod_ip=None if place[0] == HOST else place[0],
     )
 
 

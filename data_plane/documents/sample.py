@@ -222,6 +222,8 @@ class Server:
     """The mean time to the first token since the previous sample; null if there was no request."""
     itl_us: Microseconds | None = None
     """The mean time between two tokens since the previous sample."""
+    pod_ip: Annotated[str, Text("[0-9]{1,3}([.][0-9]{1,3}){3}")] | None = None
+    """The address of its pod, on a node of a cluster; null for a server that listens on the machine itself."""
 
 
 @dataclass(frozen=True)
@@ -415,6 +417,6 @@ def check(sample: Sample) -> None:
         raise strict.Malformed("two GPUs share a UUID")
     if sample.gpus and sample.source is None:
         raise strict.Malformed("GPUs without a source")
-    ports = [server.port for server in sample.servers]
-    if len(set(ports)) != len(ports):
+    places = [(server.pod_ip, server.port) for server in sample.servers]
+    if len(set(places)) != len(places):
         raise strict.Malformed("two servers share a port")

@@ -422,13 +422,18 @@ async def test_a_stuffed_agent_is_slowed_and_killed_and_a_customers_process_is_n
     await stage.machine.sh("sudo systemctl stop customer")
 
 
-async def test_samples_of_a_machine_reach_the_ingest_process_through_its_tunnel(stage: Stage) -> None:
-    credential = await stage.install()
+async def _serve(stage: Stage, address: str) -> None:
+    """An inference server on the machine, as the unit `vllm`."""
     metrics = "vllm:kv_cache_usage_perc 0.75\nvllm:num_requests_running 3\n"
     await stage.machine.sh(
         f"mkdir -p /tmp/vllm && printf '{metrics}' > /tmp/vllm/metrics && sudo systemd-run --quiet --collect"
-        " --unit=vllm python3 -m http.server --directory /tmp/vllm 8000"
+        f" --unit=vllm python3 -m http.server --bind {address} --directory /tmp/vllm 8000"
     )
+
+
+async def test_samples_of_a_machine_reach_the_ingest_process_through_its_tunnel(stage: Stage) -> None:
+    credential = await stage.install()
+    await _serve(stage, "127.0.0.1")
     await stage.until(lambda: any(sample.servers for sample in stage.ingest.samples))
     sample = next(each for each in stage.ingest.samples if each.servers)
     assert (sample.source, sample.failure, len(sample.gpus)) == ("emulated", None, 8)
@@ -490,9 +495,21 @@ async def test_a_credential_that_was_revoked_delivers_no_sample_and_the_agent_re
     assert len(stage.ingest.samples) == accepted
 
 
-async def test_samples_of_a_node_go_through_the_server_of_its_cluster(stage: Stage) -> None:
+async def test_samples_of_a_node_go_through_the_server_of_its_cluster_and_tell_of_servers_in_its_pods(
+    stage: Stage,
+) -> None:
+    # As CNI's plugin leaves it, whose folders everybody may list and whose files nobody may read.
+    await stage.machine.sh(
+        "sudo install -d -m 755 /var/lib/cni /var/lib/cni/networks /var/lib/cni/networks/cbr0"
+        " && cd /var/lib/cni/networks/cbr0 && sudo install -m 600 /dev/null 127.0.0.9"
+        " && sudo install -m 600 /dev/null last_reserved_ip.0"
+    )
+    await _serve(stage, "127.0.0.9")
     await stage.install(at=stage.of_nodes)
-    await stage.until(lambda: len(stage.ingest.samples) >= 2)
+    await stage.until(lambda: any(sample.servers for sample in stage.ingest.samples))
+    sample = next(each for each in stage.ingest.samples if each.servers)
+    assert sample.servers == (Server(8000, "vllm", 7500, 3, pod_ip="127.0.0.9"),)
+    await stage.machine.sh("sudo systemctl stop vllm && sudo rm -r /var/lib/cni")
     listening = await stage.server.sh("ss -Hltn")
     assert set(re.findall(r"\S+(?=:9441\s)", listening)) == {f"{SERVER}%spoverlay"}
 

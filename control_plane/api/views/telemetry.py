@@ -88,6 +88,7 @@ def _gpu(gpu: GpuReading) -> GpuMetrics:
 def _server(server: ServerReading) -> ServerMetrics:
     return ServerMetrics(
         port=server.port,
+        pod_ip=server.pod_ip,
         engine=server.engine,
         kv_cache_percent=_over(server.kv_cache_bp, 100),
         running=server.running,

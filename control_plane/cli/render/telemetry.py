@@ -124,7 +124,7 @@ def _servers(sample: SampleView) -> list[RenderableType]:
         return []
     rows: list[Sequence[Cell]] = [
         (
-            f"{spaced(server.engine)} :{server.port}",
+            f"{spaced(server.engine)} {server.pod_ip or ''}:{server.port}",
             _known(server.kv_cache_percent, "{:.0f} %"),
             _known(server.running, "{}"),
             _known(server.waiting, "{}"),

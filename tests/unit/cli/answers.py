@@ -311,6 +311,7 @@ def some_metrics(**other: Any) -> Json:
             "servers": [
                 {
                     "port": 8000,
+                    "pod_ip": None,
                     "engine": "vllm",
                     "kv_cache_percent": 71.2,
                     "running": 12,

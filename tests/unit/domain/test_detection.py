@@ -1,6 +1,7 @@
 """Detectors: what samples show, when a condition begins and is over, and that noise and silence change nothing."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
@@ -75,6 +76,23 @@ def test_memory_that_is_full_is_pressure_only_if_the_cache_is_full_or_requests_l
     assert isinstance(says(Detector.MEMORY_PRESSURE, engine_takes_all), Unclear)
     preempts = sampled([serves(3_000, gpu_bp=9_900, preemptions=number) for number in range(8)])
     assert isinstance(says(Detector.MEMORY_PRESSURE, preempts), Present)
+
+
+def test_requests_lose_their_cache_in_one_pod_whatever_another_pod_at_the_same_port_counts() -> None:
+    def pods(first: int, second: int) -> Reading:
+        reading = serves(3_000, gpu_bp=9_900)
+        (server,) = reading.servers
+        return replace(
+            reading,
+            servers=(
+                replace(server, pod_ip="10.42.3.7", preemptions=first),
+                replace(server, pod_ip="10.42.3.9", preemptions=second),
+            ),
+        )
+
+    assert isinstance(says(Detector.MEMORY_PRESSURE, sampled([pods(9, 5)] * 6)), Unclear)
+    found = says(Detector.MEMORY_PRESSURE, sampled([pods(9 + number, 5) for number in range(8)]))
+    assert isinstance(found, Present)
 
 
 def test_a_host_whose_tasks_all_wait_for_memory_is_under_pressure() -> None:

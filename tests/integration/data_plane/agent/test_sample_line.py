@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from data_plane.agent import loopback, sample_line
+from data_plane.agent import local_page, sample_line
 from data_plane.agent.sample_line import Response, deliver
 from data_plane.documents.agent_config import Config
 from data_plane.documents.sample_delivery import Answer, Delivery
@@ -141,17 +141,17 @@ def test_who_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_page_of_this_machine_is_read_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     page = b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nvllm:num_requests_running 3\n"
     with _answering(_sending(page)) as port:
-        assert loopback.get(port, "/metrics") == "vllm:num_requests_running 3\n"
+        assert local_page.get(HOST, port, "/metrics") == "vllm:num_requests_running 3\n"
     for other in (b"HTTP/1.0 404 Not Found\r\n\r\nx", b"HTTP/1.1 2000 \r\n\r\nx", b"nonsense", b""):
         with _answering(_sending(other)) as port:
-            assert loopback.get(port, "/metrics") is None
-    monkeypatch.setattr(loopback, "BYTES_MAX", 1000)
+            assert local_page.get(HOST, port, "/metrics") is None
+    monkeypatch.setattr(local_page, "BYTES_MAX", 1000)
     with _answering(_sending(b"HTTP/1.0 200 OK\r\n\r\n" + b"x" * 2000)) as port:
-        assert loopback.get(port, "/metrics") is None
+        assert local_page.get(HOST, port, "/metrics") is None
 
 
 def test_a_server_that_answers_a_byte_at_a_time_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loopback, "SECONDS", 0.5)
+    monkeypatch.setattr(local_page, "SECONDS", 0.5)
 
     def drip(line: socket.socket) -> None:
         for _ in range(50):
@@ -160,7 +160,7 @@ def test_a_server_that_answers_a_byte_at_a_time_is_given_up(monkeypatch: pytest.
 
     began = time.monotonic()
     with _answering(drip) as port, pytest.raises(TimeoutError):
-        loopback.get(port, "/metrics")
+        local_page.get(HOST, port, "/metrics")
     assert time.monotonic() - began < 5
 
 
@@ -168,4 +168,4 @@ def test_nobody_at_a_port_is_an_error_at_once() -> None:
     with socket.create_server((HOST, 0)) as nobody:
         port = int(nobody.getsockname()[1])
     with pytest.raises(ConnectionRefusedError):
-        loopback.get(port, "/metrics")
+        local_page.get(HOST, port, "/metrics")

@@ -2,15 +2,25 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_plane.agent import prometheus_text
-from data_plane.agent.inference import PORTS, PORTS_MAX, QUIET_SECONDS, Inference, ports
+from data_plane.agent.inference import (
+    HOST,
+    PORTS,
+    PORTS_MAX,
+    QUIET_SECONDS,
+    READ_SECONDS,
+    Inference,
+    ports,
+)
+from data_plane.agent.pods import PODS_MAX, addresses
 from data_plane.documents import records
-from data_plane.documents.sample import Server
+from data_plane.documents.sample import SERVERS_MAX, Server
 
 VLLM = """# HELP vllm:kv_cache_usage_perc KV-cache usage. 1 means 100 percent usage.
 # TYPE vllm:kv_cache_usage_perc gauge
@@ -57,16 +67,32 @@ def vllm(prompt: int, generated: int, requests: int, ttft: float, itl: float) ->
 class Machine:
     pages: dict[tuple[int, str], str | None] = field(default_factory=dict[tuple[int, str], str | None])
     asked: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
+    of_pods: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
+    """Pages of programs in pods."""
+    asked_of_pods: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    silent: set[str] = field(default_factory=set[str])
+    """Pods that drop what they get."""
     now: float = 0.0
 
-    def fetch(self, port: int, path: str) -> str | None:
+    def fetch(self, host: str, port: int, path: str) -> str | None:
+        if host != HOST:
+            return self._fetch_of_pod(host, port, path)
         self.asked.append((port, path))
         if not any(port == there for there, _ in self.pages):
             raise ConnectionRefusedError
         return self.pages.get((port, path))
 
-    def reader(self) -> Inference:
-        return Inference(self.fetch, monotonic=lambda: self.now)
+    def _fetch_of_pod(self, host: str, port: int, path: str) -> str | None:
+        self.asked_of_pods.append((host, port))
+        if host in self.silent:
+            self.now += 2
+            raise TimeoutError
+        if (host, port) not in self.of_pods:
+            raise ConnectionRefusedError
+        return self.of_pods[host, port] if path == "/metrics" else None
+
+    def reader(self, *pods: str) -> Inference:
+        return Inference(self.fetch, pods=lambda: pods, monotonic=lambda: self.now)
 
 
 def test_a_vllm_server_is_read_by_its_own_names() -> None:
@@ -194,6 +220,71 @@ _LINES = st.lists(
 ).map("\n".join)
 
 
+def test_servers_in_pods_are_read_beside_those_of_the_machine_and_each_by_itself() -> None:
+    machine, pods = Machine({(8000, "/metrics"): SGLANG}), ["10.42.3.7", "10.42.3.9"]
+    reader = machine.reader(*pods)
+    for pod, generated in zip(pods, (100, 900), strict=True):
+        machine.of_pods[pod, 8000] = vllm(10, generated, 1, 0.5, 1.0)
+    assert [(each.pod_ip, each.port, each.engine) for each in reader.read()] == [
+        (None, 8000, "sglang"),
+        (pods[0], 8000, "vllm"),
+        (pods[1], 8000, "vllm"),
+    ]
+    machine.now += 10
+    machine.of_pods[pods[0], 8000] = vllm(10, 150, 1, 0.5, 1.0)
+    machine.of_pods[pods[1], 8000] = vllm(10, 1900, 1, 0.5, 1.0)
+    assert [each.generation_tokens_per_second for each in reader.read()] == [0, 5, 100]
+
+
+def test_pods_that_drop_what_they_get_delay_a_reading_by_seconds_and_no_server_that_was_found() -> None:
+    machine = Machine(silent={f"10.42.3.{number}" for number in range(10, 20)})
+    reader = machine.reader(*sorted(machine.silent), "10.42.3.200")
+    machine.of_pods["10.42.3.200", 8000] = SGLANG
+    reads = 0
+    while not reader.read():
+        reads += 1
+        machine.now += 15
+        assert reads < len(machine.silent) * len(PORTS), (
+            "each silent one is left alone, so others get their turn"
+        )
+    machine.now += QUIET_SECONDS  # All are asked again, and that takes longer than a reading may.
+    before = machine.now
+    assert [each.pod_ip for each in reader.read()] == ["10.42.3.200"]
+    assert machine.now - before <= READ_SECONDS + 2
+    machine.silent.add("10.42.3.200")  # Too busy to answer once.
+    assert reader.read() == ()
+    machine.silent.remove("10.42.3.200")
+    before = machine.now
+    while not reader.read():
+        machine.now += 15
+    assert machine.now - before < QUIET_SECONDS, "one that was a server is not left alone"
+
+
+def test_nothing_is_kept_of_pods_that_are_gone_and_a_sample_has_room_for_few_servers() -> None:
+    machine, pods = Machine(), [f"10.42.3.{number}" for number in range(1, SERVERS_MAX + 3)]
+    reader = Inference(machine.fetch, pods=lambda: pods, monotonic=lambda: machine.now)
+    for pod in pods:
+        machine.of_pods[pod, 8000] = vllm(10, 100, 1, 0.5, 1.0)
+    assert len(reader.read()) == SERVERS_MAX
+    gone = pods.pop(0)
+    assert len(reader.read()) == SERVERS_MAX
+    pods.insert(0, gone)  # Another pod, with the same address.
+    machine.now += 10
+    del pods[SERVERS_MAX:]
+    (again,) = [each for each in reader.read() if each.pod_ip == gone]
+    assert again.generation_tokens_per_second is None
+
+
+def test_the_addresses_of_pods_are_those_that_the_network_plugin_has_given_out(tmp_path: Path) -> None:
+    assert addresses(tmp_path / "no node") == ()
+    for name in ("10.42.3.10", "10.42.3.9", "lock", "last_reserved_ip.0", "fd00::1"):
+        (tmp_path / name).touch()
+    assert addresses(tmp_path) == ("10.42.3.9", "10.42.3.10")
+    for number in range(PODS_MAX + 5):
+        (tmp_path / f"10.42.4.{number}").touch()
+    assert len(addresses(tmp_path)) == PODS_MAX
+
+
 @given(st.lists(_LINES, min_size=1, max_size=4))
 def test_whatever_a_program_answers_the_sample_is_within_its_bounds(pages: list[str]) -> None:
     machine = Machine()
@@ -208,5 +299,5 @@ def test_whatever_a_program_answers_the_sample_is_within_its_bounds(pages: list[
 def test_a_line_that_is_made_to_take_long_does_not() -> None:
     """Labels without an end, of the largest page: the pattern has one way through them."""
     page = "vllm:kv_cache_usage_perc{" + 'a="b",' * 300_000
-    asked: Callable[[int, str], str | None] = Machine({(8000, "/metrics"): page}).fetch
+    asked: Callable[[str, int, str], str | None] = Machine({(8000, "/metrics"): page}).fetch
     assert Inference(asked).read() == ()

@@ -195,6 +195,8 @@ def test_hostile_documents_are_malformed() -> None:
         "a null character": one(host=host | {"disks": [host["disks"][0] | {"name": "sda\0"}]}),
         "an unknown engine": one(servers=[server | {"engine": "other"}]),
         "two servers at one port": one(servers=[server, server]),
+        "two servers at one port of a pod": one(servers=[server | {"pod_ip": "10.42.3.7"}] * 2),
+        "a pod without an address": one(servers=[server | {"pod_ip": "elsewhere"}]),
         "more than all of a cache": one(servers=[server | {"kv_cache_bp": 10_001}]),
     }
     assert [name for name, case in cases.items() if accepted(body(case))] == []

@@ -1,4 +1,4 @@
-"""Gets a page of text from a program on this machine, within bounds of time and size.
+"""Gets a page of text from a program on this machine or in one of its pods, within bounds of time and size.
 
 HTTP/1.0, in which an answer ends with its connection, so that whatever the program does, reading is a loop with a
 deadline.
@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Callable
 
-HOST = "127.0.0.1"
 SECONDS = 2
 """For the whole answer."""
 BYTES_MAX = 2 * 1024 * 1024
@@ -17,17 +16,19 @@ BYTES_MAX = 2 * 1024 * 1024
 _OK = re.compile(rb"HTTP/1\.[01] 200(?: |\r\n)")
 
 
-def get(port: int, path: str, *, monotonic: "Callable[[], float]" = time.monotonic) -> "str | None":
+def get(
+    host: str, port: int, path: str, *, monotonic: "Callable[[], float]" = time.monotonic
+) -> "str | None":
     """The text; None if the answer is another one. Raises OSError when nobody answers in time."""
     deadline = monotonic() + SECONDS
     head = (
         f"GET {path} HTTP/1.0",
-        f"Host: localhost:{port}",
+        f"Host: {host}:{port}",
         "User-Agent: splitplane-agent",
         "Accept: text/plain",
     )
     content = bytearray()
-    with socket.create_connection((HOST, port), SECONDS) as line:
+    with socket.create_connection((host, port), SECONDS) as line:
         line.sendall("".join(f"{each}\r\n" for each in (*head, "")).encode())
         while True:
             left = deadline - monotonic()

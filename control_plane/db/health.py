@@ -49,7 +49,7 @@ SELECT m.id AS machine_id, m.account, m.region, m.gpu_count, m.proof, m.created_
   t.planned_at AS maintenance_planned_at, w.since AS work_since, w.why AS work_why, w.planned_at AS work_planned_at,
   coalesce(h.verdict, '{Verdict.HEALTHY}') AS verdict, coalesce(h.why, '') AS why,
   coalesce(h.since, m.created_at) AS since, coalesce(h.faults, '[]') AS faults,
-  coalesce(h.row_faults, '[]') AS row_faults, coalesce(h.errors, '[]') AS errors,
+  coalesce(h.row_faults, '[]') AS row_faults, coalesce(h.errors, '[]') AS errors, coalesce(h.links, '[]') AS links,
   h.samples_until, h.looked_at,
   coalesce(h.looked, '[]') AS looked, h.look_due_at, h.reset_at
 FROM machines m LEFT JOIN machine_health h ON h.machine_id = m.id
@@ -81,8 +81,8 @@ _STORE = text("""
 UPDATE machine_health SET verdict = :verdict, fault = :fault, why = :why, judged_at = :now,
   since = CASE WHEN verdict = :verdict THEN since ELSE :now END, faults = CAST(:faults AS jsonb),
   row_faults = CAST(:row_faults AS jsonb),
-  errors = CAST(:errors AS jsonb), samples_until = :samples_until, looked_at = :looked_at,
-  looked = CAST(:looked AS jsonb), look_due_at = :look_due_at
+  errors = CAST(:errors AS jsonb), links = CAST(:links AS jsonb),
+  samples_until = :samples_until, looked_at = :looked_at, looked = CAST(:looked AS jsonb), look_due_at = :look_due_at
 WHERE machine_id = :id
 """)
 _CHANGED = text("""
@@ -141,6 +141,7 @@ async def store(connection: Connection, watched: Watched, assessment: Assessment
         faults=document(assessment.faults),
         row_faults=document(assessment.row_faults),
         errors=document(assessment.errors),
+        links=document(assessment.links),
         samples_until=assessment.samples_until,
         looked_at=assessment.looked_at,
         looked=document(assessment.looked),

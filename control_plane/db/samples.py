@@ -15,6 +15,7 @@ from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import convert, read, read_one, write
 from control_plane.db.tables.telemetry import SAMPLE_SLOTS
 from control_plane.domain.access import Reach
+from control_plane.domain.gpu_faults import LOADED_PERCENT, ShownLink
 from control_plane.domain.health import Verdict
 from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.reading import Reading
@@ -161,6 +162,14 @@ FROM agents a JOIN samples s ON s.claim_id = a.claim_id
 WHERE a.lease_id = :lease_id AND s.at > :since
 ORDER BY floor(extract(epoch FROM s.at) / CAST(:seconds AS double precision)), s.claim_id, s.at DESC LIMIT :limit
 """)
+_LINKS = text("""
+SELECT gpu->>'uuid' AS uuid, max(CAST(gpu->>'pcie_generation' AS integer)) AS generation
+FROM agents a JOIN samples s ON s.claim_id = a.claim_id, jsonb_array_elements(s.document->'gpus') gpu
+WHERE a.machine_id = :machine_id AND a.ended_at IS NULL
+  AND CAST(gpu->>'utilisation_percent' AS integer) >= :loaded
+  AND gpu->>'pcie_generation' IS NOT NULL AND gpu->>'uuid' IS NOT NULL
+GROUP BY 1
+""")
 # What is exported names its machine as customers know it.
 _FRESH = text(
     """
@@ -268,6 +277,11 @@ async def window(
 ) -> list[StoredSample]:
     """The samples of all machines that the lease has or had, from `since` on, newest first."""
     return await read(connection, _WINDOW, StoredSample, lease_id=lease_id, since=since, limit=limit)
+
+
+async def links_shown(connection: Connection, machine_id: MachineId) -> list[ShownLink]:
+    """The fastest PCIe links of a machine's GPUs at work, by the samples of the last hours."""
+    return await read(connection, _LINKS, ShownLink, machine_id=machine_id, loaded=LOADED_PERCENT)
 
 
 async def points(

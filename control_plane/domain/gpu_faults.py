@@ -1,7 +1,7 @@
 """Which faults a reading of a machine's GPUs shows, compared with what the GPUs had when the machine was accepted."""
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from control_plane.domain.health import FaultCode, Seen, Source
@@ -43,8 +43,17 @@ class AcceptedGpu:
     nvlinks: int | None
     """Those that were up."""
     pcie_generation: int | None
-    """The highest that the GPU and its slot support: a GPU that waits for its first customer is idle."""
+    """The highest that the driver says is possible: a GPU that waits for its first customer is idle. A virtual machine
+    may never reach it, so what the GPU showed at work counts instead (`expected`)."""
     pcie_width: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLink:
+    """The fastest PCIe link that a GPU had at work."""
+
+    uuid: str
+    generation: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,43 @@ class Reading:
     gpus: tuple[GpuReading, ...] | None
     """None when the GPUs could not be read, which is no fault: it says nothing about them."""
     xids: tuple[XidReading, ...]
+
+
+def links_shown(known: Collection[ShownLink], readings: Iterable[Reading]) -> tuple[ShownLink, ...]:
+    """`known`, with what GPUs at work show in more readings."""
+    fastest = {each.uuid: each.generation for each in known}
+    for gpu in (gpu for reading in readings for gpu in reading.gpus or ()):
+        if gpu.uuid is not None and gpu.pcie_generation is not None and _is_loaded(gpu):
+            fastest[gpu.uuid] = max(gpu.pcie_generation, fastest.get(gpu.uuid, 0))
+    return tuple(ShownLink(uuid, generation) for uuid, generation in sorted(fastest.items()))
+
+
+def slower_than_possible(readings: Collection[Reading], accepted: Collection[AcceptedGpu]) -> set[str]:
+    """The GPUs at work with a slower PCIe link than the driver said is possible, by their UUIDs."""
+    return {
+        before.uuid
+        for reading in readings
+        for gpu in reading.gpus or ()
+        for before in (_accepted(gpu, accepted),)
+        if before is not None and _is_loaded(gpu) and _pcie_below(gpu, before)
+    }
+
+
+def expected(accepted: Collection[AcceptedGpu], shown: Collection[ShownLink]) -> tuple[AcceptedGpu, ...]:
+    """What the GPUs should have: as accepted, with a link no faster than they showed at work.
+
+    What a machine says it showed is a claim, but never counts for more than we read when it was accepted.
+    """
+    fastest = {each.uuid: each.generation for each in shown}
+    return tuple(
+        replace(
+            gpu,
+            pcie_generation=min(gpu.pcie_generation, fastest[gpu.uuid])
+            if gpu.pcie_generation is not None and gpu.uuid in fastest
+            else None,
+        )
+        for gpu in accepted
+    )
 
 
 def faults_seen(
@@ -155,7 +201,7 @@ def _of_links(gpu: GpuReading, accepted: AcceptedGpu | None) -> Iterator[tuple[F
     if accepted is not None and _is_loaded(gpu) and _pcie_below(gpu, accepted):
         before = _link(accepted.pcie_generation, accepted.pcie_width)
         now = f"{_link(gpu.pcie_generation, gpu.pcie_width)} at {gpu.utilisation_percent} % use"
-        yield FaultCode.PCIE_REDUCED, f"has PCIe {now}, and had {before} when it was accepted"
+        yield FaultCode.PCIE_REDUCED, f"has PCIe {now}, and had {before} before"
 
 
 OF_XIDS: Mapping[XidClass, FaultCode] = {

@@ -69,7 +69,7 @@ class FaultCode(StrEnum):
     MEMORY_REPAIR_PENDING = "memory_repair_pending"
     NVLINK_DOWN = "nvlink_down"
     PCIE_REDUCED = "pcie_reduced"
-    """Under load, a GPU's PCIe link is narrower or slower than when its machine was accepted."""
+    """Under load, a GPU's PCIe link is narrower than when its machine was accepted, or slower than it was at work."""
     FABRIC_UNHEALTHY = "fabric_unhealthy"
     HARDWARE_SLOWDOWN = "hardware_slowdown"
     PROOF_FAILED = "proof_failed"
@@ -147,7 +147,7 @@ RULES: Mapping[FaultCode, Rule] = {
     # An idle GPU slows its link down, and values that are read one after the other may not belong together when work
     # begins. So only several reports in a row count, and a look at an idle GPU ends nothing.
     _F.PCIE_REDUCED: Rule(
-        "a GPU's PCIe link is narrower or slower than when the machine was accepted",
+        "a GPU's PCIe link is narrower or slower than it was",
         _V.DEGRADED,
         _V.DEGRADED,
         counts_after=timedelta(minutes=2),

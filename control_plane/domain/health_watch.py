@@ -3,11 +3,20 @@
 One function decides (`assess`); the loops that judge machines and look at them store what it answers.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from control_plane.domain.gpu_faults import AcceptedGpu, Reading, faults_seen, undecided
+from control_plane.domain.gpu_faults import (
+    AcceptedGpu,
+    Reading,
+    ShownLink,
+    expected,
+    faults_seen,
+    links_shown,
+    slower_than_possible,
+    undecided,
+)
 from control_plane.domain.health import (
     RULES,
     UNFIT,
@@ -84,6 +93,8 @@ class Watched:
     """Those that followed from the rows when it was judged last."""
     errors: tuple[Counted, ...]
     """Errors of the driver that may come again."""
+    links: tuple[ShownLink, ...]
+    """The fastest PCIe links that its GPUs had at work, as far as it was judged then."""
     samples_until: datetime | None
     looked_at: datetime | None
     looked: tuple[LookedAt, ...]
@@ -124,6 +135,7 @@ class Assessment:
     row_faults: tuple[Fault, ...]
     """The other ones."""
     errors: tuple[Counted, ...]
+    links: tuple[ShownLink, ...]
     judgement: Judgement
     looked_at: datetime | None
     looked: tuple[LookedAt, ...]
@@ -138,6 +150,7 @@ class Assessment:
             self.faults != watched.faults
             or self.row_faults != watched.row_faults
             or self.errors != watched.errors
+            or self.links != watched.links
             or self.judgement.verdict is not watched.verdict
             or self.judgement.why != watched.why
             or self.looked_at != watched.looked_at
@@ -145,17 +158,33 @@ class Assessment:
         )
 
 
+def asks_for_links(watched: Watched, readings: Collection[Reading]) -> bool:
+    """Whether what its GPUs showed before is to be looked up: one is slower than is possible, for the first time."""
+    known = {each.uuid for each in watched.links}
+    return not slower_than_possible(readings, watched.accepted) <= known
+
+
 def assess(
-    watched: Watched, readings: Iterable[Reading], now: datetime, *, samples_until: datetime | None = None
+    watched: Watched,
+    readings: Collection[Reading],
+    now: datetime,
+    *,
+    samples_until: datetime | None = None,
+    links: Collection[ShownLink] = (),
 ) -> Assessment:
-    """What a machine's rows and new readings come to. Readings that were taken into account already change nothing."""
+    """What a machine's rows and new readings come to. Readings that were taken into account already change nothing.
+
+    `links` are PCIe links that its GPUs had before, beside those that are stored.
+    """
+    links = links_shown((*watched.links, *links), readings)
+    accepted = expected(watched.accepted, links)
     faults, errors = watched.faults, watched.errors
     looked_at, looked, good_since = watched.looked_at, watched.looked, watched.good_since
     known = {fault.key for fault in faults}
     for reading in sorted(readings, key=lambda reading: reading.at):
         errors = with_errors(errors, reading, good_since)
         seen = (
-            *faults_seen(reading, watched.gpu_count, since=good_since, accepted=watched.accepted),
+            *faults_seen(reading, watched.gpu_count, since=good_since, accepted=accepted),
             *repeats_seen(errors, reading.source, good_since, reading.at),
         )
         faults = with_seen(faults, seen, reading.source)
@@ -163,7 +192,7 @@ def assess(
             looked_at = reading.at
             looked = (
                 *(LookedAt(*each.key) for each in seen),
-                *(LookedAt(*key, shown=False) for key in undecided(reading, watched.accepted)),
+                *(LookedAt(*key, shown=False) for key in undecided(reading, accepted)),
             )
     cleared = Cleared(looked_at, frozenset((each.code, each.gpu, each.xid) for each in looked), good_since)
     faults = still_open(faults, cleared, now)
@@ -173,6 +202,7 @@ def assess(
         faults=faults,
         row_faults=row_faults,
         errors=errors,
+        links=links,
         judgement=judge((*faults, *row_faults)),
         looked_at=looked_at,
         looked=looked,

@@ -7,14 +7,21 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import challenges, health, journal, repairs
+from control_plane.db import challenges, health, journal, repairs, samples
 from control_plane.db import machines as machine_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor
 from control_plane.domain.failure import FailReason
 from control_plane.domain.gpu_faults import Reading
 from control_plane.domain.health import Verdict
-from control_plane.domain.health_watch import Assessment, NewNotice, Watched, assess, notice_for
+from control_plane.domain.health_watch import (
+    Assessment,
+    NewNotice,
+    Watched,
+    asks_for_links,
+    assess,
+    notice_for,
+)
 from control_plane.domain.ids import MachineId
 from control_plane.domain.journal import Note
 from control_plane.domain.machine import MachineEvent, MachineFailure
@@ -41,7 +48,8 @@ async def judge(
     watched = await health.lock(connection, machine_id, now=now)
     if watched is None:
         return None
-    assessment = assess(watched, readings, now, samples_until=samples_until)
+    known = await samples.links_shown(connection, machine_id) if asks_for_links(watched, readings) else ()
+    assessment = assess(watched, readings, now, samples_until=samples_until, links=known)
     if not assessment.changes(watched) and assessment.samples_until == watched.samples_until:
         return assessment
     await health.store(connection, watched, assessment, now=now)

@@ -136,7 +136,7 @@ async def test_a_link_that_is_narrower_than_when_the_machine_was_accepted_degrad
     found = await health_of(stage, machine)
     assert found is not None
     assert (found.verdict, found.fault) == (Verdict.DEGRADED, FaultCode.PCIE_REDUCED)
-    assert found.why.endswith("GPU 0 has PCIe 5.0 x8 at 95 % use, and had 5.0 x16 when it was accepted")
+    assert found.why.endswith("GPU 0 has PCIe 5.0 x8 at 95 % use, and had 5.0 x16 before")
     shows(
         stage,
         machine,
@@ -147,6 +147,35 @@ async def test_a_link_that_is_narrower_than_when_the_machine_was_accepted_degrad
     shows(stage, machine, replace(at_work, pcie=replace(narrow, width=16)))
     await stage.play(10 * 60, step=60)
     assert await verdict_of(stage, machine) is Verdict.HEALTHY
+    await stage.finish()
+
+
+async def test_a_link_that_was_never_as_fast_as_is_possible_degrades_nothing_and_one_that_was_does(
+    stage: Stage,
+) -> None:
+    """Virtual machines may name a generation of PCIe that they never reach."""
+    for fast, verdict in ((False, Verdict.HEALTHY), (True, Verdict.DEGRADED)):
+        (lease,) = await ready_leases(stage, 1, seconds=60)
+        machine = await machine_of(stage, lease)
+        async with stage.db.transaction() as connection:
+            (uuid,) = await read(connection, _ACCEPTED, str, id=uuid7(), machine=machine.id)
+        slow = PcieHealth(generation=3, width=16, width_max=16, generation_max=5)
+        at_work = GpuHealth(
+            0, uuid, "0000:3b:00.0", lost=False, usage=Usage(utilisation_percent=95), pcie=slow
+        )
+        generations = [5, 5, *[3] * 14] if fast else [3] * 14
+        for generation in generations:
+            shows(stage, machine, replace(at_work, pcie=replace(slow, generation=generation)))
+            seen = stage.access.machine(machine.address or "").health
+            assert seen is not None
+            await reports(stage, lease, *sample_gpus(seen))
+            await stage.play(5, step=5)
+            if generation == 5:
+                assert await health_of(stage, machine) is None, "nothing about it was worth a judgement"
+        assert await verdict_of(stage, machine) is verdict
+    found = await health_of(stage, machine)
+    assert found is not None
+    assert found.why.endswith("GPU 0 has PCIe 3.0 x16 at 95 % use, and had 5.0 x16 before")
     await stage.finish()
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from uuid import UUID
 
 from control_plane.db.samples import StoredSample
-from control_plane.domain.gpu_faults import AcceptedGpu, Reading
+from control_plane.domain.gpu_faults import AcceptedGpu, Reading, ShownLink
 from control_plane.domain.health import RULES, Source, Verdict
 from control_plane.domain.health_watch import Assessment, Watched, assess, notice_for
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
@@ -120,6 +120,7 @@ def _verified() -> Watched:
         faults=(),
         row_faults=(),
         errors=(),
+        links=tuple(ShownLink(_uuid(index), 5) for index in range(GPUS)),
         samples_until=None,
         looked_at=None,
         looked=(),

@@ -36,6 +36,8 @@ machine_health = table(
     Column("row_faults", JSONB, nullable=False, server_default=text("'[]'")),
     # Errors of the driver that mean more when they come again; a few for each GPU.
     Column("errors", JSONB, nullable=False, server_default=text("'[]'")),
+    # The fastest PCIe link of each GPU at work, once one was slower than the driver says is possible.
+    Column("links", JSONB, nullable=False, server_default=text("'[]'")),
     # Up to which sample of its agent it was judged.
     at("samples_until"),
     # Our own reading over SSH: when the last one was taken, which faults it showed, and when the next one is due.

@@ -14,8 +14,12 @@ from control_plane.domain.gpu_faults import (
     AcceptedGpu,
     GpuReading,
     Reading,
+    ShownLink,
     XidReading,
+    expected,
     faults_seen,
+    links_shown,
+    slower_than_possible,
     undecided,
 )
 from control_plane.domain.health import (
@@ -182,14 +186,38 @@ def test_a_link_below_what_the_gpu_had_when_it_was_accepted_is_a_fault_under_loa
         return [each.detail for each in faults_seen(reading(gpu), 1, accepted=[accepted])]
 
     assert shown(at_work()) == []
-    assert shown(at_work(pcie_width=8)) == [
-        "GPU 0 has PCIe 5.0 x8 at 90 % use, and had 5.0 x16 when it was accepted"
-    ]
+    assert shown(at_work(pcie_width=8)) == ["GPU 0 has PCIe 5.0 x8 at 90 % use, and had 5.0 x16 before"]
     assert len(shown(at_work(pcie_generation=3))) == 1
     assert shown(at_work(pcie_width=8), replace(ACCEPTED, pcie_width=8)) == [], "it never had more"
     assert shown(at_work(pcie_width=8), replace(ACCEPTED, pcie_width=None)) == []
     assert shown(at_work(pcie_width=8), replace(ACCEPTED, uuid="GPU-b")) == [], "it is another one"
     assert shown(at_work(pcie_width=8, pcie_generation=1, utilisation_percent=LOADED_PERCENT - 1)) == []
+
+
+def test_a_link_is_expected_to_be_as_fast_as_the_gpu_showed_at_work_and_never_faster_than_is_possible() -> (
+    None
+):
+    def after(*gpus: GpuReading, known: tuple[ShownLink, ...] = ()) -> int | None:
+        (gpu,) = expected([ACCEPTED], links_shown(known, [reading(gpu) for gpu in gpus]))
+        return gpu.pcie_generation
+
+    slow = at_work(pcie_generation=3)
+    assert after() is None, "nobody knows before it was at work"
+    assert after(at_work(pcie_generation=5, utilisation_percent=0)) is None, "it was idle"
+    assert after(slow) == 3
+    assert after(slow, at_work(), slow) == 5
+    assert after(slow, known=(ShownLink("GPU-a", 4),)) == 4
+    assert after(slow, known=(ShownLink("GPU-a", 6),)) == 5, "a machine may say what it likes"
+    assert after(at_work(pcie_generation=3), known=(ShownLink("GPU-b", 5),)) == 3
+    (kept,) = expected([replace(ACCEPTED, pcie_generation=None)], [ShownLink("GPU-a", 5)])
+    assert (kept.pcie_generation, kept.pcie_width, kept.nvlinks) == (None, 16, 12)
+
+
+def test_what_a_gpu_showed_is_asked_for_when_it_is_first_slower_than_is_possible() -> None:
+    slow = reading(at_work(pcie_generation=3))
+    assert slower_than_possible([reading(at_work()), slow], [ACCEPTED]) == {"GPU-a"}
+    assert slower_than_possible([reading(at_work())], [ACCEPTED]) == set()
+    assert slower_than_possible([slow], []) == set()
 
 
 def test_a_reading_of_an_idle_gpu_says_nothing_about_a_link_that_is_slow() -> None:

@@ -5828,6 +5828,12 @@ def _create_tables() -> None:
         sa.Column(
             "errors", postgresql.JSONB(astext_type=sa.Text()), server_default=sa.text("'[]'"), nullable=False
         ),
+        sa.Column(
+            "links",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'[]'"),
+            nullable=False,
+        ),
         sa.Column("samples_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("looked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column(

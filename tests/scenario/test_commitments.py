@@ -22,6 +22,8 @@ from control_plane.domain.reconciliation import sides
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.domain.sku import Unit
+from control_plane.domain.sla import SlaTier
+from control_plane.domain.sla_clock import SETTLES_AFTER
 from control_plane.domain.tariff import billing_start
 from control_plane.services import billing, repairs
 from control_plane.services.lease_changes import Changes, change
@@ -31,6 +33,7 @@ from tests.support import machine_samples
 from tests.support.crash import Crash
 from tests.support.faults import LOST, shows
 from tests.support.hand_backs import asked_for_another
+from tests.support.promises import put_terms_in_force
 from tests.support.reconciliations import asked_for
 from tests.support.rows import rows
 from tests.support.stage import BOOK, CUSTOMER, H100, Stage
@@ -50,6 +53,10 @@ NOTICES = text("SELECT kind, at, planned_at, message FROM notices WHERE lease_id
 CHARGES = text("""
 SELECT unused, sum(unit_seconds)::bigint AS seconds, sum(amount_nano)::bigint AS nano, count(*) AS charges
 FROM charges WHERE lease_id = :id GROUP BY unused ORDER BY unused
+""")
+CREDITED = text("""
+SELECT a.charged_nano, a.credit_nano FROM sla_assessments a JOIN sla_breaches b ON b.id = a.breach_id
+WHERE b.lease_id = :id
 """)
 
 
@@ -203,6 +210,33 @@ async def test_the_rest_is_charged_once_where_its_meter_and_its_rating_die_aroun
     assert await _held(stage, lease) == 0
     await stage.finish()
     assert await _charged(stage, lease) == charged
+
+
+async def test_a_credit_for_a_broken_promise_is_a_share_of_the_use_and_not_of_the_rest_of_the_term(
+    stage: Stage,
+) -> None:
+    stage.book = BOOK_WITH_TERMS
+    await put_terms_in_force(stage)
+    gold = replace(COMMITTED, sla=SlaTier.GOLD)
+    lease = await stage.lease(await stage.organization(), gold)
+    await stage.play_until(lease, "ready", seconds_max=90)
+    await stage.play(60, step=20)
+    (machine,) = stage.cloud.machines.values()
+    machine.failed = True
+    await stage.play(1_200, step=60)
+    machine.failed = False
+    await stage.play(3 * 3_600, step=600)
+    await stage.release(lease, accept_fee=WHOLE)
+    await stage.play(SETTLES_AFTER.total_seconds() + 20, step=10)
+    charged = await _charged(stage, lease)
+    (_, used, _), (_, rest, _) = charged[False], charged[True]
+    assert used + rest < WHOLE, "what failed is free"
+    async with stage.db.reading() as connection:
+        found = await rows(connection, CREDITED, id=lease.id)
+    assert {row.charged_nano for row in found} == {used}
+    assert 0 < sum(row.credit_nano for row in found) <= used < rest
+    await stage.check()
+    await stage.finish()
 
 
 async def _die(stage: Stage, name: str, when: Literal["before", "after"]) -> None:

@@ -17,6 +17,7 @@ from control_plane.domain.refusal import Refused
 from control_plane.domain.scope import ScopeKind
 from control_plane.domain.usage_grouping import UsageGrouping
 from control_plane.services import billing
+from control_plane.services.billing import CustomerUsage
 from control_plane.wire.billing import CustomerUsagePage
 
 _KIND = "customer_usage"
@@ -46,10 +47,10 @@ class FinanceUsageController(Controller):
     ) -> CustomerUsagePage:
         """The usage of each customer in a calendar month in UTC, by default the present one, added up in groups.
 
-        A customer reads the same of itself at `/v1/usage/sums`.
+        A page has at most `limit` customers, and fewer where these have very many charges or groups. A customer reads
+        the same of itself at `/v1/usage/sums`.
         """
         check_label_key(by, label_key)
-        after = paging.moment(_KIND, cursor)
         found = await billing.usage_of_all(
             request.world,
             request.principal.organization_id,
@@ -57,12 +58,16 @@ class FinanceUsageController(Controller):
             label=label_key,
             month=first_instant(month),
             only=None if organization is None else read_organization_id(organization),
-            after=after,
-            limit=limit + 1,
+            after=paging.moment(_KIND, cursor),
+            limit=limit,
         )
         if isinstance(found, Refused):
             raise refusal(found)
-        page, following = paging.cut(
-            found, limit, lambda one: paging.after_moment(_KIND, one.created_at, one.organization_id)
+        return CustomerUsagePage(
+            tuple(map(customer_usage_view, found.customers)),
+            _after(found.customers[-1]) if found.more else None,
         )
-        return CustomerUsagePage(tuple(map(customer_usage_view, page)), following)
+
+
+def _after(customer: CustomerUsage) -> str:
+    return paging.after_moment(_KIND, customer.created_at, customer.organization_id)

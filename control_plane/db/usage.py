@@ -349,38 +349,54 @@ WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.star
   AND (CAST(:after_at AS timestamptz) IS NULL OR (c.started_at, c.id) > (:after_at, CAST(:after_id AS uuid)))
 ORDER BY c.started_at, c.id LIMIT :limit
 """)
+# Charges are added up before anything is joined to them: a plan that began with the leases read all charges of the
+# month once for each of them.
+_ADDED_UP = """
+SELECT c.lease_id, c.project_id, c.sku, {day} AS day, count(*) AS charges,
+       sum(c.unit_seconds) FILTER (WHERE NOT c.unused) AS unit_seconds, sum(c.amount_nano) AS amount_nano,
+       sum(c.amount_nano) FILTER (WHERE c.unused) AS unused_nano
+FROM charges c
+WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
+  AND (CAST(:project_id AS uuid) IS NULL OR c.project_id = :project_id)
+GROUP BY 1, 2, 3, 4
+"""
+_SECONDS = """
+coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count > 0), 0)::bigint AS gpu_seconds,
+coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count = 0), 0)::bigint AS machine_seconds
+"""
+_NO_DAY = "NULL::timestamp"
 _GROUPED_BY = {
     UsageGrouping.PROJECT: ("c.project_id", "p.name"),
     UsageGrouping.LEASE: ("c.lease_id", "l.name"),
     UsageGrouping.SKU: ("NULL::uuid", "c.sku"),
-    UsageGrouping.DAY: ("NULL::uuid", "to_char(c.started_at AT TIME ZONE 'UTC', 'YYYY-MM-DD')"),
+    UsageGrouping.DAY: ("NULL::uuid", "to_char(c.day, 'YYYY-MM-DD')"),
     UsageGrouping.LABEL: ("NULL::uuid", "l.labels ->> CAST(:label AS text)"),
 }
-"""SQL: the id and the name of the group that charge `c` belongs to."""
+"""SQL: the id and the name of the group that charges `c` belong to."""
 _GROUPS = {
     grouping: text(f"""
-    SELECT {group_id} AS id, {name} AS name, count(*) AS charges,
-           coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count > 0 AND NOT c.unused), 0)::bigint AS gpu_seconds,
-           coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count = 0 AND NOT c.unused), 0)::bigint AS machine_seconds,
-           sum(c.amount_nano)::bigint AS amount_nano,
-           coalesce(sum(c.amount_nano) FILTER (WHERE c.unused), 0)::bigint AS unused_nano
-    FROM charges c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
-    WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
-      AND {within("l")}
-      AND (CAST(:project_id AS uuid) IS NULL OR c.project_id = :project_id)
+    WITH c AS MATERIALIZED ({
+        _ADDED_UP.format(
+            day="date_trunc('day', c.started_at AT TIME ZONE 'UTC')"
+            if grouping is UsageGrouping.DAY
+            else _NO_DAY
+        )
+    })
+    SELECT {group_id} AS id, {name} AS name, sum(c.charges)::bigint AS charges, {_SECONDS},
+           sum(c.amount_nano)::bigint AS amount_nano, coalesce(sum(c.unused_nano), 0)::bigint AS unused_nano
+    FROM c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
+    WHERE {within("l")}
     GROUP BY 1, 2
     ORDER BY {"2" if grouping is UsageGrouping.DAY else "6 DESC, 2, 1"}
     """)
     for grouping, (group_id, name) in _GROUPED_BY.items()
 }
 """Days in their order; other groups by what they cost, the most expensive first."""
-_TOTAL = text("""
-SELECT coalesce(sum(c.amount_nano), 0)::bigint AS amount_nano,
-       coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count > 0 AND NOT c.unused), 0)::bigint AS gpu_seconds,
-       coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count = 0 AND NOT c.unused), 0)::bigint AS machine_seconds,
-       count(*) AS charges
-FROM charges c JOIN leases l ON l.id = c.lease_id
-WHERE c.organization_id = :organization_id AND c.started_at >= :since AND c.started_at < :until
+_TOTAL = text(f"""
+WITH c AS MATERIALIZED ({_ADDED_UP.format(day=_NO_DAY)})
+SELECT coalesce(sum(c.amount_nano), 0)::bigint AS amount_nano, {_SECONDS},
+       coalesce(sum(c.charges), 0)::bigint AS charges
+FROM c JOIN leases l ON l.id = c.lease_id
 """)
 _BY_LEASE = text(f"""
 SELECT l.id, l.name, l.project_id, p.name AS project, l.sku, l.sla, l.gpu_count, l.metered_until, {USE},
@@ -441,9 +457,8 @@ async def total(
     connection: Connection, organization_id: OrganizationId, *, since: datetime, until: datetime
 ) -> Total:
     """The sums over the charges of a period."""
-    (found,) = await read(
-        connection, _TOTAL, Total, organization_id=organization_id, since=since, until=until
-    )
+    values = {"organization_id": organization_id, "since": since, "until": until, "project_id": None}
+    (found,) = await read(connection, _TOTAL, Total, **values)
     return found
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from control_plane.db import balance_alerts, ledger, organizations, sla, usage
+from control_plane.db.connection import Connection
 from control_plane.db.sla import BilledCredit
 from control_plane.db.usage import Charge
 from control_plane.domain import metering
@@ -30,8 +31,13 @@ __all__ = [
     "ProjectTotal",
     "Reconciliation",
     "UsageGroup",
+    "UsagePage",
     "UsageSums",
 ]  # Controllers name these, and do not import the layer below.
+
+CHARGES_PER_PAGE, GROUPS_PER_PAGE = 1_000_000, 10_000
+"""No further customer is added to a page of usage that has so many: it would take longer than clients wait, or more
+memory than an answer should."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +259,10 @@ class UsageSums:
     groups: Sequence[UsageGroup]
 
     @property
+    def charges(self) -> int:
+        return sum(group.charges for group in self.groups)
+
+    @property
     def gpu_seconds(self) -> int:
         return sum(group.gpu_seconds for group in self.groups)
 
@@ -284,18 +294,33 @@ async def usage_sums(
     `label` is the key to group by where `by` says so. With `project_id`, only the charges of the project.
     """
     since = month or month_of(world.now())
-    until = month_after(since)
     async with world.db.reading(organization_id) as connection:
-        found = await usage.groups(
-            connection,
-            organization_id,
-            reach,
-            by=by,
-            label=label,
-            since=since,
-            until=until,
-            project_id=project_id,
+        return await _sums(
+            connection, organization_id, reach, by=by, label=label, since=since, project_id=project_id
         )
+
+
+async def _sums(
+    connection: Connection,
+    organization_id: OrganizationId,
+    reach: Reach,
+    *,
+    by: UsageGrouping,
+    label: str | None,
+    since: datetime,
+    project_id: ProjectId | None = None,
+) -> UsageSums:
+    until = month_after(since)
+    found = await usage.groups(
+        connection,
+        organization_id,
+        reach,
+        by=by,
+        label=label,
+        since=since,
+        until=until,
+        project_id=project_id,
+    )
     return UsageSums(by, label, since, until, found)
 
 
@@ -311,6 +336,14 @@ class CustomerUsage:
     usage: UsageSums
 
 
+@dataclass(frozen=True, slots=True)
+class UsagePage:
+    """Customers with what they used, and whether there are more behind them."""
+
+    customers: Sequence[CustomerUsage]
+    more: bool
+
+
 async def usage_of_all(
     world: World,
     platform: OrganizationId,
@@ -321,26 +354,33 @@ async def usage_of_all(
     only: OrganizationId | None,
     after: tuple[datetime, UUID] | None,
     limit: int,
-) -> list[CustomerUsage] | Refused:
+) -> UsagePage | Refused:
     """What each customer used in a month, oldest customer first behind `after`, or `only` one of them.
 
-    Each is read as its own tenant.
+    Each is read as its own tenant. There are at most `limit`, and fewer where they have many charges or groups.
     """
+    since = month or month_of(world.now())
     if only is None:
         async with world.db.reading(platform) as connection:
-            ids = await organizations.ids(connection, after=after, states=None, part=None, limit=limit)
+            ids = await organizations.ids(connection, after=after, states=None, part=None, limit=limit + 1)
     else:
         ids = [only]
     found: list[CustomerUsage] = []
-    for organization_id in ids:
+    charges = groups = 0
+    for organization_id in ids[:limit]:
         async with world.db.reading(organization_id) as connection:
             organization = await organizations.get(connection, organization_id)
-        if organization is not None:
-            sums = await usage_sums(world, organization_id, by=by, label=label, month=month, reach=EVERYWHERE)
-            found.append(CustomerUsage(organization_id, organization.name, organization.created_at, sums))
+            if organization is None:
+                continue
+            sums = await _sums(connection, organization_id, EVERYWHERE, by=by, label=label, since=since)
+        found.append(CustomerUsage(organization_id, organization.name, organization.created_at, sums))
+        charges += sums.charges
+        groups += len(sums.groups)
+        if charges >= CHARGES_PER_PAGE or groups >= GROUPS_PER_PAGE:
+            break
     if only is not None and not found:
         return Refused(RefusalCode.NOT_FOUND, "There is no organization with this id.")
-    return found
+    return UsagePage(found, more=bool(found) and found[-1].organization_id != ids[-1])
 
 
 @dataclass(frozen=True, slots=True)

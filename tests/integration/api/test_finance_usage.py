@@ -8,6 +8,7 @@ import pytest
 
 from control_plane.db.engine import Database, Role
 from control_plane.domain.ids import Prefix, on_wire
+from control_plane.services import billing
 from tests.integration.api.conftest import Tenant, Ticking, serve
 from tests.integration.api.problems import hold
 from tests.support.database import fresh_database
@@ -72,6 +73,18 @@ async def test_finance_reads_of_each_customer_what_it_reads_of_itself(books: Boo
 
 async def test_pages_have_every_customer_once(books: Books) -> None:
     assert await books.all(limit=1) == await books.all()
+
+
+@pytest.mark.parametrize("bound", ["CHARGES_PER_PAGE", "GROUPS_PER_PAGE"])
+async def test_a_page_ends_early_behind_a_customer_with_very_many_charges_or_groups(
+    books: Books, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    whole = await books.all()
+    monkeypatch.setattr(billing, bound, 1)
+    page = (await books.finance.http.get(PATH)).json()
+    used = [customer["organization"] for customer in page["items"] if customer["usage"]["groups"]]
+    assert (used, page["next_cursor"] is None) == (["acme"], False)
+    assert await books.all() == whole
 
 
 async def test_one_customer_and_another_month_can_be_asked_for(books: Books) -> None:

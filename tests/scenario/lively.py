@@ -17,8 +17,10 @@ from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.ids import AccountRequestId, OrganizationId
 from control_plane.domain.lease import Lease
+from control_plane.domain.money import NANO_MAX, Nano
 from control_plane.domain.pool import PoolPolicy
 from control_plane.domain.power_action import PowerAction
+from control_plane.domain.purchase import PurchaseKind
 from control_plane.domain.request import CapacityRequest, LeaseTerms
 from control_plane.world import uuid7
 from data_plane.cluster.resource import NODE as NODES
@@ -59,6 +61,7 @@ from tests.support.stage import FAKE, Stage, set_stage
 READY = frozenset(
     {
         "steady",
+        "committed",
         "worried",
         "never boots",
         "bootstrapping",
@@ -75,7 +78,9 @@ READY = frozenset(
     }
 )
 """What becomes ready, or stays it."""
-ENDED = frozenset({"limited", "outside", "closing", "released", "leaving", "broke", "overwritten"})
+ENDED = frozenset(
+    {"limited", "outside", "closing", "released", "leaving", "left early", "broke", "overwritten"}
+)
 """What ends by itself."""
 LAST = frozenset({"request_reconciliations"})
 """Loops that run once a day, and have to be due at the end."""
@@ -108,9 +113,12 @@ TWO_MACHINES_MAX = timedelta(seconds=260)
 """How long a lease may pay for two: a lost answer is looked for, or what a dead worker holds becomes free."""
 
 PROVEN = CapacityRequest("h100x1-proven")
+COMMITTED = CapacityRequest("h100x1", purchase=PurchaseKind.COMMITTED, committed_days=2)
 _CHALLENGE_AT = text("""
 UPDATE machines SET proof_due_at = :due_at WHERE id IN (SELECT machine_id FROM claims WHERE lease_id = ANY(:ids))
 """)
+_TERM_ENDS_SOON = text("UPDATE leases SET release_at = :at WHERE id = :id")
+"""Within a day, so that its customer is to be told."""
 _FORGET_TRUST = text("UPDATE machines SET ssh_trust = 'another' WHERE id = :id")
 _OUTDATE_LINK = text("""
 UPDATE peers SET hub_key = 'of a hub before' WHERE claim_id = (SELECT id FROM claims WHERE machine_id = :id)
@@ -132,6 +140,12 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.lease(broke, name="broke")  # Its machine is not stopped: that would save nothing.
     stage.clock.advance(1)
     stage.sell_cheap_stops()
+    stage.book = [
+        dataclasses.replace(
+            price, committed_nano_per_unit_hour=Nano(2_700_000_007), committed_days=COMMITTED.committed_days
+        )
+        for price in stage.book
+    ]
     command = await store_authorities(stage)
     rich = await stage.organization()
     await pools.waiting(stage)
@@ -148,6 +162,8 @@ async def build(db: Database, clock: Clock) -> Stage:
     limited = await stage.lease(
         rich, name="limited", terms=LeaseTerms(auto_release=AutoRelease(after_seconds=3_600))
     )
+    committed = await stage.lease(rich, COMMITTED, name="committed")
+    left_early = await stage.lease(rich, COMMITTED, name="left early")
     proven = await stage.lease(rich, PROVEN, name="proven")
     suspect = await stage.lease(rich, PROVEN, name="suspect")
     overwritten = await stage.lease(rich, PROVEN, name="overwritten")
@@ -193,6 +209,7 @@ async def build(db: Database, clock: Clock) -> Stage:
     await stage.run("scale_pools")
     await stage.lease(rich, name="placing")
     await stage.release(leaving)
+    await stage.release(left_early, accept_fee=Nano(NANO_MAX))
     async with db.transaction(rich) as connection:
         answer = StoredAnswer(b"digest", 202, b"{}")
         await idempotency.insert(connection, rich, "old", answer, now=clock.now() - timedelta(days=8))
@@ -201,6 +218,10 @@ async def build(db: Database, clock: Clock) -> Stage:
         await account_requests.insert(connection, request, actor=ADMINISTRATOR, now=clock.now())
     await keys.store(db, clock, keys.BEFORE, rich, b"under the old master key")
     await keys.store(db, clock, keys.AFTER, rich, b"under an old data key", age=timedelta(days=91))
+    async with db.transaction() as connection:
+        await connection.execute(
+            _TERM_ENDS_SOON, {"id": committed.id, "at": clock.now() + timedelta(hours=20)}
+        )
     await stage.narrow(narrowed, Envelope(gpus=0, ends_after_seconds=300))
     await _audited(stage, await stage.organization(), 500, 499)
     for _ in range(2):

@@ -54,7 +54,7 @@ async def prepare_cluster(
     """
     refused: list[ClusterError] = []
     for thing in (
-        *admission_policies(),
+        *admission_policies(server_name),
         *scaling_definitions(),
         view_role(),
         edit_role(),

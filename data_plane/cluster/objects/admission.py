@@ -14,8 +14,9 @@ that share a label which all nodes have, would keep the pods of all tenants from
 
 Nodes register themselves. One that we do not expect is refused, and so is one that leaves out our taint: otherwise pods
 of the system, which choose no nodes, could land on a machine that nobody has checked. A node neither chooses the range
-of its pods, which could be another one's, nor holds up the deletion of its Node. It creates no pods anywhere: K3s
-has no static pods, and a mirror pod with the label of the cluster's DNS would answer the queries of all tenants.
+of its pods, which could be another one's, nor holds up the deletion of its Node and of the pods on it. It creates no
+pods anywhere: K3s has no static pods, and a mirror pod with the label of the cluster's DNS would answer the queries of
+all tenants.
 
 A node says itself which addresses its pods have, and all nodes enforce network policies for the addresses that are said
 (kube-router, pkg/controllers/netpol). One that claimed the address of somebody else's pod for a pod of its own would
@@ -29,7 +30,8 @@ It says its own address as well. K3s reaches kubelets through the tunnel of the 
 would be taken for its kubelet: it would see what is typed into `kubectl exec` there, and answer it. K3s also copies the
 host name of each node into the cluster's DNS (pkg/node/controller.go), which answers all tenants with it, line breaks
 and further names included. What a machine calls itself (pkg/agent/run.go, getHostname) mostly has no dots, and a name
-without dots is no name of anything else. One that has them is left out: K3s tries to write it, and says so in its log.
+without dots is no name of anything else but another node. One that has them is left out: K3s tries to write it, and
+says so in its log.
 
 K3s gives the agents of all nodes one more certificate, that of `system:k3s-controller`. Since 1.32 it may change the
 status of every Node (manifests/rolebindings.yaml), and with it the metadata: flannel writes its annotations that way
@@ -71,6 +73,7 @@ GPU_RUNTIME = "splitplane-gpu-runtime"
 NODES = "splitplane-nodes"
 NODE_CHANGES = "splitplane-node-changes"
 NODE_PODS = "splitplane-node-pods"
+NODE_POD_CHANGES = "splitplane-node-pod-changes"
 POD_ADDRESSES = "splitplane-pod-addresses"
 NODE_ADDRESSES = "splitplane-node-addresses"
 NODE_NETWORK = "splitplane-node-network"
@@ -168,6 +171,18 @@ _SIGNAL_RULES = (
 
 _BY_A_NODE = {"name": "by-a-node", "expression": "'system:nodes' in request.userInfo.groups"}
 _NO_FINALIZERS = "a node does not hold up the deletion of its Node"
+_NO_MORE_FINALIZERS = (
+    "object.metadata.?finalizers.orValue([]).all(it, it in oldObject.metadata.?finalizers.orValue([]))"
+)
+MARKS_MAX = 500
+"""How many labels and how many annotations a Node may have by its own doing. Rules that compare them take time that
+grows with the square: with 20,000 annotations, the API server computed for five seconds at a single request."""
+_FEW_MARKS = (
+    " && ".join(
+        f"object.metadata.?{marks}.orValue({{}}).size() <= {MARKS_MAX}" for marks in ("labels", "annotations")
+    ),
+    f"a Node has up to {MARKS_MAX} labels and {MARKS_MAX} annotations",
+)
 _NO_PODS = "the cluster assigns the range of a node's pods"
 _REGISTRATION_RULES = (
     (
@@ -183,19 +198,19 @@ _REGISTRATION_RULES = (
         _NO_PODS,
     ),
     ("object.metadata.?finalizers.orValue([]).size() == 0", _NO_FINALIZERS),
+    _FEW_MARKS,
 )
 _CHANGE_RULES = (
     (
         "object.spec.?podCIDRs.orValue([]) == oldObject.spec.?podCIDRs.orValue([])",
         _NO_PODS,
     ),
-    (
-        "object.metadata.?finalizers.orValue([]).all(it, it in oldObject.metadata.?finalizers.orValue([]))",
-        _NO_FINALIZERS,
-    ),
+    (_NO_MORE_FINALIZERS, _NO_FINALIZERS),
+    _FEW_MARKS,
 )
 
 _NODE_POD_RULES = (("false", "nodes create no pods"),)
+_NODE_POD_CHANGE_RULES = ((_NO_MORE_FINALIZERS, "a node does not hold up the deletion of its pods"),)
 _POD_ADDRESS_RULES = (
     (
         f"""object.status.?podIPs.orValue([]).all(it, has(params.data)
@@ -204,15 +219,25 @@ _POD_ADDRESS_RULES = (
         "the pods of a node have addresses of its own range",
     ),
 )
-_NODE_ADDRESS_RULES = (
-    (
-        """!has(params.data) || !(object.metadata.name in params.data)
-  || object.status.?addresses.orValue([]).all(it, it.type == 'Hostname'
-       ? it.address.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')
-       : it.address == params.data[object.metadata.name])""",
-        "a node has its own address in the overlay, and a host name without dots",
-    ),
-)
+
+ADDRESSES_MAX = 16
+"""Of a Node: each is looked for among those of all nodes."""
+
+
+def _node_address_rules(server_name: str) -> tuple[tuple[str, str], ...]:
+    rule = f"""!has(params.data) || !(object.metadata.name in params.data)
+  || object.status.?addresses.orValue([]).size() <= {ADDRESSES_MAX}
+  && object.status.?addresses.orValue([]).all(it, it.type == 'Hostname'
+       ? it.address == object.metadata.name || it.address != '{server_name}' && !(it.address in params.data)
+           && it.address.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')
+       : it.address == params.data[object.metadata.name])"""
+    return (
+        (
+            rule,
+            "a node has its own address in the overlay, and a host name without dots that is no other node's name",
+        ),
+    )
+
 
 FLANNEL = "flannel.alpha.coreos.com"
 _FLANNEL_WRITES = {
@@ -260,7 +285,8 @@ _NETWORK_RULES = (
 )
 
 
-def admission_policies() -> Objects:
+def admission_policies(server_name: str) -> Objects:
+    """`server_name` is that of the Node of the cluster's server."""
     return [
         *_placement(),
         *_refusals(PODS, _on("pods", ["CREATE"]), _POD_RULES),
@@ -269,8 +295,9 @@ def admission_policies() -> Objects:
         *_registration(),
         *_changes(),
         *_validating(NODE_PODS, _for_nodes(_on("pods", ["CREATE"]), _NODE_POD_RULES)),
+        *_validating(NODE_POD_CHANGES, _for_nodes(_on("pods/status", ["UPDATE"]), _NODE_POD_CHANGE_RULES)),
         *_addresses_of_pods(),
-        *_addresses_of_nodes(),
+        *_addresses_of_nodes(server_name),
         *_network(),
         *_signals(),
     ]
@@ -333,13 +360,13 @@ def _addresses_of_pods() -> Objects:
     return _with_list(POD_ADDRESSES, spec, ADDRESSES, ADDRESSES_NAMESPACE)
 
 
-def _addresses_of_nodes() -> Objects:
+def _addresses_of_nodes(server_name: str) -> Objects:
     """Whoever writes them, as K3s itself copies what a kubelet has written elsewhere into its Node. Nodes that are not
     on the list are those of servers, which are ours; without a list, all are taken for such.
     """
     spec = {
         "matchConstraints": {"resourceRules": [_on("nodes", ["CREATE"]), _on("nodes/status", ["UPDATE"])]},
-        "validations": _forbidding(_NODE_ADDRESS_RULES),
+        "validations": _forbidding(_node_address_rules(server_name)),
         "failurePolicy": "Fail",
     }
     return _with_list(NODE_ADDRESSES, spec, ADDRESSES, ADDRESSES_NAMESPACE, when_missing="Allow")

@@ -13,7 +13,7 @@ from data_plane.cluster import node
 from data_plane.cluster.lightkube_port import LightkubePort
 from data_plane.cluster.objects import node as on_node
 from data_plane.cluster.objects import node_addresses
-from data_plane.cluster.objects.admission import FLANNEL
+from data_plane.cluster.objects.admission import ADDRESSES_MAX, FLANNEL, MARKS_MAX
 from data_plane.cluster.objects.node import joining_taint
 from data_plane.cluster.objects.tenant import NODE_PROJECT, OWN_PREFIX, Tenant
 from data_plane.cluster.resource import CONFIG_MAP, NODE, POD, SECRET, Object, head
@@ -29,6 +29,7 @@ PAGE = Path("docs/security.md")
 SECTION = "## What a node's certificate opens"
 ADDRESSES = {"here": "10.64.0.7", "elsewhere": "10.64.0.8"}
 """Of the attacker's node and of the other one, in the overlay."""
+MANY = [f"example.com/{number}" for number in range(MARKS_MAX + 1)]
 CLAIM = "claimed"
 """The value of each label that the node gives itself."""
 PLACE = (
@@ -167,6 +168,13 @@ ATTEMPTS: dict[str, Attempt] = {
     "register another Node": lambda a: a.client.post(
         "/api/v1/nodes", json={**head(NODE, new_name("rogue-")), "spec": {"taints": [joining_taint()]}}
     ),
+    "hold up the deletion of a pod on it": lambda a: a.change(
+        f"{a.space}/pods/here/status", {"metadata": {"finalizers": ["example.com/stay"]}}
+    ),
+    "give its Node more annotations than rules can compare in time": lambda a: a.change(
+        f"{a.itself}/status", {"metadata": {"annotations": dict.fromkeys(MANY, "")}}
+    ),
+    "give its Node as many labels": lambda a: a.label(*MANY),
     "fill its Node with control characters": lambda a: a.change(
         f"{a.itself}/status", {"status": {"conditions": [{"type": "\0\x1b[2J", "status": "True"}]}}
     ),
@@ -187,6 +195,7 @@ ATTEMPTS: dict[str, Attempt] = {
     "say that it has another name, such as one on the internet": lambda a: a.claim(
         "Hostname", "registry.example.com"
     ),
+    "say that it has the name of another node": lambda a: a.claim("Hostname", a.other),
     "say which address of its range a pod on it has": lambda a: a.report("here", a.address(a.node)),
     "say that a pod on it has an address of another node's pods": lambda a: a.report(
         "here", a.address(a.other)
@@ -349,6 +358,9 @@ async def test_a_node_has_its_own_address_alone_whoever_writes_it(
                 ("InternalDNS", ["registry.example.com"], 403),
                 ("Hostname", [attacker.node], 200),
                 ("Hostname", ["gpu-box-7"], 200),
+                ("Hostname", [attacker.other], 403),
+                ("Hostname", ["cl-1"], 403),
+                ("Hostname", ["gpu-box-7"] * (ADDRESSES_MAX + 1), 403),
                 ("Hostname", ["packages.example."], 403),
                 ("Hostname", ["registry.example.com"], 403),
                 ("Hostname", [f"{attacker.node}\n192.0.2.7 registry.example.com"], 403),

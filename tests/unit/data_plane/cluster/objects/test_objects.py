@@ -58,7 +58,7 @@ def _shared() -> list[Object]:
         role.view_role(),
         role.edit_role(),
         role.all_nodes_role(),
-        *admission_policies(),
+        *admission_policies("cl-1"),
         *device_plugin_objects(DevicePlugin("registry.invalid/plugin@sha256:" + "0" * 64, is_at_hand=True)),
     ]
 

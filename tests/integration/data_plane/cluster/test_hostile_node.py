@@ -360,7 +360,7 @@ async def test_a_node_has_its_own_address_alone_whoever_writes_it(
                 ("Hostname", ["gpu-box-7"], 200),
                 ("Hostname", [attacker.other], 403),
                 ("Hostname", ["cl-1"], 403),
-                ("Hostname", ["gpu-box-7"] * (ADDRESSES_MAX + 1), 403),
+                ("Hostname", [f"gpu-box-{number}" for number in range(ADDRESSES_MAX + 1)], 403),
                 ("Hostname", ["packages.example."], 403),
                 ("Hostname", ["registry.example.com"], 403),
                 ("Hostname", [f"{attacker.node}\n192.0.2.7 registry.example.com"], 403),

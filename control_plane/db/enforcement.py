@@ -13,8 +13,8 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import Recordset, document, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.enforcement import (
+    BOUNDED,
     LEFT_ALONE_AFTER,
-    SIGNALS,
     ActionEnd,
     Basis,
     Case,
@@ -278,7 +278,7 @@ class RunningAction:
 _TAKEN_SINCE = text(f"""
 SELECT m.account, m.region, a.action, a.armed, count(*) AS actions
 FROM enforcement_actions a JOIN machines m ON m.id = a.machine_id
-WHERE a.at > :since AND {among("a.action", SIGNALS)} GROUP BY m.account, m.region, a.action, a.armed
+WHERE a.at > :since AND {among("a.action", BOUNDED)} GROUP BY m.account, m.region, a.action, a.armed
 """)
 
 
@@ -294,7 +294,7 @@ class TakenThere:
 
 
 async def taken_since(connection: Connection, since: datetime) -> list[TakenThere]:
-    """The actions that workloads read and that were taken since then, whichever process took them."""
+    """The actions that have bounds and that were taken since then, whichever process took them."""
     return await read(connection, _TAKEN_SINCE, TakenThere, since=since)
 
 

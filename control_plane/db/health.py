@@ -51,7 +51,7 @@ SELECT m.id AS machine_id, m.account, m.region, m.gpu_count, m.proof, m.created_
   coalesce(h.since, m.created_at) AS since, coalesce(h.faults, '[]') AS faults,
   coalesce(h.row_faults, '[]') AS row_faults, coalesce(h.errors, '[]') AS errors, coalesce(h.links, '[]') AS links,
   h.samples_until, h.looked_at,
-  coalesce(h.looked, '[]') AS looked, h.look_due_at, h.reset_at
+  coalesce(h.looked, '[]') AS looked, h.look_due_at, h.look_asked_at, h.reset_at
 FROM machines m LEFT JOIN machine_health h ON h.machine_id = m.id
 LEFT JOIN maintenances t ON t.machine_id = m.id AND t.ended_at IS NULL AND t.event IS NULL
 LEFT JOIN LATERAL (
@@ -204,6 +204,17 @@ async def take_due_looks(
         "silent_before": now - SILENT_AFTER,
     }
     return await read(connection, _TAKE, ToLookAt, **values)
+
+
+_ASK_LOOK = text("""
+UPDATE machine_health SET look_asked_at = :now, look_due_at = least(look_due_at, :now) WHERE machine_id = :id
+""")
+
+
+async def ask_look(connection: Connection, machine_id: MachineId, *, now: datetime) -> None:
+    """Have a verified machine looked at now, whatever is known about it."""
+    await write(connection, _ENSURE, id=machine_id, now=now)
+    await write(connection, _ASK_LOOK, id=machine_id, now=now)
 
 
 async def give_back_look(

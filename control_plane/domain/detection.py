@@ -16,6 +16,7 @@ from control_plane.domain.enforcement import (
     Absent,
     Basis,
     Detector,
+    EnforcementAction,
     Present,
     Silent,
     Symptom,
@@ -30,7 +31,7 @@ from control_plane.domain.enforcement_rules import (
     ThroughputRule,
 )
 from control_plane.domain.reading import Reading
-from control_plane.domain.throughput import Sampled, Usual, throughput_of
+from control_plane.domain.throughput import Cause, Sampled, Usual, cause_of, requests_lost, throughput_of
 
 WHOLE_BP = 10_000
 
@@ -138,7 +139,7 @@ def _memory_point(sample: Sampled, before: Reading | None, rule: MemoryRule) -> 
     gpu, kv, stalled = max(used, default=None), kv_bp(reading), reading.host.pressure.memory_full_bp
     if gpu is None and stalled is None:
         return Point(sample.at, None, enters=False, leaves=False)
-    preempted = _preempted(reading, before)
+    preempted = requests_lost(reading, before)
     gpu_bp, cache_bp, stalled_bp = gpu or 0, kv or 0, stalled or 0
     full = gpu_bp >= rule.gpu_enter_bp and (cache_bp >= rule.kv_enter_bp or preempted)
     eased = gpu_bp < rule.gpu_leave_bp or (cache_bp < rule.kv_leave_bp and not preempted)
@@ -154,19 +155,6 @@ def _memory_point(sample: Sampled, before: Reading | None, rule: MemoryRule) -> 
         enters=full or stalled_bp >= rule.stalled_enter_bp,
         leaves=eased and stalled_bp < rule.stalled_leave_bp,
         words=", and ".join(filter(None, words)),
-    )
-
-
-def _preempted(reading: Reading, before: Reading | None) -> bool:
-    """Whether requests lost their cache since the sample before."""
-    if before is None:
-        return False
-    counts = {server.place: server.preemptions for server in before.servers}
-    return any(
-        server.preemptions is not None
-        and (count := counts.get(server.place)) is not None
-        and server.preemptions > count
-        for server in reading.servers
     )
 
 
@@ -294,6 +282,16 @@ def symptom_of(
         "points": [[point.at.isoformat(), point.value] for point in points[-EVIDENCE_POINTS_MAX:]],
         "samples": len(points),
     }
+    if detector is Detector.THROUGHPUT_DEGRADATION:
+        cause = cause_of(watch.samples, [point.enters for point in points], rules.throughput)
+        return Present(
+            began,
+            f"{words}{_BECAUSE.get(cause, '')}",
+            Basis.CLAIM,
+            {**evidence, "cause": cause},
+            fully=found.fully,
+            helps=_HELPS.get(cause),
+        )
     if detector is not Detector.IDLE or watch.idle_stop is None:
         return Present(began, words, Basis.CLAIM, evidence, fully=found.fully)
     return Present(
@@ -304,6 +302,20 @@ def symptom_of(
         until=began + watch.idle_stop,
         fully=found.fully,
     )
+
+
+_HELPS: Mapping[Cause | None, frozenset[EnforcementAction]] = {
+    Cause.MACHINE: frozenset({EnforcementAction.NOTIFY, EnforcementAction.CHECK_MACHINE}),
+    Cause.CROWD: frozenset(
+        {EnforcementAction.NOTIFY, EnforcementAction.THROTTLE_ADMISSION, EnforcementAction.SMALLER_BATCH}
+    ),
+    Cause.UNKNOWN: frozenset({EnforcementAction.NOTIFY}),
+}
+"""What can help. While it is between its levels, no sample is slow and the cause is not asked: nothing changes then."""
+_BECAUSE: Mapping[Cause | None, str] = {
+    Cause.MACHINE: "; the machine slows it",
+    Cause.CROWD: "; more requests run than the KV cache has room for",
+}
 
 
 def _words(points: Sequence[Point]) -> str:

@@ -1,6 +1,6 @@
 """What is done about a lease that runs and should not run on as it does: actions, one after the other, mildest first.
 
-    NOTIFY --> THROTTLE_ADMISSION --> SMALLER_BATCH --> STOP_ADMISSION --> EVICT --> SHUTDOWN;  CREDIT
+    NOTIFY --> CHECK_MACHINE --> THROTTLE_ADMISSION --> SMALLER_BATCH --> STOP_ADMISSION --> EVICT --> SHUTDOWN;  CREDIT
 
 A detector (`detection.py`) finds a condition of a lease. While the condition lasts, a **finding** is open, and the
 actions of the detector's ladder are taken in their order, each for a limited time. Where the end of the condition is
@@ -53,6 +53,8 @@ class EnforcementAction(StrEnum):
 
     NOTIFY = "notify"
     """Tell the customer."""
+    CHECK_MACHINE = "check_machine"
+    """Look at the machine ourselves, and have its GPUs prove themselves."""
     THROTTLE_ADMISSION = "throttle_admission"
     """Ask the workload to take new work more slowly."""
     SMALLER_BATCH = "smaller_batch"
@@ -78,6 +80,8 @@ ADVICE = frozenset(
 INTERRUPTS = frozenset({EnforcementAction.EVICT, EnforcementAction.SHUTDOWN})
 SIGNALS = ADVICE | INTERRUPTS
 """What the machine's workload can read in a file."""
+BOUNDED = SIGNALS | {EnforcementAction.CHECK_MACHINE}
+"""Of which a run, and a region in it, has only so many."""
 
 
 class Basis(StrEnum):
@@ -220,6 +224,11 @@ class Present:
     """What the broken promise gives back is posted."""
     fully: bool = True
     """Whether it is beyond the level at which it begins. Otherwise nothing more is done about it, until it is over."""
+    helps: frozenset[EnforcementAction] | None = None
+    """The actions that can help, by what causes it; None: each of the ladder."""
+
+    def may_help(self, action: EnforcementAction) -> bool:
+        return self.helps is None or action in self.helps
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +385,8 @@ def _present(case: Case, finding: Finding, present: Present, ladders: Ladders, n
     wanted = _wanted(case, finding, present, ladders, now) if present.fully else None
     if wanted is not None:
         return _take(wanted, present, ladders, now, notice=ladders.tiers[case.lease.tier].notice_seconds)
-    if case.detector in _BY_STEPS and taken is not None and _runs_out(taken, ladders, now):
+    renews = taken is not None and present.may_help(taken.action) and _runs_out(taken, ladders, now)
+    if case.detector in _BY_STEPS and taken is not None and renews:
         return _take(taken.action, present, ladders, now, again=True)
     return Wait("its last action has time to help")
 
@@ -408,7 +418,7 @@ def _wanted(
     """The action of the ladder whose turn it is; None when it is not yet that of another one."""
     tier, taken = ladders.tiers[case.lease.tier], case.taken
     rest = [action for action in ladders.of[case.detector] if action is not EnforcementAction.CREDIT]
-    ladder = [action for action in rest if may(action, present.basis)]
+    ladder = [action for action in rest if may(action, present.basis) and present.may_help(action)]
     position = -1 if taken is None else _position(ladder, taken.action)
     if taken is None or position < 0:
         return ladder[0] if ladder else None

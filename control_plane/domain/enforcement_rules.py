@@ -61,6 +61,8 @@ class ThroughputRule:
     usual_days: int
     usual_hours_min: int
     samples_per_hour_min: int
+    cause_bp: int
+    crowded_bp: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,10 @@ def _ladder(detector: Detector, table: object) -> tuple[EnforcementAction, ...]:
             )
         if action is EnforcementAction.CREDIT and detector is not Detector.SLA_VIOLATION:
             raise EnforcementRulesError(f"[{detector}]: only broken promises are credited")
+        if action is EnforcementAction.CHECK_MACHINE and detector is not Detector.THROUGHPUT_DEGRADATION:
+            raise EnforcementRulesError(
+                f"[{detector}]: 'check_machine' is for machines that are slow themselves"
+            )
         if action is EnforcementAction.SHUTDOWN and detector is not Detector.IDLE:
             raise EnforcementRulesError(f"[{detector}]: 'shutdown' needs a customer's wish, as 'idle' has it")
     return actions

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from control_plane.domain.enforcement import (
+    BOUNDED,
     INTERRUPTS,
-    SIGNALS,
     Basis,
     Bounds,
     Case,
@@ -65,7 +65,7 @@ class Run:
         """
         step, place = wanted.step, wanted.case.lease.place
         action = EnforcementAction.SHUTDOWN if isinstance(step, StopMachine) else step.action
-        if action not in SIGNALS:
+        if action not in BOUNDED:
             return None
         room = self.done if wanted.case.armed else self.decided
         held = self._of_many(wanted.case, step.present.basis) or self._full(room, place, action)

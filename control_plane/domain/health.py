@@ -354,13 +354,16 @@ def look_due(
     *,
     handed_back_at: datetime | None = None,
     reset_at: datetime | None = None,
+    asked_at: datetime | None = None,
 ) -> datetime | None:
     """When we look at a machine ourselves next; None when there is nothing to look for.
 
-    What its customer hands back is looked at before it goes, and what was reset, to see whether that helped.
+    What its customer hands back is looked at before it goes, and what was reset, to see whether that helped. So is what
+    is slow without a fault that is known: at `asked_at`.
     """
-    if handed_back_at is not None and (looked_at is None or looked_at < handed_back_at):
-        return handed_back_at
+    for wanted_at in (handed_back_at, asked_at):
+        if wanted_at is not None and (looked_at is None or looked_at < wanted_at):
+            return wanted_at
     watched = [fault for fault in faults if fault.code not in OF_ROWS]
     if not watched:
         return None

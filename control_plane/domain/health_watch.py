@@ -99,6 +99,8 @@ class Watched:
     looked_at: datetime | None
     looked: tuple[LookedAt, ...]
     look_due_at: datetime | None
+    look_asked_at: datetime | None
+    """When a look was asked for last that no fault is the reason of."""
     reset_at: datetime | None
 
     @property
@@ -207,7 +209,12 @@ def assess(
         looked_at=looked_at,
         looked=looked,
         look_due_at=look_due(
-            faults, looked_at, now, handed_back_at=watched.handed_back_at, reset_at=watched.reset_at
+            faults,
+            looked_at,
+            now,
+            handed_back_at=watched.handed_back_at,
+            reset_at=watched.reset_at,
+            asked_at=watched.look_asked_at,
         ),
         samples_until=max(
             (at for at in (samples_until, watched.samples_until) if at is not None), default=None

@@ -1,11 +1,12 @@
-"""The throughput of inference servers: what it is now, and what is usual with about as many requests."""
+"""The throughput of inference servers: what it is now, what is usual with about as many requests, and what slows it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from control_plane.domain.enforcement_rules import ThroughputRule
-from control_plane.domain.reading import Reading, ServerReading
+from control_plane.domain.reading import GpuReading, Reading, ServerReading
 
 THROUGHPUT_MAX = 10**15
 """No server generates 10^12 tokens per second for a request. A machine may claim 2^64, for which no column has room."""
@@ -72,6 +73,72 @@ class HoursOfBatch:
 def usual_of(found: Iterable[HoursOfBatch], rule: ThroughputRule) -> Usual:
     """What is usual: the median of the hours of each batch that has enough of them."""
     return Usual({each.batch: each.median for each in found if each.hours >= rule.usual_hours_min})
+
+
+# What slows it
+
+
+class Cause(StrEnum):
+    MACHINE = "machine"
+    """Its GPUs are slowed down by heat or power, or are faulty, or their PCIe link is narrower than it can be."""
+    CROWD = "crowd"
+    """More requests run than the KV cache has room for."""
+    UNKNOWN = "unknown"
+    """Anything else, such as longer prompts, another model, or a slow network."""
+
+
+WHOLE_BP = 10_000
+AT_WORK_PERCENT = 20
+"""From which utilisation on a card's PCIe link is expected at its best."""
+_NOT_BY_WORK = frozenset({"hardware_slowdown", "thermal", "hardware_thermal", "power_brake"})
+"""Why clocks are reduced where something is wrong. A card at work is mostly at its power limit, which is usual."""
+
+
+def cause_of(samples: Sequence[Sampled], slow: Sequence[bool], rule: ThroughputRule) -> Cause | None:
+    """What slows a machine, by those of its samples that are slow; None if none is."""
+    machine = crowd = 0
+    before: Reading | None = None
+    for sample, is_slow in zip(samples, slow, strict=True):
+        if is_slow and any(map(_is_slowed, sample.reading.gpus)):
+            machine += 1
+        elif is_slow and (_is_crowded(sample.reading, rule) or requests_lost(sample.reading, before)):
+            crowd += 1
+        before = sample.reading
+    needed = sum(slow) * rule.cause_bp
+    if not needed:
+        return None
+    if machine * WHOLE_BP >= needed:
+        return Cause.MACHINE
+    return Cause.CROWD if crowd * WHOLE_BP >= needed else Cause.UNKNOWN
+
+
+def requests_lost(reading: Reading, before: Reading | None) -> bool:
+    """Whether requests lost their KV cache since the sample before."""
+    if before is None:
+        return False
+    counts = {server.place: server.preemptions for server in before.servers}
+    return any(
+        server.preemptions is not None
+        and (count := counts.get(server.place)) is not None
+        and server.preemptions > count
+        for server in reading.servers
+    )
+
+
+def _is_slowed(gpu: GpuReading) -> bool:
+    narrow = (
+        gpu.pcie_width is not None and gpu.pcie_width_max is not None and gpu.pcie_width < gpu.pcie_width_max
+    )
+    return (
+        gpu.lost
+        or bool(_NOT_BY_WORK.intersection(gpu.throttles() or ()))
+        or bool(gpu.ecc_uncorrected_volatile)
+        or (narrow and (gpu.utilisation_percent or 0) >= AT_WORK_PERCENT)
+    )
+
+
+def _is_crowded(reading: Reading, rule: ThroughputRule) -> bool:
+    return any(server.waiting and (server.kv_cache_bp or 0) >= rule.crowded_bp for server in reading.servers)
 
 
 def _median(values: Sequence[int]) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from control_plane.db import conditions, enforcement, journal, leases
+from control_plane.db import challenges, conditions, enforcement, health, journal, leases
 from control_plane.db.connection import Connection
 from control_plane.db.enforcement import NewAction, RunningAction
 from control_plane.domain.actor import Actor
@@ -31,12 +31,13 @@ from control_plane.domain.notice import NoticeKind
 from control_plane.outcomes import powers
 
 _ASKS = {
+    EnforcementAction.CHECK_MACHINE: "we look at the machine ourselves, and have its GPUs prove themselves",
     EnforcementAction.THROTTLE_ADMISSION: "the workload is asked to take new work more slowly",
     EnforcementAction.SMALLER_BATCH: "the workload is asked for smaller batches",
     EnforcementAction.STOP_ADMISSION: "the workload is asked to take no new work",
     EnforcementAction.EVICT: "the workload is asked to save what it has and to end",
 }
-"""What an action that the workload can read asks for."""
+"""What an action does or asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,16 @@ async def take(work: Work, case: Case, seen: Finding, step: Take, action_id: UUI
     step_at = finding.step_at if step.again else work.now
     await enforcement.step(work.connection, finding.id, _taken_why(step, armed=work.armed), step_at=step_at)
     if work.armed and not step.again:
+        if step.action is EnforcementAction.CHECK_MACHINE:
+            await _check(work, case)
         await _tell(work, case, step)
     return True
+
+
+async def _check(work: Work, case: Case) -> None:
+    """A look of ours and a challenge of its GPUs, where its SKU has them proven, are due now."""
+    await challenges.challenge_now(work.connection, case.lease.machine_id, now=work.now)
+    await health.ask_look(work.connection, case.lease.machine_id, now=work.now)
 
 
 def _taken_why(step: Take, *, armed: bool) -> str:

@@ -29,6 +29,7 @@ EnforcementActionWord = Annotated[
         "EnforcementAction",
         "What is done about it, mildest first.",
         notify="The customer is told.",
+        check_machine="We look at the machine ourselves, and have its GPUs prove themselves.",
         throttle_admission="The workload is asked to take new work more slowly.",
         smaller_batch="The workload is asked for smaller batches.",
         stop_admission="The workload is asked to take no new work.",

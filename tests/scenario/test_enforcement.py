@@ -1,6 +1,7 @@
 """Leases that run as they should not: what is found, asked of the workload, announced and done, and that it ends."""
 
 import dataclasses
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -10,9 +11,10 @@ from sqlalchemy import text
 
 from control_plane.db import conditions as condition_rows
 from control_plane.db import enforcement, health
+from control_plane.db.conditions import Hour
 from control_plane.db.enforcement import Arm, MachineSignal
 from control_plane.db.engine import Database
-from control_plane.domain import detection
+from control_plane.domain import detection, throughput
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.enforcement import (
     ActionEnd,
@@ -27,6 +29,7 @@ from control_plane.domain.enforcement import (
     next_step,
 )
 from control_plane.domain.envelope import Envelope
+from control_plane.domain.health import FaultCode
 from control_plane.domain.ids import ClaimId
 from control_plane.domain.lease import Lease
 from control_plane.domain.notice import NoticeKind
@@ -37,9 +40,11 @@ from control_plane.outcomes.enforcement import Work
 from control_plane.services import enforcement as services
 from control_plane.services import sla
 from control_plane.world import uuid7
+from data_plane.documents.health import Throttle
 from data_plane.documents.sample import Gpu, Server
 from reconciler.loops.enforcement import enforce_rules
 from tests.support import conditions, machine_samples, promises
+from tests.support.faults import GOOD, shows
 from tests.support.ready import ready_leases
 from tests.support.rows import rows
 from tests.support.stage import CUSTOMER, OPERATOR, Stage
@@ -478,6 +483,93 @@ async def test_what_many_leases_show_is_stored_over_several_runs_and_none_is_lef
             break
     assert done == [(3, 2), (6, 4), (7, 6), (7, 7)]
     assert {action for lease in leases for _, action, _ in await actions(stage, lease)} == {A.NOTIFY}
+    await stage.finish()
+
+
+async def _is_slow(stage: Stage, lease: Lease, seconds: int, *, throttle_reasons: int) -> None:
+    """Its inference server generates half of what it does usually, and its GPU's clocks are reduced."""
+    (claim,) = map(ClaimId, await claims_of(stage, lease))
+    hour = stage.clock.now().replace(minute=0, second=0, microsecond=0)
+    hours = [
+        Hour(claim, lease.organization_id, hour - timedelta(hours=ago), throughput.batch_of(8), 100_000)
+        for ago in range(2, 10)
+    ]
+    async with stage.db.transaction() as connection:
+        await condition_rows.add_hours(connection, hours)
+    card = Gpu(
+        0,
+        memory_total_mib=80_000,
+        memory_used_mib=60_000,
+        utilisation_percent=95,
+        throttle_reasons=throttle_reasons,
+    )
+    server = Server(
+        8000, "vllm", kv_cache_bp=1_000, running=8, waiting=0, generation_tokens_per_second=8 * 50
+    )
+    for _ in range(seconds // 15):
+        await machine_samples.sent(stage, lease, card, servers=(server,))
+        await stage.run("enforce_rules")
+        await stage.run("end_actions")
+        stage.clock.advance(15)
+
+
+_DUE = text("UPDATE machines SET proof_due_at = :at WHERE id = :id")
+_LOOKS = text("""
+SELECT h.looked_at, h.look_due_at, m.proof_due_at FROM machines m LEFT JOIN machine_health h ON h.machine_id = m.id
+WHERE m.id = :id
+""")
+
+
+async def _checks(stage: Stage, lease: Lease) -> Any:
+    (machine,) = await stage.machines(lease)
+    async with stage.db.reading() as connection:
+        (row,) = await rows(connection, _LOOKS, id=machine.id)
+    return row
+
+
+async def test_a_machine_that_is_slow_because_it_is_hot_is_looked_at_and_proves_itself_once(
+    stage: Stage,
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    (machine,) = await stage.machines(lease)
+    await arm(stage, Detector.THROUGHPUT_DEGRADATION)
+    tomorrow = stage.clock.now() + timedelta(days=1)
+    async with stage.db.transaction() as connection:
+        await connection.execute(_DUE, {"id": machine.id, "at": tomorrow})
+    await _is_slow(stage, lease, 20 * 60, throttle_reasons=1 << 5)
+    assert [action for _, action, _ in await actions(stage, lease)] == [A.NOTIFY, A.CHECK_MACHINE]
+    asked = await _checks(stage, lease)
+    assert asked.looked_at is None
+    assert asked.look_due_at < stage.clock.now()
+    assert asked.proof_due_at < stage.clock.now(), "whatever its next challenge was due for"
+    shows(stage, machine, replace(GOOD, throttle=Throttle(reasons=1 << 6)))
+    await stage.run("judge_health")  # It finds nothing, and does not forget that a look was asked for.
+    await stage.run("look_at_machines")
+    async with stage.db.reading() as connection:
+        (found,) = (await health.of_machines(connection, [machine.id])).values()
+    assert [fault.code for fault in found.faults] == [FaultCode.HARDWARE_SLOWDOWN]
+    looked_at = (await _checks(stage, lease)).looked_at
+    assert looked_at is not None
+    await _is_slow(stage, lease, 10 * 60, throttle_reasons=1 << 5)
+    assert len(await actions(stage, lease)) == 2
+    assert "lease enforcement" in await stage.story(lease)
+    await stage.finish()
+
+
+@pytest.mark.parametrize(
+    ("armed", "reasons"), [(False, 1 << 5), (True, 1 << 2)], ids=["only_decided", "at_its_power_limit"]
+)
+async def test_no_machine_is_checked_for_what_is_only_decided_or_for_being_slow_at_its_usual_power(
+    stage: Stage, armed: bool, reasons: int
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    await arm(stage, Detector.THROUGHPUT_DEGRADATION, armed=armed)
+    before = await _checks(stage, lease)
+    await _is_slow(stage, lease, 20 * 60, throttle_reasons=reasons)
+    wanted = [A.NOTIFY, A.NOTIFY if armed else A.CHECK_MACHINE][: 1 if armed else 2]
+    assert [action for _, action, _ in await actions(stage, lease)] == wanted
+    after = await _checks(stage, lease)
+    assert (after.look_due_at, after.proof_due_at) == (before.look_due_at, before.proof_due_at)
     await stage.finish()
 
 

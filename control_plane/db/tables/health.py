@@ -40,11 +40,13 @@ machine_health = table(
     Column("links", JSONB, nullable=False, server_default=text("'[]'")),
     # Up to which sample of its agent it was judged.
     at("samples_until"),
-    # Our own reading over SSH: when the last one was taken, which faults it showed, and when the next one is due.
+    # Our own reading over SSH: when the last one was taken, which faults it showed, when the next one is due, and when
+    # one was asked for last that no fault is the reason of.
     at("looked_at"),
     Column("looked", JSONB, nullable=False, server_default=text("'[]'")),
     Column("looked_why_not", Text),
     at("look_due_at"),
+    at("look_asked_at"),
     Column("look_token", Uuid),
     at("look_until"),
     # When it was reset last, by us or by its customer's request.

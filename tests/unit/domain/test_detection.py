@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,7 @@ from control_plane.domain.enforcement import (
     Unclear,
 )
 from control_plane.domain.reading import GpuReading, HostReading, PressureReading, Reading
-from control_plane.domain.throughput import HoursOfBatch, Sampled, Usual
+from control_plane.domain.throughput import Cause, HoursOfBatch, Sampled, Usual, cause_of
 from tests.support.enforcement import AT, EVERY, RULES, idles, sampled, serves
 
 HYSTERESIS = Hysteresis(enter_seconds=60, leave_seconds=180)
@@ -76,6 +77,40 @@ def test_memory_that_is_full_is_pressure_only_if_the_cache_is_full_or_requests_l
     assert isinstance(says(Detector.MEMORY_PRESSURE, engine_takes_all), Unclear)
     preempts = sampled([serves(3_000, gpu_bp=9_900, preemptions=number) for number in range(8)])
     assert isinstance(says(Detector.MEMORY_PRESSURE, preempts), Present)
+
+
+def test_what_slows_a_machine_is_what_half_of_its_slow_samples_show() -> None:
+    def gpus(**fields: Any) -> Reading:
+        return replace(serves(), gpus=(GpuReading(0, utilisation_percent=90, **fields),))
+
+    def cause(*readings: Reading) -> Cause | None:
+        return cause_of(sampled(readings), [True] * len(readings), RULES.throughput)
+
+    for word, reading in {
+        "heat": gpus(throttle_reasons=1 << 5),
+        "heat, as the hardware says": gpus(throttle_reasons=1 << 6),
+        "the power supply": gpus(throttle_reasons=1 << 7),
+        "half of its lanes": gpus(pcie_width=8, pcie_width_max=16),
+        "memory errors": gpus(ecc_uncorrected_volatile=1),
+    }.items():
+        assert cause(reading) is Cause.MACHINE, word
+    at_its_limit = gpus(throttle_reasons=1 << 2, pcie_width=16, pcie_width_max=16)
+    idle_link = replace(
+        serves(), gpus=(GpuReading(0, utilisation_percent=3, pcie_width=1, pcie_width_max=16),)
+    )
+    assert cause(at_its_limit, idle_link) is Cause.UNKNOWN
+    hot = gpus(throttle_reasons=1 << 5)
+    assert cause(hot, at_its_limit) is Cause.MACHINE
+    assert cause(hot, at_its_limit, at_its_limit) is Cause.UNKNOWN
+    (server,) = serves(9_400).servers
+    waits = replace(serves(), servers=(replace(server, waiting=3),))
+    assert cause(waits) is Cause.CROWD
+    assert cause(replace(serves(), servers=(server,))) is Cause.UNKNOWN, (
+        "a full cache alone is what it is for"
+    )
+    assert cause(*(serves(preemptions=number) for number in range(3))) is Cause.CROWD
+    assert cause(hot, waits) is Cause.MACHINE, "what is ours to mend comes first"
+    assert cause_of(sampled([hot]), [False], RULES.throughput) is None
 
 
 def test_requests_lose_their_cache_in_one_pod_whatever_another_pod_at_the_same_port_counts() -> None:

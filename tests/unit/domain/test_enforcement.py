@@ -130,6 +130,26 @@ def test_the_last_action_is_taken_again_before_it_expires_while_the_condition_la
     ]
 
 
+def test_after_the_notice_only_what_can_help_by_its_cause_is_done_and_asked_again() -> None:
+    def by(*helps: EnforcementAction) -> Present:
+        return replace(HOLDS, helps=frozenset({A.NOTIFY, *helps}))
+
+    slow = Detector.THROUGHPUT_DEGRADATION
+    assert played(slow, by(A.CHECK_MACHINE), 3 * 60 * MINUTE) == [(0, "notify"), (2, "check_machine")]
+    assert played(slow, by(A.SMALLER_BATCH), 20 * MINUTE) == [
+        (0, "notify"),
+        (2, "smaller_batch"),
+        (16, "smaller_batch"),
+    ]
+    assert played(slow, by(), 60 * MINUTE) == [(0, "notify")]
+    # The cause is another one by now: what was asked runs out.
+    late = AT + timedelta(seconds=LADDERS.lasts[A.SMALLER_BATCH] - 30)
+    asked = case(slow, by(A.SMALLER_BATCH), taken=A.SMALLER_BATCH)
+    assert isinstance(next_step(asked, LADDERS, late), Take)
+    other = case(slow, by(A.CHECK_MACHINE), taken=A.SMALLER_BATCH)
+    assert isinstance(next_step(other, LADDERS, late), Wait)
+
+
 def test_between_its_levels_a_condition_goes_no_further_and_what_was_asked_stays() -> None:
     eased = replace(HOLDS, fully=False)
     waiting = case(symptom=eased, taken=A.THROTTLE_ADMISSION)

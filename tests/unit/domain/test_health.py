@@ -284,6 +284,8 @@ def test_we_look_at_once_then_with_a_gap_and_again_later_for_the_end() -> None:
     assert look_due(claimed, AT - HOUR, AT) == AT - HOUR + LOOKS_APART
     assert look_due(claimed, AT + HOUR, AT) == AT + HOUR + LOOK_AGAIN_AFTER
     assert look_due(claimed, AT + HOUR, AT, reset_at=AT + 2 * HOUR) == AT + 2 * HOUR, "whether that helped"
+    assert look_due((), AT - HOUR, AT, asked_at=AT) == AT, "a look that was asked for needs no fault"
+    assert look_due((), AT + HOUR, AT, asked_at=AT) is None, "it was made"
     assert look_due(claimed, AT + HOUR, AT, reset_at=AT) == AT + HOUR + LOOK_AGAIN_AFTER, "we know already"
     assert look_due((), AT, AT + HOUR, handed_back_at=AT + HOUR) == AT + HOUR, "before it goes"
     assert look_due((), AT + HOUR, AT + HOUR, handed_back_at=AT + HOUR) is None

@@ -5841,6 +5841,7 @@ def _create_tables() -> None:
         ),
         sa.Column("looked_why_not", sa.Text(), nullable=True),
         sa.Column("look_due_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("look_asked_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("look_token", sa.Uuid(), nullable=True),
         sa.Column("look_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("reset_at", sa.DateTime(timezone=True), nullable=True),
@@ -6068,7 +6069,7 @@ def _create_tables() -> None:
         sa.Column("evidence", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
         sa.Column("rules", sa.Text(), nullable=False),
         sa.CheckConstraint(
-            "action IN ('credit', 'evict', 'notify', 'shutdown', 'smaller_batch', 'stop_admission', 'throttle_admission')",
+            "action IN ('check_machine', 'credit', 'evict', 'notify', 'shutdown', 'smaller_batch', 'stop_admission', 'throttle_admission')",
             name=op.f("ck_enforcement_actions_action_known"),
         ),
         sa.CheckConstraint(

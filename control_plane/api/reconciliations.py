@@ -133,7 +133,9 @@ class ReconciliationController(Controller):
         limit: Limit = paging.LIMIT_DEFAULT,
         cursor: Cursor = None,
     ) -> ReconciledCustomerPage:
-        """The customers that were examined, with both sides of each of their links, whether they agree or not."""
+        """The customers that were examined, with both sides of each of their links: with `all_customers` every one,
+        otherwise those that differ.
+        """
         last = paging.place(_CUSTOMERS, cursor, _Customer)
         found = await reconciliations.customers(
             request.world,

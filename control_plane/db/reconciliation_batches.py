@@ -65,7 +65,7 @@ class CustomerAmounts:
 class _StoredCustomer:
     customer_id: OrganizationId
     amounts: dict[str, int]
-    """Those that are not zero. Every reconciliation keeps a row of every customer."""
+    """Those that are not zero."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +149,14 @@ async def batches(connection: Connection, reconciliation_ids: Sequence[UUID]) ->
 async def record(
     connection: Connection,
     batch: Batch,
-    examined: Mapping[OrganizationId, Amounts],
+    stored: Mapping[OrganizationId, Amounts],
     found: Sequence[Difference],
 ) -> None:
-    """Store a batch with what each customer came to and its differences, unless somebody else has stored it."""
+    """Store a batch with what customers came to and their differences, unless somebody else has stored it."""
     values = {name: getattr(batch, name) for name in Batch.__slots__}
     values |= {"amounts": document(batch.amounts), "differences": Recordset.document(found)}
     customers = [
-        _StoredCustomer(customer_id, _without_zeros(amounts)) for customer_id, amounts in examined.items()
+        _StoredCustomer(customer_id, _without_zeros(amounts)) for customer_id, amounts in stored.items()
     ]
     await write(connection, _RECORD, **values, examined=Recordset.document(customers))
 
@@ -188,7 +188,7 @@ async def differences(
 async def examined(
     connection: Connection, reconciliation_id: UUID, *, after: OrganizationId | None, limit: int
 ) -> list[CustomerAmounts]:
-    """What the customers came to, whether they differ or not, in the order of their ids behind `after`."""
+    """What the customers came to that are stored, in the order of their ids behind `after`."""
     values = {"id": reconciliation_id, "after": after, "limit": limit}
     return await read(connection, _CUSTOMER_AMOUNTS, CustomerAmounts, **values)
 

@@ -33,6 +33,8 @@ class Reconciliation:
     """The last complete export of all customers at that time."""
     asked_at: datetime
     asked_by: str
+    all_customers: bool
+    """Whether customers that agree are stored as well, and not only those that differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,10 @@ class ExportedSum:
         return Nano(amount)
 
 
-_COLUMNS = "id, period, closed, export_id, asked_at, asked_by"
+_COLUMNS = "id, period, closed, export_id, asked_at, asked_by, all_customers"
 _INSERT = text(f"""
-INSERT INTO reconciliations ({_COLUMNS}) VALUES (:id, :period, :closed, :export_id, :asked_at, :asked_by)
+INSERT INTO reconciliations ({_COLUMNS})
+VALUES (:id, :period, :closed, :export_id, :asked_at, :asked_by, :all_customers)
 """)
 _GET = text(f"SELECT {_COLUMNS} FROM reconciliations WHERE id = :id")
 _PAGE = text(f"""

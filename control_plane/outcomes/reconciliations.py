@@ -16,9 +16,13 @@ async def ask(
     *,
     reconciliation_id: UUID,
     by: str,
+    all_customers: bool,
     now: datetime,
 ) -> Reconciliation:
-    """Store that a month is asked for, with whether it is closed and the export that it is held against."""
+    """Store that a month is asked for, with whether it is closed and the export that it is held against.
+
+    Only with `all_customers`, what customers came to that agree is stored as well.
+    """
     export = await exports.last_complete_run(connection, platform, covers_all=True, period_start=month)
     asked = Reconciliation(
         id=reconciliation_id,
@@ -27,6 +31,7 @@ async def ask(
         export_id=None if export is None else export.id,
         asked_at=now,
         asked_by=by,
+        all_customers=all_customers,
     )
     await reconciliations.insert(connection, asked)
     return asked

@@ -87,7 +87,15 @@ async def create(
     now = world.now()
     if now < month:
         return Refused(RefusalCode.PERIOD_IN_FUTURE, f"{month_text(month)} has not begun.")
-    asked = await outcomes.ask(connection, platform, month, reconciliation_id=world.new_id(), by=by, now=now)
+    asked = await outcomes.ask(
+        connection,
+        platform,
+        month,
+        reconciliation_id=world.new_id(),
+        by=by,
+        all_customers=True,
+        now=now,
+    )
     return _found(asked, [], 0)
 
 
@@ -141,7 +149,7 @@ async def customers(
     after: OrganizationId | None,
     limit: int,
 ) -> list[ReconciledCustomer] | Refused:
-    """Both sides of every link of the customers that were examined, in the order of their ids behind `after`."""
+    """Both sides of every link of the customers that are stored, in the order of their ids behind `after`."""
     async with world.db.reading(platform) as connection:
         if await reconciliations.get(connection, reconciliation_id) is None:
             return _NONE

@@ -79,6 +79,9 @@ class PeriodReconciliationView(View):
     """When it was asked for."""
     asked_by: str
     """The id of the subject that asked for it, or the name of the loop that asks once a day."""
+    all_customers: bool
+    """Whether customers that agree are stored as well: of those that somebody asked for. Of the daily ones, only those
+    that differ are."""
     customers: int
     """How many customers were examined."""
     remaining: int | None
@@ -118,7 +121,7 @@ class ReconciledCustomerPage(View):
     """A page of the customers of a reconciliation."""
 
     items: tuple[ReconciledCustomerView, ...]
-    """The customers that were examined, by id."""
+    """The customers that were examined and are stored, by id."""
     next_cursor: NextCursor | None
 
 

@@ -19,7 +19,9 @@ async def asked_for(
     export_id: UUID | None = None,
 ) -> UUID:
     """Ask for the reconciliation of a month, which is that of now unless it is given. Returns its id."""
-    asked = Reconciliation(uuid7(), month or month_of(now), closed, export_id, now, "user_grace")
+    asked = Reconciliation(
+        uuid7(), month or month_of(now), closed, export_id, now, "user_grace", all_customers=True
+    )
     async with db.transaction() as connection:
         await reconciliations.insert(connection, asked)
     return asked.id

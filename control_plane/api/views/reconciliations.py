@@ -23,6 +23,7 @@ def reconciliation_view(found: Found) -> PeriodReconciliationView:
         export_id=None if asked.export_id is None else on_wire(Prefix.EXPORT_RUN, asked.export_id),
         asked_at=asked.asked_at,
         asked_by=asked.asked_by,
+        all_customers=asked.all_customers,
         customers=found.customers,
         remaining=found.remaining,
         examined_at=found.examined_at,

@@ -12,6 +12,7 @@ from control_plane.cli.render.reconciliations import (
     customer_table,
     difference_table,
     more_differences_line,
+    not_stored_line,
     nothing_line,
     progress_of,
     reconciliation_page,
@@ -72,7 +73,7 @@ def _add_all(parser: Parser) -> None:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="the links of every customer, also where they agree; `by_customer` in --json",
+        help="the links of every customer, also where they agree, unless it is a daily one; `by_customer` in --json",
     )
 
 
@@ -135,6 +136,8 @@ def _show_customers(terminal: Terminal, found: PeriodReconciliationView) -> None
         empty += sum(not _has_something(customer) for customer in page.items)
     if empty:
         terminal.show(nothing_line(empty))
+    if not found.all_customers:
+        terminal.show(not_stored_line(found))
 
 
 def _has_something(customer: ReconciledCustomerView) -> bool:

@@ -153,4 +153,13 @@ def agreement_line(found: PeriodReconciliationView) -> RenderableType:
     """How many customers agree on every link, and how to see them."""
     agreeing = found.customers - found.differing_customers
     verb = "agrees" if agreeing == 1 else "agree"
-    return Text(f"\n{plural(agreeing, 'customer')} {verb} on every link; --all shows them.")
+    shown = "; --all shows them" if found.all_customers else ""
+    return Text(f"\n{plural(agreeing, 'customer')} {verb} on every link{shown}.")
+
+
+def not_stored_line(found: PeriodReconciliationView) -> RenderableType:
+    """Why customers that agree are not in the table, and how to see them."""
+    return Text(
+        "\nIt is a daily one, which stores only customers that differ. To see all of them:"
+        f" splitplane finance reconcile {found.period} --all"
+    )

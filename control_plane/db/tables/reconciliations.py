@@ -30,6 +30,8 @@ reconciliations = table(
     Column("export_id", Uuid),
     at("asked_at", nullable=False),
     Column("asked_by", Text, nullable=False),
+    # Whether customers that agree are stored as well, and not only those that differ.
+    Column("all_customers", Boolean, nullable=False),
     Index("ix_reconciliations_asked_at", "asked_at", "id"),
     tenancy=Tenancy.PLATFORM,
     fact=True,
@@ -74,7 +76,7 @@ reconciliation_differences = table(
     fact=True,
 )
 
-# What every customer came to that was examined, whether its links agree or not.
+# What each customer came to that was examined: of every one, or of those that differ (`reconciliations.all_customers`).
 reconciliation_customers = table(
     "reconciliation_customers",
     Column("reconciliation_id", Uuid, nullable=False),

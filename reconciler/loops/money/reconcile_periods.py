@@ -92,9 +92,14 @@ async def activate(world: World) -> Report:
         for customer_id, customer in examined.items()
         for sides in differences(customer.amounts, OF_CUSTOMERS)
     ]
+    differing = {difference.customer_id for difference in found}
+    stored = {
+        customer_id: customer.amounts
+        for customer_id, customer in examined.items()
+        if asked.all_customers or customer_id in differing
+    }
     async with world.db.transaction() as connection:
-        amounts_of_each = {customer_id: customer.amounts for customer_id, customer in examined.items()}
-        await reconciliation_batches.record(connection, batch, amounts_of_each, found)
+        await reconciliation_batches.record(connection, batch, stored, found)
     return Report(looked_at=max(1, len(customers)), acted_on=max(1, len(customers)), more=remaining > 0)
 
 

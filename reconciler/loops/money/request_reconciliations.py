@@ -1,6 +1,7 @@
 """Asks once a day for the running month and the last one to be reconciled, and shows what came of it as metrics.
 
-`reconcile_periods` examines them, as it does for finance, whose requests count here too. A difference is no error of
+`reconcile_periods` examines them, as it does for finance, whose requests count here too. What customers came to that
+agree is not stored, because that would be a row of every customer for every day. A difference is no error of
 this loop: it is a note in its report, and the alert `SplitplaneReconciliationDifference` fires (docs/operating.md). Two
 replicas ask once, because the second one waits for the first and finds its request.
 """
@@ -46,7 +47,15 @@ async def _ask(
         last = await reconciliations.last_asked(connection, months)
         for month in months:
             if is_due(last.get(month), now):
-                await ask(connection, platform, month, reconciliation_id=world.new_id(), by=NAME, now=now)
+                await ask(
+                    connection,
+                    platform,
+                    month,
+                    reconciliation_id=world.new_id(),
+                    by=NAME,
+                    all_customers=False,
+                    now=now,
+                )
                 report.count(1)
 
 

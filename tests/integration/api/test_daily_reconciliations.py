@@ -2,14 +2,17 @@
 
 import asyncio
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 from prometheus_client import REGISTRY
+from sqlalchemy import text
 
 from control_plane.db import reconciliation_batches, reconciliations
 from control_plane.db.engine import Database
 from control_plane.db.reconciliation_batches import Batch, Difference
 from control_plane.db.reconciliations import Reconciliation
+from control_plane.db.rows import read_one
 from control_plane.domain.money import Nano
 from control_plane.domain.period import month_of
 from control_plane.domain.reconciliation import Amounts, LinkName
@@ -21,11 +24,13 @@ from reconciler.loop import Report
 from reconciler.loops.money import reconcile_periods, request_reconciliations
 from reconciler.world import World
 from tests.integration.api.conftest import Api, Tenant
+from tests.integration.db.sample import a_row, insert
 from tests.support.locks import until_somebody_waits
 
 pytestmark = pytest.mark.database
 PATH = "/v1/finance/reconciliations"
 DAY = timedelta(days=1)
+_PROJECT = text("SELECT project_id FROM leases WHERE id = :id")
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +97,7 @@ async def test_a_replica_waits_for_another_one_and_does_not_ask_again(
                     month,
                     reconciliation_id=uuid7(),
                     by="request_reconciliations",
+                    all_customers=False,
                     now=api.clock.now(),
                 )
             second = asyncio.create_task(_request(api))
@@ -100,6 +106,50 @@ async def test_a_replica_waits_for_another_one_and_does_not_ask_again(
     finally:
         await owner.close()
     assert len((await finance.http.get(PATH)).json()["items"]) == 2
+
+
+async def test_of_a_daily_one_only_the_customers_that_differ_are_stored(api: Api, finance: Tenant) -> None:
+    acme, _ = await api.tenant("acme"), await api.tenant("globex")
+    await _charge_without_time(api, acme)
+    await _request(api)
+    await finance.http.post(PATH, json={"period": "2026-11"})
+    await _examine(api, 3)
+    found = (await finance.http.get(PATH)).json()["items"]
+    assert {(one["state"], one["period"]) for one in found if one["differing_customers"]} == {
+        ("different", "2026-11")
+    }
+    stored = {}
+    for one in found:
+        customers = (await finance.http.get(f"{PATH}/{one['id']}/customers")).json()["items"]
+        stored[one["period"], one["all_customers"]] = {customer["organization"] for customer in customers}
+        assert one["customers"] == 3
+    assert stored == {
+        ("2026-11", True): {"us", "acme", "globex"},
+        ("2026-11", False): {"acme"},
+        ("2026-10", False): set(),
+    }
+
+
+async def _charge_without_time(api: Api, tenant: Tenant) -> None:
+    """A charge that nothing was metered for, and that the ledger lacks."""
+    lease_id = UUID(hex=(await tenant.lease()).removeprefix("le_"))
+    now, machine = api.clock.now(), a_row("machines", tenant.id, 1, account="fake", gpu_count=1)
+    async with api.owner.db.transaction() as connection:
+        project_id = await read_one(connection, _PROJECT, UUID, id=lease_id)
+        charge = a_row(
+            "charges",
+            tenant.id,
+            lease_id=lease_id,
+            project_id=project_id,
+            machine_id=machine["id"],
+            sku="h100x1",
+            price_book=1,
+            started_at=now - timedelta(hours=1),
+            ended_at=now,
+            period=month_of(now),
+        )
+        await insert(connection, "machines", machine)
+        await insert(connection, "charges", charge)
 
 
 async def test_nobody_asks_before_somebody_runs_the_installation(api: Api) -> None:
@@ -122,7 +172,13 @@ async def test_a_difference_and_its_age_are_shown_until_a_reconciliation_finds_n
     api.clock.advance(60)
     now = api.clock.now()
     wrong = Reconciliation(
-        uuid7(), month_of(now), closed=False, export_id=None, asked_at=now, asked_by="user_grace"
+        uuid7(),
+        month_of(now),
+        closed=False,
+        export_id=None,
+        asked_at=now,
+        asked_by="user_grace",
+        all_customers=True,
     )
     # One customer has too much, another one too little, and the suppliers' cost is not what is owed.
     amounts = Amounts(booked=Nano(8), posted=Nano(8), supplier_cost=Nano(7), supplier_lines=Nano(7))

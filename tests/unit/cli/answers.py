@@ -2344,7 +2344,7 @@ LEDGER_TRANSACTION: Json = {
 
 _RECONCILED: Json = {
     "id": f"rec_{'5' * 32}", "period": "2026-10", "state": "reconciled", "closed": True, "export_id": f"exp_{'6' * 32}",
-    "asked_at": at(minutes=2), "asked_by": USER, "customers": 212, "remaining": 0, "examined_at": at(seconds=4),
+    "asked_at": at(minutes=2), "asked_by": USER, "all_customers": True, "customers": 212, "remaining": 0, "examined_at": at(seconds=4),
     "links": [
         {"link": link, "before": usd(41_250_000_000_001), "after": usd(41_250_000_000_001), "difference": usd(0)}
         for link in ("metered", "rated", "charged", "posted")
@@ -2373,6 +2373,10 @@ RECONCILIATION_DIFFERENT: Json = _RECONCILED | {
     "links": [_POSTED_LESS if link["link"] == "posted" else link for link in _RECONCILED["links"]],
 }  # fmt: skip
 RECONCILED: Json = _RECONCILED
+RECONCILED_DAILY: Json = RECONCILIATION_DIFFERENT | {
+    "asked_by": "request_reconciliations",
+    "all_customers": False,
+}
 RECONCILIATIONS: Json = {"items": [RECONCILIATION_DIFFERENT, RECONCILED], "next_cursor": None}
 RECONCILED_CUSTOMERS: Json = {
     "items": [

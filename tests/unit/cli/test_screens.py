@@ -546,6 +546,17 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         f"finance reconciliation show {answers.RECONCILED['id']}",
         {f"GET {RECONCILED}": answers.RECONCILED},
     ),
+    "finance_reconciliation_show_all_of_a_daily_one": (
+        f"finance reconciliation show {answers.RECONCILED['id']} --all",
+        {
+            f"GET {RECONCILED}/customers": {
+                "items": answers.RECONCILED_CUSTOMERS["items"][1:2],
+                "next_cursor": None,
+            },
+            f"GET {RECONCILED}/differences": answers.DIFFERENCES,
+            f"GET {RECONCILED}": answers.RECONCILED_DAILY,
+        },
+    ),
     "finance_reconciliation_show_all": (
         f"finance reconciliation show {answers.RECONCILED['id']} --all",
         {
@@ -1036,6 +1047,7 @@ FILTERED = {
     "api_key_list",
     "finance_reconcile_all",
     "finance_reconciliation_show_all",
+    "finance_reconciliation_show_all_of_a_daily_one",
 }
 """Screens that show a part of the answer, or several answers."""
 

@@ -5641,6 +5641,7 @@ def _create_tables() -> None:
         sa.Column("export_id", sa.Uuid(), nullable=True),
         sa.Column("asked_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("asked_by", sa.Text(), nullable=False),
+        sa.Column("all_customers", sa.Boolean(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reconciliations")),
     )
     op.create_index("ix_reconciliations_asked_at", "reconciliations", ["asked_at", "id"], unique=False)

@@ -15,7 +15,7 @@ from control_plane.db.powers import SWITCHES_AT
 from control_plane.db.reach import reach_values, within
 from control_plane.db.rows import Recordset, read, read_one, write
 from control_plane.domain.access import Reach
-from control_plane.domain.ids import LeaseId, MachineId, OrganizationId, ProjectId
+from control_plane.domain.ids import EnvironmentId, LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.lease import LeaseState
 from control_plane.domain.metering import Interval, Meter, Use
 from control_plane.domain.money import Nano
@@ -154,21 +154,15 @@ async def silent(connection: Connection, *, before: datetime) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Unrated:
-    """An interval that waits for its price, with the columns that its charge copies."""
+    """An interval that waits for its price."""
 
     lease_id: LeaseId
     number: int
     organization_id: OrganizationId
     project_id: ProjectId
-    machine_id: MachineId
-    provider: str
-    region: str
-    sku: str
-    purchase: PurchaseKind
-    price_book: int
+    environment_id: EnvironmentId
     nano_per_unit_hour: Nano
     started_at: datetime
-    ended_at: datetime
     unit_seconds_before: int
     unit_seconds: int
     final: bool
@@ -195,9 +189,8 @@ WITH taken AS (
   ))
   RETURNING lease_id, number
 )
-SELECT i.lease_id, i.number, i.organization_id, i.project_id, i.machine_id, i.provider, i.region, l.sku, l.purchase,
-       l.price_book, {RATE} AS nano_per_unit_hour, i.started_at, i.ended_at, i.unit_seconds_before,
-       i.unit_seconds, i.final
+SELECT i.lease_id, i.number, i.organization_id, i.project_id, l.environment_id, {RATE} AS nano_per_unit_hour,
+       i.started_at, i.unit_seconds_before, i.unit_seconds, i.final
 FROM taken JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
 ORDER BY i.organization_id, i.lease_id, i.number
 """)
@@ -231,22 +224,31 @@ FROM made JOIN leases l ON l.id = made.lease_id JOIN projects p ON p.id = made.p
 """)
 
 
-# An interval ends at full hours, and so lies in one calendar month.
+@dataclass(frozen=True, slots=True)
+class MonthSpend:
+    """What is added to what an environment spent in a month."""
+
+    organization_id: OrganizationId
+    project_id: ProjectId
+    environment_id: EnvironmentId
+    month: datetime
+    """Its first instant."""
+    charged_nano: Nano
+
+
 _COUNT_MONTH = text(f"""
 INSERT INTO month_spends (organization_id, project_id, environment_id, month, charged_nano)
-SELECT l.organization_id, l.project_id, l.environment_id, date_trunc('month', i.started_at, 'UTC') AS month,
-       sum(charges.amount_nano)::bigint
-FROM {Recordset(NewCharge, "charges")} JOIN intervals i USING (lease_id, number) JOIN leases l ON l.id = i.lease_id
-GROUP BY l.organization_id, l.project_id, l.environment_id, month ORDER BY l.environment_id, month
+SELECT organization_id, project_id, environment_id, month, charged_nano
+FROM {Recordset(MonthSpend, "spends")} ORDER BY environment_id, month
 ON CONFLICT (organization_id, month, environment_id)
   DO UPDATE SET charged_nano = month_spends.charged_nano + EXCLUDED.charged_nano
 """)
 
 
-async def count_month(connection: Connection, charges: Sequence[NewCharge]) -> None:
-    """Add charges to what their environments spent in the month. The caller holds the standings' locks."""
-    if charges:
-        await write(connection, _COUNT_MONTH, charges=Recordset.document(charges))
+async def count_month(connection: Connection, spends: Sequence[MonthSpend]) -> None:
+    """Add to what environments spent in a month, of which each is there once. The caller holds the standings' locks."""
+    if spends:
+        await write(connection, _COUNT_MONTH, spends=Recordset.document(spends))
 
 
 async def take_unrated(connection: Connection, *, limit: int) -> list[Unrated]:

@@ -6,15 +6,16 @@ difference of two totals, so the charges add up however time is cut (law 7).
 """
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from control_plane.db import holds, ledger, organizations, usage
 from control_plane.db.holds import Posted
-from control_plane.db.usage import NewCharge, Unrated
+from control_plane.db.usage import MonthSpend, NewCharge, Unrated
 from control_plane.domain.ledger import Transaction
 from control_plane.domain.ledger import usage as usage_transaction
 from control_plane.domain.money import Nano
+from control_plane.domain.period import month_of
 from control_plane.domain.rating import charge
 from reconciler.loop import Loop, Report
 from reconciler.world import World
@@ -32,7 +33,7 @@ async def activate(world: World) -> Report:
         await usage.insert_charges(connection, charges, now=now)
         await organizations.lock_standings(connection, {unrated.organization_id for unrated in queued})
         await ledger.post(connection, _transactions(queued, charges, world.new_id), now=now)
-        await usage.count_month(connection, charges)
+        await usage.count_month(connection, _per_month(queued, charges))
         await holds.use(connection, _per_lease(queued, charges), now=now)
     return Report(looked_at=len(queued), acted_on=len(queued), more=len(queued) == RATED_PER_ACTIVATION_MAX)
 
@@ -71,6 +72,18 @@ def _per_lease(queued: Sequence[Unrated], charges: Sequence[NewCharge]) -> list[
         amount = Nano(before.amount_nano + made.amount_nano)
         posted[unrated.lease_id] = Posted(unrated.lease_id, amount, final=before.final or unrated.final)
     return list(posted.values())
+
+
+def _per_month(queued: Sequence[Unrated], charges: Sequence[NewCharge]) -> list[MonthSpend]:
+    """What the environments spent. An interval ends at full hours, and so lies in one calendar month."""
+    spent: dict[tuple[UUID, datetime], MonthSpend] = {}
+    for unrated, made in zip(queued, charges, strict=True):
+        key = unrated.environment_id, month_of(unrated.started_at)
+        before = spent[key].charged_nano if key in spent else 0
+        spent[key] = MonthSpend(
+            unrated.organization_id, unrated.project_id, *key, Nano(before + made.amount_nano)
+        )
+    return list(spent.values())
 
 
 LOOP = Loop(NAME, timedelta(seconds=2), activate)

@@ -259,8 +259,8 @@ postings = table(
     tenant(of_owner=True),
     # That of the transaction: a trigger refuses any other one.
     Column("project_id", Uuid),
-    # An account of the same organization, or of ours: a trigger refuses any other one.
-    Column("account_id", Uuid, ForeignKey("ledger_accounts.id"), nullable=False),
+    # An account of the same organization, or of ours: a trigger refuses any other id.
+    Column("account_id", Uuid, nullable=False),
     Column("amount_nano", BigInteger, nullable=False),
     own("transaction_id", "transactions"),
     PrimaryKeyConstraint("transaction_id", "line", "organization_id"),
@@ -273,3 +273,5 @@ postings = table(
     admin=("INSERT",),
     lookups=Lookups.READ,
 )
+# As a foreign key of `account_id` would say: see above.
+postings.add_is_dependent_on(ledger_accounts)

@@ -102,7 +102,12 @@ _VALUES_BY_NAME: dict[str, Any] = {
     "rates": [],
     "period": month_of(START),
 }
-_REFERENCES = {"lease_id": "leases", "project_id": "projects", "machine_id": "machines"}
+_REFERENCES = {
+    "lease_id": "leases",
+    "project_id": "projects",
+    "machine_id": "machines",
+    "account_id": "ledger_accounts",
+}
 """Columns that name a row of another table, with or without a foreign key."""
 
 

@@ -273,7 +273,6 @@ def test_an_organization_without_a_foreign_key_is_that_of_a_row_that_has_one() -
 
 # References that the database holds within an organization in another way, or that need not be.
 _OTHERWISE = {
-    ("postings", "ledger_accounts"): "the account may be ours; transaction_balances() refuses any other one",
     ("provider_accounts", "secrets"): "no row of a customer; the secret is of the platform's organization",
     ("account_requests", "secrets"): "no row of a customer; the secret is of the platform's organization",
     ("audit_keys", "secrets"): "no row of a customer; the secret is of the platform's organization",
@@ -319,12 +318,14 @@ def test_a_row_refers_only_to_rows_of_its_own_organization() -> None:
     assert otherwise == set(_OTHERWISE)
 
 
-_WRONG_POSTINGS: tuple[tuple[str, type[asyncpg.PostgresError], UUID, UUID | None, int], ...] = (
+_WRONG_POSTINGS: tuple[tuple[str, type[asyncpg.PostgresError], UUID | None, UUID | None, int], ...] = (
     ("account of another organization", asyncpg.ForeignKeyViolationError, B, None, -5),
+    ("which is no account", asyncpg.ForeignKeyViolationError, None, None, -5),
     ("out of balance by 1 nano-USD", asyncpg.CheckViolationError, A, None, -4),
     ("posting of another project", asyncpg.ForeignKeyViolationError, A, a_row("projects", A)["id"], -5),
 )
-"""What the second posting of a transaction is refused for, its account's owner, its project and its amount."""
+"""What the second posting of a transaction is refused for, the owner of its account or None for an id that no account
+has, its project and its amount."""
 
 
 @pytest.mark.parametrize(("role", "tenant"), [(Role.API, A), (Role.RECONCILER, None)])
@@ -343,7 +344,7 @@ async def test_postings_that_do_not_fit_their_transaction_are_refused(
                         A,
                         a_row("ledger_accounts", A)["id"],
                         project,
-                        a_row("ledger_accounts", owner)["id"],
+                        a_row("ledger_accounts", owner)["id"] if owner else UUID(int=1),
                         amount,
                     )
 

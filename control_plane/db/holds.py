@@ -76,6 +76,11 @@ WITH changed AS (
 UPDATE standings SET held_nano = held_nano + :more FROM changed
 WHERE standings.organization_id = changed.organization_id
 """)
+_LOOK_AT_TERMS = text(f"""
+UPDATE holds h SET due_at = :now FROM leases l
+WHERE l.organization_id = :organization_id AND l.committed_days IS NOT NULL AND l.state = '{LeaseState.READY}'
+  AND h.lease_id = l.id AND h.organization_id = l.organization_id AND h.released_at IS NULL AND h.due_at > :now
+""")
 _WARN = text("UPDATE leases SET funding_warned_at = :now WHERE id = :lease_id AND funding_warned_at IS NULL")
 _UNWARN = text("""
 UPDATE leases SET funding_warned_at = NULL WHERE id = :lease_id AND funding_warned_at IS NOT NULL
@@ -97,6 +102,11 @@ async def look_again(connection: Connection, lease_id: LeaseId, *, due_at: datet
 async def look_now(connection: Connection, organization_id: OrganizationId, *, now: datetime) -> None:
     """Check the holds now of leases that lack money. The caller holds the standing's lock."""
     await write(connection, _LOOK_NOW, organization_id=organization_id, now=now)
+
+
+async def look_at_terms(connection: Connection, organization_id: OrganizationId, *, now: datetime) -> None:
+    """Check the holds now of leases that are committed to. The caller holds the standing's lock."""
+    await write(connection, _LOOK_AT_TERMS, organization_id=organization_id, now=now)
 
 
 async def due(connection: Connection, *, now: datetime, limit: int) -> list[LeaseId]:
@@ -134,6 +144,11 @@ async def extend(connection: Connection, lease_id: LeaseId, more: Nano) -> None:
     """
     await write(connection, _EXTEND, lease_id=lease_id, more=more)
     await unwarn(connection, lease_id)
+
+
+async def reduce(connection: Connection, lease_id: LeaseId, less: Nano) -> None:
+    """Set less aside. The caller holds the locks of the lease and the standing."""
+    await write(connection, _EXTEND, lease_id=lease_id, more=-less)
 
 
 async def unwarn(connection: Connection, lease_id: LeaseId) -> None:

@@ -5,7 +5,9 @@ that, the customer is warned once; when the hold itself is nearly used, the leas
 `RENEW_BELOW - END_BELOW` of paid time passes between the warning and the end.
 
 The whole term of a lease that was committed to is set aside when it is admitted, so its hold is never short: near the
-end, it covers what is left.
+end, it covers what is left. Only money that is gone later, by a charge-back, leaves it without cover. Then its hold is
+reduced to what there is money for, at least an hour, and from there on it is renewed, warned of and used up as any
+other, until the rest of the term can be set aside again (docs/decisions/0120).
 
 A hold needs no check while more than half of it is left, and `next_look` computes when that changes.
 
@@ -101,6 +103,14 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
+class Reduce:
+    """Give back `less_nano` of the hold of a term: the money for it is gone."""
+
+    less_nano: Nano
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Warn:
     why: str
 
@@ -126,13 +136,16 @@ class Resume:
     """The machine was stopped for lack of money, and there is enough to start it again."""
 
 
-Decision = Keep | Renew | Warn | End | Stop | Resume
+Decision = Keep | Renew | Reduce | Warn | End | Stop | Resume
 
 
 def decide(funding: Funding, times: StopTimes) -> Decision:
     if funding.kept_for is not None and funding.on_nano_per_unit_hour is not None:
         return _decide_kept(funding, funding.on_nano_per_unit_hour, funding.kept_for)
     left = funding.left_nano
+    of_term = None if funding.most_left_nano is None else _decide_term(funding, funding.most_left_nano)
+    if of_term is not None:
+        return of_term
     if left >= funding.cost_of(RENEW_BELOW):
         return Keep(unwarns=funding.warned and funding.kept_for is None)
     more = funding.cost_of(HOLD) - left
@@ -148,6 +161,22 @@ def decide(funding: Funding, times: StopTimes) -> Decision:
     if funding.warned:
         return Keep()
     return Warn(f"{why}; {remedy}, or the lease ends when its hold is used.")
+
+
+def _decide_term(funding: Funding, most_left: Nano) -> Reduce | Renew | None:
+    """Fit the hold of a term to the money that there is; None when there is nothing to change."""
+    lost, spare = -funding.available_nano, funding.left_nano - funding.cost_of(HOLD)
+    if lost > 0 and spare > 0:
+        less, needed = Nano(min(lost, spare)), dollars_up(Nano(lost))
+        why = (
+            f"{needed} USD of what was set aside for the term is gone; top up as much, or the lease ends when the"
+            f" {dollars_down(Nano(funding.left_nano - less))} USD that are set aside now are used."
+        )
+        return Reduce(less, why)
+    missing = most_left - funding.left_nano
+    if funding.spends and 0 < missing <= funding.available_nano:
+        return Renew(Nano(missing))
+    return None
 
 
 def _stop(funding: Funding, stopped_nano: Nano, data_kept: timedelta, why: str) -> Stop:

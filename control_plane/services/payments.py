@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from control_plane.db import balance_alerts, ledger, organizations, payments
+from control_plane.db import balance_alerts, holds, ledger, organizations, payments
 from control_plane.db.connection import Connection
 from control_plane.domain.ledger import Transaction, top_up
 from control_plane.domain.money import Nano
@@ -70,6 +70,7 @@ async def _pay(connection: Connection, world: World, event: PaymentEvent) -> boo
         return known if isinstance(known, Refused) else False
     await ledger.post(connection, [(world.new_id(), transaction)], now=world.now())
     await balance_alerts.look_again(connection, event.organization_id, due_at=world.now())
+    await holds.look_at_terms(connection, event.organization_id, now=world.now())
     return True
 
 
@@ -89,4 +90,5 @@ async def _give_back(
         return refused
     await ledger.post(connection, [(world.new_id(), transaction)], now=world.now())
     await balance_alerts.look_again(connection, event.organization_id, due_at=world.now())
+    await holds.look_at_terms(connection, event.organization_id, now=world.now())
     return True

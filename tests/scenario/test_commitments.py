@@ -8,13 +8,15 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import exports, invoices, reconciliation_batches
+from control_plane.db import exports, holds, invoices, reconciliation_batches
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.auto_release import AutoRelease
 from control_plane.domain.envelope import Envelope, Level
 from control_plane.domain.focus import NAMES, Row
+from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import Lease
 from control_plane.domain.money import NANO_PER_USD, Nano, accrued
+from control_plane.domain.payment import PaymentEvent, PaymentEventKind
 from control_plane.domain.period import month_of
 from control_plane.domain.price import Price
 from control_plane.domain.purchase import OnEviction, PurchaseKind
@@ -25,7 +27,7 @@ from control_plane.domain.sku import Unit
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import SETTLES_AFTER
 from control_plane.domain.tariff import billing_start
-from control_plane.services import billing, repairs
+from control_plane.services import billing, payments, repairs
 from control_plane.services.lease_changes import Changes, change
 from data_plane.documents.sample import Gpu
 from reconciler.worlds.complete import CompleteWorld
@@ -50,6 +52,7 @@ BOOK_WITH_TERMS = tuple(
 )
 COMMITTED = CapacityRequest("h100x1", purchase=PurchaseKind.COMMITTED, committed_days=DAYS)
 NOTICES = text("SELECT kind, at, planned_at, message FROM notices WHERE lease_id = :id ORDER BY number")
+WARNED = text("SELECT funding_warned_at IS NOT NULL AS warned FROM leases WHERE id = :id")
 CHARGES = text("""
 SELECT unused, sum(unit_seconds)::bigint AS seconds, sum(amount_nano)::bigint AS nano, count(*) AS charges
 FROM charges WHERE lease_id = :id GROUP BY unused ORDER BY unused
@@ -347,6 +350,82 @@ async def test_the_limit_of_a_month_counts_what_the_month_can_use_of_a_term(stag
     refused = await stage.try_lease(organization_id, CapacityRequest("h100x1"))
     assert isinstance(refused, Refused)
     assert refused.code is RefusalCode.SPEND_LIMIT_REACHED
+
+
+async def _pays(
+    stage: Stage, organization_id: OrganizationId, usd: int, payment: str = "pay-1", *, back: bool = False
+) -> None:
+    """A customer pays, or its bank takes money of the payment back."""
+    at, kind = stage.clock.now(), PaymentEventKind.CHARGED_BACK if back else PaymentEventKind.SUCCEEDED
+    event = PaymentEvent(f"evt-{at:%d%H%M%S}", kind, organization_id, payment, Nano(usd * NANO_PER_USD), at)
+    assert await payments.take(stage.api, event) is True
+    await stage.play(60, step=15)
+
+
+async def _paid_for(stage: Stage) -> Lease:
+    """A lease with a term that is two hours old, and that its customer has paid with one payment of 600 USD."""
+    stage.book = BOOK_WITH_TERMS
+    organization_id = await stage.organization(usd=4)
+    await _pays(stage, organization_id, 600)
+    lease = await stage.lease(organization_id, COMMITTED)
+    await stage.play_until(lease, "ready")
+    await stage.play(2 * 3_600, step=600)
+    return await stage.lease_row(lease)
+
+
+async def _balance(stage: Stage, lease: Lease) -> Nano:
+    return (await stage.organization_row(lease.organization_id)).posted_nano
+
+
+async def _warned(stage: Stage, lease: Lease) -> bool:
+    """Whether its customer was warned that its money runs out."""
+    async with stage.db.reading() as connection:
+        return (await rows(connection, WARNED, id=lease.id))[0].warned is True
+
+
+async def _set_aside(stage: Stage, lease: Lease) -> Nano:
+    async with stage.db.reading() as connection:
+        return await holds.set_aside(connection, lease.id)
+
+
+async def test_a_term_whose_money_is_charged_back_runs_for_an_hour_and_ends_without_a_fee(
+    stage: Stage,
+) -> None:
+    lease, hour = await _paid_for(stage), accrued(TERM_PRICE, 3_600)
+    assert await _set_aside(stage, lease) == WHOLE
+    await _pays(stage, lease.organization_id, 600, back=True)
+    left = await _balance(stage, lease)
+    assert left < 0, "what was used is lost"
+    assert hour <= await _held(stage, lease) < 2 * hour
+    refused = await stage.try_lease(lease.organization_id, name="another")
+    assert isinstance(refused, Refused)
+    assert await stage.state(lease) == "ready"
+    await stage.check()
+
+    await stage.play(40 * 60, step=60)
+    assert (await stage.state(lease), await _warned(stage, lease)) == ("ready", True)
+    await stage.play(30 * 60, step=60)
+    ended = await stage.lease_row(lease)
+    assert (ended.end_reason, ended.unused_unit_seconds) == ("unfunded", 0)
+    await stage.finish()
+    assert set(await _charged(stage, lease)) == {False}
+    assert left - hour * 2 < await _balance(stage, lease) < left, "the hour, and what was not posted yet"
+    assert await _held(stage, lease) == 0
+
+
+async def test_what_is_lost_of_a_term_shortens_it_until_it_is_paid_again(stage: Stage) -> None:
+    lease = await _paid_for(stage)
+    await _pays(stage, lease.organization_id, 200, back=True)
+    assert await _set_aside(stage, lease) == Nano(404 * NANO_PER_USD), "what there is"
+    await stage.play(DAY.total_seconds(), step=3_600)
+    assert (await stage.state(lease), await _warned(stage, lease)) == ("ready", False)
+    await _pays(stage, lease.organization_id, 100, "pay-2")
+    assert await _set_aside(stage, lease) == Nano(404 * NANO_PER_USD), "not enough for the whole term"
+    await stage.check()
+    await _pays(stage, lease.organization_id, 100, "pay-3")
+    assert await _set_aside(stage, lease) == WHOLE
+    await stage.suspend_organization(lease.organization_id, end_leases=True)
+    await stage.finish()
 
 
 def test_the_price_of_a_term_is_of_the_book() -> None:

@@ -20,6 +20,7 @@ from control_plane.domain.funding import (
     End,
     Funding,
     Keep,
+    Reduce,
     Renew,
     Resume,
     Stop,
@@ -99,6 +100,12 @@ async def _carry_out(connection: Connection, looked: _Looked, actor: Actor, now:
         case Renew(more_nano=more):
             await holds.extend(connection, lease_id, more)
             found = replace(found, held_nano=Nano(found.held_nano + more))
+        case Reduce(less_nano=less, why=why):
+            await holds.reduce(connection, lease_id, less)
+            found = replace(found, held_nano=Nano(found.held_nano - less))
+            await journal.note_lease(
+                connection, lease_id, event=Note.FUNDING_WARNED, why=why, actor=actor, now=now
+            )
         case Warn(why=why):
             await holds.warn(connection, lease_id, now=now)
             await journal.note_lease(
@@ -138,7 +145,7 @@ def _report_decision(report: Report, lease_id: LeaseId, decision: Decision) -> N
     match decision:
         case Keep():
             return
-        case Warn(why=why):
+        case Warn(why=why) | Reduce(why=why):
             report.notes.append(f"{lease_id}: {why}")
         case Stop(why=why):
             report.notes.append(f"{lease_id}: its machine is stopped, {why}")

@@ -18,6 +18,7 @@ from control_plane.domain.funding import (
     End,
     Funding,
     Keep,
+    Reduce,
     Renew,
     Resume,
     Stop,
@@ -121,6 +122,62 @@ def later(funding: Funding, seconds: int) -> Funding:
     """The same hold after `seconds` more of use."""
     used = funding.cost_of(timedelta(seconds=seconds))
     return replace(funding, unposted_nano=Nano(funding.unposted_nano + used))
+
+
+DAYS = 30 * 24 * HOUR_COST
+
+
+def a_term(held: int = DAYS, **other: object) -> Funding:
+    """A lease that was committed to, with 30 days of its term left."""
+    return a_funding(held_nano=Nano(held), most_left_nano=Nano(DAYS), **other)
+
+
+def test_a_term_is_not_looked_at_while_the_money_for_it_is_there() -> None:
+    assert decide(a_term()) == Keep()
+    assert decide(a_term(spends=False)) == Keep()
+
+
+def test_of_a_term_as_much_is_given_back_as_is_lost_but_an_hour_stays() -> None:
+    for lost, less in ((1, 1), (DAYS - HOUR_COST, DAYS - HOUR_COST), (DAYS, DAYS - HOUR_COST)):
+        for spends in (True, False):
+            found = decide(a_term(available_nano=Nano(-lost), spends=spends))
+            assert isinstance(found, Reduce), lost
+            assert found.less_nano == less, lost
+    assert decide(a_term(HOUR_COST, available_nano=Nano(-DAYS))) == Keep(), "the hour is used, as any other"
+
+
+def test_a_term_whose_money_is_lost_is_warned_of_and_ends_as_any_other_lease() -> None:
+    warned = decide(a_term(HALF - 1, available_nano=Nano(-DAYS)))
+    assert isinstance(warned, Warn)
+    assert isinstance(decide(a_term(LAST - 1, available_nano=Nano(-DAYS), warned=True)), End)
+    assert decide(a_term(HALF - 1, available_nano=Nano(HOUR_COST))) == Renew(Nano(HOUR_COST - HALF + 1))
+
+
+def test_the_rest_of_a_term_is_set_aside_again_once_there_is_money_for_all_of_it() -> None:
+    missing = DAYS - HOUR_COST
+    assert decide(a_term(HOUR_COST, available_nano=Nano(missing - 1))) == Keep()
+    assert decide(a_term(HOUR_COST, available_nano=Nano(missing))) == Renew(Nano(missing))
+    assert decide(a_term(HOUR_COST, available_nano=Nano(missing), spends=False)) == Keep()
+
+
+def test_a_customer_reads_how_much_of_its_term_is_gone_and_how_far_the_rest_goes() -> None:
+    price = Nano(NANO_PER_USD)
+    found = decide(
+        Funding(
+            nano_per_unit_hour=price,
+            units=1,
+            held_nano=Nano(100 * price),
+            unposted_nano=Nano(0),
+            available_nano=Nano(-40 * price - 1),
+            warned=False,
+            most_left_nano=Nano(100 * price),
+        )
+    )
+    assert isinstance(found, Reduce)
+    assert found.why == (
+        "40.01 USD of what was set aside for the term is gone; top up as much, or the lease ends when the 59.99 USD that"
+        " are set aside now are used."
+    )
 
 
 def test_a_fresh_hold_is_looked_at_when_half_of_it_is_used() -> None:

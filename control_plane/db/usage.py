@@ -226,21 +226,19 @@ FROM made JOIN leases l ON l.id = made.lease_id JOIN projects p ON p.id = made.p
 
 @dataclass(frozen=True, slots=True)
 class MonthSpend:
-    """What is added to what an environment spent in a month."""
+    """What is added to what an environment spent in `month`, which starts then."""
 
     organization_id: OrganizationId
     project_id: ProjectId
     environment_id: EnvironmentId
     month: datetime
-    """Its first instant."""
     charged_nano: Nano
 
 
 _COUNT_MONTH = text(f"""
 INSERT INTO month_spends (organization_id, project_id, environment_id, month, charged_nano)
-SELECT organization_id, project_id, environment_id, month, charged_nano
-FROM {Recordset(MonthSpend, "spends")} ORDER BY environment_id, month
-ON CONFLICT (organization_id, month, environment_id)
+SELECT organization_id, project_id, environment_id, month, charged_nano FROM {Recordset(MonthSpend, "spends")}
+ORDER BY environment_id, month ON CONFLICT (organization_id, month, environment_id)
   DO UPDATE SET charged_nano = month_spends.charged_nano + EXCLUDED.charged_nano
 """)
 

@@ -130,7 +130,7 @@ async def lock(connection: Connection, machine_id: MachineId, *, now: datetime) 
 
 
 async def store(connection: Connection, watched: Watched, assessment: Assessment, *, now: datetime) -> None:
-    """Store what is known about a machine that is locked; and that its verdict changed, if it did."""
+    """Store what is known about a machine that is locked; and what changed of its verdict."""
     judgement = assessment.judgement
     fault = None if judgement.fault is None else judgement.fault.code
     values = {"verdict": judgement.verdict, "fault": fault, "why": judgement.why, "now": now}
@@ -148,7 +148,7 @@ async def store(connection: Connection, watched: Watched, assessment: Assessment
         look_due_at=assessment.look_due_at,
         **values,
     )
-    if judgement.verdict is not watched.verdict:
+    if judgement.differs(watched.judged):
         evidence = document({"faults": assessment.faults, "because_of": judgement.fault})
         await write(
             connection, _CHANGED, id=watched.machine_id, before=watched.verdict, evidence=evidence, **values

@@ -78,6 +78,17 @@ async def hurry(connection: Connection, machine_id: MachineId, *, now: datetime)
     await write(connection, _HURRY, machine_id=machine_id, now=now)
 
 
+_BEGIN_AGAIN = text(f"""
+UPDATE repairs SET step = '{RepairStep.WATCH}', step_at = :now, why = :why, notified_at = NULL
+WHERE machine_id = :machine_id AND closed_at IS NULL
+""")
+
+
+async def begin_again(connection: Connection, machine_id: MachineId, *, why: str, now: datetime) -> None:
+    """Have the open repair of a machine begin again: it was for something that is not the worst any more."""
+    await write(connection, _BEGIN_AGAIN, machine_id=machine_id, why=why, now=now)
+
+
 _TELL_AGAIN = text("""
 UPDATE repairs SET notified_at = NULL, due_at = least(due_at, :now) WHERE machine_id = :machine_id AND closed_at IS NULL
 """)

@@ -194,7 +194,9 @@ OF_ROWS = frozenset(
 )
 """Faults that are read from rows of ours each time, and end when these no longer say so."""
 WORKS = frozenset({_F.UNDER_MAINTENANCE, _F.PROVIDER_MAINTENANCE})
-"""Planned work on a machine, which works until then."""
+"""Work that is planned on a machine."""
+STILL_WORKS = WORKS | {_F.EVICTION_ANNOUNCED}
+"""Faults with which everything that was sold works. None hides another one that is as bad: they may last for weeks."""
 LOOK_AGAIN_AFTER = timedelta(minutes=5)
 LOOKS_APART = timedelta(seconds=30)
 
@@ -322,12 +324,21 @@ def _is_over(fault: Fault, cleared: Cleared, now: datetime) -> bool:
 class Judgement:
     verdict: Verdict
     fault: Fault | None
-    """The worst open fault, the oldest of equal ones; None when the machine is healthy."""
+    """The worst open fault, of equal ones the oldest that is none of STILL_WORKS; None when the machine is healthy."""
 
     @property
     def is_maintenance(self) -> bool:
         """Whether nothing is worse than work that is planned on it."""
         return self.fault is not None and self.fault.code in WORKS
+
+    @property
+    def still_works(self) -> bool:
+        """Whether nothing is worse than what is announced."""
+        return self.fault is not None and self.fault.code in STILL_WORKS
+
+    def differs(self, before: "Judgement") -> bool:
+        """Whether it says something else of what works than the one before."""
+        return self.verdict is not before.verdict or self.still_works is not before.still_works
 
     @property
     def why(self) -> str:
@@ -343,7 +354,10 @@ def judge(faults: Iterable[Fault]) -> Judgement:
     counted = [fault for fault in faults if fault.verdict is not Verdict.HEALTHY]
     if not counted:
         return Judgement(Verdict.HEALTHY, None)
-    worst = min(counted, key=lambda fault: (-order.index(fault.verdict), *_order(fault)))
+    worst = min(
+        counted,
+        key=lambda fault: (-order.index(fault.verdict), fault.code in STILL_WORKS, *_order(fault)),
+    )
     return Judgement(worst.verdict, worst)
 
 

@@ -109,6 +109,11 @@ class Watched:
         return self.eviction_announced_at is not None and self.eviction_withdrawn_at is None
 
     @property
+    def judged(self) -> Judgement:
+        """What it was judged to be last."""
+        return judge((*self.faults, *self.row_faults))
+
+    @property
     def works_at(self) -> datetime | None:
         """When the first work on it is planned; None where no time is known, or where it may be under way."""
         known = [
@@ -284,7 +289,7 @@ def notice_for(watched: Watched, judgement: Judgement) -> NewNotice | None:
     A machine that is degraded by its own word alone is shown as such and not announced: we look at it first.
     """
     fault, verdict = judgement.fault, judgement.verdict
-    if verdict is watched.verdict:
+    if not judgement.differs(watched.judged):
         return None
     if fault is None:
         announced = watched.verdict in UNFIT or any(known.confirmed_at for known in watched.faults)
@@ -293,6 +298,8 @@ def notice_for(watched: Watched, judgement: Judgement) -> NewNotice | None:
         return None  # They said so themselves.
     if fault.code is FaultCode.PROVIDER_MAINTENANCE:
         return None  # They are told of each announcement, also of one that changes no verdict.
+    if judgement.still_works and verdict is watched.verdict:
+        return None  # They know of it. Something worse has ended.
     if fault.code is FaultCode.UNDER_MAINTENANCE:
         message = f"The machine is taken out for maintenance: {fault.detail}."
         return NewNotice(NoticeKind.MAINTENANCE_PLANNED, message, watched.maintenance_planned_at)

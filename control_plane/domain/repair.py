@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from control_plane.domain.health import RULES, WORKS, Fault, FaultCode, Verdict
+from control_plane.domain.health import RULES, STILL_WORKS, Fault, FaultCode, Verdict
 from control_plane.domain.sla import Terms
 
 
@@ -91,8 +91,6 @@ LOOK_WITHIN = timedelta(minutes=1)
 """How long a machine that was handed back is kept for our look at it."""
 SPARE_AHEAD = timedelta(hours=1)
 """How long before planned work another machine is ordered."""
-_NOT_RESET = WORKS | {FaultCode.EVICTION_ANNOUNCED}
-"""Faults that no reset ends."""
 REPLACED_PER_RUN_MAX = 2
 """How many machines of one account and region a run takes away."""
 EVICTED_PER_RUN_MAX = 20
@@ -249,7 +247,7 @@ def _watched(facts: Facts, fault: Fault, lasted: timedelta) -> Action:
         return _for_degraded(fault, lasted)
     if facts.verdict is Verdict.QUARANTINED:
         return Climb(RepairStep.REPLACE, "we saw the fault ourselves, and it takes away what was sold")
-    if fault.code in _NOT_RESET:
+    if fault.code in STILL_WORKS:
         return Climb(RepairStep.REPLACE, "no reset ends it")
     return Climb(RepairStep.RESET, "we saw the fault ourselves, and a reset may end it")
 
@@ -292,7 +290,7 @@ def _reset(facts: Facts, fault: Fault, now: datetime) -> Action:
 
 
 def _why_not_reset(facts: Facts, fault: Fault) -> str | None:
-    if facts.verdict is Verdict.QUARANTINED or fault.code in _NOT_RESET:
+    if facts.verdict is Verdict.QUARANTINED or fault.code in STILL_WORKS:
         return "no reset ends what it has now"
     if facts.is_node:
         return "it is a node of a cluster, which its pool replaces"

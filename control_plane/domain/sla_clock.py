@@ -27,7 +27,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import pairwise
 
-from control_plane.domain.health import UNFIT, WORKS, FaultCode, Verdict
+from control_plane.domain.health import STILL_WORKS, UNFIT, FaultCode, Verdict
 from control_plane.domain.ids import MachineId
 from control_plane.domain.lease import EndReason
 from control_plane.domain.money import NOTHING, Nano
@@ -42,10 +42,6 @@ SETTLES_AFTER = timedelta(minutes=1)
 """How long after the end of a month, or of a lease, what is given back for it is computed."""
 BROKEN = frozenset({Verdict.MAINTENANCE_REQUIRED, Verdict.QUARANTINED})
 """Verdicts that no machine reaches by its own word alone."""
-_WORKS = WORKS | {FaultCode.EVICTION_ANNOUNCED}
-"""Faults of such a verdict with which everything that was sold works."""
-
-
 LOST_BY_US = frozenset({EndReason.MACHINE_LOST, EndReason.EVICTED, EndReason.PROOF_FAILED})
 """Ends of a lease that nobody wanted."""
 
@@ -445,7 +441,7 @@ class _Seen:
             )
             for change, following in pairwise((*changes, None)):
                 until = self.stop if following is None else floor(following.at)
-                if change and change.verdict in BROKEN and change.fault not in _WORKS:
+                if change and change.verdict in BROKEN and change.fault not in STILL_WORKS:
                     yield from common([Span(floor(change.at), until)], [had])
 
     def _unannounced(self) -> list[Span]:

@@ -69,7 +69,7 @@ async def _follow_up(
     judgement, machine_id = assessment.judgement, watched.machine_id
     if assessment.challenge:
         await challenges.challenge_now(connection, machine_id, now=now)
-    if judgement.verdict is not watched.verdict:
+    if judgement.differs(watched.judged):
         line = f"{watched.verdict} -> {judgement.verdict}: {judgement.why}"
         await journal.note_machine(
             connection, machine_id, event=Note.HEALTH_CHANGED, why=line, actor=actor, now=now
@@ -86,6 +86,8 @@ async def _follow_up(
             why="something is wrong with it",
             now=now,
         )
+    if judgement.verdict is watched.verdict and judgement.differs(watched.judged):
+        await repairs.begin_again(connection, machine_id, why=judgement.why, now=now)
     await repairs.hurry(connection, machine_id, now=now)
 
 

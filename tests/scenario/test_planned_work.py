@@ -1,5 +1,6 @@
 """Work that a provider announces: its customers are told once, and what an operator's planned work brings follows."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -12,10 +13,13 @@ from control_plane.domain.notice import NoticeKind
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import Promise
+from data_plane.documents.health import Recovery
+from data_plane.documents.sample import Gpu
 from providers.fake import Fault
 from reconciler.loops.machines.read_planned_work import EVERY
-from tests.scenario.test_health import machine_of, notices_of, verdict_of
+from tests.scenario.test_health import machine_of, notices_of, reports, verdict_of
 from tests.support import pools
+from tests.support.faults import GOOD, shows
 from tests.support.promises import put_terms_in_force
 from tests.support.ready import ready_leases
 from tests.support.rows import rows
@@ -25,6 +29,7 @@ pytestmark = pytest.mark.database
 READ = EVERY.total_seconds() + 90
 PLANNED, WITHDRAWN = NoticeKind.MAINTENANCE_PLANNED, NoticeKind.MAINTENANCE_WITHDRAWN
 _BREACHES = text("SELECT promise, evidence FROM sla_breaches ORDER BY promise")
+_CHANGES = text("SELECT verdict, fault FROM health_changes ORDER BY number")
 _STATE = text("SELECT state, fail_reason FROM machines WHERE id = :id")
 
 
@@ -126,6 +131,38 @@ async def test_work_that_was_announced_too_late_is_a_broken_promise_by_the_provi
     assert found.keys() == {Promise.AVAILABILITY, Promise.NOTICE}
     (work,) = found[Promise.NOTICE]["maintenance"]
     assert work["by_provider"] is True
+    await stage.finish()
+
+
+async def test_a_fault_is_told_repaired_and_counted_also_while_work_is_planned(stage: Stage) -> None:
+    """Both make a machine require maintenance, and the work is known for longer."""
+    lease, machine = await golden(stage)
+    at = stage.clock.now() + timedelta(days=14)
+    plan(stage, machine, at)
+    await stage.play(READ, step=30)
+    (planned,) = await told(stage, lease, NoticeKind.REPLACEMENT_PLANNED)
+    assert planned.planned_at == at
+    await stage.play(3_600, step=600)
+    stage.cloud.stock = dict.fromkeys(stage.cloud.stock, 0)
+    shows(stage, machine, replace(GOOD, recovery=Recovery(action=1)))
+    await reports(stage, lease, Gpu(0, recovery_action=1))
+    await stage.play(120, step=10)
+    (fault,) = await told(stage, lease, NoticeKind.FAULT_FOUND)
+    assert "the driver asks for a recovery" in fault.message
+    (reset,) = await told(stage, lease, NoticeKind.RESET_PLANNED)
+    assert reset.planned_at is not None
+    assert reset.planned_at < at - timedelta(days=13), "it does not wait for the work"
+    await stage.play(2 * 3_600, step=240)
+    async with stage.db.reading() as connection:
+        changed = await rows(connection, _CHANGES)
+    assert [(row.verdict, row.fault) for row in changed[:2]] == [
+        ("maintenance_required", "provider_maintenance"),
+        ("maintenance_required", "recovery_needed"),
+    ]
+    await stage.release(lease)
+    await stage.play(120, step=10)
+    async with stage.db.reading() as connection:
+        assert Promise.AVAILABILITY in {row.promise for row in await rows(connection, _BREACHES)}
     await stage.finish()
 
 

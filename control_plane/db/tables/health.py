@@ -64,7 +64,7 @@ machine_health = table(
     lookups=Lookups.READ,
 )
 
-# Every change of a verdict. SLA clocks run on it.
+# Every change of a verdict, and of whether everything that was sold still works with it. SLA clocks run on it.
 health_changes = table(
     "health_changes",
     Column("number", BigInteger, Identity(always=True), primary_key=True),
@@ -78,7 +78,9 @@ health_changes = table(
     known("verdict_before", Verdict),
     known("verdict", Verdict),
     known("fault", FaultCode),
-    CheckConstraint("verdict <> verdict_before", name="changes"),
+    CheckConstraint(
+        f"verdict <> verdict_before OR verdict = '{Verdict.MAINTENANCE_REQUIRED}'", name="changes"
+    ),
     Index("ix_health_changes_machine_id_at", "machine_id", "at"),
     tenancy=Tenancy.OF_MACHINE,
     fact=True,

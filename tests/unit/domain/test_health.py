@@ -28,6 +28,7 @@ from control_plane.domain.health import (
     LOOKS_APART,
     OF_ROWS,
     RULES,
+    STILL_WORKS,
     Cleared,
     Fault,
     FaultCode,
@@ -225,6 +226,22 @@ def test_a_reading_of_an_idle_gpu_says_nothing_about_a_link_that_is_slow() -> No
     assert list(undecided(reading(idle), [ACCEPTED])) == [(FaultCode.PCIE_REDUCED, 0, None)]
     for gpu in (at_work(), at_work(utilisation_percent=0), at_work(pcie_generation=1)):
         assert list(undecided(reading(gpu), [ACCEPTED])) == []
+
+
+def test_what_is_announced_hides_no_fault_that_is_as_bad_and_one_that_is_worse_hides_it() -> None:
+    for announced in sorted(STILL_WORKS):
+        planned = with_seen((), [seen(announced)], Source.PROVIDER)
+        assert judge(planned).still_works
+        both = with_seen(planned, [seen(FaultCode.GPU_ERROR, AT + HOUR)], Source.LOOK)
+        found = judge(both)
+        assert (found.verdict, found.fault and found.fault.code) == (
+            Verdict.MAINTENANCE_REQUIRED,
+            FaultCode.GPU_ERROR,
+        )
+        assert found.differs(judge(planned)), "the verdict is the same, and what works is not"
+        assert not found.differs(judge(with_seen((), [seen(FaultCode.GPU_ERROR)], Source.LOOK)))
+        milder = with_seen(planned, [seen(FaultCode.MEMORY_REPAIR_PENDING)], Source.LOOK)
+        assert judge(milder).still_works
 
 
 def test_a_slow_link_counts_when_it_is_reported_again_and_again_without_a_pause() -> None:

@@ -5897,7 +5897,10 @@ def _create_tables() -> None:
             "verdict_before IN ('degraded', 'healthy', 'lost', 'maintenance_required', 'quarantined')",
             name=op.f("ck_health_changes_verdict_before_known"),
         ),
-        sa.CheckConstraint("verdict <> verdict_before", name=op.f("ck_health_changes_changes")),
+        sa.CheckConstraint(
+            "verdict <> verdict_before OR verdict = 'maintenance_required'",
+            name=op.f("ck_health_changes_changes"),
+        ),
         sa.ForeignKeyConstraint(
             ["machine_id"], ["machines.id"], name=op.f("fk_health_changes_machine_id_machines")
         ),

@@ -50,5 +50,6 @@ def usage(terminal: Terminal, args: Namespace) -> None:
         **month(args),
         **({"organization": find(client, args.organization).id} if args.organization else {}),
     }
-    answer = client.every("/v1/finance/usage", CustomerUsagePage, asked)
+    with terminal.counting("Adding up what customers used"):
+        answer = client.every("/v1/finance/usage", CustomerUsagePage, asked)
     terminal.present(args.json, answer, lambda page: usage_of_all_table(page.items, what))

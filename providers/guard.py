@@ -198,9 +198,12 @@ class Guard:
         return inner.lists(native_region) if isinstance(inner, ListsSomeRegions) else True
 
     async def children(self) -> tuple[Child, ...]:
-        """None where the provider's launches make nothing but machines."""
+        """Each once, also where pages of the provider's list overlap. None where launches make nothing but machines."""
         inner = self._inner
-        return await self._read(Verb.CHILDREN, inner.children) if isinstance(inner, HasChildren) else ()
+        if not isinstance(inner, HasChildren):
+            return ()
+        listed = await self._read(Verb.CHILDREN, inner.children)
+        return tuple({child.key: child for child in listed}.values())
 
     async def delete_child(self, child: Child) -> None:
         inner = self._inner

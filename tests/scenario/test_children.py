@@ -10,7 +10,7 @@ from sqlalchemy import text
 from control_plane.db import account_requests, child_costs, children, organizations
 from control_plane.db.engine import Database
 from control_plane.db.rows import read
-from control_plane.domain.child import DELETED_PER_RUN_MAX
+from control_plane.domain.child import DELETED_PER_RUN_MAX, Child
 from control_plane.domain.child_cost import ChildCost
 from control_plane.domain.freeze import THAW_AFTER, THAW_LISTS
 from control_plane.domain.ids import LaunchKey, OrganizationId, launch_key
@@ -317,6 +317,25 @@ async def test_what_was_left_behind_is_kept_with_its_cost_when_it_is_gone(stage:
     assert seconds > 600, "it was deleted when a late machine would have shown"
     cost = left.cost(left.left_at, stage.clock.now())
     assert cost == pytest.approx(10_000_000 * seconds / 3_600, abs=10_000_000 / 3_600)
+    await stage.finish()
+
+
+async def test_a_child_that_overlapping_pages_list_twice_is_one_child(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = await stage.lease(await stage.organization())
+    once = stage.cloud.children
+
+    async def twice() -> tuple[Child, ...]:
+        return (await once()) * 2
+
+    monkeypatch.setattr(stage.cloud, "children", twice)
+    await stage.play_until(lease, "ready", seconds_max=30)
+    await stage.release(lease)
+    await stage.play(2_400, step=30)
+    assert stage.cloud.leftovers == {}
+    (left,) = await _costs(stage)
+    assert left.gone_at is not None
     await stage.finish()
 
 

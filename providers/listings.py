@@ -137,10 +137,12 @@ def address_or_name(text: str | None) -> str | None:
 
 
 def reference_of(native_id: str | int | UUID) -> ProviderRef:
-    """A provider's id for a machine, as our reference. Raises UnreadableAnswer for an unusable one."""
+    """A provider's id for a machine or one of its children, as our reference. Raises UnreadableAnswer for an unusable
+    one.
+    """
     text = str(native_id)
     if not 0 < len(text) <= REFERENCE_CHARACTERS_MAX or not text.isprintable():
-        raise UnreadableAnswer("a machine has no usable id")
+        raise UnreadableAnswer("a machine or one of its children has no usable id")
     return ProviderRef(text)
 
 

@@ -388,7 +388,7 @@ def _script_of(order: LaunchOrder) -> tuple[LaunchKey, str]:
 def _page(listed: list[Script], number: int) -> Page[Child]:
     """Only an empty page is the last one: how many scripts a page has is for the provider to decide."""
     found = [
-        Child(each.id, SCRIPT, key, Needed.UNTIL_BOOT)
+        Child(reference_of(each.id), SCRIPT, key, Needed.UNTIL_BOOT)
         for each in listed
         if (key := launch_key_among((each.name,))) is not None
     ]
@@ -399,7 +399,7 @@ def _volumes(listed: list[Volume]) -> list[Child]:
     there = [each for each in listed if each.status not in _NO_LONGER_THERE]
     keys = [(each, launch_key_among((*_tagged(each.tags), each.name))) for each in there]
     return [
-        Child(each.id, VOLUME, key, Needed.WHILE_IT_EXISTS, _hourly(each))
+        Child(reference_of(each.id), VOLUME, key, Needed.WHILE_IT_EXISTS, _hourly(each))
         for each, key in keys
         if key is not None
     ]

@@ -219,6 +219,17 @@ async def test_a_volume_whose_price_is_not_in_dollars_has_none(monkeypatch: pyte
         assert child.cost_nano_per_hour == cost, other
 
 
+async def test_an_id_that_the_database_would_refuse_fails_the_list_and_not_what_stores_it() -> None:
+    for kind in ("scripts", "volumes"):
+        wrong = {"id": "a\0b", "name": a_key(1), "status": "detached", "script": ""}
+
+        def answer(request: httpx.Request, kind: str = kind, wrong: dict[str, str] = wrong) -> httpx.Response:
+            return httpx.Response(200, json=[wrong] if kind in str(request.url) else [])
+
+        with pytest.raises(Unavailable):
+            await answering(answer).children()
+
+
 async def test_pages_that_are_smaller_than_asked_for_are_all_read() -> None:
     scripts = [{"id": str(n), "name": a_key(n), "script": ""} for n in range(1, 26)]
 

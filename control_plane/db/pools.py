@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.machines import SELECT, SIGHTED_AT
-from control_plane.db.rows import Recordset, read, read_one, write
+from control_plane.db.rows import Recordset, document, read, read_one, write
 from control_plane.db.tables.marks import among
 from control_plane.domain.failure import FailReason
 from control_plane.domain.health import UNFIT
@@ -20,6 +20,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.pool import Pool, PoolState
 from control_plane.domain.pool_claim import PooledMachine
 from control_plane.domain.pool_figures import IdleMachine, PoolHour, Requests
+from control_plane.domain.pool_idle import IdleCosts
 from control_plane.domain.provider_cost import BillingTerms, MachineLife
 from control_plane.domain.purchase import KEPT
 from control_plane.domain.sku import Shape
@@ -60,7 +61,8 @@ SELECT {_COLUMNS} FROM pools WHERE name = :name AND state <> '{PoolState.DELETED
 """)
 _RECORD = text("""
 UPDATE pools SET wanted = :wanted, wanted_why = :wanted_why, target = :target, fewer_since = :fewer_since, why = :why,
-  verified = :verified, starting = :starting, decided_at = :now, measured_at = :measured_at, due_at = :due_at
+  verified = :verified, starting = :starting, decided_at = :now, measured_at = :measured_at, due_at = :due_at,
+  idle_costs = CAST(:idle_costs AS jsonb)
 WHERE id = :id
 """)
 _DECIDED = text("""
@@ -147,6 +149,7 @@ async def record(
     wanted_why: str,
     fewer_since: datetime | None,
     measured_at: datetime | None,
+    idle_costs: IdleCosts | None,
     due_at: datetime,
     news: bool,
 ) -> None:
@@ -167,6 +170,7 @@ async def record(
         starting=decision.starting,
         now=decision.at,
         measured_at=measured_at,
+        idle_costs=None if idle_costs is None else document(idle_costs),
         due_at=due_at,
     )
 
@@ -302,13 +306,20 @@ FROM leases l LEFT JOIN LATERAL (
 WHERE {_SERVED} AND l.created_at >= :since
 GROUP BY 1, 2
 """)
-_IDLE = text("""
+_IDLE_COLUMNS = """
 SELECT m.cost_nano_per_hour AS nano_per_hour, m.stopped_cost_nano_per_hour AS stopped_nano_per_hour,
   m.increment_seconds, m.minimum_seconds, m.billed_while_booting, m.provider_ref, m.asked_at AS ordered_at,
   m.running_at, least(m.terminate_asked_at, m.missed_since) AS ending_at, m.gone_at AS ended_at, c.claimed_at
 FROM machines m LEFT JOIN claims c ON c.machine_id = m.id
-WHERE m.pool_id = :pool_id AND (m.gone_at IS NULL OR m.gone_at >= :since)
+"""
+_IDLE = text(f"""
+{_IDLE_COLUMNS} WHERE m.pool_id = :pool_id AND (m.gone_at IS NULL OR m.gone_at >= :since)
   AND (c.claimed_at IS NULL OR c.claimed_at >= :since)
+""")
+# Those whose wait was over last.
+_WAITED = text(f"""
+{_IDLE_COLUMNS} WHERE m.pool_id = :pool_id AND coalesce(c.claimed_at, m.terminate_asked_at, m.missed_since) >= :since
+ORDER BY coalesce(c.claimed_at, m.terminate_asked_at, m.missed_since) DESC, m.id LIMIT :limit
 """)
 _HOURS = Recordset(PoolHour, "hours")
 _HOUR_COLUMNS = [field.name for field in fields(PoolHour)]
@@ -337,6 +348,25 @@ class _Idle:
     ended_at: datetime | None
     claimed_at: datetime | None
 
+    def machine(self) -> IdleMachine:
+        return IdleMachine(
+            BillingTerms(
+                nano_per_hour=self.nano_per_hour,
+                stopped_nano_per_hour=self.stopped_nano_per_hour,
+                increment_seconds=self.increment_seconds,
+                minimum_seconds=self.minimum_seconds,
+                billed_while_booting=self.billed_while_booting,
+            ),
+            MachineLife(
+                ordered_at=self.ordered_at,
+                running_at=self.running_at,
+                ending_at=self.ending_at,
+                ended_at=self.ended_at,
+                referenced=self.provider_ref is not None,
+            ),
+            self.claimed_at,
+        )
+
 
 async def requests(connection: Connection, pool: Pool, *, since: datetime) -> list[Requests]:
     """The leases that the pool could have served since then, by the hour of their request and whether it did."""
@@ -345,26 +375,13 @@ async def requests(connection: Connection, pool: Pool, *, since: datetime) -> li
 
 async def idle(connection: Connection, pool: Pool, *, since: datetime) -> list[IdleMachine]:
     """The machines of a pool that waited at any time since then."""
-    return [
-        IdleMachine(
-            BillingTerms(
-                nano_per_hour=row.nano_per_hour,
-                stopped_nano_per_hour=row.stopped_nano_per_hour,
-                increment_seconds=row.increment_seconds,
-                minimum_seconds=row.minimum_seconds,
-                billed_while_booting=row.billed_while_booting,
-            ),
-            MachineLife(
-                ordered_at=row.ordered_at,
-                running_at=row.running_at,
-                ending_at=row.ending_at,
-                ended_at=row.ended_at,
-                referenced=row.provider_ref is not None,
-            ),
-            row.claimed_at,
-        )
-        for row in await read(connection, _IDLE, _Idle, pool_id=pool.id, since=since)
-    ]
+    return [row.machine() for row in await read(connection, _IDLE, _Idle, pool_id=pool.id, since=since)]
+
+
+async def waited(connection: Connection, pool: Pool, *, since: datetime, limit: int) -> list[IdleMachine]:
+    """The machines of a pool whose wait was over since then, the latest ones."""
+    found = await read(connection, _WAITED, _Idle, pool_id=pool.id, since=since, limit=limit)
+    return [row.machine() for row in found]
 
 
 async def put_hours(connection: Connection, pool_id: PoolId, hours: Sequence[PoolHour]) -> None:

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from control_plane.domain.ids import PoolId
 from control_plane.domain.money import Nano
+from control_plane.domain.pool_idle import IdleCosts
 from control_plane.domain.sku import region_within
 from control_plane.domain.sla import SlaTier
 
@@ -82,6 +83,8 @@ class Pool:
     """How many of its machines could be claimed at the last look."""
     starting: int
     """How many were still set up."""
+    idle_costs: IdleCosts | None
+    """What its machines cost while they waited, lately; None before any wait was over."""
 
     def serves(self, region: str) -> bool:
         """Whether machines of a region of ours belong into it."""

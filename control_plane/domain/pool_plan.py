@@ -43,7 +43,7 @@ class PoolFacts:
     sizing: Sizing | None
     """By its measured demand; None when that was not measured again."""
     idle_nano_per_hour: Nano
-    """What one of its machines costs while it waits."""
+    """What one of its machines costs while it waits, by its price."""
     spent_today_nano: Nano
     """What its waiting machines have cost since midnight (UTC)."""
     failures: int
@@ -94,16 +94,26 @@ def _wanted(facts: PoolFacts) -> tuple[int, str]:
     return facts.sizing.wanted, facts.sizing.why
 
 
-def affordable(facts: PoolFacts, *, seconds_min: int) -> int:
-    """How many machines can wait for the rest of the day, or for `seconds_min` if that is longer, with what is left."""
+def affordable(facts: PoolFacts, rate: Nano, *, seconds_min: int) -> int:
+    """How many machines can wait for the rest of the day, or for `seconds_min` if that is longer, with what is left.
+
+    `rate` is what an hour of waiting counts as, in nano-USD.
+    """
     left = facts.pool.idle_nano_per_day - facts.spent_today_nano
     if left <= 0:
         return 0
-    if facts.idle_nano_per_hour <= 0:
+    if rate <= 0:
         return facts.pool.machines_max
     passed = facts.now.hour * _HOUR_SECONDS + facts.now.minute * 60 + facts.now.second
     seconds = max(seconds_min, _DAY_SECONDS - passed)
-    return left * _HOUR_SECONDS // (facts.idle_nano_per_hour * seconds)
+    return left * _HOUR_SECONDS // (rate * seconds)
+
+
+def guarded(facts: PoolFacts) -> Nano:
+    """What an hour of one machine more counts as: the price, or what nine of ten hours cost lately if that is more."""
+    measured = facts.pool.idle_costs
+    guard = None if measured is None else measured.guard_nano_per_hour
+    return max(facts.idle_nano_per_hour, guard or Nano(0))
 
 
 def _target(facts: PoolFacts, wanted: int) -> tuple[int, datetime | None, str]:
@@ -111,14 +121,18 @@ def _target(facts: PoolFacts, wanted: int) -> tuple[int, datetime | None, str]:
     pool, now = facts.pool, facts.now
     demand = min(max(wanted, pool.machines_min), pool.machines_max)
     # A machine that is ordered late in the day shall not cost most of its first hour's money tomorrow.
-    budget = affordable(facts, seconds_min=_HOUR_SECONDS)
-    kept = min(pool.target, pool.machines_max, affordable(facts, seconds_min=1))
+    budget = affordable(facts, guarded(facts), seconds_min=_HOUR_SECONDS)
+    # What waits already costs its price, so that rare costs of others end no machine.
+    kept = min(pool.target, pool.machines_max, affordable(facts, facts.idle_nano_per_hour, seconds_min=1))
     if demand > kept:
         most = max(kept, budget)
         target = min(demand, kept + pool.step_max, most)
         if most < demand:
             spent, limit = dollars(facts.spent_today_nano), dollars(pool.idle_nano_per_day)
-            return target, None, f"The budget allows {most}: {spent} of {limit} USD are spent today"
+            why = f"The budget allows {most}: {spent} of {limit} USD are spent today"
+            if guarded(facts) > facts.idle_nano_per_hour:
+                why += f", and an hour of waiting cost up to {dollars(guarded(facts))} USD lately"
+            return target, None, why
         return target, None, _bound(pool, wanted)
     if demand == kept:
         return kept, None, _bound(pool, wanted)

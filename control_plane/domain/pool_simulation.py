@@ -7,11 +7,12 @@ before it keeps fewer; a fixed pool orders a machine for each that is taken.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from control_plane.domain.money import NANO_PER_USD, NOTHING, Nano, accrued
+from control_plane.domain.pool_idle import GUARD, rank
 from control_plane.domain.pool_plan import LOWER_AFTER
 from control_plane.domain.pool_sizing import Demand, Measured, demand
 
@@ -49,6 +50,9 @@ class Outcome:
     """Of each request, shortest first."""
     idle_seconds: int
     idle_nano: Nano
+    idle_median_nano: Nano
+    """Of a machine, from its order to its claim or its end."""
+    idle_p90_nano: Nano
     waiting_nano: Nano
     """What the waits count as at the price of the simulation, whatever the policy assumed."""
 
@@ -94,12 +98,13 @@ class _Play:
     machines: list[int]
     """When each machine that nobody took was ordered, oldest first."""
     hits: int = 0
-    idle_seconds: int = 0
+    idle_seconds: list[int] = field(default_factory=list[int])
+    """Of each machine whose wait is over."""
 
     def request(self, at: int) -> int:
         """How long a request waits."""
         if self.machines and self.machines[0] + self.lead <= at:
-            self.idle_seconds += at - self.machines.pop(0)
+            self.idle_seconds.append(at - self.machines.pop(0))
             self.hits += 1
             return 0
         return self.lead
@@ -108,10 +113,10 @@ class _Play:
         while len(self.machines) < number:
             self.machines.append(at)
         while shrink and len(self.machines) > number:
-            self.idle_seconds += at - self.machines.pop(0)
+            self.idle_seconds.append(at - self.machines.pop(0))
 
     def end(self, at: int) -> None:
-        self.idle_seconds += sum(max(0, at - ordered) for ordered in self.machines)
+        self.idle_seconds += [max(0, at - ordered) for ordered in self.machines]
 
 
 def _fixed(traces: Sequence[Sequence[int]], number: int, costs: Costs, policy: SimulatedPolicy) -> Outcome:
@@ -183,13 +188,20 @@ def _outcome(
     costs: Costs,
 ) -> Outcome:
     ordered = tuple(sorted(waits))
-    idle = sum(play.idle_seconds for play in plays)
+    each = sorted(seconds for play in plays for seconds in play.idle_seconds)
+    idle = sum(each)
     return Outcome(
         policy=policy,
         parameter=parameter,
         hits=sum(play.hits for play in plays),
         waits_seconds=ordered,
         idle_seconds=idle,
-        idle_nano=accrued(costs.idle_nano_per_hour, idle) if idle else NOTHING,
+        idle_nano=_cost(costs, idle),
+        idle_median_nano=_cost(costs, each[rank(len(each), 0.5)] if each else 0),
+        idle_p90_nano=_cost(costs, each[rank(len(each), GUARD)] if each else 0),
         waiting_nano=accrued(costs.waiting_nano_per_hour, sum(ordered)),
     )
+
+
+def _cost(costs: Costs, seconds: int) -> Nano:
+    return accrued(costs.idle_nano_per_hour, seconds) if seconds else NOTHING

@@ -121,6 +121,7 @@ async def create(connection: Connection, world: World, wanted: WantedPool) -> Sh
         measured_at=None,
         verified=0,
         starting=0,
+        idle_costs=None,
     )
     if not await pools.insert(connection, pool):
         why = f"There is a pool called {wanted.name!r}, or one of {wanted.sku} in {wanted.region} for the same leases."

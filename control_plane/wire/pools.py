@@ -201,9 +201,28 @@ class PoolDecisionView(View):
     """Why."""
 
 
+class IdleCostsView(View):
+    """What machines of a pool cost from their order to their claim or their end: the last 200 of seven days."""
+
+    machines: int
+    """How many were measured."""
+    mean: Money
+    """What one cost on average."""
+    median: Money
+    """Half of them cost at most so much."""
+    p90: Money
+    """Nine of ten cost at most so much."""
+    mean_per_hour: Money
+    """What an hour of waiting cost on average, as their providers billed it."""
+    p90_per_hour: Money
+    """Nine of ten hours of waiting cost at most so much each. With ten machines or more, the budget counts with it."""
+
+
 class PoolDetailView(PoolView):
     """A warm pool with its figures and its decisions."""
 
+    idle_costs: IdleCostsView | None = None
+    """What its machines cost while they waited; null before one was claimed or let go."""
     last_week: PoolFiguresView | None = None
     """Its figures of the last seven days; null before the first hour."""
     decisions: tuple[PoolDecisionView, ...] = ()
@@ -267,6 +286,10 @@ class SimulatedPolicyView(View):
     """What waiting machines cost."""
     idle_machine_hours: float
     """For how long machines waited, together."""
+    idle_cost_median: Money
+    """Half of the machines cost at most so much while they waited."""
+    idle_cost_p90: Money
+    """Nine of ten cost at most so much."""
     waited_seconds_mean: float
     """How long a request waited on average."""
     waited_seconds_p95: float

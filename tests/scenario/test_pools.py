@@ -98,6 +98,11 @@ async def test_what_waits_is_idle_to_the_nano_and_a_claim_ends_it(stage: Stage) 
         )
     seconds = int((claimed_at - machine.asked_at).total_seconds())
     assert sum(hour.idle_nano for hour in hours) == pytest.approx(cost.n * seconds / HOUR, abs=len(hours))
+    measured = (await shown(stage)).idle_costs
+    assert measured is not None
+    assert measured.machines == 1, "what still waits, or was never ordered, is not measured"
+    assert measured.p90_nano == measured.mean_nano == pytest.approx(cost.n * seconds / HOUR, abs=1)
+    assert measured.mean_nano_per_hour == pytest.approx(cost.n, abs=cost.n // 1_000)
     await stage.finish()
 
 

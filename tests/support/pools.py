@@ -40,6 +40,7 @@ def a_pool(number: int = 1, **other: Any) -> Pool:
         "wanted_why": None,
         "verified": 0,
         "starting": 0,
+        "idle_costs": None,
         "target": 0,
         "why": None,
         "fewer_since": None,

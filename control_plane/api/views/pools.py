@@ -3,9 +3,11 @@
 from control_plane.api.views.money import money
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.domain.pool_figures import PoolHour
+from control_plane.domain.pool_idle import IdleCosts
 from control_plane.domain.pool_simulation import Comparison, Outcome
 from control_plane.services.pools import Detail, PoolDecision, Shown
 from control_plane.wire.pools import (
+    IdleCostsView,
     PoolDecisionView,
     PoolDetailView,
     PoolFiguresView,
@@ -47,8 +49,22 @@ def pool_detail_view(detail: Detail) -> PoolDetailView:
     shown = pool_view(detail)
     return PoolDetailView(
         **{name: getattr(shown, name) for name in shown.__struct_fields__},
+        idle_costs=_idle_costs(detail.pool.idle_costs),
         last_week=_figures(detail.last_week),
         decisions=tuple(map(_decision, detail.decisions)),
+    )
+
+
+def _idle_costs(costs: IdleCosts | None) -> IdleCostsView | None:
+    if costs is None:
+        return None
+    return IdleCostsView(
+        machines=costs.machines,
+        mean=money(costs.mean_nano),
+        median=money(costs.median_nano),
+        p90=money(costs.p90_nano),
+        mean_per_hour=money(costs.mean_nano_per_hour),
+        p90_per_hour=money(costs.p90_nano_per_hour),
     )
 
 
@@ -102,6 +118,8 @@ def _outcome(outcome: Outcome) -> SimulatedPolicyView:
         hits=outcome.hits,
         idle_cost=money(outcome.idle_nano),
         idle_machine_hours=outcome.idle_seconds / _HOUR_SECONDS,
+        idle_cost_median=money(outcome.idle_median_nano),
+        idle_cost_p90=money(outcome.idle_p90_nano),
         waited_seconds_mean=outcome.mean_seconds,
         waited_seconds_p95=float(outcome.p95_seconds),
         waiting_cost=money(outcome.waiting_nano),

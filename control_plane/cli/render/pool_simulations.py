@@ -25,6 +25,7 @@ def simulation_page(found: PoolSimulationView, width: int) -> RenderableType:
             f"{found.hours:,.1f} hours",
         ),
         _policies(found.policies),
+        *_machines(found.policies),
         Text(),
         heading("Trade-off", "mean wait against idle cost"),
         curve(found.curve, min(COLUMNS_MAX, width - AXIS_WIDTH - 2)),
@@ -55,6 +56,17 @@ def _policies(outcomes: Sequence[SimulatedPolicyView]) -> RenderableType:
     ]
     head = ("POLICY", "HITS", "MEAN WAIT", "P95", "IDLE HOURS", "IDLE USD", "WAITING USD", "TOTAL USD")
     return table(head, rows, right=head[1:])
+
+
+def _machines(outcomes: Sequence[SimulatedPolicyView]) -> list[RenderableType]:
+    """How machines differ in what they cost while they wait, of each policy that has some."""
+    rows = [
+        (_name(outcome), rounded(outcome.idle_cost_median), rounded(outcome.idle_cost_p90))
+        for outcome in outcomes
+        if outcome.idle_machine_hours
+    ]
+    head = ("A MACHINE OF", "IDLE USD, MEDIAN", "90% AT MOST")
+    return [Text(), table(head, rows, right=head[1:])] if rows else []
 
 
 def curve(outcomes: Sequence[SimulatedPolicyView], columns: int) -> RenderableType:

@@ -8,7 +8,13 @@ from rich.text import Text
 
 from control_plane.cli.render.layout import facts, heading, table
 from control_plane.cli.words import ago, both, rounded, sentence, spaced, span
-from control_plane.wire.pools import PoolDecisionView, PoolDetailView, PoolFiguresView, PoolView
+from control_plane.wire.pools import (
+    IdleCostsView,
+    PoolDecisionView,
+    PoolDetailView,
+    PoolFiguresView,
+    PoolView,
+)
 
 _STATES = {"active": "green", "dry_run": "yellow", "deleting": "red"}
 
@@ -60,6 +66,8 @@ def pool_page(pool: PoolDetailView, now: datetime) -> RenderableType:
             ("Looked at", both(pool.decided_at, now)),
         ),
     ]
+    if pool.idle_costs is not None:
+        parts += [Text(), heading("A machine while it waits"), _idle_costs(pool.idle_costs)]
     for name, figures in (("Last 24 hours", pool.last_day), ("Last 7 days", pool.last_week)):
         if figures is not None:
             parts += [Text(), heading(name), _figures(figures)]
@@ -75,6 +83,26 @@ def _figures(figures: PoolFiguresView) -> RenderableType:
         ("Ready after", _waits(figures)),
         ("Avoided wait", span(timedelta(seconds=figures.avoided_wait_seconds))),
         ("Idle cost", f"{rounded(figures.idle_cost)} USD"),
+    )
+
+
+def _idle_costs(costs: IdleCostsView) -> RenderableType:
+    return facts(
+        ("Measured", f"{costs.machines:,} machines of the last 7 days"),
+        (
+            "Each cost",
+            ", ".join(
+                (
+                    f"{rounded(costs.mean)} USD on average",
+                    f"{rounded(costs.median)} in the median",
+                    f"{rounded(costs.p90)} at most for 90%",
+                )
+            ),
+        ),
+        (
+            "An hour cost",
+            f"{rounded(costs.mean_per_hour)} USD on average, {rounded(costs.p90_per_hour)} at most for 90%",
+        ),
     )
 
 

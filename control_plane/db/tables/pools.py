@@ -13,6 +13,7 @@ from sqlalchemy import (
     Uuid,
     text,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 
 from control_plane.db.tables.marks import Lookups, Tenancy, at, known, table
 from control_plane.domain.pool import PoolPolicy, PoolState
@@ -52,6 +53,8 @@ pools = table(
     # How many of its machines could be claimed then, and how many were being set up.
     Column("verified", Integer, nullable=False, server_default=text("0")),
     Column("starting", Integer, nullable=False, server_default=text("0")),
+    # What its machines cost while they waited, when that was measured last.
+    Column("idle_costs", JSONB),
     at("due_at", nullable=False),
     known("state", PoolState),
     known("policy", PoolPolicy),

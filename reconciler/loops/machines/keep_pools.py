@@ -25,6 +25,7 @@ from control_plane.domain.money import Nano
 from control_plane.domain.placement import Failure, Offer
 from control_plane.domain.pool import Pool, PoolPolicy, PoolState
 from control_plane.domain.pool_figures import by_hour, compute_since
+from control_plane.domain.pool_idle import MEASURED_MAX, MEASURED_WITHIN, IdleCosts, idle_costs, wait_of
 from control_plane.domain.pool_plan import FAILED_WITHIN, PoolFacts, PoolPlan, plan
 from control_plane.domain.pool_sizing import HISTORY, Measured, Sizing, lead_times, size
 from control_plane.domain.price import Price
@@ -103,10 +104,12 @@ async def _facts(connection: Connection, pool: Pool, market: _Market, now: datet
     cost = costs or cheapest
     measures = pool.measured_at is None or now - pool.measured_at >= MEASURE_EVERY
     sizing = await _measure(connection, pool, market, cost, now) if measures else None
+    if measures:
+        pool = replace(pool, measured_at=now, idle_costs=await _idle_costs(connection, pool, now))
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     hours = await pools.hours(connection, pool.id, since=midnight)
     return PoolFacts(
-        pool=replace(pool, measured_at=now) if measures else pool,
+        pool=pool,
         waiting=waiting,
         unfit=frozenset(await pools.unfit(connection, [machine.id for machine in waiting])),
         unhealthy_accounts=market.unhealthy,
@@ -117,6 +120,12 @@ async def _facts(connection: Connection, pool: Pool, market: _Market, now: datet
         failed_at=max((failure.at for failure in market.failures), default=None),
         now=now,
     )
+
+
+async def _idle_costs(connection: Connection, pool: Pool, now: datetime) -> IdleCosts | None:
+    """What machines of the pool cost until they were claimed or let go, lately."""
+    machines = await pools.waited(connection, pool, since=now - MEASURED_WITHIN, limit=MEASURED_MAX)
+    return idle_costs([wait for each in machines if (wait := wait_of(each)) is not None])
 
 
 async def _measure(
@@ -165,6 +174,7 @@ async def _carry_out(connection: Connection, world: AccountWorld, facts: PoolFac
         wanted_why=planned.wanted_why,
         fewer_since=planned.fewer_since,
         measured_at=pool.measured_at,
+        idle_costs=pool.idle_costs,
         due_at=now + LOOK_EVERY,
         news=_is_news(pool, decision),
     )

@@ -830,6 +830,14 @@ POOL: Json = {
         "waited_seconds_miss": 318.2,
         "avoided_wait_seconds": 11_492.2,
     },
+    "idle_costs": {
+        "machines": 37,
+        "mean": usd(1_654_900_000),
+        "median": usd(640_000_000),
+        "p90": usd(4_310_000_000),
+        "mean_per_hour": usd(2_490_000_000),
+        "p90_per_hour": usd(3_900_000_000),
+    },
     "last_week": {
         "since": at(days=7),
         "requests": 0,
@@ -857,9 +865,13 @@ POOL: Json = {
 }
 POOLS: Json = {
     "items": [
-        {name: value for name, value in POOL.items() if name not in ("last_week", "decisions")},
+        {name: value for name, value in POOL.items() if name not in ("last_week", "decisions", "idle_costs")},
         {
-            **{name: value for name, value in POOL.items() if name not in ("last_week", "decisions")},
+            **{
+                name: value
+                for name, value in POOL.items()
+                if name not in ("last_week", "decisions", "idle_costs")
+            },
             "id": "pl_019aa000000070008000000000000002",
             "name": "gold-us",
             "region": "us",
@@ -880,6 +892,8 @@ def _simulated(policy: str, parameter: float | None, hits: int, idle_usd: int, m
         "hits": hits,
         "idle_cost": usd(idle_usd * 1_000_000_000),
         "idle_machine_hours": idle_usd / 2.5,
+        "idle_cost_median": usd(idle_usd * 4_000_000),
+        "idle_cost_p90": usd(idle_usd * 30_000_000),
         "waited_seconds_mean": mean,
         "waited_seconds_p95": 300.0,
         "waiting_cost": usd(int(mean * 100 * 20 / 3_600 * 1_000_000_000)),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from control_plane.domain.machine import Machine, MachineState, Purpose
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.pool import PoolPolicy, PoolState
+from control_plane.domain.pool_idle import IdleWait, idle_costs
 from control_plane.domain.pool_plan import (
     AGE_MAX,
     ENDED_PER_LOOK_MAX,
@@ -140,6 +141,23 @@ def test_the_budget_of_the_day_bounds_even_the_minimum() -> None:
         )
     )
     assert (spent.target, spent.orders, len(spent.endings)) == (0, 0, 2)
+
+
+def test_a_budget_has_room_for_another_machine_only_if_a_dear_hour_fits_and_ends_none_that_waits() -> None:
+    """48 USD for 12 hours: two machines at their price of 2 USD, and one at the 4 USD that rare hours cost."""
+    costs = idle_costs(
+        [*[IdleWait(3_600, Nano(2 * NANO_PER_USD))] * 8, *[IdleWait(3_600, Nano(4 * NANO_PER_USD))] * 2]
+    )
+    pool = replace(POOL, idle_nano_per_day=Nano(48 * NANO_PER_USD), idle_costs=costs)
+    noon = START.replace(hour=12, minute=0, second=0, microsecond=0)
+    planned = plan(facts(9, pool=pool, now=noon))
+    assert planned.target == 1
+    assert "The budget allows 1" in planned.why
+    assert "an hour of waiting cost up to 4.00 USD lately" in planned.why
+    kept = plan(facts(9, pool=replace(pool, target=2), now=noon, waiting=waiting(1, 2)))
+    assert (kept.target, kept.orders, kept.endings) == (2, 0, ())
+    few = replace(pool, idle_costs=idle_costs([IdleWait(3_600, Nano(40 * NANO_PER_USD))]))
+    assert plan(facts(9, pool=few, now=noon)).target == 2, "one machine is no distribution"
 
 
 def test_a_machine_that_the_budget_allowed_all_day_is_not_ended_shortly_before_midnight() -> None:

@@ -2784,6 +2784,7 @@ def _create_tables() -> None:
         sa.Column("measured_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("verified", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("starting", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("idle_costs", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
         sa.CheckConstraint("sla IN ('bronze', 'gold', 'silver')", name=op.f("ck_pools_sla_known")),
         sa.CheckConstraint(

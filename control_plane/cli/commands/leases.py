@@ -269,7 +269,16 @@ def _create_batch(terminal: Terminal, client: Client, args: Namespace, request: 
 
 
 def _note_admitted(terminal: Terminal, lease: LeaseView) -> None:
-    terminal.note(f"{lease.id} is admitted at {price(lease.price_per_hour)} USD per hour.")
+    days, admitted = (
+        lease.request.committed_days,
+        f"{lease.id} is admitted at {price(lease.price_per_hour)} USD per hour",
+    )
+    if days is None:
+        terminal.note(f"{admitted}.")
+    else:
+        terminal.note(
+            f"{admitted}, and committed to for {plural(days, 'day')}. Until it is ready, releasing it is free."
+        )
 
 
 def _wait_timeout(args: Namespace) -> int:

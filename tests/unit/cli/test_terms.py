@@ -61,3 +61,14 @@ def test_a_refusal_about_the_term_names_the_option(tmp_path: Path) -> None:
     problem = {"title": "Unprocessable content", "status": 422, "detail": "Which?", "code": "term_differs"}
     stand = Stand(tmp_path, {"POST /v1/quotes": httpx.Response(422, json=problem)})
     assert "--term DAYS" in stand.run("quote", "h100x8", "--committed").err
+
+
+def test_whoever_commits_is_told_for_how_long_and_until_when_they_can_still_leave(tmp_path: Path) -> None:
+    made = answers.COMMITTED | {"state": "placing", "ready_at": None, "committed_until": None}
+    stand = Stand(tmp_path, {"POST /v1/leases": httpx.Response(202, json=made)})
+    shown = stand.run("lease", "create", "h100x8", "--committed", "--term", "365", "--no-wait")
+    told = " ".join(shown.err.split())
+    assert (shown.code, "committed to for 365 days. Until it is ready, releasing it is free." in told) == (
+        0,
+        True,
+    )

@@ -29,13 +29,12 @@ _FAR_SECONDS = 100 * 366 * 24 * 3_600
 
 def billing_start(ready_at: datetime) -> datetime:
     """The first whole second at or after `ready_at`."""
-    floor = ready_at.replace(microsecond=0)
-    return floor if floor == ready_at else floor + _SECOND
+    return ready_at.replace(microsecond=0) + _SECOND if ready_at.microsecond else ready_at
 
 
 def billing_end(ready_at: datetime, at: datetime) -> datetime:
     """The last whole second at or before `at`, and never before the billing start."""
-    return max(at.replace(microsecond=0), billing_start(ready_at))
+    return max(at.replace(microsecond=0) if at.microsecond else at, billing_start(ready_at))
 
 
 def unit_seconds_total(ready_at: datetime, units: int, at: datetime) -> int:
@@ -60,7 +59,8 @@ class Tariff:
     """The prices of a lease, and when each of them applied.
 
     A lease may have thousands of stops, so the time of each is summed once and then searched. What is summed is kept
-    on the object, which therefore has no slots.
+    on the object, which therefore has no slots. Most leases have none, and the meter asks about all of them each hour,
+    so nothing is summed or searched for those.
     """
 
     ready_at: datetime
@@ -103,9 +103,13 @@ class Tariff:
         used = self.unit_seconds_until(billed_until, stopped=False)
         return charge(self.nano_per_unit_hour, used, unit_seconds)
 
-    @cached_property
+    @property
     def cuts(self) -> tuple[datetime, ...]:
         """The whole seconds at which the price changes, in order."""
+        return self._cuts if self.switched_at or self.paused_at else ()
+
+    @cached_property
+    def _cuts(self) -> tuple[datetime, ...]:
         return tuple(sorted({*self._switches, *self._pauses}))
 
     @cached_property
@@ -148,15 +152,17 @@ class Tariff:
 
     def is_stopped(self, at: datetime) -> bool:
         """Whether the price while stopped applies from `at` on."""
-        return bisect_right(self._switches, at) % 2 == 1
+        return bool(self.switched_at) and bisect_right(self._switches, at) % 2 == 1
 
     def is_paused(self, at: datetime) -> bool:
         """Whether nothing is billed from `at` on."""
-        return bisect_right(self._pauses, at) % 2 == 1
+        return bool(self.paused_at) and bisect_right(self._pauses, at) % 2 == 1
 
     def unit_seconds_until(self, until: datetime, *, stopped: bool) -> int:
         """Billed unit-seconds from the billing start to `until` in which the machine was stopped, or was not."""
         end = billing_end(self.ready_at, until)
+        if not self.switched_at and not self.paused_at:
+            return 0 if stopped else (end - billing_start(self.ready_at)) // _SECOND * self.units
         passed = bisect_right(self.cuts, end)
         since = self.cuts[passed - 1] if passed else billing_start(self.ready_at)
         seconds = self._seconds[stopped][passed - 1] if passed else 0

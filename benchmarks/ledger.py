@@ -6,6 +6,8 @@ the role of the API and under row-level security, and there it calls `Account.tr
 refuses a transaction that does not sum to zero: ours at the end of each statement, theirs at the commit. Ours also
 numbers transactions, keeps the balances after each, refuses a second transaction with the same key, and books each one
 in a period that is open. The two take turns, so that other work on the machine slows both.
+
+Ours is also measured with several transactions of a customer in each commit, as `rate_usage` posts charges.
 """
 
 import asyncio
@@ -39,6 +41,8 @@ CUSTOMERS = 50
 CLIENTS = (1, 4)
 ROUNDS = 7
 SECONDS = 2.0
+TOGETHER = 100
+"""Transactions in a commit, where there are several."""
 _HERE = Path(__file__).parent
 _DOLLAR = Nano(NANO_PER_USD)
 _PAID = Approval("administrator", "benchmark")
@@ -95,8 +99,12 @@ async def measure() -> list[Figure]:
     url = await ground.empty_database("bench_ledger")
     ids = await _prepare(url)
     client = [sys.executable, "-m", "benchmarks.ledger", ground.login_url(url, Role.API)]
-    ours, peers = _Ledger("ours", [*client, *map(str, ids)]), await _peers()
-    compared = [ours, *peers]
+    ours, together = (
+        _Ledger(name, [*client, str(count), *map(str, ids)])
+        for name, count in (("ours", 1), (f"ours, {TOGETHER} in a commit", TOGETHER))
+    )
+    peers = await _peers()
+    compared = [ours, *peers, together]
     rates = await _rates(compared)
     await _check(url)
     figures = [_figure(one.name, count, rates[one.name, count]) for one in compared for count in CLIENTS]
@@ -178,33 +186,36 @@ def _ratio(name: str, count: int, ours: Sequence[float], peers: Sequence[float])
     return Figure(f"ours to {name}, {_clients(count)}", median(ratios), "times", ">= 2", note)
 
 
-async def _serve(url: str, ids: Sequence[OrganizationId]) -> None:
-    """Post for as many seconds as each line of the input says."""
+async def _serve(url: str, together: int, ids: Sequence[OrganizationId]) -> None:
+    """Post for as many seconds as each line of the input says, so many transactions in each commit."""
     database = Database(url, role=Role.API, pool_size=1, readers=1)
     world = World(database)
-    await _post(world, ids)
+    await _post(world, ids, together)
     print("ready", flush=True)
     while line := await asyncio.to_thread(sys.stdin.readline):
         posted, begun = 0, time.perf_counter()
         until = begun + float(line)
         while time.perf_counter() < until:
-            await _post(world, ids)
-            posted += 1
+            await _post(world, ids, together)
+            posted += together
         print(json.dumps({"posted": posted, "seconds": time.perf_counter() - begun}), flush=True)
     await database.close()
 
 
-async def _post(world: World, ids: Sequence[OrganizationId]) -> None:
-    """Pay a dollar into the wallet of one of these customers. Returns after the commit."""
+async def _post(world: World, ids: Sequence[OrganizationId], together: int) -> None:
+    """Pay a dollar into the wallet of one of these customers, so many times. Returns after the commit."""
     customer, now = random.choice(ids), world.now()
-    paid = top_up(customer, _DOLLAR, key=uuid7().hex, at=now, approval=_PAID)
+    paid = [
+        (world.new_id(), top_up(customer, _DOLLAR, key=uuid7().hex, at=now, approval=_PAID))
+        for _ in range(together)
+    ]
     async with world.db.transaction(customer) as connection:
         await lock_standings(connection, [customer])
-        posted = await ledger.post(connection, [(world.new_id(), paid)], now=now)
-    if len(posted) != 1:
-        raise RuntimeError("nothing was posted")
+        posted = await ledger.post(connection, paid, now=now)
+    if len(posted) != together:
+        raise RuntimeError(f"{len(posted)} of {together} transactions were posted")
 
 
 if __name__ == "__main__":
     # As the processes of the product run.
-    uvloop.run(_serve(sys.argv[1], [OrganizationId(UUID(each)) for each in sys.argv[2:]]))
+    uvloop.run(_serve(sys.argv[1], int(sys.argv[2]), [OrganizationId(UUID(each)) for each in sys.argv[3:]]))

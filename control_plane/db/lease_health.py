@@ -109,9 +109,9 @@ _VERDICTS = ", ".join(f"count(*) FILTER (WHERE verdict = '{verdict}') AS {verdic
 _GROUPS = {
     by: text(f"""
 SELECT name, count(*) AS machines, CAST(sum(gpu_count) AS bigint) AS gpus, {_VERDICTS},
-  count(*) FILTER (WHERE NOT sampled) AS silent
+  count(*) FILTER (WHERE NOT sampled AND admitted_at <= :fresh_from) AS silent
 FROM (
-  SELECT {name} AS name, m.gpu_count, coalesce(h.verdict, '{Verdict.HEALTHY}') AS verdict,
+  SELECT {name} AS name, m.gpu_count, c.admitted_at, coalesce(h.verdict, '{Verdict.HEALTHY}') AS verdict,
     EXISTS (SELECT FROM samples WHERE samples.claim_id = c.id AND samples.at > :fresh_from) AS sampled
   FROM claims c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = l.project_id
     JOIN machines m ON m.id = c.machine_id LEFT JOIN machine_health h ON h.machine_id = c.machine_id

@@ -34,6 +34,7 @@ from control_plane.domain.health import (
 )
 from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.notice import NoticeKind
+from control_plane.domain.planned_work import timed
 from control_plane.domain.proof import Tier, challenged
 from control_plane.domain.repeated_errors import Counted, repeats_seen, with_errors
 from control_plane.domain.sweep import MISSED_LISTS_MIN
@@ -264,13 +265,18 @@ def _in_rows(watched: Watched, now: datetime) -> Iterator[Seen]:
         detail = "as its provider announced"
         yield Seen(FaultCode.EVICTION_ANNOUNCED, None, watched.eviction_announced_at, detail)
     if watched.maintenance_since is not None:
-        detail = watched.maintenance_why or "no reason was given"
+        detail = _planned(watched.maintenance_why or "no reason was given", watched.maintenance_planned_at)
         yield Seen(FaultCode.UNDER_MAINTENANCE, None, watched.maintenance_since, detail)
     if watched.work_since is not None:
-        yield Seen(FaultCode.PROVIDER_MAINTENANCE, None, watched.work_since, watched.work_why or "")
+        detail = _planned(watched.work_why or "", watched.work_planned_at)
+        yield Seen(FaultCode.PROVIDER_MAINTENANCE, None, watched.work_since, detail)
     if watched.handed_back_at is not None:
         detail = watched.handed_back_why or "no reason was given"
         yield Seen(FaultCode.HANDED_BACK, None, watched.handed_back_at, detail)
+
+
+def _planned(why: str, at: datetime | None) -> str:
+    return why if at is None else timed(why, at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class PlannedWork:
     @property
     def why(self) -> str:
         """What will happen, for the machine's customer."""
-        return f"{WORDS[self.kind]} by its provider ({self.native_kind})"
+        return f"{WORDS[self.kind]} ({self.native_kind})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,13 @@ def changes(
 
 
 def announcement(why: str, planned_at: datetime) -> str:
-    """What the customer of a machine is told."""
-    return f"Work on the machine is planned: {why}, not before {planned_at:%Y-%m-%d %H:%M} UTC."
+    """What the customer of a machine is told of its provider's work."""
+    return f"The machine's provider plans work on it: {timed(why, planned_at)}."
+
+
+def timed(why: str, planned_at: datetime) -> str:
+    """What is planned, and when it begins at the earliest."""
+    return f"{why}, not before {planned_at:%Y-%m-%d %H:%M} UTC"
 
 
 def withdrawal(planned_at: datetime) -> str:

@@ -16,7 +16,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.repairs import Repair
 from control_plane.domain.actor import Actor
 from control_plane.domain.claim import Claim, why_not
-from control_plane.domain.health import judge
+from control_plane.domain.health import WORKS, judge
 from control_plane.domain.health_watch import NewNotice, Watched, of_rows
 from control_plane.domain.ids import MachineId
 from control_plane.domain.journal import Note
@@ -219,7 +219,7 @@ async def _take(work: _Work, case: _Case, decided: Action) -> Done:
             await work.note(f"next step: {step}; {why}")
             return Done.CLIMBED
         case Notify():
-            notice = _notice(decided, _pool_of(case.locked), case.facts.consent)
+            notice = _notice(decided, _pool_of(case.locked), case.facts)
             await health.notify(work.connection, work.machine_id, notice, now=work.now)
             await work.wait("its customer was told", notified=True)
             return Done.TOLD
@@ -234,10 +234,16 @@ async def _take(work: _Work, case: _Case, decided: Action) -> Done:
             return await _taken_away(work, case, why)
 
 
-def _notice(notify: Notify, pool: str | None, consent: Consent) -> NewNotice:
+def _notice(notify: Notify, pool: str | None, facts: Facts) -> NewNotice:
     """What its customer reads. `pool` is that of a node, of which nothing is asked."""
     if pool is not None:
-        return _notice_of_node(notify.at, pool, consent)
+        return _notice_of_node(notify.at, pool, facts.consent)
+    if notify.recommended and facts.fault is not None and facts.fault.code in WORKS:
+        message = (
+            "Another machine would be spared the work that is planned: splitplane lease replace LEASE. What is on the"
+            " disk of this one would be gone."
+        )
+        return NewNotice(NoticeKind.REPLACEMENT_RECOMMENDED, message)
     reset = notify.step is RepairStep.RESET
     if notify.recommended:
         kind = NoticeKind.RESET_RECOMMENDED if reset else NoticeKind.REPLACEMENT_RECOMMENDED

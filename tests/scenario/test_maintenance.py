@@ -61,7 +61,7 @@ async def test_planned_work_is_announced_hours_ahead_with_its_time_and_its_end_i
         machine.id,
         planned,
     )
-    assert "a fan" in told.message
+    assert f"a fan, not before {planned:%Y-%m-%d %H:%M} UTC" in told.message
     assert choice.kind is NoticeKind.REPLACEMENT_RECOMMENDED, "its tier leaves the choice to the customer"
     assert planned - told.at > timedelta(hours=7)
     await given_back(stage, platform, machine)

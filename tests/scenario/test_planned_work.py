@@ -59,9 +59,10 @@ async def test_an_announcement_is_told_once_with_its_time_and_told_again_when_th
     await stage.play(READ, step=30)
     (notice,) = await told(stage, lease, PLANNED)
     assert (notice.planned_at, notice.machine_id) == (at, machine.id)
-    assert "it will be rebooted by its provider (planned-reboot)" in notice.message
+    assert "it will be rebooted (planned-reboot), not before" in notice.message
     (choice,) = await told(stage, lease, NoticeKind.REPLACEMENT_RECOMMENDED)
     assert choice.at >= notice.at, "its tier leaves the choice to the customer"
+    assert choice.message.startswith("Another machine would be spared the work that is planned")
     await stage.play(3 * READ, step=60)
     assert len(await told(stage, lease, PLANNED)) == 1
     for moved in (at + timedelta(days=1), at - timedelta(days=1)):

@@ -209,8 +209,11 @@ async def test_machines_are_counted_in_groups_healthy_and_not(
     machine: Machine, acme: Tenant, db: Database, clock: Clock
 ) -> None:
     other = await Machine(db, clock, acme, await acme.lease(), 2).rent()
-    await machine.send()
     await other.judge("degraded", "nvlink_down")
+    total = (await acme.http.get("/v1/machine-health")).json()["total"]
+    assert (total["machines"], total["silent"]) == (2, 0), "they were handed over a moment ago"
+    clock.advance(180)
+    await machine.send()
     for by, name in (("region", "eu-west-1"), ("sku", "h100x1"), ("project", "default")):
         counted = (await acme.http.get("/v1/machine-health", params={"by": by})).json()
         (group,) = counted["groups"]

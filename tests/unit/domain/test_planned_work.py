@@ -75,6 +75,5 @@ def test_the_time_of_work_under_way_is_not_brought_forward() -> None:
 
 def test_a_customer_reads_what_happens_who_does_it_and_when() -> None:
     assert announcement(WORK.why, AT) == (
-        "Work on the machine is planned: it will be stopped by its provider (instance-stop), not before 2026-12-13"
-        " 12:00 UTC."
+        "The machine's provider plans work on it: it will be stopped (instance-stop), not before 2026-12-13 12:00 UTC."
     )

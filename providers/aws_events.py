@@ -14,7 +14,7 @@ from control_plane.domain.planned_work import WorkKind
 from providers.aws_client import AwsClient, Operation, filter_of
 from providers.aws_machines import reference
 from providers.base import Page, PlannedWork, Verb
-from providers.listings import whole_listing
+from providers.listings import reference_of, whole_listing
 
 CODES = {
     "instance-reboot": WorkKind.REBOOT,
@@ -61,7 +61,7 @@ def _work(region: str, status: Mapping[str, Any], event: Mapping[str, Any]) -> P
     code = event["Code"]
     return PlannedWork(
         provider_ref=reference(region, status),
-        event=event["InstanceEventId"],
+        event=reference_of(event["InstanceEventId"]),
         kind=CODES[code],
         native_kind=code,
         begins_at=event["NotBefore"].astimezone(UTC),

@@ -111,3 +111,14 @@ async def test_it_draws_from_the_budget_of_lists() -> None:
             cloud.provider, account=AccountName("any"), now=cloud.clock.now, sleep=cloud.clock.sleep
         )
         assert await guard.planned_work() == (), cloud.name
+
+
+async def test_an_event_whose_id_is_none_makes_the_list_unreadable() -> None:
+    async for cloud, provider, ref, at in with_a_machine():
+        if cloud.name == "fake":
+            continue  # Its ids are ours.
+        for strange in ("e" * 300, "event\x7f1"):
+            cloud.plan_work(ref, strange, at)
+            with pytest.raises(Unavailable):
+                await provider.planned_work()
+            cloud.call_off_work(ref, strange)

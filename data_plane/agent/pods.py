@@ -1,18 +1,19 @@
 """The addresses of the pods on this machine, if it is a node of a cluster.
 
-CNI's plugin `host-local` keeps a file for each address that it has given to a pod, in a folder that everybody may list
-(plugins/ipam/host-local/backend/disk). On K3s the network is called `cbr0` (pkg/agent/flannel/setup.go).
+CNI's plugin `host-local` keeps a file for each address that it has given to a pod (containernetworking/plugins,
+plugins/ipam/host-local/backend/disk).
 """
 
 import ipaddress
 from pathlib import Path
 
-FOLDER = Path("/var/lib/cni/networks/cbr0")
+from data_plane.documents.agent_config import POD_ADDRESSES
+
 PODS_MAX = 110
 """What a kubelet runs at most, unless it is told otherwise."""
 
 
-def addresses(folder: Path = FOLDER) -> "tuple[str, ...]":
+def addresses(folder: Path = Path(POD_ADDRESSES)) -> "tuple[str, ...]":
     """In their order. None where no pod has one, or where this is no node."""
     try:
         names = [path.name for path in folder.iterdir()]

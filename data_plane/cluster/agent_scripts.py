@@ -19,6 +19,7 @@ from data_plane.cluster.shell import (
     SETTINGS_BEFORE,
     SETTINGS_FILE,
 )
+from data_plane.documents.agent_config import POD_ADDRESSES
 from data_plane.inspection.agent_service import BELONGINGS
 from data_plane.mesh.node_scripts import TABLE as ROUTING_TABLE
 from data_plane.mesh.pod_filter import INTERFACE
@@ -129,6 +130,9 @@ state() {{
   systemctl show --property=ActiveState --value {UNIT}
 }}
 mkdir -p /etc/rancher/k3s
+# The folder in which our agent looks for the addresses of pods. Otherwise the first to need it decides who may list it:
+# CNI's plugin lets everybody, and the library that calls the plugin nobody (libcni/api.go, cacheAdd).
+install -d -m 755 /var/lib/cni /var/lib/cni/networks {POD_ADDRESSES}
 new=$(mktemp {CONFIG}.XXXXXX)
 trap 'rm -f "$new"' EXIT
 cat > "$new" <<END

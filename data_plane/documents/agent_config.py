@@ -13,6 +13,9 @@ from data_plane.documents.records import Text, Whole
 from data_plane.documents.sample import SECONDS as SAMPLE_SECONDS
 from data_plane.documents.sample_delivery import PORT as SAMPLES_PORT
 
+POD_ADDRESSES = "/var/lib/cni/networks/cbr0"
+"""On a node of a cluster, where each address that a pod has is the name of a file. The network of flannel on K3s is
+called `cbr0` (pkg/agent/flannel/setup.go)."""
 ENDED = 86
 """The exit status upon which systemd removes the agent from the machine."""
 SECONDS = 60

@@ -21,6 +21,7 @@ from control_plane.domain.node import JoinStep, LeaveReason, leaving
 from control_plane.domain.node_capacity import GPU
 from data_plane.cluster.objects.tenant import NODE_GPU, NODE_ORGANIZATION, NODE_POOL, NODE_PROJECT
 from data_plane.cluster.resource import NODE, SECRET
+from data_plane.documents.agent_config import POD_ADDRESSES
 from data_plane.mesh.pod_filter import TABLE as FILTER
 from reconciler.loops.clusters.sync_overlay import READ_AGAIN_AFTER
 from tests.support.attack_from_machine import CERTIFICATE, NOTHING, SSH_KEY, TUNNEL
@@ -135,6 +136,7 @@ async def test_a_pool_of_two_providers_outlives_us_replaces_a_lost_node_and_leav
     await story.watch_deletions()
     with story.kubectl.forwarded(story.near["name"]) as url:
         assert await story.answers(url, story.far, seconds=30), "through the tunnel"
+        await _reads_its_pods(story, story.far)
         await _attack(story)
         strangers = await _policies(story, url)
         assert await _mtus(cloud, story.near) == {"cni0": 1_370, "flannel.1": 1_370, "spoverlay": 1_420}
@@ -212,6 +214,16 @@ async def _device_plugins(cloud: NodeCloud, node: Node) -> int:
     """How many pods of our device plugin are on a node."""
     on_it = f"get pods -n kube-system -o name --field-selector spec.nodeName={node['name']}"
     return (await Server(cloud.server).kubectl(on_it)).count(DEVICE_PLUGIN)
+
+
+async def _reads_its_pods(story: Story, node: Node) -> None:
+    """As the agent on a node does, without rights: it finds the address of a pod, and asks it for a page."""
+    address = story.addresses[node["name"]]
+    url = f"http://{address}:8080/"
+    ask = f"import urllib.request as u; print(u.urlopen('{url}', timeout=5).read().decode())"
+    machine = await story.cloud.machine(node)
+    assert address in (await machine.sh(f"ls {POD_ADDRESSES}")).split()
+    assert (await machine.sh(f'python3 -c "{ask}"')).strip() == _text(node["name"])
 
 
 async def _attack(story: Story) -> None:

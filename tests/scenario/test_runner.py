@@ -57,7 +57,8 @@ def test_a_loop_that_waits_for_machines_may_take_as_long_as_a_challenge() -> Non
         "apply_firewalls",  # Waits for machines, as does the next one.
         "repair_links",
         "apply_provider_firewalls",  # Waits for providers.
-        "answer_account_requests",  # Waits for providers to list machines.
+        "answer_account_requests",  # Waits for providers to list machines, as does the next one.
+        "read_planned_work",
         "audit_ledger",  # Waits for no machine, but adds up all postings there are.
         "reconcile_periods",  # Likewise, but reads a month of a hundred customers.
         "bootstrap_machines",

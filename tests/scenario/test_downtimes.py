@@ -365,7 +365,7 @@ async def test_a_machine_that_works_although_its_provider_calls_it_failed_is_bil
         machine, last_seen = await _machine(stage, lease), stage.clock.now()
         stage.clock.advance(2)
         machine.listed_as = word
-        await stage.play(3 * AN_HOUR, step=30)
+        await stage.play(1.5 * AN_HOUR, step=60)
         row = await stage.lease_row(lease)
         assert await stage.state(lease) == "ready", "its agent reports"
         unused = row.switched_at if word is ListedState.STOPPED else row.paused_at

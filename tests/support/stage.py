@@ -78,6 +78,7 @@ from tests.support import laws, planting
 from tests.support.archive import Shelf
 from tests.support.challenger import DeadLine, ScriptedChallenger
 from tests.support.clock import Clock, Host
+from tests.support.idle_loops import OF_CLUSTERS, READ_ONLY, idle_loops
 from tests.support.keys import AFTER
 from tests.support.rows import rows
 from tests.support.values import PAID
@@ -105,7 +106,6 @@ CHEAP_STOPS = tuple(
 )
 FAKE = AccountName("fake")
 LOOPS = registry.discovered()
-_OF_CLUSTERS = frozenset(registry.of_wing("clusters"))
 CUSTOMER = Actor(ActorKind.CUSTOMER, "test")
 OPERATOR = Actor(ActorKind.OPERATOR, "test")
 
@@ -117,28 +117,6 @@ _LIVE_POOLS = text(
 )
 _LIVE = text("SELECT id, organization_id FROM leases WHERE state NOT IN ('ending', 'ended') ORDER BY id")
 _STATES = text("SELECT name, state FROM leases")
-_WORK_LIES_IN = {
-    "answer_account_requests": ("account_requests",),
-    "apply_provider_firewalls": ("provider_firewalls",),
-    "change_power": ("powers",),
-    "end_actions": ("enforcement_actions", "findings", "throughput_hours"),
-    "look_at_machines": ("machine_health",),
-    "order_spares": ("repairs",),
-    "rate_usage": ("unrated",),
-    "read_consoles": ("consoles",),
-    "revoke_ssh_certificates": ("ssh_certificates",),
-    "rotate_keys": ("data_keys",),
-    "sign_ssh_certificates": ("ssh_certificates",),
-} | dict.fromkeys(_OF_CLUSTERS, ("clusters", "server_hosts"))
-"""Loops that find nothing to do while these tables are empty."""
-_READ_ONLY = frozenset({"audit_ledger", "read_figures"})
-"""Loops that only read for the metrics, as `test_crashes.py` shows."""
-_FILLED = text(
-    " UNION ALL ".join(
-        f"SELECT '{table}' AS name WHERE EXISTS (SELECT FROM {table})"
-        for table in sorted({table for tables in _WORK_LIES_IN.values() for table in tables})
-    )
-)
 
 
 @dataclasses.dataclass
@@ -494,16 +472,14 @@ class Stage:
         idle = await self._idle()
         for name in LOOPS:
             now = self.clock.now()
-            if name in without or name in idle or name in _READ_ONLY or self._due.get(name, now) > now:
+            if name in without or name in idle or name in READ_ONLY or self._due.get(name, now) > now:
                 continue
             if any(report.acted_on for report in await self._turn(name)):
                 idle = await self._idle()
 
     async def _idle(self) -> Collection[str]:
-        """The loops that would find nothing now, because the tables that their work lies in are empty."""
         async with self.db.reading() as connection:
-            filled = {row.name for row in await rows(connection, _FILLED)}
-        return {name for name, tables in _WORK_LIES_IN.items() if filled.isdisjoint(tables)}
+            return await idle_loops(connection, self.clock.now())
 
     async def _turn(self, name: str) -> Sequence[Report]:
         loop, reports = LOOPS[name], await self.run(name)
@@ -528,14 +504,12 @@ class Stage:
         """
         idle = await self._idle()
         for name in LOOPS:
-            if name in without or (name in idle and name in _OF_CLUSTERS):
+            if name in without or (name in idle and name in OF_CLUSTERS):
                 continue
             reports = await self._turn(name)
-            if name in idle and any(report.looked_at for report in reports):
-                assert name not in await self._idle(), (
-                    f"{name} found work that _WORK_LIES_IN does not know of"
-                )
-            if any(report.acted_on for report in reports):
+            if any(report.looked_at for report in reports):
+                assert name not in idle, f"{name} found work that idle_loops.py does not know of"
+            if any(report.looked_at or report.acted_on for report in reports):
                 idle = await self._idle()
 
     async def play_until(

@@ -320,6 +320,7 @@ async def test_a_loop_that_finds_nothing_to_do_and_a_lease_that_waits_add_no_spa
         "refresh_offers",
         "seal_audit",  # The request left a line in the audit log.
         "provider offers",
+        "read_planned_work",
         "sweep_children",
         "provider children",
     }

@@ -186,7 +186,7 @@ class Guard:
         )
 
     async def planned_work(self) -> tuple[PlannedWork, ...]:
-        """None where the provider tells of none."""
+        """Empty where the provider announces nothing to programs."""
         inner = self._inner
         if not self.capabilities.planned_work or not isinstance(inner, TellsPlannedWork):
             return ()

@@ -27,9 +27,8 @@ def confirm(
     """Return once a person has agreed to what the question says, or without asking where `--yes` was given.
 
     With `name`, the person has to type it: for what ends a whole customer. `instead` is what says yes on the command
-    line. A command asks once, after everything
-    that it can find out without changing anything. Raises CliError when the answer is not yes, and when nobody can
-    answer because standard input is not a terminal.
+    line. A command asks once, after everything that it can find out without changing anything. Raises CliError when
+    the answer is not yes, and when nobody can answer because standard input is not a terminal.
     """
     if args.yes:
         return

@@ -44,7 +44,7 @@ _ACCEPTED = """
 _WATCHED = f"""
 SELECT m.id AS machine_id, m.account, m.region, m.gpu_count, m.proof, m.created_at, m.down_since, m.provider_state,
   coalesce(v.accepted, '[]') AS accepted, m.missed_since, m.missed_lists, m.relisted_at, m.unsteady_until,
-  m.suspect_since,  m.eviction_announced_at, m.eviction_withdrawn_at, m.last_passed_at,
+  m.suspect_since, m.eviction_announced_at, m.eviction_withdrawn_at, m.last_passed_at,
   b.asked_at AS handed_back_at, b.why AS handed_back_why, t.since AS maintenance_since, t.why AS maintenance_why,
   t.planned_at AS maintenance_planned_at, w.since AS work_since, w.why AS work_why, w.planned_at AS work_planned_at,
   coalesce(h.verdict, '{Verdict.HEALTHY}') AS verdict, coalesce(h.why, '') AS why,

@@ -29,6 +29,7 @@ from control_plane.db.engine import Database, Role
 from control_plane.domain.enforcement import Detector
 from control_plane.domain.ids import EnforcementActionId
 from control_plane.domain.lease import Lease
+from control_plane.ingest.signals import READ_EVERY_SECONDS
 from control_plane.world import utc_now, uuid7
 from data_plane.access.authority import new_authority
 from data_plane.access.ssh import SshAccess, new_host_key
@@ -246,6 +247,9 @@ class Play:
     async def is_done(self) -> bool:
         return True
 
+    async def is_later(self, moment: float) -> bool:
+        return time.monotonic() > moment
+
     async def is_over(self) -> bool:
         return all(outcome is not None for _, outcome in await self.findings())
 
@@ -350,6 +354,8 @@ async def test_what_is_over_before_the_agent_comes_back_is_never_asked(play: Pla
     await play.until("it is over", play.is_over)
     assert (await play.findings())[-1][1] == "silent", "nobody knows, so nothing goes on"
     before = await play.cache()
+    read_again = time.monotonic() + READ_EVERY_SECONDS + 1
+    await play.until("the ingest process knows", lambda: play.is_later(read_again))
     await play.sh("sudo systemctl start splitplane-agent")
     end = time.monotonic() + 8
     while time.monotonic() < end:

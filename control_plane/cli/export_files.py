@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from operator import itemgetter
@@ -87,17 +88,24 @@ def _untold(_text: str) -> None:
 
 def check(folder: Path, tell: Tell = _untold) -> Checked:
     """Check every file of an export against its manifest. Raises CliError with what is wrong."""
-    try:
+    with _readable(folder):
         content = (folder / MANIFEST).read_bytes()
         manifest = json.loads(content)
         for file in manifest["files"]:
             _check_bytes(folder / file["name"], file, tell)
         _check_rows(folder / CSV, manifest, tell)
+    return Checked(manifest, hashlib.sha256(content).hexdigest())
+
+
+@contextmanager
+def _readable(folder: Path | str) -> Iterator[None]:
+    """Raises CliError where an export in this folder cannot be read, or is none."""
+    try:
+        yield
     except OSError as error:
         raise CliError(f"{error.filename}: {error.strerror}.", code="file") from error
-    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-        raise broken(f"{folder / MANIFEST} cannot be read: {error!r}.") from error
-    return Checked(manifest, hashlib.sha256(content).hexdigest())
+    except (ValueError, KeyError, TypeError, ArithmeticError, csv.Error) as error:
+        raise broken(f"{folder} cannot be read as an export: {error!r}.") from error
 
 
 def broken(sentence: str) -> CliError:
@@ -148,26 +156,33 @@ def _check_rows(path: Path, manifest: Mapping[str, Any], tell: Tell) -> None:
 
 def _fields(path: Path, names: Sequence[str]) -> Iterator[Sequence[str]]:
     """These columns of every row. Several times as fast as a dictionary for each row."""
+    lines = _lines(path)
+    picked = itemgetter(*map(list(next(lines, ())).index, names))
+    yield from map(picked, lines)
+
+
+def _lines(path: Path) -> Iterator[Sequence[str]]:
+    """The columns' names, and then the fields of each row. Raises CliError for a row with more or fewer."""
     with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.reader(file)
-        columns = next(reader, [])
-        picked = itemgetter(*map(columns.index, names))
-        for row in reader:
-            if len(row) != len(columns):
-                raise broken(
-                    f"{path}: line {reader.line_num} has {len(row)} fields instead of {len(columns)}."
-                )
-            yield picked(row)
+        reader, columns = csv.reader(file), 0
+        for line in reader:
+            columns = columns or len(line)
+            if len(line) != columns:
+                raise broken(f"{path}: line {reader.line_num} has {len(line)} fields instead of {columns}.")
+            yield line
 
 
 def changes(before: Path, after: Path, tell: Tell = _untold) -> Iterator[Change]:
-    """The rows in which two exports differ, in their order. Both are read side by side."""
-    try:
+    """The rows in which two exports differ, in their order. Both are read side by side.
+
+    First both are checked against their manifests, so that none turns out to be broken after rows of it were written.
+    """
+    for folder in (before, after):
+        with _readable(folder):
+            files = json.loads((folder / MANIFEST).read_bytes())["files"]
+            _check_bytes(folder / CSV, {file["name"]: file for file in files}[CSV], tell)
+    with _readable(f"{before} or {after}"):
         yield from _merged(_told(_rows(before / CSV), "rows compared", tell), _rows(after / CSV))
-    except OSError as error:
-        raise CliError(f"{error.filename}: {error.strerror}.", code="file") from error
-    except (KeyError, TypeError) as error:
-        raise broken(f"One of the files is no export: {error!r}.") from error
 
 
 def _merged(left: Iterator[Row], right: Iterator[Row]) -> Iterator[Change]:
@@ -194,8 +209,10 @@ def _told(rows: Iterator[Any], what: str, tell: Tell) -> Iterator[Any]:
 
 
 def _rows(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file)
+    lines = _lines(path)
+    names = next(lines, ())
+    for line in lines:
+        yield dict(zip(names, line, strict=True))
 
 
 def _key(row: Row) -> tuple[str, str, str]:

@@ -366,6 +366,7 @@ coalesce(sum(c.unit_seconds) FILTER (WHERE l.gpu_count = 0), 0)::bigint AS machi
 """
 _NO_DAY = "NULL::timestamp"
 _GROUPED_BY = {
+    UsageGrouping.ORGANIZATION: ("l.organization_id", "o.name"),
     UsageGrouping.PROJECT: ("c.project_id", "p.name"),
     UsageGrouping.LEASE: ("c.lease_id", "l.name"),
     UsageGrouping.SKU: ("NULL::uuid", "c.sku"),
@@ -385,6 +386,7 @@ _GROUPS = {
     SELECT {group_id} AS id, {name} AS name, sum(c.charges)::bigint AS charges, {_SECONDS},
            sum(c.amount_nano)::bigint AS amount_nano, coalesce(sum(c.unused_nano), 0)::bigint AS unused_nano
     FROM c JOIN leases l ON l.id = c.lease_id JOIN projects p ON p.id = c.project_id
+      JOIN organizations o ON o.id = l.organization_id
     WHERE {within("l")}
     GROUP BY 1, 2
     ORDER BY {"2" if grouping is UsageGrouping.DAY else "6 DESC, 2, 1"}

@@ -8,6 +8,8 @@ from control_plane.domain.money import Nano
 
 
 class UsageGrouping(StrEnum):
+    ORGANIZATION = "organization"
+    """All of a customer's usage together."""
     PROJECT = "project"
     LEASE = "lease"
     SKU = "sku"
@@ -22,9 +24,10 @@ class UsageGroup:
     """The charges that have something in common."""
 
     id: UUID | None
-    """Of the project or the lease."""
+    """Of the organization, the project or the lease."""
     name: str | None
-    """Of the project, the lease or the SKU; the day such as `2026-11-20`; the label's value, and None without it."""
+    """Of the organization, the project, the lease or the SKU; the day such as `2026-11-20`; the label's value, and None
+    without it."""
     charges: int
     """The number of charges."""
     gpu_seconds: int

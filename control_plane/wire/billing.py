@@ -101,6 +101,7 @@ UsageGroupingWord = Annotated[
     one_of(
         "UsageGrouping",
         "By what usage is added up.",
+        organization="The customer: all of its usage together.",
         project="The project of the lease.",
         lease="The lease.",
         sku="The SKU of the lease.",
@@ -113,11 +114,11 @@ UsageGroupingWord = Annotated[
 class UsageGroupView(View):
     """The charges that have something in common."""
 
-    id: LeaseIdText | ProjectIdText | None
-    """The id of the lease or of the project; null for other groups."""
+    id: LeaseIdText | OrganizationIdText | ProjectIdText | None
+    """The id of the organization, the project or the lease; null for other groups."""
     name: str | None
-    """The name of the project, the lease or the SKU, the day such as `2026-11-20`, or the label's value. Null for
-    leases without the label."""
+    """The name of the organization, the project, the lease or the SKU, the day such as `2026-11-20`, or the label's
+    value. Null for leases without the label."""
     charges: int
     """The number of charges."""
     gpu_seconds: int

@@ -60,8 +60,15 @@ def usage_row(charge: Charge) -> UsageRow:
     )
 
 
+_PREFIXES = {
+    UsageGrouping.ORGANIZATION: Prefix.ORGANIZATION,
+    UsageGrouping.PROJECT: Prefix.PROJECT,
+    UsageGrouping.LEASE: Prefix.LEASE,
+}
+"""Of the ids of groups; other ones have none."""
+
+
 def usage_sums_view(sums: UsageSums) -> UsageSumsView:
-    prefix = Prefix.PROJECT if sums.by is UsageGrouping.PROJECT else Prefix.LEASE
     return UsageSumsView(
         by=sums.by.value,
         label_key=sums.label,
@@ -69,7 +76,7 @@ def usage_sums_view(sums: UsageSums) -> UsageSumsView:
         until=sums.until,
         groups=tuple(
             UsageGroupView(
-                id=None if group.id is None else on_wire(prefix, group.id),
+                id=None if group.id is None else on_wire(_PREFIXES[sums.by], group.id),
                 name=group.name,
                 charges=group.charges,
                 gpu_seconds=group.gpu_seconds,

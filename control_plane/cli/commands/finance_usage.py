@@ -22,7 +22,7 @@ def add(finance: Commands) -> None:
         more=(
             "--by adds up by organization, project, sku, day, or label:KEY, which is the\n"
             "value that this label of the lease has now. --json has the sums of each customer\n"
-            "and its groups; by organization, these are SKUs."
+            "and its groups."
         ),
         examples="""
         splitplane finance usage --month 2026-10
@@ -44,8 +44,7 @@ def usage(terminal: Terminal, args: Namespace) -> None:
     what, label = grouping(args.by, GROUPINGS)
     client = terminal.client()
     asked = {
-        # The answer has a sum for each customer, whatever its groups are.
-        "by": "sku" if what == "organization" else what,
+        "by": what,
         **label,
         **month(args),
         **({"organization": find(client, args.organization).id} if args.organization else {}),

@@ -39,11 +39,7 @@ def usage_of_all_table(customers: Sequence[CustomerUsageView], by: str) -> Rende
 def _groups(customers: Sequence[CustomerUsageView], by: str) -> Iterator[UsageGroupView]:
     """The rows of the table. Customers without usage have none."""
     if by == "organization":
-        yield from (
-            _sum(customer.organization, customer.usage.groups)
-            for customer in customers
-            if customer.usage.groups
-        )
+        yield from (group for customer in customers for group in customer.usage.groups)
     elif by == "project":
         yield from (
             _sum(f"{customer.organization}/{group.name}", [group])

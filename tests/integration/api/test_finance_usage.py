@@ -16,7 +16,7 @@ from tests.support.stage import set_stage
 
 pytestmark = pytest.mark.database
 PATH = "/v1/finance/usage"
-GROUPINGS = ("project", "lease", "sku", "day", "label&label_key=team")
+GROUPINGS = ("organization", "project", "lease", "sku", "day", "label&label_key=team")
 
 
 @dataclass
@@ -67,6 +67,10 @@ async def test_finance_reads_of_each_customer_what_it_reads_of_itself(books: Boo
             assert found[name]["usage"] == own, by
             assert found[name]["organization_id"] == on_wire(Prefix.ORGANIZATION, customer.id)
             assert (own["amount"]["nano"] > 0) == (name != "idle")
+    acme = (await books.all("&by=organization"))["acme"]
+    (together,) = acme["usage"]["groups"]
+    assert (together["id"], together["name"]) == (acme["organization_id"], "acme")
+    assert together["amount"] == acme["usage"]["amount"]
     labels = (await books.all("&by=label&label_key=team"))["acme"]["usage"]["groups"]
     assert {group["name"] for group in labels} == {"vision", None}
 

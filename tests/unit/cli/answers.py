@@ -1801,6 +1801,17 @@ USAGE_OF_ALL: Json = {
     ],
     "next_cursor": None,
 }  # fmt: skip
+
+
+def _together(customer: Json) -> Json:
+    """The usage of a customer by organization: all of it is one group, if there is any."""
+    sums = customer["usage"]
+    of_all = {key: sums[key] for key in ("gpu_seconds", "machine_seconds", "amount", "unused")}
+    group = {"id": customer["organization_id"], "name": customer["organization"], "charges": 6, **of_all}
+    return customer | {"usage": sums | {"by": "organization", "groups": [group] if sums["groups"] else []}}
+
+
+USAGE_OF_ORGANIZATIONS: Json = USAGE_OF_ALL | {"items": [_together(each) for each in USAGE_OF_ALL["items"]]}
 USAGE_OF_ALL_BY_LABEL: Json = {
     "items": [_usage_of(ORGANIZATION, USAGE_SUMS), _usage_of(OTHER_ORGANIZATION, USAGE_SUMS)],
     "next_cursor": None,

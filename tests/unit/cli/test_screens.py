@@ -499,7 +499,10 @@ SCREENS: dict[str, tuple[str, dict[str, Answer]]] = {
         f"finance explain {answers.CHARGE['charge']['id']}",
         {f"GET /v1/finance/charges/{answers.CHARGE['charge']['id']}": answers.CHARGE_INVOICED},
     ),
-    "finance_usage": ("finance usage --month 2026-10", {"GET /v1/finance/usage": answers.USAGE_OF_ALL}),
+    "finance_usage": (
+        "finance usage --month 2026-10",
+        {"GET /v1/finance/usage": answers.USAGE_OF_ORGANIZATIONS},
+    ),
     "finance_usage_by_sku": ("finance usage --by sku", {"GET /v1/finance/usage": answers.USAGE_OF_ALL}),
     "finance_usage_by_label": (
         "finance usage --by label:team",

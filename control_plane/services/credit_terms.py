@@ -1,6 +1,6 @@
 """Credit terms: finance decides how far a customer may use capacity before it pays."""
 
-from control_plane.db import balance_alerts, credit_terms, organizations
+from control_plane.db import balance_alerts, credit_terms, holds, organizations
 from control_plane.db.engine import acting_for
 from control_plane.domain.credit_terms import CreditTerms
 from control_plane.domain.ids import OrganizationId
@@ -38,5 +38,6 @@ async def put(
             if await organizations.standing(connection, organization_id, lock=True) is None:
                 return Refused(RefusalCode.NOT_FOUND, "There is no such organization.")
             await balance_alerts.look_again(connection, organization_id, due_at=world.now())
+            await holds.look_at_terms(connection, organization_id, now=world.now())
         await credit_terms.set_(connection, organization_id, terms)
     return None

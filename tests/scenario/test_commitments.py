@@ -11,6 +11,7 @@ from sqlalchemy import text
 from control_plane.db import exports, holds, invoices, reconciliation_batches
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.auto_release import AutoRelease
+from control_plane.domain.credit_terms import CreditTerms
 from control_plane.domain.envelope import Envelope, Level
 from control_plane.domain.focus import NAMES, Row
 from control_plane.domain.ids import OrganizationId
@@ -27,7 +28,7 @@ from control_plane.domain.sku import Unit
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import SETTLES_AFTER
 from control_plane.domain.tariff import billing_start
-from control_plane.services import billing, payments, repairs
+from control_plane.services import billing, credit_terms, payments, repairs
 from control_plane.services.lease_changes import Changes, change
 from data_plane.documents.sample import Gpu
 from reconciler.worlds.complete import CompleteWorld
@@ -362,6 +363,15 @@ async def _pays(
     await stage.play(60, step=15)
 
 
+async def _gets_credit(
+    stage: Stage, organization_id: OrganizationId, usd: int, *, platform: OrganizationId
+) -> None:
+    """Finance sets the customer's credit limit."""
+    terms = CreditTerms(Nano(usd * NANO_PER_USD), 30, "contract 17", stage.clock.now(), "sa_1")
+    assert await credit_terms.put(stage.api, organization_id, terms, platform=platform) is None
+    await stage.play(60, step=15)
+
+
 async def _paid_for(stage: Stage) -> Lease:
     """A lease with a term that is two hours old, and that its customer has paid with one payment of 600 USD."""
     stage.book = BOOK_WITH_TERMS
@@ -426,6 +436,31 @@ async def test_what_is_lost_of_a_term_shortens_it_until_it_is_paid_again(stage: 
     assert await _set_aside(stage, lease) == WHOLE
     await stage.suspend_organization(lease.organization_id, end_leases=True)
     await stage.finish()
+
+
+async def test_a_term_on_credit_is_shortened_to_the_limit_that_finance_lowered_and_is_whole_when_it_is_raised_again(
+    stage: Stage,
+) -> None:
+    stage.book = BOOK_WITH_TERMS
+    organization_id, platform = await stage.organization(usd=4), await stage.operators()
+    await _gets_credit(stage, organization_id, 600, platform=platform)
+    lease = await stage.lease(organization_id, COMMITTED)
+    await stage.play_until(lease, "ready")
+    await stage.play(2 * 3_600, step=600)
+    assert await _set_aside(stage, lease) == WHOLE
+    await _gets_credit(stage, organization_id, 400, platform=platform)
+    assert await _set_aside(stage, lease) == Nano(404 * NANO_PER_USD), "what the balance and the limit cover"
+    assert (await stage.state(lease), await _warned(stage, lease)) == ("ready", False)
+    await stage.check()
+    await _gets_credit(stage, organization_id, 600, platform=platform)
+    assert await _set_aside(stage, lease) == WHOLE
+    await _gets_credit(stage, organization_id, 0, platform=platform)
+    await stage.play(2 * 3_600, step=60)
+    ended = await stage.lease_row(lease)
+    assert (ended.end_reason, ended.unused_unit_seconds) == ("unfunded", 0)
+    await _gets_credit(stage, organization_id, 600, platform=platform)  # It owes what it used.
+    await stage.finish()
+    assert set(await _charged(stage, lease)) == {False}
 
 
 def test_the_price_of_a_term_is_of_the_book() -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import account_requests, accounts, catalogue, organizations
+from control_plane.db import account_requests, accounts, catalogue
 from control_plane.db import leases as lease_rows
 from control_plane.db.connection import Connection
 from control_plane.domain.actor import Actor, ActorKind
@@ -332,9 +332,7 @@ async def test_a_silent_fleet_behind_wrong_lists_is_kept_until_an_operator_permi
     freeze = (await _account(stage)).freeze
     assert freeze is not None
     assert (freeze.missing, freeze.needs_permit) == (5, True)
-    platform = OrganizationId(stage.world.new_id())
-    async with stage.db.transaction(platform) as connection:
-        await organizations.insert(connection, platform, "operators", platform=True, now=stage.clock.now())
+    platform = await stage.operators()
 
     async def permit(seen: MissingPermit) -> accounts_service.Permit | Refused:
         async with stage.api.db.transaction(platform) as connection:

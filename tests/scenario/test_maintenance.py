@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 
-from control_plane.db import organizations
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import ADMINISTRATOR
 from control_plane.domain.ids import OrganizationId
@@ -12,7 +11,6 @@ from control_plane.domain.machine import Machine
 from control_plane.domain.notice import NoticeKind
 from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import repairs
-from control_plane.world import uuid7
 from tests.scenario.test_health import machine_of, notices_of
 from tests.support.hand_backs import asked_for_another
 from tests.support.ready import ready_leases
@@ -20,14 +18,6 @@ from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
 WORK_IN = timedelta(hours=8)
-
-
-async def operators(stage: Stage) -> OrganizationId:
-    """The organization of those who run the installation."""
-    made = OrganizationId(uuid7())
-    async with stage.db.transaction(made) as connection:
-        await organizations.insert(connection, made, "operators", platform=True, now=stage.clock.now())
-    return made
 
 
 async def taken_out(stage: Stage, platform: OrganizationId, machine: Machine) -> None:
@@ -52,7 +42,7 @@ async def given_back(stage: Stage, platform: OrganizationId, machine: Machine) -
 async def test_planned_work_is_announced_hours_ahead_with_its_time_and_its_end_is_told(stage: Stage) -> None:
     (lease,) = await ready_leases(stage, 1, seconds=60)
     machine = await machine_of(stage, lease)
-    platform, planned = await operators(stage), stage.clock.now() + WORK_IN
+    platform, planned = await stage.operators(), stage.clock.now() + WORK_IN
     await taken_out(stage, platform, machine)
     await stage.play(60, step=5)
     told, choice = await notices_of(stage, lease)

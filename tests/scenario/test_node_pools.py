@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from control_plane.db import organizations, server_hosts
+from control_plane.db import server_hosts
 from control_plane.domain.decision import Action, Verdict
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.ids import OrganizationId
@@ -16,7 +16,6 @@ from control_plane.domain.refusal import RefusalCode, Refused
 from control_plane.services import admissions
 from control_plane.services.admissions import Decided
 from control_plane.services.node_pools import PoolOverview
-from control_plane.world import uuid7
 from reconciler.loops.clusters import scale_pools
 from tests.support import clusters
 from tests.support import node_pools as pools
@@ -30,10 +29,7 @@ S, L = NodePoolState, LeaseState
 async def _organization(stage: Stage, **terms: int) -> OrganizationId:
     """An organization, and the ready cluster eu-1 that it may use."""
     organization_id = await stage.organization(**terms)
-    async with stage.db.transaction() as connection:
-        await organizations.insert(
-            connection, OrganizationId(uuid7()), "operators", platform=True, now=stage.clock.now()
-        )
+    await stage.operators()
     await clusters.created(stage, "eu-1")
     await stage.run("build_clusters")
     return organization_id

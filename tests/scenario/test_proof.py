@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import challenges, organizations, permits, proof_records
+from control_plane.db import challenges, permits, proof_records
 from control_plane.domain import proof
 from control_plane.domain.access import EVERYWHERE
 from control_plane.domain.actor import Actor, ActorKind
@@ -955,14 +955,6 @@ async def test_many_failures_at_one_account_terminate_none_and_are_an_error_for_
     await stage.finish()
 
 
-async def _platform(stage: Stage) -> OrganizationId:
-    """The organization of those who run the installation, who alone write permits."""
-    platform = OrganizationId(uuid7())
-    async with stage.db.transaction(platform) as connection:
-        await organizations.insert(connection, platform, "operators", platform=True, now=stage.clock.now())
-    return platform
-
-
 async def test_an_operators_permit_allows_terminations_for_a_while_although_many_machines_fail(
     stage: Stage,
 ) -> None:
@@ -971,7 +963,7 @@ async def test_an_operators_permit_allows_terminations_for_a_while_although_many
     stage.challenger.otherwise = FAILED
     await stage.play(DUE + 900, step=300)
     assert [await stage.state(lease) for lease in leases] == ["ready"] * len(leases)
-    async with stage.api.db.transaction(await _platform(stage)) as connection:
+    async with stage.api.db.transaction(await stage.operators()) as connection:
         permitted = await account_service.permit_terminations(
             connection, stage.api, FAKE, minutes=60, why="they sold slices", actor=OPERATOR
         )
@@ -990,7 +982,7 @@ async def test_a_permit_ends_with_its_time_and_is_of_one_account(stage: Stage) -
         async with stage.db.reading() as connection:
             return bool(await permits.valid(connection, now=stage.clock.now(), account=account))
 
-    async with stage.api.db.transaction(await _platform(stage)) as connection:
+    async with stage.api.db.transaction(await stage.operators()) as connection:
         for minutes in (10, 30, 20):
             await account_service.permit_terminations(
                 connection, stage.api, FAKE, minutes=minutes, why="w", actor=OPERATOR

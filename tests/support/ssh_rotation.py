@@ -4,8 +4,6 @@ import dataclasses
 
 from sqlalchemy import text
 
-from control_plane.db import organizations
-from control_plane.domain.ids import OrganizationId
 from control_plane.domain.lease import Lease
 from control_plane.vault.unsealing.port import KeyManager
 from control_plane.world import uuid7
@@ -48,9 +46,7 @@ class Cast:
 
 async def store_authorities(stage: Stage) -> SshAuthorityCommand:
     """From now on machines trust a stored authority, which the command replaces."""
-    platform = OrganizationId(uuid7())
-    async with stage.db.transaction(platform) as connection:
-        await organizations.insert(connection, platform, "operators", platform=True, now=stage.clock.now())
+    await stage.operators()
     authorities = StoredAuthorities(stage.db, stage.clock.now, uuid7, AFTER)
     stage.world = dataclasses.replace(stage.world, ssh_authorities=authorities)
     return SshAuthorityCommand(stage.db, stage.clock.now, uuid7, AFTER)

@@ -14,6 +14,7 @@ from functools import partial
 from sqlalchemy import text
 
 from control_plane.db import account_requests, accounts, attempts, audit_retention, envelopes, machines
+from control_plane.db import organizations as organization_rows
 from control_plane.db.engine import Database
 from control_plane.db.envelopes import EnvelopeScope
 from control_plane.db.lease_overviews import Overview
@@ -340,6 +341,13 @@ class Stage:
                     approval=PAID,
                 )
         return organization_id
+
+    async def operators(self) -> OrganizationId:
+        """The organization of those who run the installation."""
+        made = OrganizationId(uuid7())
+        async with self.db.transaction(made) as connection:
+            await organization_rows.insert(connection, made, "operators", platform=True, now=self.clock.now())
+        return made
 
     async def close_organization(self, organization_id: OrganizationId) -> Recorded:
         """Close an organization, as an operator does. Returns the record, which says what that ended."""

@@ -68,6 +68,8 @@ class Parser(argparse.ArgumentParser):
 
     def _nearest_option(self, option: str) -> str:
         """The nearest option. Dashes do not count: two short words are similar enough because of them."""
+        if option == "--yes":
+            return " This command does not ask."
         known = {name.lstrip("-"): name for name in self._option_string_actions}
         near = get_close_matches(option.lstrip("-"), list(known), n=1)
         if near:

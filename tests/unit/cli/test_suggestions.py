@@ -51,6 +51,7 @@ def test_dashes_make_no_two_options_alike(tmp_path: Path) -> None:
     for command, remark in (
         ("--json lease list", "unrecognized arguments: --json. The options of a command follow it."),
         ("lease list --limit 3", "unrecognized arguments: --limit 3.\n"),
+        ("repair return mc_1 --yes", "unrecognized arguments: --yes. This command does not ask.\n"),
     ):
         with case(command):
             assert remark in Stand(tmp_path, {}).run(*command.split()).err

@@ -1,6 +1,6 @@
 """What is read of inference servers: by the names of each engine, and whatever a program on the machine answers."""
 
-from collections.abc import Callable
+import tracemalloc
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -198,7 +198,7 @@ def test_further_ports_are_asked_before_the_usual_ones() -> None:
     ],
 )  # fmt: skip
 def test_lines_of_the_text_format(line: str, values: list[float]) -> None:
-    assert prometheus_text.read(f"# HELP a x\n{line}\nb 1\n", {"a"}).get("a", []) == values
+    assert prometheus_text.read(f"# HELP a x\n{line}\nb 1\n", frozenset({"a"})).get("a", []) == values
 
 
 _LINES = st.lists(
@@ -296,8 +296,31 @@ def test_whatever_a_program_answers_the_sample_is_within_its_bounds(pages: list[
             assert records.read(Server, vars(server), "server") == server
 
 
-def test_a_line_that_is_made_to_take_long_does_not() -> None:
-    """Labels without an end, of the largest page: the pattern has one way through them."""
-    page = "vllm:kv_cache_usage_perc{" + 'a="b",' * 300_000
-    asked: Callable[[str, int, str], str | None] = Machine({(8000, "/metrics"): page}).fetch
-    assert Inference(asked).read() == ()
+_NAME = "vllm:kv_cache_usage_perc"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        _NAME + "{" + 'a="b",' * 300_000,
+        _NAME + " " * (2 << 20) + "x",
+        f"{_NAME}{' ' * 4000}x\n" * 500,
+        f"{_NAME}{{{' ' * 4000}x\n" * 500,
+        _NAME + '{a="' + "x" * (2 << 20) + '"} 1',
+        _NAME + "{" + '""' * (1 << 20),
+        _NAME + '{"' + "\\\\" * (1 << 20),
+        "\n" * (2 << 20),
+        f"{_NAME} 1\n" * 70_000,
+    ],
+    ids=["labels", "spaces", "lines of spaces", "braces", "quoted", "quotes", "escapes", "lines", "series"],
+)
+def test_a_page_that_is_made_to_take_long_or_to_fill_memory_does_not(page: str) -> None:
+    """Of the largest size that is read, in 256 MiB. A pattern with two ways through a line takes hours."""
+    tracemalloc.start()
+    try:
+        found = prometheus_text.read(page, frozenset({_NAME}))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 4 << 20
+    assert len(found.get(_NAME, ())) <= prometheus_text.LINES_MAX

@@ -12,11 +12,12 @@ from control_plane.domain.repair import RepairStep
 def of_repairs(figures: RepairFigures) -> Iterator[Metric]:
     unhealthy = GaugeMetricFamily(
         "splitplane_machines_unhealthy",
-        "Verified machines that are not healthy, by verdict.",
-        labels=("account", "verdict"),
+        "Verified machines that are not healthy, by verdict, and whether a fault or planned work is the cause.",
+        labels=("account", "cause", "verdict"),
     )
     for count in figures.unhealthy:
-        unhealthy.add_metric((count.account, count.verdict), count.machines)
+        cause = "planned_work" if count.planned else "fault"
+        unhealthy.add_metric((count.account, cause, count.verdict), count.machines)
     repairs = GaugeMetricFamily("splitplane_repairs", "Open repairs of machines, by step.", labels=("step",))
     oldest = GaugeMetricFamily(
         "splitplane_repairs_oldest_timestamp_seconds",

@@ -8,7 +8,8 @@ from sqlalchemy import text
 
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read
-from control_plane.domain.health import Verdict
+from control_plane.db.tables.marks import among
+from control_plane.domain.health import WORKS, Verdict
 from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import MachineState
 from control_plane.domain.repair import RepairStep
@@ -20,6 +21,8 @@ class UnhealthyCount:
 
     account: AccountName
     verdict: Verdict
+    planned: bool
+    """Whether nothing is worse than work that is planned on them."""
     machines: int
 
 
@@ -40,10 +43,10 @@ class RepairFigures:
 
 
 _UNHEALTHY = text(f"""
-SELECT m.account, h.verdict, count(*) AS machines
+SELECT m.account, h.verdict, coalesce({among("h.fault", WORKS)}, false) AS planned, count(*) AS machines
 FROM machine_health h JOIN machines m ON m.id = h.machine_id
 WHERE m.state = '{MachineState.VERIFIED}' AND h.verdict <> '{Verdict.HEALTHY}'
-GROUP BY m.account, h.verdict
+GROUP BY m.account, h.verdict, planned
 """)
 _REPAIRS = text("""
 SELECT step, count(*) AS repairs, min(step_at) AS oldest_at FROM repairs WHERE closed_at IS NULL GROUP BY step

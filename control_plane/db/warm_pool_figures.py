@@ -1,7 +1,7 @@
 """The query for the business metrics of warm pools: how many machines they keep, and what they did in the last day."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
@@ -21,6 +21,7 @@ class WarmPoolFigures:
     name: str
     wanted: int
     target: int
+    """0 for a pool that only shows what it would do."""
     verified: int
     starting: int
     idle_nano_per_day: Nano
@@ -29,17 +30,22 @@ class WarmPoolFigures:
     hits: int
     avoided_ms: int
     idle_nano: Nano
+    idle_today_nano: Nano
+    """Of it since midnight (UTC), which is what the budget is for."""
 
 
 _POOLS = text(f"""
-SELECT p.name, p.wanted, p.target, p.verified, p.starting, p.idle_nano_per_day,
+SELECT p.name, p.wanted, CASE WHEN p.state = '{PoolState.DRY_RUN}' THEN 0 ELSE p.target END AS target,
+       p.verified, p.starting, p.idle_nano_per_day,
        CAST(coalesce(sum(h.requests), 0) AS bigint) AS requests, CAST(coalesce(sum(h.hits), 0) AS bigint) AS hits,
        CAST(coalesce(sum(h.avoided_ms), 0) AS bigint) AS avoided_ms,
-       CAST(coalesce(sum(h.idle_nano), 0) AS bigint) AS idle_nano
+       CAST(coalesce(sum(h.idle_nano), 0) AS bigint) AS idle_nano,
+       CAST(coalesce(sum(h.idle_nano) FILTER (WHERE h.hour >= :midnight), 0) AS bigint) AS idle_today_nano
 FROM pools p LEFT JOIN pool_hours h ON h.pool_id = p.id AND h.hour >= :since
 WHERE p.state <> '{PoolState.DELETED}' GROUP BY p.id ORDER BY p.name
 """)
 
 
 async def pools(connection: Connection, *, now: datetime) -> list[WarmPoolFigures]:
-    return await read(connection, _POOLS, WarmPoolFigures, since=hour_of(now - DAY))
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return await read(connection, _POOLS, WarmPoolFigures, since=hour_of(now - DAY), midnight=midnight)

@@ -37,11 +37,14 @@ POOL = '{instance="i", pool="reads"}'
 
 POOL_READY = 'splitplane_pool_machines{pool="p", state="verified"}'
 POOL_IDLE, POOL_BUDGET = (
-    f'splitplane_pool_{name}{{pool="p"}}' for name in ("idle_usd", "budget_usd_per_day")
+    f'splitplane_pool_{name}{{pool="p"}}' for name in ("idle_today_usd", "budget_usd_per_day")
 )
 LOST_OF_A, QUARANTINED_OF_A, DEGRADED_OF_A = (
-    f'splitplane_machines_unhealthy{{account="a", verdict="{verdict}"}}'
+    f'splitplane_machines_unhealthy{{account="a", cause="fault", verdict="{verdict}"}}'
     for verdict in ("lost", "quarantined", "degraded")
+)
+WORKED_ON_OF_A = (
+    'splitplane_machines_unhealthy{account="a", cause="planned_work", verdict="maintenance_required"}'
 )
 VERIFIED_OF_A = 'splitplane_machines{account="a", state="verified"}'
 TURNED_AWAY, ACCEPTED = (
@@ -195,7 +198,7 @@ JUDGED: dict[str, Judged] = {
     ),
     "SplitplaneManyMachinesUnhealthy": Judged(
         {LOST_OF_A: "1x300", QUARANTINED_OF_A: "2x300", VERIFIED_OF_A: "10x300"},
-        {LOST_OF_A: "1x300", VERIFIED_OF_A: "3x300", DEGRADED_OF_A: "3x300"},
+        {LOST_OF_A: "1x300", VERIFIED_OF_A: "3x300", DEGRADED_OF_A: "3x300", WORKED_ON_OF_A: "3x300"},
         {"account": "a"},
     ),
     "SplitplaneRepairWaits": Judged(

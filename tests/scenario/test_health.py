@@ -188,7 +188,9 @@ async def test_a_fault_that_we_see_ourselves_is_told_and_the_customer_decides(st
     assert await verdict_of(stage, machine) is Verdict.QUARANTINED
     async with stage.db.reading() as connection:
         counted = await repair_figures.repairs(connection)
-    assert [(each.verdict, each.machines) for each in counted.unhealthy] == [(Verdict.QUARANTINED, 1)]
+    assert [(each.verdict, each.planned, each.machines) for each in counted.unhealthy] == [
+        (Verdict.QUARANTINED, False, 1)
+    ]
     assert [(each.step, each.repairs) for each in counted.repairs] == [(RepairStep.REPLACE, 1)]
     kinds = [notice.kind for notice in await notices_of(stage, lease)]
     assert kinds == [NoticeKind.FAULT_FOUND, NoticeKind.REPLACEMENT_RECOMMENDED]

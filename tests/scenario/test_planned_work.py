@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
+from control_plane.db import repair_figures
 from control_plane.db.health import Notice
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineState
@@ -81,6 +82,9 @@ async def test_work_that_is_called_off_is_withdrawn_by_two_lists_that_lack_it(st
     plan(stage, machine, stage.clock.now() + timedelta(days=14))
     await stage.play(READ, step=30)
     assert await verdict_of(stage, machine) == "maintenance_required"
+    async with stage.db.reading() as connection:
+        (counted,) = (await repair_figures.repairs(connection)).unhealthy
+    assert (counted.verdict, counted.planned) == ("maintenance_required", True), "no alert counts it as bad"
     stage.cloud.call_off_work()
     stage.cloud.faults.script("planned_work", Fault.LISTING_FAILS, Fault.LISTING_FAILS, Fault.LISTING_FAILS)
     await stage.play(READ, step=30)

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import pools as rows_of
+from control_plane.db import warm_pool_figures
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import MachineState
 from control_plane.domain.money import NANO_PER_USD, Nano
@@ -74,6 +75,12 @@ async def test_a_pool_fills_and_a_machine_that_is_claimed_is_replaced(stage: Sta
     assert (sum(hour.requests for hour in hours), sum(hour.hits for hour in hours)) == (1, 1)
     assert sum(hour.idle_nano for hour in hours) > 0
     assert sum(hour.avoided_ms for hour in hours) > 0
+    idle = sum(hour.idle_nano for hour in hours)
+    tomorrow = (stage.clock.now() + timedelta(days=1)).replace(hour=0, minute=5)
+    for now, today in ((stage.clock.now(), idle), (tomorrow, 0)):
+        async with stage.db.reading() as connection:
+            (figures,) = await warm_pool_figures.pools(connection, now=now)
+        assert (figures.idle_nano, figures.idle_today_nano) == (idle, today)
     assert [(each.target, each.ordered) for each in found] == [(2, 1)] * 3 + [(1, 0)]
     assert found[-1].why.endswith("No offer can serve it now."), "offers are not refreshed yet"
     await stage.finish()
@@ -160,7 +167,9 @@ async def test_a_dry_run_shows_what_it_would_do_and_buys_nothing(stage: Stage) -
     assert (await machines(stage), len(stage.cloud.alive())) == ([], 0)
     async with stage.db.reading() as connection:
         last, *_ = await rows_of.decisions(connection, pool.id, limit=10)
+        (figures,) = await warm_pool_figures.pools(connection, now=stage.clock.now())
     assert (last.target, last.ordered, last.dry_run) == (2, 1, True)
+    assert (figures.wanted, figures.target) == (2, 0), "no alert says that it lacks what it never orders"
 
 
 async def test_a_pool_that_nobody_can_sell_to_says_so_and_orders_nothing(stage: Stage) -> None:

@@ -85,10 +85,11 @@ SAMPLE_FIGURES = Figures(
             hits=7,
             avoided_ms=1,
             idle_nano=Nano(1),
+            idle_today_nano=Nano(1),
         )
     ],
     repairs=RepairFigures(
-        unhealthy=[UnhealthyCount(ACCOUNT, Verdict.QUARANTINED, machines=1)],
+        unhealthy=[UnhealthyCount(ACCOUNT, Verdict.QUARANTINED, planned=False, machines=1)],
         repairs=[RepairCount(RepairStep.TICKET, repairs=1, oldest_at=AT)],
     ),
 )

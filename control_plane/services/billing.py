@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from uuid import UUID
 
-from control_plane.db import balance_alerts, ledger, organizations, sla, usage
+from control_plane.db import balance_alerts, charge_sums, ledger, organizations, sla, usage
 from control_plane.db.connection import Connection
 from control_plane.db.sla import BilledCredit
 from control_plane.db.usage import Charge
@@ -311,7 +311,7 @@ async def _sums(
     project_id: ProjectId | None = None,
 ) -> UsageSums:
     until = month_after(since)
-    found = await usage.groups(
+    found = await charge_sums.groups(
         connection,
         organization_id,
         reach,
@@ -404,7 +404,7 @@ async def reconcile(world: World, organization_id: OrganizationId) -> Reconcilia
     """Sum an organization's charges and its postings independently."""
     always = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
     async with world.db.reading(organization_id) as connection:
-        rated = await usage.total(connection, organization_id, since=always[0], until=always[1])
+        rated = await charge_sums.total(connection, organization_id, since=always[0], until=always[1])
         posted = await ledger.totals(connection, organization_id)
     return Reconciliation(
         gpu_seconds=rated.gpu_seconds,

@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from control_plane.db import (
     api_keys,
+    charge_sums,
     lease_overviews,
     machines,
     organizations,
@@ -538,4 +539,4 @@ async def test_every_query_of_a_customer_has_its_filter_also_where_the_database_
         for tenant in (me, other):
             (charge,) = await usage.charges(connection, tenant, EVERYWHERE, since=since, until=until, limit=9)
             assert charge.id == a_row("charges", tenant)["id"]
-            assert (await usage.total(connection, tenant, since=since, until=until)).charges == 1
+            assert (await charge_sums.total(connection, tenant, since=since, until=until)).charges == 1

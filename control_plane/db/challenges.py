@@ -1,6 +1,6 @@
 """Queries on machines that are challenged next: while they are in use, and at the end of their claim."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from sqlalchemy import text
@@ -89,12 +89,15 @@ async def erased(connection: Connection, machine_id: MachineId, *, token: UUID, 
     await write(connection, _ERASED, id=machine_id, token=token, now=now)
 
 
+_EARLIER = "greatest(CAST(:now AS timestamptz), last_challenged_at + CAST(:apart AS interval))"
 _CHALLENGE_NOW = text(f"""
-UPDATE machines SET proof_due_at = :now
-WHERE id = :id AND state = '{MachineState.VERIFIED}' AND proof_due_at > :now
+UPDATE machines SET proof_due_at = {_EARLIER}
+WHERE id = :id AND state = '{MachineState.VERIFIED}' AND proof_due_at > {_EARLIER}
 """)
 
 
-async def challenge_now(connection: Connection, machine_id: MachineId, *, now: datetime) -> None:
-    """Bring the next challenge of a verified machine forward to now."""
-    await write(connection, _CHALLENGE_NOW, id=machine_id, now=now)
+async def challenge_now(
+    connection: Connection, machine_id: MachineId, *, now: datetime, apart: timedelta = timedelta(0)
+) -> None:
+    """Bring the next challenge of a verified machine forward to now, or to so long after its last one."""
+    await write(connection, _CHALLENGE_NOW, id=machine_id, now=now, apart=apart)

@@ -78,11 +78,16 @@ class Reading:
     xids: tuple[XidReading, ...]
 
 
-def links_shown(known: Collection[ShownLink], readings: Iterable[Reading]) -> tuple[ShownLink, ...]:
-    """`known`, with what GPUs at work show in more readings."""
-    fastest = {each.uuid: each.generation for each in known}
+def links_shown(
+    known: Collection[ShownLink], readings: Iterable[Reading], accepted: Collection[AcceptedGpu]
+) -> tuple[ShownLink, ...]:
+    """`known`, with what GPUs at work show in more readings. A GPU that was not accepted is left out, whatever the
+    machine calls it.
+    """
+    ours = {gpu.uuid for gpu in accepted}
+    fastest = {each.uuid: each.generation for each in known if each.uuid in ours}
     for gpu in (gpu for reading in readings for gpu in reading.gpus or ()):
-        if gpu.uuid is not None and gpu.pcie_generation is not None and _is_loaded(gpu):
+        if gpu.uuid in ours and gpu.pcie_generation is not None and _is_loaded(gpu):
             fastest[gpu.uuid] = max(gpu.pcie_generation, fastest.get(gpu.uuid, 0))
     return tuple(ShownLink(uuid, generation) for uuid, generation in sorted(fastest.items()))
 

@@ -11,7 +11,8 @@ The verdict is that of the worst open fault. Losing contact is no fault (law 5),
 age of the evidence is shown beside it. Nothing here ends a machine: `repair.py` decides what is done about a fault.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -197,6 +198,9 @@ WORKS = frozenset({_F.UNDER_MAINTENANCE, _F.PROVIDER_MAINTENANCE})
 """Work that is planned on a machine."""
 STILL_WORKS = WORKS | {_F.EVICTION_ANNOUNCED}
 """Faults with which everything that was sold works. None hides another one that is as bad: they may last for weeks."""
+FAULTS_PER_CODE_MAX = 32
+"""How many faults of a code a machine has: two for each GPU. A machine may report a million numbers of errors that our
+table does not have, each of them a fault for a day."""
 LOOK_AGAIN_AFTER = timedelta(minutes=5)
 LOOKS_APART = timedelta(seconds=30)
 
@@ -252,7 +256,10 @@ class Fault:
 
 
 def with_seen(open_faults: Collection[Fault], seen: Iterable[Seen], source: Source) -> tuple[Fault, ...]:
-    """The open faults once a source has reported what it saw. Reports may come twice and in any order."""
+    """The open faults once a source has reported what it saw. Reports may come twice and in any order.
+
+    Of too many of a code, those are kept that we saw ourselves, and then the oldest.
+    """
     faults = {fault.key: fault for fault in open_faults}
     for each in seen:
         confirmed_at = each.at if source in CONFIRMING else None
@@ -277,7 +284,15 @@ def with_seen(open_faults: Collection[Fault], seen: Iterable[Seen], source: Sour
             confirmed_at=min(times, default=None),
             detail=each.detail if each.at >= known.last_at else known.detail,
         )
-    return tuple(sorted(faults.values(), key=_order))
+    return tuple(sorted(_few(faults.values()), key=_order))
+
+
+def _few(faults: Iterable[Fault]) -> Iterator[Fault]:
+    found: Counter[FaultCode] = Counter()
+    for fault in sorted(faults, key=lambda fault: (fault.confirmed_at is None, *_order(fault))):
+        found[fault.code] += 1
+        if found[fault.code] <= FAULTS_PER_CODE_MAX:
+            yield fault
 
 
 def _order(fault: Fault) -> tuple[datetime, str, int, int]:

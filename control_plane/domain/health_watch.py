@@ -184,7 +184,7 @@ def assess(
 
     `links` are PCIe links that its GPUs had before, beside those that are stored.
     """
-    links = links_shown((*watched.links, *links), readings)
+    links = links_shown((*watched.links, *links), readings, watched.accepted)
     accepted = expected(watched.accepted, links)
     faults, errors = watched.faults, watched.errors
     looked_at, looked, good_since = watched.looked_at, watched.looked, watched.good_since

@@ -43,6 +43,9 @@ IDLE_PERCENT_MAX = 2
 IDLE_MEAN = timedelta(hours=4)
 IDLE_MIN = timedelta(minutes=20)
 IDLE_MAX = timedelta(hours=12)
+CLAIMED_APART = timedelta(minutes=10)
+"""How long after a challenge what a machine says about itself leads to the next one at the earliest. A machine may say
+what it likes, as often as it likes, and each challenge costs our verifier time."""
 HINTED_WITHIN = timedelta(minutes=30)
 """How soon a machine that showed signs of sharing or throttling is challenged again."""
 FRESH_FOR = timedelta(days=7)

@@ -28,6 +28,7 @@ from control_plane.domain.ids import EnforcementActionId, FindingId
 from control_plane.domain.journal import Note
 from control_plane.domain.lease import Lease, LeaseState
 from control_plane.domain.notice import NoticeKind
+from control_plane.domain.proof import CLAIMED_APART
 from control_plane.outcomes import powers
 
 _ASKS = {
@@ -92,7 +93,7 @@ async def take(work: Work, case: Case, seen: Finding, step: Take, action_id: UUI
 
 async def _check(work: Work, case: Case) -> None:
     """A look of ours and a challenge of its GPUs, where its SKU has them proven, are due now."""
-    await challenges.challenge_now(work.connection, case.lease.machine_id, now=work.now)
+    await challenges.challenge_now(work.connection, case.lease.machine_id, now=work.now, apart=CLAIMED_APART)
     await health.ask_look(work.connection, case.lease.machine_id, now=work.now)
 
 

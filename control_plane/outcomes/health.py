@@ -26,6 +26,7 @@ from control_plane.domain.ids import MachineId
 from control_plane.domain.journal import Note
 from control_plane.domain.machine import MachineEvent, MachineFailure
 from control_plane.domain.notice import NoticeKind
+from control_plane.domain.proof import CLAIMED_APART
 from control_plane.outcomes import machines
 
 
@@ -68,7 +69,7 @@ async def _follow_up(
 ) -> None:
     judgement, machine_id = assessment.judgement, watched.machine_id
     if assessment.challenge:
-        await challenges.challenge_now(connection, machine_id, now=now)
+        await challenges.challenge_now(connection, machine_id, now=now, apart=CLAIMED_APART)
     if judgement.differs(watched.judged):
         line = f"{watched.verdict} -> {judgement.verdict}: {judgement.why}"
         await journal.note_machine(

@@ -24,6 +24,7 @@ from control_plane.domain.ids import ProviderRef
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine
 from control_plane.domain.notice import NoticeKind
+from control_plane.domain.proof import CLAIMED_APART
 from control_plane.domain.repair import RepairOutcome, RepairStep
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
@@ -302,12 +303,29 @@ async def test_an_error_that_takes_a_gpu_out_has_it_challenged_and_a_reset_or_a_
     await stage.play_until(lease, "ready", seconds_max=300)
     machine = await machine_of(stage, lease)
     assert machine.last_challenged_at is not None
+    stage.clock.advance(CLAIMED_APART.total_seconds())
     await reports(stage, lease, xids=(Xid("xid", 95, None, int(stage.clock.now().timestamp())),))
     await stage.play(3 * 60, step=5)
     again = await machine_of(stage, lease)
     assert again.last_challenged_at is not None
     assert again.last_challenged_at > machine.last_challenged_at
     assert await verdict_of(stage, machine) is Verdict.HEALTHY
+    await stage.finish()
+
+
+async def test_a_machine_that_reports_errors_again_and_again_is_not_challenged_all_the_time(
+    stage: Stage,
+) -> None:
+    """Whoever has root on a machine can have it report a new error as soon as it has passed."""
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1-proven", (), (), None, 0))
+    await stage.play_until(lease, "ready", seconds_max=300)
+    machine = await machine_of(stage, lease)
+    for _ in range(60):
+        error = Xid("xid", 95, None, int(stage.clock.now().timestamp()))
+        await reports(stage, lease, xids=(error,))
+        await stage.play(50, step=10)
+    challenged = stage.challenger.occasions(machine.address or "")
+    assert 1 < len(challenged) <= 1 + 60 * 60 / CLAIMED_APART.total_seconds()
     await stage.finish()
 
 

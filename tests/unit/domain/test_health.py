@@ -24,6 +24,7 @@ from control_plane.domain.gpu_faults import (
 )
 from control_plane.domain.health import (
     CONFIRMING,
+    FAULTS_PER_CODE_MAX,
     LOOK_AGAIN_AFTER,
     LOOKS_APART,
     OF_ROWS,
@@ -195,11 +196,29 @@ def test_a_link_below_what_the_gpu_had_when_it_was_accepted_is_a_fault_under_loa
     assert shown(at_work(pcie_width=8, pcie_generation=1, utilisation_percent=LOADED_PERCENT - 1)) == []
 
 
+def test_a_machine_that_names_ever_new_errors_and_gpus_has_us_keep_few_of_them() -> None:
+    faults: tuple[Fault, ...] = with_seen((), [seen(FaultCode.GPU_LOST)], Source.SAMPLE)
+    links: tuple[ShownLink, ...] = ()
+    for minute in range(10):
+        at = AT + timedelta(minutes=minute)
+        errors = tuple(XidReading(100_000 + 100 * minute + number, None, at) for number in range(100))
+        gpu = replace(at_work(), uuid=f"GPU-{minute}")
+        said = reading(gpu, xids=errors, at=at)
+        faults = with_seen(faults, faults_seen(said, 1), said.source)
+        links = links_shown(links, [said], [ACCEPTED])
+    assert [fault.code for fault in faults].count(FaultCode.UNKNOWN_ERROR) == FAULTS_PER_CODE_MAX
+    assert FaultCode.GPU_LOST in {fault.code for fault in faults}, "others are not crowded out"
+    assert links == ()
+    ours = with_seen(faults, [seen(FaultCode.UNKNOWN_ERROR, AT + HOUR, xid=999)], Source.LOOK)
+    assert [fault.xid for fault in ours if fault.confirmed_at is not None] == [999]
+    assert len(ours) == len(faults)
+
+
 def test_a_link_is_expected_to_be_as_fast_as_the_gpu_showed_at_work_and_never_faster_than_is_possible() -> (
     None
 ):
     def after(*gpus: GpuReading, known: tuple[ShownLink, ...] = ()) -> int | None:
-        (gpu,) = expected([ACCEPTED], links_shown(known, [reading(gpu) for gpu in gpus]))
+        (gpu,) = expected([ACCEPTED], links_shown(known, [reading(gpu) for gpu in gpus], [ACCEPTED]))
         return gpu.pcie_generation
 
     slow = at_work(pcie_generation=3)

@@ -81,12 +81,16 @@ PROVIDER = "its provider"
 _TAKE = text("""
 UPDATE provider_accounts SET work_due_at = :next WHERE name = :account AND coalesce(work_due_at <= :now, true)
 """)
+_KEEP_TURN = text("""
+UPDATE provider_accounts SET work_due_at = work_due_at WHERE name = :account AND work_due_at = :next
+""")
 _MACHINES = text(f"""
 SELECT id, provider_ref FROM machines
 WHERE account = :account AND state = '{MachineState.VERIFIED}' AND provider_ref = ANY(:refs)
 """)
-_ANNOUNCED = text("""
-SELECT t.id, t.machine_id, t.event, t.why, t.planned_at, t.unlisted_at
+_ANNOUNCED = text(f"""
+SELECT t.id, t.machine_id, t.event, t.why, t.planned_at, t.unlisted_at,
+  m.state <> '{MachineState.VERIFIED}' AS machine_ended
 FROM maintenances t JOIN machines m ON m.id = t.machine_id
 WHERE m.account = :account AND t.event IS NOT NULL AND t.ended_at IS NULL ORDER BY t.id
 """)
@@ -101,14 +105,14 @@ _PUT_OFF = text(
 _UNLISTED = text("UPDATE maintenances SET unlisted_at = :at WHERE id = ANY(:ids) AND ended_at IS NULL")
 _OVER = text("UPDATE maintenances SET ended_at = :at, ended_by = :by WHERE id = :id AND ended_at IS NULL")
 _UNTOLD = text(f"""
-SELECT c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
+SELECT DISTINCT c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
 FROM maintenances t JOIN machines m ON m.id = t.machine_id
 JOIN claims c ON c.machine_id = m.id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
 WHERE m.account = :account AND t.event IS NOT NULL AND t.ended_at IS NULL AND NOT EXISTS (
   SELECT FROM notices n WHERE n.organization_id = c.organization_id AND n.lease_id = c.lease_id
     AND n.machine_id = t.machine_id AND n.kind = '{NoticeKind.MAINTENANCE_PLANNED}'
     AND n.planned_at = t.planned_at AND n.at >= t.since AND position(t.why IN n.message) > 0)
-ORDER BY t.planned_at, t.id
+ORDER BY t.planned_at, t.machine_id, t.why
 """)
 _TELL = text("""
 INSERT INTO notices (organization_id, project_id, lease_id, machine_id, at, kind, message, planned_at)
@@ -123,6 +127,14 @@ async def take_turn(
 ) -> bool:
     """Whether this replica reads the account's planned work now."""
     return bool(await write(connection, _TAKE, account=account, now=now, next=next_at))
+
+
+async def keeps_turn(connection: Connection, account: AccountName, *, next_at: datetime) -> bool:
+    """Whether no other replica has read the account's planned work since `take_turn`.
+
+    The account's row is locked afterwards, so that none does before the end of the transaction.
+    """
+    return bool(await write(connection, _KEEP_TURN, account=account, next=next_at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +199,10 @@ class Untold:
 
 
 async def untold(connection: Connection, account: AccountName) -> list[Untold]:
-    """The announcements that customers of the account's machines were not told of, soonest first."""
+    """The announcements that customers of the account's machines were not told of, soonest first.
+
+    What two of them say alike is there once.
+    """
     return await read(connection, _UNTOLD, Untold, account=account)
 
 

@@ -8,7 +8,7 @@ announced anew, so that a promised notice is measured against the time that was 
 the moment of its announcement, because its customer has known of it since then.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -67,6 +67,8 @@ class Announced:
     planned_at: datetime
     unlisted_at: datetime | None
     """When a list lacked it for the first time; None while the last one has it."""
+    machine_ended: bool = False
+    """Whether its machine has failed or ended, so that it concerns nobody any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +95,9 @@ class Ended:
 
     announced: Announced
     at: datetime
-    replaced: bool = False
-    """Whether a new one takes its place."""
-
-    @property
-    def called_off(self) -> bool:
-        """Whether the work will not happen: it was not due yet."""
-        return not self.replaced and self.at < self.announced.planned_at
+    called_off: bool
+    """Whether the work will not happen. Otherwise it was done, or is announced in another way, or its machine is gone.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +132,25 @@ def changes(
         if before is not None and before.planned_at <= now:
             continue  # It is under way: when exactly it began changes nothing.
         if before is not None:
-            ended.append(Ended(before, now, replaced=True))
+            ended.append(Ended(before, now, called_off=False))
         new.append(New(key[0], work))
     replaced = {each.announced.id for each in ended}
     kept = {key: each for key, each in stored.items() if key in shown and each.id not in replaced}
-    lacking = [each for key, each in stored.items() if key not in shown]
+    of_gone = [each for each in stored.values() if each.machine_ended]
+    lacking = [each for key, each in stored.items() if key not in shown and not each.machine_ended]
+    still_planned = {(machine_id, work.begins_at) for (machine_id, _), work in shown.items()}
     return Changes(
-        ended=(*ended, *(Ended(each, each.unlisted_at) for each in lacking if each.unlisted_at is not None)),
+        ended=(
+            *ended,
+            *(Ended(each, now, called_off=False) for each in of_gone),
+            *(
+                Ended(
+                    each, each.unlisted_at, called_off=_is_called_off(each, each.unlisted_at, still_planned)
+                )
+                for each in lacking
+                if each.unlisted_at is not None
+            ),
+        ),
         new=tuple(new),
         put_off=tuple(
             PutOff(each.id, each.machine_id, max(work.begins_at, each.planned_at), work.why)
@@ -151,6 +161,13 @@ def changes(
         unlisted=tuple(each.id for each in lacking if each.unlisted_at is None),
         listed_again=tuple(each.id for each in kept.values() if each.unlisted_at is not None),
     )
+
+
+def _is_called_off(
+    announced: Announced, at: datetime, still_planned: Collection[tuple[MachineId, datetime]]
+) -> bool:
+    """It was not due yet, and nothing is planned on the machine for that time under another id."""
+    return at < announced.planned_at and (announced.machine_id, announced.planned_at) not in still_planned
 
 
 def announcement(why: str, planned_at: datetime) -> str:

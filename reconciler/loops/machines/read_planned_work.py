@@ -27,14 +27,17 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
     if not provider.capabilities.planned_work or not isinstance(provider, TellsPlannedWork):
         return Report()
     asked_at = world.now()
+    next_at = asked_at + EVERY
     async with world.db.transaction() as connection:
-        if not await maintenances.take_turn(connection, account, now=asked_at, next_at=asked_at + EVERY):
+        if not await maintenances.take_turn(connection, account, now=asked_at, next_at=next_at):
             return Report()
     try:
         listed = await provider.planned_work()
     except ProviderError as error:
         return Report(errors=[f"{type(error).__name__}: {error}"])
     async with world.db.transaction() as connection:
+        if not await maintenances.keeps_turn(connection, account, next_at=next_at):
+            return Report(notes=["another replica has read a newer list meanwhile, so this one is dropped"])
         changed = await planned_work.apply(
             connection, account, listed, world.new_id, actor=world.actor(NAME), now=world.now()
         )

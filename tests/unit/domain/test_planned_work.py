@@ -54,6 +54,20 @@ def test_work_whose_time_has_come_was_done_and_not_called_off() -> None:
     assert not ended.called_off
 
 
+def test_work_that_is_listed_under_another_id_for_the_same_time_is_not_called_off() -> None:
+    missed, renamed = replace(KNOWN, unlisted_at=NOW), replace(WORK, event="event-2")
+    (ended,) = changes([missed], [renamed], OURS, NOW + HOUR).ended
+    assert not ended.called_off
+    (ended,) = changes([missed], [replace(renamed, begins_at=AT + HOUR)], OURS, NOW + HOUR).ended
+    assert ended.called_off, "nothing happens then"
+
+
+def test_work_on_a_machine_that_is_gone_ends_at_once_and_is_not_called_off() -> None:
+    known = replace(KNOWN, machine_ended=True)
+    for listed in ([], [WORK]):
+        assert changes([known], listed, {}, NOW) == Changes(ended=(Ended(known, NOW, called_off=False),))
+
+
 def test_work_that_is_put_off_keeps_its_announcement() -> None:
     later = replace(WORK, begins_at=AT + HOUR)
     assert changes([KNOWN], [later], OURS, NOW) == Changes(
@@ -64,7 +78,7 @@ def test_work_that_is_put_off_keeps_its_announcement() -> None:
 def test_work_that_is_brought_forward_is_announced_anew() -> None:
     sooner = replace(WORK, begins_at=AT - HOUR)
     found = changes([KNOWN], [sooner], OURS, NOW)
-    assert found == Changes(ended=(Ended(KNOWN, NOW, replaced=True),), new=(New(MACHINE, sooner),))
+    assert found == Changes(ended=(Ended(KNOWN, NOW, called_off=False),), new=(New(MACHINE, sooner),))
     assert not found.ended[0].called_off, "nobody is told that it will not happen"
 
 

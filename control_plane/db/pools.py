@@ -200,10 +200,9 @@ _RESERVED_IN_VAIN = text(f"""
 {SELECT} LEFT JOIN leases l ON l.id = m.reserved_for
 WHERE m.purpose = '{Purpose.POOL}' AND m.state <> '{MachineState.GONE}' AND m.reserved_for IS NOT NULL
   AND {among("m.state", WANTED)} AND {_UNCLAIMED} AND (({among("l.state", LIVE)}) IS NOT TRUE
-    OR l.state = '{LeaseState.READY}' AND (
-      SELECT bool_and(r.closed_at IS NOT NULL) FROM claims c JOIN repairs r ON r.machine_id = c.machine_id
-      WHERE c.lease_id = l.id AND c.ended_at IS NULL AND r.spare_wanted_at IS NOT NULL)
-    OR l.state = '{LeaseState.READY}' AND EXISTS (SELECT FROM preemptions p WHERE p.ordered_machine_id = m.id))
+    OR l.state = '{LeaseState.READY}' AND NOT EXISTS (
+      SELECT FROM claims c JOIN repairs r ON r.machine_id = c.machine_id
+      WHERE c.lease_id = l.id AND c.ended_at IS NULL AND r.spare_wanted_at IS NOT NULL AND r.closed_at IS NULL))
 ORDER BY m.id LIMIT :limit
 """)
 

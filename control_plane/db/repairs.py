@@ -14,6 +14,7 @@ from control_plane.db.tables.marks import among
 from control_plane.domain.health import WORKS, FaultCode, Verdict
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, ProviderRef
 from control_plane.domain.machine import WANTED, MachineState
+from control_plane.domain.notice import NoticeKind
 from control_plane.domain.repair import RepairOutcome, RepairStep
 from control_plane.domain.repair_ticket import Done
 
@@ -30,9 +31,13 @@ class Repair:
     notified_at: datetime | None
     closed_at: datetime | None
     outcome: RepairOutcome | None
+    spare_wanted_at: datetime | None
+    """Since when another machine, or another node of the pool, is made ready; None when none is."""
 
 
-_COLUMNS = "id, machine_id, opened_at, fault, step, step_at, why, notified_at, closed_at, outcome"
+_COLUMNS = (
+    "id, machine_id, opened_at, fault, step, step_at, why, notified_at, closed_at, outcome, spare_wanted_at"
+)
 _OPEN = text("""
 INSERT INTO repairs (id, machine_id, opened_at, fault, step, step_at, why, due_at)
 VALUES (:id, :machine_id, :now, :fault, :step, :now, :why, :now) ON CONFLICT DO NOTHING
@@ -89,13 +94,19 @@ async def begin_again(connection: Connection, machine_id: MachineId, *, why: str
     await write(connection, _BEGIN_AGAIN, machine_id=machine_id, why=why, now=now)
 
 
-_TELL_AGAIN = text("""
-UPDATE repairs SET notified_at = NULL, due_at = least(due_at, :now) WHERE machine_id = :machine_id AND closed_at IS NULL
+# A repair that is about a fault, or that told no time, has nothing to tell again.
+_TELL_AGAIN = text(f"""
+UPDATE repairs r SET notified_at = NULL, due_at = least(r.due_at, :now) FROM machine_health h
+WHERE r.machine_id = :machine_id AND r.closed_at IS NULL AND h.machine_id = r.machine_id AND {among("h.fault", WORKS)}
+  AND EXISTS (SELECT FROM notices n WHERE n.machine_id = r.machine_id AND n.at >= r.step_at
+                AND n.kind = '{NoticeKind.REPLACEMENT_PLANNED}')
 """)
 
 
 async def tell_again(connection: Connection, machine_id: MachineId, *, now: datetime) -> None:
-    """Have the open repair of a machine tell its customer again what comes next, because the time of it has changed."""
+    """Have the open repair of a machine tell its customer again when it is replaced, because the time of the work that
+    is planned on it has changed.
+    """
     await write(connection, _TELL_AGAIN, machine_id=machine_id, now=now)
 
 
@@ -132,6 +143,9 @@ async def wait(
 
 
 _WANT_SPARE = text("UPDATE repairs SET spare_wanted_at = coalesce(spare_wanted_at, :now) WHERE id = :id")
+_DROP_SPARE = text("""
+UPDATE repairs SET spare_wanted_at = NULL, spare_tries = 0, spare_due_at = NULL WHERE id = :id
+""")
 # The first lease of the machine: a machine that several use has no spare. A node has none either: its pool gets another
 # node (`node_pools.py`).
 _LACKS_SPARE = f"""
@@ -156,6 +170,11 @@ WHERE closed_at IS NULL AND spare_wanted_at IS NOT NULL
 async def want_spare(connection: Connection, repair_id: UUID, *, now: datetime) -> None:
     """Have another machine made ready for the lease of the machine that is repaired, or another node for its pool."""
     await write(connection, _WANT_SPARE, id=repair_id, now=now)
+
+
+async def drop_spare(connection: Connection, repair_id: UUID) -> None:
+    """Have no other machine made ready any more: `keep_pools` ends one that is."""
+    await write(connection, _DROP_SPARE, id=repair_id)
 
 
 @dataclass(frozen=True, slots=True)

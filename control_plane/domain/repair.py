@@ -126,6 +126,8 @@ class Facts:
     """Whether they did just now, and we have not looked at it since."""
     spare_ready: bool
     """Whether another machine is ready for its customer, or its pool has as many ready nodes without it."""
+    spare_wanted: bool
+    """Whether another one is made ready, or is ready."""
     challenged: bool
     """Whether its GPUs are challenged at all."""
     was_reset: bool
@@ -167,6 +169,11 @@ class OrderSpare:
 
 
 @dataclass(frozen=True, slots=True)
+class DropSpare:
+    """Have no other machine, or other node of the pool, ready any more: the work was put off."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reset:
     """Reboot the machine."""
 
@@ -183,7 +190,7 @@ class Close:
     """The machine is healthy again."""
 
 
-Action = Wait | Climb | Notify | OrderSpare | Reset | TakeAway | Close
+Action = Wait | Climb | Notify | OrderSpare | DropSpare | Reset | TakeAway | Close
 
 
 def next_action(facts: Facts, now: datetime) -> Action:
@@ -316,13 +323,20 @@ def _replacement(facts: Facts, fault: Fault, now: datetime) -> Action:
     if facts.notified_at is None:
         return _notice(facts, now)
     if facts.consent is Consent.ASKED:
-        if now - facts.step_at >= STEP_LASTS[RepairStep.REPLACE]:
+        # What works needs no repair.
+        if now - facts.step_at >= STEP_LASTS[RepairStep.REPLACE] and fault.code not in STILL_WORKS:
             return Climb(RepairStep.TICKET, "its customer has not asked for another machine")
         return Wait("its customer was asked whether they want another machine")
+    return _announced_replacement(facts, facts.notified_at, why, now)
+
+
+def _announced_replacement(facts: Facts, notified_at: datetime, why: str, now: datetime) -> Action:
     spare_due = facts.not_before is None or now >= facts.not_before - SPARE_AHEAD
     if facts.consent is Consent.AHEAD and not facts.spare_ready and spare_due:
         return OrderSpare()
-    if now < max(facts.notified_at + NOTICE[facts.verdict], facts.not_before or facts.notified_at):
+    if facts.spare_wanted and not spare_due:
+        return DropSpare()
+    if now < max(notified_at + NOTICE[facts.verdict], facts.not_before or notified_at):
         return Wait("its customer was told that it will be replaced")
     return TakeAway(why)
 

@@ -34,6 +34,7 @@ from control_plane.domain.repair import (
     Climb,
     Close,
     Consent,
+    DropSpare,
     Facts,
     Notify,
     OrderSpare,
@@ -153,6 +154,7 @@ async def _facts(
         agreed=watched.handed_back_at is not None,
         look_awaited=_look_awaited(watched, now),
         spare_ready=await _spare_ready(connection, locked, now),
+        spare_wanted=repair.spare_wanted_at is not None,
         challenged=challenged(watched.proof),
         was_reset=watched.reset_at is not None and watched.reset_at >= repair.step_at,
         reboots=PowerAction.REBOOT in offered,
@@ -229,6 +231,10 @@ async def _take(work: _Work, case: _Case, decided: Action) -> Done:
             await repairs.want_spare(work.connection, work.repair.id, now=work.now)
             what = "machine" if _pool_of(case.locked) is None else "node of its pool"
             await work.wait(f"another {what} is made ready for its customer")
+            return Done.WAITED
+        case DropSpare():
+            await repairs.drop_spare(work.connection, work.repair.id)
+            await work.wait("the work on it was put off, so no other machine is kept ready until then")
             return Done.WAITED
         case TakeAway(why=why):
             return await _taken_away(work, case, why)

@@ -13,9 +13,13 @@ from control_plane.domain.machine import MachineState
 from control_plane.domain.money import NANO_PER_USD, Nano
 from control_plane.domain.pool import Pool, PoolPolicy, PoolState
 from control_plane.domain.pool_plan import LOWER_AFTER
+from control_plane.domain.request import CapacityRequest
+from control_plane.domain.sla import SlaTier
 from reconciler.worlds.complete import CompleteWorld
 from tests.support import pools
 from tests.support.crash import Crash
+from tests.support.faults import taken_out
+from tests.support.promises import put_terms_in_force
 from tests.support.rows import rows
 from tests.support.stage import Stage
 
@@ -192,17 +196,27 @@ async def test_machines_that_fail_are_replaced_later_each_time_and_their_offer_r
 
 
 async def test_what_is_reserved_for_a_lease_goes_with_it_and_what_it_claimed_stays(stage: Stage) -> None:
-    organization = await stage.organization()
-    lease = await stage.lease(organization)
-    await stage.play_until(lease, "ready")
-    (spare,) = await pools.waiting(stage, reserved_for=lease.id)
-    await stage.play(120, step=10)
-    assert await machines(stage) == ["verified"], "it waits for as long as the lease lives"
+    await put_terms_in_force(stage)
+    lease = await stage.lease(await stage.organization(), CapacityRequest("h100x1", sla=SlaTier.GOLD))
+    await stage.play_until(lease, "ready", seconds_max=90)
+    (machine,) = await stage.machines(lease)
+    await taken_out(stage, machine, stage.clock.now() + timedelta(minutes=50))
+    await stage.play(300, step=10)
+    assert await machines(stage) == ["verified"], "it waits until the machine of the lease is taken away"
     await stage.release(lease)
     await stage.play(300, step=10)
     assert await machines(stage) == ["gone"]
     await stage.finish()
-    assert spare not in {machine.id for machine in await stage.machines(lease)}
+    assert [each.id for each in await stage.machines(lease)] == [machine.id]
+
+
+async def test_what_is_reserved_for_a_lease_that_needs_it_no_longer_goes(stage: Stage) -> None:
+    lease = await stage.lease(await stage.organization())
+    await stage.play_until(lease, "ready")
+    await pools.waiting(stage, reserved_for=lease.id)
+    await stage.play(300, step=10)
+    assert await machines(stage) == ["gone"]
+    await stage.finish()
 
 
 async def test_a_season_is_provided_for_and_costs_nothing_when_it_is_over(stage: Stage) -> None:

@@ -17,6 +17,7 @@ from control_plane.domain.repair import (
     Climb,
     Close,
     Consent,
+    DropSpare,
     Facts,
     Notify,
     OrderSpare,
@@ -53,6 +54,7 @@ def facts(code: FaultCode, source: Source = Source.LOOK, *, step: RepairStep = R
         agreed=False,
         look_awaited=False,
         spare_ready=False,
+        spare_wanted=False,
         challenged=True,
         was_reset=False,
         reboots=True,
@@ -124,6 +126,11 @@ def test_a_customer_who_decides_is_asked_and_nothing_comes_by_itself() -> None:
         assert action.recommended
         later = next_action(replace(asked, notified_at=AT), AT + timedelta(days=7))
         assert isinstance(later, Wait) or climbs(later) is RepairStep.TICKET
+    planned = facts(FaultCode.PROVIDER_MAINTENANCE, Source.PROVIDER, step=RepairStep.REPLACE)
+    asked = replace(planned, consent=Consent.ASKED, notified_at=AT)
+    assert isinstance(next_action(asked, AT + timedelta(days=7)), Wait), (
+        "nothing is left for its provider to repair"
+    )
 
 
 def test_a_machine_is_replaced_at_once_when_its_customer_asks() -> None:
@@ -248,6 +255,9 @@ def test_planned_work_reboots_nobody_and_interrupts_nobody_before_its_time() -> 
         assert isinstance(next_action(replace(told, spare_ready=True), planned - MINUTE), Wait), consent
         assert isinstance(next_action(replace(told, spare_ready=True), planned), TakeAway), consent
     assert isinstance(next_action(told, planned - MINUTE * 60), OrderSpare), "an hour ahead, and not for days"
+    ready = replace(told, spare_wanted=True, spare_ready=True)
+    assert isinstance(next_action(ready, planned - MINUTE * 60), Wait)
+    assert isinstance(next_action(ready, planned - MINUTE * 61), DropSpare), "the work was put off"
     asked = replace(out, step=RepairStep.REPLACE, consent=Consent.ASKED)
     assert next_action(asked, AT) == Notify(RepairStep.REPLACE, AT, recommended=True)
     at_once = replace(told, not_before=None, spare_ready=True)

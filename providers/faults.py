@@ -64,8 +64,15 @@ class Fault(StrEnum):
 
 
 VERBS = (
-    *("offers", "launch", "inventory", "planned_work", "terminate", "children"),
-    *("power", "firewall", "console"),
+    "offers",
+    "launch",
+    "inventory",
+    "planned_work",
+    "terminate",
+    "children",
+    "power",
+    "firewall",
+    "console",
 )
 
 

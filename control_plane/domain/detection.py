@@ -31,9 +31,15 @@ from control_plane.domain.enforcement_rules import (
     ThroughputRule,
 )
 from control_plane.domain.reading import Reading
-from control_plane.domain.throughput import Cause, Sampled, Usual, cause_of, requests_lost, throughput_of
-
-WHOLE_BP = 10_000
+from control_plane.domain.throughput import (
+    WHOLE_BP,
+    Cause,
+    Sampled,
+    Usual,
+    cause_of,
+    requests_lost,
+    throughput_of,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,8 +188,8 @@ def _outcome(
     costs: Costs,
 ) -> Outcome:
     ordered = tuple(sorted(waits))
-    each = sorted(seconds for play in plays for seconds in play.idle_seconds)
-    idle = sum(each)
+    lasted = sorted(seconds for play in plays for seconds in play.idle_seconds)
+    idle = sum(lasted)
     return Outcome(
         policy=policy,
         parameter=parameter,
@@ -197,8 +197,8 @@ def _outcome(
         waits_seconds=ordered,
         idle_seconds=idle,
         idle_nano=_cost(costs, idle),
-        idle_median_nano=_cost(costs, each[rank(len(each), 0.5)] if each else 0),
-        idle_p90_nano=_cost(costs, each[rank(len(each), GUARD)] if each else 0),
+        idle_median_nano=_cost(costs, lasted[rank(len(lasted), 0.5)] if lasted else 0),
+        idle_p90_nano=_cost(costs, lasted[rank(len(lasted), GUARD)] if lasted else 0),
         waiting_nano=accrued(costs.waiting_nano_per_hour, sum(ordered)),
     )
 

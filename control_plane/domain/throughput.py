@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from control_plane.domain.enforcement_rules import ThroughputRule
+from control_plane.domain.gpu_faults import LOADED_PERCENT
 from control_plane.domain.reading import GpuReading, Reading, ServerReading
 
 THROUGHPUT_MAX = 10**15
@@ -88,8 +89,6 @@ class Cause(StrEnum):
 
 
 WHOLE_BP = 10_000
-AT_WORK_PERCENT = 20
-"""From which utilisation on a card's PCIe link is expected at its best."""
 _NOT_BY_WORK = frozenset({"hardware_slowdown", "thermal", "hardware_thermal", "power_brake"})
 """Why clocks are reduced where something is wrong. A card at work is mostly at its power limit, which is usual."""
 
@@ -133,7 +132,7 @@ def _is_slowed(gpu: GpuReading) -> bool:
         gpu.lost
         or bool(_NOT_BY_WORK.intersection(gpu.throttles() or ()))
         or bool(gpu.ecc_uncorrected_volatile)
-        or (narrow and (gpu.utilisation_percent or 0) >= AT_WORK_PERCENT)
+        or (narrow and (gpu.utilisation_percent or 0) >= LOADED_PERCENT)
     )
 
 

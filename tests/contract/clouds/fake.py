@@ -6,6 +6,7 @@ from control_plane.domain.planned_work import WorkKind
 from providers.base import LaunchOrder, ListedOffer, Needed
 from providers.fake import FakeProvider, Fault, Settings
 from providers.fake_offers import DEFAULT_OFFERS, a_spot_offer
+from providers.faults import VERBS
 from tests.contract.clouds import Cloud, CloudWithChildren
 from tests.support.clock import Clock
 
@@ -112,16 +113,7 @@ class FakeCloud(CloudWithChildren):
         self._always(Fault.UNAVAILABLE)
 
     def _always(self, event: Fault) -> None:
-        for verb in (
-            "offers",
-            "launch",
-            "inventory",
-            "terminate",
-            "power",
-            "firewall",
-            "console",
-            "planned_work",
-        ):
+        for verb in VERBS:
             self.provider.faults.always(verb, event)
 
 

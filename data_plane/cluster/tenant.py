@@ -36,6 +36,7 @@ from data_plane.cluster.resource import (
     NAMESPACE,
     POD,
     SERVICE_ACCOUNT,
+    Object,
     Objects,
     Resource,
 )
@@ -50,10 +51,10 @@ async def prepare_cluster(
 
     Without a device plugin of ours, one that is there stays: it may be an operator's own.
 
-    An object that the API server refuses holds up no other one. The first refusal is raised when all were tried.
+    Raises the first refusal when all were tried.
     """
-    refused: list[ClusterError] = []
-    for thing in (
+    await _apply_all(
+        port,
         *admission_policies(server_name),
         *scaling_definitions(),
         view_role(),
@@ -64,7 +65,13 @@ async def prepare_cluster(
         expected_nodes(),
         node_addresses(),
         *(device_plugin_objects(device_plugin) if device_plugin else []),
-    ):
+    )
+
+
+async def _apply_all(port: KubernetesPort, *things: Object) -> None:
+    """An object that the API server refuses holds up no other one. Raises the first refusal when all were tried."""
+    refused: list[ClusterError] = []
+    for thing in things:
         try:
             await port.apply(thing, take_over=True)
         except (Conflict, Forbidden, Invalid) as error:
@@ -87,16 +94,17 @@ async def keep_tenant(
     asked: Collection[NodeSignal] = (),
 ) -> None:
     """Namespace, network policies, quota, limits, the right to see `nodes`, and what their workloads are asked for,
-    whatever became of them meanwhile.
+    whatever became of them meanwhile. Raises the first refusal when all were tried.
     """
-    inside = (*network_policies(tenant), resource_quota(tenant, allowance), limit_range(tenant))
-    for thing in (
-        tenant_namespace(tenant),
+    await port.apply(tenant_namespace(tenant), take_over=True)
+    await _apply_all(
+        port,
         signal_map(tenant, asked),
-        *inside,
+        *network_policies(tenant),
+        resource_quota(tenant, allowance),
+        limit_range(tenant),
         own_nodes_role(tenant, nodes),
-    ):
-        await port.apply(thing, take_over=True)
+    )
 
 
 async def rules_bind(port: KubernetesPort, tenant: Tenant, name: str) -> bool:

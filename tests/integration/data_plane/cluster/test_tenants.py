@@ -425,8 +425,28 @@ async def test_a_signal_reaches_a_namespace_that_has_no_room_for_further_objects
                 await customer.apply(head(CONFIG_MAP, f"full-{made}", tenant.namespace))
                 made += 1
         assert 0 < made < OBJECTS_MAX_WITHOUT_NODES, "the quota counts ours, too"
-    await keep_tenant(admin, tenant, none, [], [SMALLER])
-    assert "signal.json" in (await admin.get(CONFIG_MAP, SIGNAL, tenant.namespace))["data"]
+        await keep_tenant(admin, tenant, none, [], [SMALLER])
+        assert "signal.json" in (await admin.get(CONFIG_MAP, SIGNAL, tenant.namespace))["data"]
+        await admin.delete(CONFIG_MAP, SIGNAL, tenant.namespace)  # By mistake.
+
+        async def is_full() -> bool:
+            try:
+                await customer.apply(head(CONFIG_MAP, "instead", tenant.namespace))
+            except Forbidden:
+                return False
+            return True
+
+        await eventually("the customer takes the room", is_full)
+    with pytest.raises(Forbidden):
+        await keep_tenant(admin, tenant, ALLOWANCE, [], [SMALLER])
+
+    async def is_back() -> bool:
+        with suppress(Forbidden):
+            await keep_tenant(admin, tenant, ALLOWANCE, [], [SMALLER])
+            return True
+        return False
+
+    await eventually("the quota that nodes bring has room for it", is_back)
 
 
 def _manifest(page: str, kind: str) -> Object:

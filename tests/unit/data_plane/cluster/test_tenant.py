@@ -6,11 +6,14 @@ import pytest
 
 from data_plane.cluster.objects.resource_quota import Allowance
 from data_plane.cluster.objects.tenant import Tenant
-from data_plane.cluster.port import Conflict, Invalid
+from data_plane.cluster.port import Conflict, Forbidden, Invalid
 from data_plane.cluster.resource import (
     CLUSTER_ROLE,
     CONFIG_MAP,
+    LIMIT_RANGE,
     NAMESPACE,
+    NETWORK_POLICY,
+    RESOURCE_QUOTA,
     SECRET,
     VALIDATING_ADMISSION_POLICY,
     Object,
@@ -39,6 +42,25 @@ async def test_an_object_that_is_refused_holds_up_no_other_one_and_is_reported()
     for resource in (VALIDATING_ADMISSION_POLICY, CLUSTER_ROLE, CONFIG_MAP):
         assert without.named(resource) == whole.named(resource) != set()
     assert whole.named(SECRET)
+
+
+class _WithoutSignal(FakeKubernetes):
+    """Refuses what a tenant's workloads are asked for, as a real API server does when somebody has made it immutable, or
+    has deleted it and the tenant has used up its quota since.
+    """
+
+    async def apply(self, intent: Object, *, take_over: bool = False) -> Object:
+        if intent["kind"] == CONFIG_MAP.kind:
+            raise Forbidden("exceeded quota")
+        return await super().apply(intent, take_over=take_over)
+
+
+async def test_a_place_whose_signal_is_refused_has_its_rules_and_its_quota_all_the_same() -> None:
+    api, tenant = _WithoutSignal(lambda: NOW), Tenant(f"org_{0:032x}", f"prj_{1:032x}")
+    with pytest.raises(Forbidden, match="quota"):
+        await keep_tenant(api, tenant, Allowance(nodes=1, gpus=1, cpu_millis=1_000, memory_bytes=2**30), [])
+    for resource in (NETWORK_POLICY, RESOURCE_QUOTA, LIMIT_RANGE, CLUSTER_ROLE):
+        assert api.named(resource), resource
 
 
 async def test_a_worker_that_stalled_before_it_removes_a_place_deletes_nothing_that_was_made_later() -> None:

@@ -76,14 +76,15 @@ _LEAVE = text(f"""
 UPDATE cluster_tenants t SET ready_at = NULL WHERE t.id = :id AND {work.HELD} AND {_LEAVES} RETURNING t.id
 """)
 _KEPT = text(f"""
-UPDATE cluster_tenants SET ready_at = coalesce(ready_at, :ready_at), node_digest = :digest, due_at = :due_at, tries = 0,
-  {work.GIVE_BACK}
+UPDATE cluster_tenants SET ready_at = coalesce(ready_at, :ready_at), node_digest = :digest, tries = 0,
+  due_at = CASE WHEN due_at > :read_at THEN due_at ELSE :due_at END, {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD}
 """)
 _FAILED = text(f"""
 UPDATE cluster_tenants SET tries = tries + 1, tried_at = :now, due_at = :due_at, {work.GIVE_BACK}
 WHERE id = :id AND {work.HELD}
 """)
+_DOUBTED = text("UPDATE cluster_tenants SET due_at = :now WHERE id = :id")
 _LOCK = work.still_held("cluster_tenants")
 # Nothing is needed in a cluster that is gone.
 _DELETE = text(f"""
@@ -192,11 +193,20 @@ async def kept(
     ready_at: datetime | None,
     digest: str,
     token: UUID,
+    read_at: datetime,
     due_at: datetime,
+    now: datetime,
 ) -> bool:
-    """Give it back after everything there was put right for its nodes; `ready_at` counts when it was not ready yet."""
+    """Give it back after everything there was put right for its nodes; `ready_at` counts when it was not ready yet.
+
+    False when another worker holds it, or did. Then what was put there may be of the past, as it was at `read_at`, and
+    the place is due at once.
+    """
     values = {"id": tenant_id, "ready_at": ready_at, "digest": digest, "token": token, "due_at": due_at}
-    return bool(await write(connection, _KEPT, **values))
+    if await write(connection, _KEPT, read_at=read_at, **values):
+        return True
+    await write(connection, _DOUBTED, id=tenant_id, now=now)
+    return False
 
 
 async def wait(connection: Connection, tenant_id: ClusterTenantId, *, token: UUID, due_at: datetime) -> None:
@@ -212,8 +222,11 @@ async def failed(
     now: datetime,
     due_at: datetime,
 ) -> None:
-    """Give it back after a try that failed, or that was not enough."""
-    await write(connection, _FAILED, id=tenant_id, token=token, now=now, due_at=due_at)
+    """Give it back after a try that failed, or that was not enough. One that another worker holds, or did, is due at
+    once: a part of the try may have taken place.
+    """
+    if not await write(connection, _FAILED, id=tenant_id, token=token, now=now, due_at=due_at):
+        await write(connection, _DOUBTED, id=tenant_id, now=now)
 
 
 async def removed(connection: Connection, tenant_id: ClusterTenantId, *, token: UUID, now: datetime) -> bool:

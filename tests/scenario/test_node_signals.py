@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from control_plane.db import enforcement
 from control_plane.domain.enforcement import Detector
@@ -12,10 +13,12 @@ from control_plane.domain.node_pool import NodePool
 from control_plane.domain.request import CapacityRequest
 from control_plane.services.node_pools import PoolOverview, WantedPool
 from data_plane.cluster.objects.signal import NAME
-from data_plane.cluster.resource import CONFIG_MAP
+from data_plane.cluster.resource import CONFIG_MAP, Object
 from data_plane.documents.sample import Gpu, Server
 from data_plane.documents.signal import NAME as STRONGEST
+from data_plane.simulation.kubernetes import FakeKubernetes
 from reconciler.cluster_tenants import tenant_of
+from reconciler.loops.clusters.keep_tenants import AGAIN, HELD_FOR
 from tests.scenario.test_enforcement import arm
 from tests.support import machine_samples
 from tests.support import node_pools as pools
@@ -23,6 +26,10 @@ from tests.support.node_cluster import Cluster
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
+_UNDO_ALL = text("""
+INSERT INTO enforcement_undos (action_id, asked_at, asked_by, why)
+SELECT id, :now, 'an operator', 'a test' FROM enforcement_actions ON CONFLICT DO NOTHING
+""")
 FULL = Gpu(0, memory_total_mib=80_000, memory_used_mib=79_000, utilisation_percent=90)
 CALM = Gpu(0, memory_total_mib=80_000, memory_used_mib=60_000, utilisation_percent=90)
 
@@ -115,3 +122,36 @@ async def test_what_a_node_is_asked_for_goes_with_its_time_and_with_the_node(clu
     cluster.stage.clock.advance(16 * 60)
     await cluster.stage.run("keep_tenants")
     assert await _read(cluster, pool) == {}
+
+
+async def test_a_worker_that_was_stopped_brings_nothing_back_that_is_over(cluster: Cluster) -> None:
+    """It read what is asked for, and writes it after another worker has written that nothing is any more."""
+    stage = cluster.stage
+    pool, (full,) = await _opened(cluster, 1)
+    await arm(stage, Detector.MEMORY_PRESSURE)
+    await _lasts(cluster, pool, [(full, FULL)], 7 * 60)
+    assert await _read(cluster, pool)
+    apply, other = FakeKubernetes.apply, stage.replica("another one")
+
+    async def stops(server: FakeKubernetes, intent: Object, *, take_over: bool = False) -> Object:
+        if intent["metadata"]["name"] == NAME:
+            patch.setattr(FakeKubernetes, "apply", apply)
+            stage.clock.advance(HELD_FOR.total_seconds())
+            await _end_all(stage)
+            await stage.run("keep_tenants", world=other)
+            assert await _read(cluster, pool) == {}
+        return await apply(server, intent, take_over=take_over)
+
+    stage.clock.advance(AGAIN.total_seconds())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeKubernetes, "apply", stops)
+        await stage.run("keep_tenants")
+    await stage.run("keep_tenants")
+    assert await _read(cluster, pool) == {}
+
+
+async def _end_all(stage: Stage) -> None:
+    """An operator undoes every action."""
+    async with stage.db.transaction() as connection:
+        await connection.execute(_UNDO_ALL, {"now": stage.clock.now()})
+    await stage.run("end_actions")

@@ -137,11 +137,11 @@ async def _look_after(
 async def _keep(
     world: ClusterWorld, port: KubernetesPort, tenant: ClusterTenant, token: UUID, report: Report
 ) -> None:
-    now, where = world.now(), (tenant.cluster_id, tenant.project_id)
+    read_at, where = world.now(), (tenant.cluster_id, tenant.project_id)
     async with world.db.reading() as connection:
         # The digest first: what is asked meanwhile makes the place due again.
-        leased = await cluster_tenants.leased(connection, *where, now=now)
-        asked = await cluster_tenants.asked(connection, *where, now=now)
+        leased = await cluster_tenants.leased(connection, *where, now=read_at)
+        asked = await cluster_tenants.asked(connection, *where, now=read_at)
     place = tenant_of(tenant.organization_id, tenant.project_id)
     await keep_tenant(port, place, allowance_of(leased), leased.names, [signal_of(each) for each in asked])
     is_ready = tenant.ready_at is not None or await rules_bind(port, place, f"probe-{world.new_id().hex}")
@@ -153,6 +153,8 @@ async def _keep(
             ready_at=now if is_ready else None,
             digest=leased.digest,
             token=token,
+            read_at=read_at,
+            now=now,
             due_at=now + (AGAIN if is_ready else SOON),
         )
     report.count(int(kept and tenant.ready_at is None and is_ready))

@@ -1,13 +1,14 @@
 """What the workloads on nodes are asked for, as pods read it in their cluster."""
 
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import enforcement
-from control_plane.domain.enforcement import Detector
+from control_plane.db import cluster_tenants, enforcement
+from control_plane.domain.enforcement import ActionEnd, Detector
 from control_plane.domain.lease import Lease
 from control_plane.domain.node_pool import NodePool
 from control_plane.domain.request import CapacityRequest
@@ -23,12 +24,19 @@ from tests.scenario.test_enforcement import arm
 from tests.support import machine_samples
 from tests.support import node_pools as pools
 from tests.support.node_cluster import Cluster
+from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
+<<<<<<< HEAD
 _UNDO_ALL = text("""
 INSERT INTO enforcement_undos (action_id, asked_at, asked_by, why)
 SELECT id, :now, 'an operator', 'a test' FROM enforcement_actions ON CONFLICT DO NOTHING
+=======
+_DUE = text("UPDATE cluster_tenants SET due_at = :now")
+_RUNNING = text("""
+SELECT id FROM enforcement_actions a WHERE NOT EXISTS (SELECT FROM enforcement_ends e WHERE e.action_id = a.id)
+>>>>>>> 24cac20b (A test ends what a node is asked for while its place is read)
 """)
 FULL = Gpu(0, memory_total_mib=80_000, memory_used_mib=79_000, utilisation_percent=90)
 CALM = Gpu(0, memory_total_mib=80_000, memory_used_mib=60_000, utilisation_percent=90)
@@ -103,6 +111,43 @@ async def test_pods_on_a_node_whose_memory_is_full_read_that_smaller_batches_are
     assert (asked["action"], asked["reason"], asked["node"]) == ("smaller_batch", "memory_pressure", node)
     assert 0 < asked["until"] - cluster.stage.clock.now().timestamp() <= 15 * 60
     await _lasts(cluster, pool, [(full, CALM), (calm, CALM)], 5 * 60)
+    assert await _read(cluster, pool) == {}
+
+
+async def test_what_ends_while_a_place_is_read_is_taken_back_by_the_next_look(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, (full,) = await _opened(cluster, 1)
+    await arm(cluster.stage, Detector.MEMORY_PRESSURE)
+    await _lasts(cluster, pool, [(full, FULL)], 7 * 60)
+    assert await _read(cluster, pool) != {}
+
+    def ending(read: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        """The action ends as soon as this was read."""
+
+        async def wrapped(*arguments: Any, **values: Any) -> Any:
+            found = await read(*arguments, **values)
+            async with cluster.stage.db.transaction() as connection:
+                for row in await rows(connection, _RUNNING):
+                    await enforcement.end(
+                        connection,
+                        row.id,
+                        ActionEnd.OVER,
+                        by="test",
+                        why="over",
+                        now=cluster.stage.clock.now(),
+                    )
+            return found
+
+        return wrapped
+
+    for name in ("leased", "asked"):
+        monkeypatch.setattr(cluster_tenants, name, ending(getattr(cluster_tenants, name)))
+    async with cluster.stage.db.transaction() as connection:
+        await connection.execute(_DUE, {"now": cluster.stage.clock.now()})
+    for _ in range(2):
+        await cluster.stage.run("keep_tenants")
+        cluster.stage.clock.advance(2)
     assert await _read(cluster, pool) == {}
 
 

@@ -28,15 +28,13 @@ from tests.support.rows import rows
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.database
-<<<<<<< HEAD
-_UNDO_ALL = text("""
-INSERT INTO enforcement_undos (action_id, asked_at, asked_by, why)
-SELECT id, :now, 'an operator', 'a test' FROM enforcement_actions ON CONFLICT DO NOTHING
-=======
 _DUE = text("UPDATE cluster_tenants SET due_at = :now")
 _RUNNING = text("""
 SELECT id FROM enforcement_actions a WHERE NOT EXISTS (SELECT FROM enforcement_ends e WHERE e.action_id = a.id)
->>>>>>> 24cac20b (A test ends what a node is asked for while its place is read)
+""")
+_UNDO_ALL = text("""
+INSERT INTO enforcement_undos (action_id, asked_at, asked_by, why)
+SELECT id, :now, 'an operator', 'a test' FROM enforcement_actions ON CONFLICT DO NOTHING
 """)
 FULL = Gpu(0, memory_total_mib=80_000, memory_used_mib=79_000, utilisation_percent=90)
 CALM = Gpu(0, memory_total_mib=80_000, memory_used_mib=60_000, utilisation_percent=90)

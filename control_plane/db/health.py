@@ -51,7 +51,8 @@ SELECT m.id AS machine_id, m.account, m.region, m.gpu_count, m.proof, m.created_
   coalesce(h.since, m.created_at) AS since, coalesce(h.faults, '[]') AS faults,
   coalesce(h.row_faults, '[]') AS row_faults, coalesce(h.errors, '[]') AS errors, coalesce(h.links, '[]') AS links,
   h.samples_until, h.looked_at,
-  coalesce(h.looked, '[]') AS looked, h.look_due_at, h.look_asked_at, h.reset_at
+  coalesce(h.looked, '[]') AS looked, h.look_due_at,
+  h.looked_why_not IS NOT NULL AS look_failed, h.look_asked_at, h.reset_at
 FROM machines m LEFT JOIN machine_health h ON h.machine_id = m.id
 LEFT JOIN maintenances t ON t.machine_id = m.id AND t.ended_at IS NULL AND t.event IS NULL
 LEFT JOIN LATERAL (

@@ -100,6 +100,8 @@ class Watched:
     looked_at: datetime | None
     looked: tuple[LookedAt, ...]
     look_due_at: datetime | None
+    look_failed: bool
+    """Whether the last try to look at it failed. Then `look_due_at` is the time of the next one."""
     look_asked_at: datetime | None
     """When a look was asked for last that no fault is the reason of."""
     reset_at: datetime | None
@@ -214,19 +216,29 @@ def assess(
         judgement=judge((*faults, *row_faults)),
         looked_at=looked_at,
         looked=looked,
-        look_due_at=look_due(
-            faults,
-            looked_at,
-            now,
-            handed_back_at=watched.handed_back_at,
-            reset_at=watched.reset_at,
-            asked_at=watched.look_asked_at,
-        ),
+        look_due_at=_look_due(watched, faults, looked_at, now),
         samples_until=max(
             (at for at in (samples_until, watched.samples_until) if at is not None), default=None
         ),
         challenge=challenged(watched.proof) and any(RULES[fault.code].proves_again for fault in new),
     )
+
+
+def _look_due(
+    watched: Watched, faults: Collection[Fault], looked_at: datetime | None, now: datetime
+) -> datetime | None:
+    """Not before the next try where the last one failed: others have their turn meanwhile."""
+    due_at = look_due(
+        faults,
+        looked_at,
+        now,
+        handed_back_at=watched.handed_back_at,
+        reset_at=watched.reset_at,
+        asked_at=watched.look_asked_at,
+    )
+    if due_at is None or watched.look_due_at is None or not watched.look_failed:
+        return due_at
+    return max(due_at, watched.look_due_at)
 
 
 def of_rows(watched: Watched, now: datetime) -> tuple[Fault, ...]:

@@ -41,7 +41,7 @@ from tests.support.locks import until_somebody_waits
 from tests.support.machine_samples import JUST_SETTLED
 from tests.support.promises import put_terms_in_force
 from tests.support.ready import ready_leases
-from tests.support.stage import FAKE, Stage
+from tests.support.stage import FAKE, LOOPS, Stage
 
 pytestmark = pytest.mark.database
 
@@ -290,6 +290,10 @@ async def test_a_look_that_cannot_be_made_is_no_fault_and_is_made_again(stage: S
     assert found is not None
     assert found.verdict is Verdict.DEGRADED
     assert found.looked_why_not is not None
+    before = len(stage.access.machine(machine.address or "").calls)
+    await stage.play(10 * 60, step=5, without=frozenset(LOOPS) - {"judge_health", "look_at_machines"})
+    tries = len(stage.access.machine(machine.address or "").calls) - before
+    assert 5 <= tries <= 10, "once in a minute, so that many such machines keep no other one waiting"
     stage.access.script(machine.address or "")
     await stage.play(5 * 60, step=10)
     assert await verdict_of(stage, machine) is Verdict.HEALTHY

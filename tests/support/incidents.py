@@ -125,6 +125,7 @@ def _verified() -> Watched:
         looked_at=None,
         looked=(),
         look_due_at=None,
+        look_failed=False,
         look_asked_at=None,
         reset_at=None,
     )

@@ -99,19 +99,17 @@ INSERT INTO maintenances (id, machine_id, since, taken_by, why, planned_at, even
 VALUES (:id, :machine_id, :now, :by, :why, :planned_at, :event)
 ON CONFLICT (machine_id, event) WHERE ended_at IS NULL DO NOTHING
 """)
-_PUT_OFF = text(
-    "UPDATE maintenances SET planned_at = :planned_at, why = :why WHERE id = :id AND ended_at IS NULL"
-)
+_PUT_OFF = text("""
+UPDATE maintenances SET planned_at = :planned_at, why = :why, told_at = NULL WHERE id = :id AND ended_at IS NULL
+""")
 _UNLISTED = text("UPDATE maintenances SET unlisted_at = :at WHERE id = ANY(:ids) AND ended_at IS NULL")
 _OVER = text("UPDATE maintenances SET ended_at = :at, ended_by = :by WHERE id = :id AND ended_at IS NULL")
-_UNTOLD = text(f"""
-SELECT DISTINCT c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
+_UNTOLD = text("""
+SELECT array_agg(t.id) AS ids, c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
 FROM maintenances t JOIN machines m ON m.id = t.machine_id
 JOIN claims c ON c.machine_id = m.id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
-WHERE m.account = :account AND t.event IS NOT NULL AND t.ended_at IS NULL AND NOT EXISTS (
-  SELECT FROM notices n WHERE n.organization_id = c.organization_id AND n.lease_id = c.lease_id
-    AND n.machine_id = t.machine_id AND n.kind = '{NoticeKind.MAINTENANCE_PLANNED}'
-    AND n.planned_at = t.planned_at AND n.at >= t.since AND position(t.why IN n.message) > 0)
+WHERE m.account = :account AND t.event IS NOT NULL AND t.ended_at IS NULL AND t.told_at IS NULL
+GROUP BY c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
 ORDER BY t.planned_at, t.machine_id, t.why
 """)
 _TELL = text("""
@@ -120,6 +118,7 @@ SELECT c.organization_id, c.project_id, c.lease_id, c.machine_id, :now, :kind, :
 FROM claims c WHERE c.organization_id = :organization_id AND c.lease_id = :lease_id AND c.machine_id = :machine_id
   AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
 """)
+_TOLD = text("UPDATE maintenances SET told_at = :now WHERE id = ANY(:ids)")
 
 
 async def take_turn(
@@ -189,8 +188,10 @@ async def end_announced(connection: Connection, ended: Ended) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Untold:
-    """An announcement that the customer of a machine has not read yet, as it is now."""
+    """What the customer of a machine was not told yet of its provider's work, as it is now."""
 
+    ids: tuple[UUID, ...]
+    """Of the announcements: several may say the same."""
     organization_id: OrganizationId
     lease_id: LeaseId
     machine_id: MachineId
@@ -199,15 +200,12 @@ class Untold:
 
 
 async def untold(connection: Connection, account: AccountName) -> list[Untold]:
-    """The announcements that customers of the account's machines were not told of, soonest first.
-
-    What two of them say alike is there once.
-    """
+    """What customers of the account's machines were not told yet, soonest first."""
     return await read(connection, _UNTOLD, Untold, account=account)
 
 
 async def tell(connection: Connection, one: Untold, message: str, *, now: datetime) -> None:
-    """Tell the customer of a machine of an announcement."""
+    """Tell the customer of a machine, and store that."""
     await write(
         connection,
         _TELL,
@@ -219,3 +217,4 @@ async def tell(connection: Connection, one: Untold, message: str, *, now: dateti
         message=message,
         planned_at=one.planned_at,
     )
+    await write(connection, _TOLD, ids=list(one.ids), now=now)

@@ -11,6 +11,7 @@ from control_plane.db.health import Notice
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.notice import NoticeKind
+from control_plane.domain.planned_work import WorkKind
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import Promise
@@ -73,6 +74,27 @@ async def test_an_announcement_is_told_once_with_its_time_and_told_again_when_th
     assert len(await told(stage, lease, PLANNED)) == 3
     assert await told(stage, lease, WITHDRAWN) == []
     assert [each.id for each in await stage.machines(lease)] == [machine.id]
+    await stage.finish()
+
+
+async def test_work_of_another_kind_at_the_same_time_is_told_again_and_so_is_what_comes_back(
+    stage: Stage,
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    assert machine.provider_ref is not None
+    at = stage.clock.now() + timedelta(days=14)
+    for kind in (WorkKind.REBOOT, WorkKind.RETIREMENT):
+        stage.cloud.plan_work(machine.provider_ref, at, kind=kind)
+        await stage.play(READ, step=30)
+    first, second = await told(stage, lease, PLANNED)
+    assert ("be rebooted" in first.message, "be retired" in second.message) == (True, True)
+    stage.cloud.call_off_work()
+    await stage.play(3 * READ, step=60)
+    stage.cloud.plan_work(machine.provider_ref, at, kind=WorkKind.RETIREMENT)
+    await stage.play(READ, step=30)
+    kinds = [notice.kind for notice in await told(stage, lease, PLANNED, WITHDRAWN)]
+    assert kinds == [PLANNED, PLANNED, WITHDRAWN, PLANNED]
     await stage.finish()
 
 

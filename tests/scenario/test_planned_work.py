@@ -21,7 +21,7 @@ from providers.fake import Fault
 from reconciler.loops.machines.read_planned_work import EVERY
 from tests.scenario.test_health import machine_of, notices_of, reports, verdict_of
 from tests.support import pools
-from tests.support.faults import GOOD, shows
+from tests.support.faults import GOOD, LOST, shows
 from tests.support.promises import put_terms_in_force
 from tests.support.ready import ready_leases
 from tests.support.rows import rows
@@ -158,6 +158,35 @@ async def test_work_that_was_announced_too_late_is_a_broken_promise_by_the_provi
     assert found.keys() == {Promise.AVAILABILITY, Promise.NOTICE}
     (work,) = found[Promise.NOTICE]["maintenance"]
     assert work["by_provider"] is True
+    await stage.finish()
+
+
+async def test_work_that_is_planned_on_many_machines_keeps_no_faulty_one_from_being_replaced(
+    stage: Stage,
+) -> None:
+    await put_terms_in_force(stage)
+    organization_id = await stage.organization()
+    leases = [
+        await stage.lease(
+            organization_id, CapacityRequest("h100x1", sla=SlaTier.GOLD), name=f"train-{number}"
+        )
+        for number in range(4)
+    ]
+    for lease in leases:
+        await stage.play_until(lease, "ready", seconds_max=120)
+    machines = [await machine_of(stage, lease) for lease in leases]
+    for number, machine in enumerate(machines[1:]):
+        assert machine.provider_ref is not None
+        stage.cloud.plan_work(
+            machine.provider_ref, stage.clock.now() + timedelta(days=14), event=f"event-{number}"
+        )
+    await stage.play(READ, step=30)
+    shows(stage, machines[0], LOST)
+    await reports(stage, leases[0], Gpu(0, lost=True))
+    await stage.play(1_800, step=60)
+    assert len(await stage.machines(leases[0])) == 2, (
+        "three of four machines are not healthy, by what is announced"
+    )
     await stage.finish()
 
 

@@ -68,7 +68,7 @@ def read_case(path: Path) -> Case:
 def timeline(case: Case) -> str:
     """The verdicts, each with its time, what is due, and what the customer is told."""
     lines = [case.title, f"Source: {case.source}", ""]
-    watched = _verified()
+    watched = verified()
     due = deque(sorted(_readings(case), key=lambda reading: reading.at))
     rows = sorted(case.rows, key=lambda row: row["at"])
     for second in range(0, case.lasts + 1, LOOP_SECONDS):
@@ -87,7 +87,8 @@ def timeline(case: Case) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _verified() -> Watched:
+def verified() -> Watched:
+    """A healthy machine with eight GPUs that were at work already."""
     return Watched(
         machine_id=MachineId(UUID(int=1)),
         account=AccountName("account"),

@@ -41,7 +41,9 @@ from control_plane.domain.health import (
     still_open,
     with_seen,
 )
+from control_plane.domain.health_watch import asks_for_links, assess
 from data_plane.documents import sample
+from tests.support.incidents import verified
 
 AT = datetime(2026, 11, 28, 12, tzinfo=UTC)
 NOTHING = Cleared(looked_at=None, seen=frozenset(), good_since=None)
@@ -238,6 +240,38 @@ def test_what_a_gpu_showed_is_asked_for_when_it_is_first_slower_than_is_possible
     assert slower_than_possible([reading(at_work()), slow], [ACCEPTED]) == {"GPU-a"}
     assert slower_than_possible([reading(at_work())], [ACCEPTED]) == set()
     assert slower_than_possible([slow], []) == set()
+
+
+def test_the_first_work_that_is_planned_counts_and_work_without_a_time_may_be_under_way() -> None:
+    by_operator, by_provider = AT + 2 * HOUR, AT + HOUR
+    for taken_out, announced, first in (
+        ((None, None), (None, None), None),
+        ((AT, by_operator), (None, None), by_operator),
+        ((None, None), (AT, by_provider), by_provider),
+        ((AT, by_operator), (AT, by_provider), by_provider),
+        ((AT, None), (AT, by_provider), None),
+        ((None, by_operator), (AT, by_provider), by_provider),
+    ):
+        watched = replace(
+            verified(),
+            maintenance_since=taken_out[0],
+            maintenance_planned_at=taken_out[1],
+            work_since=announced[0],
+            work_planned_at=announced[1],
+        )
+        assert watched.works_at == first, (taken_out, announced)
+
+
+def test_what_a_gpu_showed_at_work_is_kept_although_it_changes_nothing_else() -> None:
+    new = replace(verified(), accepted=(ACCEPTED,), links=(), gpu_count=1)
+    slow = reading(at_work(pcie_generation=3))
+    assert asks_for_links(new, [slow])
+    found = assess(new, [slow], AT)
+    assert (found.judgement.verdict, found.links) == (Verdict.HEALTHY, (ShownLink("GPU-a", 3),))
+    assert found.changes(new)
+    kept = replace(new, links=found.links)
+    assert not assess(kept, [slow], AT).changes(kept)
+    assert not asks_for_links(kept, [slow])
 
 
 def test_a_reading_of_an_idle_gpu_says_nothing_about_a_link_that_is_slow() -> None:

@@ -24,7 +24,6 @@ from control_plane.domain.planned_work import WorkKind
 from providers.base import (
     Capabilities,
     Child,
-    ConsoleTicket,
     Eviction,
     EvictionState,
     Ingress,
@@ -50,6 +49,7 @@ from providers.clock import utc_now
 from providers.fake_machine import FakeMachine
 from providers.fake_offers import DEFAULT_OFFERS
 from providers.faults import REFUSALS, Call, Fault, FaultScript, raise_before_effect
+from providers.optional import ConsoleTicket
 
 __all__ = ["CAPABILITIES", "DEFAULT_OFFERS", "NAME", "Call", "FakeMachine", "FakeProvider", "Fault"]
 __all__ += ["FaultScript", "Settings", "connect"]

@@ -28,27 +28,16 @@ from tenacity.wait import wait_base, wait_random_exponential
 from control_plane.domain.ids import AccountName, LaunchKey, ProviderRef
 from providers.base import (
     Child,
-    ConsoleTicket,
-    HasChildren,
-    HasConsole,
-    HasFirewall,
-    HasPower,
     Ingress,
     LateRefusal,
     LaunchOrder,
     Listed,
-    ListsInPages,
-    ListsSomeRegions,
-    NeedsPreparing,
     OutcomeUnknown,
     PlannedWork,
     PowerAction,
     Provider,
     ProviderError,
-    RefusesLater,
     Sighting,
-    TellsLimits,
-    TellsPlannedWork,
     Throttled,
     Unavailable,
     Verb,
@@ -56,6 +45,19 @@ from providers.base import (
 from providers.breaker import Breaker
 from providers.error_law import ERRORS_OF, Meaning, error_for, place_of
 from providers.listings import whole_listing
+from providers.optional import (
+    ConsoleTicket,
+    HasChildren,
+    HasConsole,
+    HasFirewall,
+    HasPower,
+    ListsInPages,
+    ListsSomeRegions,
+    NeedsPreparing,
+    RefusesLater,
+    TellsLimits,
+    TellsPlannedWork,
+)
 from providers.pacing import Budget, LocallyThrottled, NotCalled, Pacer
 from tracing.attributes import Attribute
 from tracing.tracer import NO_TRACER, Kind, Span, Tracer

@@ -35,7 +35,6 @@ from control_plane.domain.sku import CapacityShape, Shape
 from providers.base import (
     Capabilities,
     Confidence,
-    ConsoleTicket,
     CountedBy,
     Ingress,
     LaunchOrder,
@@ -56,6 +55,7 @@ from providers.error_law import ErrorDetail, Meaning, Rule, error_for, rules_by_
 from providers.gpu_names import gpu_named
 from providers.hyperstack_firewall import apply_ingress, rule_for
 from providers.listings import UnreadableAnswer, offered_price, ours, reference_of, sighting, whole_listing
+from providers.optional import ConsoleTicket
 from providers.registered_keys import key_material, key_name
 from providers.rest import ErrorContract, Rest, detail_from, ignored
 from providers.signing import header

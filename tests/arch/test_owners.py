@@ -110,6 +110,7 @@ def test_providers_do_not_know_each_other() -> None:
         "gpu_names",
         "hyperstack_firewall",
         "listings",
+        "optional",
         "registered_keys",
         "rest",
         "rpc",

@@ -13,19 +13,10 @@ from urllib.parse import parse_qsl
 import httpx
 import pytest
 
-from providers.base import (
-    HasFirewall,
-    HasPower,
-    NeedsPreparing,
-    OutcomeUnknown,
-    ProviderError,
-    Throttled,
-    Unauthorized,
-    Unavailable,
-    Verb,
-)
+from providers.base import OutcomeUnknown, ProviderError, Throttled, Unauthorized, Unavailable, Verb
 from providers.error_law import ERRORS_OF, WRITES
 from providers.guard import ANSWER_SECONDS_MAX
+from providers.optional import HasFirewall, HasPower, NeedsPreparing
 from tests.contract.clouds import Cloud, EmulatedCloud, a_key, clouds
 
 STATUSES = (

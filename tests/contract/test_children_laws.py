@@ -7,16 +7,8 @@ import pytest
 from control_plane.domain.firewall import Protocol
 from control_plane.domain.ids import LaunchKey, ProviderRef
 from control_plane.domain.ingress import Ingress
-from providers.base import (
-    Child,
-    HasChildren,
-    HasFirewall,
-    Needed,
-    NeedsPreparing,
-    OutcomeUnknown,
-    Rejected,
-    Unavailable,
-)
+from providers.base import Child, Needed, OutcomeUnknown, Rejected, Unavailable
+from providers.optional import HasChildren, HasFirewall, NeedsPreparing
 from tests.contract.clouds import Cloud, CloudWithChildren, EmulatedCloud, a_key, clouds
 
 OPENED = frozenset({Ingress(Protocol.TCP, 8080, 8080, "203.0.113.0/24")})

@@ -5,16 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from control_plane.domain.ids import AccountName, ProviderRef
-from providers.base import (
-    ConsoleTicket,
-    HasConsole,
-    MachineNotFound,
-    Rejected,
-    Throttled,
-    Unauthorized,
-    Unavailable,
-)
+from providers.base import MachineNotFound, Rejected, Throttled, Unauthorized, Unavailable
 from providers.guard import Guard
+from providers.optional import ConsoleTicket, HasConsole
 from tests.contract.clouds import Cloud, EmulatedCloud
 from tests.contract.test_power_laws import every, launched
 

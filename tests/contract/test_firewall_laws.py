@@ -8,17 +8,9 @@ import pytest
 from control_plane.domain.firewall import RULES_MAX, Protocol
 from control_plane.domain.ids import AccountName, LaunchKey, ProviderRef
 from control_plane.domain.ingress import KEPT, Ingress
-from providers.base import (
-    HasFirewall,
-    MachineNotFound,
-    NeedsPreparing,
-    ProviderFirewall,
-    Rejected,
-    Throttled,
-    Unauthorized,
-    Unavailable,
-)
+from providers.base import MachineNotFound, ProviderFirewall, Rejected, Throttled, Unauthorized, Unavailable
 from providers.guard import Guard
+from providers.optional import HasFirewall, NeedsPreparing
 from tests.contract.clouds import Cloud, EmulatedCloud, a_key, clouds
 
 WEB = Ingress(Protocol.TCP, 443, 443, "0.0.0.0/0")

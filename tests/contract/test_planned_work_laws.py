@@ -7,15 +7,9 @@ import pytest
 
 from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.planned_work import WorkKind
-from providers.base import (
-    PlannedWork,
-    TellsPlannedWork,
-    Throttled,
-    Unauthorized,
-    Unavailable,
-    Verb,
-)
+from providers.base import PlannedWork, Throttled, Unauthorized, Unavailable, Verb
 from providers.guard import Guard
+from providers.optional import TellsPlannedWork
 from tests.contract.clouds import Cloud, EmulatedCloud
 from tests.contract.test_power_laws import every, launched
 

@@ -6,10 +6,8 @@ import pytest
 
 from control_plane.domain.ids import AccountName, ProviderRef
 from providers.base import (
-    HasPower,
     ListedState,
     MachineNotFound,
-    NeedsPreparing,
     OutcomeUnknown,
     PowerAction,
     Rejected,
@@ -19,6 +17,7 @@ from providers.base import (
     Unavailable,
 )
 from providers.guard import Guard
+from providers.optional import HasPower, NeedsPreparing
 from tests.contract.clouds import Cloud, EmulatedCloud, clouds
 
 REBOOT, STOP, START = PowerAction.REBOOT, PowerAction.STOP, PowerAction.START

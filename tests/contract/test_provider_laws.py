@@ -11,19 +11,18 @@ from providers.base import (
     Confidence,
     ListedOffer,
     ListedState,
-    ListsSomeRegions,
     MachineNotFound,
     NoCapacity,
     NotYet,
     OrderRefused,
     OutcomeUnknown,
     ProviderError,
-    RefusesLater,
     Sighting,
     Throttled,
     Unauthorized,
     Unavailable,
 )
+from providers.optional import ListsSomeRegions, RefusesLater
 from tests.contract.clouds import USER_DATA_SECRET, Cloud, a_key, clouds
 
 ENDED = {None, ListedState.ENDING, ListedState.GONE}

@@ -45,11 +45,6 @@ from data_plane.mesh.tunnels import Interface
 from data_plane.proof.challenger.port import Challenger, Expected, Occasion, ProofReport
 from providers.base import (
     Child,
-    ConsoleTicket,
-    HasChildren,
-    HasConsole,
-    HasFirewall,
-    HasPower,
     Ingress,
     LaunchOrder,
     Listed,
@@ -57,8 +52,8 @@ from providers.base import (
     PowerAction,
     Provider,
     Sighting,
-    TellsPlannedWork,
 )
+from providers.optional import ConsoleTicket, HasChildren, HasConsole, HasFirewall, HasPower, TellsPlannedWork
 from reconciler.worlds.complete import CompleteWorld
 
 Answer = TypeVar("Answer")

@@ -17,7 +17,8 @@ from control_plane.db.provider_firewalls import Due
 from control_plane.domain.firewall import LOOK_EVERY, ProviderFirewall, next_try
 from control_plane.domain.ids import AccountName
 from control_plane.domain.ingress import ingress
-from providers.base import HasFirewall, ProviderError
+from providers.base import ProviderError
+from providers.optional import HasFirewall
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.renewal import renewed
 from reconciler.worlds.machines import MachineWorld

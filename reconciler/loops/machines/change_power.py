@@ -21,7 +21,8 @@ from control_plane.domain.power import Ask, Boot, Look, PowerChange, Settle
 from control_plane.outcomes import powers as outcomes
 from data_plane.access.port import AccessError, Target
 from data_plane.inspection.boot import read_boot
-from providers.base import HasPower, NoCapacity, OutcomeUnknown, ProviderError, Rejected
+from providers.base import NoCapacity, OutcomeUnknown, ProviderError, Rejected
+from providers.optional import HasPower
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.machines import MachineWorld
 

@@ -37,7 +37,8 @@ from control_plane.domain.sweep import (
 )
 from control_plane.outcomes import downtimes as downtime_outcomes
 from control_plane.outcomes import machines as outcomes
-from providers.base import ListsSomeRegions, Provider, ProviderError, RefusesLater
+from providers.base import Provider, ProviderError
+from providers.optional import ListsSomeRegions, RefusesLater
 from reconciler import account_faults, traced
 from reconciler.figures import VANISHED
 from reconciler.loop import AccountLoop, Report, each

@@ -26,7 +26,8 @@ from control_plane.domain.console import (
 from control_plane.domain.ids import AccountName
 from data_plane.access.port import AccessError, StepFailed, Target
 from data_plane.inspection.boot_journal import read_boot_journal
-from providers.base import ConsoleTicket, HasConsole, MachineNotFound, ProviderError
+from providers.base import MachineNotFound, ProviderError
+from providers.optional import ConsoleTicket, HasConsole
 from reconciler.loop import AccountLoop, Report, each
 from reconciler.worlds.machines import MachineWorld
 

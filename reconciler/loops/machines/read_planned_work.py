@@ -14,7 +14,8 @@ from datetime import timedelta
 from control_plane.db import maintenances
 from control_plane.domain.ids import AccountName
 from control_plane.outcomes import planned_work
-from providers.base import ProviderError, TellsPlannedWork
+from providers.base import ProviderError
+from providers.optional import TellsPlannedWork
 from reconciler.loop import AccountLoop, Report
 from reconciler.worlds.machines import MachineWorld
 

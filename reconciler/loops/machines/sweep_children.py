@@ -19,7 +19,8 @@ from control_plane.db import accounts, child_costs, children, leftover_decisions
 from control_plane.domain.child import Child, Sorted, Unneeded, listed_children, oddness, to_delete
 from control_plane.domain.freeze import freeze_after
 from control_plane.domain.ids import AccountName
-from providers.base import HasChildren, ProviderError, Throttled
+from providers.base import ProviderError, Throttled
+from providers.optional import HasChildren
 from reconciler.loop import AccountLoop, Report
 from reconciler.worlds.machines import MachineWorld
 

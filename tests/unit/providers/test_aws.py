@@ -29,7 +29,6 @@ from providers.base import (
     LeftOutFor,
     ListedOffer,
     ListedState,
-    ListsSomeRegions,
     MachineNotFound,
     NoCapacity,
     NotYet,
@@ -46,6 +45,7 @@ from providers.emulators.clouds.aws_account import PRICES
 from providers.emulators.clouds.aws_products import matching, products
 from providers.emulators.scenario import FaultKind
 from providers.listings import UNREADABLE_PRICE
+from providers.optional import ListsSomeRegions
 from tests.contract.clouds import a_key
 from tests.contract.clouds.aws import ACCESS_KEY_ID, SECRET_ACCESS_KEY, Bridge, EmulatedAws
 

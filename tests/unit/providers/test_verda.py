@@ -30,13 +30,13 @@ from providers.base import (
     OutcomeUnknown,
     ProviderError,
     QuotaReached,
-    TellsLimits,
     Throttled,
     ToldLimit,
     Unauthorized,
     Unavailable,
     Verb,
 )
+from providers.optional import TellsLimits
 from providers.pacing import OneProcessBudget, Pacer
 from providers.verda import SCRIPT, VOLUME, Settings, Verda
 from providers.verda_catalogue import REGIONS

@@ -12,7 +12,7 @@ from control_plane.db.rows import read, read_one, write
 from control_plane.domain.ids import AccountName, LeaseId, MachineId, OrganizationId, ProviderRef
 from control_plane.domain.machine import MachineState
 from control_plane.domain.notice import NoticeKind
-from control_plane.domain.planned_work import Announced, Ended, New, PutOff
+from control_plane.domain.planned_work import TOLD_MAX, TOLD_WITHIN, Announced, Ended, New, PutOff
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +104,27 @@ UPDATE maintenances SET planned_at = :planned_at, why = :why, told_at = NULL WHE
 """)
 _UNLISTED = text("UPDATE maintenances SET unlisted_at = :at WHERE id = ANY(:ids) AND ended_at IS NULL")
 _OVER = text("UPDATE maintenances SET ended_at = :at, ended_by = :by WHERE id = :id AND ended_at IS NULL")
-_UNTOLD = text("""
-SELECT array_agg(t.id) AS ids, c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
-FROM maintenances t JOIN machines m ON m.id = t.machine_id
-JOIN claims c ON c.machine_id = m.id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
-WHERE m.account = :account AND t.event IS NOT NULL AND t.ended_at IS NULL AND t.told_at IS NULL
-GROUP BY c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
-ORDER BY t.planned_at, t.machine_id, t.why
+_NOTICES = """
+SELECT count(*) FROM notices n WHERE n.organization_id = c.organization_id AND n.lease_id = c.lease_id
+  AND n.machine_id = c.machine_id AND n.kind = """
+_UNTOLD = text(f"""
+WITH new AS (
+  SELECT array_agg(t.id) AS ids, c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
+  FROM maintenances t JOIN machines m ON m.id = t.machine_id
+  JOIN claims c ON c.machine_id = m.id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
+  WHERE m.account = :account AND t.event IS NOT NULL AND t.ended_at IS NULL AND t.told_at IS NULL
+  GROUP BY c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
+), counted AS (
+  SELECT c.*, row_number() OVER (PARTITION BY c.lease_id, c.machine_id ORDER BY c.planned_at, c.why) AS place,
+    ({_NOTICES} '{NoticeKind.MAINTENANCE_PLANNED}' AND n.at > :told_since) AS told
+  FROM new c
+)
+SELECT ids, organization_id, lease_id, machine_id, why, planned_at FROM counted WHERE place + told <= :told_max
+ORDER BY planned_at, machine_id, why
+""")
+_EXPECTED = text(f"""
+SELECT ({_NOTICES} '{NoticeKind.MAINTENANCE_PLANNED}') > ({_NOTICES} '{NoticeKind.MAINTENANCE_WITHDRAWN}')
+FROM claims c WHERE c.machine_id = :machine_id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL LIMIT 1
 """)
 _TELL = text("""
 INSERT INTO notices (organization_id, project_id, lease_id, machine_id, at, kind, message, planned_at)
@@ -199,9 +213,17 @@ class Untold:
     planned_at: datetime
 
 
-async def untold(connection: Connection, account: AccountName) -> list[Untold]:
-    """What customers of the account's machines were not told yet, soonest first."""
-    return await read(connection, _UNTOLD, Untold, account=account)
+async def untold(connection: Connection, account: AccountName, *, now: datetime) -> list[Untold]:
+    """What customers of the account's machines were not told yet, soonest first. Those who were told enough lately wait
+    (`TOLD_MAX`).
+    """
+    values = {"account": account, "told_since": now - TOLD_WITHIN, "told_max": TOLD_MAX}
+    return await read(connection, _UNTOLD, Untold, **values)
+
+
+async def expected(connection: Connection, machine_id: MachineId) -> bool:
+    """Whether a machine's customer was told of more announcements than were called off."""
+    return bool(await read_one(connection, _EXPECTED, bool, machine_id=machine_id))
 
 
 async def tell(connection: Connection, one: Untold, message: str, *, now: datetime) -> None:

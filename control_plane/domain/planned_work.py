@@ -6,15 +6,30 @@ ends when two lists in a row lack it, as of the first of them.
 A customer is told of each announcement once, and again when its time changes. Work that is brought forward counts as
 announced anew, so that a promised notice is measured against the time that was told last. Work that is put off keeps
 the moment of its announcement, because its customer has known of it since then.
+
+A list is believed within bounds, because customers are told what it says: a time that no work can have is none, one
+that moves by seconds has not moved, and of a machine few announcements count.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from uuid import UUID
 
 from control_plane.domain.ids import MachineId, ProviderRef
+
+PAST_MAX, AHEAD_MAX = timedelta(days=90), timedelta(days=2 * 366)
+"""How long ago work may have begun that is not over, and how far ahead it may be. Programs write the year 1 where they
+know no time."""
+SAME_WITHIN = timedelta(minutes=1)
+"""Times that differ by less are the same: customers read minutes."""
+PER_MACHINE_MAX = 8
+"""Announcements of a machine that count: those that are known, and then the soonest."""
+TOLD_MAX, TOLD_WITHIN = 4, timedelta(hours=6)
+"""Of how many announcements and changes a customer is told within this time, for each machine. What is still true later
+is told then."""
 
 
 class WorkKind(StrEnum):
@@ -110,6 +125,12 @@ class Changes:
     unlisted: tuple[UUID, ...] = ()
     """Announcements that a list lacks for the first time."""
     listed_again: tuple[UUID, ...] = ()
+    left_out: int = 0
+    """Announcements about machines of ours that do not count: their times are impossible, or they are too many."""
+
+    @property
+    def count(self) -> int:
+        return len(self.ended) + len(self.new) + len(self.put_off)
 
 
 def changes(
@@ -120,9 +141,8 @@ def changes(
 ) -> Changes:
     """What a complete list of an account's planned work changes. Work on what is no machine of ours is left out."""
     stored = {(each.machine_id, each.event): each for each in known}
-    shown = {
-        (machines[work.provider_ref], work.event): work for work in listed if work.provider_ref in machines
-    }
+    ours = [work for work in listed if work.provider_ref in machines]
+    shown = _shown(ours, stored, machines, now)
     ended: list[Ended] = []
     new: list[New] = []
     for key, work in shown.items():
@@ -160,7 +180,33 @@ def changes(
         ),
         unlisted=tuple(each.id for each in lacking if each.unlisted_at is None),
         listed_again=tuple(each.id for each in kept.values() if each.unlisted_at is not None),
+        left_out=len(ours) - len(shown),
     )
+
+
+_Key = tuple[MachineId, str]
+"""A machine, and the provider's id of an announcement about it."""
+
+
+def _shown(
+    ours: Iterable[PlannedWork],
+    stored: Mapping[_Key, Announced],
+    machines: Mapping[ProviderRef, MachineId],
+    now: datetime,
+) -> dict[_Key, PlannedWork]:
+    """The announcements that count, with the time that is stored where the one that is listed says nothing new."""
+    keyed = [((machines[work.provider_ref], work.event), work) for work in ours]
+    shown: dict[_Key, PlannedWork] = {}
+    of_machine: Counter[MachineId] = Counter()
+    for key, work in sorted(keyed, key=lambda each: (each[0] not in stored, each[1].begins_at)):
+        before = stored.get(key)
+        is_possible = now - PAST_MAX <= work.begins_at <= now + AHEAD_MAX
+        if key in shown or (before is None and (not is_possible or of_machine[key[0]] >= PER_MACHINE_MAX)):
+            continue
+        of_machine[key[0]] += 1
+        moves = before is None or (is_possible and abs(work.begins_at - before.planned_at) >= SAME_WITHIN)
+        shown[key] = work if before is None or moves else replace(work, begins_at=before.planned_at)
+    return shown
 
 
 def _is_called_off(

@@ -32,8 +32,8 @@ async def apply(
     *,
     actor: Actor,
     now: datetime,
-) -> int:
-    """Store what a complete list of an account's planned work changes, and tell customers. Returns how much changed."""
+) -> Changes:
+    """Store what a complete list of an account's planned work changes, and tell customers."""
     machines = await maintenances.machines(connection, account, {each.provider_ref for each in listed})
     known = await maintenances.announced(connection, account)
     found = changes(known, listed, machines, now)
@@ -42,14 +42,17 @@ async def apply(
         *(each.announced.machine_id for each in found.ended),
         *(each.machine_id for each in found.put_off),
     }
-    await machine_rows.lock(connection, touched)
+    await machine_rows.lock(connection, touched | {each.machine_id for each in known})
     await _store(connection, found, new_id, actor=actor, now=now)
-    for machine_id in touched:
-        await repairs.tell_again(connection, machine_id, now=now)
-    untold = await maintenances.untold(connection, account)
+    untold = await maintenances.untold(connection, account, now=now)
     for each in untold:
         await maintenances.tell(connection, each, announcement(each.why, each.planned_at), now=now)
-    return len(found.new) + len(found.ended) + len(found.put_off)
+    told = {each.machine_id for each in untold}
+    # Whose customer is not told of a change now is told of it later, and when it is replaced as well.
+    not_yet = {*(each.machine_id for each in found.new), *(each.machine_id for each in found.put_off)} - told
+    for machine_id in (touched | told) - not_yet:
+        await repairs.tell_again(connection, machine_id, now=now)
+    return found
 
 
 async def _store(
@@ -61,7 +64,8 @@ async def _store(
         if await maintenances.end_announced(connection, ended) and ended.called_off:
             planned_at, machine_id = ended.announced.planned_at, ended.announced.machine_id
             notice = NewNotice(NoticeKind.MAINTENANCE_WITHDRAWN, withdrawal(planned_at), planned_at)
-            await health.notify(connection, machine_id, notice, now=now)
+            if await maintenances.expected(connection, machine_id):
+                await health.notify(connection, machine_id, notice, now=now)
             await _note(connection, machine_id, notice.message, actor=actor, now=now)
     for new in found.new:
         await maintenances.announce(connection, new, new_id(), now=now)

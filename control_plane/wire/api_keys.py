@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from control_plane.wire.common import Name, NextCursor, Request, Timestamp, View
+from control_plane.wire.common import Name, NextCursor, Request, Timestamp, View, require_a_year_of_ours
 from control_plane.wire.roles import SubjectText
 from control_plane.wire.vocabulary import ApiKeyIdText, ProjectIdText, SubjectIdText
 
@@ -35,6 +35,9 @@ class ApiKeyRequest(Request):
     out."""
     expires_at: Timestamp | None = None
     """When it ends; it does not end by itself when it is left out."""
+
+    def __post_init__(self) -> None:
+        require_a_year_of_ours("expires_at", self.expires_at)
 
 
 class RotationRequest(Request):

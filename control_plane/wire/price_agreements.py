@@ -16,6 +16,7 @@ from control_plane.wire.common import (
     Timestamp,
     UsdText,
     View,
+    require_a_year_of_ours,
 )
 from control_plane.wire.sla_terms import SlaTierWord
 from control_plane.wire.vocabulary import OrganizationIdText
@@ -55,12 +56,19 @@ class PriceAgreementRequest(Request):
     valid_until: Timestamp | None = None
     """Until when; null: until it is ended."""
 
+    def __post_init__(self) -> None:
+        require_a_year_of_ours("valid_from", self.valid_from)
+        require_a_year_of_ours("valid_until", self.valid_until)
+
 
 class PriceAgreementEndRequest(Request):
     """When an agreement is to be over."""
 
     at: Timestamp | None = None
     """From when on it does not apply to new leases; null: now."""
+
+    def __post_init__(self) -> None:
+        require_a_year_of_ours("at", self.at)
 
 
 class PriceAgreementView(View):

@@ -2,7 +2,14 @@
 
 from typing import Annotated
 
-from control_plane.wire.common import NextCursor, Request, Sentence, Timestamp, View
+from control_plane.wire.common import (
+    NextCursor,
+    Request,
+    Sentence,
+    Timestamp,
+    View,
+    require_a_year_of_ours,
+)
 from control_plane.wire.vocabulary import MachineIdText, one_of
 
 VerdictWord = Annotated[
@@ -213,6 +220,9 @@ class MaintenanceRequest(Request):
     """Why. Its customer reads it."""
     planned_at: Timestamp | None = None
     """When the work begins, which its customer is told; null when it is not known yet."""
+
+    def __post_init__(self) -> None:
+        require_a_year_of_ours("planned_at", self.planned_at)
 
 
 class MaintenanceView(View):

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from sqlalchemy import text
 
 from control_plane.db import health, permits, pools, repair_figures, repairs
 from control_plane.db import machines as machine_rows
+from control_plane.db.connection import Connection
 from control_plane.db.engine import Database
 from control_plane.db.health import Health, Notice
 from control_plane.db.permits import Permit
@@ -20,7 +22,7 @@ from control_plane.domain.actor import ActorKind
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import FailReason
 from control_plane.domain.health import FaultCode, Verdict
-from control_plane.domain.ids import ProviderRef
+from control_plane.domain.ids import MachineId, ProviderRef
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine
 from control_plane.domain.notice import NoticeKind
@@ -28,6 +30,7 @@ from control_plane.domain.proof import CLAIMED_APART
 from control_plane.domain.repair import RepairOutcome, RepairStep
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
+from control_plane.outcomes import repairs as outcomes
 from control_plane.world import uuid7
 from data_plane.documents.health import GpuHealth, PcieHealth, Usage
 from data_plane.documents.health import Xid as HealthXid
@@ -330,6 +333,35 @@ async def test_a_machine_that_reports_errors_again_and_again_is_not_challenged_a
         await stage.play(50, step=10)
     challenged = stage.challenger.occasions(machine.address or "")
     assert 1 < len(challenged) <= 1 + 60 * 60 / CLAIMED_APART.total_seconds()
+    await stage.finish()
+
+
+async def test_a_repair_that_fails_holds_up_no_other_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await ready_leases(stage, 2, seconds=60)
+    for lease in (first, second):
+        await reports(stage, lease, Gpu(0, rows_failed=True))
+    await stage.run("judge_health")
+    advance = outcomes.advance
+    failed: list[MachineId] = []
+
+    async def fails_at_first(connection: Connection, repair: Repair, **more: Any) -> outcomes.Done:
+        if not failed:
+            failed.append(repair.machine_id)
+            raise OverflowError("date value out of range")
+        return await advance(connection, repair, **more)
+
+    monkeypatch.setattr(outcomes, "advance", fails_at_first)
+    (report,) = await stage.run("repair_machines")
+    assert report.errors == ["OverflowError: date value out of range"]
+    waits = {}
+    for lease in (first, second):
+        repair = await repair_of(stage, await machine_of(stage, lease))
+        assert repair is not None
+        waits[repair.machine_id] = repair.why
+    assert waits[failed.pop()] == "something is wrong with it"
+    assert "we look at it ourselves" in waits.values()
     await stage.finish()
 
 

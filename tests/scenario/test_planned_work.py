@@ -8,10 +8,11 @@ from sqlalchemy import text
 
 from control_plane.db import repair_figures
 from control_plane.db.health import Notice
+from control_plane.domain.ids import ProviderRef
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.notice import NoticeKind
-from control_plane.domain.planned_work import WorkKind
+from control_plane.domain.planned_work import TOLD_MAX, TOLD_WITHIN, WorkKind
 from control_plane.domain.request import CapacityRequest
 from control_plane.domain.sla import SlaTier
 from control_plane.domain.sla_clock import Promise
@@ -232,4 +233,24 @@ async def test_a_machine_that_waits_in_a_pool_goes_when_its_provider_will_work_o
     async with stage.db.reading() as connection:
         (row,) = await rows(connection, _STATE, id=machine_id)
     assert (row.state, row.fail_reason) == (MachineState.GONE, "unhealthy")
+    await stage.finish()
+
+
+async def test_a_provider_that_changes_its_word_all_the_time_floods_no_customer(stage: Stage) -> None:
+    lease, machine = await golden(stage)
+    at, began = stage.clock.now() + timedelta(days=14), stage.clock.now()
+    for number in range(40):
+        for event in range(20):
+            moved = at + timedelta(hours=number % 2, minutes=event)
+            stage.cloud.plan_work(machine.provider_ref or ProviderRef(""), moved, event=f"event-{event}")
+        if number % 5 == 4:
+            stage.cloud.works.clear()
+        await stage.play(EVERY.total_seconds() + 10, step=100)
+    assert stage.clock.now() - began < TOLD_WITHIN
+    assert len(await told(stage, lease, PLANNED)) == TOLD_MAX
+    assert len(await told(stage, lease, WITHDRAWN, NoticeKind.REPLACEMENT_PLANNED)) <= 2 * TOLD_MAX
+    stage.cloud.works.clear()
+    plan(stage, machine, at)
+    await stage.play(TOLD_WITHIN.total_seconds() + READ, step=300)
+    assert (await told(stage, lease, PLANNED))[-1].planned_at == at, "what is true in the end is told"
     await stage.finish()

@@ -14,7 +14,7 @@ from control_plane.db import repairs
 from control_plane.db.repairs import Repair
 from control_plane.outcomes import repairs as outcomes
 from control_plane.outcomes.repairs import Done
-from reconciler.loop import Loop, Report
+from reconciler.loop import Loop, Report, each
 from reconciler.worlds.health import HealthWorld
 
 NAME = "repair_machines"
@@ -30,10 +30,9 @@ async def activate(world: HealthWorld) -> Report:
         )
     report = Report(looked_at=len(due), more=len(due) == REPAIRS_PER_ACTIVATION_MAX)
     run = _Run(world, token, report)
-    for (
-        repair
-    ) in due:  # One after the other, so that each decision counts the machines that were taken away before.
-        await run.repair(repair)
+    for repair in due:
+        # One after the other, so that each decision counts the machines that were taken away before.
+        await each([repair], run.repair, report)
     return report
 
 

@@ -39,10 +39,15 @@ async def activate(world: MachineWorld, account: AccountName) -> Report:
     async with world.db.transaction() as connection:
         if not await maintenances.keeps_turn(connection, account, next_at=next_at):
             return Report(notes=["another replica has read a newer list meanwhile, so this one is dropped"])
-        changed = await planned_work.apply(
+        found = await planned_work.apply(
             connection, account, listed, world.new_id, actor=world.actor(NAME), now=world.now()
         )
-    return Report(looked_at=len(listed), acted_on=changed)
+    report = Report(looked_at=len(listed), acted_on=found.count)
+    if found.left_out:
+        report.notes.append(
+            f"{found.left_out} announcements do not count: impossible times, or too many of a machine"
+        )
+    return report
 
 
 LOOP = AccountLoop(NAME, EVERY, activate, lasts=timedelta(minutes=2), wakes=("judge_health",))

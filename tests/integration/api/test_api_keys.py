@@ -59,6 +59,16 @@ async def test_a_key_ends_when_it_expires_and_is_then_refused_like_an_unknown_on
     hold(await acme.http.post("/v1/api-keys", json=over), "expiry_invalid")
 
 
+@pytest.mark.parametrize(
+    "at", ["9999-12-31T23:59:59.999999Z", "2201-01-01T00:00:00Z", "0001-01-01T00:00:00Z"]
+)
+async def test_a_key_ends_in_a_year_that_can_be_reckoned_with(acme: Tenant, at: str) -> None:
+    """The last moment of the year 9999 is infinity to the database, so the key was neither valid nor over."""
+    answer = await acme.http.post("/v1/api-keys", json={"name": "for ever", "expires_at": at})
+    hold(answer, "invalid_request")
+    assert "in the years 2000 to 2200" in answer.text
+
+
 async def test_a_rotated_key_is_valid_until_the_overlap_ends_and_the_new_one_after_it(
     api: Api, acme: Tenant
 ) -> None:

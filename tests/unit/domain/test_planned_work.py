@@ -6,6 +6,10 @@ from uuid import UUID
 
 from control_plane.domain.ids import MachineId, ProviderRef
 from control_plane.domain.planned_work import (
+    AHEAD_MAX,
+    PAST_MAX,
+    PER_MACHINE_MAX,
+    SAME_WITHIN,
     Announced,
     Changes,
     Ended,
@@ -90,4 +94,34 @@ def test_the_time_of_work_under_way_is_not_brought_forward() -> None:
 def test_a_customer_reads_what_happens_who_does_it_and_when() -> None:
     assert announcement(WORK.why, AT) == (
         "The machine's provider plans work on it: it will be stopped (instance-stop), not before 2026-12-13 12:00 UTC."
+    )
+
+
+def test_work_at_an_impossible_time_is_left_out_and_one_that_is_known_keeps_its_own() -> None:
+    """Programs write the year 1 where they know no time."""
+    for at in (datetime(1, 1, 1, tzinfo=UTC), NOW - PAST_MAX - HOUR, NOW + AHEAD_MAX + HOUR):
+        said = replace(WORK, begins_at=at)
+        assert changes([], [said], OURS, NOW) == Changes(left_out=1)
+        assert changes([KNOWN], [said], OURS, NOW) == Changes()
+    for at in (NOW - PAST_MAX, NOW + AHEAD_MAX):
+        assert len(changes([], [replace(WORK, begins_at=at)], OURS, NOW).new) == 1
+
+
+def test_work_that_moves_by_seconds_has_not_moved() -> None:
+    for seconds in (-59, -1, 1, 59):
+        assert (
+            changes([KNOWN], [replace(WORK, begins_at=AT + timedelta(seconds=seconds))], OURS, NOW)
+            == Changes()
+        )
+    for moved in (AT - SAME_WITHIN, AT + SAME_WITHIN):
+        assert changes([KNOWN], [replace(WORK, begins_at=moved)], OURS, NOW).count > 0
+
+
+def test_of_a_machine_few_announcements_count_and_none_that_is_known_makes_room() -> None:
+    flood = [replace(WORK, event=f"event-{number}", begins_at=AT - HOUR) for number in range(2, 1000)]
+    found = changes([KNOWN], [*flood, WORK], OURS, NOW)
+    assert (len(found.new), found.unlisted, found.left_out) == (
+        PER_MACHINE_MAX - 1,
+        (),
+        999 - PER_MACHINE_MAX,
     )

@@ -164,6 +164,23 @@ async def test_a_deleted_pool_ends_what_waits_and_leaves_what_is_leased(stage: S
     await stage.finish()
 
 
+async def test_what_waiting_cost_is_measured_over_the_machines_whose_wait_was_over_last(stage: Stage) -> None:
+    organization = await stage.organization()
+    pool = await kept(stage, policy=PoolPolicy.FIXED, machines_min=2)
+    await stage.play(300, step=5)
+    for name in ("first", "second"):
+        await stage.lease(organization, name=name)
+        await stage.run("place_leases")
+        stage.clock.advance(600)
+    async with stage.db.reading() as connection:
+        found = await rows_of.waited(connection, pool, since=pool.created_at, limit=9)
+        (last,) = await rows_of.waited(connection, pool, since=pool.created_at, limit=1)
+    claimed = [machine.claimed_at for machine in found if machine.claimed_at is not None]
+    assert len(claimed) == 2
+    assert (claimed, last) == (sorted(claimed, reverse=True), found[0])
+    await stage.finish()
+
+
 async def test_a_dry_run_shows_what_it_would_do_and_buys_nothing(stage: Stage) -> None:
     await stage.organization()
     pool = await kept(stage, policy=PoolPolicy.FIXED, machines_min=2, state=PoolState.DRY_RUN)

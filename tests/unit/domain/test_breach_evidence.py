@@ -72,6 +72,15 @@ def test_maintenance_is_told_with_its_announcement() -> None:
     assert told == [(at(3), None, FactSource.OPERATOR), (at(3, 1), at(3, 2), FactSource.OPERATOR)]
 
 
+def test_work_that_its_provider_called_off_is_told_as_that() -> None:
+    """A lease of which another promise was broken meanwhile."""
+    work = Maintenance(MACHINE, at(3), at(9), at(4), by_provider=True)
+    announced, called_off = facts_of(Promise.NOTICE, BreachEvidence(maintenance=(work,)))
+    assert (announced.at, announced.until, announced.source) == (at(3), None, FactSource.PROVIDER)
+    assert (called_off.at, called_off.until, called_off.source) == (at(4), None, FactSource.PROVIDER)
+    assert called_off.what.endswith("was called off")
+
+
 def test_verdicts_from_when_the_lease_did_not_have_the_machine_are_not_told() -> None:
     """Before, and afterwards, somebody else may have it."""
     changes = [

@@ -46,7 +46,7 @@ def _times(listed: pb.ListMaintenanceEventsResponse) -> Page[tuple[ProviderRef, 
         for event in listed.items
         if event.status.HasField("sla_deadline_ts") and not event.status.HasField("finished_at")
     ]
-    return Page(planned, listed.next_page_token or None, listed=len(listed.items))
+    return Page(planned, listed.next_page_token or None)
 
 
 def _works(listed: pb.ListInstancesResponse, times: Mapping[ProviderRef, datetime]) -> Page[PlannedWork]:
@@ -56,4 +56,4 @@ def _works(listed: pb.ListInstancesResponse, times: Mapping[ProviderRef, datetim
         for event in (ProviderRef(machine.status.maintenance_event_id),)
         if event in times
     ]
-    return Page(works, listed.next_page_token or None, listed=len(listed.items))
+    return Page(works, listed.next_page_token or None)

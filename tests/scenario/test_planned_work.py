@@ -141,6 +141,19 @@ async def test_a_lease_whose_tier_promises_it_has_another_machine_before_work_th
     await stage.finish()
 
 
+async def test_a_customer_is_told_again_when_its_machine_is_replaced_if_the_work_is_put_off(
+    stage: Stage,
+) -> None:
+    lease, machine = await golden(stage)
+    at = stage.clock.now() + timedelta(days=4)
+    for planned_at in (at, at + timedelta(days=1)):
+        plan(stage, machine, planned_at)
+        await stage.play(READ, step=60)
+    planned = await told(stage, lease, NoticeKind.REPLACEMENT_PLANNED)
+    assert [notice.planned_at for notice in planned] == [at, at + timedelta(days=1)]
+    await stage.finish()
+
+
 async def test_work_that_was_announced_too_late_is_a_broken_promise_by_the_providers_word(
     stage: Stage,
 ) -> None:

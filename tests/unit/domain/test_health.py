@@ -41,7 +41,8 @@ from control_plane.domain.health import (
     still_open,
     with_seen,
 )
-from control_plane.domain.health_watch import asks_for_links, assess
+from control_plane.domain.health_watch import asks_for_links, assess, notice_for
+from control_plane.domain.notice import NoticeKind
 from data_plane.documents import sample
 from tests.support.incidents import verified
 
@@ -240,6 +241,17 @@ def test_what_a_gpu_showed_is_asked_for_when_it_is_first_slower_than_is_possible
     assert slower_than_possible([reading(at_work()), slow], [ACCEPTED]) == {"GPU-a"}
     assert slower_than_possible([reading(at_work())], [ACCEPTED]) == set()
     assert slower_than_possible([slow], []) == set()
+
+
+def test_when_something_worse_has_ended_nobody_is_told_again_of_what_was_announced_before() -> None:
+    planned = with_seen((), [seen(FaultCode.UNDER_MAINTENANCE, gpu=None)], Source.PROVIDER)
+    both = with_seen(planned, [seen(FaultCode.GPU_ERROR)], Source.LOOK)
+    new = notice_for(verified(), judge(planned))
+    assert new is not None
+    assert new.kind is NoticeKind.MAINTENANCE_PLANNED
+    known = replace(verified(), verdict=Verdict.MAINTENANCE_REQUIRED, faults=both)
+    assert judge(planned).differs(known.judged)
+    assert notice_for(known, judge(planned)) is None
 
 
 def test_the_first_work_that_is_planned_counts_and_work_without_a_time_may_be_under_way() -> None:

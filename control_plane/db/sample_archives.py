@@ -31,7 +31,10 @@ SELECT {", ".join(COLUMNS)} FROM (
     ORDER BY received_at DESC, sequence DESC) AS place
   FROM samples s
   WHERE slot = :slot AND received_at >= :since AND received_at < :until AND claim_id = ANY(CAST(:claims AS uuid[]))
-) placed WHERE place = 1 OR notable ORDER BY claim_id, received_at, sequence
+) placed
+WHERE (place = 1 OR notable) AND (CAST(:after_claim AS uuid) IS NULL OR (claim_id, received_at, sequence)
+  > (CAST(:after_claim AS uuid), CAST(:after_at AS timestamptz), CAST(:after_sequence AS bigint)))
+ORDER BY claim_id, received_at, sequence LIMIT :limit
 """)
 _IS_OPEN = text("""
 SELECT EXISTS (SELECT FROM sample_archives WHERE hour = :hour AND written_at IS NULL AND lost_at IS NULL)
@@ -80,10 +83,27 @@ async def senders(connection: Connection, hour: datetime) -> list[HourSender]:
 
 
 async def of_claims(
-    connection: Connection, hour: datetime, claim_ids: Sequence[ClaimId], *, every_seconds: int
+    connection: Connection,
+    hour: datetime,
+    claim_ids: Sequence[ClaimId],
+    *,
+    every_seconds: int,
+    after: StoredSample | None,
+    limit: int,
 ) -> list[StoredSample]:
-    """The samples of an hour that are kept of these claims: the last one of each so many seconds, and all notable."""
-    values = {**_within(hour), "claims": list(claim_ids), "every": every_seconds}
+    """The samples of an hour that are kept of these claims: the last one of each so many seconds, and all notable.
+
+    A page of them, behind `after`.
+    """
+    values = {
+        **_within(hour),
+        "claims": list(claim_ids),
+        "every": every_seconds,
+        "after_claim": None if after is None else after.claim_id,
+        "after_at": None if after is None else after.received_at,
+        "after_sequence": 0 if after is None else after.sequence,
+        "limit": limit,
+    }
     return await read(connection, _OF_CLAIMS, StoredSample, **values)
 
 

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,9 +20,9 @@ from botocore.exceptions import IncompleteReadError
 from moto import mock_aws
 from sqlalchemy import text
 
-from control_plane.db import samples
+from control_plane.db import sample_archives, samples
 from control_plane.db.engine import Database, Role
-from control_plane.db.samples import NewSample
+from control_plane.db.samples import NewSample, StoredSample
 from control_plane.domain.ids import ClaimId, LeaseId, MachineId, OrganizationId, ProjectId
 from control_plane.domain.sample_archive import HOUR, KEPT_HOURS_MAX
 from control_plane.world import uuid7
@@ -171,6 +172,35 @@ async def test_an_hour_that_runs_waits_and_many_claims_become_several_row_groups
     (key,) = _keys(store, "organization=")
     file = pq.ParquetFile(io.BytesIO(store.objects[key]))
     assert (file.metadata.num_row_groups, file.metadata.num_rows) == (2, 11)
+
+
+async def test_a_machine_that_sends_notable_samples_all_the_time_is_read_in_pages_and_fills_its_own_files(
+    owner: Database, reconciler: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_samples, "SAMPLES_PER_READ_MAX", 50)
+    monkeypatch.setattr(archive_samples, "FILE_BYTES_MAX", 10_000)
+    most = 0
+    of_claims = sample_archives.of_claims
+
+    async def counted(*args: Any, **more: Any) -> list[StoredSample]:
+        nonlocal most
+        found = await of_claims(*args, **more)
+        most = max(most, len(found))
+        return found
+
+    monkeypatch.setattr(sample_archives, "of_claims", counted)
+    await receive(owner, claim=100, count=20)
+    await receive(owner, claim=101, count=220, notable=range(220))
+    await receive(owner, claim=102, count=20)
+    store = Shelf()
+    assert not (await archive_samples.activate(a_world(reconciler, store))).errors
+    found = [table(store, key).column("claim_id").to_pylist() for key in _keys(store, "organization=")]
+    counts = Counter(claim for claims in found for claim in claims)
+    assert sorted(counts.values()) == [5, 5, 220]
+    assert most == 50
+    assert len(found) > 1
+    said = json.loads(store.objects["manifests/date=2026-11-28/hour=12.json"])
+    assert [file["rows"] for file in said["files"]] == [len(claims) for claims in found]
 
 
 async def test_an_hour_that_cannot_be_written_stays_until_its_partition_is_needed_and_is_then_an_error(

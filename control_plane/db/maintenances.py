@@ -100,7 +100,7 @@ VALUES (:id, :machine_id, :now, :by, :why, :planned_at, :event)
 ON CONFLICT (machine_id, event) WHERE ended_at IS NULL DO NOTHING
 """)
 _PUT_OFF = text("""
-UPDATE maintenances SET planned_at = :planned_at, why = :why, told_at = NULL WHERE id = :id AND ended_at IS NULL
+UPDATE maintenances SET planned_at = :planned_at, why = :why, notified_at = NULL WHERE id = :id AND ended_at IS NULL
 """)
 _UNLISTED = text("UPDATE maintenances SET unlisted_at = :at WHERE id = ANY(:ids) AND ended_at IS NULL")
 _OVER = text("UPDATE maintenances SET ended_at = :at, ended_by = :by WHERE id = :id AND ended_at IS NULL")
@@ -112,7 +112,7 @@ WITH new AS (
   SELECT array_agg(t.id) AS ids, c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
   FROM maintenances t JOIN machines m ON m.id = t.machine_id
   JOIN claims c ON c.machine_id = m.id AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
-  WHERE m.account = :account AND t.event IS NOT NULL AND t.ended_at IS NULL AND t.told_at IS NULL
+  WHERE m.account = :account AND t.event IS NOT NULL AND t.ended_at IS NULL AND t.notified_at IS NULL
   GROUP BY c.organization_id, c.lease_id, t.machine_id, t.why, t.planned_at
 ), counted AS (
   SELECT c.*, row_number() OVER (PARTITION BY c.lease_id, c.machine_id ORDER BY c.planned_at, c.why) AS place,
@@ -132,7 +132,7 @@ SELECT c.organization_id, c.project_id, c.lease_id, c.machine_id, :now, :kind, :
 FROM claims c WHERE c.organization_id = :organization_id AND c.lease_id = :lease_id AND c.machine_id = :machine_id
   AND c.ended_at IS NULL AND c.admitted_at IS NOT NULL
 """)
-_TOLD = text("UPDATE maintenances SET told_at = :now WHERE id = ANY(:ids)")
+_TOLD = text("UPDATE maintenances SET notified_at = :now WHERE id = ANY(:ids)")
 
 
 async def take_turn(

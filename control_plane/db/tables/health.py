@@ -152,7 +152,7 @@ maintenances = table(
     # When a list of the provider's planned work lacked it for the first time; null while the last one has it.
     at("unlisted_at"),
     # When the machine's customer was told what the provider announced, as it is now; null while nobody was.
-    at("told_at"),
+    at("notified_at"),
     at("ended_at"),
     Column("ended_by", Text),
     CheckConstraint("(ended_at IS NULL) = (ended_by IS NULL)", name="somebody_ends_it"),

@@ -6232,7 +6232,7 @@ def _create_tables() -> None:
         sa.Column("planned_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("event", sa.Text(), nullable=True),
         sa.Column("unlisted_at", sa.DateTime(timezone=True), nullable=True),
-        sa.Column("told_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("notified_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("ended_by", sa.Text(), nullable=True),
         sa.CheckConstraint(

@@ -19,6 +19,8 @@ def envelope_symptom(warning: EnvelopeWarning | None) -> Symptom:
     if warning is None:
         return Absent("the lease is within its envelopes")
     why = warning.why.rstrip(".")
+    if warning.ends_at is not None:
+        why = f"{why}; otherwise the lease ends at {warning.ends_at:%Y-%m-%d %H:%M} UTC"
     return Present(
         warning.warned_at,
         why,

@@ -255,7 +255,7 @@ def _watched(facts: Facts, fault: Fault, lasted: timedelta) -> Action:
     if facts.verdict is Verdict.QUARANTINED:
         return Climb(RepairStep.REPLACE, "we saw the fault ourselves, and it takes away what was sold")
     if fault.code in STILL_WORKS:
-        return Climb(RepairStep.REPLACE, "no reset ends it")
+        return Climb(RepairStep.REPLACE, "only another machine is spared it")
     return Climb(RepairStep.RESET, "we saw the fault ourselves, and a reset may end it")
 
 

@@ -11,7 +11,7 @@ What counts as time in which a lease was not available, while it was ready:
   a machine with which the lease ended. These are the seconds that nobody paid for: bill and promise never disagree;
 - time in which a part of what was sold did not work, after the grace of its tier. Only what we saw ourselves counts.
   What a machine says about itself moves no money (law 11);
-- maintenance by us that was announced later than promised.
+- maintenance, by us or by the provider of its machine, that was announced later than promised.
 
 Time in which the customer had the machine stopped does not count, neither as promised time nor as lack of it. Nor does
 time in which the customer's own envelope kept the lease from being placed, before it was ready or after its machine

@@ -246,8 +246,8 @@ def _notice(notify: Notify, pool: str | None, facts: Facts) -> NewNotice:
         return _notice_of_node(notify.at, pool, facts.consent)
     if notify.recommended and facts.fault is not None and facts.fault.code in WORKS:
         message = (
-            "Another machine would be spared the work that is planned: splitplane lease replace LEASE. What is on the"
-            " disk of this one would be gone."
+            "Another machine would be spared the work that is planned: splitplane lease replace LEASE --reason"
+            ' "planned work". What is on the disk of this one would be gone.'
         )
         return NewNotice(NoticeKind.REPLACEMENT_RECOMMENDED, message)
     reset = notify.step is RepairStep.RESET
@@ -256,7 +256,7 @@ def _notice(notify: Notify, pool: str | None, facts: Facts) -> NewNotice:
         do = (
             "Reboot it: splitplane lease reboot LEASE."
             if reset
-            else "Have it replaced: splitplane lease replace LEASE."
+            else 'Have it replaced: splitplane lease replace LEASE --reason "faulty".'
         )
         return NewNotice(kind, f"The machine needs a {'reboot' if reset else 'replacement'}. {do}")
     kind = NoticeKind.RESET_PLANNED if reset else NoticeKind.REPLACEMENT_PLANNED

@@ -166,7 +166,10 @@ async def take_out(
     planned_at: datetime | None,
     actor: Actor,
 ) -> Maintenance | Refused:
-    """Take a machine out for maintenance: its customer is notified, and no lease gets it from a pool."""
+    """Take a machine out for maintenance: its customer is notified, and no lease gets it from a pool.
+
+    Repeated in the same words, it changes nothing.
+    """
     now = world.now()
     if not await maintenances.may_be_taken(connection, machine_id, now=now):
         return Refused(RefusalCode.NOT_FOUND, "There is no verified machine with this id.")
@@ -180,7 +183,12 @@ async def take_out(
         ended_at=None,
         ended_by=None,
     )
-    return await maintenances.insert(connection, taken)
+    stored = await maintenances.insert(connection, taken)
+    if (stored.why, stored.planned_at) != (why, planned_at):
+        when = "" if stored.planned_at is None else f" for work at {stored.planned_at:%Y-%m-%d %H:%M} UTC"
+        why_not = f"It is out already{when} ({stored.why}). Return it first, and then take it out again."
+        return Refused(RefusalCode.STATE_CONFLICT, why_not)
+    return stored
 
 
 async def give_back(

@@ -345,6 +345,11 @@ async def test_a_lease_outside_of_an_envelope_is_asked_to_end_before_the_envelop
     await arm(stage, Detector.ENVELOPE_BREACH)
     await stage.narrow(lease.organization_id, Envelope(gpus=0, ends_after_seconds=3_600))
     await stage.play(58 * 60, step=60)
+    async with stage.db.reading() as connection:
+        asks, told = await health.notices_of_lease(connection, lease.id, before=None, limit=50)
+    assert told.planned_at is not None
+    assert f"otherwise the lease ends at {told.planned_at:%Y-%m-%d %H:%M} UTC" in told.message
+    assert asks.planned_at == told.planned_at
     asked = await signal(ingest_db, stage, lease)
     assert asked is not None
     assert asked.action is A.EVICT

@@ -1,5 +1,6 @@
 """Work that a provider announces: its customers are told once, and what an operator's planned work brings follows."""
 
+import shlex
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -7,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from control_plane.db import repair_figures
+from control_plane.cli.main import parser
 from control_plane.db.health import Notice
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.lease import Lease
@@ -66,6 +68,8 @@ async def test_an_announcement_is_told_once_with_its_time_and_told_again_when_th
     (choice,) = await told(stage, lease, NoticeKind.REPLACEMENT_RECOMMENDED)
     assert choice.at >= notice.at, "its tier leaves the choice to the customer"
     assert choice.message.startswith("Another machine would be spared the work that is planned")
+    command = choice.message.partition("splitplane ")[2].partition(". ")[0]
+    assert parser().parse_args(shlex.split(command)).reason == "planned work", "it can be copied"
     await stage.play(3 * READ, step=60)
     assert len(await told(stage, lease, PLANNED)) == 1
     for moved in (at + timedelta(days=1), at - timedelta(days=1)):

@@ -32,7 +32,7 @@ _BROKEN = (
 COUNTS = (
     "Time in which its machine had failed, or was being replaced: the seconds that were not billed.",
     _BROKEN,
-    "Maintenance by us that was announced later than promised.",
+    "Maintenance, by us or by the provider of its machine, that was announced later than promised.",
 )
 DOES_NOT_COUNT = (
     "Time before the lease is ready, and after you released it.",

@@ -214,6 +214,9 @@ def create(terminal: Terminal, args: Namespace) -> None:
     )
     answer = terminal.client().post(PATH, PoolView, request)
     terminal.present(args.json, answer, lambda pool: pool_table([pool]))
+    if not args.begin:
+        look = f"Look at it: splitplane pool show {args.name}"
+        terminal.note(f"It only decides. {look}. Let it order: splitplane pool change {args.name} --begin")
 
 
 def change(terminal: Terminal, args: Namespace) -> None:

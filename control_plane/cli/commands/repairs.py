@@ -52,7 +52,8 @@ def add(to: Commands) -> None:
         "Take a machine out for maintenance.",
         more=(
             "Its customer is told, and gets another machine as the lease's tier promises.\n"
-            "If it waits in a pool, no lease is given it until it is returned."
+            "If it waits in a pool, no lease is given it until it is returned. To change\n"
+            "the reason or the time, return it first, and take it out again."
         ),
         examples="""
         splitplane repair take-out mc_0190c2f07d1e7b3a9c54e1f2a3b4c5d6 --reason "fan"
@@ -94,6 +95,8 @@ def show(terminal: Terminal, args: Namespace) -> None:
 
 def take_out(terminal: Terminal, args: Namespace) -> None:
     planned_at = None if args.planned_at is None else _moment(args.planned_at)
+    if planned_at is not None and planned_at <= terminal.now():
+        raise usage(f"{args.planned_at} is over: leave --planned-at out for work that begins now.")
     confirm(terminal, args, f"Take {args.machine} out? Its customer is told, and may lose it.")
     wanted = MaintenanceRequest(why=args.reason, planned_at=planned_at)
     answer = terminal.client().post(

@@ -81,3 +81,21 @@ async def test_a_closed_repair_keeps_why_it_was_opened_and_is_found_by_its_machi
     assert [change["verdict"] for change in shown["changes"]] == ["degraded", "healthy"]
     assert [fault["fault"] for fault in shown["faults"]] == ["memory_broken"]
     assert any(line.startswith("Closed") for line in shown["ticket"])
+
+
+async def test_a_machine_that_is_out_is_not_silently_kept_out_for_another_reason_or_time(
+    stage: Stage, operator: Tenant
+) -> None:
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    out = f"/v1/operator/machines/mc_{machine.id.hex}/maintenance"
+    fan = {"why": "fan", "planned_at": "2026-12-01T06:00:00Z"}
+    first = await operator.http.post(out, json=fan)
+    assert first.status_code == 201, first.text
+    assert (await operator.http.post(out, json=fan)).json() == first.json()
+    for other in ({**fan, "planned_at": "2026-12-02T06:00:00Z"}, {**fan, "why": "a disk"}, {"why": "fan"}):
+        refused = await operator.http.post(out, json=other)
+        hold(refused, "state_conflict")
+        assert "It is out already for work at 2026-12-01 06:00 UTC (fan)" in refused.json()["detail"]
+    await operator.http.post(f"/v1/operator/machines/mc_{machine.id.hex}/return")
+    assert (await operator.http.post(out, json={"why": "a disk"})).status_code == 201

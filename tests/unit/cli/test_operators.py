@@ -109,3 +109,14 @@ def test_nothing_is_sent_when_no_orphan_is_held_back(tmp_path: Path) -> None:
     shown = stand.run("orphan", "end", "lambda_cloud", "--held", "--yes", "--reason", "ticket 4711")
     assert shown.code == 1
     assert "nothing_held" in shown.err
+
+
+def test_work_is_not_planned_for_a_time_that_is_over(tmp_path: Path) -> None:
+    out = f"POST /v1/operator/machines/{answers.MACHINE_ID}/maintenance"
+    stand = Stand(tmp_path, {out: answers.MAINTENANCE})
+    command = ("repair", "take-out", answers.MACHINE_ID, "--reason", "fan", "--yes", "--planned-at")
+    refused = stand.run(*command, "2020-01-01T00:00:00+00:00")
+    assert "is over: leave --planned-at out for work that begins now" in refused.err
+    assert stand.requests == []
+    stand.run(*command, "2999-01-01T00:00:00+00:00")
+    assert len(stand.requests) == 1

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import text
 
-from control_plane.db import repair_figures
 from control_plane.cli.main import parser
+from control_plane.db import repair_figures
 from control_plane.db.health import Notice
 from control_plane.domain.ids import ProviderRef
 from control_plane.domain.lease import Lease

@@ -9,7 +9,7 @@ from sqlalchemy import text
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read
 from control_plane.db.tables.marks import among
-from control_plane.domain.health import WORKS, Verdict
+from control_plane.domain.health import PLANNED_WORK, Verdict
 from control_plane.domain.ids import AccountName
 from control_plane.domain.machine import MachineState
 from control_plane.domain.repair import RepairStep
@@ -43,7 +43,7 @@ class RepairFigures:
 
 
 _UNHEALTHY = text(f"""
-SELECT m.account, h.verdict, coalesce({among("h.fault", WORKS)}, false) AS planned, count(*) AS machines
+SELECT m.account, h.verdict, coalesce({among("h.fault", PLANNED_WORK)}, false) AS planned, count(*) AS machines
 FROM machine_health h JOIN machines m ON m.id = h.machine_id
 WHERE m.state = '{MachineState.VERIFIED}' AND h.verdict <> '{Verdict.HEALTHY}'
 GROUP BY m.account, h.verdict, planned

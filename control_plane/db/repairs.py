@@ -11,7 +11,7 @@ from control_plane.db import work
 from control_plane.db.connection import Connection
 from control_plane.db.rows import read, read_one, write
 from control_plane.db.tables.marks import among
-from control_plane.domain.health import WORKS, FaultCode, Verdict
+from control_plane.domain.health import PLANNED_WORK, FaultCode, Verdict
 from control_plane.domain.ids import AccountName, ClaimId, LeaseId, MachineId, ProviderRef
 from control_plane.domain.machine import WANTED, MachineState
 from control_plane.domain.notice import NoticeKind
@@ -97,7 +97,8 @@ async def begin_again(connection: Connection, machine_id: MachineId, *, why: str
 # A repair that is about a fault, or that told no time, has nothing to tell again.
 _TELL_AGAIN = text(f"""
 UPDATE repairs r SET notified_at = NULL, due_at = least(r.due_at, :now) FROM machine_health h
-WHERE r.machine_id = :machine_id AND r.closed_at IS NULL AND h.machine_id = r.machine_id AND {among("h.fault", WORKS)}
+WHERE r.machine_id = :machine_id AND r.closed_at IS NULL AND h.machine_id = r.machine_id
+  AND {among("h.fault", PLANNED_WORK)}
   AND EXISTS (SELECT FROM notices n WHERE n.machine_id = r.machine_id AND n.at >= r.step_at
                 AND n.kind = '{NoticeKind.REPLACEMENT_PLANNED}')
 """)
@@ -222,7 +223,7 @@ class Around:
 _AROUND = text(f"""
 SELECT m.account, count(o.id) AS machines, a.armed_at IS NOT NULL AS armed,
   count(*) FILTER (WHERE h.verdict IN ('{Verdict.MAINTENANCE_REQUIRED}', '{Verdict.QUARANTINED}')
-    AND NOT {among("h.fault", WORKS)}) AS unhealthy
+    AND NOT {among("h.fault", PLANNED_WORK)}) AS unhealthy
 FROM machines m JOIN provider_accounts a ON a.name = m.account
 JOIN machines o ON o.account = m.account AND o.region = m.region AND o.state = '{MachineState.VERIFIED}'
 LEFT JOIN machine_health h ON h.machine_id = o.id

@@ -194,9 +194,9 @@ OF_ROWS = frozenset(
     }
 )
 """Faults that are read from rows of ours each time, and end when these no longer say so."""
-WORKS = frozenset({_F.UNDER_MAINTENANCE, _F.PROVIDER_MAINTENANCE})
-"""Work that is planned on a machine."""
-STILL_WORKS = WORKS | {_F.EVICTION_ANNOUNCED}
+PLANNED_WORK = frozenset({_F.UNDER_MAINTENANCE, _F.PROVIDER_MAINTENANCE})
+"""Faults that are work which is planned on a machine."""
+STILL_WORKS = PLANNED_WORK | {_F.EVICTION_ANNOUNCED}
 """Faults with which everything that was sold works. None hides another one that is as bad: they may last for weeks."""
 FAULTS_PER_CODE_MAX = 32
 """How many faults of a code a machine has: two for each GPU. A machine may report a million numbers of errors that our
@@ -344,7 +344,7 @@ class Judgement:
     @property
     def is_maintenance(self) -> bool:
         """Whether nothing is worse than work that is planned on it."""
-        return self.fault is not None and self.fault.code in WORKS
+        return self.fault is not None and self.fault.code in PLANNED_WORK
 
     @property
     def still_works(self) -> bool:

@@ -16,7 +16,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.repairs import Repair
 from control_plane.domain.actor import Actor
 from control_plane.domain.claim import Claim, why_not
-from control_plane.domain.health import WORKS, judge
+from control_plane.domain.health import PLANNED_WORK, judge
 from control_plane.domain.health_watch import NewNotice, Watched, of_rows
 from control_plane.domain.ids import MachineId
 from control_plane.domain.journal import Note
@@ -244,7 +244,7 @@ def _notice(notify: Notify, pool: str | None, facts: Facts) -> NewNotice:
     """What its customer reads. `pool` is that of a node, of which nothing is asked."""
     if pool is not None:
         return _notice_of_node(notify.at, pool, facts.consent)
-    if notify.recommended and facts.fault is not None and facts.fault.code in WORKS:
+    if notify.recommended and facts.fault is not None and facts.fault.code in PLANNED_WORK:
         message = (
             "Another machine would be spared the work that is planned: splitplane lease replace LEASE --reason"
             ' "planned work". What is on the disk of this one would be gone.'

@@ -11,6 +11,9 @@ from data_plane.documents import sample
 from data_plane.documents.health import GpuHealth, Health, Xid
 from data_plane.documents.sample import read_sample
 
+_SECONDS_AGO_MAX = 365 * 86_400
+"""An error that is older is as old as that. What a machine says its clock showed may be before the year 1."""
+
 
 def of_look(document: Health, at: datetime) -> Reading:
     """What we read on a machine ourselves, at `at` by our clock.
@@ -81,7 +84,7 @@ def _xids(
         XidReading(
             number=xid.number,
             gpu=None if xid.bus_id is None else index_of.get(xid.bus_id),
-            at=ours - timedelta(seconds=max(0, theirs - xid.at)),
+            at=ours - timedelta(seconds=min(max(0, theirs - xid.at), _SECONDS_AGO_MAX)),
             of_switch=xid.kind == "sxid",
         )
         for xid in xids

@@ -92,12 +92,15 @@ VALUES (:id, :now, :before, :verdict, :fault, :why, CAST(:evidence AS jsonb))
 """)
 
 
+# What a machine sends first comes before what any other one sends next, so that none takes the room of all.
 _SAMPLES = text(f"""
-SELECT {", ".join(f"s.{column}" for column in samples.COLUMNS)}
-FROM samples s LEFT JOIN machine_health h ON h.machine_id = s.machine_id
-WHERE s.notable AND s.received_at < :before AND s.received_at > coalesce(h.samples_until, '-infinity')
-  AND s.machine_id = ANY(CAST(:ids AS uuid[]))
-ORDER BY s.received_at, s.claim_id, s.sequence LIMIT :limit
+SELECT {", ".join(samples.COLUMNS)} FROM (
+  SELECT s.*, dense_rank() OVER (PARTITION BY s.machine_id ORDER BY s.received_at) AS turn
+  FROM samples s LEFT JOIN machine_health h ON h.machine_id = s.machine_id
+  WHERE s.notable AND s.received_at < :before AND s.received_at > coalesce(h.samples_until, '-infinity')
+    AND s.machine_id = ANY(CAST(:ids AS uuid[]))
+) unseen
+ORDER BY turn, received_at, machine_id, claim_id, sequence LIMIT :limit
 """)
 
 
@@ -113,13 +116,21 @@ async def worth_judging(
 
 async def new_samples(
     connection: Connection, machine_ids: Sequence[MachineId], *, before: datetime, limit: int
-) -> dict[MachineId, list[StoredSample]]:
-    """The notable samples of machines that no judgement has seen yet, oldest first."""
-    found: dict[MachineId, list[StoredSample]] = {}
+) -> tuple[dict[MachineId, list[StoredSample]], bool]:
+    """The notable samples of machines that no judgement has seen yet, oldest first; and whether there are more of them.
+
+    A judgement stores up to when the samples were received that it has seen, so those of a machine that were received
+    together stay together. `limit` is larger than what is ever received together.
+    """
     values = {"ids": list(machine_ids), "before": before, "limit": limit}
-    for sample in await read(connection, _SAMPLES, StoredSample, **values) if machine_ids else ():
-        found.setdefault(sample.machine_id, []).append(sample)
-    return found
+    samples = await read(connection, _SAMPLES, StoredSample, **values) if machine_ids else []
+    more = len(samples) == limit
+    cut = (samples[-1].machine_id, samples[-1].received_at) if more else None
+    found: dict[MachineId, list[StoredSample]] = {}
+    for sample in samples:
+        if (sample.machine_id, sample.received_at) != cut:
+            found.setdefault(sample.machine_id, []).append(sample)
+    return found, more
 
 
 async def lock(connection: Connection, machine_id: MachineId, *, now: datetime) -> Watched | None:

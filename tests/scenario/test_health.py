@@ -36,6 +36,7 @@ from data_plane.documents.health import GpuHealth, PcieHealth, Usage
 from data_plane.documents.health import Xid as HealthXid
 from data_plane.documents.sample import Gpu, Xid, sample_gpus
 from providers.fake import FakeMachine
+from reconciler.loops.health import judge_health
 from reconciler.loops.machines import order_spares
 from tests.support import machine_samples
 from tests.support.faults import GOOD, LOST, shows, taken_out, wants_a_spare
@@ -333,6 +334,46 @@ async def test_a_machine_that_reports_errors_again_and_again_is_not_challenged_a
         await stage.play(50, step=10)
     challenged = stage.challenger.occasions(machine.address or "")
     assert 1 < len(challenged) <= 1 + 60 * 60 / CLAIMED_APART.total_seconds()
+    await stage.finish()
+
+
+async def test_an_error_from_a_time_that_no_clock_shows_counts_as_an_old_one(stage: Stage) -> None:
+    """The times of a machine are its own: the oldest that it may send is further back than our calendar begins."""
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    impossible = 1 << 50  # Milliseconds: the year 37,648.
+    await machine_samples.sent(
+        stage, lease, Gpu(0, lost=True), xids=(Xid("xid", 79, None, 0),), at_ms=impossible
+    )
+    stage.clock.advance(JUST_SETTLED.total_seconds())
+    (report,) = await stage.run("judge_health")
+    assert not report.errors
+    found = await health_of(stage, machine)
+    assert found is not None
+    assert [fault.code for fault in found.faults] == [FaultCode.GPU_LOST]
+    await stage.finish()
+
+
+async def test_a_machine_that_sends_more_than_all_others_keeps_nobody_from_being_judged(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judge_health, "SAMPLES_PER_PAGE_MAX", 4)
+    loud, quiet = await ready_leases(stage, 2, seconds=60)
+    for ago in range(20, 1, -2):
+        error = Xid("xid", 1_000 + ago, None, int(stage.clock.now().timestamp()))
+        await machine_samples.sent(stage, loud, xids=(error,), ago=timedelta(seconds=ago))
+    await reports(stage, quiet, Gpu(0, lost=True))
+    (report,) = await stage.run("judge_health")
+    assert report.more
+    found = await health_of(stage, await machine_of(stage, quiet))
+    assert found is not None
+    assert [fault.code for fault in found.faults] == [FaultCode.GPU_LOST]
+    for _ in range(5):
+        (report,) = await stage.run("judge_health")
+    assert not report.more
+    found = await health_of(stage, await machine_of(stage, loud))
+    assert found is not None
+    assert len({fault.xid for fault in found.faults}) == 10, "each of them was seen once"
     await stage.finish()
 
 

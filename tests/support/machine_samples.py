@@ -18,15 +18,19 @@ async def sent(
     xids: tuple[Xid, ...] = (),
     servers: tuple[Server, ...] = (),
     ago: timedelta = timedelta(0),
+    at_ms: int | None = None,
 ) -> None:
-    """The agent on the machine of a lease sent a sample so long ago: of one GPU that is well, unless others are given."""
+    """The agent on the machine of a lease sent a sample so long ago: of one GPU that is well, unless others are given.
+
+    `at_ms` is what its clock showed; ours when it is left out.
+    """
     machine = (await stage.machines(lease))[-1]
     async with stage.db.reading() as connection:
         (claim,) = await claims.open_of_machine(connection, machine.id)
     at = stage.clock.now() - ago
     sample = Sample(
         sequence=int(at.timestamp()),
-        at_ms=int(at.timestamp() * 1_000),
+        at_ms=int(at.timestamp() * 1_000) if at_ms is None else at_ms,
         boot="",
         uptime_seconds=3_600,
         spooled=0,

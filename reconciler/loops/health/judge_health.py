@@ -22,7 +22,8 @@ from reconciler.worlds.health import HealthWorld
 
 NAME = "judge_health"
 MACHINES_PER_PAGE_MAX = 1_000
-SAMPLES_PER_PAGE_MAX = 10_000
+SAMPLES_PER_PAGE_MAX = 1_000
+"""A sample has up to 64 KiB, which its machine decides, and hours of them wait when nobody has judged for so long."""
 
 
 async def activate(world: HealthWorld) -> Report:
@@ -34,8 +35,11 @@ async def activate(world: HealthWorld) -> Report:
                 connection, samples_before=before, after=after, limit=MACHINES_PER_PAGE_MAX
             )
             ids = [watched.machine_id for watched in page]
-            samples = await health.new_samples(connection, ids, before=before, limit=SAMPLES_PER_PAGE_MAX)
+            samples, more = await health.new_samples(
+                connection, ids, before=before, limit=SAMPLES_PER_PAGE_MAX
+            )
         report.looked_at += len(page)
+        report.more |= more
         cases = [_Case(watched, samples.get(watched.machine_id, ())) for watched in page]
         await each(
             [case for case in cases if case.matters(world.now())],

@@ -275,6 +275,20 @@ def test_nothing_is_kept_of_pods_that_are_gone_and_a_sample_has_room_for_few_ser
     assert again.generation_tokens_per_second is None
 
 
+def test_a_pod_that_gets_the_address_of_one_that_was_left_alone_is_read_at_once() -> None:
+    pod, pods = "10.42.3.7", ["10.42.3.7"]
+    machine = Machine(silent={pod})
+    reader = Inference(machine.fetch, pods=lambda: pods, monotonic=lambda: machine.now)
+    for _ in PORTS:
+        assert reader.read() == ()
+    pods.clear()
+    assert reader.read() == ()
+    machine.silent.clear()
+    machine.of_pods[pod, 8000] = SGLANG
+    pods.append(pod)
+    assert [server.pod_ip for server in reader.read()] == [pod]
+
+
 def test_the_addresses_of_pods_are_those_that_the_network_plugin_has_given_out(tmp_path: Path) -> None:
     assert addresses(tmp_path / "no node") == ()
     for name in ("10.42.3.10", "10.42.3.9", "lock", "last_reserved_ip.0", "fd00::1"):
@@ -282,6 +296,7 @@ def test_the_addresses_of_pods_are_those_that_the_network_plugin_has_given_out(t
     assert addresses(tmp_path) == ("10.42.3.9", "10.42.3.10")
     for number in range(PODS_MAX + 5):
         (tmp_path / f"10.42.4.{number}").touch()
+    assert addresses(tmp_path) == ("10.42.3.9", "10.42.3.10", *(f"10.42.4.{number}" for number in range(108)))
     assert len(addresses(tmp_path)) == PODS_MAX
 
 

@@ -138,7 +138,12 @@ def _target(facts: PoolFacts, wanted: int) -> tuple[int, datetime | None, str]:
         return kept, None, _bound(pool, wanted)
     since = pool.fewer_since or now
     if now - since < LOWER_AFTER:
-        return kept, since, f"{kept} are kept until fewer were enough for {LOWER_AFTER.seconds // 60} minutes"
+        is_kept = "is kept" if kept == 1 else "are kept"
+        return (
+            kept,
+            since,
+            f"{kept} {is_kept} until fewer were enough for {LOWER_AFTER.seconds // 60} minutes",
+        )
     return max(demand, kept - pool.step_max), since, _bound(pool, wanted)
 
 

@@ -56,9 +56,10 @@ class Sizing:
 
     @property
     def why(self) -> str:
+        suffices = "suffices" if self.wanted == 1 else "suffice"
         return (
             f"{self.mean:.2f} requests are expected within a lead time of {self.lead_seconds:.0f} s;"
-            f" {self.wanted} suffice with a probability of {self.critical_ratio:.0%}"
+            f" {self.wanted} {suffices} with a probability of {self.critical_ratio:.0%}"
         )
 
 

@@ -162,6 +162,8 @@ def undo(terminal: Terminal, args: Namespace) -> None:
     confirm(terminal, args, f"Undo {args.action}? Its customer reads why.")
     answer = terminal.client().post(f"{PATH}/{args.action}/undo", EnforcementView, UndoRequest(args.reason))
     terminal.present(args.json, answer, lambda found: action_page(found, terminal.now()))
+    if answer.value.ended is None:
+        terminal.note(f"It is undone within seconds. See: splitplane enforcement show {args.action}")
 
 
 def detectors(terminal: Terminal, args: Namespace) -> None:

@@ -55,7 +55,7 @@ def _what(action: EnforcementView, now: datetime, *, lease: bool) -> list[tuple[
         ("Lease", action.lease_id if lease else None),
         ("Why", sentence(action.why)),
         ("State", _state(action, now)),
-        ("Planned", both(action.planned_at, now)),
+        ("Stop or end", None if action.ended is not None else both(action.planned_at, now)),
     ]
 
 
@@ -126,13 +126,13 @@ def detectors_table(detectors: Sequence[DetectorView], now: datetime) -> Rendera
         )
         for detector in detectors
     ]
-    return table(("DETECTOR", "IT", "LEASES", "SINCE"), rows, right=("LEASES",))
+    return table(("DETECTOR", "STATE", "LEASES", "SINCE"), rows, right=("LEASES",))
 
 
 def detector_page(detector: DetectorView, now: datetime) -> RenderableType:
     return facts(
         ("Detector", detector.detector),
-        ("It", "acts" if detector.armed else "only decides"),
+        ("State", "acts" if detector.armed else "only decides"),
         ("Since", both(detector.since, now)),
         ("Set by", detector.set_by),
         ("Why", detector.why),

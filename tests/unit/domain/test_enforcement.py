@@ -391,6 +391,7 @@ def test_the_shipped_rules_are_read_and_have_a_digest_that_changes_with_them() -
         ),
         ('ladder = ["notify", "credit"]', 'ladder = ["credit", "notify"]', "must go from mild to severe"),
         ('["notify", "shutdown"]', '["notify", "reboot"]', "there is no action 'reboot'"),
+        ('["notify", "shutdown"]', '["notify", "check_machine"]', "is for machines that are slow themselves"),
         ("watch_bp = 2000", "watch_bp = -1", "'watch_bp' must be a whole number above zero"),
         ("watch_bp = 2000", "watch = 2000", "there is no field 'watch'"),
         ("enter_seconds = 1800", "enter_seconds = 18000", "samples are kept for two hours"),

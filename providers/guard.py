@@ -190,9 +190,11 @@ class Guard:
     async def planned_work(self) -> tuple[PlannedWork, ...]:
         """Empty where the provider announces nothing to programs."""
         inner = self._inner
-        if not self.capabilities.planned_work or not isinstance(inner, TellsPlannedWork):
-            return ()
-        return await self._read(Verb.INVENTORY, inner.planned_work)
+        return (
+            await self._read(Verb.INVENTORY, inner.planned_work)
+            if isinstance(inner, TellsPlannedWork)
+            else ()
+        )
 
     def lists(self, native_region: str) -> bool:
         """True where the provider looks for machines in all of its regions."""

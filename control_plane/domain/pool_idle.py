@@ -8,7 +8,6 @@ number of machines is a sum. So the mean belongs into the critical ratio (`pool_
 it has to suffice on a dear day, too. It counts with what nine of ten hours of waiting cost at the most.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,7 +20,8 @@ MEASURED_MAX = 200
 """So many machines are measured, those whose wait was over last."""
 MEASURED_MIN = 10
 """With fewer, nothing is known about rare costs, and the price counts."""
-GUARD = 0.9
+GUARD_PERCENT = 90
+"""Of hours, or of machines, that cost at most what a budget counts with."""
 _HOUR_SECONDS = 3_600
 
 
@@ -74,16 +74,16 @@ def idle_costs(waits: Sequence[IdleWait]) -> IdleCosts | None:
     return IdleCosts(
         machines=len(waits),
         mean_nano=Nano(nano // len(waits)),
-        median_nano=costs[rank(len(costs), 0.5)],
-        p90_nano=costs[rank(len(costs), GUARD)],
+        median_nano=costs[rank(len(costs), 50)],
+        p90_nano=costs[rank(len(costs), GUARD_PERCENT)],
         mean_nano_per_hour=Nano(nano * _HOUR_SECONDS // seconds),
         p90_nano_per_hour=_dear_hour(waits, seconds),
     )
 
 
-def rank(count: int, share: float) -> int:
-    """The place, from 0, of the smallest of so many sorted values that at least this share does not exceed."""
-    return max(0, math.ceil(share * count - 1e-9) - 1)
+def rank(count: int, percent: int) -> int:
+    """The place, from 0, of the smallest of so many sorted values that at least this share of them does not exceed."""
+    return max(0, -(-percent * count // 100) - 1)
 
 
 def _dear_hour(waits: Sequence[IdleWait], seconds: int) -> Nano:
@@ -92,7 +92,7 @@ def _dear_hour(waits: Sequence[IdleWait], seconds: int) -> Nano:
     covered = 0
     for rate, lasted in rates:
         covered += lasted
-        if covered >= GUARD * seconds - 1e-9:
+        if 100 * covered >= GUARD_PERCENT * seconds:
             return Nano(rate)
     return Nano(rates[-1][0])
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from control_plane.domain.money import NANO_PER_USD, NOTHING, Nano, accrued
-from control_plane.domain.pool_idle import GUARD, rank
+from control_plane.domain.pool_idle import GUARD_PERCENT, rank
 from control_plane.domain.pool_plan import LOWER_AFTER
 from control_plane.domain.pool_sizing import Demand, Measured, demand
 
@@ -197,8 +197,8 @@ def _outcome(
         waits_seconds=ordered,
         idle_seconds=idle,
         idle_nano=_cost(costs, idle),
-        idle_median_nano=_cost(costs, lasted[rank(len(lasted), 0.5)] if lasted else 0),
-        idle_p90_nano=_cost(costs, lasted[rank(len(lasted), GUARD)] if lasted else 0),
+        idle_median_nano=_cost(costs, lasted[rank(len(lasted), 50)] if lasted else 0),
+        idle_p90_nano=_cost(costs, lasted[rank(len(lasted), GUARD_PERCENT)] if lasted else 0),
         waiting_nano=accrued(costs.waiting_nano_per_hour, sum(ordered)),
     )
 

@@ -68,8 +68,8 @@ def test_a_budget_counts_with_rare_costs_once_enough_machines_were_measured(mach
 
 
 def test_the_rank_of_a_share_is_the_first_value_that_reaches_it() -> None:
-    assert [rank(count, 0.5) for count in (1, 2, 3, 4)] == [0, 0, 1, 1]
-    assert [rank(count, 0.9) for count in (1, 9, 10, 11, 20)] == [0, 8, 8, 9, 17]
+    assert [rank(count, 50) for count in (1, 2, 3, 4)] == [0, 0, 1, 1]
+    assert [rank(count, 90) for count in (1, 9, 10, 11, 20)] == [0, 8, 8, 9, 17]
 
 
 def test_a_simulation_tells_how_machines_differ_in_what_they_cost() -> None:

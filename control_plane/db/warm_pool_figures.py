@@ -1,7 +1,7 @@
 """The query for the business metrics of warm pools: how many machines they keep, and what they did in the last day."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import text
 
@@ -9,7 +9,7 @@ from control_plane.db.connection import Connection
 from control_plane.db.rows import read
 from control_plane.domain.money import Nano
 from control_plane.domain.pool import PoolState
-from control_plane.domain.pool_figures import hour_of
+from control_plane.domain.pool_figures import hour_of, midnight_of
 
 DAY = timedelta(days=1)
 
@@ -47,5 +47,5 @@ WHERE p.state <> '{PoolState.DELETED}' GROUP BY p.id ORDER BY p.name
 
 
 async def pools(connection: Connection, *, now: datetime) -> list[WarmPoolFigures]:
-    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return await read(connection, _POOLS, WarmPoolFigures, since=hour_of(now - DAY), midnight=midnight)
+    values = {"since": hour_of(now - DAY), "midnight": midnight_of(now)}
+    return await read(connection, _POOLS, WarmPoolFigures, **values)

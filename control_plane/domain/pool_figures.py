@@ -64,6 +64,11 @@ def hour_of(moment: datetime) -> datetime:
     return moment.replace(minute=0, second=0, microsecond=0)
 
 
+def midnight_of(moment: datetime) -> datetime:
+    """When the day (UTC) began whose budget counts at a moment in UTC."""
+    return hour_of(moment).replace(hour=0)
+
+
 def compute_since(measured_at: datetime | None, now: datetime) -> datetime:
     """The first hour whose figures are computed now."""
     last = now if measured_at is None else measured_at

@@ -24,7 +24,7 @@ from control_plane.domain.machine_order import order_of
 from control_plane.domain.money import Nano
 from control_plane.domain.placement import Failure, Offer
 from control_plane.domain.pool import Pool, PoolPolicy, PoolState
-from control_plane.domain.pool_figures import by_hour, compute_since
+from control_plane.domain.pool_figures import by_hour, compute_since, midnight_of
 from control_plane.domain.pool_idle import MEASURED_MAX, MEASURED_WITHIN, IdleCosts, idle_costs, wait_of
 from control_plane.domain.pool_plan import FAILED_WITHIN, PoolFacts, PoolPlan, plan
 from control_plane.domain.pool_sizing import HISTORY, Measured, Sizing, lead_times, size
@@ -106,8 +106,7 @@ async def _facts(connection: Connection, pool: Pool, market: _Market, now: datet
     sizing = await _measure(connection, pool, market, cost, now) if measures else None
     if measures:
         pool = replace(pool, measured_at=now, idle_costs=await _idle_costs(connection, pool, now))
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    hours = await pools.hours(connection, pool.id, since=midnight)
+    hours = await pools.hours(connection, pool.id, since=midnight_of(now))
     return PoolFacts(
         pool=pool,
         waiting=waiting,

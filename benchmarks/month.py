@@ -89,13 +89,20 @@ def _promises(evidence: Evidence) -> list[Figure]:
 
 
 def _credits(evidence: Evidence) -> list[Figure]:
-    recounted = sum(due.nano for months in expected(evidence).values() for due in months.values())
-    credited = sum(evidence.credits.values())
+    recounted = {
+        (lease, month): due.nano
+        for lease, months in expected(evidence).items()
+        for month, due in months.items()
+    }
+    differing = sum(
+        abs(evidence.credits.get(key, 0) - recounted.get(key, 0))
+        for key in evidence.credits.keys() | recounted
+    )
     return [
-        Figure("month: credited", credited / NANO_PER_USD, "USD"),
+        Figure("month: credited", sum(evidence.credits.values()) / NANO_PER_USD, "USD"),
         Figure(
-            "month: credited less the second computation",
-            (credited - recounted) / NANO_PER_USD,
+            "month: too much or too little, by the second computation",
+            differing / NANO_PER_USD,
             "USD",
             "<= 0",
         ),

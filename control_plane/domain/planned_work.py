@@ -1,7 +1,8 @@
 """Work that providers plan on machines: what they announce, and what a new list of it changes.
 
 A list is complete, so what it no longer has is over or called off. One list alone does not show that: an announcement
-ends when two lists in a row lack it, as of the first of them.
+ends when two lists in a row lack it, as of the first of them. Where lists lack most of what is to come, of several
+announcements, that is more likely their fault, and they are believed when they have lacked it for an hour.
 
 A customer is told of each announcement once, and again when its time changes. Work that is brought forward counts as
 announced anew, so that a promised notice is measured against the time that was told last. Work that is put off keeps
@@ -30,6 +31,11 @@ PER_MACHINE_MAX = 8
 TOLD_MAX, TOLD_WITHIN = 4, timedelta(hours=6)
 """Of how many announcements and changes a customer is told within this time, for each machine. What is still true later
 is told then."""
+
+
+DOUBTED_FROM = 3
+"""Lists that lack so many announcements of what is to come, and most of them, are doubted."""
+DOUBTED_FOR = timedelta(hours=1)
 
 
 class WorkKind(StrEnum):
@@ -158,6 +164,9 @@ def changes(
     kept = {key: each for key, each in stored.items() if key in shown and each.id not in replaced}
     of_gone = [each for each in stored.values() if each.machine_ended]
     lacking = [each for key, each in stored.items() if key not in shown and not each.machine_ended]
+    to_come = [each for each in stored.values() if each.planned_at > now and not each.machine_ended]
+    missed = sum(each.planned_at > now for each in lacking)
+    doubted = missed >= DOUBTED_FROM and 2 * missed > len(to_come)
     still_planned = {(machine_id, work.begins_at) for (machine_id, _), work in shown.items()}
     return Changes(
         ended=(
@@ -168,7 +177,7 @@ def changes(
                     each, each.unlisted_at, called_off=_is_called_off(each, each.unlisted_at, still_planned)
                 )
                 for each in lacking
-                if each.unlisted_at is not None
+                if each.unlisted_at is not None and not (doubted and _may_come_back(each, now))
             ),
         ),
         new=tuple(new),
@@ -207,6 +216,12 @@ def _shown(
         moves = before is None or (is_possible and abs(work.begins_at - before.planned_at) >= SAME_WITHIN)
         shown[key] = work if before is None or moves else replace(work, begins_at=before.planned_at)
     return shown
+
+
+def _may_come_back(announced: Announced, now: datetime) -> bool:
+    """It is to come, and lists have lacked it for a short time."""
+    since = announced.unlisted_at or now
+    return announced.planned_at > now and now - since < DOUBTED_FOR
 
 
 def _is_called_off(

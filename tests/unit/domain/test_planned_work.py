@@ -58,6 +58,25 @@ def test_work_whose_time_has_come_was_done_and_not_called_off() -> None:
     assert not ended.called_off
 
 
+def test_lists_that_suddenly_lack_most_of_what_is_to_come_are_believed_an_hour_later() -> None:
+    """An answer without anything in it is more likely a fault than that everything was called off at once."""
+    several = [
+        replace(KNOWN, id=UUID(int=number), event=f"event-{number}", unlisted_at=NOW) for number in range(3)
+    ]
+    assert changes(several, [], OURS, NOW + HOUR - timedelta(seconds=1)) == Changes()
+    assert all(each.called_off for each in changes(several, [], OURS, NOW + HOUR).ended)
+    assert len(changes(several, [], OURS, NOW + HOUR).ended) == 3
+    assert len(changes(several[:2], [], OURS, NOW + timedelta(minutes=5)).ended) == 2, "two are not many"
+    others = [replace(each, id=UUID(int=9), event=f"{each.event}-kept", unlisted_at=None) for each in several]
+    listed = [replace(WORK, event=each.event) for each in others]
+    assert len(changes([*several, *others], listed, OURS, NOW + timedelta(minutes=5)).ended) == 3, "half stay"
+    begun = replace(several[0], planned_at=NOW - HOUR)
+    assert [each.announced for each in changes([begun, *several[1:]], [], OURS, NOW + HOUR / 2).ended] == [
+        begun,
+        *several[1:],
+    ], "what has begun is over soon, and says nothing of what is to come"
+
+
 def test_work_that_is_listed_under_another_id_for_the_same_time_is_not_called_off() -> None:
     missed, renamed = replace(KNOWN, unlisted_at=NOW), replace(WORK, event="event-2")
     (ended,) = changes([missed], [renamed], OURS, NOW + HOUR).ended

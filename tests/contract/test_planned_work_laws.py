@@ -8,7 +8,7 @@ import pytest
 from control_plane.domain.ids import AccountName, ProviderRef
 from control_plane.domain.planned_work import WorkKind
 from providers.base import PlannedWork, Throttled, Unauthorized, Unavailable, Verb
-from providers.guard import Guard
+from providers.guard import CALLS, Guard
 from providers.optional import TellsPlannedWork
 from tests.contract.clouds import Cloud, EmulatedCloud
 from tests.contract.test_power_laws import every, launched
@@ -99,12 +99,16 @@ async def test_a_revoked_key_and_a_cut_network_say_so() -> None:
 
 async def test_it_draws_from_the_budget_of_lists() -> None:
     async for cloud, _, _, _ in with_a_machine():
-        drawn = [limit for limit in cloud.provider.capabilities.rate_limits if Verb.INVENTORY in limit.verbs]
-        assert drawn or not cloud.provider.capabilities.rate_limits, cloud.name
-        guard = Guard(
-            cloud.provider, account=AccountName("any"), now=cloud.clock.now, sleep=cloud.clock.sleep
-        )
+        account = AccountName(f"planned work at {cloud.name}")
+        guard = Guard(cloud.provider, account=account, now=cloud.clock.now, sleep=cloud.clock.sleep)
         assert await guard.planned_work() == (), cloud.name
+        asked = {
+            sample.labels["verb"]: sample.value
+            for metric in CALLS.collect()
+            for sample in metric.samples
+            if sample.name.endswith("_total") and sample.labels["account"] == account
+        }
+        assert asked == {Verb.INVENTORY: 1.0}, cloud.name
 
 
 async def test_an_event_whose_id_is_none_makes_the_list_unreadable() -> None:

@@ -148,8 +148,7 @@ class Inference:
         self._quiet_until = _only(self._quiet_until, places)
         found: dict[_Place, Server] = {}
         deadline = self.monotonic() + READ_SECONDS
-        # Those that were found before come first, so that others that are slow take nothing from them.
-        for place in sorted(places, key=lambda place: place not in self._before):
+        for place in sorted(places, key=self._turn):
             if len(found) == SERVERS_MAX or self.monotonic() >= deadline:
                 break
             reading = self._read(place)
@@ -158,6 +157,12 @@ class Inference:
                 self._before[place] = reading
                 found[place] = _server(place, before, reading)
         return tuple(found[place] for place in places if place in found)
+
+    def _turn(self, place: _Place) -> "tuple[bool, float]":
+        """Those that were found before come first, so that others that are slow take nothing from them; of the others,
+        those that were left alone for the longest, so that however many are slow, each has its turn.
+        """
+        return place not in self._before, self._quiet_until.get(place, 0.0)
 
     def _read(self, place: _Place) -> "_Reading | None":
         now = self.monotonic()

@@ -260,6 +260,18 @@ def test_pods_that_drop_what_they_get_delay_a_reading_by_seconds_and_no_server_t
     assert machine.now - before < QUIET_SECONDS, "one that was a server is not left alone"
 
 
+def test_however_many_pods_drop_what_they_get_every_place_has_its_turn() -> None:
+    """More than are asked until the first ones are asked again."""
+    machine = Machine(silent={f"10.42.3.{number}" for number in range(10, 70)})
+    reader = machine.reader(*sorted(machine.silent), "10.42.3.200")
+    machine.of_pods["10.42.3.200", 8000] = SGLANG
+    reads = 0
+    while not reader.read():
+        reads += 1
+        machine.now += 15
+        assert reads < len(machine.silent) * len(PORTS)
+
+
 def test_nothing_is_kept_of_pods_that_are_gone_and_a_sample_has_room_for_few_servers() -> None:
     machine, pods = Machine(), [f"10.42.3.{number}" for number in range(1, SERVERS_MAX + 3)]
     reader = Inference(machine.fetch, pods=lambda: pods, monotonic=lambda: machine.now)

@@ -4,8 +4,7 @@
 and budget. This loop stores intents and ends records, and calls no provider: machines are launched, checked, proven and
 terminated like all others. An offer is ranked as for a lease, so blocks, frozen accounts and failed proofs count here
 as well, and so do this pool's own failures of the last hour. A machine is ended only when no lease has claimed it,
-which is checked under its lock. Machines that are reserved for a lease that has ended, or needs none any more, are ended
-too.
+which is checked under its lock. Machines that are reserved for a lease that has ended, or needs none any more, end too.
 
 A pool in a dry run is decided on in the same way, and nothing is done. Whatever was decided is stored when it differs.
 """

@@ -384,11 +384,13 @@ def look_due(
     handed_back_at: datetime | None = None,
     reset_at: datetime | None = None,
     asked_at: datetime | None = None,
+    contradicted: bool = False,
 ) -> datetime | None:
     """When we look at a machine ourselves next; None when there is nothing to look for.
 
     What its customer hands back is looked at before it goes, and what was reset, to see whether that helped. So is what
-    is slow without a fault that is known: at `asked_at`.
+    is slow without a fault that is known: at `asked_at`. `contradicted` says that our last look showed nothing: whoever
+    reports a fault that is not there, again and again, would be looked at all the time.
     """
     for wanted_at in (handed_back_at, asked_at):
         if wanted_at is not None and (looked_at is None or looked_at < wanted_at):
@@ -401,5 +403,5 @@ def look_due(
     if reset_at is not None and looked_at < reset_at:
         return reset_at
     if any(fault.confirmed_at is None and fault.last_at > looked_at for fault in watched):
-        return looked_at + LOOKS_APART
+        return looked_at + (LOOK_AGAIN_AFTER if contradicted else LOOKS_APART)
     return looked_at + LOOK_AGAIN_AFTER

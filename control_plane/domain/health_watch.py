@@ -216,7 +216,7 @@ def assess(
         judgement=judge((*faults, *row_faults)),
         looked_at=looked_at,
         looked=looked,
-        look_due_at=_look_due(watched, faults, looked_at, now),
+        look_due_at=_look_due(watched, faults, looked_at, looked, now),
         samples_until=max(
             (at for at in (samples_until, watched.samples_until) if at is not None), default=None
         ),
@@ -225,7 +225,11 @@ def assess(
 
 
 def _look_due(
-    watched: Watched, faults: Collection[Fault], looked_at: datetime | None, now: datetime
+    watched: Watched,
+    faults: Collection[Fault],
+    looked_at: datetime | None,
+    looked: Collection[LookedAt],
+    now: datetime,
 ) -> datetime | None:
     """Not before the next try where the last one failed: others have their turn meanwhile."""
     due_at = look_due(
@@ -235,6 +239,7 @@ def _look_due(
         handed_back_at=watched.handed_back_at,
         reset_at=watched.reset_at,
         asked_at=watched.look_asked_at,
+        contradicted=not any(each.shown for each in looked),
     )
     if due_at is None or watched.look_due_at is None or not watched.look_failed:
         return due_at

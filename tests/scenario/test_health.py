@@ -21,7 +21,7 @@ from control_plane.db.rows import read
 from control_plane.domain.actor import ActorKind
 from control_plane.domain.envelope import Envelope
 from control_plane.domain.failure import FailReason
-from control_plane.domain.health import FaultCode, Verdict
+from control_plane.domain.health import LOOK_AGAIN_AFTER, FaultCode, Verdict
 from control_plane.domain.ids import MachineId, ProviderRef
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine
@@ -334,6 +334,20 @@ async def test_a_machine_that_reports_errors_again_and_again_is_not_challenged_a
         await stage.play(50, step=10)
     challenged = stage.challenger.occasions(machine.address or "")
     assert 1 < len(challenged) <= 1 + 60 * 60 / CLAIMED_APART.total_seconds()
+    await stage.finish()
+
+
+async def test_what_a_look_has_contradicted_is_looked_at_again_minutes_later(stage: Stage) -> None:
+    """Otherwise a machine could have us look at it, and store a verdict and a repair, twice a minute and for ever."""
+    (lease,) = await ready_leases(stage, 1, seconds=60)
+    machine = await machine_of(stage, lease)
+    minutes, began = 20, stage.clock.now()
+    for _ in range(minutes * 4):
+        await machine_samples.sent(stage, lease, Gpu(0, rows_pending=True))
+        await stage.play(15, step=5)
+    async with stage.db.reading() as connection:
+        changed = await health.changes(connection, machine.id, since=began, until=None, limit=200)
+    assert 0 < len(changed) <= 2 * (1 + minutes * 60 / LOOK_AGAIN_AFTER.total_seconds())
     await stage.finish()
 
 

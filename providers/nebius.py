@@ -26,7 +26,8 @@ dstack's adapter learnt is named):
   be allowed to read the tenant.
 - Preemptible machines are not offered: no list says of a stopped one that it was preempted (docs/decisions/0062).
   GB200 and GB300 platforms neither, since their hosts are ARM.
-- RESOURCE_EXHAUSTED alone is unclear: the `ServiceError` in the status says what is exhausted.
+- RESOURCE_EXHAUSTED alone does not say what is exhausted; the `ServiceError` in the status does. Without one it is
+  unclear.
 - No rate limit is published. The one here is ours.
 - The official SDK retries bad credentials for ever and its waiting calls may hang (nebius/pysdk issue 74), so we make
   the calls ourselves: docs/decisions/0038.
@@ -69,15 +70,14 @@ from providers.listings import (
     UNREADABLE_PRICE,
     UnreadableAnswer,
     offered_price,
-    ours,
     reference_of,
-    sighting,
     whole_listing,
 )
 from providers.nebius_api import messages_pb2 as pb
 from providers.nebius_api.access_token import AuthorizedKey, checked_pem
 from providers.nebius_api.api import Api
 from providers.nebius_api.errors import NOT_ENOUGH_RESOURCES, failure_code, raise_failure
+from providers.nebius_api.machines import page_of
 from providers.nebius_api.maintenance import planned_work
 from providers.nebius_api.methods import (
     CREATE_INSTANCE,
@@ -146,22 +146,6 @@ GPUS = {
     "gpu-l40s-d": GpuModel.L40S_48GB,
 }
 """The GPU of each platform."""
-
-_WORDS = {
-    "CREATING": ListedState.PROVISIONING,
-    "UPDATING": ListedState.PROVISIONING,
-    "STARTING": ListedState.PROVISIONING,
-    "RUNNING": ListedState.RUNNING,
-    "STOPPING": ListedState.STOPPED,
-    "STOPPED": ListedState.STOPPED,
-    "DELETING": ListedState.ENDING,
-    "ERROR": ListedState.FAILED,
-}
-STATES = (
-    _WORDS
-    | {f"{word}/reconciling": state for word, state in _WORDS.items()}
-    | {"STOPPED/reconciling": ListedState.PROVISIONING}
-)
 
 BOOT_DISK_GIB = 200
 PAGE_SIZE = 500
@@ -232,7 +216,7 @@ class Nebius:
         request = pb.ListInstancesRequest(
             parent_id=self._settings.project_id, page_size=PAGE_SIZE, page_token=cursor or ""
         )
-        return await self._api.call(Verb.INVENTORY, LIST_INSTANCES, request, _page)
+        return await self._api.call(Verb.INVENTORY, LIST_INSTANCES, request, page_of)
 
     async def planned_work(self) -> tuple[PlannedWork, ...]:
         return await planned_work(self._api, self._settings.project_id)
@@ -448,32 +432,6 @@ def _room(seen: pb.ResourceAdviceStatus.Availability) -> bool:
         return False
     fresh = seen.data_state == pb.ResourceAdviceStatus.Availability.DATA_STATE_FRESH
     return not fresh or seen.available > 0
-
-
-def _page(listed: pb.ListInstancesResponse) -> Page[Sighting]:
-    found = ours(_sighting(each) for each in listed.items)
-    return Page(found, listed.next_page_token or None, listed=len(listed.items))
-
-
-def _sighting(instance: pb.Instance) -> Sighting | None:
-    metadata, status, size = instance.metadata, instance.status, instance.spec.resources
-    addresses = [each.public_ip_address.address for each in status.network_interfaces]
-    return sighting(
-        metadata.id,
-        (metadata.labels.get(LAUNCH_KEY_TAG), metadata.name),
-        _word(status),
-        STATES,
-        address=next(filter(None, addresses), None),
-        native_type=f"{size.platform}/{size.preset}" if size.preset else None,
-    )
-
-
-def _word(status: pb.InstanceStatus) -> str:
-    """The state's name, or its number where we have no name for it, and whether an operation is under way."""
-    known = pb.InstanceStatus.InstanceState.values()
-    number = status.state
-    word = pb.InstanceStatus.InstanceState.Name(number) if number in known else str(number)
-    return f"{word}/reconciling" if status.reconciling else word
 
 
 def _refusal(operation: pb.Operation) -> LateRefusal | None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
-from providers import nebius, rpc
+from providers import rpc
 from providers.base import (
     ListedState,
     MachineNotFound,
@@ -26,8 +26,8 @@ from providers.emulators.clouds.nebius_account import PUBLIC_KEY_ID
 from providers.emulators.grpc_server import GrpcServer
 from providers.emulators.scenario import FaultKind
 from providers.nebius import Nebius, connect
+from providers.nebius_api import machines, methods
 from providers.nebius_api import messages_pb2 as pb
-from providers.nebius_api import methods
 from providers.rpc import Method
 from tests.contract.clouds import a_key
 from tests.contract.clouds.nebius import EmulatedNebius
@@ -100,7 +100,7 @@ def test_every_value_of_our_enums_is_official() -> None:
 
 def test_every_state_of_a_machine_is_official_and_has_a_meaning() -> None:
     states = OFFICIAL["enums"]["nebius.compute.v1.InstanceStatus.InstanceState"]
-    assert nebius.STATES.keys() == {
+    assert machines.STATES.keys() == {
         word for state in states if state != "UNSPECIFIED" for word in (state, f"{state}/reconciling")
     }
 

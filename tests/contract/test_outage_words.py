@@ -37,7 +37,8 @@ OF_THE_PROVIDER: Mapping[str, tuple[str, ...]] = {
 
 
 def _states(name: str) -> Mapping[str, ListedState]:
-    module = importlib.import_module("providers.aws_machines" if name == "aws" else f"providers.{name}")
+    elsewhere = {"aws": "aws_machines", "nebius": "nebius_api.machines"}
+    module = importlib.import_module(f"providers.{elsewhere.get(name, name)}")
     states: Mapping[str, ListedState] = module.STATES
     return states
 

@@ -149,7 +149,12 @@ def is_valid(key: ApiKeyView, now: datetime) -> bool:
 def create(terminal: Terminal, args: Namespace) -> None:
     client = terminal.client()
     subject = None if args.owner is None else find_subject(client, args.owner)
-    expires_at = None if args.days is None else terminal.now() + timedelta(days=args.days)
+    try:
+        expires_at = None if args.days is None else terminal.now() + timedelta(days=args.days)
+    except OverflowError:
+        raise usage(
+            f"--days {args.days} is later than the year 2200; leave it out for a key that does not end."
+        ) from None
     request = _request(args.name, subject, args.scope, args.project, expires_at)
     answer = client.post(PATH, IssuedApiKey, request)
     terminal.present(args.json, answer, lambda issued: issued_page(issued, terminal.now(), owner=args.owner))

@@ -142,4 +142,6 @@ def _moment(text: str | None, option: str) -> datetime | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise usage(f"{option}: {text!r} is not a time such as 2026-12-01T06:00.") from None
+    if not 2000 <= moment.year <= 2200:
+        raise usage(f"{option}: {text!r} is not in the years 2000 to 2200.")
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

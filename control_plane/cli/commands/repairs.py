@@ -117,4 +117,6 @@ def _moment(text: str) -> datetime:
         raise usage(f"{text!r} is not a time such as 2026-12-01T06:00:00+00:00") from None
     if at.tzinfo is None:
         raise usage(f"{text!r} has no offset from UTC: write {text}+00:00 for UTC")
+    if not 2000 <= at.year <= 2200:
+        raise usage(f"{text!r} is not in the years 2000 to 2200")
     return at

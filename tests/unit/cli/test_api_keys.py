@@ -122,3 +122,12 @@ def test_owner_limits_and_end_of_a_key_are_sent(tmp_path: Path) -> None:
         "scopes": ["leases.read"],
         "projects": ["research"],
     }
+
+
+@pytest.mark.parametrize("days", ["100000", "4000000", "9999999999"])
+def test_a_key_that_would_end_too_late_says_so_and_is_not_asked_for(tmp_path: Path, days: str) -> None:
+    stand = _logged_in(tmp_path)
+    refused = stand.run("api-key", "create", "ci", "--days", days)
+    assert refused.code == 2
+    assert "2200" in refused.err
+    assert stand.requests == []

@@ -118,5 +118,8 @@ def test_work_is_not_planned_for_a_time_that_is_over(tmp_path: Path) -> None:
     refused = stand.run(*command, "2020-01-01T00:00:00+00:00")
     assert "is over: leave --planned-at out for work that begins now" in refused.err
     assert stand.requests == []
-    stand.run(*command, "2999-01-01T00:00:00+00:00")
+    refused = stand.run(*command, "2999-01-01T00:00:00+00:00")
+    assert "is not in the years 2000 to 2200" in refused.err
+    assert stand.requests == []
+    stand.run(*command, "2199-01-01T00:00:00+00:00")
     assert len(stand.requests) == 1

@@ -99,6 +99,12 @@ INSERT INTO maintenances (id, machine_id, since, taken_by, why, planned_at, even
 VALUES (:id, :machine_id, :now, :by, :why, :planned_at, :event)
 ON CONFLICT (machine_id, event) WHERE ended_at IS NULL DO NOTHING
 """)
+_RESUME = text("""
+UPDATE maintenances SET ended_at = NULL, ended_by = NULL, unlisted_at = NULL WHERE id = (
+  SELECT id FROM maintenances
+  WHERE machine_id = :machine_id AND event = :event AND ended_at >= greatest(planned_at, :since)
+  ORDER BY ended_at DESC LIMIT 1)
+""")
 _PUT_OFF = text("""
 UPDATE maintenances SET planned_at = :planned_at, why = :why, notified_at = NULL WHERE id = :id AND ended_at IS NULL
 """)
@@ -183,6 +189,12 @@ async def announce(connection: Connection, new: New, id_: UUID, *, now: datetime
         planned_at=work.begins_at,
         event=work.event,
     )
+
+
+async def resume(connection: Connection, new: New, *, since: datetime) -> bool:
+    """Have work under way go on that was taken to be over at `since` or later. False when there is none."""
+    values = {"machine_id": new.machine_id, "event": new.work.event, "since": since}
+    return bool(await write(connection, _RESUME, **values))
 
 
 async def put_off(connection: Connection, moved: PutOff) -> None:

@@ -36,6 +36,8 @@ is told then."""
 DOUBTED_FROM = 3
 """Lists that lack so many announcements of what is to come, and most of them, are doubted."""
 DOUBTED_FOR = timedelta(hours=1)
+RESUMED_WITHIN = timedelta(days=1)
+"""How long after it was taken to be over, work under way that lists have again is the same."""
 
 
 class WorkKind(StrEnum):
@@ -98,6 +100,10 @@ class New:
 
     machine_id: MachineId
     work: PlannedWork
+
+    def is_under_way(self, now: datetime) -> bool:
+        """Whether it has begun. If it was announced before, lists have lacked it for a while, and it was not over."""
+        return self.work.begins_at <= now
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from control_plane.domain.ids import AccountName, MachineId
 from control_plane.domain.journal import Note
 from control_plane.domain.notice import NoticeKind
 from control_plane.domain.planned_work import (
+    RESUMED_WITHIN,
     Changes,
     PlannedWork,
     announcement,
@@ -68,6 +69,8 @@ async def _store(
                 await health.notify(connection, machine_id, notice, now=now)
             await _note(connection, machine_id, notice.message, actor=actor, now=now)
     for new in found.new:
+        if new.is_under_way(now) and await maintenances.resume(connection, new, since=now - RESUMED_WITHIN):
+            continue
         await maintenances.announce(connection, new, new_id(), now=now)
         told = announcement(new.work.why, new.work.begins_at)
         await _note(connection, new.machine_id, told, actor=actor, now=now)

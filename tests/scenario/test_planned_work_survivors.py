@@ -29,6 +29,7 @@ pytestmark = pytest.mark.database
 _STEPS = text("SELECT step FROM repairs WHERE closed_at IS NULL")
 _RESERVED = text("SELECT state FROM machines WHERE reserved_for IS NOT NULL")
 _WORK = text("SELECT why FROM journal WHERE event = 'planned_work' ORDER BY number")
+_BREACHES = text("SELECT promise FROM sla_breaches")
 _OPEN = text("SELECT id FROM maintenances WHERE ended_at IS NULL")
 
 
@@ -145,4 +146,28 @@ async def test_planned_work_that_a_customer_may_wait_for_is_no_repair_that_waits
         assert [row.step for row in await rows(connection, _STEPS)] == [RepairStep.REPLACE]
     assert len(await told(stage, lease, NoticeKind.REPLACEMENT_RECOMMENDED)) == 1, "it names no time"
     assert len(await told(stage, lease, PLANNED)) == 2
+    await stage.finish()
+
+
+async def test_work_under_way_that_lists_lack_for_a_while_keeps_its_announcement(stage: Stage) -> None:
+    """Announced anew, it would be announced too late: two promises broken, and money given back."""
+    lease, machine = await golden(stage)
+    at = stage.clock.now() + timedelta(days=4)
+    plan(stage, machine, at)
+    await stage.play(READ, step=60)
+    stage.cloud.stock = dict.fromkeys(stage.cloud.stock, 0)
+    await stage.play((at - stage.clock.now()).total_seconds() + 1_200, step=1_200)
+    stage.cloud.call_off_work()
+    await stage.play(3 * READ, step=60)
+    async with stage.db.reading() as connection:
+        assert await rows(connection, _OPEN) == []
+    plan(stage, machine, at)
+    await stage.play(2 * READ, step=60)
+    async with stage.db.reading() as connection:
+        assert len(await rows(connection, _OPEN)) == 1
+    assert len(await told(stage, lease, PLANNED, WITHDRAWN)) == 1
+    await stage.release(lease)
+    await stage.play(120, step=10)
+    async with stage.db.reading() as connection:
+        assert await rows(connection, _BREACHES) == []
     await stage.finish()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from control_plane.cli.errors import CliError, Exit
+from control_plane.cli.errors import CliError, Exit, usage
 from control_plane.cli.parsing import Parser, empty_argument
 from control_plane.cli.version import VERSION
 
@@ -134,6 +134,13 @@ def main(arguments: Sequence[str], terminal: "Terminal") -> Exit:
     except CliError as error:
         terminal.fail(error, as_json=as_json)
         return error.exit_code
+    except ValueError as error:
+        from control_plane.wire.common import RequestError  # noqa: PLC0415 - known by now to commands that send one
+
+        if not isinstance(error, RequestError):
+            raise
+        terminal.fail(usage(f"The request {error}."), as_json=as_json)
+        return Exit.USAGE
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     finally:

@@ -247,12 +247,18 @@ Timestamp = Annotated[
 ]
 
 
+class RequestError(ValueError):
+    """What a request must have and has not, as the end of a sentence. msgspec makes it an error of the body, as any
+    ValueError, and the command line shows it.
+    """
+
+
 def require_a_year_of_ours(name: str, at: datetime | None) -> None:
     """For the `__post_init__` of requests. The first moment of the year 1 and the last of the year 9999 are infinity to
     the database, and nothing can be added to a time near them.
     """
     if at is not None and not 2000 <= at.year <= 2200:
-        raise ValueError(f"must have `{name}` in the years 2000 to 2200")
+        raise RequestError(f"must have `{name}` in the years 2000 to 2200")
 
 
 class Request(Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from control_plane.wire.common import Money, NextCursor, Request, Sentence, Timestamp, View
+from control_plane.wire.common import Money, NextCursor, Request, RequestError, Sentence, Timestamp, View
 from control_plane.wire.vocabulary import CreditNoteIdText, InvoiceIdText, OrganizationIdText
 
 LINES_MAX = 1_000
@@ -51,7 +51,7 @@ class CreditNoteLineRequest(Request):
 
     def __post_init__(self) -> None:
         if self.amount_usd is not None and not self.amount_usd.strip("0."):
-            raise ValueError("must have an `amount_usd` of more than zero")
+            raise RequestError("must have an `amount_usd` of more than zero")
 
 
 class CreditNoteRequest(Request):
@@ -68,7 +68,7 @@ class CreditNoteRequest(Request):
 
     def __post_init__(self) -> None:
         if self.lines is not None and len({line.line for line in self.lines}) < len(self.lines):
-            raise ValueError("must name each of its `lines` once")
+            raise RequestError("must name each of its `lines` once")
 
 
 class CreditNoteSummaryView(View):

@@ -12,6 +12,7 @@ from control_plane.wire.common import (
     ProviderName,
     RegionName,
     Request,
+    RequestError,
     Sentence,
     SkuName,
     Timestamp,
@@ -187,9 +188,9 @@ class QuotaRequestRequest(Request):
 
     def __post_init__(self) -> None:
         if self.limits == LimitsRequest():
-            raise ValueError("must name a limit in its `limits`")
+            raise RequestError("must name a limit in its `limits`")
         if self.environment is not None and self.project is None:
-            raise ValueError("must have a `project` beside its `environment`")
+            raise RequestError("must have a `project` beside its `environment`")
 
 
 class AnswerRequest(Request):

@@ -10,6 +10,7 @@ from control_plane.wire.common import (
     NextCursor,
     PositiveUsdText,
     Request,
+    RequestError,
     Sentence,
     Timestamp,
     View,
@@ -95,7 +96,7 @@ class LedgerTransactionRequest(Request):
 
     def __post_init__(self) -> None:
         if not self.amount_usd.strip("0."):
-            raise ValueError("must have an `amount_usd` of more than zero")
+            raise RequestError("must have an `amount_usd` of more than zero")
 
 
 class LedgerTransactionView(View):

@@ -11,6 +11,7 @@ from control_plane.wire.common import (
     NamedOrganizationId,
     NextCursor,
     Request,
+    RequestError,
     Timestamp,
     View,
 )
@@ -111,7 +112,7 @@ class BillingDetailsRequest(Request):
 
     def __post_init__(self) -> None:
         if self.reverse_charge and (self.tax_rate or self.tax_id is None):
-            raise ValueError("must have a `tax_id` and a `tax_rate` of 0 with `reverse_charge`")
+            raise RequestError("must have a `tax_id` and a `tax_rate` of 0 with `reverse_charge`")
 
 
 class BillingDetailsView(View):

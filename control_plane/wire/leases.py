@@ -17,6 +17,7 @@ from control_plane.wire.common import (
     ProviderName,
     RegionName,
     Request,
+    RequestError,
     SkuName,
     SshKeyIdText,
     Timestamp,
@@ -64,7 +65,7 @@ class AutoReleaseRequest(Request):
 
     def __post_init__(self) -> None:
         if self.spend_usd is not None and not self.spend_usd.strip("0."):
-            raise ValueError("must have a `spend_usd` of more than zero")
+            raise RequestError("must have a `spend_usd` of more than zero")
 
 
 class LeaseRequest(QuoteRequest):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from control_plane.wire.common import NamedOrganizationId, PositiveUsdText, Request
+from control_plane.wire.common import NamedOrganizationId, PositiveUsdText, Request, RequestError
 
 ID_PATTERN = r"^[A-Za-z0-9._-]{1,64}$(?!\n)"
 PaymentId = Annotated[str, Meta(pattern=ID_PATTERN, extra={"must": "1 to 64 letters, digits, dots, _ or -"})]
@@ -28,4 +28,4 @@ class PaymentEventRequest(Request):
 
     def __post_init__(self) -> None:
         if not self.amount.strip("0."):
-            raise ValueError("must have an `amount` of more than zero")
+            raise RequestError("must have an `amount` of more than zero")

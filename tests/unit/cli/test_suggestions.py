@@ -75,3 +75,15 @@ def test_a_suggestion_of_the_api_is_not_repeated(tmp_path: Path) -> None:
     refused = httpx.Response(422, json={"code": "sku_unknown", "detail": "Did you mean `h100x8`?"})
     shown = Stand(tmp_path, KNOWN | {"POST /v1/leases": refused}).run("lease", "create", "h100x9")
     assert shown.err.count("Did you mean") == 1
+
+
+def test_what_a_request_must_have_and_has_not_is_a_sentence_and_nothing_is_sent(tmp_path: Path) -> None:
+    customers = {"GET /v1/operator/organizations": answers.ORGANIZATIONS}
+    for command, sentence in (
+        ("lease create h100x1 --auto-release-spend 0", "must have a `spend_usd` of more than zero."),
+        ("finance credit fresh 0 --reason ticket --yes", "must have an `amount_usd` of more than zero."),
+    ):
+        stand = Stand(tmp_path, customers)
+        shown = stand.run(*command.split())
+        assert (shown.code, shown.err.splitlines()[0]) == (2, f"error: usage: The request {sentence}")
+        assert not [request for request in stand.requests if request.method != "GET"]

@@ -364,6 +364,9 @@ def test_we_look_at_once_then_with_a_gap_and_again_later_for_the_end() -> None:
     assert look_due((), None, AT) is None
     assert look_due(claimed, None, AT) == AT
     assert look_due(claimed, AT - HOUR, AT) == AT - HOUR + LOOKS_APART
+    assert look_due(claimed, AT - HOUR, AT, contradicted=True) == AT - HOUR + LOOK_AGAIN_AFTER, (
+        "it said so before"
+    )
     assert look_due(claimed, AT + HOUR, AT) == AT + HOUR + LOOK_AGAIN_AFTER
     assert look_due(claimed, AT + HOUR, AT, reset_at=AT + 2 * HOUR) == AT + 2 * HOUR, "whether that helped"
     assert look_due((), AT - HOUR, AT, asked_at=AT) == AT, "a look that was asked for needs no fault"

@@ -101,8 +101,8 @@ class TelemetryController(Controller):
     async def scrape(self, request: ApiRequest) -> Response[str]:
         """The last samples of your machines in Prometheus' text format, under the names of dcgm-exporter.
 
-        A machine without a sample of the last two minutes is left out. Give Prometheus an API key with the scope
-        `telemetry.read` as its bearer token.
+        Of a machine without a sample of the last two minutes, only the time of its last one is there, until it is two
+        hours old or the lease ends. Give Prometheus an API key with the scope `telemetry.read` as its bearer token.
         """
         found = await telemetry.scrape(request.world, request.principal.organization_id, reach=request.reach)
         return Response(exposition(found), media_type=EXPOSITION)

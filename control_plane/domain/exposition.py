@@ -281,6 +281,11 @@ def points(reading: Reading, named: Named, *, at: datetime, verdict: Verdict | N
         yield Point(_VERDICT, (("verdict", word.value), *labels), float(word is (verdict or Verdict.HEALTHY)))
 
 
+def silent_point(named: Named, *, at: datetime) -> Point:
+    """What is said of a machine whose last sample is too old to say how it is."""
+    return Point(_SAMPLE_AT, named.labels(), at.timestamp())
+
+
 def _gpu_labels(gpu: GpuReading, named: Named) -> Labels:
     return (
         ("gpu", str(gpu.index)),

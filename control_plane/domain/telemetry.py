@@ -8,7 +8,7 @@ AGE_MAX = timedelta(hours=24)
 SAMPLED_EVERY = timedelta(seconds=15)
 """How often an agent reads a sample: data_plane/documents/sample.py."""
 FRESH_FOR = timedelta(minutes=2)
-"""How long a sample says how a machine is. Metrics of an older one are not exported."""
+"""How long a sample says how a machine is. Of an older one, only its time is exported."""
 WINDOW_MAX = timedelta(hours=2)
 """Samples are kept for at least as long."""
 POINTS_MAX = 120

@@ -10,7 +10,7 @@ from control_plane.db.samples import NamedSample, StoredSample
 from control_plane.domain.access import Reach
 from control_plane.domain.ids import LeaseId, OrganizationId
 from control_plane.domain.refusal import Refused
-from control_plane.domain.telemetry import FRESH_FOR, POINTS_MAX, step
+from control_plane.domain.telemetry import FRESH_FOR, POINTS_MAX, WINDOW_MAX, step
 from control_plane.services import lease_reach
 from control_plane.world import World
 
@@ -40,6 +40,9 @@ class Scraped:
     """What Prometheus is answered."""
 
     samples: Sequence[NamedSample]
+    """The last one of each machine that sent one in the last hours."""
+    fresh_from: datetime
+    """What an older sample says is not how its machine is now."""
     left_out: bool
     """There are more machines than are shown at once."""
 
@@ -90,16 +93,20 @@ async def groups(
 
 
 async def scrape(world: World, organization_id: OrganizationId, *, reach: Reach) -> Scraped:
-    """The fresh samples of an organization's machines."""
-    since = world.now() - FRESH_FOR
+    """The last samples of an organization's machines."""
+    now = world.now()
     async with world.db.reading(organization_id) as connection:
-        found = await samples.fresh(connection, reach, since=since, after=None, limit=MACHINES_MAX + 1)
-    return Scraped(found[:MACHINES_MAX], len(found) > MACHINES_MAX)
+        found = await samples.fresh(
+            connection, reach, since=now - WINDOW_MAX, after=None, limit=MACHINES_MAX + 1
+        )
+    return Scraped(found[:MACHINES_MAX], now - FRESH_FOR, len(found) > MACHINES_MAX)
 
 
 async def scrape_all(world: World, organization_id: OrganizationId) -> Scraped:
-    """The fresh samples of everybody's machines, for operators; `organization_id` is the platform's."""
-    since = world.now() - FRESH_FOR
+    """The last samples of everybody's machines, for operators; `organization_id` is the platform's."""
+    now = world.now()
     async with world.db.reading(organization_id) as connection:
-        found = await samples.fresh_of_all(connection, since=since, after=None, limit=MACHINES_MAX + 1)
-    return Scraped(found[:MACHINES_MAX], len(found) > MACHINES_MAX)
+        found = await samples.fresh_of_all(
+            connection, since=now - WINDOW_MAX, after=None, limit=MACHINES_MAX + 1
+        )
+    return Scraped(found[:MACHINES_MAX], now - FRESH_FOR, len(found) > MACHINES_MAX)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from control_plane.domain.exposition import FAMILIES, Family, Named, Point, exposed, points
+from control_plane.domain.exposition import FAMILIES, Family, Named, Point, exposed, points, silent_point
 from control_plane.domain.ids import Prefix, on_wire
 from control_plane.services.telemetry import NamedSample, Scraped
 
 EXPOSITION = "text/plain; version=0.0.4"
-_MACHINES = Family("splitplane_machines_shown", "gauge", "Machines with a fresh sample that are shown here.")
+_MACHINES = Family("splitplane_machines_shown", "gauge", "Machines that are shown here.")
 _LEFT_OUT = Family(
     "splitplane_machines_left_out", "gauge", "1 when there are more machines than one answer has."
 )
@@ -19,7 +19,10 @@ def exposition(scraped: Scraped) -> str:
 
 def _points(scraped: Scraped) -> Iterator[Point]:
     for sample in scraped.samples:
-        yield from points(sample.reading(), _named(sample), at=sample.at, verdict=sample.verdict)
+        if sample.at > scraped.fresh_from:
+            yield from points(sample.reading(), _named(sample), at=sample.at, verdict=sample.verdict)
+        else:
+            yield silent_point(_named(sample), at=sample.at)
     yield Point(_MACHINES, (), float(len(scraped.samples)))
     yield Point(_LEFT_OUT, (), float(scraped.left_out))
 

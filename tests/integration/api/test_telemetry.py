@@ -79,6 +79,11 @@ class Machine:
         async with self._db.transaction() as connection:
             await samples.insert(connection, [new])
 
+    async def end(self) -> None:
+        ended = text("UPDATE agents SET ended_at = :now WHERE claim_id = :id")
+        async with self._db.transaction() as connection:
+            await connection.execute(ended, {"now": self._clock.now(), "id": self.claim["id"]})
+
     async def judge(self, verdict: str, fault: str, *faults: Fault, of_rows: tuple[Fault, ...] = ()) -> None:
         row = a_row(
             "machine_health",
@@ -248,9 +253,21 @@ async def test_prometheus_reads_the_names_of_dcgm_exporter_with_the_lease_as_lab
     (waiting,) = families["vllm:num_requests_waiting"].samples
     assert waiting.value == busy_sample(1).servers[0].waiting
     clock.advance(180)
-    silent = (await acme.http.get("/v1/metrics")).text
-    assert "DCGM" not in silent
-    assert "splitplane_machines_shown{} 0" in silent
+    silent = list(text_string_to_metric_families((await acme.http.get("/v1/metrics")).text))
+    shown = {family.name: [sample.value for sample in family.samples] for family in silent if family.samples}
+    (read_at,) = families["splitplane_sample_timestamp_seconds"].samples
+    assert shown.pop("splitplane_sample_timestamp_seconds") == [read_at.value], "only when it was read last"
+    assert shown == {"splitplane_machines_shown": [1], "splitplane_machines_left_out": [0]}
+
+
+async def test_a_lease_that_has_ended_leaves_prometheus_no_machine_that_seems_silent(
+    machine: Machine, acme: Tenant, clock: Clock
+) -> None:
+    await machine.send()
+    clock.advance(180)
+    assert machine.lease in (await acme.http.get("/v1/metrics")).text
+    await machine.end()
+    assert machine.lease not in (await acme.http.get("/v1/metrics")).text
 
 
 async def test_nobody_reads_of_another_organizations_machines_but_operators(

@@ -7,7 +7,6 @@ transaction. All creates are for one organization, so they wait for the lock on 
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from contextlib import contextmanager
 from benchmarks import ground, load
 from benchmarks.results import Figure, median, percentile
 from control_plane.db.engine import Role as DatabaseRole
+from demo.ports import free_ports
 
 CONNECTIONS = 16
 READS = 6_000
@@ -86,7 +86,7 @@ def serving(database_url: str) -> Iterator[str]:
 @contextmanager
 def started(database_url: str, **settings: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """Run one API process with these variables, and yield its URL and the process."""
-    ports = [_free_port() for _ in range(2)]
+    ports = free_ports(2)
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("SPLITPLANE", "PROVIDER"))
     }
@@ -112,12 +112,6 @@ def started(database_url: str, **settings: str) -> Iterator[tuple[str, subproces
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait(url: str, process: subprocess.Popen[bytes]) -> None:

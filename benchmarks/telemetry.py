@@ -16,7 +16,6 @@ import hashlib
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import time
@@ -35,6 +34,7 @@ from control_plane.domain.ids import LeaseId, OrganizationId, Prefix, on_wire
 from data_plane.agent.sampling import REPLAYED_MAX
 from data_plane.documents.sample import SECONDS, Sample
 from data_plane.documents.sample_delivery import PATH, SAMPLES_MAX, Delivery, encode_delivery
+from demo.ports import free_port
 from tests.support.samples import busy_sample
 
 MACHINES = used_leases.LEASES
@@ -89,15 +89,9 @@ async def _fill(url: str) -> Customer:
     )
 
 
-def _port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def _ingest(url: str) -> Iterator[tuple[int, psutil.Process]]:
-    port, metrics = _port(), _port()
+    port, metrics = free_port(), free_port()
     process = subprocess.Popen(
         [sys.executable, "-m", "control_plane.ingest"],
         env={
@@ -403,7 +397,7 @@ async def _served() -> AsyncIterator[_Served]:
     customer = await _fill(url)
     with (
         _ingest(ground.login_url(url, Role.INGEST)) as (port, process),
-        api(ground.login_url(url, Role.API), api_port := _port(), _port()),
+        api(ground.login_url(url, Role.API), api_port := free_port(), free_port()),
     ):
         await _ready(port)
         await _ready(api_port)

@@ -28,6 +28,7 @@ from control_plane.domain.rendering import BootOrder, cloud_config
 from data_plane.access.ssh import new_host_key
 from data_plane.mesh.hub import HUB_PRINCIPAL
 from demo import cluster, past_month, prices
+from demo.ports import free_port
 from demo.processes import Child, DemoError, base_environment, run, start, wait_for
 from demo.stopping import postponed
 from providers.emulators import host_resources, image, nspawn
@@ -55,12 +56,6 @@ LOGINS = {Role.API: "demo_api", Role.RECONCILER: "demo_reconciler", Role.INGEST:
 Say = Callable[[str], None]
 _TLS = ssl.create_default_context()
 """One for all calls: a new one takes 20 ms of a CPU, and what is waited for is asked for ten times a second."""
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True, slots=True)

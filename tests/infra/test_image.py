@@ -5,10 +5,8 @@ import hashlib
 import json
 import os
 import re
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import asyncssh
 import pytest
 
 from control_plane.db.engine import Role
+from demo.ports import free_ports
 from infra.components.containers import STOP_SECONDS
 from infra.services import LOGINS, SERVICES
 from providers.emulators.nspawn import missing_requirements
@@ -144,13 +143,8 @@ async def with_new_logins(around: Around, server_url: str) -> AsyncIterator[Arou
 
 def _free_ports() -> dict[str, str]:
     """A free port for each one that a process listens on, so that two runs of these tests do not meet."""
-    with ExitStack() as sockets:
-        taken = {}
-        for port in ("8080", "8441", "9090", "9465", "9466", "9467", "7443"):
-            opened = sockets.enter_context(socket.socket())
-            opened.bind(("127.0.0.1", 0))
-            taken[port] = str(opened.getsockname()[1])
-        return taken
+    ports = ("8080", "8441", "9090", "9465", "9466", "9467", "7443")
+    return dict(zip(ports, map(str, free_ports(len(ports))), strict=True))
 
 
 def test_nothing_but_two_folders_can_be_written(image: Image) -> None:

@@ -21,9 +21,10 @@ from data_plane.agent.spool import SAMPLES, Spool
 from data_plane.documents.agent_config import Config
 from data_plane.documents.sample import Sample
 from data_plane.documents.sample_delivery import encode_delivery, read_answer
+from demo.ports import free_port
 from tests.integration.db.sample import A, a_row, insert
 from tests.support.database import login_url
-from tests.support.ingest_process import free_port, ready, running
+from tests.support.ingest_process import ready, running
 from tests.support.samples import AT_MS, busy_delivery, busy_sample
 
 pytestmark = pytest.mark.database

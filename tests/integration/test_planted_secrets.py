@@ -10,12 +10,11 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +46,7 @@ from control_plane.vault.token_keys import read_token_keys
 from control_plane.vault.unsealing.envelope import unseal
 from control_plane.vault.unsealing.local_file import read_keys
 from control_plane.world import World
+from demo.ports import free_ports
 from providers.emulators.clouds.local import TOKEN
 from tests.support import oidc_server
 from tests.support.collector import Collector, collecting
@@ -144,14 +144,6 @@ def _wait_until(what: str, look: Callable[[], Any]) -> None:
         time.sleep(0.1)
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for opened in sockets:
-            opened.bind(("127.0.0.1", 0))
-        return [opened.getsockname()[1] for opened in sockets]
-
-
 def _base(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(folder)}
 
@@ -220,7 +212,7 @@ def provider() -> Iterator[oidc_server.Provider]:
 async def city(
     server_url: str, template: str, tmp_path: Path, provider: oidc_server.Provider
 ) -> AsyncIterator[City]:
-    api, api_metrics, metrics, cloud = _free_ports(4)
+    api, api_metrics, metrics, cloud = free_ports(4)
     keys, planted = tmp_path / "keys", Planted()
     keys.mkdir()
     sealing = _key_file(keys / "unsealing.pem", planted).public_key()

@@ -20,7 +20,8 @@ from control_plane.db.engine import Role as DatabaseRole
 from control_plane.domain.money import Nano
 from control_plane.services import administration, process
 from demo import prices
-from demo.city import LOCAL_TOKEN, free_port
+from demo.city import LOCAL_TOKEN
+from demo.ports import free_port
 from demo.processes import Child, base_environment, start, wait_for
 from tests.support.cases import case
 from tests.support.collector import Collector, collecting

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,13 +9,9 @@ from contextlib import contextmanager, suppress
 
 import httpx
 
+from demo.ports import free_port
+
 READY_SECONDS_MAX = 60
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from demo.city import free_port
+from demo.ports import free_port
 
 
 @dataclass

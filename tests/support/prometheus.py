@@ -18,11 +18,11 @@ from control_plane.db.engine import PoolUse
 from control_plane.ingest.metrics import Metrics as IngestMetrics
 from control_plane.pool_metrics import PoolCollector
 from data_plane.proof.verifier.service.metrics import Metrics as VerifierMetrics
+from demo.ports import free_port
 from providers import guard
 from reconciler import health, proving, registry
 from reconciler.figures import FIGURES, ROTATION
 from tests.support.figures import SAMPLE_AUDIT, SAMPLE_FIGURES, SAMPLE_RECONCILED
-from tests.support.ingest_process import free_port
 
 PROMTOOL = shutil.which("promtool")
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="promtool is missing: `python -m demo packages`")

@@ -23,7 +23,7 @@ from control_plane.domain.ids import OrganizationId
 from control_plane.domain.request_budget import Ask
 from control_plane.services import administration, process
 from control_plane.world import World, uuid7
-from demo.city import free_port
+from demo.ports import free_port
 from tests.integration.api.conftest import SETTINGS, Api, Tenant
 from tests.integration.db.sample import A, B, a_row, insert
 from tests.support.clock import Clock

@@ -23,7 +23,7 @@ from control_plane.domain.role import Role
 from control_plane.domain.role_binding import RoleBinding
 from control_plane.domain.scope import ORGANIZATION
 from control_plane.services import administration, process
-from tests.integration.api.test_server import _free_port
+from demo.ports import free_port
 from tests.support.database import login_url
 
 pytestmark = pytest.mark.database
@@ -70,11 +70,11 @@ async def target(database_url: str) -> AsyncIterator[Target]:
                 "test",
             )
             await role_bindings.insert(connection, made.id, binding)
-    port = _free_port()
+    port = free_port()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PROVIDER_")} | {
         "SPLITPLANE_DATABASE_URL": login_url(database_url, DatabaseRole.API),
         "SPLITPLANE_LISTEN": f"127.0.0.1:{port}",
-        "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{_free_port()}",
+        "SPLITPLANE_METRICS_LISTEN": f"127.0.0.1:{free_port()}",
         "SPLITPLANE_REQUESTS_PER_SECOND": "100000",
         "SPLITPLANE_REQUESTS_BURST": "1000000",
         "SPLITPLANE_ORGANIZATION_REQUESTS_PER_SECOND": "100000",

@@ -22,6 +22,7 @@ from control_plane.api.server import HEAD_BYTES_MAX, STOP_SECONDS
 from control_plane.db.connect import ANSWER_SECONDS_MAX
 from control_plane.db.engine import Role as DatabaseRole
 from control_plane.services import administration, process
+from demo.ports import free_port
 from tests.support.cases import case
 from tests.support.database import fresh_database, login_url
 from tests.support.proxy import proxied
@@ -30,12 +31,6 @@ pytestmark = pytest.mark.database
 
 
 REQUESTS = 5
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass
@@ -95,9 +90,9 @@ async def _started(database_url: str) -> AsyncIterator[Served]:
         await administration.load_price_book(owner, _book())
         made = await administration.bootstrap(owner, "acme", top_up=None, gpu_quota=64)
     assert isinstance(made, administration.FirstOrganization)
-    metrics_port = _free_port()
+    metrics_port = free_port()
     log = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, after the process
-    started, port = _start(database_url, log, metrics_port=metrics_port, port=_free_port())
+    started, port = _start(database_url, log, metrics_port=metrics_port, port=free_port())
     found = Served(port, metrics_port, made.issued.secret, started, log)
     try:
         async with found.client() as client:
@@ -339,7 +334,7 @@ async def test_no_moment_of_a_killed_start_leaves_a_worker(server_url: str, temp
     async with fresh_database(server_url, template) as url:
         for seconds in (0.0, 0.01, 0.1, 0.5):
             with case(f"killed {seconds} s after the worker began"):
-                started, port = _start(url, subprocess.DEVNULL, metrics_port=_free_port(), port=_free_port())
+                started, port = _start(url, subprocess.DEVNULL, metrics_port=free_port(), port=free_port())
                 parent = psutil.Process(started.pid)
                 while not (workers := parent.children(recursive=True)):
                     assert started.poll() is None, "the API ended before it had a worker"

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from control_plane.cli.terminal import Terminal
 from control_plane.db import accounts
 from control_plane.db.engine import Database, Role
 from demo import prices
+from demo.ports import free_ports
 from tests.support import oidc_server
 from tests.support.database import fresh_database, login_url
 
@@ -78,16 +78,6 @@ class City:
         return {"SPLITPLANE_URL": self.url, "SPLITPLANE_API_KEY": self.finance_key}
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 @contextmanager
 def _process(arguments: list[str], environ: dict[str, str], log: Path) -> Iterator[None]:
     with log.open("wb") as output:
@@ -126,7 +116,7 @@ def _answers(url: str) -> bool:
 def _started(
     database_url: str, folder: Path, issuer: oidc_server.Provider, installation: str
 ) -> Iterator[City]:
-    api_port, metrics_port, reconciler_port, cloud_port = _free_ports(4)
+    api_port, metrics_port, reconciler_port, cloud_port = free_ports(4)
     token_key, unsealing, sealing = (folder / f"{name}.pem" for name in ("token-key", "unsealing", "sealing"))
     _private_key(token_key)
     sealing.write_bytes(

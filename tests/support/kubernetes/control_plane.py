@@ -5,17 +5,17 @@ Each test takes a namespace of its own. All of it ends with the process that sta
 """
 
 import shutil
-import socket
 import ssl
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 
 from control_plane.world import utc_now
+from demo.ports import free_ports
 from tests.support.kubernetes import flags
 from tests.support.kubernetes.credentials import Credentials, create, kubeconfig
 from tests.support.kubernetes.flags import Ports, Ranges
@@ -166,7 +166,7 @@ def _started(folder: Path, programs: Path, ranges: Ranges) -> ControlPlane:
 
 def _prepared(folder: Path, programs: Path) -> ControlPlane:
     folder.mkdir(parents=True)
-    ports = Ports(*_free_ports(5))
+    ports = Ports(*free_ports(5))
     server = f"https://127.0.0.1:{ports.api}"
     made = create(folder / "tls", server=server, names=NAMES, now=utc_now())
     return ControlPlane(folder, ports, made, programs)
@@ -190,12 +190,3 @@ def _start(plane: ControlPlane, ranges: Ranges) -> None:
 def _end(plane: ControlPlane) -> None:
     plane.stop()
     shutil.rmtree(plane.folder / "data", ignore_errors=True)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that are free now, all different."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]

@@ -1,7 +1,6 @@
 """kubectl as a customer uses it, and pods that answer each other."""
 
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from demo.ports import free_port
 from tests.support.kubernetes.parts import SERVER_IMAGE
 
 SECONDS_MAX = 120
@@ -47,7 +47,7 @@ class Kubectl:
     @contextmanager
     def forwarded(self, pod: str) -> Iterator[str]:
         """The URL at which the pod answers while a port is forwarded to it."""
-        port = _free_port()
+        port = free_port()
         process = subprocess.Popen(
             [*self._command, "port-forward", f"pod/{pod}", f"{port}:8080"],
             stdout=subprocess.DEVNULL,
@@ -124,9 +124,3 @@ def _wait_for(url: str) -> None:
             time.sleep(0.1)
         else:
             return
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

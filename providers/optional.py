@@ -1,6 +1,6 @@
 """What some providers can do besides the port (`base.py`), a protocol for each, under the same laws.
 
-`Capabilities` says who has what; the guard and the loops ask there first.
+`Capabilities` says who has what; the guard or the loop that calls asks there first.
 """
 
 from dataclasses import dataclass

@@ -9,7 +9,6 @@ from sqlalchemy import text
 
 from control_plane.db import repair_figures
 from control_plane.db.health import Notice
-from control_plane.domain.ids import ProviderRef
 from control_plane.domain.lease import Lease
 from control_plane.domain.machine import Machine, MachineState
 from control_plane.domain.notice import NoticeKind
@@ -37,9 +36,16 @@ _CHANGES = text("SELECT verdict, fault FROM health_changes ORDER BY number")
 _STATE = text("SELECT state, fail_reason FROM machines WHERE id = :id")
 
 
-def plan(stage: Stage, machine: Machine, at: datetime) -> None:
+def plan(
+    stage: Stage,
+    machine: Machine,
+    at: datetime,
+    *,
+    event: str = "event-1",
+    kind: WorkKind = WorkKind.REBOOT,
+) -> None:
     assert machine.provider_ref is not None
-    stage.cloud.plan_work(machine.provider_ref, at)
+    stage.cloud.plan_work(machine.provider_ref, at, event=event, kind=kind)
 
 
 async def told(stage: Stage, lease: Lease, *kinds: NoticeKind) -> list[Notice]:
@@ -88,16 +94,15 @@ async def test_work_of_another_kind_at_the_same_time_is_told_again_and_so_is_wha
 ) -> None:
     (lease,) = await ready_leases(stage, 1, seconds=60)
     machine = await machine_of(stage, lease)
-    assert machine.provider_ref is not None
     at = stage.clock.now() + timedelta(days=14)
     for kind in (WorkKind.REBOOT, WorkKind.RETIREMENT):
-        stage.cloud.plan_work(machine.provider_ref, at, kind=kind)
+        plan(stage, machine, at, kind=kind)
         await stage.play(READ, step=30)
     first, second = await told(stage, lease, PLANNED)
     assert ("be rebooted" in first.message, "be retired" in second.message) == (True, True)
     stage.cloud.call_off_work()
     await stage.play(3 * READ, step=60)
-    stage.cloud.plan_work(machine.provider_ref, at, kind=WorkKind.RETIREMENT)
+    plan(stage, machine, at, kind=WorkKind.RETIREMENT)
     await stage.play(READ, step=30)
     kinds = [notice.kind for notice in await told(stage, lease, PLANNED, WITHDRAWN)]
     assert kinds == [PLANNED, PLANNED, WITHDRAWN, PLANNED]
@@ -195,10 +200,7 @@ async def test_work_that_is_planned_on_many_machines_keeps_no_faulty_one_from_be
         await stage.play_until(lease, "ready", seconds_max=120)
     machines = [await machine_of(stage, lease) for lease in leases]
     for number, machine in enumerate(machines[1:]):
-        assert machine.provider_ref is not None
-        stage.cloud.plan_work(
-            machine.provider_ref, stage.clock.now() + timedelta(days=14), event=f"event-{number}"
-        )
+        plan(stage, machine, stage.clock.now() + timedelta(days=14), event=f"event-{number}")
     await stage.play(READ, step=30)
     shows(stage, machines[0], LOST)
     await reports(stage, leases[0], Gpu(0, lost=True))
@@ -260,7 +262,7 @@ async def test_a_provider_that_changes_its_word_all_the_time_floods_no_customer(
     for number in range(40):
         for event in range(20):
             moved = at + timedelta(hours=number % 2, minutes=event)
-            stage.cloud.plan_work(machine.provider_ref or ProviderRef(""), moved, event=f"event-{event}")
+            plan(stage, machine, moved, event=f"event-{event}")
         if number % 5 == 4:
             stage.cloud.works.clear()
         await stage.play(EVERY.total_seconds() + 10, step=100)

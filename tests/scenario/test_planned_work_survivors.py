@@ -65,10 +65,9 @@ async def test_two_events_that_say_the_same_are_told_once_and_one_of_them_is_not
 ) -> None:
     (lease,) = await ready_leases(stage, 1, seconds=60)
     machine = await machine_of(stage, lease)
-    assert machine.provider_ref is not None
     at = stage.clock.now() + timedelta(days=14)
     for event in ("event-1", "event-2"):
-        stage.cloud.plan_work(machine.provider_ref, at, event=event)
+        plan(stage, machine, at, event=event)
     await stage.play(READ, step=30)
     assert len(await told(stage, lease, PLANNED)) == 1
     stage.cloud.call_off_work("event-1")

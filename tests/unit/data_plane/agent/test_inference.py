@@ -236,10 +236,10 @@ def test_servers_in_pods_are_read_beside_those_of_the_machine_and_each_by_itself
     assert [each.generation_tokens_per_second for each in reader.read()] == [0, 5, 100]
 
 
-def test_pods_that_drop_what_they_get_delay_a_reading_by_seconds_and_no_server_that_was_found() -> None:
-    machine = Machine(silent={f"10.42.3.{number}" for number in range(10, 20)})
-    reader = machine.reader(*sorted(machine.silent), "10.42.3.200")
-    machine.of_pods["10.42.3.200", 8000] = SGLANG
+def _found_behind(machine: Machine, address: str) -> Inference:
+    """Read until the server of a pod is found that comes after all pods which drop what they get."""
+    reader = machine.reader(*sorted(machine.silent), address)
+    machine.of_pods[address, 8000] = SGLANG
     reads = 0
     while not reader.read():
         reads += 1
@@ -247,6 +247,12 @@ def test_pods_that_drop_what_they_get_delay_a_reading_by_seconds_and_no_server_t
         assert reads < len(machine.silent) * len(PORTS), (
             "each silent one is left alone, so others get their turn"
         )
+    return reader
+
+
+def test_pods_that_drop_what_they_get_delay_a_reading_by_seconds_and_no_server_that_was_found() -> None:
+    machine = Machine(silent={f"10.42.3.{number}" for number in range(10, 20)})
+    reader = _found_behind(machine, "10.42.3.200")
     machine.now += QUIET_SECONDS  # All are asked again, and that takes longer than a reading may.
     before = machine.now
     assert [each.pod_ip for each in reader.read()] == ["10.42.3.200"]
@@ -262,14 +268,7 @@ def test_pods_that_drop_what_they_get_delay_a_reading_by_seconds_and_no_server_t
 
 def test_however_many_pods_drop_what_they_get_every_place_has_its_turn() -> None:
     """More than are asked until the first ones are asked again."""
-    machine = Machine(silent={f"10.42.3.{number}" for number in range(10, 70)})
-    reader = machine.reader(*sorted(machine.silent), "10.42.3.200")
-    machine.of_pods["10.42.3.200", 8000] = SGLANG
-    reads = 0
-    while not reader.read():
-        reads += 1
-        machine.now += 15
-        assert reads < len(machine.silent) * len(PORTS)
+    _found_behind(Machine(silent={f"10.42.3.{number}" for number in range(10, 70)}), "10.42.3.200")
 
 
 def test_nothing_is_kept_of_pods_that_are_gone_and_a_sample_has_room_for_few_servers() -> None:

@@ -80,6 +80,8 @@ class Watch:
                     environ, command = ((process / name).read_bytes() for name in ("environ", "cmdline"))
                 except OSError:  # It ended meanwhile.
                     continue
+                if not command:  # It ended after its environment was read, and is not yet waited for.
+                    continue
                 if f"HOME={self.home}\0".encode() in environ + b"\0":
                     self.looks += 1
                     self._search(environ, command)

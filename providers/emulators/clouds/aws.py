@@ -145,6 +145,7 @@ def create_app(
         route_handlers=[serve, *control_routes(scenario, on_wire)],
         middleware=[cut_connections],
         openapi_config=None,
+        logging_config=None,
         state=State({"account": account, "limiter": limiter, "spot": spot}),
     )
 

@@ -87,6 +87,7 @@ def create_app(
         exception_handlers={Refusal: _refused, ScriptedFailure: _scripted, HTTPException: _http_error},
         middleware=[cut_connections],
         openapi_config=None,
+        logging_config=None,
         state=State({"account": account, "limiter": limiter}),
     )
 

@@ -124,6 +124,7 @@ def create_app(
         },
         middleware=[cut_connections],
         openapi_config=None,
+        logging_config=None,
         state=State({"account": account, "limiter": limiter}),
     )
 

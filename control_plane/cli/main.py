@@ -135,7 +135,7 @@ def main(arguments: Sequence[str], terminal: "Terminal") -> Exit:
         terminal.fail(error, as_json=as_json)
         return error.exit_code
     except ValueError as error:
-        from control_plane.wire.common import RequestError  # noqa: PLC0415 - --help starts without it
+        from control_plane.wire.common import RequestError  # noqa: PLC0415 - imported late, so that --help starts faster
 
         if not isinstance(error, RequestError):
             raise

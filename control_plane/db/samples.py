@@ -171,7 +171,7 @@ WHERE a.machine_id = :machine_id AND a.ended_at IS NULL
 GROUP BY 1
 """)
 # What is exported names its machine as customers know it.
-_FRESH = text(
+_LATEST_NAMED = text(
     """
 SELECT {of}, m.gpu_model, m.provider, m.region, l.name AS lease, p.name AS project, h.verdict
 FROM agents a JOIN machines m ON m.id = a.machine_id JOIN leases l ON l.id = a.lease_id
@@ -196,7 +196,7 @@ JOIN machines m ON m.id = s.machine_id JOIN leases l ON l.id = s.lease_id JOIN p
 LEFT JOIN machine_health h ON h.machine_id = s.machine_id
 ORDER BY s.received_at, s.claim_id, s.sequence
 """)
-_FRESH_OF_ALL = text(f"""
+_LATEST_NAMED_OF_ALL = text(f"""
 SELECT {_COLUMNS}, gpu_model, provider, region, lease, project, verdict
 FROM fleet_samples(CAST(:since AS timestamptz), CAST(:after AS uuid), CAST(:limit AS integer))
 """)
@@ -292,19 +292,19 @@ async def points(
     return await read(connection, _POINTS, StoredSample, **values)
 
 
-async def fresh(
+async def latest_named(
     connection: Connection, reach: Reach, *, since: datetime, after: ClaimId | None, limit: int
 ) -> list[NamedSample]:
     """The last sample of each machine that sent one since then, by the ids of their claims, behind `after`."""
     values = {"since": since, "after": after, "limit": limit, **reach_values(reach)}
-    return await read(connection, _FRESH, NamedSample, **values)
+    return await read(connection, _LATEST_NAMED, NamedSample, **values)
 
 
-async def fresh_of_all(
+async def latest_named_of_all(
     connection: Connection, *, since: datetime, after: ClaimId | None, limit: int
 ) -> list[NamedSample]:
     """The same of everybody, while the API acts for the platform's organization; otherwise of nobody."""
-    return await read(connection, _FRESH_OF_ALL, NamedSample, since=since, after=after, limit=limit)
+    return await read(connection, _LATEST_NAMED_OF_ALL, NamedSample, since=since, after=after, limit=limit)
 
 
 async def received_since(

@@ -40,9 +40,9 @@ class Scraped:
     """What Prometheus is answered."""
 
     samples: Sequence[NamedSample]
-    """The last one of each machine that sent one in the last hours."""
+    """The last one of each machine that sent one in the last two hours."""
     fresh_from: datetime
-    """What an older sample says is not how its machine is now."""
+    """An older sample does not say how its machine is now."""
     left_out: bool
     """There are more machines than are shown at once."""
 
@@ -96,7 +96,7 @@ async def scrape(world: World, organization_id: OrganizationId, *, reach: Reach)
     """The last samples of an organization's machines."""
     now = world.now()
     async with world.db.reading(organization_id) as connection:
-        found = await samples.fresh(
+        found = await samples.latest_named(
             connection, reach, since=now - WINDOW_MAX, after=None, limit=MACHINES_MAX + 1
         )
     return Scraped(found[:MACHINES_MAX], now - FRESH_FOR, len(found) > MACHINES_MAX)
@@ -106,7 +106,7 @@ async def scrape_all(world: World, organization_id: OrganizationId) -> Scraped:
     """The last samples of everybody's machines, for operators; `organization_id` is the platform's."""
     now = world.now()
     async with world.db.reading(organization_id) as connection:
-        found = await samples.fresh_of_all(
+        found = await samples.latest_named_of_all(
             connection, since=now - WINDOW_MAX, after=None, limit=MACHINES_MAX + 1
         )
     return Scraped(found[:MACHINES_MAX], now - FRESH_FOR, len(found) > MACHINES_MAX)

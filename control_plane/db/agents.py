@@ -167,7 +167,7 @@ async def take_due(
     """
     await write(connection, _ENSURE, account=account, now=now, limit=limit)
     values = {"account": account, "sha256": sha256, "now": now, "again": again, "limit": limit}
-    return await read(connection, _TAKE, Installing, **values)
+    return sorted(await read(connection, _TAKE, Installing, **values), key=lambda due: due.claim_id)
 
 
 async def issued(connection: Connection, claim_id: ClaimId, digest: str) -> bool:

@@ -205,7 +205,7 @@ WHERE machine_id = :id AND look_token = :token
 async def take_due_looks(
     connection: Connection, account: AccountName, *, token: UUID, until: datetime, now: datetime, limit: int
 ) -> list[ToLookAt]:
-    """Hold machines of an account at which a look is due, until `until`."""
+    """Hold machines of an account at which a look is due, until `until`; in the order of their ids."""
     values = {
         "account": account,
         "token": token,
@@ -215,7 +215,7 @@ async def take_due_looks(
         "looked_before": now - LOOK_AGAIN_AFTER,
         "silent_before": now - SILENT_AFTER,
     }
-    return await read(connection, _TAKE, ToLookAt, **values)
+    return sorted(await read(connection, _TAKE, ToLookAt, **values), key=lambda due: due.machine_id)
 
 
 _ASK_LOOK = text("""

@@ -77,7 +77,8 @@ async def take(
     connection: Connection, account: AccountName, *, now: datetime, again: datetime, limit: int
 ) -> Sequence[Untold]:
     """Machines of an account that have to be told. Nobody else takes them until `again`."""
-    return await read(connection, _TAKE, Untold, account=account, now=now, again=again, limit=limit)
+    values = {"account": account, "now": now, "again": again, "limit": limit}
+    return sorted(await read(connection, _TAKE, Untold, **values), key=lambda untold: untold.claim_id)
 
 
 async def revoked_of(connection: Connection, claim_id: ClaimId, *, serials_max: int) -> Revoked | None:
